@@ -1,0 +1,1 @@
+//! Workloads and their measurement: the mdtest shapes natively and over a mount.

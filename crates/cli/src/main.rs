@@ -1,0 +1,2 @@
+//! The one binary, `loligo`.
+fn main() {}

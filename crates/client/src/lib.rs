@@ -1,0 +1,1 @@
+//! The client machine: sessions, retries, leases, open files, cached reads and written data.

@@ -1,0 +1,1 @@
+//! Real programs, real faults: the suites that need a running file system.

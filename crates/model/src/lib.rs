@@ -1,0 +1,1 @@
+//! A reference model of the namespace and one body per semantic, instantiated per level.

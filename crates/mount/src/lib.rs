@@ -1,0 +1,1 @@
+//! The FUSE adapter: thin callbacks, kernel invalidation, the one errno table.

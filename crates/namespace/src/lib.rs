@@ -1,0 +1,1 @@
+//! The tree: what an operation needs, how it is decided, and the one way a change is applied.

@@ -1,0 +1,1 @@
+//! The object-server machine of the embedded default: extents of objects, checksums.

@@ -1,0 +1,1 @@
+//! Deterministic simulation: the production machines over a fake network, disk and clock from one seed.

@@ -1,0 +1,1 @@
+//! RocksDB and files: the engine on one machine.

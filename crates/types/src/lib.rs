@@ -1,0 +1,1 @@
+//! Ids, operations, answers, events, attributes, errors and limits: the words every other crate speaks.

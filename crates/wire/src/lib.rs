@@ -1,0 +1,1 @@
+//! Protocol messages, framing and versions.
