@@ -1,1 +1,33 @@
-//! Ids, operations, answers, events, attributes, errors and limits: the words every other crate speaks.
+//! The words every other crate speaks: ids, attributes, operations, answers, events, errors, limits.
+//!
+//! Plain data only. No IO, no clock, no encoding: the wire and the journal own their bytes.
+
+pub mod acl;
+pub mod answer;
+pub mod attr;
+pub mod cred;
+pub mod data;
+pub mod error;
+pub mod event;
+pub mod ids;
+pub mod lease;
+pub mod limits;
+pub mod lock;
+pub mod msg;
+pub mod name;
+pub mod op;
+pub mod time;
+
+pub use acl::{Acl, AclEntry, AclTag};
+pub use answer::{Answer, DirEntry, StatFs};
+pub use attr::{Attr, Inode, Kind, Layout, RStat};
+pub use cred::Cred;
+pub use data::{DataAnswer, DataError, DataOp};
+pub use error::{FsError, FsResult};
+pub use event::{Event, Origin, SessionRecord};
+pub use ids::{Ino, Lsn, Seq, SessionId};
+pub use lease::Lease;
+pub use lock::{FileLock, LockKind, LockOwner};
+pub use name::Name;
+pub use op::{Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, XattrMode};
+pub use time::Time;

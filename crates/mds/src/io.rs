@@ -1,0 +1,104 @@
+//! Everything that can happen to a metadata server, and everything it can do. Reading these two enums tells both.
+//!
+//! The machine does no IO: a driver (or the simulator) feeds [`Input`]s with the time, and carries out [`Output`]s in the
+//! order they come.
+
+use std::sync::Arc;
+
+use loligo_namespace::{Loaded, Need, Record};
+use loligo_types::msg::{ToClient, ToServer};
+use loligo_types::{Ino, Lsn, SessionId, StatFs};
+
+/// A connection, numbered by the driver; never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId(pub u64);
+
+/// Who is at the other end, as the operating system tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// User of the process, on a Unix socket; `None` over TCP.
+    pub uid: Option<u32>,
+    /// May claim to be any user (root, or the server's own user, on the Unix socket).
+    pub trusted: bool,
+    /// Lives in the server's own process.
+    pub local: bool,
+}
+
+/// What happens to it.
+#[derive(Debug)]
+pub enum Input {
+    /// A connection was made.
+    Connected { conn: ConnId, peer: Peer },
+    /// A message came. Data requests are not for this machine: the driver gives them to the object server.
+    Message { conn: ConnId, msg: ToServer },
+    /// A connection is gone.
+    Disconnected { conn: ConnId },
+    /// Records that were asked for (also those found absent).
+    Loaded { ticket: u64, items: Vec<Loaded> },
+    /// They could not be read.
+    LoadFailed { ticket: u64 },
+    /// The journal is durable up to and with this record.
+    Durable { lsn: Lsn },
+    /// A write or sync of the journal failed: nothing may be acknowledged any more.
+    JournalFailed,
+    /// A checkpoint is in the table, durably.
+    CheckpointDone { id: u64 },
+    /// It is not; `full`: for want of space. It is to be tried again later.
+    CheckpointFailed { id: u64, full: bool },
+    /// Objects of the inode are dropped from the offset on, durably.
+    Discarded { ino: Ino },
+    /// The inode's inline bytes are in its first object, durably.
+    Spilled { ino: Ino, ok: bool },
+    /// The process of a session that was there before the restart is known to be dead.
+    PeerDead { session: SessionId },
+    /// Totals of the store, from time to time.
+    StatFs(StatFs),
+    /// Journal bytes not yet trimmed, and the limit above which changes must wait (back-pressure).
+    JournalSpace { used: u64, limit: u64 },
+    /// Time goes on; at least every 50 ms.
+    Tick,
+    /// Stop: checkpoint everything, then say [`Output::Stopped`].
+    Stop,
+}
+
+/// What a session may do with the objects of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum DataAccess {
+    /// Nothing.
+    None,
+    /// Read.
+    Read,
+    /// Read and write.
+    Write,
+}
+
+/// What it does.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a message.
+    Send { conn: ConnId, msg: ToClient },
+    /// Close a connection after what was sent before.
+    Close { conn: ConnId },
+    /// Append a record to the journal and make it durable soon. Numbers are consecutive.
+    Append { lsn: Lsn, record: Vec<u8> },
+    /// Read records from the table. Must see every checkpoint that was reported done.
+    Load { ticket: u64, needs: Vec<Need> },
+    /// Write these records into the table, atomically and durably. One at a time.
+    Checkpoint { id: u64, records: Vec<Record> },
+    /// Records of the journal below this are not needed any more.
+    Trim { below: Lsn },
+    /// Drop the objects' bytes from an offset on.
+    Discard { ino: Ino, from: u64, object_size: u32 },
+    /// Write a file's inline bytes as its first object (dropping what may lie there) and sync it.
+    Spill { ino: Ino, data: Arc<[u8]>, object_size: u32 },
+    /// From now on the session may do this with the file's objects.
+    Access { session: SessionId, ino: Ino, access: DataAccess },
+    /// The connection speaks for this session from now on (for routing data requests).
+    Bound { conn: ConnId, session: SessionId },
+    /// The session is gone: its queued data requests must not be executed any more.
+    Fence { session: SessionId },
+    /// Everything is checkpointed and all answers are out: the driver may end.
+    Stopped,
+    /// The rank cannot go on; the text says why and what to do.
+    Fatal { text: String },
+}

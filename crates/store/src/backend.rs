@@ -1,0 +1,47 @@
+//! A whole engine: table, blobs and journals of one file system, owned by one server process. Not a
+//! factory: each backend has its own way to be formatted and opened.
+
+use std::sync::Arc;
+
+use crate::{Blobs, Identity, LogDir, Result, Table};
+
+/// Space of the device under a backend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StatFs {
+    /// Size of the device in bytes.
+    pub total_bytes: u64,
+    /// Bytes that the server can still write.
+    pub free_bytes: u64,
+    /// Files that the device can hold; 0 if it knows no such limit.
+    pub total_inodes: u64,
+    /// Files that can still be made; 0 if the device knows no such limit.
+    pub free_inodes: u64,
+}
+
+/// An open engine. Whoever holds one is its only owner: a second process (or a second opening in the
+/// same one) is refused with [`crate::StoreError::InUse`] until this one is dropped.
+///
+/// Dropping it without [`Backend::close`] is like being killed: nothing that was durable is lost.
+pub trait Backend: Send + Sync {
+    /// Who this file system is.
+    fn identity(&self) -> Identity;
+
+    /// The table.
+    fn table(&self) -> Arc<dyn Table>;
+
+    /// The objects with file data.
+    fn blobs(&self) -> Arc<dyn Blobs>;
+
+    /// The journal directory of a rank, made if there is none.
+    fn log_dir(&self, rank: u32) -> Result<Arc<dyn LogDir>>;
+
+    /// The ranks that have a journal directory, ascending.
+    fn ranks(&self) -> Result<Vec<u32>>;
+
+    /// Space of the device.
+    fn statfs(&self) -> Result<StatFs>;
+
+    /// A clean stop: makes everything durable and says so on disk, so that the next opening has
+    /// nothing to check. No writes may follow. The lock goes when the last handle is dropped.
+    fn close(&self) -> Result<()>;
+}

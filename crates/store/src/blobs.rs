@@ -1,0 +1,110 @@
+//! Blobs: the objects that hold file data. Not files: no names beside [`ObjectId`], no sizes of
+//! files, no permissions; the object server above orders and fences.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use crate::{Result, StoreError};
+
+/// Granularity of holes and checksums, in bytes.
+pub const BLOCK_SIZE: u64 = 4096;
+
+/// Largest length of one object, in bytes (64 MiB).
+pub const MAX_OBJECT_LEN: u64 = 64 << 20;
+
+/// Name of an object: the `index`-th piece of the data of inode `ino`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// Inode number.
+    pub ino: u64,
+    /// Number of the piece, from 0.
+    pub index: u64,
+}
+
+impl ObjectId {
+    /// The object `index` of inode `ino`.
+    pub fn new(ino: u64, index: u64) -> Self {
+        Self { ino, index }
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "object {:x}.{:x}", self.ino, self.index)
+    }
+}
+
+/// A range of an object that holds data (not a hole).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl Extent {
+    /// First byte behind the range.
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// Checks that a range lies within the largest object, so that no later sum can overflow.
+pub fn check_range(id: ObjectId, offset: u64, len: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= MAX_OBJECT_LEN => Ok(()),
+        _ => Err(StoreError::Io {
+            what: format!("{id}, range of {len} bytes at {offset}"),
+            cause: format!("an object holds at most {MAX_OBJECT_LEN} bytes"),
+        }),
+    }
+}
+
+/// The objects of all files. A write is seen by every read that begins after it returned; reads and
+/// writes of the same bytes at the same time are the caller's mistake (it orders them), but never
+/// give bytes that fail their checksum.
+///
+/// Nothing is durable until [`Blobs::sync`] (or [`Blobs::sync_all`]) returned. Before that a crash may
+/// keep any part of the changes: each block old or new, the object there or not.
+pub trait Blobs: Send + Sync {
+    /// Reads at `offset`; returns the bytes read, fewer than `buf.len()` only at the end of the
+    /// object. Holes read as zeros; an absent object has length 0. Every block read is verified.
+    fn read_at(&self, id: ObjectId, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Writes at `offset`; makes the object and lengthens it as needed (the gap is a hole).
+    fn write_at(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Sets the length; the bytes gained are a hole. Makes an absent object unless `len` is 0.
+    fn truncate(&self, id: ObjectId, len: u64) -> Result<()>;
+
+    /// Makes the bytes zero and releases whole blocks; the length stays.
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()>;
+
+    /// Makes every earlier change of the object durable, its creation included. An absent object is
+    /// no error.
+    fn sync(&self, id: ObjectId) -> Result<()>;
+
+    /// Makes earlier removals of objects of `ino` durable.
+    fn sync_removals(&self, ino: u64) -> Result<()>;
+
+    /// Makes every earlier change of every object durable. Expensive; for checkpoints.
+    fn sync_all(&self) -> Result<()>;
+
+    /// Removes the object and returns its space. An absent object is no error.
+    fn delete(&self, id: ObjectId) -> Result<()>;
+
+    /// The length of the object, or `None` if there is none.
+    fn len(&self, id: ObjectId) -> Result<Option<u64>>;
+
+    /// The parts of `offset..offset+len` that hold data, ascending, never touching one another. Both
+    /// ends are multiples of [`BLOCK_SIZE`] or lie at the ends of the range or the object. Blocks
+    /// written with zeros are data.
+    fn extents(&self, id: ObjectId, offset: u64, len: u64) -> Result<Vec<Extent>>;
+
+    /// The indexes of the objects of `ino`, ascending.
+    fn objects_of(&self, ino: u64) -> Result<Vec<u64>>;
+
+    /// Calls `visit` with each object and its length, in no order, in bounded memory, until it breaks.
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, u64) -> ControlFlow<()>) -> Result<()>;
+}

@@ -1,0 +1,103 @@
+//! What can go wrong in an engine, in kinds that a caller acts on. Not a wrapper of every errno:
+//! what no caller tells apart is [`StoreError::Io`].
+
+use std::io;
+
+/// Result of every call of this crate.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// An error of the engine. Texts name the thing, the cause and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No space (ENOSPC, EDQUOT). The call had no effect that a reader can see, and it succeeds when
+    /// it is made again after space was freed.
+    #[error("{what}: no space left on the device; free space or enlarge it, the server goes on by itself then")]
+    Full {
+        /// The file, directory or table that could not grow.
+        what: String,
+    },
+    /// The data directory cannot be written (read-only mount, missing permission).
+    #[error(
+        "{what} cannot be written ({cause}); mount the disk read-write, or run as the owner of the data directory"
+    )]
+    ReadOnly {
+        /// The file or directory.
+        what: String,
+        /// The system's words.
+        cause: String,
+    },
+    /// The directory is not one of ours, or not empty when it was to be formatted.
+    #[error("{dir} is not a data directory of Loligo ({found}); name another directory, or format an empty one")]
+    Foreign {
+        /// The directory.
+        dir: String,
+        /// What was found there instead.
+        found: String,
+    },
+    /// The directory holds a file system already, so it is not formatted again.
+    #[error("{dir} already holds the file system {fs_id}; to make a new one, use another directory or empty this one")]
+    AlreadyFormatted {
+        /// The directory.
+        dir: String,
+        /// Identity of the file system there.
+        fs_id: String,
+    },
+    /// Something on disk was written by a newer version of this software.
+    #[error("{what} has format version {found}, this program knows versions up to {known}; use a newer program")]
+    NewerVersion {
+        /// The file or directory.
+        what: String,
+        /// Version found.
+        found: u32,
+        /// Newest version that this program reads.
+        known: u32,
+    },
+    /// Another process owns the data directory.
+    #[error("{dir} is in use by another server ({owner}); stop that one first, or name another directory")]
+    InUse {
+        /// The directory.
+        dir: String,
+        /// What is known about the owner, such as its process id.
+        owner: String,
+    },
+    /// Stored bytes are not what was written.
+    #[error("{place} is damaged: {detail}; restore it from a copy, or run fsck to see what it takes along")]
+    Corrupt {
+        /// File, object and offset.
+        place: String,
+        /// What was expected and found.
+        detail: String,
+    },
+    /// The named thing (a segment to open, say) does not exist.
+    #[error("{what} does not exist")]
+    NotFound {
+        /// The file or segment.
+        what: String,
+    },
+    /// Any other failure of the disk or the system.
+    #[error("{what}: {cause}; see the kernel's log for the state of the disk")]
+    Io {
+        /// The file or call.
+        what: String,
+        /// The system's words.
+        cause: String,
+    },
+}
+
+impl StoreError {
+    /// Sorts a system error into its kind. `what` names the file or directory.
+    pub fn from_io(what: impl Into<String>, error: &io::Error) -> Self {
+        let (what, cause) = (what.into(), error.to_string());
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { what },
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly { what, cause },
+            io::ErrorKind::NotFound => Self::NotFound { what },
+            _ => Self::Io { what, cause },
+        }
+    }
+
+    /// True if the same call can succeed later without anyone repairing anything.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+}

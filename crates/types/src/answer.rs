@@ -1,0 +1,67 @@
+//! What an operation answers when it went well.
+
+use std::sync::Arc;
+
+use crate::{Attr, FileLock, Ino, Kind, Lease, Name};
+
+/// One line of a readdir answer. `.` and `..` are not sent: the mount makes them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// Name.
+    pub name: Name,
+    /// Inode.
+    pub ino: Ino,
+    /// Type.
+    pub kind: Kind,
+    /// Continue after this entry by giving this cookie. Entries with the same cookie are never split over answers.
+    pub cookie: u64,
+    /// With `plus`.
+    pub attr: Option<Attr>,
+    /// With `plus`: the lease on this inode that came with it.
+    pub lease: Lease,
+}
+
+/// Totals of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatFs {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes free.
+    pub bytes_free: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that can still be made.
+    pub inodes_free: u64,
+}
+
+/// The answers. Which operation gives which stands with [`crate::Op`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Done, nothing to tell.
+    Done,
+    /// The attributes after the operation.
+    Entry(Attr),
+    /// Opened. `rights`: CACHE and BUFFER bits that came with it. `data`: the whole file if it is held in the inode
+    /// and was opened for reading (or is empty).
+    Opened { attr: Attr, created: bool, rights: Lease, data: Option<Arc<[u8]>> },
+    /// Bytes: symlink target, xattr value or names, inline data.
+    Bytes(Arc<[u8]>),
+    /// Directory entries; `end`: there are no more.
+    Entries { entries: Vec<DirEntry>, end: bool },
+    /// Totals.
+    StatFs(StatFs),
+    /// A conflicting lock, if there is one.
+    Lock(Option<FileLock>),
+    /// A byte offset.
+    Offset(u64),
+}
+
+impl Answer {
+    /// The attributes in it, if there are any.
+    pub fn attr(&self) -> Option<&Attr> {
+        match self {
+            Answer::Entry(attr) | Answer::Opened { attr, .. } => Some(attr),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What is known of a file: the record of an inode, and the attributes a client sees.
+
+use crate::{Acl, Ino, Time, limits};
+
+/// The type of a file. The number is persisted: keep stable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Regular file.
+    File = 1,
+    /// Directory.
+    Dir = 2,
+    /// Symbolic link.
+    Symlink = 3,
+    /// Named pipe.
+    Fifo = 4,
+    /// Unix socket.
+    Socket = 5,
+    /// Character device.
+    Char = 6,
+    /// Block device.
+    Block = 7,
+}
+
+impl Kind {
+    /// The kind with this number, if there is one.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Some(match code {
+            1 => Kind::File,
+            2 => Kind::Dir,
+            3 => Kind::Symlink,
+            4 => Kind::Fifo,
+            5 => Kind::Socket,
+            6 => Kind::Char,
+            7 => Kind::Block,
+            _ => return None,
+        })
+    }
+
+    /// The stable number.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// How a file's bytes lie in objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Layout {
+    /// Bytes in one object, a power of two, 64 KiB..=1 GiB.
+    pub object_size: u32,
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout { object_size: limits::OBJECT_SIZE_DEFAULT as u32 }
+    }
+}
+
+/// Lazily kept sums over a directory and all under it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct RStat {
+    /// Entries (files of any kind and directories) below, not counting the directory itself. Signed so that deltas fit.
+    pub entries: i64,
+    /// Sum of the sizes of regular files below.
+    pub bytes: i64,
+}
+
+/// Rarely present parts of an inode, boxed to keep the common case small.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Extra {
+    /// Target of a symlink.
+    pub symlink: Option<Box<[u8]>>,
+    /// Access ACL when it says more than the mode bits.
+    pub acl: Option<Acl>,
+    /// Default ACL of a directory.
+    pub default_acl: Option<Acl>,
+    /// Directory only: sums over what is below, as far as they have come up.
+    pub rstat: RStat,
+    /// Layout when it is not the default.
+    pub layout: Option<Layout>,
+}
+
+/// The whole record of an inode, as the table, the journal and the cache hold it.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct Inode {
+    /// Its number.
+    pub ino: Ino,
+    /// Its type.
+    pub kind: Kind,
+    /// Permission bits with setuid, setgid and sticky: 0..=0o7777.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Links; a directory has 2 plus its sub-directories. 0: orphan.
+    pub nlink: u32,
+    /// Bytes for a file, target length for a symlink; for a directory the number of entries.
+    pub size: u64,
+    /// Device number of Char and Block, in Linux's `makedev` form.
+    pub rdev: u32,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of the inode.
+    pub ctime: Time,
+    /// Birth.
+    pub btime: Time,
+    /// The directory that counts it in its recursive sums: its own for a directory, that of the first link for a file.
+    pub parent: Ino,
+    /// What `parent` has already counted of it (see [`Inode::own`]).
+    pub accounted: RStat,
+    /// Counts changes of this inode; the change attribute of NFSv4 and the version that leases compare.
+    pub change: u64,
+    /// Counts cuts of the file's end (shrinking truncates); data written before a cut and told of after it is
+    /// recognised by it.
+    pub cuts: u32,
+    /// File: the data is the inline record, not objects.
+    pub inline: bool,
+    /// Whether xattr records exist (so that most inodes need no look).
+    pub has_xattrs: bool,
+    /// Rare parts.
+    pub extra: Option<Box<Extra>>,
+}
+
+impl Inode {
+    /// A new inode with empty content; times all `now`, one link (a directory two).
+    pub fn new(ino: Ino, kind: Kind, mode: u16, uid: u32, gid: u32, parent: Ino, now: Time) -> Inode {
+        Inode {
+            ino,
+            kind,
+            mode: mode & 0o7777,
+            uid,
+            gid,
+            nlink: if kind == Kind::Dir { 2 } else { 1 },
+            size: 0,
+            rdev: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            parent,
+            accounted: RStat::default(),
+            change: 1,
+            cuts: 0,
+            inline: kind == Kind::File,
+            has_xattrs: false,
+            extra: None,
+        }
+    }
+
+    /// What this inode is worth to its parent's recursive sums: itself and all below.
+    pub fn own(&self) -> RStat {
+        let below = self.rstat();
+        if self.nlink == 0 {
+            return RStat::default();
+        }
+        let bytes = if self.kind == Kind::File { self.size as i64 } else { below.bytes };
+        RStat { entries: below.entries + 1, bytes }
+    }
+
+    /// Recursive sums below a directory; zero for anything else.
+    pub fn rstat(&self) -> RStat {
+        self.extra.as_ref().map(|e| e.rstat).unwrap_or_default()
+    }
+
+    /// The rare parts, made if absent.
+    pub fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_with(Box::default)
+    }
+
+    /// Access ACL, if it says more than the mode.
+    pub fn acl(&self) -> Option<&Acl> {
+        self.extra.as_ref()?.acl.as_ref()
+    }
+
+    /// Default ACL of a directory.
+    pub fn default_acl(&self) -> Option<&Acl> {
+        self.extra.as_ref()?.default_acl.as_ref()
+    }
+
+    /// Target of a symlink.
+    pub fn symlink(&self) -> Option<&[u8]> {
+        self.extra.as_ref()?.symlink.as_deref()
+    }
+
+    /// How its bytes lie in objects.
+    pub fn layout(&self) -> Layout {
+        self.extra.as_ref().and_then(|e| e.layout).unwrap_or_default()
+    }
+
+    /// What a client sees.
+    pub fn attr(&self) -> Attr {
+        Attr {
+            ino: self.ino,
+            kind: self.kind,
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            nlink: self.nlink,
+            size: self.size,
+            rdev: self.rdev,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            btime: self.btime,
+            change: self.change,
+            cuts: self.cuts,
+            inline: self.inline,
+            has_xattrs: self.has_xattrs || self.acl().is_some() || self.default_acl().is_some(),
+            layout: self.layout(),
+        }
+    }
+}
+
+/// What a client sees of an inode. See [`Inode`] for the units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[allow(missing_docs)]
+pub struct Attr {
+    pub ino: Ino,
+    pub kind: Kind,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub size: u64,
+    pub rdev: u32,
+    pub atime: Time,
+    pub mtime: Time,
+    pub ctime: Time,
+    pub btime: Time,
+    pub change: u64,
+    pub cuts: u32,
+    pub inline: bool,
+    pub has_xattrs: bool,
+    pub layout: Layout,
+}

@@ -1,0 +1,48 @@
+//! Every limit in one place; their relations are asserted at compile time.
+
+/// Longest name of a directory entry, bytes.
+pub const NAME_MAX: usize = 255;
+/// Longest symlink target, bytes (PATH_MAX without the NUL).
+pub const SYMLINK_MAX: usize = 4095;
+/// Longest xattr name, bytes, with its prefix.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Longest xattr value, bytes.
+pub const XATTR_VALUE_MAX: usize = 65_536;
+/// Most bytes of all xattr names and values of one inode.
+pub const XATTR_TOTAL_MAX: usize = 262_144;
+/// Most ACL entries of one ACL.
+pub const ACL_ENTRIES_MAX: usize = 1024;
+/// Most hard links to one inode.
+pub const LINK_MAX: u32 = 65_000;
+/// Most sub-directories need no limit of their own: a directory's link count stays at this.
+pub const DIR_NLINK_MAX: u32 = u32::MAX - 1;
+/// Largest file, bytes (as the kernel's `MAX_LFS_FILESIZE` on 64 bits, less one object so that no end overflows).
+pub const FILE_SIZE_MAX: u64 = i64::MAX as u64 - OBJECT_SIZE_MAX;
+/// Default size of a data object, bytes.
+pub const OBJECT_SIZE_DEFAULT: u64 = 4 << 20;
+/// Largest size of a data object, bytes.
+pub const OBJECT_SIZE_MAX: u64 = 1 << 30;
+/// Largest file that may be held in the inode, bytes; the configured threshold is at most this.
+pub const INLINE_MAX: usize = 64 << 10;
+/// Most bytes of one data read or write request.
+pub const DATA_OP_MAX: usize = 4 << 20;
+/// Largest frame on the wire, bytes after the header.
+pub const FRAME_MAX: usize = 8 << 20;
+/// Most requests of one session that may be unanswered.
+pub const IN_FLIGHT_MAX: usize = 4096;
+/// Most entries of one readdir answer.
+pub const READDIR_MAX: usize = 4096;
+/// Most supplementary groups of a caller (Linux NGROUPS_MAX).
+pub const GROUPS_MAX: usize = 65_536;
+/// Longest chain of directories that is searched for a rename cycle.
+pub const DEPTH_MAX: usize = 65_536;
+
+// A data request with its headers fits in a frame.
+const _: () = assert!(DATA_OP_MAX + 4096 <= FRAME_MAX);
+// An xattr request with its value fits in a frame.
+const _: () = assert!(XATTR_VALUE_MAX + XATTR_NAME_MAX + 4096 <= FRAME_MAX);
+// An answer that lists all xattr names fits in a frame.
+const _: () = assert!(XATTR_TOTAL_MAX + 4096 <= FRAME_MAX);
+// A full readdir answer fits: a name and an attribute record take at most 600 bytes.
+const _: () = assert!(READDIR_MAX * 600 <= FRAME_MAX);
+const _: () = assert!(INLINE_MAX <= DATA_OP_MAX);

@@ -1,0 +1,140 @@
+//! The messages between clients and servers, as plain data. Their bytes are the wire's.
+
+use crate::{
+    Answer, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Lease, Op, OpenFlags, Seq, SessionId,
+};
+
+/// Version of the protocol that this code speaks.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The first message of a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hello {
+    /// Lowest and highest protocol version that the client speaks.
+    pub versions: (u32, u32),
+    /// The session to go on with, and its secret; none: a new one.
+    pub resume: Option<(SessionId, u64)>,
+    /// What the client calls itself; at most 255 bytes.
+    pub name: String,
+    /// File system that the client was connected to before; another one is refused.
+    pub fs_id: Option<[u8; 16]>,
+}
+
+/// A metadata request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Its number in the session, 1, 2, 3...
+    pub seq: Seq,
+    /// All requests below this were answered.
+    pub answered: Seq,
+    /// Leases that would be welcome with the answer.
+    pub want: Lease,
+    /// In whose name; checked against what the connection may claim.
+    pub cred: Cred,
+    /// What to do.
+    pub op: Op,
+}
+
+/// A data request. Not numbered for exactly-once: every data operation may be repeated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DataRequest {
+    /// Echoed in the answer; unique among the unanswered data requests of the connection.
+    pub id: u64,
+    /// The file, which the session has open.
+    pub ino: Ino,
+    /// Bytes in one of its objects.
+    pub object_size: u32,
+    /// What to do.
+    pub op: DataOp,
+}
+
+/// What a client held before the server restarted, or its connection broke.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reclaim {
+    /// Open handles with the rights that came with them.
+    pub opens: Vec<(u64, Ino, OpenFlags, Lease)>,
+    /// Leases on inodes and directories.
+    pub leases: Vec<(Ino, Lease)>,
+    /// Locks held, with the handle they were taken through.
+    pub locks: Vec<(Ino, u64, FileLock)>,
+}
+
+/// From a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ToServer {
+    /// First.
+    Hello(Hello),
+    /// After a `Welcome` that says `resumed`, before any request: what was held.
+    Reclaim(Reclaim),
+    /// Metadata.
+    Request(Request),
+    /// Data.
+    Data(DataRequest),
+    /// A recall was obeyed.
+    RecallDone { ino: Ino, id: u64 },
+    /// Leases given back unasked.
+    Release(Vec<(Ino, Lease)>),
+    /// I live.
+    Ping,
+    /// The session ends; everything it held is given back.
+    Goodbye,
+}
+
+/// The server's side of the handshake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// Protocol version chosen.
+    pub version: u32,
+    /// The session.
+    pub session: SessionId,
+    /// To be shown when resuming it.
+    pub secret: u64,
+    /// Whether it is the one the client asked to resume. If not, all it held is lost and its unanswered requests must
+    /// not be sent again.
+    pub resumed: bool,
+    /// The server kept the session's state (opens, leases, locks): no `Reclaim` is needed.
+    pub kept: bool,
+    /// The file system.
+    pub fs_id: [u8; 16],
+    /// Largest file held in its inode, bytes.
+    pub inline_max: u32,
+    /// A session that is silent for this long is evicted, milliseconds. Clients ping at a third of it.
+    pub session_ms: u32,
+}
+
+/// Why a connection was refused. The number is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Refusal {
+    /// No common protocol version.
+    Version = 1,
+    /// Another file system.
+    OtherFileSystem = 2,
+    /// The peer may not connect.
+    NotAuthorized = 3,
+    /// Too many sessions or connections.
+    TooMany = 4,
+    /// The bytes made no sense.
+    Malformed = 5,
+    /// The server is stopping.
+    Stopping = 6,
+}
+
+/// From a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ToClient {
+    /// Handshake done.
+    Welcome(Welcome),
+    /// No; the connection is closed after it.
+    Refused { why: Refusal, text: String },
+    /// The answer to a request. `granted`: leases that come with it.
+    Reply { seq: Seq, result: FsResult<Answer>, granted: Vec<(Ino, Lease)> },
+    /// The answer to a data request.
+    Data { id: u64, result: Result<DataAnswer, DataError> },
+    /// Give these bits up (or, with `FLUSH`, write back) and answer `RecallDone`.
+    Recall { ino: Ino, id: u64, bits: Lease },
+    /// Answer to `Ping`.
+    Pong,
+    /// The session is ended by the server; all it held is void.
+    Evicted,
+}

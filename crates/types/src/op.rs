@@ -1,0 +1,233 @@
+//! Every operation a client can ask of a metadata server.
+
+use std::sync::Arc;
+
+use crate::{FileLock, Ino, Kind, Layout, Name, Time};
+
+/// What the server adds to an operation so that deciding it needs no clock and no counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The server's time.
+    pub now: Time,
+    /// A number for a new inode; used only if one is made.
+    pub ino: Ino,
+}
+
+/// A time to set, as in `utimensat`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum SetTime {
+    /// The server's time (UTIME_NOW): writers may do this, not only owners.
+    Now,
+    /// This time.
+    At(Time),
+}
+
+/// Changes of attributes; `None` leaves one as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
+pub struct SetAttr {
+    /// Permission bits, 0..=0o7777.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// New length (truncate).
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+    /// Layout of a file that has no data yet.
+    pub layout: Option<Layout>,
+}
+
+/// How to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct OpenFlags {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Cut to length 0 (O_TRUNC).
+    pub truncate: bool,
+    /// Each write goes to the end (O_APPEND).
+    pub append: bool,
+    /// To be executed: needs the x permission instead of r (the kernel's FMODE_EXEC).
+    pub exec: bool,
+}
+
+/// How to rename.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum RenameMode {
+    /// Replace what has the new name.
+    #[default]
+    Replace,
+    /// Fail with `Exists` if the new name is taken.
+    NoReplace,
+    /// Swap the two.
+    Exchange,
+}
+
+/// How to set an xattr.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum XattrMode {
+    /// Make or replace.
+    #[default]
+    Set,
+    /// Fail with `Exists` if it is there.
+    Create,
+    /// Fail with `NoData` if it is not.
+    Replace,
+}
+
+/// What access is asked about; none of the three: existence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Access {
+    /// Read.
+    pub read: bool,
+    /// Write.
+    pub write: bool,
+    /// Execute or search.
+    pub exec: bool,
+}
+
+/// The operations. `handle` numbers are chosen by the client, unique within its session, and live from the operation
+/// that opens to `Close`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Finds a name in a directory. `Entry`.
+    Lookup { dir: Ino, name: Name },
+    /// The directory above one. `Entry`. The root is its own parent.
+    LookupParent { dir: Ino },
+    /// Attributes. `Entry`. A handle makes the attributes of an open orphan readable.
+    GetAttr { ino: Ino },
+    /// Changes attributes. `Entry`. With the number of a handle open for writing, `size` needs no permission (ftruncate).
+    SetAttr { ino: Ino, set: SetAttr, handle: Option<u64> },
+    /// Opens a regular file or directory by number. `Opened`.
+    Open { ino: Ino, flags: OpenFlags, handle: u64 },
+    /// Opens a name, making a regular file if it is not there. `Opened`. `exclusive`: `Exists` if it is (O_EXCL).
+    /// `mode` has not been masked: `umask` counts unless the directory has a default ACL.
+    Create { dir: Ino, name: Name, mode: u16, umask: u16, flags: OpenFlags, exclusive: bool, handle: u64 },
+    /// Opens a new file that has no name (O_TMPFILE). `Opened`. `linkable`: a later `Link` may name it.
+    Tmpfile { dir: Ino, mode: u16, umask: u16, flags: OpenFlags, linkable: bool, handle: u64 },
+    /// Ends handles. `Done`. Unknown handles are ignored, so that a repeat is harmless.
+    Close { handles: Vec<u64> },
+    /// Makes a node of any kind but directory and symlink. `Entry`.
+    Mknod { dir: Ino, name: Name, kind: Kind, mode: u16, umask: u16, rdev: u32 },
+    /// Makes a directory. `Entry`.
+    Mkdir { dir: Ino, name: Name, mode: u16, umask: u16 },
+    /// Makes a symbolic link. `Entry`.
+    Symlink { dir: Ino, name: Name, target: Arc<[u8]> },
+    /// Gives a file one more name. `Entry`.
+    Link { ino: Ino, dir: Ino, name: Name },
+    /// Takes a name of anything but a directory away. `Done`.
+    Unlink { dir: Ino, name: Name },
+    /// Takes an empty directory away. `Done`.
+    Rmdir { dir: Ino, name: Name },
+    /// Renames. `Done`.
+    Rename { dir: Ino, name: Name, new_dir: Ino, new_name: Name, mode: RenameMode },
+    /// Target of a symbolic link. `Bytes`.
+    Readlink { ino: Ino },
+    /// Entries after `cookie` (0: from the start), at most `limit`. `Entries`. `plus`: with attributes. `handle`: an
+    /// open directory, readable even after its mode changed or it was removed (then empty).
+    Readdir { dir: Ino, cookie: u64, limit: u32, plus: bool, handle: Option<u64> },
+    /// Value of an xattr. `Bytes`. Names under `loligo.` are computed.
+    GetXattr { ino: Ino, name: Arc<[u8]> },
+    /// Names of all xattrs, each ended by a NUL. `Bytes`.
+    ListXattr { ino: Ino },
+    /// Sets an xattr. `Entry`.
+    SetXattr { ino: Ino, name: Arc<[u8]>, value: Arc<[u8]>, mode: XattrMode },
+    /// Removes an xattr. `Entry`.
+    RemoveXattr { ino: Ino, name: Arc<[u8]> },
+    /// Whether the caller may. `Done` or `Access`.
+    Access { ino: Ino, want: Access },
+    /// Totals of the file system. `StatFs`.
+    StatFs,
+    /// Data of a file that is held in the inode. `Bytes` (whole), or `Stale` if it is in objects: open tells.
+    ReadInline { ino: Ino, handle: u64 },
+    /// Writes into a file that is held in the inode. `Entry`. `offset: None` appends at the current end, atomically.
+    /// `Busy` if the file is not inline (any more) or would grow beyond the threshold: then spill, and use objects.
+    /// `kill_priv`: clears setuid and setgid as a write by a non-owner must.
+    WriteInline { ino: Ino, handle: u64, offset: Option<u64>, data: Arc<[u8]>, mtime: SetTime, kill_priv: bool },
+    /// Tells size and times after data was written to objects. `Entry`. `spilled`: the data is now in objects (the
+    /// inline record is dropped). `grow_to`: the size becomes at least this; never shrinks. `cuts`: as in the attributes
+    /// that the writer knew; `Stale` if the file was cut since, and the data must be written again.
+    SetData { ino: Ino, handle: u64, cuts: u32, grow_to: Option<u64>, mtime: SetTime, spilled: bool, kill_priv: bool },
+    /// Reserves room at the end for an append to an object file shared with other writers; the size grows at once.
+    /// `Offset` says where.
+    Extend { ino: Ino, handle: u64, len: u64, kill_priv: bool },
+    /// Takes or changes a lock; `wait`: the answer comes when it was got. `Done`.
+    SetLock { ino: Ino, handle: u64, lock: FileLock, wait: bool },
+    /// Gives a range back. `Done`.
+    Unlock { ino: Ino, handle: u64, lock: FileLock },
+    /// The first lock that conflicts. `Lock`.
+    GetLock { ino: Ino, handle: u64, lock: FileLock },
+    /// Gives up waiting for a lock; the waiting request is answered `Interrupted`. `Done`.
+    CancelLock { ino: Ino, owner: crate::LockOwner },
+    /// Waits until everything this session changed before is durable. `Done`. (All answers already are, under the
+    /// default policy; kept for policies that promise less.)
+    Sync,
+}
+
+impl Op {
+    /// Whether the operation can change durable metadata.
+    pub fn is_change(&self) -> bool {
+        !matches!(
+            self,
+            Op::Lookup { .. }
+                | Op::LookupParent { .. }
+                | Op::GetAttr { .. }
+                | Op::Close { .. }
+                | Op::Readlink { .. }
+                | Op::Readdir { .. }
+                | Op::GetXattr { .. }
+                | Op::ListXattr { .. }
+                | Op::Access { .. }
+                | Op::StatFs
+                | Op::ReadInline { .. }
+                | Op::SetLock { .. }
+                | Op::Unlock { .. }
+                | Op::GetLock { .. }
+                | Op::CancelLock { .. }
+                | Op::Sync
+        ) && !matches!(self, Op::Open { flags, .. } if !flags.truncate)
+    }
+
+    /// Short name, the same in metrics, logs and `loligo top`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Lookup { .. } => "lookup",
+            Op::LookupParent { .. } => "lookup_parent",
+            Op::GetAttr { .. } => "getattr",
+            Op::SetAttr { .. } => "setattr",
+            Op::Open { .. } => "open",
+            Op::Create { .. } => "create",
+            Op::Tmpfile { .. } => "tmpfile",
+            Op::Close { .. } => "close",
+            Op::Mknod { .. } => "mknod",
+            Op::Mkdir { .. } => "mkdir",
+            Op::Symlink { .. } => "symlink",
+            Op::Link { .. } => "link",
+            Op::Unlink { .. } => "unlink",
+            Op::Rmdir { .. } => "rmdir",
+            Op::Rename { .. } => "rename",
+            Op::Readlink { .. } => "readlink",
+            Op::Readdir { .. } => "readdir",
+            Op::GetXattr { .. } => "getxattr",
+            Op::ListXattr { .. } => "listxattr",
+            Op::SetXattr { .. } => "setxattr",
+            Op::RemoveXattr { .. } => "removexattr",
+            Op::Access { .. } => "access",
+            Op::StatFs => "statfs",
+            Op::ReadInline { .. } => "read_inline",
+            Op::WriteInline { .. } => "write_inline",
+            Op::SetData { .. } => "set_data",
+            Op::Extend { .. } => "extend",
+            Op::SetLock { .. } => "setlock",
+            Op::Unlock { .. } => "unlock",
+            Op::GetLock { .. } => "getlock",
+            Op::CancelLock { .. } => "cancel_lock",
+            Op::Sync => "sync",
+        }
+    }
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Installs what is missing and runs every test there is. Every step is timed and bounded; a failed one does not hide
+# the others, unless nothing can go on without it. The last lines say what failed.
+set -uo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$LOLIGO_TOP"
+
+profile=ci
+logs=$(mktemp -d "${TMPDIR:-/tmp}/loligo-test.XXXXXX")
+summary=()
+failures=()
+running=""
+began=$SECONDS
+
+finish() {
+    trap - EXIT INT TERM
+    [ -z "$running" ] || kill -TERM "$running" 2>/dev/null
+    for name in "${failures[@]}"; do
+        printf '\n===== last lines of the failed step "%s" =====\n' "$name"
+        tail -n 60 "$logs/$name.log" 2>/dev/null
+    done
+    printf '\n===== summary (%d s) =====\n' $((SECONDS - began))
+    printf '%s\n' "${summary[@]}"
+    rm -rf "$logs"
+    if [ ${#failures[@]} -gt 0 ]; then
+        echo "FAILED: ${failures[*]}"
+        exit 1
+    fi
+    [ "${1:-0}" = 0 ] || { echo "STOPPED before the end" && exit "$1"; }
+    echo "all steps passed"
+    exit 0
+}
+trap 'finish 130' INT TERM
+trap 'finish 1' EXIT
+
+# step NAME MINUTES CMD...: run, time, bound, remember. Its output goes on as it comes, and is kept for the end.
+step() {
+    local name=$1 minutes=$2 started=$SECONDS status=0
+    shift 2
+    printf '\n===== %s (at %d s, limit %d min) =====\n' "$name" $((SECONDS - began)) "$minutes"
+    # The process substitution keeps the job's own status; stdin is closed so that nothing can ask.
+    timeout -k 20 "$((minutes * 60))" "$@" </dev/null > >(tee "$logs/$name.log") 2>&1 &
+    running=$!
+    wait "$running" || status=$?
+    running=""
+    local took=$((SECONDS - started)) word=ok
+    case $status in
+    0) ;;
+    124 | 137) word="FAILED: over its limit of $minutes min" ;;
+    *) word="FAILED with status $status" ;;
+    esac
+    [ "$status" = 0 ] || failures+=("$name")
+    summary+=("$(printf '%-12s %5d s  %s' "$name" "$took" "$word")")
+    printf '===== %s: %s, %d s =====\n' "$name" "$word" "$took"
+    return "$status"
+}
+
+# Artifacts of old checkouts pile up in a shared target directory; past this it is cheaper to begin anew.
+bound_target_dir() {
+    local dir kib
+    dir=$(target_dir)
+    kib=$(du -sk "$dir" 2>/dev/null | cut -f1)
+    [ "${kib:-0}" -le $((20 * 1024 * 1024)) ] || { say "$dir has grown over 20 GiB; removing it" && rm -rf "$dir"; }
+}
+
+step setup 12 bash scripts/setup.sh test || finish 1
+bound_target_dir
+step rocksdb 40 bash scripts/rocksdb-cache.sh || finish 1
+exports=$(scripts/rocksdb-cache.sh) || finish 1
+eval "$exports"
+
+# Suites that start the real program find it here.
+LOLIGO_BIN="$(target_dir)/$profile/loligo"
+export LOLIGO_BIN
+
+step fetch 10 bash -c '. scripts/env.sh; retry 3 cargo fetch --target "$(rustc -vV | sed -n "s/^host: //p")"' || finish 1
+step build 30 cargo build --profile $profile --workspace --bins --tests || finish 1
+step check 15 bash scripts/check.sh
+step unit 25 cargo test --profile $profile --workspace --no-fail-fast
+step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
+step fuzz 10 bash scripts/fuzz.sh
+finish 0

@@ -1,0 +1,67 @@
+//! The list of what is still allowed: `xtask/ratchet.txt`, lines of `rule path count`. It may only shrink: more than
+//! `count` is a finding, and so is less, so that the number is lowered in the same change. For the rule `long` the
+//! count is the length of the file in lines, for the others the number of findings in it.
+
+use super::{Finding, Tree};
+use std::collections::BTreeMap;
+
+/// Where the list is.
+pub const PATH: &str = "xtask/ratchet.txt";
+
+/// Rules that may stand in the list; the others have no exceptions.
+const RATCHETED: &[&str] = &["long", "unwrap"];
+
+/// Takes out of `findings` what the list allows, and adds what is wrong with the list.
+pub fn apply(tree: &Tree, findings: Vec<Finding>) -> Vec<Finding> {
+    let mut kept = Vec::new();
+    let mut by_entry: BTreeMap<(&'static str, String), Vec<Finding>> = BTreeMap::new();
+    for finding in findings {
+        match RATCHETED.contains(&finding.rule) {
+            true => by_entry.entry((finding.rule, finding.path.clone())).or_default().push(finding),
+            false => kept.push(finding),
+        }
+    }
+    for (at, line) in tree.text(PATH).unwrap_or("").lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let complaint = match parse(line) {
+            None => Some("must be `rule path count` with a rule that allows exceptions".to_string()),
+            Some((rule, path, allowed)) => {
+                let found = by_entry.remove(&(rule, path.to_string())).unwrap_or_default();
+                let actual = actual_count(tree, rule, path, found.len());
+                match actual.cmp(&allowed) {
+                    std::cmp::Ordering::Greater => {
+                        kept.extend(found);
+                        None
+                    }
+                    std::cmp::Ordering::Less => Some(format!("{path} is down to {actual}: lower or remove this line")),
+                    std::cmp::Ordering::Equal => None,
+                }
+            }
+        };
+        kept.extend(complaint.map(|message| Finding {
+            path: PATH.to_string(),
+            line: at + 1,
+            rule: "ratchet",
+            message,
+        }));
+    }
+    kept.extend(by_entry.into_values().flatten());
+    kept
+}
+
+fn parse(line: &str) -> Option<(&'static str, &str, usize)> {
+    let mut words = line.split_whitespace();
+    let rule = words.next()?;
+    let rule = RATCHETED.iter().find(|known| **known == rule)?;
+    let (path, count) = (words.next()?, words.next()?.parse().ok()?);
+    words.next().is_none().then_some((*rule, path, count))
+}
+
+fn actual_count(tree: &Tree, rule: &str, path: &str, findings: usize) -> usize {
+    match rule {
+        "long" if findings > 0 => tree.text(path).map_or(0, |text| text.lines().count()),
+        _ => findings,
+    }
+}
