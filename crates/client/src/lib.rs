@@ -1,1 +1,3 @@
 //! The client machine: sessions, retries, leases, open files, cached reads and written data.
+pub mod call;
+pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation};

@@ -148,7 +148,7 @@ fn a_path_of_one_machine_is_found() {
     for path in super::text::LOCAL_PATHS {
         assert_eq!(rules(&[("scripts/a.sh", &format!("cd {path}\n"))]), ["local-path"]);
     }
-    assert_eq!(rules(&[("scripts/a.sh", "cd frame/work/mainly\n")]), [""; 0]);
+    assert_eq!(rules(&[("scripts/a.sh", "cd frame/work/mine\n")]), [""; 0]);
 }
 
 #[test]

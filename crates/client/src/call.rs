@@ -1,0 +1,137 @@
+//! What a program can ask of a client: file-level calls, over which reads are cached and writes held back.
+//!
+//! A call with no state of its own is an [`Op`] passed through; those that touch an open file's data go by its handle.
+
+use std::sync::Arc;
+
+use loligo_types::{Access, Answer, Attr, DirEntry, FileLock, Ino, LockOwner, Name, Op, OpenFlags, SetAttr};
+
+/// A file opened through this client; unique for its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fh(pub u64);
+
+/// How `fallocate` is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallocate {
+    /// Make sure the range reads (as zeros where nothing was) and, unless `keep_size`, the file reaches over it.
+    Allocate { keep_size: bool },
+    /// Free the range; it reads as zeros; the size stays.
+    PunchHole,
+    /// The range reads as zeros; the size grows over it unless `keep_size`.
+    ZeroRange { keep_size: bool },
+}
+
+/// The calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// Any operation that concerns names or attributes only: Lookup, LookupParent, Mknod, Mkdir, Symlink, Link, Unlink,
+    /// Rmdir, Rename, Readlink, xattr operations, Access, StatFs. `Done::answer` as documented with [`Op`].
+    Op(Op),
+    /// Attributes, with what this client holds back of size and times. `Answer::Entry`.
+    GetAttr { ino: Ino },
+    /// Changes attributes; a `size` is a truncate, ordered with the writes before and after it.
+    SetAttr { ino: Ino, set: SetAttr, fh: Option<Fh> },
+    /// Opens. `Done::fh` is set.
+    Open { ino: Ino, flags: OpenFlags },
+    /// Opens, making it if need be. `Done::fh` is set.
+    Create { dir: Ino, name: Name, mode: u16, umask: u16, flags: OpenFlags, exclusive: bool },
+    /// Opens a new nameless file. `Done::fh` is set.
+    Tmpfile { dir: Ino, mode: u16, umask: u16, flags: OpenFlags, linkable: bool },
+    /// Reads; short only at the end of the file. `Answer::Bytes`.
+    Read { fh: Fh, offset: u64, len: u32 },
+    /// Writes all of it. `append`: at the end, whatever the offset says. `Answer::Offset` with the number of bytes.
+    /// `kill_priv`: setuid and setgid bits are to be cleared.
+    Write { fh: Fh, offset: u64, data: Arc<[u8]>, append: bool, kill_priv: bool },
+    /// A descriptor was closed: what was written goes to the server now, and errors show. Drops POSIX locks of `owner`.
+    Flush { fh: Fh, owner: Option<LockOwner> },
+    /// Everything written to the file is durable when it is answered.
+    Fsync { fh: Fh, data_only: bool },
+    /// The last descriptor was closed. `flock_owner`: whose flock ends with it.
+    Release { fh: Fh, flock_owner: Option<LockOwner> },
+    /// Space management.
+    Fallocate { fh: Fh, how: Fallocate, offset: u64, len: u64 },
+    /// SEEK_DATA (`data`) or SEEK_HOLE. `Answer::Offset`; `NoSuchOffset` past the end.
+    Seek { fh: Fh, offset: u64, data: bool },
+    /// copy_file_range. `Answer::Offset` with the number of bytes copied.
+    Copy { from: Fh, from_offset: u64, to: Fh, to_offset: u64, len: u64 },
+    /// Reads a directory opened with `Open`. `Answer::Entries`.
+    Readdir { fh: Fh, cookie: u64, limit: u32, plus: bool },
+    /// Takes or changes a lock. With `wait`, answered when it was got.
+    SetLock { fh: Fh, lock: FileLock, wait: bool },
+    /// Gives a range back.
+    Unlock { fh: Fh, lock: FileLock },
+    /// `Answer::Lock`.
+    GetLock { fh: Fh, lock: FileLock },
+    /// A signal came while waiting for a lock.
+    CancelLock { ino: Ino, owner: LockOwner },
+    /// Whether the caller may.
+    Access { ino: Ino, want: Access },
+    /// The kernel (or program) caches nothing of these inodes any more; leases may be given back when convenient.
+    Forget { inos: Vec<Ino> },
+    /// Everything held back by this client goes to the server and is durable (syncfs).
+    SyncAll,
+}
+
+/// A call that went well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// What it answers.
+    pub answer: Answer,
+    /// The handle that was opened.
+    pub fh: Option<Fh>,
+    /// The attributes in the answer may be cached until [`Invalidation::Attr`] comes.
+    pub attr_cached: bool,
+    /// The name looked up (present or absent), or made, may be cached until [`Invalidation::Names`] of its directory.
+    pub names_cached: bool,
+    /// The file's data may be kept in caches above this client across opens (it was not changed by others since the last).
+    pub keep_data: bool,
+}
+
+/// What caches above the client must drop before the client goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Invalidation {
+    /// All entries of a directory.
+    Names(Ino),
+    /// Attributes, xattrs, symlink target, ACLs of an inode.
+    Attr(Ino),
+    /// Attributes and data of a file.
+    Data(Ino),
+}
+
+impl Done {
+    /// Nothing but an answer.
+    pub fn plain(answer: Answer) -> Done {
+        Done { answer, fh: None, attr_cached: false, names_cached: false, keep_data: false }
+    }
+
+    /// The attributes in the answer.
+    pub fn attr(&self) -> Option<&Attr> {
+        self.answer.attr()
+    }
+
+    /// The entries in the answer.
+    pub fn entries(&self) -> Option<(&[DirEntry], bool)> {
+        match &self.answer {
+            Answer::Entries { entries, end } => Some((entries, *end)),
+            _ => None,
+        }
+    }
+}
+
+/// For a failed lookup: absence may be cached, too, so errors carry the same flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failed {
+    /// What went wrong.
+    pub error: loligo_types::FsError,
+    /// With `NotFound` of a lookup: the absence may be cached until [`Invalidation::Names`].
+    pub names_cached: bool,
+}
+
+impl From<loligo_types::FsError> for Failed {
+    fn from(error: loligo_types::FsError) -> Failed {
+        Failed { error, names_cached: false }
+    }
+}
+
+/// Result of a call.
+pub type CallResult = Result<Done, Failed>;
