@@ -1,1 +1,26 @@
 //! Record and segment bytes, the writer and the reader: what makes an acknowledged change last.
+//!
+//! All of it is pure: bytes go in and come out, and whoever holds the files (the driver, the simulator, the journal
+//! tool) moves them. What is *not* here: files and syncs (`store`), when to checkpoint and when to answer (`mds`).
+//!
+//! - [`codec`]: events to bytes and back, the body of a record.
+//! - [`table`]: keys and values of checkpointed metadata, made of the same codec.
+//! - [`segment`], [`frame`]: the bytes around records.
+//! - [`Writer`]: group commit. [`Reader`]: recovery. [`inspect`]: both for a person to look at.
+//!
+//! The layouts are drawn byte by byte in `docs/formats/journal.md`, `event.md` and `table.md`.
+
+#[cfg(test)]
+mod arbitrary;
+pub mod codec;
+pub mod frame;
+pub mod inspect;
+pub mod reader;
+pub mod segment;
+pub mod table;
+pub mod writer;
+
+pub use codec::{DecodeError, Record, decode_record, encode_record};
+pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Tail, Torn};
+pub use segment::{FsId, SegmentHeader, SegmentInfo};
+pub use writer::{AppendError, Batch, Outstanding, Writer, WriterConfig};

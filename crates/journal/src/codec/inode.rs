@@ -1,0 +1,235 @@
+//! The bytes of an inode without its number (which stands in the key or before it).
+//!
+//! The common case is small: a time that equals another is a flag, and what is zero or absent takes no byte.
+
+use loligo_types::attr::Extra;
+use loligo_types::limits::OBJECT_SIZE_MAX;
+use loligo_types::{Acl, AclEntry, AclTag, Ino, Inode, Kind, Layout, RStat, Time};
+
+use super::{Cursor, DecodeError, put_bytes, put_u64, put_zigzag};
+
+// Flags of an inode. Persisted: keep stable.
+const INLINE: u16 = 1 << 0;
+const HAS_XATTRS: u16 = 1 << 1;
+const RDEV: u16 = 1 << 2;
+const EXTRA: u16 = 1 << 3;
+const ACCOUNTED: u16 = 1 << 4;
+const ATIME: u16 = 1 << 5;
+const MTIME: u16 = 1 << 6;
+const CTIME: u16 = 1 << 7;
+const CUTS: u16 = 1 << 8;
+const FLAGS_ALL: u16 = (CUTS << 1) - 1;
+
+// Flags of the rare parts. Persisted: keep stable.
+const SYMLINK: u8 = 1 << 0;
+const ACL: u8 = 1 << 1;
+const DEFAULT_ACL: u8 = 1 << 2;
+const RSTAT: u8 = 1 << 3;
+const LAYOUT: u8 = 1 << 4;
+const LINKABLE: u8 = 1 << 5;
+const EXTRA_ALL: u8 = (LINKABLE << 1) - 1;
+
+/// The shortest ACL entry: tag, id and permissions of one byte each.
+const ACL_ENTRY_MIN: usize = 3;
+
+fn flag<T: Default>(bit: T, set: bool) -> T {
+    if set { bit } else { T::default() }
+}
+
+/// Appends an inode without its number.
+pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
+    debug_assert!(inode.mode <= 0o7777, "mode {:o} has bits beyond the permission bits", inode.mode);
+    let flags = flag(INLINE, inode.inline)
+        | flag(HAS_XATTRS, inode.has_xattrs)
+        | flag(RDEV, inode.rdev != 0)
+        | flag(EXTRA, inode.extra.is_some())
+        | flag(ACCOUNTED, inode.accounted != RStat::default())
+        | flag(ATIME, inode.atime != inode.btime)
+        | flag(MTIME, inode.mtime != inode.btime)
+        | flag(CTIME, inode.ctime != inode.mtime)
+        | flag(CUTS, inode.cuts != 0);
+    let kind_mode = (u16::from(inode.kind.code()) << 12 | (inode.mode & 0o7777)).to_le_bytes();
+    let flags = flags.to_le_bytes();
+    out.extend_from_slice(&[kind_mode[0], kind_mode[1], flags[0], flags[1]]);
+    put_times(out, inode);
+    put_u64(out, u64::from(inode.uid));
+    put_u64(out, u64::from(inode.gid));
+    put_u64(out, u64::from(inode.nlink));
+    put_u64(out, inode.size);
+    put_u64(out, inode.parent.0);
+    put_u64(out, inode.change);
+    if inode.rdev != 0 {
+        put_u64(out, u64::from(inode.rdev));
+    }
+    if inode.accounted != RStat::default() {
+        put_rstat(out, inode.accounted);
+    }
+    if inode.cuts != 0 {
+        put_u64(out, u64::from(inode.cuts));
+    }
+    if let Some(extra) = &inode.extra {
+        put_extra(out, extra);
+    }
+}
+
+/// Takes an inode; its number comes from elsewhere.
+pub(crate) fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, DecodeError> {
+    let kind_mode = u16::from_le_bytes(from.array()?);
+    let kind = Kind::from_code((kind_mode >> 12) as u8).ok_or_else(|| from.invalid("kind of the inode"))?;
+    let flags = u16::from_le_bytes(from.array()?);
+    if flags & !FLAGS_ALL != 0 {
+        return Err(from.invalid("flags of the inode"));
+    }
+    let btime = take_time(from)?;
+    let atime = if flags & ATIME != 0 { take_time(from)? } else { btime };
+    let mtime = if flags & MTIME != 0 { take_time(from)? } else { btime };
+    let ctime = if flags & CTIME != 0 { take_time(from)? } else { mtime };
+    Ok(Inode {
+        ino,
+        kind,
+        mode: kind_mode & 0o7777,
+        atime,
+        mtime,
+        ctime,
+        btime,
+        uid: from.u32()?,
+        gid: from.u32()?,
+        nlink: from.u32()?,
+        size: from.u64()?,
+        parent: Ino(from.u64()?),
+        change: from.u64()?,
+        rdev: if flags & RDEV != 0 { from.u32()? } else { 0 },
+        accounted: if flags & ACCOUNTED != 0 { take_rstat(from)? } else { RStat::default() },
+        cuts: if flags & CUTS != 0 { from.u32()? } else { 0 },
+        inline: flags & INLINE != 0,
+        has_xattrs: flags & HAS_XATTRS != 0,
+        extra: if flags & EXTRA != 0 { Some(Box::new(take_extra(from)?)) } else { None },
+    })
+}
+
+fn put_times(out: &mut Vec<u8>, inode: &Inode) {
+    out.extend_from_slice(&inode.btime.0.to_le_bytes());
+    if inode.atime != inode.btime {
+        out.extend_from_slice(&inode.atime.0.to_le_bytes());
+    }
+    if inode.mtime != inode.btime {
+        out.extend_from_slice(&inode.mtime.0.to_le_bytes());
+    }
+    if inode.ctime != inode.mtime {
+        out.extend_from_slice(&inode.ctime.0.to_le_bytes());
+    }
+}
+
+fn take_time(from: &mut Cursor<'_>) -> Result<Time, DecodeError> {
+    Ok(Time(i64::from_le_bytes(from.array()?)))
+}
+
+fn put_rstat(out: &mut Vec<u8>, rstat: RStat) {
+    put_zigzag(out, rstat.entries);
+    put_zigzag(out, rstat.bytes);
+}
+
+fn take_rstat(from: &mut Cursor<'_>) -> Result<RStat, DecodeError> {
+    Ok(RStat { entries: from.zigzag()?, bytes: from.zigzag()? })
+}
+
+fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
+    out.push(
+        flag(SYMLINK, extra.symlink.is_some())
+            | flag(ACL, extra.acl.is_some())
+            | flag(DEFAULT_ACL, extra.default_acl.is_some())
+            | flag(RSTAT, extra.rstat != RStat::default())
+            | flag(LAYOUT, extra.layout.is_some())
+            | flag(LINKABLE, extra.linkable),
+    );
+    if let Some(target) = &extra.symlink {
+        put_bytes(out, target);
+    }
+    for acl in [&extra.acl, &extra.default_acl].into_iter().flatten() {
+        put_acl(out, acl);
+    }
+    if extra.rstat != RStat::default() {
+        put_rstat(out, extra.rstat);
+    }
+    if let Some(layout) = extra.layout {
+        put_object_size(out, layout.object_size);
+    }
+}
+
+fn take_extra(from: &mut Cursor<'_>) -> Result<Extra, DecodeError> {
+    let flags = from.u8()?;
+    if flags & !EXTRA_ALL != 0 {
+        return Err(from.invalid("flags of the inode's rare parts"));
+    }
+    let mut extra = Extra { linkable: flags & LINKABLE != 0, ..Extra::default() };
+    if flags & SYMLINK != 0 {
+        extra.symlink = Some(from.bytes()?.into());
+    }
+    if flags & ACL != 0 {
+        extra.acl = Some(take_acl(from)?);
+    }
+    if flags & DEFAULT_ACL != 0 {
+        extra.default_acl = Some(take_acl(from)?);
+    }
+    if flags & RSTAT != 0 {
+        extra.rstat = take_rstat(from)?;
+    }
+    if flags & LAYOUT != 0 {
+        extra.layout = Some(Layout { object_size: take_object_size(from)? });
+    }
+    Ok(extra)
+}
+
+fn put_acl(out: &mut Vec<u8>, acl: &Acl) {
+    put_u64(out, acl.0.len() as u64);
+    for entry in &acl.0 {
+        // An id is meaningless for most tags and then u32::MAX: plus one it is a single byte.
+        out.push(entry.tag as u16 as u8);
+        put_u64(out, u64::from(entry.id.wrapping_add(1)));
+        out.push(entry.perm);
+    }
+}
+
+fn take_acl(from: &mut Cursor<'_>) -> Result<Acl, DecodeError> {
+    let count = from.count(ACL_ENTRY_MIN, "number of ACL entries")?;
+    let mut entries = Vec::with_capacity(count);
+    for _ in 0..count {
+        let tag = from.u8()?;
+        let tag = acl_tag(tag).ok_or_else(|| from.invalid("ACL tag"))?;
+        let id = from.u32()?.wrapping_sub(1);
+        let perm = from.u8()?;
+        if perm > 7 {
+            return Err(from.invalid("ACL permissions"));
+        }
+        entries.push(AclEntry { tag, id, perm });
+    }
+    Ok(Acl(entries))
+}
+
+fn acl_tag(code: u8) -> Option<AclTag> {
+    Some(match code {
+        0x01 => AclTag::UserObj,
+        0x02 => AclTag::User,
+        0x04 => AclTag::GroupObj,
+        0x08 => AclTag::Group,
+        0x10 => AclTag::Mask,
+        0x20 => AclTag::Other,
+        _ => return None,
+    })
+}
+
+/// Appends the size of objects.
+pub(crate) fn put_object_size(out: &mut Vec<u8>, object_size: u32) {
+    debug_assert!(object_size_is_valid(object_size), "object size {object_size} is no power of two up to 1 GiB");
+    put_u64(out, u64::from(object_size));
+}
+
+/// Takes the size of objects, which others divide by.
+pub(crate) fn take_object_size(from: &mut Cursor<'_>) -> Result<u32, DecodeError> {
+    let object_size = from.u32()?;
+    if object_size_is_valid(object_size) { Ok(object_size) } else { Err(from.invalid("object size")) }
+}
+
+fn object_size_is_valid(object_size: u32) -> bool {
+    object_size.is_power_of_two() && u64::from(object_size) <= OBJECT_SIZE_MAX
+}

@@ -1,0 +1,126 @@
+//! The codec: what goes in comes out, and no bytes make it panic, allocate without bound, or take half a value.
+
+use loligo_types::{Event, Ino};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::arbitrary;
+
+fn encoded(origin: Option<&Origin>, events: &[Event]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_record(&mut out, origin, events);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_record_comes_back_as_it_was(
+        origin in option::of(arbitrary::origin()),
+        events in vec(arbitrary::event(), 0..6),
+    ) {
+        let bytes = encoded(origin.as_ref(), &events);
+        prop_assert_eq!(decode_origin(&bytes), Ok(origin));
+        prop_assert_eq!(decode_record(&bytes), Ok(Record { origin, events }));
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_or_with_a_byte_more_is_an_error(
+        origin in option::of(arbitrary::origin()),
+        events in vec(arbitrary::event(), 0..4),
+    ) {
+        let mut bytes = encoded(origin.as_ref(), &events);
+        for len in 0..bytes.len() {
+            prop_assert!(decode_record(&bytes[..len]).is_err(), "cut to {} of {}", len, bytes.len());
+        }
+        let at = bytes.len();
+        bytes.push(0);
+        prop_assert_eq!(decode_record(&bytes), Err(DecodeError::Trailing { at, left: 1 }));
+    }
+
+    #[test]
+    fn broken_bytes_are_refused_or_are_another_record(
+        events in vec(arbitrary::event(), 1..4), at in any::<prop::sample::Index>(), bit in 0u8..8,
+    ) {
+        let mut bytes = encoded(None, &events);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        if let Ok(record) = decode_record(&bytes) {
+            // What is understood is a value that can be written again.
+            prop_assert_eq!(decode_record(&encoded(record.origin.as_ref(), &record.events)), Ok(record));
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = decode_record(&bytes);
+        let mut versioned = vec![EVENT_VERSION, 0];
+        versioned.extend(&bytes);
+        let _ = decode_record(&versioned);
+    }
+}
+
+#[test]
+fn a_record_of_another_version_is_told_from_a_broken_one() {
+    let mut bytes = encoded(None, &[Event::NextIno(Ino(7))]);
+    bytes[0] = 9;
+    let error = DecodeError::UnknownVersion { what: "record", found: 9, known: 1 };
+    assert_eq!(decode_record(&bytes), Err(error));
+    assert_eq!(
+        error.to_string(),
+        "the record has format version 9, this program knows 1: use the version that wrote it"
+    );
+}
+
+#[test]
+fn an_event_of_the_future_is_named_by_its_code() {
+    for code in [0, 16, 255] {
+        let error = decode_record(&[EVENT_VERSION, 0, 1, code, 0]).expect_err("no such event");
+        assert_eq!(error, DecodeError::UnknownEvent { code, at: 3 });
+    }
+}
+
+#[test]
+fn a_count_or_length_beyond_the_bytes_allocates_nothing() {
+    // 2^63 events, then a name and inline data of 2^63 bytes.
+    let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
+    for head in [&[EVENT_VERSION, 0][..], &[EVENT_VERSION, 0, 1, 4, 1], &[EVENT_VERSION, 0, 1, 7, 1]] {
+        let bytes = [head, &huge[..], &[0; 20]].concat();
+        assert!(decode_record(&bytes).is_err());
+    }
+}
+
+#[test]
+fn numbers_have_one_form_only() {
+    for (bytes, good) in [
+        (&[0x7f][..], true),
+        (&[0x80, 0x01], true),
+        (&[0x80, 0x00], false),
+        (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], true),
+        (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], false),
+        (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], false),
+    ] {
+        assert_eq!(Cursor::new(bytes).u64().is_ok(), good, "{bytes:02x?}");
+    }
+}
+
+#[test]
+fn names_that_are_none_are_refused() {
+    for name in [&b""[..], b".", b"..", b"a/b", b"a\0b", &[b'x'; 256]] {
+        let mut bytes = vec![EVENT_VERSION, 0, 1, 4, 1];
+        put_bytes(&mut bytes, name);
+        assert!(matches!(decode_record(&bytes), Err(DecodeError::Invalid { what: "name", .. })), "{name:?}");
+    }
+}
+
+#[test]
+fn an_object_size_that_nobody_can_divide_by_is_refused() {
+    for (size, good) in [(0u64, false), (3, false), (4096, true), (1 << 30, true), (1 << 31, false), (1 << 32, false)] {
+        let mut bytes = vec![EVENT_VERSION, 0, 1, 11, 1, 0];
+        put_u64(&mut bytes, size);
+        assert_eq!(decode_record(&bytes).is_ok(), good, "{size}");
+    }
+}

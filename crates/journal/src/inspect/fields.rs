@@ -1,0 +1,135 @@
+//! An event as names and values, the one source of both its text and its JSON. File contents are left out.
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Acl, Event, Inode, Kind, SessionRecord};
+
+use super::text::escape;
+
+/// A value for showing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// A number.
+    Number(i128),
+    /// Text; bytes that are not text are escaped (see [`escape`]).
+    Text(String),
+    /// Yes or no.
+    Flag(bool),
+    /// Numbers with names.
+    List(Vec<BTreeMap<&'static str, u64>>),
+}
+
+type Fields = Vec<(&'static str, Value)>;
+
+fn number(n: impl Into<i128>) -> Value {
+    Value::Number(n.into())
+}
+
+fn text(bytes: &[u8]) -> Value {
+    Value::Text(escape(bytes))
+}
+
+/// Name of a kind, as in `find -type` written out.
+fn kind_name(kind: Kind) -> Value {
+    Value::Text(
+        match kind {
+            Kind::File => "file",
+            Kind::Dir => "dir",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::Char => "char",
+            Kind::Block => "block",
+        }
+        .to_string(),
+    )
+}
+
+/// The fields of an event, in the order of its bytes.
+pub fn fields(event: &Event) -> Fields {
+    match event {
+        Event::Inode(inode) => inode_fields(inode),
+        Event::InodeGone(ino)
+        | Event::InlineGone(ino)
+        | Event::Orphan(ino)
+        | Event::OrphanGone(ino)
+        | Event::DiscardGone(ino)
+        | Event::NextIno(ino) => vec![("ino", number(ino.0))],
+        Event::Entry { dir, name, ino, kind } => vec![
+            ("dir", number(dir.0)),
+            ("name", text(name.as_bytes())),
+            ("ino", number(ino.0)),
+            ("kind", kind_name(*kind)),
+        ],
+        Event::EntryGone { dir, name } => vec![("dir", number(dir.0)), ("name", text(name.as_bytes()))],
+        Event::Xattr { ino, name, value } => {
+            vec![("ino", number(ino.0)), ("name", text(name)), ("value_bytes", number(value.len() as u64))]
+        }
+        Event::XattrGone { ino, name } => vec![("ino", number(ino.0)), ("name", text(name))],
+        Event::Inline { ino, data } => vec![("ino", number(ino.0)), ("bytes", number(data.len() as u64))],
+        Event::Discard { ino, from, object_size } => {
+            vec![("ino", number(ino.0)), ("from", number(*from)), ("object_size", number(*object_size))]
+        }
+        Event::Session(session) => session_fields(session),
+        Event::SessionGone(id) => vec![("id", number(id.0))],
+    }
+}
+
+fn inode_fields(inode: &Inode) -> Fields {
+    let mut all = vec![
+        ("ino", number(inode.ino.0)),
+        ("kind", kind_name(inode.kind)),
+        ("mode", Value::Text(format!("{:04o}", inode.mode))),
+        ("uid", number(inode.uid)),
+        ("gid", number(inode.gid)),
+        ("nlink", number(inode.nlink)),
+        ("size", number(inode.size)),
+        ("atime_ns", number(inode.atime.0)),
+        ("mtime_ns", number(inode.mtime.0)),
+        ("ctime_ns", number(inode.ctime.0)),
+        ("btime_ns", number(inode.btime.0)),
+        ("parent", number(inode.parent.0)),
+        ("change", number(inode.change)),
+        ("inline", Value::Flag(inode.inline)),
+    ];
+    let rare = [
+        ("rdev", i128::from(inode.rdev)),
+        ("cuts", i128::from(inode.cuts)),
+        ("accounted_entries", i128::from(inode.accounted.entries)),
+        ("accounted_bytes", i128::from(inode.accounted.bytes)),
+        ("below_entries", i128::from(inode.rstat().entries)),
+        ("below_bytes", i128::from(inode.rstat().bytes)),
+    ];
+    all.extend(rare.into_iter().filter(|(_, n)| *n != 0).map(|(name, n)| (name, number(n))));
+    if inode.has_xattrs {
+        all.push(("has_xattrs", Value::Flag(true)));
+    }
+    if let Some(extra) = &inode.extra {
+        all.extend(extra.symlink.as_ref().map(|target| ("symlink", text(target))));
+        all.extend(extra.acl.as_ref().map(|acl| ("acl", acl_list(acl))));
+        all.extend(extra.default_acl.as_ref().map(|acl| ("default_acl", acl_list(acl))));
+        all.extend(extra.layout.map(|layout| ("object_size", number(layout.object_size))));
+        all.extend(extra.linkable.then_some(("linkable", Value::Flag(true))));
+    }
+    all
+}
+
+fn acl_list(acl: &Acl) -> Value {
+    let entry = |e: &loligo_types::AclEntry| {
+        BTreeMap::from([("tag", e.tag as u64), ("id", u64::from(e.id)), ("perm", u64::from(e.perm))])
+    };
+    Value::List(acl.0.iter().map(entry).collect())
+}
+
+fn session_fields(session: &SessionRecord) -> Fields {
+    let done = session.done.iter();
+    let done = done.map(|(seq, ino, value)| BTreeMap::from([("seq", seq.0), ("ino", ino.0), ("value", *value)]));
+    vec![
+        ("id", number(session.id.0)),
+        ("name", text(&session.name)),
+        ("local", Value::Flag(session.local)),
+        ("uid", number(session.uid)),
+        ("answered", number(session.answered.0)),
+        ("done", Value::List(done.collect())),
+    ]
+}

@@ -1,0 +1,155 @@
+//! Keys: how they are made, taken apart, and which ranges of them belong together.
+
+use loligo_types::{Ino, Name, SessionId};
+
+use super::Meta;
+
+/// First byte of the keys of inodes. Persisted, as all of these.
+pub(super) const INODE: u8 = b'I';
+pub(super) const ENTRY: u8 = b'E';
+pub(super) const XATTR: u8 = b'X';
+pub(super) const INLINE: u8 = b'D';
+pub(super) const ORPHAN: u8 = b'O';
+pub(super) const DISCARD: u8 = b'R';
+pub(super) const SESSION: u8 = b'S';
+pub(super) const META: u8 = b'M';
+
+/// The first bytes of all keys, in ascending order.
+pub const PREFIXES: [u8; 8] = [INLINE, ENTRY, INODE, META, ORPHAN, DISCARD, SESSION, XATTR];
+
+/// Keys from `start` up to and without `end`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyRange {
+    /// First key that may be in it.
+    pub start: Vec<u8>,
+    /// First key after it; never empty, since no prefix is 0xff.
+    pub end: Vec<u8>,
+}
+
+impl KeyRange {
+    /// Whether a key lies in it.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        *self.start <= *key && *key < *self.end
+    }
+}
+
+fn numbered(prefix: u8, number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9);
+    key.push(prefix);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn one_byte_name(prefix: u8, code: u8) -> Vec<u8> {
+    vec![prefix, code]
+}
+
+/// `I` ino: an inode.
+pub fn key_inode(ino: Ino) -> Vec<u8> {
+    numbered(INODE, ino.0)
+}
+
+/// `E` dir hash name: a directory entry; in the order of readdir.
+pub fn key_entry(dir: Ino, hash: u64, name: &Name) -> Vec<u8> {
+    let name = name.as_bytes();
+    let mut key = Vec::with_capacity(17 + name.len());
+    key.push(ENTRY);
+    key.extend_from_slice(&dir.0.to_be_bytes());
+    key.extend_from_slice(&hash.to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+/// `X` ino name: an xattr.
+pub fn key_xattr(ino: Ino, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9 + name.len());
+    key.push(XATTR);
+    key.extend_from_slice(&ino.0.to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+/// `D` ino: the data held in an inode.
+pub fn key_inline(ino: Ino) -> Vec<u8> {
+    numbered(INLINE, ino.0)
+}
+
+/// `O` ino: an inode without a name.
+pub fn key_orphan(ino: Ino) -> Vec<u8> {
+    numbered(ORPHAN, ino.0)
+}
+
+/// `R` ino: bytes of objects that are to be dropped.
+pub fn key_discard(ino: Ino) -> Vec<u8> {
+    numbered(DISCARD, ino.0)
+}
+
+/// `S` id: a session.
+pub fn key_session(id: SessionId) -> Vec<u8> {
+    numbered(SESSION, id.0)
+}
+
+/// `M` code: a single value.
+pub fn key_meta(meta: Meta) -> Vec<u8> {
+    one_byte_name(META, meta.code())
+}
+
+/// All keys that begin with `prefix`, which is none of 0xff alone.
+pub fn prefix_range(prefix: &[u8]) -> KeyRange {
+    KeyRange { start: prefix.to_vec(), end: after_prefix(prefix) }
+}
+
+/// The first key after all that begin with `prefix`: the last byte that can grow grows.
+fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// All entries of a directory.
+pub fn dir_range(dir: Ino) -> KeyRange {
+    prefix_range(&numbered(ENTRY, dir.0))
+}
+
+/// The entries of a directory with at least this hash.
+pub fn dir_range_from(dir: Ino, hash: u64) -> KeyRange {
+    let mut range = dir_range(dir);
+    range.start.extend_from_slice(&hash.to_be_bytes());
+    range
+}
+
+/// All xattrs of an inode.
+pub fn xattr_range(ino: Ino) -> KeyRange {
+    prefix_range(&numbered(XATTR, ino.0))
+}
+
+/// Prefix, number and rest of a key.
+pub(super) fn split(key: &[u8]) -> Option<(u8, u64, &[u8])> {
+    let (prefix, rest) = key.split_first()?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    Some((*prefix, u64::from_be_bytes(*number), rest))
+}
+
+/// Directory, hash and name of an entry's key; `None` if it is no such key.
+pub fn split_entry_key(key: &[u8]) -> Option<(Ino, u64, Name)> {
+    let (ENTRY, dir, rest) = split(key)? else { return None };
+    let (hash, name) = rest.split_first_chunk::<8>()?;
+    Some((Ino(dir), u64::from_be_bytes(*hash), Name::new(name).ok()?))
+}
+
+/// The hash in an entry's key, without a check of the rest; `None` if the key is too short.
+pub fn entry_hash(key: &[u8]) -> Option<u64> {
+    let (ENTRY, _, rest) = split(key)? else { return None };
+    rest.first_chunk::<8>().map(|hash| u64::from_be_bytes(*hash))
+}
+
+/// Inode and name of an xattr's key; `None` if it is no such key.
+pub fn split_xattr_key(key: &[u8]) -> Option<(Ino, &[u8])> {
+    let (XATTR, ino, name) = split(key)? else { return None };
+    (!name.is_empty()).then_some((Ino(ino), name))
+}

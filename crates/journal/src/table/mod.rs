@@ -1,0 +1,50 @@
+//! Keys and values of the table, the sorted home of checkpointed metadata. Not the table itself.
+//!
+//! One key space; the first byte of a key says what its value is. Numbers in keys are big endian, so that the order
+//! of the bytes is the order of the numbers. Every value starts with a version byte.
+
+mod key;
+mod row;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use key::{
+    KeyRange, PREFIXES, dir_range, dir_range_from, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta,
+    key_orphan, key_session, key_xattr, prefix_range, split_entry_key, split_xattr_key, xattr_range,
+};
+pub use row::{Row, decode_row};
+pub use value::{
+    TABLE_VERSION, VALUE_VERSION, decode_discard, decode_entry, decode_inline, decode_inode, decode_meta,
+    decode_orphan, decode_session, decode_xattr, encode_discard, encode_entry, encode_inline, encode_inode,
+    encode_meta, encode_orphan, encode_session, encode_xattr,
+};
+
+/// Single values of the whole file system. The number is persisted: keep stable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Meta {
+    /// Layout of the table; [`TABLE_VERSION`] when this program made it.
+    Format = 1,
+    /// Inode numbers below this may be in use.
+    NextIno = 2,
+    /// Every journal record below this LSN is in the table: replay starts here.
+    ReplayFrom = 3,
+    /// 1 after a clean stop, 0 while a server runs.
+    Clean = 4,
+}
+
+impl Meta {
+    /// All of them.
+    pub const ALL: [Meta; 4] = [Meta::Format, Meta::NextIno, Meta::ReplayFrom, Meta::Clean];
+
+    /// The one with this number, if there is one.
+    pub fn from_code(code: u8) -> Option<Meta> {
+        Self::ALL.into_iter().find(|meta| *meta as u8 == code)
+    }
+
+    /// The stable number.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}

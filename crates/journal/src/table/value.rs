@@ -1,0 +1,132 @@
+//! Values: a version byte and the same bytes as in the journal, without what the key already says.
+
+use std::sync::Arc;
+
+use loligo_types::{Ino, Inode, Kind, SessionId, SessionRecord};
+
+use crate::codec::{
+    Cursor, DecodeError, put_inode, put_object_size, put_session, put_u64, take_inode, take_kind, take_object_size,
+    take_session,
+};
+
+/// Version of every value, its first byte. Persisted.
+pub const VALUE_VERSION: u8 = 1;
+
+/// Version of the table's layout as a whole, the value of `Meta::Format`. Persisted.
+pub const TABLE_VERSION: u64 = 1;
+
+/// Value of an inode.
+pub fn encode_inode(inode: &Inode) -> Vec<u8> {
+    let mut out = Vec::with_capacity(48);
+    out.push(VALUE_VERSION);
+    put_inode(&mut out, inode);
+    out
+}
+
+/// Reads the value of an inode; `ino` stands in its key.
+pub fn decode_inode(ino: Ino, value: &[u8]) -> Result<Inode, DecodeError> {
+    whole(value, "inode value", |from| take_inode(from, ino))
+}
+
+/// Value of a directory entry.
+pub fn encode_entry(ino: Ino, kind: Kind) -> Vec<u8> {
+    let mut out = Vec::with_capacity(12);
+    out.extend_from_slice(&[VALUE_VERSION, kind.code()]);
+    put_u64(&mut out, ino.0);
+    out
+}
+
+/// Reads the value of a directory entry.
+pub fn decode_entry(value: &[u8]) -> Result<(Ino, Kind), DecodeError> {
+    whole(value, "entry value", |from| {
+        let kind = take_kind(from)?;
+        Ok((Ino(from.u64()?), kind))
+    })
+}
+
+/// Value of an xattr.
+pub fn encode_xattr(value: &[u8]) -> Vec<u8> {
+    versioned(value)
+}
+
+/// Reads the value of an xattr.
+pub fn decode_xattr(value: &[u8]) -> Result<Arc<[u8]>, DecodeError> {
+    whole(value, "xattr value", |from| Ok(from.rest().into()))
+}
+
+/// Value of the data held in an inode.
+pub fn encode_inline(data: &[u8]) -> Vec<u8> {
+    versioned(data)
+}
+
+/// Reads the data held in an inode.
+pub fn decode_inline(value: &[u8]) -> Result<Arc<[u8]>, DecodeError> {
+    whole(value, "inline value", |from| Ok(from.rest().into()))
+}
+
+/// Value of an orphan: only that it is there.
+pub fn encode_orphan() -> Vec<u8> {
+    vec![VALUE_VERSION]
+}
+
+/// Checks the value of an orphan.
+pub fn decode_orphan(value: &[u8]) -> Result<(), DecodeError> {
+    whole(value, "orphan value", |_| Ok(()))
+}
+
+/// Value of a discard: first byte to drop, and the object size of the file.
+pub fn encode_discard(from: u64, object_size: u32) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_u64(&mut out, from);
+    put_object_size(&mut out, object_size);
+    out
+}
+
+/// Reads the value of a discard: first byte to drop, and object size.
+pub fn decode_discard(value: &[u8]) -> Result<(u64, u32), DecodeError> {
+    whole(value, "discard value", |from| Ok((from.u64()?, take_object_size(from)?)))
+}
+
+/// Value of a session.
+pub fn encode_session(session: &SessionRecord) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_session(&mut out, session);
+    out
+}
+
+/// Reads the value of a session; `id` stands in its key.
+pub fn decode_session(id: SessionId, value: &[u8]) -> Result<SessionRecord, DecodeError> {
+    whole(value, "session value", |from| take_session(from, id))
+}
+
+/// Value of one of [`super::Meta`].
+pub fn encode_meta(number: u64) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_u64(&mut out, number);
+    out
+}
+
+/// Reads the value of one of [`super::Meta`].
+pub fn decode_meta(value: &[u8]) -> Result<u64, DecodeError> {
+    whole(value, "meta value", |from| from.u64())
+}
+
+fn versioned(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + bytes.len());
+    out.push(VALUE_VERSION);
+    out.extend_from_slice(bytes);
+    out
+}
+
+/// Reads the version byte, what `take` takes, and then the end.
+fn whole<'a, T>(
+    value: &'a [u8],
+    what: &'static str,
+    take: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
+    let mut from = Cursor::new(value);
+    from.version(VALUE_VERSION, what)?;
+    let taken = take(&mut from)?;
+    from.finish()?;
+    Ok(taken)
+}

@@ -1,0 +1,272 @@
+//! The bytes on the disk are fixed: each sample encodes to what stands in `tests/golden/*.hex` and is decoded from it,
+//! and the drawings in `docs/formats` show the same bytes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use loligo_journal::table::{Meta, Row, decode_row};
+use loligo_journal::{MemSource, ReadConfig, Reader, Record, Tail, Writer, WriterConfig, decode_record, encode_record};
+use loligo_types::attr::Extra;
+use loligo_types::{
+    Acl, AclEntry, AclTag, Event, Ino, Inode, Kind, Layout, Lsn, Name, Origin, RStat, Seq, SessionId, SessionRecord,
+    Time,
+};
+
+const EVENT: &str = include_str!("golden/event.hex");
+const TABLE: &str = include_str!("golden/table.hex");
+const JOURNAL: &str = include_str!("golden/journal.hex");
+
+const EVENT_DOC: &str = include_str!("../../../docs/formats/event.md");
+const TABLE_DOC: &str = include_str!("../../../docs/formats/table.md");
+const JOURNAL_DOC: &str = include_str!("../../../docs/formats/journal.md");
+
+/// Named samples and their bytes in hexadecimal digits.
+type Samples = Vec<(&'static str, String)>;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let digit = |d: u8| char::from(d).to_digit(16).expect("a hexadecimal digit") as u8;
+    hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+/// The lines `name hex` of a golden file.
+fn lines(golden: &str) -> BTreeMap<&str, &str> {
+    golden.lines().filter_map(|line| line.split_once(' ')).collect()
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+const BIRTH: Time = Time(0x0102_0304_0506_0708);
+const LATER: Time = Time(0x1112_1314_1516_1718);
+
+fn new_file() -> Inode {
+    Inode::new(Ino(256), Kind::File, 0o644, 1000, 100, Ino::ROOT, BIRTH)
+}
+
+fn parent() -> Inode {
+    Inode {
+        mtime: LATER,
+        ctime: LATER,
+        size: 1,
+        change: 2,
+        ..Inode::new(Ino::ROOT, Kind::Dir, 0o755, 0, 0, Ino::ROOT, BIRTH)
+    }
+}
+
+/// An inode with everything that can be in it.
+fn rare() -> Inode {
+    let acl = |perm| {
+        Acl(vec![
+            AclEntry { tag: AclTag::UserObj, id: u32::MAX, perm: 7 },
+            AclEntry { tag: AclTag::User, id: 1000, perm },
+        ])
+    };
+    Inode {
+        rdev: 0x0801,
+        size: 300,
+        nlink: 3,
+        atime: Time(-1),
+        mtime: LATER,
+        ctime: Time(0),
+        accounted: RStat { entries: 5, bytes: -6 },
+        change: u64::MAX,
+        cuts: 9,
+        inline: true,
+        has_xattrs: true,
+        extra: Some(Box::new(Extra {
+            symlink: Some(b"../x".as_slice().into()),
+            acl: Some(acl(5)),
+            default_acl: Some(acl(4)),
+            rstat: RStat { entries: 64, bytes: -65 },
+            layout: Some(Layout { object_size: 65_536 }),
+            linkable: true,
+        })),
+        ..Inode::new(Ino(0x1234), Kind::Block, 0o7777, u32::MAX, 128, Ino(300), BIRTH)
+    }
+}
+
+fn session() -> SessionRecord {
+    SessionRecord {
+        id: SessionId(7),
+        name: b"host:1"[..].into(),
+        local: true,
+        uid: 1000,
+        answered: Seq(40),
+        done: vec![(Seq(40), Ino(256), 1), (Seq(300), Ino(0), 0)],
+    }
+}
+
+fn bytes(text: &str) -> Arc<[u8]> {
+    text.as_bytes().into()
+}
+
+fn events() -> Vec<(&'static str, Event)> {
+    let ino = Ino(256);
+    vec![
+        ("inode", Event::Inode(Box::new(new_file()))),
+        ("inode-parent", Event::Inode(Box::new(parent()))),
+        ("inode-rare", Event::Inode(Box::new(rare()))),
+        ("inode-gone", Event::InodeGone(ino)),
+        ("entry", Event::Entry { dir: Ino::ROOT, name: name("file"), ino, kind: Kind::File }),
+        ("entry-gone", Event::EntryGone { dir: Ino::ROOT, name: name("file") }),
+        ("xattr", Event::Xattr { ino, name: bytes("user.a"), value: bytes("xyz") }),
+        ("xattr-gone", Event::XattrGone { ino, name: bytes("user.a") }),
+        ("inline", Event::Inline { ino, data: bytes("data") }),
+        ("inline-gone", Event::InlineGone(ino)),
+        ("orphan", Event::Orphan(ino)),
+        ("orphan-gone", Event::OrphanGone(ino)),
+        ("discard", Event::Discard { ino, from: 5000, object_size: 4 << 20 }),
+        ("discard-gone", Event::DiscardGone(ino)),
+        ("session", Event::Session(session())),
+        ("session-gone", Event::SessionGone(SessionId(7))),
+        ("next-ino", Event::NextIno(Ino(1 << 20))),
+    ]
+}
+
+fn create() -> Record {
+    let origin = Origin { session: SessionId(7), seq: Seq(300), answered: Seq(299), ino: Ino(256), value: 1 };
+    let [file, entry, root] = ["inode", "entry", "inode-parent"]
+        .map(|name| events().into_iter().find(|(event, _)| *event == name).expect("it is there").1);
+    Record { origin: Some(origin), events: vec![file, entry, root] }
+}
+
+fn records() -> Vec<(&'static str, Record)> {
+    let single = events().into_iter().map(|(name, event)| (name, Record { origin: None, events: vec![event] }));
+    single.chain([("create", create()), ("empty", Record::default())]).collect()
+}
+
+fn rows() -> Vec<(&'static str, Row)> {
+    let ino = Ino(256);
+    vec![
+        ("inode", Row::Inode(Box::new(new_file()))),
+        ("inode-rare", Row::Inode(Box::new(rare()))),
+        (
+            "entry",
+            Row::Entry { dir: Ino::ROOT, hash: 0x0123_4567_89ab_cdef, name: name("file"), ino, kind: Kind::File },
+        ),
+        ("xattr", Row::Xattr { ino, name: bytes("user.a"), value: bytes("xyz") }),
+        ("inline", Row::Inline { ino, data: bytes("data") }),
+        ("orphan", Row::Orphan(ino)),
+        ("discard", Row::Discard { ino, from: 5000, object_size: 4 << 20 }),
+        ("session", Row::Session(session())),
+        ("meta-format", Row::Meta { meta: Meta::Format, value: 1 }),
+        ("meta-next-ino", Row::Meta { meta: Meta::NextIno, value: 1 << 20 }),
+        ("meta-replay-from", Row::Meta { meta: Meta::ReplayFrom, value: 300 }),
+        ("meta-clean", Row::Meta { meta: Meta::Clean, value: 1 }),
+    ]
+}
+
+fn encoded(record: &Record) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_record(&mut out, record.origin.as_ref(), &record.events);
+    out
+}
+
+/// Segment 5 of a rank 2: record 10 (durable before it: 9) and record 11 (durable before it: 9 too, as one batch).
+fn segment() -> Vec<u8> {
+    let fs = std::array::from_fn(|n| 0xa0 + n as u8);
+    let tail = Tail { next_lsn: Lsn(10), next_segment: 5, ..Tail::default() };
+    let mut writer = Writer::resume(WriterConfig::new(fs, 2), &tail);
+    let gone = Record { origin: None, events: vec![Event::OrphanGone(Ino(256))] };
+    for record in [gone, Record::default()] {
+        writer.append(&encoded(&record)).expect("the writer has not failed");
+    }
+    writer.take_batch().expect("two records").bytes
+}
+
+/// Compares with a golden file; all differences at once, in the form of the file.
+fn check(file: &str, golden: &str, samples: &Samples) {
+    let known = lines(golden);
+    let differing: Vec<String> = samples
+        .iter()
+        .filter(|(name, hex)| known.get(name) != Some(&hex.as_str()))
+        .map(|(name, hex)| format!("{name} {hex}"))
+        .collect();
+    assert!(differing.is_empty(), "not as in tests/golden/{file}:\n{}\n", differing.join("\n"));
+    assert_eq!(known.len(), samples.len(), "tests/golden/{file} has lines that no sample makes");
+}
+
+#[test]
+fn every_event_has_its_bytes() {
+    let samples = records().iter().map(|(name, record)| (*name, hex(&encoded(record)))).collect();
+    check("event.hex", EVENT, &samples);
+    for (name, record) in records() {
+        assert_eq!(decode_record(&unhex(lines(EVENT)[name])), Ok(record), "{name}");
+    }
+}
+
+#[test]
+fn every_row_has_its_bytes() {
+    let samples = rows()
+        .iter()
+        .map(|(name, row)| {
+            let (key, value) = row.encode();
+            (*name, format!("{} {}", hex(&key), hex(&value)))
+        })
+        .collect();
+    check("table.hex", TABLE, &samples);
+    for (name, row) in rows() {
+        let (key, value) = lines(TABLE)[name].split_once(' ').expect("key and value");
+        assert_eq!(decode_row(&unhex(key), &unhex(value)), Ok(row), "{name}");
+    }
+}
+
+#[test]
+fn a_segment_has_its_bytes() {
+    check("journal.hex", JOURNAL, &vec![("segment", hex(&segment()))]);
+    let source = MemSource(BTreeMap::from([(5, unhex(lines(JOURNAL)["segment"]))]));
+    let mut reader = Reader::open(source, ReadConfig { from: Lsn(10), ..ReadConfig::default() }).expect("good bytes");
+    let mut bodies = Vec::new();
+    while let Some(record) = reader.next_record().expect("good bytes") {
+        bodies.push((record.lsn, decode_record(record.body).expect("good bytes")));
+    }
+    assert_eq!(bodies.iter().map(|(lsn, record)| (lsn.0, record.events.len())).collect::<Vec<_>>(), [(10, 1), (11, 0)]);
+}
+
+/// The blocks ` ```hex NAME ` of a document: pairs of digits up to a `;`, which begins a remark.
+fn blocks(document: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut current: Option<(String, String)> = None;
+    for line in document.lines() {
+        match (&mut current, line.strip_prefix("```")) {
+            (None, Some(head)) => {
+                current = head.strip_prefix("hex ").map(|name| (name.trim().to_string(), String::new()));
+            }
+            (Some(_), Some(_)) => found.extend(current.take()),
+            (Some((_, hex)), None) => {
+                let bytes = line.split(';').next().unwrap_or_default();
+                hex.extend(bytes.chars().filter(|c| !c.is_whitespace()));
+            }
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn the_documents_show_the_same_bytes() {
+    let shown = [
+        ("event.md", EVENT_DOC, EVENT, &["create", "inode-rare", "session"][..]),
+        ("table.md", TABLE_DOC, TABLE, &["inode", "entry", "xattr", "discard", "session", "meta-replay-from"]),
+        ("journal.md", JOURNAL_DOC, JOURNAL, &["segment"]),
+    ];
+    for (file, document, golden, needed) in shown {
+        let (blocks, golden) = (blocks(document), lines(golden));
+        for (name, hex) in &blocks {
+            let golden = golden.get(name.as_str()).map(|hex| hex.replace(' ', ""));
+            assert_eq!(Some(hex), golden.as_ref(), "docs/formats/{file}, block {name}");
+        }
+        for name in needed {
+            assert!(blocks.contains_key(*name), "docs/formats/{file} must show {name}");
+        }
+    }
+}
