@@ -9,8 +9,8 @@ use crate::{Result, StoreError};
 /// Granularity of holes and checksums, in bytes.
 pub const BLOCK_SIZE: u64 = 4096;
 
-/// Largest length of one object, in bytes (64 MiB).
-pub const MAX_OBJECT_LEN: u64 = 64 << 20;
+/// Largest length of one object, in bytes (1 GiB).
+pub const MAX_OBJECT_LEN: u64 = 1 << 30;
 
 /// Name of an object: the `index`-th piece of the data of inode `ino`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

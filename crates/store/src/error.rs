@@ -17,9 +17,7 @@ pub enum StoreError {
         what: String,
     },
     /// The data directory cannot be written (read-only mount, missing permission).
-    #[error(
-        "{what} cannot be written ({cause}); mount the disk read-write, or run as the owner of the data directory"
-    )]
+    #[error("{what} cannot be written ({cause}); mount the disk read-write, or run as the owner of the data directory")]
     ReadOnly {
         /// The file or directory.
         what: String,

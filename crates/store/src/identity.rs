@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn the_bytes_of_the_identity_file_are_fixed() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, format!("{GOLDEN}{}", "CRCGOLD"));
+        assert_eq!(hex, format!("{GOLDEN}4ccac1d6"));
         assert_eq!(Identity::decode("/data", &sample().encode()), Ok(sample()));
     }
 

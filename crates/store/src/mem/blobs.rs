@@ -125,6 +125,9 @@ impl Content {
     fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
         let end = (offset + len).min(self.len);
         let mut out: Vec<Extent> = Vec::new();
+        if offset >= end {
+            return out;
+        }
         for page in self.pages.range(offset / BLOCK_SIZE..end.div_ceil(BLOCK_SIZE)).map(|(page, _)| *page) {
             let from = (page * BLOCK_SIZE).max(offset);
             let to = ((page + 1) * BLOCK_SIZE).min(end);
@@ -198,6 +201,9 @@ impl Blobs for MemBlobs {
 
     fn write_at(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
         check_range(id, offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
         let grow = self.ctx.with(|state| Ok(new_bytes(state, id, offset, data.len())))?;
         self.change(id, true, grow, |content| content.write(offset, data))
     }

@@ -55,7 +55,10 @@ impl MemDisk {
     pub fn open(&self) -> Result<Arc<MemStore>> {
         let mut state = self.lock();
         if state.open {
-            return Err(StoreError::InUse { dir: "the memory disk".into(), owner: "an opening in this process".into() });
+            return Err(StoreError::InUse {
+                dir: "the memory disk".into(),
+                owner: "an opening in this process".into(),
+            });
         }
         state.open = true;
         state.generation += 1;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use crate::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
 
 pub use disk::MemDisk;
+pub(crate) use fault::Rng;
 pub use fault::{CrashPlan, Fault, FaultPoint, Keep, Torn};
 
 use disk::Ctx;

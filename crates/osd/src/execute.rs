@@ -1,0 +1,210 @@
+//! What operations on a file's bytes mean on objects. Blocking; called by a driver's threads and by the
+//! simulator. Not order, not rights: effects that reach this may run.
+
+use std::sync::Arc;
+
+use loligo_store::{Blobs, ObjectId, Result, StoreError};
+use loligo_types::{DataAnswer, Ino};
+
+/// What the machine wants done. Offsets are offsets in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Effect {
+    /// Exactly `len` bytes; what is not stored is zero.
+    Read { ino: Ino, object_size: u64, offset: u64, len: u32 },
+    /// Write; not durable.
+    Write { ino: Ino, object_size: u64, offset: u64, data: Arc<[u8]> },
+    /// Make a range zero and free it; not durable.
+    Punch { ino: Ino, object_size: u64, offset: u64, len: u64 },
+    /// Drop all bytes from an offset on; not durable.
+    Discard { ino: Ino, object_size: u64, from: u64 },
+    /// The first data (or hole) in `offset..size`.
+    Seek { ino: Ino, object_size: u64, offset: u64, size: u64, data: bool },
+    /// Drop all bytes, write these from offset 0, durably.
+    Spill { ino: Ino, object_size: u64, data: Arc<[u8]> },
+    /// Make changes of the objects in these ranges of indexes (ends included) durable, and removals.
+    Sync { ino: Ino, ranges: Vec<(u64, u64)>, removed: bool },
+    /// Make removals, and changes of the object that was cut, durable for many files at once.
+    SyncDiscards { files: Vec<(Ino, u64)> },
+    /// Make everything durable.
+    SyncAll,
+}
+
+/// What came of an effect.
+pub type EffectResult = Result<DataAnswer>;
+
+/// Ranges up to this many objects are synced one by one without asking which exist.
+const SYNC_BY_INDEX: u64 = 16;
+
+/// Carries out `effect`. Blocks.
+pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
+    match effect {
+        Effect::Read { ino, object_size, offset, len } => read(blobs, *ino, *object_size, *offset, *len),
+        Effect::Write { ino, object_size, offset, data } => write(blobs, *ino, *object_size, *offset, data),
+        Effect::Punch { ino, object_size, offset, len } => punch(blobs, *ino, *object_size, *offset, *len),
+        Effect::Discard { ino, object_size, from } => discard(blobs, *ino, *object_size, *from),
+        Effect::Seek { ino, object_size, offset, size, data: true } => {
+            seek_data(blobs, *ino, *object_size, *offset, *size)
+        }
+        Effect::Seek { ino, object_size, offset, size, data: false } => {
+            seek_hole(blobs, *ino, *object_size, *offset, *size)
+        }
+        Effect::Spill { ino, object_size, data } => spill(blobs, *ino, *object_size, data),
+        Effect::Sync { ino, ranges, removed } => sync(blobs, *ino, ranges, *removed),
+        Effect::SyncDiscards { files } => sync_discards(blobs, files),
+        Effect::SyncAll => blobs.sync_all().map(|()| DataAnswer::Done),
+    }
+}
+
+/// A part of a range of a file that lies in one object.
+struct Piece {
+    id: ObjectId,
+    /// Offset in the object.
+    within: u64,
+    /// Offset in the range.
+    at: u64,
+    len: u64,
+}
+
+fn pieces(ino: Ino, object_size: u64, offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == len {
+            return None;
+        }
+        let here = offset + at;
+        let within = here % object_size;
+        let id = ObjectId::new(ino.0, here / object_size);
+        let piece = Piece { id, within, at, len: (object_size - within).min(len - at) };
+        at += piece.len;
+        Some(piece)
+    })
+}
+
+fn read(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, len: u32) -> EffectResult {
+    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len as usize).collect();
+    let buf = Arc::get_mut(&mut bytes).expect("it was just made");
+    for piece in pieces(ino, object_size, offset, u64::from(len)) {
+        blobs.read_at(piece.id, piece.within, &mut buf[piece.at as usize..(piece.at + piece.len) as usize])?;
+    }
+    Ok(DataAnswer::Bytes(bytes))
+}
+
+fn write(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, data: &[u8]) -> EffectResult {
+    for piece in pieces(ino, object_size, offset, data.len() as u64) {
+        blobs.write_at(piece.id, piece.within, &data[piece.at as usize..(piece.at + piece.len) as usize])?;
+    }
+    Ok(DataAnswer::Done)
+}
+
+fn punch(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, len: u64) -> EffectResult {
+    if len == 0 {
+        return Ok(DataAnswer::Done);
+    }
+    let end = offset + len;
+    let (first, last) = (offset / object_size, (end - 1) / object_size);
+    for index in present(blobs, ino, first, last)? {
+        let id = ObjectId::new(ino.0, index);
+        let start = index * object_size;
+        let from = offset.saturating_sub(start);
+        let to = (end - start).min(object_size);
+        if from == 0 && to == object_size {
+            blobs.delete(id)?;
+        } else {
+            blobs.punch(id, from, to - from)?;
+        }
+    }
+    Ok(DataAnswer::Done)
+}
+
+fn discard(blobs: &dyn Blobs, ino: Ino, object_size: u64, from: u64) -> EffectResult {
+    let (first, within) = (from / object_size, from % object_size);
+    for index in blobs.objects_of(ino.0)? {
+        let id = ObjectId::new(ino.0, index);
+        if index == first && within > 0 {
+            if blobs.len(id)?.is_some_and(|len| len > within) {
+                blobs.truncate(id, within)?;
+            }
+        } else if index >= first {
+            blobs.delete(id)?;
+        }
+    }
+    Ok(DataAnswer::Done)
+}
+
+fn spill(blobs: &dyn Blobs, ino: Ino, object_size: u64, data: &[u8]) -> EffectResult {
+    discard(blobs, ino, object_size, 0)?;
+    write(blobs, ino, object_size, 0, data)?;
+    let last = (data.len() as u64).saturating_sub(1) / object_size;
+    sync(blobs, ino, &[(0, last)], true)
+}
+
+fn seek_data(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, size: u64) -> EffectResult {
+    let first = offset / object_size;
+    for index in blobs.objects_of(ino.0)?.into_iter().filter(|index| *index >= first) {
+        let start = index.saturating_mul(object_size);
+        let within = offset.saturating_sub(start);
+        let data = blobs.extents(ObjectId::new(ino.0, index), within, object_size - within)?;
+        if let Some(extent) = data.first() {
+            let place = start.saturating_add(extent.offset);
+            return Ok(DataAnswer::Offset((place < size).then_some(place)));
+        }
+    }
+    Ok(DataAnswer::Offset(None))
+}
+
+fn seek_hole(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, size: u64) -> EffectResult {
+    if offset >= size {
+        return Ok(DataAnswer::Offset(None));
+    }
+    let mut place = offset;
+    while place < size {
+        let within = place % object_size;
+        let id = ObjectId::new(ino.0, place / object_size);
+        let data = blobs.extents(id, within, object_size - within)?;
+        let Some(extent) = data.first().filter(|extent| extent.offset == within) else { break };
+        place += extent.len;
+        if extent.end() < object_size {
+            break;
+        }
+    }
+    Ok(DataAnswer::Offset(Some(place.min(size))))
+}
+
+fn sync(blobs: &dyn Blobs, ino: Ino, ranges: &[(u64, u64)], removed: bool) -> EffectResult {
+    for (first, last) in ranges {
+        for index in present(blobs, ino, *first, *last)? {
+            blobs.sync(ObjectId::new(ino.0, index))?;
+        }
+    }
+    if removed {
+        blobs.sync_removals(ino.0)?;
+    }
+    Ok(DataAnswer::Done)
+}
+
+fn sync_discards(blobs: &dyn Blobs, files: &[(Ino, u64)]) -> EffectResult {
+    for (ino, cut) in files {
+        blobs.sync(ObjectId::new(ino.0, *cut))?;
+        blobs.sync_removals(ino.0)?;
+    }
+    Ok(DataAnswer::Done)
+}
+
+/// The indexes in `first..=last` that may exist: all of a short range, else those that do.
+fn present(blobs: &dyn Blobs, ino: Ino, first: u64, last: u64) -> Result<Vec<u64>> {
+    if last - first < SYNC_BY_INDEX {
+        return Ok((first..=last).collect());
+    }
+    let all = blobs.objects_of(ino.0)?;
+    Ok(all.into_iter().filter(|index| (first..=last).contains(index)).collect())
+}
+
+/// The word for an error that a client understands; the text is for the server's log.
+pub(crate) fn to_data_error(error: &StoreError) -> loligo_types::DataError {
+    match error {
+        StoreError::Full { .. } => loligo_types::DataError::NoSpace,
+        StoreError::Corrupt { .. } => loligo_types::DataError::Corrupt,
+        _ => loligo_types::DataError::Io,
+    }
+}

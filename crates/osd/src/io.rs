@@ -1,0 +1,138 @@
+//! Everything that can happen to the object server, and everything it can do.
+
+use std::sync::Arc;
+
+use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId};
+
+use crate::execute::{Effect, EffectResult};
+
+/// A number that the driver gives a request and gets back with the answer.
+pub type Tag = u64;
+
+/// A number that the machine gives an effect and gets back with its result.
+pub type EffectId = u64;
+
+/// What a session may do with the objects of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Nothing (any more): its queued operations on the file are dropped.
+    None,
+    /// Read and sync.
+    Read,
+    /// Everything.
+    Write,
+}
+
+/// What happens to it.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// A client asks. Answered with [`Output::Reply`], or never if the session is fenced first.
+    Request {
+        /// Who asks, as the driver knows from the connection.
+        session: SessionId,
+        /// Comes back with the answer.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// Bytes in one of its objects.
+        object_size: u32,
+        /// What to do.
+        op: DataOp,
+    },
+    /// The metadata server dropped a file's bytes from an offset on. Never refused for want of room;
+    /// answered with [`Output::Discarded`] once durable.
+    Discard {
+        /// Comes back with the answer.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// Bytes in one of its objects.
+        object_size: u32,
+        /// First byte to drop.
+        from: u64,
+    },
+    /// The metadata server moves inline bytes to the first object; what lies in objects is dropped.
+    /// Answered with [`Output::Spilled`] once durable.
+    Spill {
+        /// Comes back with the answer.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// Bytes in one of its objects.
+        object_size: u32,
+        /// The bytes, from offset 0.
+        data: Arc<[u8]>,
+    },
+    /// An effect was carried out.
+    Done {
+        /// Its number.
+        id: EffectId,
+        /// What came of it.
+        result: EffectResult,
+    },
+    /// From now on the session may do this with the file.
+    Access {
+        /// Whose right.
+        session: SessionId,
+        /// The file.
+        ino: Ino,
+        /// The right.
+        access: Access,
+    },
+    /// The session may do everything: it lives in the server's own process.
+    Trust {
+        /// The session.
+        session: SessionId,
+    },
+    /// The session is gone. Its rights end, its queued operations are dropped unanswered;
+    /// [`Output::Fenced`] follows when none of its operations runs any more.
+    Fence {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// What it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Carry this out on any thread and give [`Input::Done`] back. Effects that must not overlap are
+    /// never out at the same time.
+    Run {
+        /// Its number.
+        id: EffectId,
+        /// What to do.
+        effect: Effect,
+    },
+    /// The answer to a request.
+    Reply {
+        /// Who asked.
+        session: SessionId,
+        /// The request's tag.
+        tag: Tag,
+        /// The answer.
+        result: Result<DataAnswer, DataError>,
+    },
+    /// The answer to [`Input::Discard`]. After an error nothing is known to be dropped: do it again.
+    Discarded {
+        /// The tag given.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// How it went.
+        result: Result<(), DataError>,
+    },
+    /// The answer to [`Input::Spill`]. After an error do it again.
+    Spilled {
+        /// The tag given.
+        tag: Tag,
+        /// The file.
+        ino: Ino,
+        /// How it went.
+        result: Result<(), DataError>,
+    },
+    /// No operation of the fenced session is running, and none will.
+    Fenced {
+        /// The session.
+        session: SessionId,
+    },
+}

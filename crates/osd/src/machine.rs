@@ -1,0 +1,321 @@
+//! The machine: admits operations, starts them in order, answers. Not what they do to objects.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use loligo_store::{BLOCK_SIZE, MAX_OBJECT_LEN};
+use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId, limits};
+
+use crate::dirty::Dirty;
+use crate::execute::{Effect, EffectResult, to_data_error};
+use crate::io::{Access, EffectId, Input, Output, Tag};
+use crate::queue::{Class, Queue, Queued, Waiter};
+
+/// Bytes that an operation counts at least: it occupies the queue even if it moves no data.
+const COST_MIN: u64 = 256;
+
+/// Limits of an object server.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Bytes of operations that may wait or run; more are refused with `Busy`.
+    pub queue_bytes: u64,
+    /// Files with changes not synced that are remembered; with more, everything is synced.
+    pub dirty_files: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { queue_bytes: 64 << 20, dirty_files: 16_384 }
+    }
+}
+
+/// The object server.
+#[derive(Debug)]
+pub struct Osd {
+    config: Config,
+    rights: BTreeMap<(SessionId, Ino), Access>,
+    trusted: BTreeSet<SessionId>,
+    files: BTreeMap<Ino, Queue>,
+    /// Which file an effect that is out belongs to.
+    running: BTreeMap<EffectId, Ino>,
+    /// What a sync that is out covers; put back if it fails.
+    syncing: BTreeMap<EffectId, Dirty>,
+    /// Objects changed and not synced.
+    dirty: BTreeMap<Ino, Dirty>,
+    /// Discards that were carried out and wait to be made durable.
+    discarded: Vec<(Tag, Ino, u64)>,
+    /// The discards being made durable: one sync covers all that came meanwhile.
+    discard_sync: Option<(EffectId, Vec<(Tag, Ino, u64)>)>,
+    /// A sync of everything that is out, with the stamp that it covers.
+    sync_all: Option<(EffectId, u64)>,
+    /// Sessions being fenced, with the number of their operations still running.
+    fencing: BTreeMap<SessionId, usize>,
+    /// Bytes waiting or running.
+    queued: u64,
+    /// Counts changes, for [`Dirty::stamp`].
+    stamp: u64,
+    next_id: EffectId,
+    out: VecDeque<Output>,
+}
+
+impl Osd {
+    /// An object server with nothing to do and nobody who may ask.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            rights: BTreeMap::new(),
+            trusted: BTreeSet::new(),
+            files: BTreeMap::new(),
+            running: BTreeMap::new(),
+            syncing: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            discarded: Vec::new(),
+            discard_sync: None,
+            sync_all: None,
+            fencing: BTreeMap::new(),
+            queued: 0,
+            stamp: 0,
+            next_id: 1,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Takes in what happened.
+    pub fn handle(&mut self, input: Input) {
+        match input {
+            Input::Request { session, tag, ino, object_size, op } => {
+                if let Err(error) = self.request(session, tag, ino, u64::from(object_size), op) {
+                    self.out.push_back(Output::Reply { session, tag, result: Err(error) });
+                }
+            }
+            Input::Discard { tag, ino, object_size, from } => {
+                let effect = Effect::Discard { ino, object_size: u64::from(object_size), from };
+                self.enqueue(ino, Waiter::Discard(tag), effect);
+            }
+            Input::Spill { tag, ino, object_size, data } => {
+                let effect = Effect::Spill { ino, object_size: u64::from(object_size), data };
+                self.enqueue(ino, Waiter::Spill(tag), effect);
+            }
+            Input::Done { id, result } => self.done(id, result),
+            Input::Access { session, ino, access } => self.set_access(session, ino, access),
+            Input::Trust { session } => {
+                self.trusted.insert(session);
+            }
+            Input::Fence { session } => self.fence(session),
+        }
+    }
+
+    /// The next thing to do, in order.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// Bytes of operations that wait or run.
+    pub fn queued_bytes(&self) -> u64 {
+        self.queued
+    }
+
+    /// True if nothing waits, runs, or is left to be drained.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.out.is_empty() && self.files.is_empty()
+    }
+
+    fn request(
+        &mut self,
+        session: SessionId,
+        tag: Tag,
+        ino: Ino,
+        object_size: u64,
+        op: DataOp,
+    ) -> Result<(), DataError> {
+        check_limits(object_size, &op)?;
+        if self.access(session, ino) < needed(&op) {
+            return Err(DataError::Stale);
+        }
+        let effect = to_effect(ino, object_size, op);
+        // A lone operation is always let in, or a small bound would refuse it for ever.
+        if self.queued > 0 && self.queued + cost(&effect) > self.config.queue_bytes {
+            return Err(DataError::Busy);
+        }
+        self.enqueue(ino, Waiter::Session(session, tag), effect);
+        Ok(())
+    }
+
+    fn enqueue(&mut self, ino: Ino, waiter: Waiter, effect: Effect) {
+        let id = self.new_id();
+        let (class, range) = class_of(&effect);
+        let cost = cost(&effect);
+        self.queued += cost;
+        let op = Queued { id, waiter, class, range, cost, effect: Some(effect), orphaned: false };
+        self.files.entry(ino).or_default().push(op);
+        self.start(ino);
+    }
+
+    /// Starts all operations on a file that may run.
+    fn start(&mut self, ino: Ino) {
+        let Some(queue) = self.files.get_mut(&ino) else { return };
+        while let Some(op) = queue.startable() {
+            let mut effect = op.effect.take().expect("what may start has not started");
+            if let Effect::Sync { ranges, removed, .. } = &mut effect {
+                let dirty = self.dirty.remove(&ino).unwrap_or_default();
+                *removed = dirty.removed;
+                *ranges = dirty.clone().into_ranges();
+                self.syncing.insert(op.id, dirty);
+            }
+            self.running.insert(op.id, ino);
+            self.out.push_back(Output::Run { id: op.id, effect });
+        }
+    }
+
+    fn done(&mut self, id: EffectId, result: EffectResult) {
+        if self.discard_sync.as_ref().is_some_and(|(ours, _)| *ours == id) {
+            return self.discards_synced(result);
+        }
+        if self.sync_all.is_some_and(|(ours, _)| ours == id) {
+            return self.all_synced(&result);
+        }
+        let Some(ino) = self.running.remove(&id) else { return };
+        let Some(queue) = self.files.get_mut(&ino) else { return };
+        let Some(op) = queue.remove(id) else { return };
+        if queue.is_empty() {
+            self.files.remove(&ino);
+        }
+        self.queued -= op.cost;
+        self.note_changes(ino, &op, result.is_ok());
+        self.answer(ino, &op, result);
+        self.start(ino);
+        self.sync_discards();
+        self.bound_dirty();
+    }
+
+    /// Remembers what a later sync must cover. A change that failed may have been made in part.
+    fn note_changes(&mut self, ino: Ino, op: &Queued, ok: bool) {
+        self.stamp += 1;
+        let stamp = self.stamp;
+        if let Some(taken) = self.syncing.remove(&op.id) {
+            if !ok {
+                self.dirty.entry(ino).or_default().merge(Dirty { stamp, ..taken });
+            }
+            return;
+        }
+        // What the metadata server asked for is made durable before it is answered.
+        if op.class != Class::Write || !matches!(op.waiter, Waiter::Session(..)) && ok {
+            return;
+        }
+        let dirty = self.dirty.entry(ino).or_default();
+        dirty.stamp = stamp;
+        dirty.removed |= op.objects.1;
+        dirty.add(op.objects.0.0, op.objects.0.1);
+    }
+
+    fn answer(&mut self, ino: Ino, op: &Queued, result: EffectResult) {
+        let result = result.map_err(|error| to_data_error(&error));
+        match op.waiter {
+            Waiter::Session(session, _) if op.orphaned => self.one_less(session),
+            Waiter::Session(session, tag) => self.out.push_back(Output::Reply { session, tag, result }),
+            Waiter::Spill(tag) => {
+                self.out.push_back(Output::Spilled { tag, ino, result: result.map(drop) });
+            }
+            Waiter::Discard(tag) => match result {
+                Ok(_) => self.discarded.push((tag, ino, op.objects.0.0)),
+                Err(error) => self.out.push_back(Output::Discarded { tag, ino, result: Err(error) }),
+            },
+        }
+    }
+
+    /// Makes finished discards durable, all that there are in one go.
+    fn sync_discards(&mut self) {
+        if self.discard_sync.is_some() || self.discarded.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.discarded);
+        let files = batch.iter().map(|(_, ino, cut)| (*ino, *cut)).collect();
+        let id = self.new_id();
+        self.discard_sync = Some((id, batch));
+        self.out.push_back(Output::Run { id, effect: Effect::SyncDiscards { files } });
+    }
+
+    fn discards_synced(&mut self, result: EffectResult) {
+        let result = result.map(drop).map_err(|error| to_data_error(&error));
+        let (_, batch) = self.discard_sync.take().expect("the caller saw it");
+        for (tag, ino, _) in batch {
+            self.out.push_back(Output::Discarded { tag, ino, result });
+        }
+        self.sync_discards();
+    }
+
+    /// Syncs everything when too many files wait for a sync that may never come.
+    fn bound_dirty(&mut self) {
+        if self.sync_all.is_some() || self.dirty.len() <= self.config.dirty_files {
+            return;
+        }
+        let id = self.new_id();
+        self.sync_all = Some((id, self.stamp));
+        self.out.push_back(Output::Run { id, effect: Effect::SyncAll });
+    }
+
+    fn all_synced(&mut self, result: &EffectResult) {
+        let (_, covered) = self.sync_all.take().expect("the caller saw it");
+        if result.is_ok() {
+            self.dirty.retain(|_, dirty| dirty.stamp > covered);
+        }
+    }
+
+    fn access(&self, session: SessionId, ino: Ino) -> Access {
+        if self.trusted.contains(&session) {
+            return Access::Write;
+        }
+        self.rights.get(&(session, ino)).copied().unwrap_or(Access::None)
+    }
+
+    fn set_access(&mut self, session: SessionId, ino: Ino, access: Access) {
+        if access != Access::None {
+            self.rights.insert((session, ino), access);
+            return;
+        }
+        self.rights.remove(&(session, ino));
+    }
+
+    fn fence(&mut self, session: SessionId) {
+        self.trusted.remove(&session);
+        let rights = self.rights.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        let inos: Vec<Ino> = rights.map(|((_, ino), _)| *ino).collect();
+        for ino in inos {
+            self.rights.remove(&(session, ino));
+        }
+        let mut running = 0;
+        let inos: Vec<Ino> = self.files.keys().copied().collect();
+        for ino in inos {
+            running += self.drop_queued(session, ino);
+        }
+        self.fencing.insert(session, running + 1);
+        self.one_less(session);
+    }
+
+    /// Drops what a session has waiting on a file; gives the number of its operations that run.
+    fn drop_queued(&mut self, session: SessionId, ino: Ino) -> usize {
+        let Some(queue) = self.files.get_mut(&ino) else { return 0 };
+        let (cost, running) = queue.drop_session(session);
+        self.queued -= cost;
+        if queue.is_empty() {
+            self.files.remove(&ino);
+        }
+        self.start(ino);
+        running
+    }
+
+    fn one_less(&mut self, session: SessionId) {
+        let Some(running) = self.fencing.get_mut(&session) else { return };
+        *running -= 1;
+        if *running == 0 {
+            self.fencing.remove(&session);
+            self.out.push_back(Output::Fenced { session });
+        }
+    }
+
+    fn new_id(&mut self) -> EffectId {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+}

@@ -1,0 +1,125 @@
+//! The operations on one file, in the order they came, and which of them may run. Not who may ask.
+
+use std::collections::VecDeque;
+
+use loligo_types::SessionId;
+
+use crate::execute::Effect;
+use crate::io::{EffectId, Tag};
+
+/// Operations at the head of a file's queue that are looked at: a bound on the work for each event.
+const WINDOW: usize = 64;
+
+/// Who waits for an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client.
+    Session(SessionId, Tag),
+    /// The metadata server's discard.
+    Discard(Tag),
+    /// The metadata server's spill.
+    Spill(Tag),
+}
+
+impl Waiter {
+    pub(crate) fn is(&self, session: SessionId) -> bool {
+        matches!(self, Waiter::Session(whose, _) if *whose == session)
+    }
+}
+
+/// What an operation does to its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Reads a range.
+    Read,
+    /// Changes a range.
+    Write,
+    /// Makes earlier changes durable.
+    Sync,
+}
+
+/// An operation that waits or runs.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) id: EffectId,
+    pub(crate) waiter: Waiter,
+    pub(crate) class: Class,
+    /// First byte, and first byte behind.
+    pub(crate) range: (u64, u64),
+    /// Bytes that it counts in the bound of the queue.
+    pub(crate) cost: u64,
+    /// What to do; taken out when it starts. A sync's objects are filled in then.
+    pub(crate) effect: Option<Effect>,
+    /// Its session is gone, so nobody waits for it.
+    pub(crate) orphaned: bool,
+}
+
+impl Queued {
+    pub(crate) fn is_running(&self) -> bool {
+        self.effect.is_none()
+    }
+
+    /// Whether this one, which came later, must wait until `earlier` is done.
+    fn waits_for(&self, earlier: &Queued) -> bool {
+        let overlap = self.range.0 < earlier.range.1 && earlier.range.0 < self.range.1;
+        match (self.class, earlier.class) {
+            (Class::Read, Class::Read) => false,
+            (Class::Read | Class::Write, Class::Sync) | (Class::Sync, Class::Read) => false,
+            (Class::Read, Class::Write) | (Class::Write, Class::Read | Class::Write) => overlap,
+            // A second sync may cover what the first has begun, so it waits for that one's end.
+            (Class::Sync, Class::Write | Class::Sync) => true,
+        }
+    }
+}
+
+/// The operations on one file.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    ops: VecDeque<Queued>,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, op: Queued) {
+        self.ops.push_back(op);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// The next operation that may start.
+    pub(crate) fn startable(&mut self) -> Option<&mut Queued> {
+        let window = WINDOW.min(self.ops.len());
+        let may_start = |at: &usize| {
+            let op = &self.ops[*at];
+            !op.is_running() && !self.ops.range(..*at).any(|earlier| op.waits_for(earlier))
+        };
+        let at = (0..window).find(may_start)?;
+        self.ops.get_mut(at)
+    }
+
+    /// Takes an operation out.
+    pub(crate) fn remove(&mut self, id: EffectId) -> Option<Queued> {
+        let at = self.ops.iter().position(|op| op.id == id)?;
+        self.ops.remove(at)
+    }
+
+    /// Takes out what `session` has waiting; what runs is left, with nobody to answer to. Gives the
+    /// cost of those taken out and the number of those that run.
+    pub(crate) fn drop_session(&mut self, session: SessionId) -> (u64, usize) {
+        let (mut cost, mut running) = (0, 0);
+        self.ops.retain_mut(|op| {
+            if !op.waiter.is(session) {
+                return true;
+            }
+            if op.is_running() {
+                op.orphaned = true;
+                running += 1;
+                return true;
+            }
+            cost += op.cost;
+            false
+        });
+        (cost, running)
+    }
+}

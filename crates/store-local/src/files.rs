@@ -1,0 +1,50 @@
+//! System calls on files with errors that name the file. Not an abstraction over file systems.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use loligo_store::{Result, StoreError};
+
+/// Turns a system error on `path` into its kind.
+pub(crate) fn named(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::from_io(path.display().to_string(), error)
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| named(path, &e))
+}
+
+/// Makes a directory if there is none; says whether it did. Not durable.
+pub(crate) fn make_dir(path: &Path) -> Result<bool> {
+    match fs::create_dir(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(named(path, &e)),
+    }
+}
+
+/// Puts `bytes` in place of the file's content, durably; after a crash it holds the old or the new.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = path.with_extension("tmp");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|e| named(path, &e))?;
+    sync_dir(path.parent().expect("a file has a directory"))
+}
+
+/// Space of the device under `path`.
+pub(crate) fn statfs(path: &Path) -> Result<loligo_store::StatFs> {
+    let stat = rustix::fs::statvfs(path).map_err(|e| named(path, &e.into()))?;
+    Ok(loligo_store::StatFs {
+        total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+        free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        total_inodes: stat.f_files,
+        free_inodes: stat.f_favail,
+    })
+}

@@ -1,0 +1,223 @@
+//! Journal segments as files `DIR/journal/RANK/ID.seg` (id in 16 hexadecimal digits). Not records.
+//!
+//! Space is reserved ahead of the tail with `fallocate` and FALLOC_FL_KEEP_SIZE, so a file's length is
+//! always the bytes appended and a reader meets the end of the file right behind the tail.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use loligo_store::{LogDir, LogFile, LogReader, Result, Segment, StoreError};
+use rustix::fs::FallocateFlags;
+
+use crate::files::{self, named};
+use crate::store::Owner;
+
+/// Parts that one system call takes (IOV_MAX is 1024 on Linux).
+const PARTS_AT_ONCE: usize = 1024;
+
+pub(crate) struct LocalLogDir {
+    path: PathBuf,
+    reserve: u64,
+    owner: Arc<Owner>,
+}
+
+impl LocalLogDir {
+    pub(crate) fn open(path: PathBuf, reserve: u64, owner: Arc<Owner>) -> Result<Self> {
+        if files::make_dir(&path)? {
+            files::sync_dir(path.parent().expect("a rank's directory lies in the journal directory"))?;
+        }
+        Ok(Self { path, reserve, owner })
+    }
+
+    fn path_of(&self, id: u64) -> PathBuf {
+        self.path.join(format!("{id:016x}.seg"))
+    }
+
+    fn file(&self, path: PathBuf, file: File, len: u64) -> Box<dyn LogFile> {
+        let reserve = (self.reserve > 0).then_some(self.reserve);
+        Box::new(LocalLogFile { path, file, len, reserved: len, reserve, failed: false, _owner: self.owner.clone() })
+    }
+}
+
+fn id_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".seg").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+impl LogDir for LocalLogDir {
+    fn list(&self) -> Result<Vec<Segment>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(|e| named(&self.path, &e))? {
+            let entry = entry.map_err(|e| named(&self.path, &e))?;
+            if let Some(id) = entry.file_name().to_str().and_then(id_of) {
+                let len = entry.metadata().map_err(|e| named(&entry.path(), &e))?.len();
+                all.push(Segment { id, len });
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn create(&self, id: u64) -> Result<Box<dyn LogFile>> {
+        let path = self.path_of(id);
+        let file = File::options().write(true).create_new(true).open(&path).map_err(|e| named(&path, &e))?;
+        self.sync_dir()?;
+        Ok(self.file(path, file, 0))
+    }
+
+    fn open(&self, id: u64) -> Result<Box<dyn LogReader>> {
+        let path = self.path_of(id);
+        let file = File::open(&path).map_err(|e| named(&path, &e))?;
+        Ok(Box::new(LocalLogReader { path, file }))
+    }
+
+    fn open_append(&self, id: u64) -> Result<Box<dyn LogFile>> {
+        let path = self.path_of(id);
+        let file = File::options().write(true).open(&path).map_err(|e| named(&path, &e))?;
+        let len = file.metadata().map_err(|e| named(&path, &e))?.len();
+        Ok(self.file(path, file, len))
+    }
+
+    fn truncate(&self, id: u64, len: u64) -> Result<()> {
+        let path = self.path_of(id);
+        let cut = File::options().write(true).open(&path).and_then(|file| {
+            if len < file.metadata()?.len() {
+                file.set_len(len)?;
+            }
+            file.sync_all()
+        });
+        cut.map_err(|e| named(&path, &e))
+    }
+
+    fn delete(&self, id: u64) -> Result<()> {
+        let path = self.path_of(id);
+        match fs::remove_file(&path) {
+            Ok(()) => self.sync_dir(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(named(&path, &e)),
+        }
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        files::sync_dir(&self.path)
+    }
+}
+
+struct LocalLogFile {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    /// End of the space reserved.
+    reserved: u64,
+    /// Bytes to reserve at a time; `None` once the file system said that it cannot.
+    reserve: Option<u64>,
+    failed: bool,
+    _owner: Arc<Owner>,
+}
+
+impl LocalLogFile {
+    fn check(&self) -> Result<()> {
+        if self.failed {
+            let cause = "an earlier sync failed, so the disk's content is unknown".to_string();
+            return Err(StoreError::Io { what: self.path.display().to_string(), cause });
+        }
+        Ok(())
+    }
+
+    /// Reserves ahead. Only the append itself decides whether there is space, so failures are not
+    /// errors.
+    fn reserve(&mut self, end: u64) {
+        let Some(step) = self.reserve.filter(|_| end > self.reserved) else { return };
+        let to = end.next_multiple_of(step);
+        let from = self.reserved;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, to - from) {
+            Ok(()) => self.reserved = to,
+            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::INTR) => {}
+            Err(_) => self.reserve = None,
+        }
+    }
+
+    fn write(&self, parts: &[&[u8]], mut at: u64) -> io::Result<()> {
+        for some in parts.chunks(PARTS_AT_ONCE) {
+            let slices: Vec<io::IoSlice> = some.iter().map(|part| io::IoSlice::new(part)).collect();
+            let total: usize = some.iter().map(|part| part.len()).sum();
+            let n = rustix::io::pwritev(&self.file, &slices, at)?;
+            if n < total {
+                // A short write is rare (the disk is nearly full): the rest goes as one piece, which
+                // gives the error if there is one.
+                self.file.write_all_at(&some.concat()[n..], at + n as u64)?;
+            }
+            at += total as u64;
+        }
+        Ok(())
+    }
+}
+
+impl LogFile for LocalLogFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.append_vectored(&[bytes])
+    }
+
+    fn append_vectored(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.check()?;
+        let total: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        self.reserve(self.len + total);
+        if let Err(e) = self.write(parts, self.len) {
+            // What was written of it is cut off so that lengths tell the truth. If this fails too,
+            // the next append writes over it, and a reader takes it for a torn tail.
+            let _ = self.file.set_len(self.len);
+            self.reserved = self.len;
+            return Err(named(&self.path, &e));
+        }
+        self.len += total;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        self.file.sync_data().map_err(|e| {
+            self.failed = true;
+            named(&self.path, &e)
+        })
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl Drop for LocalLogFile {
+    /// Gives reserved space back; a failure only leaves it reserved until the segment is deleted.
+    fn drop(&mut self) {
+        if self.reserved > self.len && !self.failed {
+            let _ = self.file.set_len(self.len);
+        }
+    }
+}
+
+struct LocalLogReader {
+    path: PathBuf,
+    file: File,
+}
+
+impl LogReader for LocalLogReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(named(&self.path, &e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(|e| named(&self.path, &e))?.len())
+    }
+}

@@ -1,0 +1,152 @@
+//! The data directory: its names, its identity file, its lock. Not what lies in its parts.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use loligo_store::{Identity, Result, StoreError};
+use rustix::fs::FlockOperation;
+
+use crate::files::{self, named};
+use crate::objects;
+
+const IDENTITY: &str = "loligo.id";
+const LOCK: &str = "lock";
+
+/// How a data directory is made.
+#[derive(Debug, Clone, Default)]
+pub struct FormatOptions {
+    /// The identity to give; by default a random one.
+    pub identity: Option<Identity>,
+}
+
+/// Paths under a data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) dir: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_path_buf() }
+    }
+
+    fn identity(&self) -> PathBuf {
+        self.dir.join(IDENTITY)
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.dir.join(LOCK)
+    }
+
+    pub(crate) fn epochs(&self) -> PathBuf {
+        self.dir.join("epochs")
+    }
+
+    pub(crate) fn table(&self) -> PathBuf {
+        self.dir.join("table")
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.dir.join("journal")
+    }
+
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.dir.join("objects")
+    }
+
+    /// Makes the directory (parents excepted) into an empty file system. A formatting that was cut
+    /// off can be made again: the identity comes last.
+    pub(crate) fn format(&self, options: &FormatOptions) -> Result<Identity> {
+        files::make_dir(&self.dir)?;
+        if let Some(there) = self.read_identity()? {
+            return Err(StoreError::AlreadyFormatted { dir: self.name(), fs_id: there.fs_id_hex() });
+        }
+        self.refuse_foreign_content()?;
+        fs::set_permissions(&self.dir, Permissions::from_mode(0o700)).map_err(|e| named(&self.dir, &e))?;
+        let _lock = self.take_lock()?;
+        let identity = match options.identity {
+            Some(identity) => identity,
+            None => random_identity()?,
+        };
+        objects::Epochs::format(&self.epochs())?;
+        files::replace(&self.identity(), &identity.encode())?;
+        Ok(identity)
+    }
+
+    /// The identity of a formatted directory.
+    pub(crate) fn identify(&self) -> Result<Identity> {
+        if !self.dir.is_dir() {
+            return Err(StoreError::NotFound { what: format!("the data directory {}", self.name()) });
+        }
+        match self.read_identity()? {
+            Some(identity) => Ok(identity),
+            None => Err(StoreError::Foreign { dir: self.name(), found: format!("there is no file {IDENTITY} in it") }),
+        }
+    }
+
+    /// Becomes the owner of the directory until the file returned is closed.
+    pub(crate) fn take_lock(&self) -> Result<File> {
+        let path = self.lock();
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| named(&path, &e))?;
+        if let Err(e) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if e == rustix::io::Errno::WOULDBLOCK {
+                return Err(StoreError::InUse { dir: self.name(), owner: owner_of(&mut file) });
+            }
+            return Err(named(&path, &e.into()));
+        }
+        // Who owns it is only told to a person, so a disk too full for it is no reason to fail.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(file)
+    }
+
+    fn name(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    fn read_identity(&self) -> Result<Option<Identity>> {
+        let path = self.identity();
+        let mut bytes = Vec::new();
+        match File::open(&path).and_then(|file| file.take(4096).read_to_end(&mut bytes)) {
+            Ok(_) => Identity::decode(&self.name(), &bytes).map(Some),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(named(&path, &e)),
+        }
+    }
+
+    fn refuse_foreign_content(&self) -> Result<()> {
+        const CUT_OFF: [&str; 6] = [LOCK, "loligo.tmp", "epochs", "epochs.tmp", "lost+found", "."];
+        for entry in fs::read_dir(&self.dir).map_err(|e| named(&self.dir, &e))? {
+            let name = entry.map_err(|e| named(&self.dir, &e))?.file_name();
+            if !CUT_OFF.iter().any(|known| name == *known) {
+                let found = format!("it is not empty and holds {}", name.to_string_lossy());
+                return Err(StoreError::Foreign { dir: self.name(), found });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn owner_of(file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(32).read_to_string(&mut text));
+    match (read, text.trim().parse::<u32>()) {
+        (Ok(_), Ok(pid)) => format!("process {pid}"),
+        _ => "of unknown process id".to_string(),
+    }
+}
+
+fn random_identity() -> Result<Identity> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; 32];
+    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(|e| named(path, &e))?;
+    let (fs_id, hash_key) = bytes.split_at(16);
+    Ok(Identity::new(fs_id.try_into().expect("16 bytes"), hash_key.try_into().expect("16 bytes")))
+}

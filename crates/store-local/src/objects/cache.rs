@@ -1,0 +1,111 @@
+//! Open objects, least recently used ones closed. Not a cache of data: the kernel's page cache is that.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use loligo_store::{ObjectId, Result};
+
+use super::object::Object;
+
+const SHARDS: usize = 8;
+
+pub(super) struct Cache {
+    shards: [Mutex<Shard>; SHARDS],
+    /// Objects that a shard keeps open.
+    room: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    open: HashMap<ObjectId, Entry>,
+    clock: u64,
+}
+
+struct Entry {
+    object: Arc<Object>,
+    used: u64,
+}
+
+impl Cache {
+    pub(super) fn new(open_objects: usize) -> Self {
+        Self { shards: Default::default(), room: (open_objects / SHARDS).max(1) }
+    }
+
+    /// The object, opened with `open` if it is not open yet.
+    pub(super) fn get(
+        &self,
+        id: ObjectId,
+        open: impl FnOnce() -> Result<Option<Arc<Object>>>,
+    ) -> Result<Option<Arc<Object>>> {
+        let mut shard = self.shard(id);
+        shard.clock += 1;
+        let clock = shard.clock;
+        if let Some(entry) = shard.open.get_mut(&id) {
+            entry.used = clock;
+            return Ok(Some(entry.object.clone()));
+        }
+        if shard.open.len() >= self.room {
+            shard.make_room();
+        }
+        let Some(object) = open()? else { return Ok(None) };
+        shard.open.insert(id, Entry { object: object.clone(), used: clock });
+        Ok(Some(object))
+    }
+
+    /// The object if it is open.
+    pub(super) fn peek(&self, id: ObjectId) -> Option<Arc<Object>> {
+        self.shard(id).open.get(&id).map(|entry| entry.object.clone())
+    }
+
+    /// All open objects.
+    pub(super) fn all(&self) -> Vec<Arc<Object>> {
+        let of = |shard: &Mutex<Shard>| -> Vec<Arc<Object>> {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.open.values().map(|entry| entry.object.clone()).collect()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+
+    /// Takes the object out: `forget` is told if it is open, then `unlink` removes the file, while
+    /// nobody can open it.
+    pub(super) fn remove(
+        &self,
+        id: ObjectId,
+        forget: impl FnOnce(&Object),
+        unlink: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut shard = self.shard(id);
+        unlink()?;
+        if let Some(entry) = shard.open.remove(&id) {
+            forget(&entry.object);
+        }
+        Ok(())
+    }
+
+    fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
+        let mixed = (id.ino ^ id.index.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let shard = &self.shards[(mixed >> 61) as usize];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shard {
+    /// Closes the object that was not used for longest, of those that nobody is using and whose
+    /// checksums could be written out. With none such the shard grows.
+    fn make_room(&mut self) {
+        let mut idle: Vec<(u64, ObjectId)> = (self.open.iter())
+            .filter(|(_, entry)| Arc::strong_count(&entry.object) == 1)
+            .map(|(id, entry)| (entry.used, *id))
+            .collect();
+        idle.sort_unstable();
+        for (_, id) in idle {
+            match self.open[&id].object.retire() {
+                Ok(()) => {
+                    self.open.remove(&id);
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "{id} stays open"),
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Objects as files `DIR/objects/XX/YY/INO.INDEX`, with a checksum for each 4 KiB block. Not fenced and
+//! not ordered: that is the object server's.
+//!
+//! Checksums and crashes. A block and its checksum lie in different places of one file, so after a
+//! crash they may be of different ages. Every object that may be in that state carries the number of
+//! the opening (*epoch*) that changed it, and that mark is durable before the first change. Epochs that
+//! ended without [`LocalBlobs::close`] are remembered in the file `epochs`: the first use of an object
+//! marked by one of those computes its checksums anew, all other objects stay verified.
+
+mod block;
+mod cache;
+mod epochs;
+mod header;
+mod object;
+mod paths;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use loligo_store::{Blobs, Extent, ObjectId, Result, StoreError, check_range};
+
+use crate::files::named;
+use crate::layout::Layout;
+use crate::store::Owner;
+use cache::Cache;
+pub(crate) use epochs::Epochs;
+use header::DATA_AT;
+use object::Object;
+use paths::Paths;
+
+/// What all objects of an opening share.
+pub(crate) struct Shared {
+    paths: Paths,
+    epochs: Epochs,
+}
+
+pub(crate) struct LocalBlobs {
+    shared: Arc<Shared>,
+    cache: Cache,
+    epochs_path: PathBuf,
+    /// The sync of what an earlier opening left in the page cache, if it was killed.
+    leftover: Mutex<Leftover>,
+    _owner: Arc<Owner>,
+}
+
+enum Leftover {
+    Synced,
+    Running(JoinHandle<io::Result<()>>),
+    Failed(StoreError),
+}
+
+impl LocalBlobs {
+    pub(crate) fn open(layout: &Layout, open_objects: usize, owner: Arc<Owner>) -> Result<Self> {
+        let epochs_path = layout.epochs();
+        let (epochs, clean) = Epochs::begin(&epochs_path)?;
+        let paths = Paths::new(layout.objects());
+        // A killed server's writes may not be on the disk yet, and a client that was told "written"
+        // sends only a sync: the first sync of this opening waits for all of them.
+        let leftover = if clean { Leftover::Synced } else { sync_in_background(paths.root_dir()?) };
+        let shared = Arc::new(Shared { paths, epochs });
+        let cache = Cache::new(open_objects);
+        Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), _owner: owner })
+    }
+
+    /// A clean stop: everything is on the disk, and the next opening trusts every checksum.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.sync_all()?;
+        self.shared.epochs.end(&self.epochs_path)
+    }
+
+    /// Waits until the writes of a killed server are on the disk. If that failed, no sync succeeds.
+    fn wait_for_leftover(&self) -> Result<()> {
+        let mut leftover = self.leftover.lock().unwrap_or_else(PoisonError::into_inner);
+        *leftover = match std::mem::replace(&mut *leftover, Leftover::Synced) {
+            Leftover::Running(thread) => match thread.join() {
+                Ok(Ok(())) => Leftover::Synced,
+                Ok(Err(e)) => Leftover::Failed(self.leftover_error(&e.to_string())),
+                Err(_) => Leftover::Failed(self.leftover_error("its thread panicked")),
+            },
+            other => other,
+        };
+        match &*leftover {
+            Leftover::Failed(error) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn leftover_error(&self, cause: &str) -> StoreError {
+        let what = format!("the sync of {} after an unclean stop", self.shared.paths.root().display());
+        StoreError::Io { what, cause: cause.to_string() }
+    }
+
+    /// Runs `f` on the object, or gives `None` if there is none (and `make` is false). An object that
+    /// is deleted meanwhile is looked up again.
+    fn with<R>(&self, id: ObjectId, make: bool, f: impl Fn(&Object) -> Result<Option<R>>) -> Result<Option<R>> {
+        loop {
+            let Some(object) = self.cache.get(id, || Object::open(&self.shared, id, make))? else { return Ok(None) };
+            if let Some(done) = f(&object)? {
+                return Ok(Some(done));
+            }
+        }
+    }
+}
+
+fn sync_in_background(dir: File) -> Leftover {
+    Leftover::Running(std::thread::spawn(move || Ok(rustix::fs::syncfs(&dir)?)))
+}
+
+impl Blobs for LocalBlobs {
+    fn read_at(&self, id: ObjectId, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        check_range(id, offset, buf.len() as u64)?;
+        loop {
+            let Some(object) = self.cache.get(id, || Object::open(&self.shared, id, false))? else { return Ok(0) };
+            if let Some(n) = object.read_at(offset, buf)? {
+                return Ok(n);
+            }
+        }
+    }
+
+    fn write_at(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
+        check_range(id, offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.with(id, true, |object| object.write_at(offset, data)).map(drop)
+    }
+
+    fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {
+        check_range(id, 0, len)?;
+        self.with(id, len > 0, |object| object.truncate(len)).map(drop)
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        check_range(id, offset, len)?;
+        self.with(id, false, |object| object.punch(offset, len)).map(drop)
+    }
+
+    fn sync(&self, id: ObjectId) -> Result<()> {
+        self.wait_for_leftover()?;
+        self.with(id, false, Object::sync).map(drop)
+    }
+
+    fn sync_removals(&self, ino: u64) -> Result<()> {
+        self.shared.paths.sync_bucket(ino)
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.wait_for_leftover()?;
+        let objects = self.cache.all();
+        let mut versions = Vec::with_capacity(objects.len());
+        for object in &objects {
+            versions.push(object.flush()?);
+        }
+        let root = self.shared.paths.root_dir()?;
+        rustix::fs::syncfs(&root).map_err(|e| named(self.shared.paths.root(), &e.into()))?;
+        for (object, version) in objects.iter().zip(versions) {
+            object.synced(version);
+        }
+        Ok(())
+    }
+
+    fn delete(&self, id: ObjectId) -> Result<()> {
+        let path = self.shared.paths.of(id);
+        self.cache.remove(id, Object::forget, || match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(named(&path, &e)),
+            _ => Ok(()),
+        })
+    }
+
+    fn len(&self, id: ObjectId) -> Result<Option<u64>> {
+        if let Some(len) = self.cache.peek(id).and_then(|object| object.len()) {
+            return Ok(Some(len));
+        }
+        let path = self.shared.paths.of(id);
+        match fs::metadata(&path) {
+            Ok(meta) => Ok(Some(meta.len().saturating_sub(DATA_AT))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(named(&path, &e)),
+        }
+    }
+
+    fn extents(&self, id: ObjectId, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        check_range(id, offset, len)?;
+        Ok(self.with(id, false, |object| Ok(object.extents(offset, len)))?.unwrap_or_default())
+    }
+
+    fn objects_of(&self, ino: u64) -> Result<Vec<u64>> {
+        let mut all = Vec::new();
+        self.shared.paths.visit_bucket(ino, &mut |id, _| {
+            if id.ino == ino {
+                all.push(id.index);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, u64) -> ControlFlow<()>) -> Result<()> {
+        self.shared.paths.visit_all(&mut |id, entry| match entry.metadata() {
+            Ok(meta) => Ok(visit(id, meta.len().saturating_sub(DATA_AT))),
+            // It was deleted while the listing went on.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(ControlFlow::Continue(())),
+            Err(e) => Err(named(&entry.path(), &e)),
+        })
+    }
+}
+
+impl Drop for LocalBlobs {
+    /// Waits for the background sync, so that no thread outlives the lock.
+    fn drop(&mut self) {
+        if let Err(error) = self.wait_for_leftover() {
+            tracing::warn!(%error, "while closing the objects");
+        }
+        for object in self.cache.all() {
+            if let Err(error) = object.flush() {
+                tracing::warn!(%error, "while closing the objects");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Where the file of an object lies, and walks over all of them. Not their content.
+
+use std::collections::HashSet;
+use std::fs::{self, DirEntry, File, ReadDir};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use loligo_store::{ObjectId, Result};
+
+use crate::files::{self, named};
+
+/// Called with each object found; breaks the walk.
+pub(super) type Visit<'a> = &'a mut dyn FnMut(ObjectId, &DirEntry) -> Result<ControlFlow<()>>;
+
+pub(crate) struct Paths {
+    root: PathBuf,
+    /// Buckets whose directories were made and not yet synced.
+    fresh: Mutex<HashSet<u16>>,
+}
+
+/// The bucket of an inode: the top 16 bits of a multiplicative hash, so that neighbours spread and all
+/// objects of an inode are together.
+fn bucket(ino: u64) -> u16 {
+    (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+}
+
+fn id_of(name: &str) -> Option<ObjectId> {
+    let (ino, index) = name.split_once('.')?;
+    let id = ObjectId::new(u64::from_str_radix(ino, 16).ok()?, u64::from_str_radix(index, 16).ok()?);
+    (name == name_of(id)).then_some(id)
+}
+
+fn name_of(id: ObjectId) -> String {
+    format!("{:x}.{:x}", id.ino, id.index)
+}
+
+impl Paths {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root, fresh: Mutex::new(HashSet::new()) }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn root_dir(&self) -> Result<File> {
+        File::open(&self.root).map_err(|e| named(&self.root, &e))
+    }
+
+    fn outer(&self, bucket: u16) -> PathBuf {
+        self.root.join(format!("{:02x}", bucket >> 8))
+    }
+
+    fn inner(&self, bucket: u16) -> PathBuf {
+        self.outer(bucket).join(format!("{:02x}", bucket & 0xff))
+    }
+
+    pub(super) fn of(&self, id: ObjectId) -> PathBuf {
+        self.inner(bucket(id.ino)).join(name_of(id))
+    }
+
+    /// Makes the directories for an inode's objects.
+    pub(super) fn make_bucket(&self, ino: u64) -> Result<()> {
+        let bucket = bucket(ino);
+        files::make_dir(&self.outer(bucket))?;
+        if files::make_dir(&self.inner(bucket))? {
+            self.fresh.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+        }
+        Ok(())
+    }
+
+    /// Makes creations and removals in the bucket of `ino` durable, and the bucket itself.
+    pub(super) fn sync_bucket(&self, ino: u64) -> Result<()> {
+        let bucket = bucket(ino);
+        let inner = self.inner(bucket);
+        match File::open(&inner) {
+            Ok(dir) => dir.sync_all().map_err(|e| named(&inner, &e))?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(named(&inner, &e)),
+        }
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).contains(&bucket);
+        if fresh {
+            files::sync_dir(&self.outer(bucket))?;
+            files::sync_dir(&self.root)?;
+            self.fresh.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+        }
+        Ok(())
+    }
+
+    pub(super) fn visit_bucket(&self, ino: u64, visit: Visit<'_>) -> Result<()> {
+        self.visit_dir(&self.inner(bucket(ino)), visit).map(drop)
+    }
+
+    pub(super) fn visit_all(&self, visit: Visit<'_>) -> Result<()> {
+        for outer in children(&self.root)? {
+            for inner in children(&outer)? {
+                if self.visit_dir(&inner, visit)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_dir(&self, dir: &Path, visit: Visit<'_>) -> Result<ControlFlow<()>> {
+        let Some(entries) = read_dir(dir)? else { return Ok(ControlFlow::Continue(())) };
+        for entry in entries {
+            let entry = entry.map_err(|e| named(dir, &e))?;
+            if let Some(id) = entry.file_name().to_str().and_then(id_of)
+                && visit(id, &entry)?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn children(dir: &Path) -> Result<Vec<PathBuf>> {
+    let Some(entries) = read_dir(dir)? else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| named(dir, &e))?;
+        if entry.file_type().map_err(|e| named(&entry.path(), &e))?.is_dir() {
+            all.push(entry.path());
+        }
+    }
+    Ok(all)
+}
+
+fn read_dir(dir: &Path) -> Result<Option<ReadDir>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => Ok(Some(entries)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(named(dir, &e)),
+    }
+}

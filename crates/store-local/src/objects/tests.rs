@@ -1,0 +1,224 @@
+//! What objects look like on disk, and what of them is believed after a clean stop and after a crash.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use loligo_store::{BLOCK_SIZE, Backend};
+use tempfile::TempDir;
+
+use super::header::{HEADER_LEN, Header};
+use super::*;
+use crate::{FormatOptions, LocalStore, OpenOptions};
+
+const A: ObjectId = ObjectId { ino: 0x10, index: 0 };
+const B: ObjectId = ObjectId { ino: 0x20, index: 3 };
+
+fn formatted() -> TempDir {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    LocalStore::format(dir.path(), &FormatOptions::default()).expect("format");
+    dir
+}
+
+fn open(dir: &TempDir) -> LocalStore {
+    LocalStore::open(dir.path(), &OpenOptions::default()).expect("open")
+}
+
+/// An opening that keeps only eight objects open, so that every other use opens one anew.
+fn open_small(dir: &TempDir) -> LocalStore {
+    LocalStore::open(dir.path(), &OpenOptions { open_objects: 1, ..OpenOptions::default() }).expect("open")
+}
+
+fn file_of(dir: &Path, id: ObjectId) -> File {
+    let path = Paths::new(dir.join("objects")).of(id);
+    File::options().read(true).write(true).open(path).expect("the object's file")
+}
+
+/// Flips one bit of the object's data behind the store's back.
+fn damage(dir: &TempDir, id: ObjectId, at: u64) {
+    let file = file_of(dir.path(), id);
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, DATA_AT + at).expect("read");
+    file.write_all_at(&[byte[0] ^ 1], DATA_AT + at).expect("write");
+}
+
+fn read(store: &LocalStore, id: ObjectId, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let mut buf = vec![0; len];
+    let n = store.blobs().read_at(id, offset, &mut buf)?;
+    buf.truncate(n);
+    Ok(buf)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn the_bytes_of_a_header_and_of_the_epochs_file_are_fixed() {
+    let header = Header { id: ObjectId::new(0x1122_3344, 7), epoch: 5, len: 4097 };
+    let golden = "4c4f424a01000000443322110000000007000000000000000500000000000000\
+                  0110000000000000000000000000000000000000000000000000000000718b70";
+    assert_eq!(hex(&header.encode()), golden);
+    assert_eq!(Header::decode(header.id, &header.encode()), Ok(Some(header)));
+    let epochs = Epochs { current: 9, open: true, unclean: [2, 8].into() };
+    let golden = "4c45504f01000000090000000000000001000000020000000000000002000000000000000800000000000000224f4743";
+    assert_eq!(hex(&epochs.encode()), golden);
+    assert_eq!(Epochs::decode("epochs", &epochs.encode()), Ok(epochs));
+    assert_eq!(DATA_AT, (1 << 20) + 4096);
+}
+
+#[test]
+fn damaged_headers_and_epochs_are_refused() {
+    let header = Header { id: A, epoch: 5, len: 1 };
+    for at in 0..HEADER_LEN {
+        let mut bad = header.encode();
+        bad[at] ^= 0x80;
+        assert!(Header::decode(A, &bad).is_err(), "byte {at}");
+    }
+    assert!(Header::decode(B, &header.encode()).is_err(), "the header of another object");
+    let epochs = Epochs { current: 9, open: false, unclean: [2].into() }.encode();
+    for at in 0..epochs.len() {
+        let mut bad = epochs.clone();
+        bad[at] ^= 0x80;
+        assert!(Epochs::decode("epochs", &bad).is_err(), "byte {at}");
+        assert!(Epochs::decode("epochs", &epochs[..at]).is_err(), "{at} bytes");
+    }
+}
+
+#[test]
+fn damage_in_an_object_is_found_and_named() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, &[7; 20_000]).expect("write");
+    store.close().expect("close");
+    drop(store);
+    damage(&dir, A, 9_000);
+    let store = open(&dir);
+    assert_eq!(read(&store, A, 0, 8_192), Ok(vec![7; 8_192]), "other blocks are fine");
+    let error = read(&store, A, 8_192, 1).expect_err("the block is damaged");
+    let StoreError::Corrupt { place, detail } = &error else { panic!("{error}") };
+    assert!(place.contains("object 10.0") && detail.contains("byte 8192"), "{error}");
+    store.blobs().write_at(A, 8_200, b"part").expect_err("a part of a damaged block is not sealed");
+    store.blobs().truncate(A, 8_200).expect_err("nor is what a cut leaves of it");
+    store.blobs().write_at(A, 8_192, &[1; 4_096]).expect("a whole block heals it");
+    assert_eq!(read(&store, A, 8_192, 4_096), Ok(vec![1; 4_096]));
+}
+
+#[test]
+fn bytes_in_a_hole_and_a_lost_tail_are_damage() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 3 * BLOCK_SIZE, &[7; 100]).expect("write");
+    store.blobs().write_at(B, 0, &[7; 10_000]).expect("write");
+    store.close().expect("close");
+    drop(store);
+    damage(&dir, A, 5_000);
+    file_of(dir.path(), B).set_len(DATA_AT + 5_000).expect("set_len");
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 4_096, 4_096), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(read(&store, B, 0, 100), Err(StoreError::Corrupt { .. })));
+    store.blobs().delete(B).expect("a damaged object can be deleted");
+    assert_eq!(read(&store, B, 0, 100), Ok(vec![]));
+}
+
+#[test]
+fn after_a_kill_only_objects_that_it_was_writing_are_believed() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, &[1; 9_000]).expect("write");
+    store.blobs().write_at(B, 0, &[2; 9_000]).expect("write");
+    store.close().expect("close");
+    drop(store);
+    let store = open(&dir);
+    store.blobs().write_at(B, 100, b"new").expect("write");
+    assert_eq!(read(&store, A, 0, 10), Ok(vec![1; 10]), "reading leaves no mark");
+    drop(store);
+    // The crash: no close came, and blocks of both are not what was written last.
+    damage(&dir, A, 50);
+    damage(&dir, B, 5_000);
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Corrupt { .. })), "nobody was writing it");
+    let bytes = read(&store, B, 0, 9_000).expect("its checksums are computed anew");
+    assert_eq!(bytes.len(), 9_000);
+    store.close().expect("close");
+    drop(store);
+    damage(&dir, B, 7_000);
+    let store = open(&dir);
+    assert!(matches!(read(&store, B, 4_096, 10), Err(StoreError::Corrupt { .. })), "verified again from then on");
+    assert_eq!(read(&store, B, 100, 3), Ok(b"new".to_vec()));
+}
+
+#[test]
+fn the_mark_is_on_the_file_before_the_first_change() {
+    let dir = formatted();
+    for round in 1..4u64 {
+        let store = open(&dir);
+        store.blobs().write_at(A, round * 10, &[1; 5]).expect("write");
+        let mut head = [0; HEADER_LEN];
+        file_of(dir.path(), A).read_exact_at(&mut head, 0).expect("read");
+        let header = Header::decode(A, &head).expect("decode");
+        let epoch = header.map_or(0, |h| h.epoch);
+        // A new object needs none: its header was never written.
+        assert_eq!(epoch, if round == 1 { 0 } else { round });
+        store.close().expect("close");
+    }
+}
+
+#[test]
+fn objects_pushed_out_of_the_cache_are_verified_when_they_come_back() {
+    let dir = formatted();
+    let store = open_small(&dir);
+    let ids: Vec<ObjectId> = (0..100).map(|i| ObjectId::new(i % 7, i)).collect();
+    for (n, id) in ids.iter().enumerate() {
+        store.blobs().write_at(*id, 5, &vec![n as u8; 5_000]).expect("write");
+        if n % 2 == 0 {
+            store.blobs().sync(*id).expect("sync");
+        }
+    }
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(read(&store, *id, 5, 6_000), Ok(vec![n as u8; 5_000]));
+        store.blobs().write_at(*id, 0, b"again").expect("write");
+    }
+    damage(&dir, ids[0], 4_500);
+    assert!(matches!(read(&store, ids[0], 0, 6_000), Err(StoreError::Corrupt { .. })));
+    store.close().expect("close");
+    drop(store);
+    let store = open(&dir);
+    for (n, id) in ids.iter().enumerate().skip(1) {
+        let bytes = read(&store, *id, 0, 6_000).expect("read");
+        assert_eq!((&bytes[..5], &bytes[5..]), (b"again".as_slice(), vec![n as u8; 5_000].as_slice()));
+    }
+}
+
+#[test]
+fn a_header_that_was_never_written_is_damage_unless_an_opening_was_killed() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, &[1; 100]).expect("write");
+    store.close().expect("close");
+    drop(store);
+    file_of(dir.path(), A).write_all_at(&[0; HEADER_LEN], 0).expect("write");
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 1), Err(StoreError::Corrupt { .. })));
+    drop(store);
+    let store = open(&dir);
+    assert_eq!(read(&store, A, 0, 1), Ok(vec![1]), "it may be one that the killed opening had just made");
+}
+
+#[test]
+fn old_checksums_behind_a_cut_do_not_come_back() {
+    let dir = formatted();
+    let store = open_small(&dir);
+    let blobs = store.blobs();
+    blobs.write_at(A, 0, &[1; 40_960]).expect("write");
+    blobs.sync(A).expect("sync");
+    blobs.truncate(A, 100).expect("truncate");
+    blobs.sync(A).expect("sync");
+    blobs.write_at(A, 36_864, &[2; 10]).expect("write");
+    drop(blobs);
+    store.close().expect("close");
+    drop(store);
+    let store = open(&dir);
+    let bytes = read(&store, A, 0, 50_000).expect("holes are holes");
+    assert_eq!(bytes.len(), 36_874);
+    assert!(bytes[100..36_864].iter().all(|b| *b == 0));
+}

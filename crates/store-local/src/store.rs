@@ -1,0 +1,123 @@
+//! Opening and closing a data directory. Not the parts: table, journals and objects have their own
+//! modules.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use loligo_store::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
+
+use crate::files::{self, named};
+use crate::journal::LocalLogDir;
+use crate::layout::{FormatOptions, Layout};
+use crate::objects::LocalBlobs;
+use crate::table::LocalTable;
+
+/// How a data directory is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Bytes of the table's cache for data, index and filter blocks.
+    pub block_cache_bytes: usize,
+    /// Bytes of one of the table's (at most three) write buffers.
+    pub write_buffer_bytes: usize,
+    /// Object files kept open.
+    pub open_objects: usize,
+    /// Bytes of journal space reserved at a time ahead of the tail.
+    pub journal_reserve_bytes: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            block_cache_bytes: 64 << 20,
+            write_buffer_bytes: 32 << 20,
+            open_objects: 256,
+            journal_reserve_bytes: 4 << 20,
+        }
+    }
+}
+
+/// Held by every handle of an opening: the directory is free when the last one is dropped.
+pub(crate) struct Owner {
+    _lock: File,
+}
+
+/// The store in one data directory of this machine.
+pub struct LocalStore {
+    layout: Layout,
+    identity: Identity,
+    options: OpenOptions,
+    owner: Arc<Owner>,
+    table: Arc<LocalTable>,
+    blobs: Arc<LocalBlobs>,
+}
+
+impl LocalStore {
+    /// Makes `dir` (which may be absent or empty; its parent exists) into an empty file system.
+    pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<Identity> {
+        Layout::new(dir.as_ref()).format(options)
+    }
+
+    /// Reads who the file system in `dir` is, without owning it.
+    pub fn identify(dir: impl AsRef<Path>) -> Result<Identity> {
+        Layout::new(dir.as_ref()).identify()
+    }
+
+    /// Opens the file system in `dir` and owns it until the last handle is dropped.
+    pub fn open(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let layout = Layout::new(dir.as_ref());
+        let identity = layout.identify()?;
+        let owner = Arc::new(Owner { _lock: layout.take_lock()? });
+        let mut made = false;
+        for part in [layout.table(), layout.journal(), layout.objects()] {
+            made |= files::make_dir(&part)?;
+        }
+        if made {
+            files::sync_dir(&layout.dir)?;
+        }
+        let blobs = LocalBlobs::open(&layout, options.open_objects, owner.clone())?;
+        let table = LocalTable::open(&layout.table(), options, owner.clone())?;
+        let (table, blobs) = (Arc::new(table), Arc::new(blobs));
+        Ok(Self { layout, identity, options: options.clone(), owner, table, blobs })
+    }
+}
+
+impl Backend for LocalStore {
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn table(&self) -> Arc<dyn Table> {
+        self.table.clone()
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.blobs.clone()
+    }
+
+    fn log_dir(&self, rank: u32) -> Result<Arc<dyn LogDir>> {
+        let path = self.layout.journal().join(rank.to_string());
+        let reserve = self.options.journal_reserve_bytes;
+        Ok(Arc::new(LocalLogDir::open(path, reserve, self.owner.clone())?))
+    }
+
+    fn ranks(&self) -> Result<Vec<u32>> {
+        let path = self.layout.journal();
+        let mut ranks = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|e| named(&path, &e))? {
+            let name = entry.map_err(|e| named(&path, &e))?.file_name();
+            ranks.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        ranks.sort_unstable();
+        Ok(ranks)
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        files::statfs(&self.layout.dir)
+    }
+
+    fn close(&self) -> Result<()> {
+        self.table.flush()?;
+        self.blobs.close()
+    }
+}

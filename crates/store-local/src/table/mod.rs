@@ -1,0 +1,180 @@
+//! The table on RocksDB: one column family, write-ahead log always on, `Sync` syncs that log. Not a
+//! cache: the metadata server holds what it uses.
+
+mod options;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use loligo_store::{Batch, Durability, KeyValue, Result, StoreError, Table, TableSize};
+use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+
+use crate::files;
+use crate::store::{OpenOptions, Owner};
+use options::DEFAULT_FAMILY;
+
+/// Free bytes below which a table that ran out of space is not opened again: opening itself writes.
+const SPACE_TO_REOPEN: u64 = 4 << 20;
+
+pub(crate) struct LocalTable {
+    path: PathBuf,
+    options: rocksdb::Options,
+    /// `None` only after an opening again failed; the next call tries it again.
+    db: RwLock<Option<DB>>,
+    /// Set when a write met a full disk: RocksDB then refuses writes until it is opened again.
+    stuck: AtomicBool,
+    _owner: Arc<Owner>,
+}
+
+impl LocalTable {
+    pub(crate) fn open(path: &Path, options: &OpenOptions, owner: Arc<Owner>) -> Result<Self> {
+        let options = options::database(options);
+        let db = open(path, &options)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            options,
+            db: RwLock::new(Some(db)),
+            stuck: AtomicBool::new(false),
+            _owner: owner,
+        })
+    }
+
+    fn named(&self, error: &rocksdb::Error) -> StoreError {
+        kind_of(&self.path, error)
+    }
+
+    /// Runs `f` on the open database.
+    fn with<R>(&self, f: impl Fn(&DB) -> std::result::Result<R, rocksdb::Error>) -> Result<R> {
+        let guard = self.read();
+        if let Some(db) = guard.as_ref() {
+            return f(db).map_err(|e| self.named(&e));
+        }
+        drop(guard);
+        self.reopen()?;
+        match self.read().as_ref() {
+            Some(db) => f(db).map_err(|e| self.named(&e)),
+            None => Err(StoreError::Full { what: self.path.display().to_string() }),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Option<DB>> {
+        self.db.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes and opens the database, which is how it comes back from a full disk. Loses nothing:
+    /// batches that were accepted are in the write-ahead log.
+    fn reopen(&self) -> Result<()> {
+        if files::statfs(&self.path)?.free_bytes < SPACE_TO_REOPEN {
+            return Err(StoreError::Full { what: self.path.display().to_string() });
+        }
+        let mut slot = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_some() && !self.stuck.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        tracing::info!(table = %self.path.display(), "opening the table again after the disk was full");
+        // The old one has to let go of the directory's lock first.
+        drop(slot.take());
+        *slot = Some(open(&self.path, &self.options)?);
+        self.stuck.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Runs a write; after one that met a full disk the database is opened again first.
+    fn write_with(&self, f: impl Fn(&DB) -> std::result::Result<(), rocksdb::Error>) -> Result<()> {
+        if self.stuck.load(Ordering::Acquire) {
+            self.reopen()?;
+        }
+        let done = self.with(f);
+        if matches!(done, Err(StoreError::Full { .. })) {
+            self.stuck.store(true, Ordering::Release);
+        }
+        done
+    }
+}
+
+fn open(path: &Path, options: &rocksdb::Options) -> Result<DB> {
+    DB::open_cf(options, path, [DEFAULT_FAMILY]).map_err(|e| kind_of(path, &e))
+}
+
+fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
+    let (what, cause) = (path.display().to_string(), error.to_string());
+    let lower = cause.to_ascii_lowercase();
+    if lower.contains("no space left") || lower.contains("disk quota exceeded") || lower.contains("max allowed space") {
+        return StoreError::Full { what };
+    }
+    if lower.contains("read-only file system") || lower.contains("permission denied") {
+        return StoreError::ReadOnly { what, cause };
+    }
+    match error.kind() {
+        rocksdb::ErrorKind::Corruption => StoreError::Corrupt { place: format!("the table {what}"), detail: cause },
+        _ => StoreError::Io { what, cause },
+    }
+}
+
+fn family(db: &DB) -> &ColumnFamily {
+    db.cf_handle(DEFAULT_FAMILY).expect("it was opened with this family")
+}
+
+fn to_rocksdb(batch: &Batch) -> WriteBatch {
+    let mut out = WriteBatch::default();
+    for key in &batch.deletes {
+        out.delete(key);
+    }
+    for (key, value) in &batch.puts {
+        out.put(key, value);
+    }
+    out
+}
+
+impl Table for LocalTable {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.with(|db| db.get(key))
+    }
+
+    fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.with(|db| {
+            let values = db.batched_multi_get_cf(family(db), keys.iter().copied(), false);
+            values.into_iter().map(|value| Ok(value?.map(|value| value.to_vec()))).collect()
+        })
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<KeyValue>> {
+        if limit == 0 || (!end.is_empty() && start >= end) {
+            return Ok(Vec::new());
+        }
+        self.with(|db| {
+            let mut read = ReadOptions::default();
+            if !end.is_empty() {
+                read.set_iterate_upper_bound(end);
+            }
+            let from = IteratorMode::From(start, Direction::Forward);
+            let pairs = db.iterator_opt(from, read).take(limit);
+            pairs.map(|pair| pair.map(|(k, v)| (k.into_vec(), v.into_vec()))).collect()
+        })
+    }
+
+    fn write(&self, batch: &Batch, durability: Durability) -> Result<()> {
+        let mut write = WriteOptions::default();
+        write.set_sync(durability == Durability::Sync);
+        if batch.is_empty() {
+            return if durability == Durability::Sync { self.flush() } else { Ok(()) };
+        }
+        self.write_with(|db| db.write_opt(to_rocksdb(batch), &write))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.write_with(|db| db.flush_wal(true))
+    }
+
+    fn approximate_size(&self) -> Result<TableSize> {
+        self.with(|db| {
+            let number = |name: &str| db.property_int_value(name).map(Option::unwrap_or_default);
+            let bytes = number("rocksdb.total-sst-files-size")? + number("rocksdb.cur-size-all-mem-tables")?;
+            Ok(TableSize { keys: number("rocksdb.estimate-num-keys")?, bytes })
+        })
+    }
+}

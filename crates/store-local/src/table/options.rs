@@ -1,0 +1,57 @@
+//! How RocksDB is set up: two cores, bounded memory and logs, a quick opening. Not tuned for any one
+//! benchmark; `docs/decisions/engine.md` has the numbers.
+
+use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options};
+
+use crate::store::OpenOptions;
+
+pub(super) const DEFAULT_FAMILY: &str = "default";
+
+pub(super) fn database(options: &OpenOptions) -> Options {
+    let mut db = Options::default();
+    db.create_if_missing(true);
+    db.set_block_based_table_factory(&blocks(options));
+    db.set_compression_type(DBCompressionType::Lz4);
+    memory_and_threads(&mut db, options);
+    quick_opening(&mut db);
+    bounded_logs(&mut db);
+    db
+}
+
+fn blocks(options: &OpenOptions) -> BlockBasedOptions {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
+    blocks.set_block_size(8 << 10);
+    blocks.set_bloom_filter(10.0, false);
+    // Indexes and filters count in the cache, or memory would grow with the number of files.
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    blocks.set_format_version(5);
+    blocks
+}
+
+fn memory_and_threads(db: &mut Options, options: &OpenOptions) {
+    db.set_write_buffer_size(options.write_buffer_bytes);
+    db.set_max_write_buffer_number(3);
+    db.set_target_file_size_base(64 << 20);
+    db.set_level_compaction_dynamic_level_bytes(true);
+    db.set_max_background_jobs(2);
+    // Spread the writing of files out, so that a sync of the journal does not wait behind it.
+    db.set_bytes_per_sync(1 << 20);
+    db.set_wal_bytes_per_sync(1 << 20);
+}
+
+fn quick_opening(db: &mut Options) {
+    db.set_max_open_files(256);
+    db.set_skip_stats_update_on_db_open(true);
+    db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    db.set_max_total_wal_size(128 << 20);
+}
+
+fn bounded_logs(db: &mut Options) {
+    db.set_log_level(LogLevel::Warn);
+    db.set_keep_log_file_num(2);
+    db.set_max_log_file_size(1 << 20);
+    db.set_stats_dump_period_sec(0);
+    db.set_stats_persist_period_sec(0);
+}
