@@ -52,9 +52,7 @@ fn apply(fs: &mut dyn PathFs, n: usize, step: &Step) -> String {
         Action::Chown { path, uid, gid } => show(fs.chown(who, path, *uid, *gid)),
         Action::Stat { path } => show(fs.stat(who, path)),
         Action::List { path } => show(fs.list(who, path)),
-        Action::SetXattr { path, name, len, mode } => {
-            show(fs.set_xattr(who, path, name, &pattern(n, *len), *mode))
-        }
+        Action::SetXattr { path, name, len, mode } => show(fs.set_xattr(who, path, name, &pattern(n, *len), *mode)),
         Action::GetXattr { path, name } => show(fs.get_xattr(who, path, name)),
         Action::RemoveXattr { path, name } => show(fs.remove_xattr(who, path, name)),
     }
@@ -62,9 +60,8 @@ fn apply(fs: &mut dyn PathFs, n: usize, step: &Step) -> String {
 
 /// Length and a sum that depends on every byte's place, so that a difference prints short.
 fn digest(data: &[u8]) -> (usize, u64) {
-    let sum = data.iter().fold(14_695_981_039_346_656_037u64, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(1_099_511_628_211)
-    });
+    let sum =
+        data.iter().fold(14_695_981_039_346_656_037u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(1_099_511_628_211));
     (data.len(), sum)
 }
 

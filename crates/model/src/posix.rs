@@ -91,9 +91,7 @@ impl Posix {
         let root = CString::new(root.as_os_str().as_bytes())?;
         // SAFETY: valid C strings; the thread's view of the file system is its own from the first call on.
         unsafe {
-            if libc::unshare(libc::CLONE_FS) != 0
-                || libc::chroot(root.as_ptr()) != 0
-                || libc::chdir(c"/".as_ptr()) != 0
+            if libc::unshare(libc::CLONE_FS) != 0 || libc::chroot(root.as_ptr()) != 0 || libc::chdir(c"/".as_ptr()) != 0
             {
                 return Err(io::Error::last_os_error());
             }
@@ -226,9 +224,9 @@ impl PathFs for Posix {
         let _as = As::user(who);
         let mut buffer = [0u8; 4096];
         // SAFETY: valid C string and buffer.
-        let n = check(unsafe {
-            libc::readlink(self.path(path).as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
-        } as i64)?;
+        let n = check(
+            unsafe { libc::readlink(self.path(path).as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) } as i64
+        )?;
         Ok(buffer[..n as usize].to_vec())
     }
 
@@ -291,10 +289,9 @@ impl PathFs for Posix {
         };
         let (path, name) = (self.path(path), c(name));
         // SAFETY: valid C strings and buffer.
-        check(unsafe {
-            libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags)
-        }
-        .into())
+        check(
+            unsafe { libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags) }.into(),
+        )
         .map(drop)
     }
 
@@ -303,9 +300,9 @@ impl PathFs for Posix {
         let (path, name) = (self.path(path), c(name));
         let mut value = [0u8; 256];
         // SAFETY: valid C strings and buffer.
-        let n = check(unsafe {
-            libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
-        } as i64)?;
+        let n = check(
+            unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) } as i64,
+        )?;
         Ok(value[..n as usize].to_vec())
     }
 

@@ -1,7 +1,7 @@
 //! Paths over a level that speaks inode numbers: what the kernel does for a mount.
 
 use loligo_types::{
-    Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, RenameMode, SetAttr, XattrMode, limits,
+    Access, Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, RenameMode, SetAttr, XattrMode, limits,
 };
 
 use crate::level::{Level, PathFs, Stat};
@@ -54,12 +54,14 @@ impl<L: Level> Walk<L> {
                 if name == ".." {
                     dir = self.attr(who, Op::LookupParent { dir })?.ino;
                 } else {
-                    self.0.op(who, Op::Access { ino: dir, want: loligo_types::Access { exec: true, ..Default::default() } })?;
+                    self.may_search(who, dir)?;
                 }
                 last = Last::Dir;
                 continue;
             }
             if end && !follow {
+                // The kernel looks the last name up, too, before it goes on to another path.
+                self.may_search(who, dir)?;
                 return Ok((dir, Last::Name(name)));
             }
             let found = match self.lookup(who, dir, &name) {
@@ -79,6 +81,11 @@ impl<L: Level> Walk<L> {
             }
         }
         Ok((dir, last))
+    }
+
+    fn may_search(&mut self, who: &Cred, dir: Ino) -> FsResult<()> {
+        let want = Access { exec: true, ..Access::default() };
+        self.0.op(who, Op::Access { ino: dir, want }).map(drop)
     }
 
     fn target(&mut self, who: &Cred, ino: Ino) -> FsResult<String> {
@@ -128,7 +135,8 @@ impl<L: Level> PathFs for Walk<L> {
         let found = self.find(who, path, true)?;
         if found.kind == Kind::Dir {
             // open(O_RDONLY) of a directory succeeds if it may be read; reading it does not.
-            self.0.op(who, Op::Access { ino: found.ino, want: loligo_types::Access { read: true, ..Default::default() } })?;
+            let want = Access { read: true, ..Access::default() };
+            self.0.op(who, Op::Access { ino: found.ino, want })?;
             return Err(FsError::IsDir);
         }
         self.0.read(who, found.ino)

@@ -1,1 +1,36 @@
 //! The tree: what an operation needs, how it is decided, and the one way a change is applied.
+//!
+//! The way of an operation: [`need`] names the records that must be in memory; when they are, [`prepare`] decides and
+//! gives a [`Change`]; its events go to the journal as one record and through [`apply`] into the [`Tree`]. No IO, no
+//! clock, no threads; handles, locks and leases are the metadata server's.
+
+pub mod access;
+pub mod acl;
+mod answer;
+mod apply;
+mod checkpoint;
+mod ctx;
+mod evict;
+pub mod fsck;
+pub mod invariants;
+mod need;
+mod op;
+mod reap;
+mod rstat;
+#[cfg(test)]
+mod testing;
+mod touches;
+mod tree;
+mod vxattr;
+mod work;
+
+pub use answer::{answer_again, need_again};
+pub use apply::apply;
+pub use checkpoint::{Checkpoint, Record};
+pub use ctx::{Change, Ctx};
+pub use need::{Need, need};
+pub use op::prepare;
+pub use reap::reap;
+pub use rstat::{propagate, propagate_need};
+pub use touches::{Inos, Touch, touches};
+pub use tree::{Config, Found, HASH_MAX, Loaded, Lookup, Tree, hash63};

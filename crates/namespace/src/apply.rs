@@ -1,0 +1,178 @@
+//! The one way a change gets into the cache: the live path, replay after a crash and every tool use it.
+//!
+//! Infallible, absolute and idempotent: an event carries the state after the change, so nothing must be loaded and it
+//! may be applied again. It decides nothing and checks nothing.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use loligo_types::{Event, Ino, Inode, Kind, Lsn, Name, Time};
+
+use crate::tree::{InlineSlot, Key, Slot, Small, Tree, XattrSet, XattrSlot, extra_bytes, flag, hash63, inline_bytes};
+
+/// Applies one event of the journal record `lsn`. LSNs must not descend.
+pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
+    tree.last_lsn = tree.last_lsn.max(lsn);
+    match event {
+        Event::Inode(inode) => put_inode(tree, inode, lsn),
+        Event::InodeGone(ino) => drop_inode(tree, *ino, lsn),
+        Event::Entry { dir, name, ino, kind } => put_entry(tree, *dir, name, *ino, *kind, lsn),
+        Event::EntryGone { dir, name } => put_entry(tree, *dir, name, Ino(0), Kind::File, lsn),
+        Event::Xattr { ino, name, value } => put_xattr(tree, *ino, name, Some(value), lsn),
+        Event::XattrGone { ino, name } => put_xattr(tree, *ino, name, None, lsn),
+        Event::Inline { ino, data } => put_inline(tree, *ino, Some(data), lsn),
+        Event::InlineGone(ino) => put_inline(tree, *ino, None, lsn),
+        Event::Orphan(ino) => put_small(tree, |t| &mut t.orphans, *ino, Some(()), Key::Orphan(*ino), lsn),
+        Event::OrphanGone(ino) => put_small(tree, |t| &mut t.orphans, *ino, None, Key::Orphan(*ino), lsn),
+        Event::Discard { ino, from, object_size } => put_discard(tree, *ino, *from, *object_size, lsn),
+        Event::DiscardGone(ino) => put_small(tree, |t| &mut t.discards, *ino, None, Key::Discard(*ino), lsn),
+        Event::Session(record) => {
+            let value = Some(Box::new(record.clone()));
+            put_small(tree, |t| &mut t.sessions, record.id, value, Key::Session(record.id), lsn);
+        }
+        Event::SessionGone(id) => put_small(tree, |t| &mut t.sessions, *id, None, Key::Session(*id), lsn),
+        Event::NextIno(ino) => raise_next_ino(tree, *ino, lsn),
+    }
+}
+
+/// Sets the flag and says whether the record must be queued: it is there once.
+#[inline]
+fn becomes_dirty(flags: &Cell<u8>) -> bool {
+    let before = flags.get();
+    flags.set(before | flag::DIRTY | flag::USED);
+    before & flag::DIRTY == 0
+}
+
+fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn) {
+    let ino = inode.ino;
+    let place = match tree.inodes.place(ino.0) {
+        Some(place) => {
+            let slot = tree.inodes.at_mut(place).expect("the place was just found");
+            tree.heap_bytes -= extra_bytes(&slot.inode);
+            slot.inode.clone_from(inode);
+            slot.flags.set(slot.flags.get() & !(flag::GONE | flag::SWEEP));
+            place
+        }
+        None => tree.inodes.insert(Slot { inode: inode.clone(), flags: Cell::new(0) }),
+    };
+    let slot = tree.inodes.at(place).expect("the place is in use");
+    tree.heap_bytes += extra_bytes(&slot.inode);
+    if becomes_dirty(&slot.flags) {
+        tree.dirty.push(lsn, Key::Inode(ino));
+    }
+    if crate::rstat::is_unsettled(inode) {
+        tree.queue_unsettled(ino);
+    } else {
+        tree.trim_unsettled();
+    }
+    if inode.kind == Kind::Dir && inode.size == 0 {
+        // What is not in memory is not there. This is how a new directory becomes known in full.
+        tree.dir_slot(ino);
+        tree.edit_ranges(ino, |ranges| ranges.set_all());
+    }
+    raise_next_ino(tree, Ino(ino.0 + 1), lsn);
+}
+
+fn drop_inode(tree: &mut Tree, ino: Ino, lsn: Lsn) {
+    if tree.inodes.place(ino.0).is_none() {
+        // Nothing is known of it, so anything may be in the table.
+        let mut unknown = Inode::new(ino, Kind::File, 0, 0, 0, Ino(0), Time(0));
+        (unknown.has_xattrs, unknown.size) = (true, 1);
+        tree.inodes.insert(Slot { inode: unknown, flags: Cell::new(0) });
+    }
+    let slot = tree.inodes.get_mut(ino.0).expect("it is there or was just put there");
+    let had_xattrs = slot.inode.has_xattrs || tree.xattrs.contains_key(&ino);
+    let had_inline = slot.inode.inline && slot.inode.size > 0 || tree.inline.contains_key(&ino);
+    tree.heap_bytes -= extra_bytes(&slot.inode);
+    slot.inode.extra = None;
+    slot.inode.accounted = slot.inode.own();
+    let sweep = if had_xattrs { flag::SWEEP } else { 0 };
+    slot.flags.set(slot.flags.get() | flag::GONE | sweep);
+    if becomes_dirty(&slot.flags) {
+        tree.dirty.push(lsn, Key::Inode(ino));
+    }
+    if let Some(set) = tree.xattrs.remove(&ino) {
+        tree.heap_bytes -= set.heap_bytes();
+    }
+    if had_inline {
+        put_inline(tree, ino, None, lsn);
+    }
+    if tree.dirs.get(ino.0).is_some_and(|dir| dir.entries.is_empty()) {
+        tree.drop_dir(ino);
+    }
+    tree.trim_unsettled();
+}
+
+fn put_entry(tree: &mut Tree, dir: Ino, name: &Name, ino: Ino, kind: Kind, lsn: Lsn) {
+    let hash = hash63(tree.key, name.as_bytes());
+    let (entry, added) = tree.dir_slot(dir).put(hash, name.as_bytes(), ino, kind);
+    let queue = becomes_dirty(&entry.flags);
+    tree.heap_bytes += added;
+    if queue {
+        tree.dirty.push(lsn, Key::Entry(dir, hash));
+    }
+}
+
+fn put_xattr(tree: &mut Tree, ino: Ino, name: &Arc<[u8]>, value: Option<&Arc<[u8]>>, lsn: Lsn) {
+    // An inode without xattrs gets its first: what is not in memory is not there.
+    let first = tree.inode(ino).is_some_and(|inode| !inode.has_xattrs);
+    let set = tree.xattrs.entry(ino).or_insert_with(|| {
+        tree.heap_bytes += XattrSet::default().heap_bytes();
+        XattrSet::default()
+    });
+    set.complete |= first;
+    let queued = set.any(flag::DIRTY);
+    let before = set.heap_bytes();
+    let fresh = || XattrSlot { value: None, flags: Cell::new(0) };
+    let slot = set.items.entry(name.clone()).or_insert_with(fresh);
+    slot.value = value.cloned();
+    becomes_dirty(&slot.flags);
+    let after = set.heap_bytes();
+    tree.heap_bytes = tree.heap_bytes + after - before;
+    if !queued {
+        tree.dirty.push(lsn, Key::Xattrs(ino));
+    }
+}
+
+fn put_inline(tree: &mut Tree, ino: Ino, data: Option<&Arc<[u8]>>, lsn: Lsn) {
+    let slot = tree.inline.entry(ino).or_insert_with(|| {
+        tree.heap_bytes += inline_bytes(None);
+        InlineSlot { data: None, flags: Cell::new(0) }
+    });
+    tree.heap_bytes -= inline_bytes(slot.data.as_ref());
+    slot.data = data.cloned();
+    tree.heap_bytes += inline_bytes(slot.data.as_ref());
+    if becomes_dirty(&slot.flags) {
+        tree.dirty.push(lsn, Key::Inline(ino));
+    }
+}
+
+/// Records of small tables; what must be dropped only ever grows until it is done, so the lower offset wins.
+fn put_discard(tree: &mut Tree, ino: Ino, from: u64, object_size: u32, lsn: Lsn) {
+    put_small(tree, |t| &mut t.discards, ino, Some((from, object_size)), Key::Discard(ino), lsn);
+}
+
+fn put_small<K: Ord, V>(
+    tree: &mut Tree,
+    table: impl Fn(&mut Tree) -> &mut BTreeMap<K, Small<V>>,
+    key: K,
+    value: Option<V>,
+    dirty_key: Key,
+    lsn: Lsn,
+) {
+    let record = table(tree).entry(key).or_insert_with(|| Small { value: None, flags: Cell::new(0) });
+    record.value = value;
+    if becomes_dirty(&record.flags) {
+        tree.dirty.push(lsn, dirty_key);
+    }
+}
+
+fn raise_next_ino(tree: &mut Tree, ino: Ino, lsn: Lsn) {
+    if ino > tree.next_ino {
+        tree.next_ino = ino;
+        if becomes_dirty(&tree.next_ino_flags) {
+            tree.dirty.push(lsn, Key::NextIno);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Checks all records of a file system against each other and names what repairs them. Reads and writes nothing
+//! itself; sums that are merely behind are no fault.
+
+mod mend;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use loligo_types::Event;
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// What, in words, with the numbers.
+    pub text: String,
+    /// Bytes or names were lost; else only numbers were wrong.
+    pub loss: bool,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// All that is wrong; empty for a sound file system.
+    pub findings: Vec<Finding>,
+    /// Applied and journaled in order, these make it sound.
+    pub repairs: Vec<Event>,
+    /// Inodes seen.
+    pub inodes: u64,
+    /// Entries seen.
+    pub entries: u64,
+}
+
+impl Report {
+    fn add(&mut self, loss: bool, text: String, repairs: impl IntoIterator<Item = Event>) {
+        self.findings.push(Finding { text, loss });
+        self.repairs.extend(repairs);
+    }
+}
+
+/// Checks the records that `visit` hands over, as the events that would make them. It is called three times and must
+/// show the same records each time, in any order; memory is needed for the inodes, not for the entries.
+pub fn check<E>(mut visit: impl FnMut(&mut dyn FnMut(&Event)) -> Result<(), E>) -> Result<Report, E> {
+    let mut scan = scan::Scan::default();
+    visit(&mut |event| scan.inodes(event))?;
+    scan.sort();
+    visit(&mut |event| scan.lost_found(event))?;
+    visit(&mut |event| scan.parts(event))?;
+    Ok(mend::mend(scan))
+}
+
+/// [`check`] of records that are in memory.
+pub fn check_all(events: &[Event]) -> Report {
+    let visit = |see: &mut dyn FnMut(&Event)| -> Result<(), std::convert::Infallible> {
+        events.iter().for_each(see);
+        Ok(())
+    };
+    match check(visit) {
+        Ok(report) => report,
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,171 @@
+//! Goes over all records and gathers, per inode, what others say of it. Repairs single records that speak of nothing.
+
+use std::collections::BTreeSet;
+
+use loligo_types::{Event, Ino, Inode, Kind, Name};
+
+use super::Report;
+
+/// Directory in the root that unreachable inodes are put in.
+pub const LOST_FOUND: &[u8] = b"lost+found";
+
+/// An inode and what the other records say of it.
+pub struct Fact {
+    pub inode: Inode,
+    /// Entries that point to it (kept ones).
+    pub links: u32,
+    /// Directory: its entries.
+    pub entries: u64,
+    /// Directory: those that are directories.
+    pub subdirs: u32,
+    /// Directory: where its entry is.
+    pub place: Option<(Ino, Name)>,
+    /// Length of its inline record.
+    pub inline: Option<u64>,
+    /// It has an xattr record.
+    pub xattrs: bool,
+    /// It has an orphan record.
+    pub orphan: bool,
+}
+
+/// What was gathered.
+#[derive(Default)]
+pub struct Scan {
+    /// By inode number.
+    pub facts: Vec<Fact>,
+    pub next_ino: Ino,
+    pub orphans: BTreeSet<Ino>,
+    /// The directory for lost inodes, and the names in it.
+    pub lost_found: Option<Ino>,
+    pub lost_names: BTreeSet<Name>,
+    pub report: Report,
+}
+
+impl Scan {
+    /// First round: inodes and orphans.
+    pub fn inodes(&mut self, event: &Event) {
+        match event {
+            Event::Inode(inode) => self.facts.push(Fact {
+                inode: (**inode).clone(),
+                links: 0,
+                entries: 0,
+                subdirs: 0,
+                place: None,
+                inline: None,
+                xattrs: false,
+                orphan: false,
+            }),
+            Event::Orphan(ino) => drop(self.orphans.insert(*ino)),
+            Event::NextIno(ino) => self.next_ino = *ino,
+            _ => {}
+        }
+    }
+
+    /// After the first round.
+    pub fn sort(&mut self) {
+        self.facts.sort_by_key(|fact| fact.inode.ino);
+        self.report.inodes = self.facts.len() as u64;
+        for ino in std::mem::take(&mut self.orphans) {
+            match self.fact(ino) {
+                Some(fact) => fact.orphan = true,
+                None => {
+                    self.report.add(false, format!("orphan {ino} is no inode"), [Event::OrphanGone(ino)]);
+                }
+            }
+        }
+    }
+
+    /// Second round: where lost inodes go.
+    pub fn lost_found(&mut self, event: &Event) {
+        if let Event::Entry { dir: Ino::ROOT, name, ino, kind: Kind::Dir } = event
+            && name.as_bytes() == LOST_FOUND
+            && self.fact(*ino).is_some_and(|fact| fact.inode.kind == Kind::Dir)
+        {
+            self.lost_found = Some(*ino);
+        }
+    }
+
+    /// Third round: entries, xattrs, inline data.
+    pub fn parts(&mut self, event: &Event) {
+        match event {
+            Event::Entry { dir, name, ino, kind } => self.entry(*dir, name, *ino, *kind),
+            Event::Xattr { ino, name, .. } => match self.fact(*ino) {
+                Some(fact) => fact.xattrs = true,
+                None => {
+                    let gone = Event::XattrGone { ino: *ino, name: name.clone() };
+                    self.report.add(false, format!("an xattr of {ino}, which is no inode"), [gone]);
+                }
+            },
+            Event::Inline { ino, data } => match self.fact(*ino) {
+                Some(fact) => fact.inline = Some(data.len() as u64),
+                None => {
+                    self.report.add(false, format!("data of {ino}, which is no inode"), [Event::InlineGone(*ino)]);
+                }
+            },
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, dir: Ino, name: &Name, ino: Ino, kind: Kind) {
+        self.report.entries += 1;
+        let gone = || Event::EntryGone { dir, name: name.clone() };
+        if self.fact(dir).is_none_or(|fact| fact.inode.kind != Kind::Dir) {
+            return self.report.add(true, format!("entry {name} is in {dir}, which is no directory"), [gone()]);
+        }
+        let Some(target) = self.fact(ino) else {
+            return self.report.add(true, format!("entry {name} in {dir} points to {ino}, which is no inode"), [gone()]);
+        };
+        let right = target.inode.kind;
+        if right == Kind::Dir && !self.place(dir, name, ino) {
+            return;
+        }
+        if right != kind {
+            let entry = Event::Entry { dir, name: name.clone(), ino, kind: right };
+            self.report.add(false, format!("entry {name} in {dir} has the wrong type"), [entry]);
+        }
+        if self.lost_found == Some(dir) {
+            self.lost_names.insert(name.clone());
+        }
+        if let Some(fact) = self.fact(ino) {
+            fact.links += 1;
+        }
+        if let Some(fact) = self.fact(dir) {
+            fact.entries += 1;
+            fact.subdirs += u32::from(right == Kind::Dir);
+        }
+    }
+
+    /// A directory has one name. Of several the one in its parent stays. Says whether this one does.
+    fn place(&mut self, dir: Ino, name: &Name, ino: Ino) -> bool {
+        let Some(fact) = self.fact(ino) else { return false };
+        let parent = fact.inode.parent;
+        let here = Some((dir, name.clone()));
+        let (drop_dir, drop_name) = match fact.place.clone() {
+            None if ino == Ino::ROOT => (dir, name.clone()),
+            None => {
+                fact.place = here;
+                return true;
+            }
+            Some((old, old_name)) if dir == parent && old != parent => {
+                fact.place = here;
+                fact.links -= 1;
+                if let Some(old) = self.fact(old) {
+                    old.entries -= 1;
+                    old.subdirs -= 1;
+                }
+                (old, old_name)
+            }
+            Some(_) => (dir, name.clone()),
+        };
+        let stays = (drop_dir, &drop_name) != (dir, name);
+        let text = format!("directory {ino} has one more name: {drop_name} in {drop_dir}");
+        self.report.add(false, text, [Event::EntryGone { dir: drop_dir, name: drop_name }]);
+        stays
+    }
+
+    /// The fact of an inode.
+    pub fn fact(&mut self, ino: Ino) -> Option<&mut Fact> {
+        let at = self.facts.binary_search_by_key(&ino, |fact| fact.inode.ino).ok()?;
+        Some(&mut self.facts[at])
+    }
+}

@@ -1,0 +1,150 @@
+//! A sound tree has no findings; each kind of damage has one, and its repairs make the tree sound again.
+
+use std::sync::Arc;
+
+use loligo_types::{Event, Ino, Kind, Lsn, Name, RStat};
+
+use super::check_all;
+use crate::testing::script;
+use crate::testing::table::Table;
+use crate::{Loaded, Record, apply};
+
+fn sound() -> Table {
+    let mut fs = script::check(
+        "
+        0 mkdir /a 755
+        0 mkdir /a/b 755
+        0 mkdir /a/b/c 755
+        0 create /a/f 644
+        0 write /a/f 0 hello
+        0 create /a/b/x 644
+        0 setxattr /a/b/x user.a 1
+        0 link /a/f /a/b/g
+        0 symlink /l target
+        0 create /o 644
+        0 hold /o
+        0 unlink /o
+        ",
+    );
+    fs.settle();
+    fs.checkpoint(usize::MAX);
+    fs.table
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a good name")
+}
+
+/// The table after the events.
+fn with(table: &Table, events: &[Event]) -> Table {
+    let mut table = table.clone();
+    for event in events {
+        let hash = match event {
+            Event::Entry { name, .. } | Event::EntryGone { name, .. } => {
+                crate::hash63(crate::testing::table::KEY, name.as_bytes())
+            }
+            _ => 0,
+        };
+        table.write(&Record { event: event.clone(), hash, sweep: true });
+    }
+    table
+}
+
+/// Damage is found with these words, and mended.
+fn damage(damage: impl Fn(&Table) -> Vec<Event>, words: &str) {
+    let sound = sound();
+    let broken = with(&sound, &damage(&sound));
+    let report = check_all(&broken.events());
+    let texts: Vec<&str> = report.findings.iter().map(|finding| finding.text.as_str()).collect();
+    assert!(texts.iter().any(|text| text.contains(words)), "no \"{words}\" in {texts:#?}");
+    let mended = with(&broken, &report.repairs);
+    let again = check_all(&mended.events());
+    assert_eq!(again.findings, [], "after {:#?}", report.repairs);
+    // The mended table holds the invariants of a live tree.
+    let mut tree = crate::testing::empty_tree();
+    mended.small().into_iter().for_each(|item: Loaded| tree.load(item));
+    mended.events().iter().for_each(|event| apply(&mut tree, event, Lsn(1)));
+    assert_eq!(crate::invariants::check(&tree), Vec::<String>::new());
+}
+
+fn edit(ino: u64, edit: impl Fn(&mut loligo_types::Inode)) -> impl Fn(&Table) -> Vec<Event> {
+    move |table| {
+        let mut inode = table.inodes[&Ino(ino)].clone();
+        edit(&mut inode);
+        vec![Event::Inode(Box::new(inode))]
+    }
+}
+
+const A: u64 = 256;
+const B: u64 = 257;
+const C: u64 = 258;
+const F: u64 = 259;
+const X: u64 = 260;
+const O: u64 = 262;
+
+#[test]
+fn a_sound_tree_has_no_findings() {
+    let report = check_all(&sound().events());
+    assert_eq!(report.findings, []);
+    assert_eq!(report.repairs, []);
+    assert_eq!((report.inodes, report.entries), (8, 7));
+}
+
+#[test]
+fn wrong_numbers() {
+    damage(edit(A, |i| i.nlink = 7), "says 7 links, has 3");
+    damage(edit(F, |i| i.nlink = 1), "says 1 links, has 2");
+    damage(edit(B, |i| i.size = 9), "says 9 entries, has 3");
+    damage(edit(C, |i| i.parent = Ino(A)), "says its parent is 256, is in 257");
+    damage(edit(A, |i| i.extra_mut().rstat = RStat { entries: 77, bytes: 0 }), "has sums");
+    damage(edit(X, |i| i.has_xattrs = false), "has_xattrs false");
+    damage(edit(F, |i| i.has_xattrs = true), "has_xattrs true");
+    damage(|_| vec![Event::NextIno(Ino(200))], "beyond the counter");
+}
+
+#[test]
+fn data_and_xattrs_without_their_inode_or_the_other_way_round() {
+    damage(|_| vec![Event::InlineGone(Ino(F))], "lost its 5 bytes");
+    damage(|_| vec![Event::Inline { ino: Ino(X), data: Arc::from(&b"??"[..]) }], "not its own");
+    damage(|_| vec![Event::Inline { ino: Ino(999), data: Arc::default() }], "which is no inode");
+    damage(|_| vec![Event::Xattr { ino: Ino(999), name: Arc::default(), value: Arc::default() }], "which is no inode");
+    damage(edit(F, |i| i.size = 3), "says 3 bytes, has 5");
+}
+
+#[test]
+fn entries_that_lead_nowhere_or_lie() {
+    let entry = |dir, text: &str, ino, kind| Event::Entry { dir: Ino(dir), name: name(text), ino: Ino(ino), kind };
+    damage(|_| vec![entry(A, "n", 999, Kind::File)], "points to 999, which is no inode");
+    damage(|_| vec![entry(F, "n", X, Kind::File)], "which is no directory");
+    damage(|_| vec![entry(A, "f", F, Kind::Fifo)], "wrong type");
+    damage(|_| vec![entry(A, "d", C, Kind::Dir)], "one more name");
+    damage(|_| vec![entry(C, "r", 1, Kind::Dir)], "one more name");
+}
+
+#[test]
+fn what_nothing_leads_to_is_put_in_lost_found() {
+    let gone = |dir, text: &str| Event::EntryGone { dir: Ino(dir), name: name(text) };
+    damage(|_| vec![gone(B, "x")], "put in lost+found as #260");
+    damage(|_| vec![gone(A, "b")], "put in lost+found as #257");
+    damage(|_| vec![gone(B, "x"), gone(1, "a")], "nothing leads to inode 256");
+    // A ring: a/b is moved below itself.
+    let ring = |table: &Table| {
+        let mut b = table.inodes[&Ino(B)].clone();
+        b.parent = Ino(C);
+        let entry = Event::Entry { dir: Ino(C), name: name("b"), ino: Ino(B), kind: Kind::Dir };
+        vec![gone(A, "b"), entry, Event::Inode(Box::new(b))]
+    };
+    damage(ring, "nothing leads to inode 257");
+}
+
+#[test]
+fn orphans_and_their_records() {
+    damage(|_| vec![Event::OrphanGone(Ino(O))], "was unlinked, but is no orphan");
+    damage(|_| vec![Event::Orphan(Ino(999))], "is no inode");
+    damage(|_| vec![Event::Orphan(Ino(F))], "is an orphan, but has a name");
+}
+
+#[test]
+fn without_a_root() {
+    damage(|_| vec![Event::InodeGone(Ino::ROOT)], "there is no root");
+}

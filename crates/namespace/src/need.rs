@@ -1,0 +1,111 @@
+//! Which records an operation must have in memory before it can be decided. Decides nothing.
+
+use loligo_types::{Cred, Ino, Inode, Kind, Name, Op, limits};
+
+use crate::op;
+use crate::tree::{Found, Lookup, Tree};
+
+/// A record, or a run of them, to read from the table and [`Tree::load`].
+#[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Need {
+    /// An inode.
+    Inode(Ino),
+    /// An entry.
+    Entry {
+        /// Directory.
+        dir: Ino,
+        /// Name.
+        name: Name,
+    },
+    /// Entries of a directory from this hash on; as many as are good to read at once, at least one hash or the end.
+    Range {
+        /// Directory.
+        dir: Ino,
+        /// First hash.
+        from_hash: u64,
+    },
+    /// All xattr records of an inode.
+    Xattrs(Ino),
+    /// The inline data of an inode.
+    Inline(Ino),
+}
+
+/// What must be loaded before [`crate::prepare`] can decide the operation; empty: it can now. Ask again after the
+/// loads: what they brought may point to more.
+pub fn need(tree: &Tree, op: &Op, cred: &Cred) -> Vec<Need> {
+    let mut wants = Wants { tree, list: Vec::new() };
+    op::need(&mut wants, op, cred);
+    wants.list
+}
+
+/// Collects what is missing.
+pub(crate) struct Wants<'a> {
+    pub tree: &'a Tree,
+    pub list: Vec<Need>,
+}
+
+impl<'a> Wants<'a> {
+    /// Wants an inode; gives it if it is here.
+    pub fn inode(&mut self, ino: Ino) -> Option<&'a Inode> {
+        match self.tree.find(ino) {
+            Found::Here(inode) => return Some(inode),
+            Found::Unknown if ino.0 != 0 => self.add(Need::Inode(ino)),
+            _ => {}
+        }
+        None
+    }
+
+    /// Wants a directory and a name in it; gives the entry if it is here.
+    pub fn entry(&mut self, dir: Ino, name: &Name) -> Option<(Ino, Kind)> {
+        self.inode(dir);
+        match self.tree.entry(dir, name) {
+            Lookup::Present { ino, kind } => return Some((ino, kind)),
+            Lookup::Unknown => self.add(Need::Entry { dir, name: name.clone() }),
+            Lookup::Absent => {}
+        }
+        None
+    }
+
+    /// Wants a name and the inode it points to.
+    pub fn target(&mut self, dir: Ino, name: &Name) -> Option<&'a Inode> {
+        let (ino, _) = self.entry(dir, name)?;
+        self.inode(ino)
+    }
+
+    /// Wants all xattrs.
+    pub fn xattrs(&mut self, inode: &Inode) {
+        if !self.tree.xattrs_known(inode) {
+            self.add(Need::Xattrs(inode.ino));
+        }
+    }
+
+    /// Wants the inline data.
+    pub fn inline(&mut self, inode: &Inode) {
+        if self.tree.inline(inode).is_none() {
+            self.add(Need::Inline(inode.ino));
+        }
+    }
+
+    /// Wants the directory that counts an inode.
+    pub fn counter(&mut self, inode: &Inode) {
+        self.inode(inode.parent);
+    }
+
+    /// Wants all directories above one, itself included.
+    pub fn ancestors(&mut self, dir: Ino) {
+        let mut at = dir;
+        for _ in 0..limits::DEPTH_MAX {
+            match self.inode(at) {
+                Some(inode) if at != Ino::ROOT && inode.parent.0 != 0 => at = inode.parent,
+                _ => return,
+            }
+        }
+    }
+
+    /// Adds one thing, once.
+    pub fn add(&mut self, need: Need) {
+        if !self.list.contains(&need) {
+            self.list.push(need);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Lookup and LookupParent: a name to an inode, a directory to the one above it.
+
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Name};
+
+use crate::ctx::{Change, Ctx};
+use crate::need::Wants;
+use crate::tree::{Found, Tree};
+use crate::work::{dir_of, missing, target_of};
+
+pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsResult<Change> {
+    dir_of(tree, ctx, dir)?;
+    Ok(Change::only(Answer::Entry(target_of(tree, dir, name)?.attr())))
+}
+
+pub(crate) fn need_parent(wants: &mut Wants<'_>, dir: Ino) {
+    if let Some(inode) = wants.inode(dir) {
+        wants.inode(inode.parent);
+    }
+}
+
+/// No permission is needed: `..` is resolved in a directory that was reached. A removed directory has no parent.
+pub(crate) fn prepare_parent(tree: &Tree, dir: Ino) -> FsResult<Change> {
+    let inode = match tree.find(dir) {
+        Found::Here(inode) => inode,
+        Found::Gone => return Err(FsError::NotFound),
+        Found::Unknown => return Err(missing("a directory")),
+    };
+    if inode.kind != Kind::Dir {
+        return Err(FsError::NotDir);
+    }
+    if inode.parent == Ino(0) {
+        return Err(FsError::NotFound);
+    }
+    Ok(Change::only(Answer::Entry(crate::work::pointed(tree, inode.parent)?.attr())))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::script::check;
+
+    #[test]
+    fn a_name_is_found_if_its_directory_may_be_searched() {
+        check(
+            "
+            0 mkdir /d 755
+            0 create /d/f 600
+            1000 lookup /d/f = kind=File mode=600
+            1000 lookup /d/g = NotFound
+            1000 lookup /d/f/x = NotDir
+            0 chmod /d 766
+            1000 lookup /d/f = Access
+            0 lookup /d/f
+            ",
+        );
+    }
+
+    #[test]
+    fn the_parent_of_a_directory() {
+        check(
+            "
+            0 mkdir /d 755
+            0 mkdir /d/e 755
+            0 create /f 644
+            0 parent /d/e = kind=Dir ino=256
+            0 parent /d = ino=1
+            0 parent / = ino=1
+            0 parent /f = NotDir
+            0 hold /d/e
+            0 rmdir /d/e
+            0 parent @257 = NotFound
+            ",
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! What all operations that make an inode share: the checks, its owner, group, mode and ACLs, and its entry.
+
+use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name};
+
+use crate::access::{self, S_ISGID, S_ISVTX};
+use crate::acl;
+use crate::ctx::Ctx;
+use crate::tree::Tree;
+use crate::work::{Work, dir_of, entry_of, subdirs};
+
+/// The directory, if the caller may add this name to it. `Exists` comes before `Access`, as in Linux.
+pub(crate) fn room_for<'a>(tree: &'a Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsResult<&'a Inode> {
+    let inode = dir_of(tree, ctx, dir)?;
+    if entry_of(tree, dir, name)?.is_some() {
+        return Err(FsError::Exists);
+    }
+    access::check_change(inode, ctx.cred)?;
+    Ok(inode)
+}
+
+/// A new inode in `dir`: its group and setgid bit from a setgid directory, its ACLs from the default ACL.
+pub(crate) fn new_inode(ctx: &Ctx<'_>, dir: &Inode, kind: Kind, mode: u16, umask: u16) -> Inode {
+    let inherits = dir.mode & S_ISGID != 0;
+    let gid = if inherits { dir.gid } else { ctx.cred.gid };
+    let mut mode = match kind {
+        // As Linux's mkdir: setuid and setgid of the mode are ignored.
+        Kind::Dir => mode & (0o777 | S_ISVTX) | if inherits { S_ISGID } else { 0 },
+        _ => mode & 0o7777,
+    };
+    let default = if kind == Kind::Symlink { None } else { dir.default_acl() };
+    let mut access_acl = None;
+    match default {
+        Some(default) => (mode, access_acl) = acl::mode::inherit(default, mode),
+        None if kind != Kind::Symlink => mode &= !(umask & 0o777),
+        None => {}
+    }
+    let outsider = !ctx.cred.is_root() && !ctx.cred.in_group(gid);
+    if kind != Kind::Dir && inherits && mode & (S_ISGID | 0o010) == S_ISGID | 0o010 && outsider {
+        mode &= !S_ISGID;
+    }
+    let mut inode = Inode::new(ctx.stamp.ino, kind, mode, ctx.cred.uid, gid, Ino(0), ctx.stamp.now);
+    if access_acl.is_some() {
+        inode.extra_mut().acl = access_acl;
+    }
+    if kind == Kind::Dir && default.is_some() {
+        inode.extra_mut().default_acl = default.cloned();
+    }
+    inode
+}
+
+/// Adds the entry of an inode to a directory.
+pub(crate) fn add_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, ino: Ino, kind: Kind) {
+    work.event(Event::Entry { dir: dir.ino, name: name.clone(), ino, kind });
+    let copy = work.edit_dir(dir);
+    copy.size += 1;
+    if kind == Kind::Dir {
+        subdirs(copy, 1);
+    }
+}
+
+/// Takes the entry of an inode away from a directory.
+pub(crate) fn drop_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, kind: Kind) {
+    work.event(Event::EntryGone { dir: dir.ino, name: name.clone() });
+    let copy = work.edit_dir(dir);
+    copy.size = copy.size.saturating_sub(1);
+    if kind == Kind::Dir {
+        subdirs(copy, -1);
+    }
+}
+
+/// Makes an inode with its entry.
+pub(crate) fn make(work: &mut Work<'_>, dir: &Inode, name: &Name, inode: Inode) {
+    add_entry(work, dir, name, inode.ino, inode.kind);
+    work.add_inode(inode, dir);
+}

@@ -1,0 +1,129 @@
+//! The operations, one file each: what it needs, how it is decided. Here only the two tables that lead to them.
+
+mod access;
+mod create;
+mod extend;
+mod getattr;
+mod inline;
+mod link;
+mod lookup;
+mod make;
+mod mkdir;
+mod mknod;
+mod open;
+mod readdir;
+mod readlink;
+mod rename;
+mod rmdir;
+mod set_data;
+mod setattr;
+mod symlink;
+mod tmpfile;
+mod truncate;
+mod unlink;
+mod xattr;
+
+use loligo_types::{Answer, Cred, FsError, FsResult, Op};
+
+use crate::ctx::{Change, Ctx};
+use crate::need::Wants;
+use crate::tree::Tree;
+
+pub(crate) use open::open_data;
+pub(crate) use readdir::listed;
+
+/// Adds what is missing for an operation.
+pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
+    match op {
+        Op::Lookup { dir, name } => drop(wants.target(*dir, name)),
+        Op::LookupParent { dir } => lookup::need_parent(wants, *dir),
+        Op::GetAttr { ino } | Op::Readlink { ino } | Op::Access { ino, .. } => drop(wants.inode(*ino)),
+        Op::SetAttr { ino, set, .. } => setattr::need(wants, *ino, set),
+        Op::Open { ino, flags, .. } => open::need(wants, *ino, *flags),
+        Op::Create { dir, name, flags, exclusive, .. } => create::need(wants, *dir, name, *flags, *exclusive),
+        Op::Tmpfile { dir, .. } => drop(wants.inode(*dir)),
+        Op::Mknod { dir, name, .. } | Op::Mkdir { dir, name, .. } | Op::Symlink { dir, name, .. } => {
+            wants.entry(*dir, name);
+        }
+        Op::Link { ino, dir, name } => link::need(wants, *ino, *dir, name),
+        Op::Unlink { dir, name } => unlink::need(wants, *dir, name),
+        Op::Rmdir { dir, name } => drop(wants.target(*dir, name)),
+        Op::Rename { dir, name, new_dir, new_name, mode } => {
+            rename::need(wants, *dir, name, *new_dir, new_name, *mode);
+        }
+        Op::Readdir { dir, cookie, limit, plus, .. } => readdir::need(wants, *dir, *cookie, *limit, *plus),
+        Op::GetXattr { ino, name } => xattr::need_get(wants, *ino, name),
+        Op::ListXattr { ino } => xattr::need_all(wants, *ino),
+        Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } => xattr::need_set(wants, *ino, name, cred),
+        Op::ReadInline { ino, .. } => inline::need(wants, *ino, false),
+        Op::WriteInline { ino, kill_priv, .. } => inline::need(wants, *ino, *kill_priv),
+        Op::SetData { ino, kill_priv, .. } | Op::Extend { ino, kill_priv, .. } => {
+            truncate::need_kill(wants, *ino, *kill_priv);
+        }
+        Op::Close { .. }
+        | Op::StatFs
+        | Op::SetLock { .. }
+        | Op::Unlock { .. }
+        | Op::GetLock { .. }
+        | Op::CancelLock { .. }
+        | Op::Sync => {}
+    }
+}
+
+/// Decides an operation for which [`crate::need`] is empty. Changes nothing; the events in the answer do.
+///
+/// `Close`, `StatFs`, `Sync` and locks are the server's and give `NotSupported` here.
+pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
+    match op {
+        Op::Lookup { dir, name } => lookup::prepare(tree, ctx, *dir, name),
+        Op::LookupParent { dir } => lookup::prepare_parent(tree, *dir),
+        Op::GetAttr { ino } => getattr::prepare(tree, *ino),
+        Op::SetAttr { ino, set, handle } => setattr::prepare(tree, ctx, *ino, set, handle.is_some() && ctx.handle_write),
+        Op::Open { ino, flags, .. } => open::prepare(tree, ctx, *ino, *flags),
+        Op::Create { dir, name, mode, umask, flags, exclusive, .. } => {
+            create::prepare(tree, ctx, *dir, name, create::How { mode: *mode, umask: *umask, flags: *flags, exclusive: *exclusive })
+        }
+        Op::Tmpfile { dir, mode, umask, flags, linkable, .. } => {
+            tmpfile::prepare(tree, ctx, *dir, (*mode, *umask), *flags, *linkable)
+        }
+        Op::Mknod { dir, name, kind, mode, umask, rdev } => {
+            mknod::prepare(tree, ctx, *dir, name, mknod::Node { kind: *kind, mode: *mode, umask: *umask, rdev: *rdev })
+        }
+        Op::Mkdir { dir, name, mode, umask } => mkdir::prepare(tree, ctx, *dir, name, *mode, *umask),
+        Op::Symlink { dir, name, target } => symlink::prepare(tree, ctx, *dir, name, target),
+        Op::Link { ino, dir, name } => link::prepare(tree, ctx, *ino, *dir, name),
+        Op::Unlink { dir, name } => unlink::prepare(tree, ctx, *dir, name),
+        Op::Rmdir { dir, name } => rmdir::prepare(tree, ctx, *dir, name),
+        Op::Rename { dir, name, new_dir, new_name, mode } => {
+            rename::prepare(tree, ctx, (*dir, name), (*new_dir, new_name), *mode)
+        }
+        Op::Readlink { ino } => readlink::prepare(tree, *ino),
+        Op::Readdir { dir, cookie, limit, plus, handle } => {
+            readdir::prepare(tree, ctx, *dir, *cookie, *limit, *plus, handle.is_some())
+        }
+        Op::GetXattr { ino, name } => xattr::get(tree, ctx, *ino, name),
+        Op::ListXattr { ino } => xattr::list(tree, ctx, *ino),
+        Op::SetXattr { ino, name, value, mode } => xattr::set(tree, ctx, *ino, name, value, *mode),
+        Op::RemoveXattr { ino, name } => xattr::remove(tree, ctx, *ino, name),
+        Op::Access { ino, want } => access::prepare(tree, ctx, *ino, *want),
+        Op::ReadInline { ino, .. } => inline::read(tree, ctx, *ino),
+        Op::WriteInline { ino, offset, data, mtime, kill_priv, .. } => {
+            inline::write(tree, ctx, *ino, inline::Write { offset: *offset, data, mtime: *mtime, kill_priv: *kill_priv })
+        }
+        Op::SetData { ino, cuts, grow_to, mtime, spilled, kill_priv, .. } => {
+            let told = set_data::Told { cuts: *cuts, grow_to: *grow_to, mtime: *mtime, spilled: *spilled, kill_priv: *kill_priv };
+            set_data::prepare(tree, ctx, *ino, told)
+        }
+        Op::Extend { ino, len, kill_priv, .. } => extend::prepare(tree, ctx, *ino, *len, *kill_priv),
+        Op::Close { .. }
+        | Op::StatFs
+        | Op::SetLock { .. }
+        | Op::Unlock { .. }
+        | Op::GetLock { .. }
+        | Op::CancelLock { .. }
+        | Op::Sync => Err(FsError::NotSupported),
+    }
+}
+
+/// The answer of operations that tell nothing.
+pub(crate) const DONE: Answer = Answer::Done;

@@ -1,0 +1,74 @@
+//! SetData: the size and times that follow from data written to objects.
+
+use loligo_types::{Event, FsError, FsResult, Ino, Kind, SetTime, limits};
+
+use super::truncate;
+use crate::ctx::{Change, Ctx};
+use crate::tree::Tree;
+use crate::work::{Work, inode_of};
+
+/// What the writer tells.
+pub(crate) struct Told {
+    pub cuts: u32,
+    pub grow_to: Option<u64>,
+    pub mtime: SetTime,
+    pub spilled: bool,
+    pub kill_priv: bool,
+}
+
+/// `Stale` if the file was cut since the writer knew it; `Busy` if it is still inline and would grow: its data must be
+/// spilled first, or written inline.
+pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, told: Told) -> FsResult<Change> {
+    let inode = inode_of(tree, ino)?;
+    if inode.kind != Kind::File || !ctx.handle_write {
+        return Err(FsError::BadHandle);
+    }
+    if told.cuts != inode.cuts {
+        return Err(FsError::Stale);
+    }
+    let size = inode.size.max(told.grow_to.unwrap_or(0));
+    if size > limits::FILE_SIZE_MAX {
+        return Err(FsError::FileTooBig);
+    }
+    if inode.inline && !told.spilled && size > inode.size {
+        return Err(FsError::Busy);
+    }
+    let mut work = Work::new(tree, ctx.stamp.now);
+    if inode.inline && told.spilled && inode.size > 0 {
+        work.event(Event::InlineGone(ino));
+    }
+    let now = ctx.stamp.now;
+    let copy = work.edit(inode);
+    copy.inline &= !told.spilled;
+    copy.size = size;
+    copy.mtime = match told.mtime {
+        SetTime::Now => now,
+        SetTime::At(time) => time,
+    };
+    if told.kill_priv {
+        truncate::kill(&mut work, ctx, inode)?;
+    }
+    Ok(work.finish_with(inode))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::script::check;
+
+    #[test]
+    fn tells_sizes_and_spills() {
+        check(
+            "
+            0 create /f 644
+            0 data /f 10 = Busy
+            0 data /f - = size=0
+            0 write /f 0 abc
+            0 data /f 100 spilled = size=100 inline=false
+            0 data /f 50 = size=100
+            0 data /f 200 = size=200
+            0 data /f 9223372036854775807 = FileTooBig
+            0 data /f 300 - old = Stale
+            ",
+        );
+    }
+}

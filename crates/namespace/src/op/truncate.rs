@@ -1,0 +1,103 @@
+//! What truncation and writing share: a new size, and the privileges that a change of content ends.
+
+use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, limits};
+
+use crate::access;
+use crate::ctx::Ctx;
+use crate::need::Wants;
+use crate::work::{Work, missing};
+
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// What a truncation of this inode to `size` needs.
+pub(crate) fn need(wants: &mut Wants<'_>, inode: &Inode, size: u64) {
+    if inode.kind == Kind::File {
+        wants.xattrs(inode);
+        if size > 0 {
+            wants.inline(inode);
+        }
+    }
+}
+
+/// What ending privileges needs.
+pub(crate) fn need_kill(wants: &mut Wants<'_>, ino: Ino, kill: bool) {
+    if let Some(inode) = wants.inode(ino)
+        && kill
+    {
+        wants.xattrs(inode);
+    }
+}
+
+/// Gives a regular file a new size. Permission was checked. `IsDir` and `Invalid` for other kinds.
+pub(crate) fn apply(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, size: u64) -> FsResult<()> {
+    match inode.kind {
+        Kind::File => {}
+        Kind::Dir => return Err(FsError::IsDir),
+        _ => return Err(FsError::Invalid),
+    }
+    if size > limits::FILE_SIZE_MAX {
+        return Err(FsError::FileTooBig);
+    }
+    if inode.inline {
+        resize_inline(work, inode, size)?;
+    } else if size != inode.size {
+        // Objects keep nothing beyond the size; when it grows, what a writer that died left there must not show.
+        let from = size.min(inode.size);
+        work.event(Event::Discard { ino: inode.ino, from, object_size: inode.layout().object_size });
+    }
+    let now = work.now;
+    let copy = work.edit(inode);
+    copy.cuts = copy.cuts.wrapping_add(u32::from(size < copy.size));
+    copy.size = size;
+    copy.mtime = now;
+    // Root truncates without ending setuid and setgid (CAP_FSETID), but capabilities end for everybody.
+    if ctx.cred.is_root() { kill_capability(work, inode) } else { kill(work, ctx, inode) }
+}
+
+/// Data in the inode: cut, or filled with zeros up to the threshold. What lies beyond the threshold are zeros that
+/// nobody stores: an empty file then becomes one of objects (all hole), others keep their data as a prefix.
+fn resize_inline(work: &mut Work<'_>, inode: &Inode, size: u64) -> FsResult<()> {
+    if size == inode.size {
+        return Ok(());
+    }
+    let max = u64::from(work.tree.config().inline_max);
+    if size == 0 {
+        work.event(Event::InlineGone(inode.ino));
+        return Ok(());
+    }
+    if inode.size == 0 && size > max {
+        work.quiet(inode).inline = false;
+        return Ok(());
+    }
+    let data = work.tree.inline(inode).ok_or_else(|| missing("inline data"))?;
+    let want = if size > max { data.len() } else { size as usize };
+    if want != data.len() || inode.size == 0 {
+        let mut bytes = data[..data.len().min(want)].to_vec();
+        bytes.resize(want, 0);
+        work.event(Event::Inline { ino: inode.ino, data: bytes.into() });
+    }
+    Ok(())
+}
+
+/// Ends setuid, setgid and file capabilities, as a change of content or owner must.
+pub(crate) fn kill(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode) -> FsResult<()> {
+    if inode.kind == Kind::Dir {
+        return Ok(());
+    }
+    let copy = work.quiet(inode);
+    copy.mode = access::without_privilege(copy, ctx.cred);
+    kill_capability(work, inode)
+}
+
+/// Ends file capabilities.
+pub(crate) fn kill_capability(work: &mut Work<'_>, inode: &Inode) -> FsResult<()> {
+    if inode.kind == Kind::Dir || !inode.has_xattrs {
+        return Ok(());
+    }
+    let all = work.tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
+    if all.iter().any(|(name, _)| name.as_ref() == CAPABILITY) {
+        work.event(Event::XattrGone { ino: inode.ino, name: CAPABILITY.into() });
+        work.quiet(inode).has_xattrs = all.len() > 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! GetXattr, ListXattr, SetXattr, RemoveXattr: user, trusted and security names are records; ACLs are in the inode;
+//! names under `loligo.` are computed.
+
+use std::sync::Arc;
+
+use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, XattrMode, limits};
+
+use crate::access::{self, R, S_ISGID, S_ISVTX, W};
+use crate::acl::{self, xattr as form};
+use crate::ctx::{Change, Ctx};
+use crate::need::Wants;
+use crate::tree::Tree;
+use crate::vxattr;
+use crate::work::{Work, inode_of, missing};
+
+/// What a name is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    AccessAcl,
+    DefaultAcl,
+    Computed,
+}
+
+fn space_of(name: &[u8]) -> FsResult<Space> {
+    if name.len() > limits::XATTR_NAME_MAX {
+        return Err(FsError::Range);
+    }
+    match name {
+        form::ACCESS => return Ok(Space::AccessAcl),
+        form::DEFAULT => return Ok(Space::DefaultAcl),
+        _ => {}
+    }
+    let spaces = [
+        (&b"user."[..], Space::User),
+        (b"trusted.", Space::Trusted),
+        (b"security.", Space::Security),
+        (vxattr::PREFIX, Space::Computed),
+    ];
+    let (prefix, space) = *spaces.iter().find(|(prefix, _)| name.starts_with(prefix)).ok_or(FsError::NotSupported)?;
+    if name.len() == prefix.len() || name.contains(&0) {
+        return Err(FsError::Invalid);
+    }
+    Ok(space)
+}
+
+fn is_record(name: &[u8]) -> bool {
+    matches!(space_of(name), Ok(Space::User | Space::Trusted | Space::Security))
+}
+
+pub(crate) fn need_get(wants: &mut Wants<'_>, ino: Ino, name: &[u8]) {
+    if let Some(inode) = wants.inode(ino)
+        && is_record(name)
+        && wants.tree.xattr(inode, name).is_none()
+    {
+        wants.xattrs(inode);
+    }
+}
+
+pub(crate) fn need_all(wants: &mut Wants<'_>, ino: Ino) {
+    if let Some(inode) = wants.inode(ino) {
+        wants.xattrs(inode);
+    }
+}
+
+pub(crate) fn need_set(wants: &mut Wants<'_>, ino: Ino, name: &[u8], _cred: &Cred) {
+    if is_record(name) {
+        need_all(wants, ino);
+    } else {
+        wants.inode(ino);
+    }
+}
+
+/// Linux's `xattr_permission`, and what its security module asks for `security.`.
+fn check(inode: &Inode, cred: &Cred, space: Space, write: bool) -> FsResult<()> {
+    let denied = |write: bool| Err(if write { FsError::Perm } else { FsError::NoData });
+    match space {
+        Space::Trusted if !cred.is_root() => denied(write),
+        Space::Security if write && !cred.is_root() => Err(FsError::Perm),
+        Space::User => {
+            if !matches!(inode.kind, Kind::File | Kind::Dir) {
+                return denied(write);
+            }
+            let sticky = inode.kind == Kind::Dir && inode.mode & S_ISVTX != 0;
+            if write && sticky && !access::is_owner(inode, cred) {
+                return Err(FsError::Perm);
+            }
+            access::check(inode, cred, if write { W } else { R })
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn get(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &[u8]) -> FsResult<Change> {
+    let inode = inode_of(tree, ino)?;
+    let space = space_of(name)?;
+    check(inode, ctx.cred, space, false)?;
+    let acl = |acl: Option<&Acl>| acl.map(|acl| form::print(acl).into());
+    let value: Option<Arc<[u8]>> = match space {
+        Space::AccessAcl => acl(inode.acl()),
+        Space::DefaultAcl => acl(inode.default_acl()),
+        Space::Computed => vxattr::value(inode, name).map(|text| text.into_bytes().into()),
+        _ => tree.xattr(inode, name).ok_or_else(|| missing("xattrs"))?,
+    };
+    Ok(Change::only(Answer::Bytes(value.ok_or(FsError::NoData)?)))
+}
+
+pub(crate) fn list(tree: &Tree, ctx: &Ctx<'_>, ino: Ino) -> FsResult<Change> {
+    let inode = inode_of(tree, ino)?;
+    let mut names = Vec::new();
+    let mut add = |name: &[u8]| {
+        names.extend_from_slice(name);
+        names.push(0);
+    };
+    if inode.acl().is_some() {
+        add(form::ACCESS);
+    }
+    if inode.default_acl().is_some() {
+        add(form::DEFAULT);
+    }
+    for (name, _) in tree.xattrs(inode).ok_or_else(|| missing("xattrs"))? {
+        if ctx.cred.is_root() || !name.starts_with(b"trusted.") {
+            add(&name);
+        }
+    }
+    Ok(Change::only(Answer::Bytes(names.into())))
+}
+
+pub(crate) fn set(
+    tree: &Tree,
+    ctx: &Ctx<'_>,
+    ino: Ino,
+    name: &Arc<[u8]>,
+    value: &Arc<[u8]>,
+    mode: XattrMode,
+) -> FsResult<Change> {
+    let inode = inode_of(tree, ino)?;
+    let space = space_of(name)?;
+    if value.len() > limits::XATTR_VALUE_MAX {
+        return Err(FsError::TooBig);
+    }
+    let mut work = Work::new(tree, ctx.stamp.now);
+    match space {
+        Space::Computed => return Err(FsError::Perm),
+        Space::AccessAcl => set_access_acl(&mut work, ctx, inode, form::parse(value)?)?,
+        Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, form::parse(value)?)?,
+        _ => {
+            check(inode, ctx.cred, space, true)?;
+            let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
+            let old = all.iter().find(|(other, _)| other == name);
+            match mode {
+                XattrMode::Create if old.is_some() => return Err(FsError::Exists),
+                XattrMode::Replace if old.is_none() => return Err(FsError::NoData),
+                _ => {}
+            }
+            let cost = |(name, value): &(Arc<[u8]>, Arc<[u8]>)| name.len() + 1 + value.len();
+            let others: usize = all.iter().filter(|(other, _)| other != name).map(cost).sum();
+            if others + name.len() + 1 + value.len() > limits::XATTR_TOTAL_MAX {
+                return Err(FsError::NoSpace);
+            }
+            work.event(Event::Xattr { ino, name: name.clone(), value: value.clone() });
+            work.edit(inode).has_xattrs = true;
+        }
+    }
+    Ok(work.finish_with(inode))
+}
+
+pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> FsResult<Change> {
+    let inode = inode_of(tree, ino)?;
+    let space = space_of(name)?;
+    let mut work = Work::new(tree, ctx.stamp.now);
+    match space {
+        Space::Computed => return Err(FsError::Perm),
+        Space::AccessAcl => set_access_acl(&mut work, ctx, inode, None)?,
+        Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, None)?,
+        _ => {
+            check(inode, ctx.cred, space, true)?;
+            let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
+            if !all.iter().any(|(other, _)| other == name) {
+                return Err(FsError::NoData);
+            }
+            work.event(Event::XattrGone { ino, name: name.clone() });
+            work.edit(inode).has_xattrs = all.len() > 1;
+        }
+    }
+    Ok(work.finish_with(inode))
+}
+
+/// The mode follows the ACL; an ACL that says no more than the mode is not kept.
+fn set_access_acl(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, acl: Option<Acl>) -> FsResult<()> {
+    if inode.kind == Kind::Symlink {
+        return Err(FsError::NotSupported);
+    }
+    access::check_owner(inode, ctx.cred)?;
+    let copy = work.edit(inode);
+    let Some(acl) = acl else {
+        if let Some(extra) = &mut copy.extra {
+            extra.acl = None;
+        }
+        return Ok(());
+    };
+    let (bits, all) = acl::mode::of(&acl);
+    copy.mode = copy.mode & !0o777 | bits;
+    if !ctx.cred.is_root() && !ctx.cred.in_group(inode.gid) {
+        copy.mode &= !S_ISGID;
+    }
+    match &mut copy.extra {
+        None if all => {}
+        _ => copy.extra_mut().acl = (!all).then_some(acl),
+    }
+    Ok(())
+}
+
+fn set_default_acl(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, acl: Option<Acl>) -> FsResult<()> {
+    if inode.kind == Kind::Symlink {
+        return Err(FsError::NotSupported);
+    }
+    access::check_owner(inode, ctx.cred)?;
+    if inode.kind != Kind::Dir && acl.is_some() {
+        return Err(FsError::Access);
+    }
+    let copy = work.edit(inode);
+    if acl.is_some() || copy.extra.is_some() {
+        copy.extra_mut().default_acl = acl;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::script::check;
+
+    #[test]
+    fn user_names_on_files_and_directories() {
+        check(
+            "
+            0 create /f 644
+            0 chown /f 1000 1000
+            1000 setxattr /f user.a 1 = xattrs=true
+            1000 getxattr /f user.a = 1
+            1000 setxattr /f user.a 2 create = Exists
+            1000 setxattr /f user.b 2 replace = NoData
+            1000 setxattr /f user.b 2
+            1001 setxattr /f user.c 2 = Access
+            1001 getxattr /f user.a = 1
+            1001 listxattr /f = user.a user.b
+            1000 removexattr /f user.a = xattrs=true
+            1000 removexattr /f user.a = NoData
+            1000 removexattr /f user.b = xattrs=false
+            0 symlink /l f
+            0 setxattr /l user.a 1 = Perm
+            0 getxattr /l user.a = NoData
+            0 mkdir /t 1777
+            1000 setxattr /t user.a 1 = Perm # sticky: the owner only
+            0 setxattr /t user.a 1
+            ",
+        );
+    }
+
+    #[test]
+    fn trusted_and_security_are_roots() {
+        check(
+            "
+            0 create /f 666
+            1000 setxattr /f trusted.a 1 = Perm
+            0 setxattr /f trusted.a 1
+            1000 getxattr /f trusted.a = NoData
+            0 getxattr /f trusted.a = 1
+            0 listxattr /f = trusted.a
+            1000 setxattr /f security.x 1 = Perm
+            0 setxattr /f security.capability cap
+            1000 getxattr /f security.capability = cap
+            0 chown /f 5 5
+            0 getxattr /f security.capability = NoData
+            0 getxattr /f trusted.a = 1
+            ",
+        );
+    }
+
+    #[test]
+    fn names_and_sizes_have_limits() {
+        check(
+            "
+            0 create /f 666
+            0 setxattr /f other.a 1 = NotSupported
+            0 setxattr /f user. 1 = Invalid
+            0 setxattr /f user.a x*65536
+            0 setxattr /f user.b x*65537 = TooBig
+            0 setxattr /f user.c x*65536
+            0 setxattr /f user.d x*65536
+            0 setxattr /f user.e x*65536 = NoSpace
+            0 setxattr /f a*256 1 = Range
+            ",
+        );
+    }
+
+    #[test]
+    fn acls_and_the_mode_follow_each_other() {
+        check(
+            "
+            0 create /f 640
+            0 chown /f 1000 1000
+            1001 setacl /f access u::rwx,g::r-x,o::r-x = Perm
+            1000 setacl /f access u::rwx,g::r-x,o::r-- = mode=754 xattrs=false
+            1000 setacl /f access u::rw-,u:5:rwx,g::r--,m::rwx,o::--- = mode=670 xattrs=true
+            1000 listxattr /f = system.posix_acl_access
+            1000 setacl /f access u::rwx = Invalid
+            1000 setacl /f default u::rwx,g::r-x,o::r-x = Access
+            1000 removexattr /f system.posix_acl_access = xattrs=false mode=670
+            1000 getxattr /f system.posix_acl_access = NoData
+            0 symlink /l f
+            0 setacl /l access u::rwx,g::r-x,o::r-x = NotSupported
+            0 mkdir /d 755
+            0 setacl /d default u::rwx,g::r-x,o::r-x = xattrs=true
+            0 setacl /d default - = xattrs=false
+            0 chown /f 1000 2000
+            0 chmod /f 2750
+            1000 setacl /f access u::rwx,g::r-x,o::r-x = mode=755
+            ",
+        );
+    }
+
+    #[test]
+    fn computed_names() {
+        check(
+            "
+            0 mkdir /d 755
+            0 mkdir /d/e 755
+            0 create /d/e/f 644
+            0 getxattr /d loligo.entries = 1
+            0 getxattr /d/e loligo.rentries = 1
+            0 getxattr /d/e/f loligo.ino = 258
+            0 getxattr /d/e/f loligo.layout.object_size = 4194304
+            0 getxattr /d/e/f loligo.rbytes = NoData
+            0 getxattr /d loligo.nothing = NoData
+            0 setxattr /d loligo.ino 3 = Perm
+            0 listxattr /d = ok
+            ",
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! Recursive sums: moves what a directory's children have grown by one level up, in batches. Lazy, never lost.
+//!
+//! An operation that holds both the child and its directory settles at once. What remains are changes of size and the
+//! levels above; those wait in a queue of inodes whose worth differs from what their parent has counted.
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Event, Ino, Inode, RStat};
+
+use crate::need::Need;
+use crate::tree::{Found, Tree, flag};
+
+/// Whether the parent has not counted all of it. The root and files without a counting parent have nobody to tell.
+pub fn is_unsettled(inode: &Inode) -> bool {
+    inode.parent.0 != 0 && inode.ino != Ino::ROOT && inode.own() != inode.accounted
+}
+
+/// Adds `delta` to the sums below a directory.
+pub fn add(dir: &mut Inode, delta: RStat) {
+    if delta != RStat::default() {
+        let rstat = &mut dir.extra_mut().rstat;
+        rstat.entries += delta.entries;
+        rstat.bytes += delta.bytes;
+    }
+}
+
+/// Counts `child` newly in `dir`.
+pub fn enter(dir: &mut Inode, child: &mut Inode) {
+    child.parent = dir.ino;
+    child.accounted = child.own();
+    add(dir, child.accounted);
+}
+
+/// Takes what `dir` has counted of `child` out again; nobody counts it then. Nothing if another directory counts it.
+pub fn leave(dir: &mut Inode, child: &mut Inode) {
+    if child.parent == dir.ino {
+        let counted = std::mem::take(&mut child.accounted);
+        add(dir, RStat { entries: -counted.entries, bytes: -counted.bytes });
+        child.parent = Ino(0);
+    }
+}
+
+/// What must be loaded for the next batch. Empty: [`propagate`] can go on.
+pub fn propagate_need(tree: &Tree, max: usize) -> Vec<Need> {
+    let parents = tree.unsettled.iter().take(max).filter_map(|ino| Some(tree.inode(*ino)?.parent));
+    let unknown = parents.filter(|parent| parent.0 != 0 && matches!(tree.find(*parent), Found::Unknown));
+    let mut inos: Vec<Ino> = unknown.collect();
+    inos.sort();
+    inos.dedup();
+    inos.into_iter().map(Need::Inode).collect()
+}
+
+/// One batch: the events that settle the oldest `max` unsettled inodes with their parents; `None` if there is nothing
+/// to do. Neither change counters nor times move, so nobody's lease is touched.
+pub fn propagate(tree: &Tree, max: usize) -> Option<Vec<Event>> {
+    let mut work: BTreeMap<Ino, Inode> = BTreeMap::new();
+    for ino in tree.unsettled.iter().take(max) {
+        let Some(mut inode) = work.get(ino).or_else(|| tree.inode(*ino)).cloned() else { continue };
+        if !is_unsettled(&inode) {
+            continue;
+        }
+        let own = inode.own();
+        let delta = RStat { entries: own.entries - inode.accounted.entries, bytes: own.bytes - inode.accounted.bytes };
+        if !work.contains_key(&inode.parent) {
+            match tree.find(inode.parent) {
+                Found::Unknown => continue,
+                Found::Gone => inode.parent = Ino(0),
+                Found::Here(parent) => drop(work.insert(parent.ino, parent.clone())),
+            }
+        }
+        if let Some(parent) = work.get_mut(&inode.parent) {
+            add(parent, delta);
+        }
+        inode.accounted = own;
+        work.insert(*ino, inode);
+    }
+    if work.is_empty() {
+        return None;
+    }
+    Some(work.into_values().map(|inode| Event::Inode(Box::new(inode))).collect())
+}
+
+impl Tree {
+    /// How many inodes wait for the propagation of their sums (some may turn out to be settled).
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// Drops settled inodes from the front of the queue.
+    pub(crate) fn trim_unsettled(&mut self) {
+        while let Some(ino) = self.unsettled.front().copied() {
+            let slot = self.inodes.get(ino.0).expect("a queued inode is never evicted");
+            let gone = slot.flags.get() & flag::GONE != 0;
+            if !gone && is_unsettled(&slot.inode) {
+                return;
+            }
+            slot.flags.set(slot.flags.get() & !flag::QUEUED);
+            self.unsettled.pop_front();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The entries of one directory as the cache holds them: by hash, with what is known to be absent. No inodes.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use loligo_types::{Ino, Kind};
+
+use super::ranges::Ranges;
+use super::slab::Keyed;
+use super::small::SmallName;
+use super::{Lookup, flag};
+
+/// One known entry. `ino` 0: known to be absent.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Name.
+    pub name: SmallName,
+    /// Inode, or 0.
+    pub ino: Ino,
+    /// Type.
+    pub kind: Kind,
+    /// See [`flag`].
+    pub flags: Cell<u8>,
+}
+
+/// All entries of one hash: nearly always one.
+#[derive(Clone, Debug)]
+pub enum Group {
+    /// One.
+    One(Entry),
+    /// Several names with one hash, by name.
+    Many(Vec<Entry>),
+}
+
+const _: () = assert!(size_of::<Group>() == 40);
+
+/// What one entry costs in the cache: key and group, over the mean filling of the nodes.
+pub const ENTRY_BYTES: usize = 72;
+
+impl Group {
+    /// The entries.
+    pub fn entries(&self) -> &[Entry] {
+        match self {
+            Group::One(entry) => std::slice::from_ref(entry),
+            Group::Many(entries) => entries,
+        }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<&Entry> {
+        self.entries().iter().find(|e| e.name.as_bytes() == name)
+    }
+
+    fn find_mut(&mut self, name: &[u8]) -> Option<&mut Entry> {
+        let entries = match self {
+            Group::One(entry) => std::slice::from_mut(entry),
+            Group::Many(entries) => entries,
+        };
+        entries.iter_mut().find(|e| e.name.as_bytes() == name)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let mut entries = match std::mem::replace(self, Group::Many(Vec::new())) {
+            Group::One(first) => vec![first],
+            Group::Many(entries) => entries,
+        };
+        let at = entries.partition_point(|e| e.name.as_bytes() < entry.name.as_bytes());
+        entries.insert(at, entry);
+        *self = Group::Many(entries);
+    }
+}
+
+/// The known entries of a directory.
+pub struct DirSlot {
+    /// The directory.
+    pub ino: Ino,
+    /// By hash.
+    pub entries: BTreeMap<u64, Group>,
+    /// Hashes of which every present entry is in `entries`.
+    pub complete: Ranges,
+}
+
+impl Keyed for DirSlot {
+    fn key(&self) -> u64 {
+        self.ino.0
+    }
+}
+
+impl DirSlot {
+    /// Nothing known.
+    pub fn new(ino: Ino) -> DirSlot {
+        DirSlot { ino, entries: BTreeMap::new(), complete: Ranges::default() }
+    }
+
+    /// What is known of a name.
+    #[inline]
+    pub fn lookup(&self, hash: u64, name: &[u8]) -> Lookup {
+        match self.entries.get(&hash).and_then(|group| group.find(name)) {
+            Some(entry) => {
+                entry.flags.set(entry.flags.get() | flag::USED);
+                if entry.ino.0 == 0 { Lookup::Absent } else { Lookup::Present { ino: entry.ino, kind: entry.kind } }
+            }
+            None if self.complete.covers(hash) => Lookup::Absent,
+            None => Lookup::Unknown,
+        }
+    }
+
+    /// The known entry of a name.
+    pub fn get(&self, hash: u64, name: &[u8]) -> Option<&Entry> {
+        self.entries.get(&hash)?.find(name)
+    }
+
+    /// Makes an entry what is given; returns its flags before (none if it is new) and the bytes that were added.
+    pub fn put(&mut self, hash: u64, name: &[u8], ino: Ino, kind: Kind) -> (&Entry, usize) {
+        use std::collections::btree_map::Entry as Slot;
+        let fresh = || Entry { name: SmallName::new(name), ino, kind, flags: Cell::new(0) };
+        let (group, mut added) = match self.entries.entry(hash) {
+            Slot::Vacant(slot) => {
+                let entry = fresh();
+                let bytes = ENTRY_BYTES + entry.name.heap_bytes();
+                (slot.insert(Group::One(entry)), bytes)
+            }
+            Slot::Occupied(slot) => (slot.into_mut(), 0),
+        };
+        if group.find(name).is_none() {
+            let entry = fresh();
+            added = ENTRY_BYTES + entry.name.heap_bytes();
+            group.push(entry);
+        }
+        let entry = group.find_mut(name).expect("it was just put there");
+        entry.ino = ino;
+        entry.kind = kind;
+        (entry, added)
+    }
+
+    /// Drops the entries of one hash that the test names; returns the bytes that were freed.
+    pub fn drop_where(&mut self, hash: u64, test: impl Fn(&Entry) -> bool) -> usize {
+        let Some(group) = self.entries.get_mut(&hash) else { return 0 };
+        let cost = |e: &Entry| ENTRY_BYTES + e.name.heap_bytes();
+        let freed = group.entries().iter().filter(|e| test(e)).map(cost).sum();
+        let empty = match group {
+            Group::One(entry) => test(entry),
+            Group::Many(entries) => {
+                entries.retain(|e| !test(e));
+                entries.is_empty()
+            }
+        };
+        if empty {
+            self.entries.remove(&hash);
+        }
+        freed
+    }
+}

@@ -1,0 +1,201 @@
+//! Puts what was read from the table into the cache. Memory wins: what is known there is never older.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use loligo_types::{Ino, Inode, Kind, Name, SessionRecord, Time};
+
+use super::dir::DirSlot;
+use super::ranges::Ranges;
+use super::xattrs::xattr_bytes;
+use super::{HASH_MAX, InlineSlot, Slot, Small, Tree, XattrSet, XattrSlot, extra_bytes, flag, hash63};
+
+/// What was read from the table.
+#[derive(Clone, Debug)]
+pub enum Loaded {
+    /// An inode, or that there is none.
+    Inode(Ino, Option<Box<Inode>>),
+    /// An entry, or that there is none.
+    Entry {
+        /// Directory.
+        dir: Ino,
+        /// Name.
+        name: Name,
+        /// What it points to.
+        found: Option<(Ino, Kind)>,
+    },
+    /// All entries of a directory with a hash in `from_hash..=upto_hash`. At the end of the directory `upto_hash` is
+    /// `u64::MAX`; before it, the hash of the last entry, all of whose namesakes must be there.
+    Range {
+        /// Directory.
+        dir: Ino,
+        /// First hash.
+        from_hash: u64,
+        /// Last hash, inclusive.
+        upto_hash: u64,
+        /// The entries.
+        entries: Vec<(Name, Ino, Kind)>,
+    },
+    /// All xattr records of an inode.
+    Xattrs(Ino, Vec<(Arc<[u8]>, Arc<[u8]>)>),
+    /// The inline data, or that there is none.
+    Inline(Ino, Option<Arc<[u8]>>),
+    /// An orphan. All of the small tables are loaded at the start.
+    Orphan(Ino),
+    /// A discard that is not done yet.
+    Discard {
+        /// Inode.
+        ino: Ino,
+        /// First byte.
+        from: u64,
+        /// Its layout.
+        object_size: u32,
+    },
+    /// A session.
+    Session(SessionRecord),
+    /// Inode numbers below this may be in use.
+    NextIno(Ino),
+}
+
+impl Tree {
+    /// Puts a record that was read from the table into the cache.
+    ///
+    /// What is in memory wins. Nothing may be evicted between the read and this call: drop the result of a read that
+    /// was under way when [`Tree::evict`] ran, and read again.
+    pub fn load(&mut self, item: Loaded) {
+        match item {
+            Loaded::Inode(ino, inode) => self.load_inode(ino, inode),
+            Loaded::Entry { dir, name, found } => self.load_entry(dir, &name, found),
+            Loaded::Range { dir, from_hash, upto_hash, entries } => self.load_range(dir, from_hash, upto_hash, entries),
+            Loaded::Xattrs(ino, items) => self.load_xattrs(ino, items),
+            Loaded::Inline(ino, data) => self.load_inline(ino, data),
+            Loaded::Orphan(ino) => {
+                self.orphans.entry(ino).or_insert(Small { value: Some(()), flags: Cell::new(0) });
+            }
+            Loaded::Discard { ino, from, object_size } => {
+                let value = Some((from, object_size));
+                self.discards.entry(ino).or_insert(Small { value, flags: Cell::new(0) });
+            }
+            Loaded::Session(record) => {
+                let id = record.id;
+                let value = Some(Box::new(record));
+                self.sessions.entry(id).or_insert(Small { value, flags: Cell::new(0) });
+            }
+            Loaded::NextIno(ino) => self.next_ino = self.next_ino.max(ino),
+        }
+    }
+
+    fn load_inode(&mut self, ino: Ino, inode: Option<Box<Inode>>) {
+        if self.inodes.get(ino.0).is_some() {
+            return;
+        }
+        let slot = match inode {
+            Some(inode) => Slot { inode: *inode, flags: Cell::new(flag::USED) },
+            None => {
+                let nothing = Inode::new(ino, Kind::File, 0, 0, 0, Ino(0), Time(0));
+                Slot { inode: nothing, flags: Cell::new(flag::GONE) }
+            }
+        };
+        self.heap_bytes += extra_bytes(&slot.inode);
+        let unsettled = slot.flags.get() & flag::GONE == 0 && crate::rstat::is_unsettled(&slot.inode);
+        self.inodes.insert(slot);
+        if unsettled {
+            self.queue_unsettled(ino);
+        }
+    }
+
+    fn load_entry(&mut self, dir: Ino, name: &Name, found: Option<(Ino, Kind)>) {
+        let hash = hash63(self.key, name.as_bytes());
+        self.load_into(dir, hash, name.as_bytes(), found);
+    }
+
+    fn load_range(&mut self, dir: Ino, from: u64, upto: u64, entries: Vec<(Name, Ino, Kind)>) {
+        for (name, ino, kind) in entries {
+            let hash = hash63(self.key, name.as_bytes());
+            if hash >= from && hash <= upto {
+                self.load_into(dir, hash, name.as_bytes(), Some((ino, kind)));
+            }
+        }
+        let upto = if upto >= HASH_MAX { u64::MAX } else { upto };
+        // Hash 0 does not exist, so a range from 1 is one from the start.
+        let from = if from <= 1 { 0 } else { from };
+        self.dir_slot(dir);
+        self.edit_ranges(dir, |ranges| ranges.add(from, upto));
+    }
+
+    /// Changes what is known in full of a directory whose slot is there.
+    pub(crate) fn edit_ranges(&mut self, dir: Ino, edit: impl FnOnce(&mut Ranges)) {
+        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
+        self.heap_bytes -= slot.complete.heap_bytes();
+        edit(&mut slot.complete);
+        self.heap_bytes += slot.complete.heap_bytes();
+    }
+
+    fn load_into(&mut self, dir: Ino, hash: u64, name: &[u8], found: Option<(Ino, Kind)>) {
+        let slot = self.dir_slot(dir);
+        // In a complete range memory knows everything, also that an entry which the table may still show is gone.
+        if slot.complete.covers(hash) || slot.get(hash, name).is_some() {
+            return;
+        }
+        let (ino, kind) = found.unwrap_or((Ino(0), Kind::File));
+        let (entry, added) = slot.put(hash, name, ino, kind);
+        entry.flags.set(flag::USED);
+        self.heap_bytes += added;
+    }
+
+    fn load_xattrs(&mut self, ino: Ino, items: Vec<(Arc<[u8]>, Arc<[u8]>)>) {
+        let set = self.xattrs.entry(ino).or_insert_with(|| {
+            self.heap_bytes += XattrSet::default().heap_bytes();
+            XattrSet::default()
+        });
+        if set.complete {
+            return;
+        }
+        for (name, value) in items {
+            let bytes = xattr_bytes(&name, Some(&value));
+            set.items.entry(name).or_insert_with(|| {
+                self.heap_bytes += bytes;
+                XattrSlot { value: Some(value), flags: Cell::new(0) }
+            });
+        }
+        set.complete = true;
+    }
+
+    fn load_inline(&mut self, ino: Ino, data: Option<Arc<[u8]>>) {
+        self.inline.entry(ino).or_insert_with(|| {
+            self.heap_bytes += inline_bytes(data.as_ref());
+            InlineSlot { data, flags: Cell::new(0) }
+        });
+    }
+
+    /// The entries of a directory, made if nothing is known.
+    pub(crate) fn dir_slot(&mut self, dir: Ino) -> &mut DirSlot {
+        let place = match self.dirs.place(dir.0) {
+            Some(place) => place,
+            None => {
+                let mut slot = DirSlot::new(dir);
+                // An empty directory is known in full.
+                let known = self.inodes.get(dir.0);
+                if known.is_some_and(|s| s.flags.get() & flag::GONE != 0 || s.inode.size == 0) {
+                    slot.complete.set_all();
+                }
+                self.dirs.insert(slot)
+            }
+        };
+        self.dirs.at_mut(place).expect("the place was just found")
+    }
+
+    /// Remembers that an inode's recursive sums have not come up.
+    pub(crate) fn queue_unsettled(&mut self, ino: Ino) {
+        let Some(slot) = self.inodes.get(ino.0) else { return };
+        if slot.flags.get() & flag::QUEUED == 0 {
+            slot.flags.set(slot.flags.get() | flag::QUEUED);
+            self.unsettled.push_back(ino);
+        }
+    }
+}
+
+/// What inline data costs in the cache.
+pub(crate) fn inline_bytes(data: Option<&Arc<[u8]>>) -> usize {
+    56 + data.map_or(0, |data| data.len() + 24)
+}

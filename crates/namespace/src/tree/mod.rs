@@ -1,0 +1,331 @@
+//! The cache of records: inodes, entries, xattrs, inline data and the few small tables. Decides nothing.
+//!
+//! Records are loaded on demand ([`Tree::load`]) and changed by [`crate::apply`] only. A changed record is dirty until
+//! a checkpoint took it and [`Tree::checkpoint_done`] said that it is in the table; a removed record stays as a dirty
+//! tombstone until then. Clean records may be evicted at any time.
+
+mod dir;
+mod dirty;
+mod hash;
+mod load;
+mod ranges;
+mod slab;
+mod small;
+mod xattrs;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use loligo_types::{Event, Ino, Inode, Kind, Lsn, Name, RStat, SessionId, SessionRecord, Time};
+
+pub use dir::{DirSlot, Entry};
+pub use dirty::{DirtyQueue, Key};
+#[cfg(test)]
+pub(crate) use hash::WEAK_KEY;
+pub use hash::{HASH_MAX, hash63};
+pub(crate) use load::inline_bytes;
+pub use load::Loaded;
+pub use slab::{Keyed, Slab};
+pub(crate) use xattrs::xattr_bytes;
+pub use xattrs::{XattrSet, XattrSlot};
+
+/// Bits that each cached record has.
+pub mod flag {
+    /// Changed since the last checkpoint took it.
+    pub const DIRTY: u8 = 1;
+    /// A checkpoint took it and has not been written yet.
+    pub const IN_FLIGHT: u8 = 2;
+    /// The inode is gone.
+    pub const GONE: u8 = 4;
+    /// Used since the eviction's hand last passed.
+    pub const USED: u8 = 8;
+    /// The inode is queued for the propagation of recursive sums.
+    pub const QUEUED: u8 = 16;
+    /// Xattr records of this inode may be in the table and must go with it.
+    pub const SWEEP: u8 = 32;
+    /// Must stay in memory.
+    pub const HELD: u8 = DIRTY | IN_FLIGHT | QUEUED;
+}
+
+/// What the tree must know of the file system's settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Largest file held in its inode, bytes; at most [`loligo_types::limits::INLINE_MAX`].
+    pub inline_max: u32,
+}
+
+/// What is known of a name in a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// It must be loaded.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// It is this.
+    Present {
+        /// Inode.
+        ino: Ino,
+        /// Its type.
+        kind: Kind,
+    },
+}
+
+/// What is known of an inode.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// It must be loaded.
+    Unknown,
+    /// There is none (any more).
+    Gone,
+    /// This.
+    Here(&'a Inode),
+}
+
+/// A cached inode.
+pub struct Slot {
+    /// The record; the last known one if it is gone.
+    pub inode: Inode,
+    /// See [`flag`].
+    pub flags: Cell<u8>,
+}
+
+const _: () = assert!(size_of::<Option<Slot>>() <= 128);
+
+/// What one inode costs in the cache, with its place in the index.
+pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 8;
+
+impl Keyed for Slot {
+    fn key(&self) -> u64 {
+        self.inode.ino.0
+    }
+}
+
+/// Inline data of one inode; `None` is known to be absent.
+pub struct InlineSlot {
+    /// The bytes.
+    pub data: Option<Arc<[u8]>>,
+    /// See [`flag`].
+    pub flags: Cell<u8>,
+}
+
+/// A record of a small table that is always in memory as a whole; `None`: gone.
+#[derive(Clone)]
+pub struct Small<V> {
+    /// The value.
+    pub value: Option<V>,
+    /// See [`flag`].
+    pub flags: Cell<u8>,
+}
+
+/// Hasher for inode numbers: they are given out in order, so a multiplication is enough. Fixed, so that the order of
+/// iteration is the same in every run.
+#[derive(Default, Clone, Copy)]
+pub struct InoHasher(u64);
+
+impl Hasher for InoHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}
+
+/// A map by inode number.
+pub type InoMap<V> = HashMap<Ino, V, BuildHasherDefault<InoHasher>>;
+
+/// The cache.
+pub struct Tree {
+    pub(crate) key: (u64, u64),
+    pub(crate) config: Config,
+    pub(crate) inodes: Slab<Slot>,
+    pub(crate) dirs: Slab<DirSlot>,
+    pub(crate) xattrs: InoMap<XattrSet>,
+    pub(crate) inline: InoMap<InlineSlot>,
+    pub(crate) orphans: BTreeMap<Ino, Small<()>>,
+    pub(crate) discards: BTreeMap<Ino, Small<(u64, u32)>>,
+    pub(crate) sessions: BTreeMap<SessionId, Small<Box<SessionRecord>>>,
+    pub(crate) next_ino: Ino,
+    pub(crate) next_ino_flags: Cell<u8>,
+    pub(crate) dirty: DirtyQueue,
+    pub(crate) unsettled: VecDeque<Ino>,
+    pub(crate) last_lsn: Lsn,
+    pub(crate) heap_bytes: usize,
+    pub(crate) hand: crate::evict::Hand,
+}
+
+impl Tree {
+    /// An empty cache over an existing table. `hash_key` is the file system's; it never changes.
+    pub fn new(hash_key: (u64, u64), config: Config) -> Tree {
+        Tree {
+            key: hash_key,
+            config,
+            inodes: Slab::new(),
+            dirs: Slab::new(),
+            xattrs: InoMap::default(),
+            inline: InoMap::default(),
+            orphans: BTreeMap::new(),
+            discards: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next_ino: Ino::FIRST,
+            next_ino_flags: Cell::new(0),
+            dirty: DirtyQueue::default(),
+            unsettled: VecDeque::new(),
+            last_lsn: Lsn(0),
+            heap_bytes: 0,
+            hand: crate::evict::Hand::default(),
+        }
+    }
+
+    /// The events that make a new file system: its root, and the first free inode number.
+    pub fn format(now: Time, mode: u16, uid: u32, gid: u32) -> Vec<Event> {
+        let mut root = Inode::new(Ino::ROOT, Kind::Dir, mode, uid, gid, Ino::ROOT, now);
+        // Nobody counts the root.
+        root.accounted = RStat::default();
+        vec![Event::Inode(Box::new(root)), Event::NextIno(Ino::FIRST)]
+    }
+
+    /// The settings.
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
+    /// The order and readdir cookie of a name: 63 bits, never 0.
+    pub fn hash(&self, name: &Name) -> u64 {
+        hash63(self.key, name.as_bytes())
+    }
+
+    /// An inode, if it is in memory and there is one.
+    pub fn inode(&self, ino: Ino) -> Option<&Inode> {
+        match self.find(ino) {
+            Found::Here(inode) => Some(inode),
+            _ => None,
+        }
+    }
+
+    /// What is known of an inode.
+    #[inline]
+    pub fn find(&self, ino: Ino) -> Found<'_> {
+        let Some(slot) = self.inodes.get(ino.0) else { return Found::Unknown };
+        let flags = slot.flags.get();
+        slot.flags.set(flags | flag::USED);
+        if flags & flag::GONE != 0 { Found::Gone } else { Found::Here(&slot.inode) }
+    }
+
+    /// What is known of a name. It says nothing about whether the inode it points to is loaded.
+    #[inline]
+    pub fn entry(&self, dir: Ino, name: &Name) -> Lookup {
+        match self.dirs.get(dir.0) {
+            Some(slot) => slot.lookup(self.hash(name), name.as_bytes()),
+            None => self.entry_of_unseen(dir),
+        }
+    }
+
+    /// No entry of the directory is in memory: it may be known to be empty or gone.
+    fn entry_of_unseen(&self, dir: Ino) -> Lookup {
+        match self.find(dir) {
+            Found::Unknown => Lookup::Unknown,
+            Found::Gone => Lookup::Absent,
+            Found::Here(inode) if inode.size == 0 || inode.kind != Kind::Dir => Lookup::Absent,
+            Found::Here(_) => Lookup::Unknown,
+        }
+    }
+
+    /// The inline data: `None` if it must be loaded. Empty if there is none.
+    pub fn inline(&self, inode: &Inode) -> Option<Arc<[u8]>> {
+        if !inode.inline || inode.size == 0 {
+            return Some(Arc::default());
+        }
+        Some(self.inline.get(&inode.ino)?.data.clone().unwrap_or_default())
+    }
+
+    /// Value of an xattr record: outer `None` if the xattrs must be loaded.
+    pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Option<Option<Arc<[u8]>>> {
+        if !inode.has_xattrs {
+            return Some(None);
+        }
+        let set = self.xattrs.get(&inode.ino)?;
+        match set.items.get(name) {
+            Some(slot) => Some(slot.value.clone()),
+            None if set.complete => Some(None),
+            None => None,
+        }
+    }
+
+    /// All xattr records of an inode, by name; `None` if they must be loaded.
+    pub fn xattrs(&self, inode: &Inode) -> Option<Vec<(Arc<[u8]>, Arc<[u8]>)>> {
+        if !inode.has_xattrs {
+            return Some(Vec::new());
+        }
+        let set = self.xattrs.get(&inode.ino).filter(|set| set.complete)?;
+        let present = set.items.iter().filter_map(|(name, slot)| Some((name.clone(), slot.value.clone()?)));
+        Some(present.collect())
+    }
+
+    /// Whether the xattrs of the inode are in memory in full (or known not to be).
+    pub fn xattrs_known(&self, inode: &Inode) -> bool {
+        !inode.has_xattrs || self.xattrs.get(&inode.ino).is_some_and(|set| set.complete)
+    }
+
+    /// The smallest number that no inode ever had. Grows by itself as inodes are made; it is a record of its own.
+    pub fn next_ino(&self) -> Ino {
+        self.next_ino
+    }
+
+    /// Inodes without a name that wait for their last close, ascending.
+    pub fn orphans(&self) -> impl Iterator<Item = Ino> + '_ {
+        self.orphans.iter().filter(|(_, rec)| rec.value.is_some()).map(|(ino, _)| *ino)
+    }
+
+    /// Whether it is an orphan.
+    pub fn is_orphan(&self, ino: Ino) -> bool {
+        self.orphans.get(&ino).is_some_and(|rec| rec.value.is_some())
+    }
+
+    /// Bytes of objects still to be dropped: inode, first byte, object size; ascending.
+    pub fn discards(&self) -> impl Iterator<Item = (Ino, u64, u32)> + '_ {
+        self.discards.iter().filter_map(|(ino, rec)| rec.value.map(|(from, size)| (*ino, from, size)))
+    }
+
+    /// Known sessions, ascending.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionRecord> + '_ {
+        self.sessions.values().filter_map(|rec| rec.value.as_deref())
+    }
+
+    /// A known session.
+    pub fn session(&self, id: SessionId) -> Option<&SessionRecord> {
+        self.sessions.get(&id)?.value.as_deref()
+    }
+
+    /// The last journal record that was applied.
+    pub fn last_lsn(&self) -> Lsn {
+        self.last_lsn
+    }
+
+    /// Inodes in memory, gone ones included.
+    pub fn inodes_cached(&self) -> usize {
+        self.inodes.len()
+    }
+
+    /// Bytes of memory in use, as well as can be told without asking the allocator; within about a tenth.
+    pub fn memory_bytes(&self) -> usize {
+        self.inodes.len() * SLOT_BYTES
+            + self.dirs.len() * (size_of::<Option<DirSlot>>() + 8)
+            + self.heap_bytes
+            + self.dirty.heap_bytes()
+    }
+}
+
+/// Bytes that an inode has on the heap, beside its slot.
+pub(crate) fn extra_bytes(inode: &Inode) -> usize {
+    let Some(extra) = inode.extra.as_deref() else { return 0 };
+    let acl = |acl: &Option<loligo_types::Acl>| acl.as_ref().map_or(0, |acl| acl.0.capacity() * 12 + 16);
+    size_of_val(extra) + 16 + extra.symlink.as_ref().map_or(0, |t| t.len() + 16) + acl(&extra.acl) + acl(&extra.default_acl)
+}

@@ -1,0 +1,39 @@
+//! The xattr records of one inode as the cache holds them. No permissions, no ACLs (those are in the inode).
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One xattr; `None`: known to be absent.
+pub struct XattrSlot {
+    /// The value.
+    pub value: Option<Arc<[u8]>>,
+    /// See [`super::flag`].
+    pub flags: Cell<u8>,
+}
+
+/// The xattrs of an inode.
+#[derive(Default)]
+pub struct XattrSet {
+    /// By name.
+    pub items: BTreeMap<Arc<[u8]>, XattrSlot>,
+    /// Every present one is in `items`.
+    pub complete: bool,
+}
+
+/// What an xattr costs in the cache.
+pub fn xattr_bytes(name: &[u8], value: Option<&Arc<[u8]>>) -> usize {
+    96 + name.len() + value.map_or(0, |value| value.len())
+}
+
+impl XattrSet {
+    /// What the set costs in the cache.
+    pub fn heap_bytes(&self) -> usize {
+        self.items.iter().map(|(name, slot)| xattr_bytes(name, slot.value.as_ref())).sum::<usize>() + 64
+    }
+
+    /// Whether any item has any of the flag bits.
+    pub fn any(&self, bits: u8) -> bool {
+        self.items.values().any(|slot| slot.flags.get() & bits != 0)
+    }
+}

@@ -1,0 +1,186 @@
+//! The working copies of a change: inodes are copied when first touched and become events at the end.
+
+use loligo_types::{Answer, Attr, Event, FsError, FsResult, Ino, Inode, Kind, RStat, Time, limits};
+
+use crate::access;
+use crate::ctx::{Change, Ctx};
+use crate::rstat;
+use crate::tree::{Found, Lookup, Tree};
+
+/// A record that must be in memory is not: [`crate::need`] and the operation disagree.
+#[cold]
+pub(crate) fn missing(what: &str) -> FsError {
+    debug_assert!(false, "{what} must be loaded before an operation is decided");
+    FsError::Io
+}
+
+/// An inode by number: `Stale` if it is gone.
+pub(crate) fn inode_of(tree: &Tree, ino: Ino) -> FsResult<&Inode> {
+    match tree.find(ino) {
+        Found::Here(inode) => Ok(inode),
+        Found::Gone => Err(FsError::Stale),
+        Found::Unknown => Err(missing("an inode")),
+    }
+}
+
+/// A directory that the caller may search: `NotFound` if it is gone.
+pub(crate) fn dir_of<'a>(tree: &'a Tree, ctx: &Ctx<'_>, dir: Ino) -> FsResult<&'a Inode> {
+    let inode = match tree.find(dir) {
+        Found::Here(inode) => inode,
+        Found::Gone => return Err(FsError::NotFound),
+        Found::Unknown => return Err(missing("a directory")),
+    };
+    access::check_search(inode, ctx.cred)?;
+    Ok(inode)
+}
+
+/// What a name points to.
+pub(crate) fn entry_of(tree: &Tree, dir: Ino, name: &loligo_types::Name) -> FsResult<Option<(Ino, Kind)>> {
+    match tree.entry(dir, name) {
+        Lookup::Present { ino, kind } => Ok(Some((ino, kind))),
+        Lookup::Absent => Ok(None),
+        Lookup::Unknown => Err(missing("an entry")),
+    }
+}
+
+/// The inode a name points to: `NotFound` if there is none, `Io` if the entry dangles (see fsck).
+pub(crate) fn target_of<'a>(tree: &'a Tree, dir: Ino, name: &loligo_types::Name) -> FsResult<&'a Inode> {
+    let (ino, _) = entry_of(tree, dir, name)?.ok_or(FsError::NotFound)?;
+    pointed(tree, ino)
+}
+
+/// The inode an entry points to.
+pub(crate) fn pointed(tree: &Tree, ino: Ino) -> FsResult<&Inode> {
+    match tree.find(ino) {
+        Found::Here(inode) => Ok(inode),
+        Found::Gone => Err(FsError::Io),
+        Found::Unknown => Err(missing("the inode of an entry")),
+    }
+}
+
+/// A change in the making.
+pub(crate) struct Work<'a> {
+    pub tree: &'a Tree,
+    pub now: Time,
+    events: Vec<Event>,
+    inodes: Vec<Box<Inode>>,
+}
+
+impl<'a> Work<'a> {
+    /// Nothing changed yet.
+    pub fn new(tree: &'a Tree, now: Time) -> Work<'a> {
+        Work { tree, now, events: Vec::with_capacity(4), inodes: Vec::with_capacity(2) }
+    }
+
+    /// The working copy of an inode, made from the tree at first, without a mark that it changed.
+    pub fn quiet(&mut self, inode: &Inode) -> &mut Inode {
+        let at = match self.inodes.iter().position(|i| i.ino == inode.ino) {
+            Some(at) => at,
+            None => {
+                self.inodes.push(Box::new(inode.clone()));
+                self.inodes.len() - 1
+            }
+        };
+        &mut self.inodes[at]
+    }
+
+    /// The working copy of an inode that changes: its ctime and change counter move.
+    pub fn edit(&mut self, inode: &Inode) -> &mut Inode {
+        let now = self.now;
+        let copy = self.quiet(inode);
+        // `inode` is as the tree has it, so that one change counts once however often it is edited.
+        copy.change = inode.change + 1;
+        copy.ctime = now;
+        copy
+    }
+
+    /// The working copy of a directory whose entries change.
+    pub fn edit_dir(&mut self, dir: &Inode) -> &mut Inode {
+        let now = self.now;
+        let copy = self.edit(dir);
+        copy.mtime = now;
+        copy
+    }
+
+    /// Adds an event.
+    pub fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Adds a new inode that `dir` counts.
+    pub fn add_inode(&mut self, mut inode: Inode, dir: &Inode) {
+        let parent = self.quiet(dir);
+        rstat::enter(parent, &mut inode);
+        self.inodes.push(Box::new(inode));
+    }
+
+    /// Adds a new inode that nobody counts.
+    pub fn add_uncounted(&mut self, inode: Inode) {
+        self.inodes.push(Box::new(inode));
+    }
+
+    /// What is known of an inode with the changes so far.
+    pub fn attr(&self, inode: &Inode) -> Attr {
+        self.inodes.iter().find(|i| i.ino == inode.ino).map_or_else(|| inode.attr(), |i| i.attr())
+    }
+
+    /// Takes the inode out of the sums of whichever directory counts it.
+    pub fn uncount(&mut self, inode: &Inode) {
+        let Found::Here(counter) = self.tree.find(inode.parent) else {
+            let copy = self.quiet(inode);
+            copy.accounted = RStat::default();
+            copy.parent = Ino(0);
+            return;
+        };
+        let mut copy = std::mem::replace(self.quiet(inode), placeholder(inode.ino));
+        rstat::leave(self.quiet(counter), &mut copy);
+        *self.quiet(inode) = copy;
+    }
+
+    /// Makes `dir` the one that counts the inode.
+    pub fn count_in(&mut self, inode: &Inode, dir: &Inode) {
+        let mut copy = std::mem::replace(self.quiet(inode), placeholder(inode.ino));
+        rstat::enter(self.quiet(dir), &mut copy);
+        *self.quiet(inode) = copy;
+    }
+
+    /// One name of `victim` goes. With its last name an inode becomes an orphan if it is open, or is gone.
+    pub fn drop_link(&mut self, victim: &Inode, ctx: &Ctx<'_>) {
+        let copy = self.edit(victim);
+        copy.nlink = if copy.kind == Kind::Dir { 0 } else { copy.nlink.saturating_sub(1) };
+        if copy.nlink > 0 {
+            return;
+        }
+        self.uncount(victim);
+        if (ctx.open_count)(victim.ino) > 0 {
+            self.event(Event::Orphan(victim.ino));
+        } else {
+            self.inodes.retain(|inode| inode.ino != victim.ino);
+            let mut events = std::mem::take(&mut self.events);
+            crate::reap::gone(victim, &mut events);
+            self.events = events;
+        }
+    }
+
+    /// The finished change.
+    pub fn finish(self, answer: Answer, origin_ino: Ino) -> Change {
+        let mut events = self.events;
+        events.extend(self.inodes.into_iter().map(Event::Inode));
+        Change { events, answer, origin_ino, origin_value: 0 }
+    }
+
+    /// The finished change with the attributes of an inode as its answer.
+    pub fn finish_with(self, inode: &Inode) -> Change {
+        let answer = Answer::Entry(self.attr(inode));
+        self.finish(answer, inode.ino)
+    }
+}
+
+fn placeholder(ino: Ino) -> Inode {
+    Inode::new(ino, Kind::File, 0, 0, 0, Ino(0), Time(0))
+}
+
+/// One sub-directory more or less, within what can be held.
+pub(crate) fn subdirs(dir: &mut Inode, delta: i32) {
+    dir.nlink = dir.nlink.saturating_add_signed(delta).min(limits::DIR_NLINK_MAX).max(2);
+}
