@@ -9,9 +9,4 @@ scripts/setup.sh bench
 binary=$(scripts/build.sh)
 export LOLIGO_BIN="$binary"
 if [ -x bench/run.sh ]; then exec bench/run.sh "$@"; fi
-
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-bench.XXXXXX")
-trap '"$binary" down --data "$scratch/data" >/dev/null 2>&1; rm -rf --one-file-system "$scratch"' EXIT
-mkdir "$scratch/mnt"
-"$binary" up --data "$scratch/data" --mount "$scratch/mnt" --daemon
-"$binary" bench md --server "$scratch/data" "$@"
+"$binary" bench md "$@"

@@ -7,5 +7,6 @@ cd "$LOLIGO_TOP"
 scripts/setup.sh build
 exports=$(scripts/rocksdb-cache.sh)
 eval "$exports"
-retry 2 cargo build --release --package loligo-cli >&2
+retry 3 cargo fetch --quiet --target "$(rustc -vV | sed -n 's/^host: //p')" >&2
+cargo build --release --package loligo-cli >&2
 echo "$(target_dir)/release/loligo"

@@ -3,7 +3,7 @@
 # the project's own rules. Exactly what CI runs.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-cd "$LOLIGO_TOP"
+cd "$LOLIGO_TOP" || exit 1
 
 exports=$(scripts/rocksdb-cache.sh) || exit 1
 eval "$exports"

@@ -3,7 +3,7 @@
 # the others, unless nothing can go on without it. The last lines say what failed.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-cd "$LOLIGO_TOP"
+cd "$LOLIGO_TOP" || exit 1
 
 profile=ci
 logs=$(mktemp -d "${TMPDIR:-/tmp}/loligo-test.XXXXXX")
@@ -13,7 +13,8 @@ running=""
 began=$SECONDS
 
 finish() {
-    trap - EXIT INT TERM
+    trap - EXIT
+    trap '' INT TERM
     [ -z "$running" ] || kill -TERM "$running" 2>/dev/null
     for name in "${failures[@]}"; do
         printf '\n===== last lines of the failed step "%s" =====\n' "$name"
@@ -74,7 +75,7 @@ LOLIGO_BIN="$(target_dir)/$profile/loligo"
 export LOLIGO_BIN
 
 step fetch 10 bash -c '. scripts/env.sh; retry 3 cargo fetch --target "$(rustc -vV | sed -n "s/^host: //p")"' || finish 1
-step build 30 cargo build --profile $profile --workspace --bins --tests || finish 1
+step build 30 cargo build --keep-going --profile $profile --workspace --bins --tests || finish 1
 step check 15 bash scripts/check.sh
 step unit 25 cargo test --profile $profile --workspace --no-fail-fast
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"

@@ -25,6 +25,9 @@ const IMPURE: &[(&str, &str)] = &[
 /// Modules of `std` that a pure crate does not import in a group either (`use std::{fs, io}`).
 const IMPURE_MODULES: &[&str] = &["thread", "net", "fs", "process", "env"];
 
+/// The one file of a pure crate that is not pure: the model's level over system calls, which exists for tests.
+const NOT_PURE: &[&str] = &["crates/model/src/posix.rs"];
+
 /// Checks every `.rs` file.
 pub fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".rs")) {
@@ -51,7 +54,8 @@ pub fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         for line in lines_with(&code, ".unwrap()") {
             report(line, "unwrap", "use `?`, or `expect(\"why it holds\")`".to_string());
         }
-        if PURE_CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/src/"))) {
+        if PURE_CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/src/"))) && !NOT_PURE.contains(&path)
+        {
             impure(&code, &mut report);
         }
     }

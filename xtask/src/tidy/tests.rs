@@ -125,6 +125,8 @@ fn a_dependency_upwards_or_sideways_is_found() {
     assert_eq!(with("sim", "loligo-model.workspace = true"), [""; 0]);
     assert_eq!(with("mds", "tokio.workspace = true"), ["ladder"]);
     assert_eq!(with("driver", "rustix.workspace = true"), [""; 0]);
+    assert_eq!(with("model", "rustix.workspace = true"), ["ladder"]);
+    assert_eq!(with("model", "libc.workspace = true"), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Starts a file system in a temporary directory, runs the suites on its mount, checks it, stops it. Whatever happens,
+# nothing of it is left: no mount, no process, no file.
+# usage: scripts/mount-suites.sh LOLIGO [suite...]    suites: pjdfstest fsx tools restart fsck (default: all)
+set -uo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+. "$LOLIGO_TOP/scripts/tools.sh"
+
+binary=$(readlink -f "${1:?usage: scripts/mount-suites.sh LOLIGO [suite...]}")
+shift
+[ -x "$binary" ] || die "$binary is not a program"
+[ $# -gt 0 ] || set -- pjdfstest fsx tools restart fsck
+if [ "$(id -u)" != 0 ]; then
+    say "the suites on a mount switch users: they need root. SKIPPED"
+    exit 0
+fi
+if ! fuse_usable; then
+    say "the suites on a mount were SKIPPED: this machine cannot mount FUSE file systems"
+    exit 0
+fi
+# Built or fetched before the mount exists, so that a slow network does not count against a suite.
+tool pjdfstest 0.2.2 >/dev/null
+tool fsx 0.3.2 >/dev/null
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-mount.XXXXXX")
+data="$scratch/data" mount="$scratch/mnt"
+mkdir "$mount"
+chmod 755 "$scratch"
+# A server of this script must not be found by, nor find, any other.
+unset LOLIGO_SERVER
+
+# The number of the kernel's FUSE connection, from a table that never waits for the file system.
+connection() { awk -v at="$mount" '$5 == at { split($3, dev, ":"); print dev[2] }' /proc/self/mountinfo | tail -n 1; }
+mounted() { [ -n "$(connection)" ]; }
+
+start() {
+    timeout -k 5 60 "$binary" up --data "$data" --mount "$mount" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
+        cat "$scratch/up.log"
+        return 1
+    }
+    mounted || { cat "$scratch/up.log" && say "up succeeded, but nothing is mounted at $mount" && return 1; }
+}
+
+stop() {
+    timeout -k 5 60 "$binary" down --data "$data" </dev/null >"$scratch/down.log" 2>&1 || { cat "$scratch/down.log" && return 1; }
+    ! mounted || { say "down succeeded, but $mount is still mounted" && return 1; }
+}
+
+cleanup() {
+    trap - EXIT INT TERM
+    # A suite that still runs holds files on the mount.
+    [ -z "${suite_pid:-}" ] || kill -TERM "$suite_pid" 2>/dev/null
+    cd /
+    timeout -k 5 30 "$binary" down --data "$data" </dev/null >/dev/null 2>&1
+    local tries=0 number
+    while mounted && [ "$tries" -lt 5 ]; do
+        number=$(connection)
+        if [ -w "/sys/fs/fuse/connections/$number/abort" ]; then echo 1 >"/sys/fs/fuse/connections/$number/abort"; fi
+        timeout 10 umount -l "$mount" 2>/dev/null
+        tries=$((tries + 1))
+    done
+    # Only what was started on this very directory.
+    timeout 10 pkill -KILL -f -- "--data $data( |\$)" 2>/dev/null
+    mounted || rm -rf --one-file-system "$scratch"
+}
+trap cleanup EXIT
+trap 'cleanup; exit 130' INT TERM
+
+results=()
+failed=0
+# run NAME MINUTES CMD...
+run() {
+    local name=$1 minutes=$2 started=$SECONDS status=0 word=ok
+    shift 2
+    echo "--- $name on the mount"
+    timeout -k 15 $((minutes * 60)) "$@" </dev/null &
+    suite_pid=$!
+    wait "$suite_pid" || status=$?
+    suite_pid=""
+    case $status in
+    0) ;;
+    124 | 137) word="FAILED: over $minutes min" ;;
+    *) word="FAILED with status $status" ;;
+    esac
+    [ "$status" = 0 ] || failed=$((failed + 1))
+    results+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - started)) "$word")")
+    # Later suites on a dead mount would only say so again.
+    mounted && timeout 20 stat "$mount" >/dev/null 2>&1 && return 0
+    say "the mount is gone or does not answer after $name; starting it again"
+    failed=$((failed + 1))
+    results+=("$(printf '%-12s          %s' "$name" "FAILED: the mount did not survive")")
+    force_restart
+}
+
+force_restart() {
+    local number
+    number=$(connection)
+    [ -z "$number" ] || { echo 1 >"/sys/fs/fuse/connections/$number/abort"; } 2>/dev/null
+    timeout -k 5 30 "$binary" down --data "$data" </dev/null >/dev/null 2>&1
+    mounted && timeout 10 umount -l "$mount"
+    timeout 10 pkill -KILL -f -- "--data $data( |\$)"
+    start || exit 1
+}
+
+# What was written before a clean stop is there, byte by byte, after the next start.
+restart_suite() {
+    local tree
+    tree=$(compgen -G "${CARGO_HOME:-$HOME/.cargo}/registry/src/*/librocksdb-sys-$(locked_version librocksdb-sys)" | sed -n 1p)
+    [ -n "$tree" ] || { say "the source of librocksdb-sys is not in cargo's registry; using this checkout" && tree="$LOLIGO_TOP/crates"; }
+    cp -a "$tree" "$mount/kept" || return 1
+    ln "$mount/kept/Cargo.toml" "$mount/kept-link" || return 1
+    stop && start || return 1
+    diff -r "$tree" "$mount/kept" || return 1
+    [ "$(stat -c %h "$mount/kept/Cargo.toml")" = 2 ] || { say "a hard link was lost" && return 1; }
+    rm -rf "$mount/kept" "$mount/kept-link"
+}
+
+# Runs in this shell: it stops and starts what the other functions here watch.
+run_restart() {
+    local started=$SECONDS word=ok
+    echo "--- restart"
+    restart_suite || { word=FAILED && failed=$((failed + 1)); }
+    results+=("$(printf '%-12s %5d s  %s' restart $((SECONDS - started)) "$word")")
+    mounted || start || exit 1
+}
+
+# The check wants a file system that is not served; afterwards it is served again.
+run_fsck() {
+    local started=$SECONDS word=ok
+    echo "--- fsck"
+    { stop && timeout -k 5 240 "$binary" fsck --data "$data" --data-checksums </dev/null; } || { word=FAILED && failed=$((failed + 1)); }
+    results+=("$(printf '%-12s %5d s  %s' fsck $((SECONDS - started)) "$word")")
+    mounted || start || exit 1
+}
+
+start || die "cannot start: $binary up --data $data --mount $mount --daemon"
+for suite in "$@"; do
+    case $suite in
+    pjdfstest)
+        mkdir -p "$mount/pjdfstest" && chmod 755 "$mount/pjdfstest"
+        run pjdfstest 6 "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
+        ;;
+    fsx) for seed in 1 2 3; do run "fsx-$seed" 4 "$LOLIGO_TOP/scripts/fsx.sh" "$mount" "${FSX_OPS:-5000}" "$seed"; done ;;
+    tools)
+        mkdir -p "$mount/tools" && chmod 755 "$mount/tools"
+        run tools 15 "$LOLIGO_TOP/scripts/suite-tools.sh" "$mount/tools"
+        ;;
+    restart) run_restart ;;
+    fsck) run_fsck ;;
+    *) die "unknown suite '$suite'" ;;
+    esac
+done
+if ! stop; then
+    failed=$((failed + 1))
+    results+=("down                  FAILED")
+fi
+echo "--- suites on the mount"
+printf '%s\n' "${results[@]}"
+[ "$failed" = 0 ]
