@@ -10,7 +10,7 @@ needed=(git make g++ libclang-dev fuse3)
 # ... and what single checks use: without one of these its check is skipped, and says so.
 case $mode in
 build) wanted=() ;;
-test) wanted=(attr acl sqlite3 rsync stress-ng) ;;
+test) wanted=(attr acl sqlite3 rsync stress-ng procps) ;;
 bench) wanted=(bindfs) ;;
 *) die "unknown mode '$mode'; usage: scripts/setup.sh [build|test|bench]" ;;
 esac
@@ -22,7 +22,12 @@ installed() {
     fuse3) have fusermount3 && return 0 ;;
     attr) have setfattr && have getfattr && return 0 ;;
     acl) have setfacl && have getfacl && return 0 ;;
-    libclang-dev) compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null && return 0 ;;
+    procps) have pkill && return 0 ;;
+    # Both halves: the library, and the headers that belong to the compiler (without them bindgen finds no stddef.h).
+    libclang-dev)
+        compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null &&
+            compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' >/dev/null && return 0
+        ;;
     esac
     have dpkg-query && dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
 }

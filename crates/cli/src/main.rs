@@ -1,2 +1,61 @@
-//! The one binary, `loligo`.
-fn main() {}
+//! The one binary, `loligo`: reads the command line and hands over to a command. Not here: what any of them does.
+//!
+//! Commands stand by what a user wants: [`service`] starts and stops, [`look`] shows, [`care`] checks and moves,
+//! [`tools`] is the rest.
+
+mod args;
+mod care;
+mod log;
+mod look;
+mod mounts;
+mod output;
+mod progress;
+mod service;
+mod settings;
+mod target;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Bench, Cli, Command, Journal};
+use output::Outcome;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: Cli) -> Outcome {
+    let global = settings::Given { file: cli.config, set: cli.set };
+    if !matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Mount(_) | Command::Bench { .. }) {
+        end_quietly_when_the_reader_is_gone();
+    }
+    match cli.command {
+        Command::Up(args) => service::up::run(&args, &global),
+        Command::Down(args) => service::down::run(&args),
+        Command::Format(args) => service::format::run(&args),
+        Command::Serve(args) => service::serve::run(&args, &global),
+        Command::Mount(args) => service::mount::run(&args, &global),
+        Command::Umount { mount, lazy } => service::umount::run(&mount, lazy),
+        Command::Status { target, json } => look::status::run(&target, json),
+        Command::Top { target, interval, count } => look::top::run(&target, interval, count),
+        Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),
+        Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
+        Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),
+        Command::Load { data, input } => care::load::run(&data, &input),
+        Command::Journal { what: Journal::Inspect { data, summary, json } } => care::journal::run(&data, summary, json),
+        Command::Bench { what: Bench::Md(args) } => tools::bench::run(&args),
+        Command::Completions { shell } => tools::completions::run(shell),
+    }
+}
+
+/// `loligo dump | head` is no error.
+fn end_quietly_when_the_reader_is_gone() {
+    // SAFETY: restores the system's own handling of one signal before any thread was started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}

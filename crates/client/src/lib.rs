@@ -1,3 +1,36 @@
 //! The client machine: sessions, retries, leases, open files, cached reads and written data.
+//!
+//! A machine without IO: a driver feeds [`Input`]s with the time to [`Client::handle`] and carries out what
+//! [`Client::poll`] gives, in order. One owner, no threads, no clock, no randomness: the same inputs give the same
+//! outputs. Read [`io`] and [`call`] first, then `machine`, which says how the parts fit together.
+//!
+//! Not here: bytes on the wire, sockets, paths, and any cache of names and attributes (those are cached above, by the
+//! kernel; this machine knows what may be cached and says when it must be dropped).
+
 pub mod call;
+pub mod io;
+
+mod blocks;
+mod change;
+mod dispatch;
+mod extents;
+mod file;
+mod flush;
+mod leases;
+mod locks;
+mod machine;
+mod open;
+mod read;
+mod recall;
+mod recover;
+mod session;
+mod space;
+mod task;
+#[cfg(test)]
+mod tests;
+mod tick;
+mod write;
+
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation};
+pub use io::{CallId, Config, Input, Now, Output, Token};
+pub use machine::Client;

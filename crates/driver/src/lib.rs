@@ -1,1 +1,15 @@
-//! Sockets, threads and disks around the machines: the server and the client a program uses.
+//! Sockets, threads and disks around the machines: the server of a file system, and the client that a program uses.
+//!
+//! Everything that waits is here; everything that decides is in the machines (`mds`, `osd`, `client`). The server's one
+//! rank thread is in [`server`]; [`Client`](client) is a program's way in.
+
+pub mod address;
+pub mod client;
+pub mod offline;
+pub mod server;
+pub mod sock;
+
+pub use address::{Address, AddressError};
+pub use client::Client;
+pub use offline::Offline;
+pub use server::{FormatOptions, Server, ServerConfig, ServerError, Status, format, socket_in};

@@ -1,1 +1,57 @@
 //! The metadata-server machine: admit, need, prepare, apply, log, gate; sessions, leases, locks.
+//!
+//! A machine without IO: a driver feeds [`Input`]s with the time ([`Now`]) to [`Mds::handle`], then drains
+//! [`Output`]s and carries them out in order. What it is *not*: the namespace (what an operation does stands in
+//! `loligo-namespace`), bytes of records or messages, file data (that is the object server's).
+//!
+//! The way of a request, one file for each stage, in this order; read [`mod@io`] and then `execute.rs` first:
+//!
+//! | stage | file | may wait for |
+//! |---|---|---|
+//! | admit | `admit.rs` | the end of the grace time, room in the journal |
+//! | need | `load.rs` | records of the table |
+//! | prepare | `execute.rs` | |
+//! | conflict | `conflict.rs`, `recall.rs` | leases and rights of other sessions |
+//! | apply, log | `commit.rs` | |
+//! | gate | `gate.rs` | the journal; a cut also the objects |
+//! | grant, reply | `grant.rs` | |
+//!
+//! A request that waits holds nothing that another request waits for: it only forbids new grants on the inodes it is
+//! about to touch (see `park.rs`). So nobody waits in a circle, and what it waits for only shrinks.
+
+mod admit;
+mod background;
+mod checkpoint;
+mod commit;
+mod config;
+mod conflict;
+mod discard;
+mod execute;
+mod gate;
+mod grace;
+mod grant;
+mod handshake;
+mod hash;
+pub mod io;
+mod lease;
+mod load;
+mod lock;
+mod lockop;
+mod machine;
+mod open;
+mod park;
+mod reap;
+mod recall;
+mod recover;
+mod session;
+mod spill;
+mod status;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use config::{Config, Now};
+pub use io::{ConnId, DataAccess, Input, Output, Peer};
+pub use machine::Mds;
+pub use recover::TableMeta;
+pub use status::{GraceStatus, OpCount, SessionStatus, Status, WaitStatus};

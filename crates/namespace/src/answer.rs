@@ -27,3 +27,36 @@ pub fn answer_again(tree: &Tree, op: &Op, origin: &Origin) -> FsResult<Answer> {
         _ => Ok(Answer::Entry(inode_of(tree, origin.ino)?.attr())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{FsError, Name, OpenFlags, Seq, SessionId};
+
+    use super::*;
+    use crate::testing::script;
+
+    #[test]
+    fn a_repeated_request_gets_the_answer_from_the_state_of_now() {
+        let mut fs = script::check(
+            "
+            0 create /f 644
+            0 write /f 0 abc
+            ",
+        );
+        let origin = |ino, value| Origin { session: SessionId(1), seq: Seq(1), answered: Seq(1), ino: Ino(ino), value };
+        let name = Name::new(b"f").expect("a good name");
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let create =
+            Op::Create { dir: Ino::ROOT, name: name.clone(), mode: 0, umask: 0, flags, exclusive: true, handle: 1 };
+        let answer = answer_again(&fs.tree, &create, &origin(256, 1));
+        let Ok(Answer::Opened { attr, created: true, data: Some(data), .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!((attr.size, data.as_ref()), (3, &b"abc"[..]));
+        let unlink = Op::Unlink { dir: Ino::ROOT, name };
+        assert_eq!(answer_again(&fs.tree, &unlink, &origin(0, 0)), Ok(Answer::Done));
+        let extend = Op::Extend { ino: Ino(256), handle: 1, len: 9, kill_priv: false };
+        assert_eq!(answer_again(&fs.tree, &extend, &origin(256, 77)), Ok(Answer::Offset(77)));
+        fs.run(&loligo_types::Cred::root(), &unlink).expect("root may");
+        assert_eq!(answer_again(&fs.tree, &create, &origin(256, 1)), Err(FsError::Stale));
+        assert_eq!(need_again(&fs.tree, &origin(900, 0)), [Need::Inode(Ino(900))]);
+    }
+}

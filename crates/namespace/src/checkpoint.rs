@@ -147,8 +147,11 @@ impl Tree {
     fn land_record(&mut self, key: Key) {
         match key {
             Key::Inode(ino) => {
-                if let Some(slot) = self.inodes.get(ino.0) {
-                    end(&slot.flags);
+                let Some(slot) = self.inodes.get(ino.0) else { return };
+                end(&slot.flags);
+                let flags = slot.flags.get();
+                if flags & flag::GONE != 0 && flags & flag::HELD == 0 {
+                    self.drop_inode_slot(ino);
                 }
             }
             Key::Entry(dir, hash) => self.land_entries(dir, hash),

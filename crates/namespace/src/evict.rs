@@ -17,7 +17,7 @@ const STEP: usize = 64;
 
 impl Tree {
     /// Drops clean records until at most `target_bytes` are in use, or nothing more can go in two rounds of the hands.
-    /// Inodes that `pinned` names stay. Not to be called between a read from the table and its [`Tree::load`].
+    /// Inodes that `pinned` names stay.
     pub fn evict(&mut self, target_bytes: usize, pinned: &dyn Fn(Ino) -> bool) {
         let mut steps = 2 * (self.inodes.places() / STEP + 1) + 2 * self.dirs.places();
         steps += 2 * self.entries_cached() / STEP;
@@ -43,7 +43,7 @@ impl Tree {
             let flags = slot.flags.get();
             slot.flags.set(flags & !flag::USED);
             let ino = slot.inode.ino;
-            if flags & (flag::USED | flag::HELD) != 0 || ino == Ino::ROOT || pinned(ino) || self.holds_parts(ino) {
+            if flags & (flag::USED | flag::HELD) != 0 || ino == Ino::ROOT || pinned(ino) {
                 continue;
             }
             self.drop_inode_slot(ino);
@@ -56,7 +56,11 @@ impl Tree {
             || self.inline.get(&ino).is_some_and(|slot| slot.flags.get() & flag::HELD != 0)
     }
 
-    fn drop_inode_slot(&mut self, ino: Ino) {
+    /// Forgets an inode with its clean parts.
+    pub(crate) fn drop_inode_slot(&mut self, ino: Ino) {
+        if self.holds_parts(ino) {
+            return;
+        }
         if let Some(slot) = self.inodes.remove(ino.0) {
             self.heap_bytes -= crate::tree::extra_bytes(&slot.inode);
         }

@@ -39,7 +39,9 @@ impl Check<'_> {
             for entry in entries.filter(|entry| entry.ino.0 != 0) {
                 let name = String::from_utf8_lossy(entry.name.as_bytes()).into_owned();
                 match self.inodes.get(&entry.ino) {
-                    None => self.faults.push(format!("{}/{name} points to {}, which is not there", slot.ino, entry.ino)),
+                    None => {
+                        self.faults.push(format!("{}/{name} points to {}, which is not there", slot.ino, entry.ino))
+                    }
                     Some(inode) if inode.kind != entry.kind => {
                         self.faults.push(format!("{}/{name} has the wrong type", slot.ino));
                     }
@@ -118,8 +120,7 @@ impl Check<'_> {
         let mut sums: BTreeMap<Ino, RStat> = BTreeMap::new();
         for inode in self.inodes.values().filter(|inode| inode.ino != Ino::ROOT) {
             let sum = sums.entry(inode.parent).or_default();
-            sum.entries += inode.accounted.entries;
-            sum.bytes += inode.accounted.bytes;
+            *sum = crate::rstat::plus(*sum, inode.accounted);
         }
         for inode in self.inodes.values() {
             let sum = sums.get(&inode.ino).copied().unwrap_or_default();

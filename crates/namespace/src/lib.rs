@@ -33,4 +33,4 @@ pub use op::prepare;
 pub use reap::reap;
 pub use rstat::{propagate, propagate_need};
 pub use touches::{Inos, Touch, touches};
-pub use tree::{Config, Found, HASH_MAX, Loaded, Lookup, Tree, hash63};
+pub use tree::{Config, Found, HASH_MAX, Loaded, Lookup, Tree, XattrPair, hash63};

@@ -15,12 +15,21 @@ pub fn is_unsettled(inode: &Inode) -> bool {
     inode.parent.0 != 0 && inode.ino != Ino::ROOT && inode.own() != inode.accounted
 }
 
+/// Sums wrap: sparse files may say more bytes than can be held, and differences stay right all the same.
+pub fn plus(a: RStat, b: RStat) -> RStat {
+    RStat { entries: a.entries.wrapping_add(b.entries), bytes: a.bytes.wrapping_add(b.bytes) }
+}
+
+/// `a` without `b`.
+fn minus(a: RStat, b: RStat) -> RStat {
+    RStat { entries: a.entries.wrapping_sub(b.entries), bytes: a.bytes.wrapping_sub(b.bytes) }
+}
+
 /// Adds `delta` to the sums below a directory.
 pub fn add(dir: &mut Inode, delta: RStat) {
     if delta != RStat::default() {
         let rstat = &mut dir.extra_mut().rstat;
-        rstat.entries += delta.entries;
-        rstat.bytes += delta.bytes;
+        *rstat = plus(*rstat, delta);
     }
 }
 
@@ -35,7 +44,7 @@ pub fn enter(dir: &mut Inode, child: &mut Inode) {
 pub fn leave(dir: &mut Inode, child: &mut Inode) {
     if child.parent == dir.ino {
         let counted = std::mem::take(&mut child.accounted);
-        add(dir, RStat { entries: -counted.entries, bytes: -counted.bytes });
+        add(dir, minus(RStat::default(), counted));
         child.parent = Ino(0);
     }
 }
@@ -60,7 +69,7 @@ pub fn propagate(tree: &Tree, max: usize) -> Option<Vec<Event>> {
             continue;
         }
         let own = inode.own();
-        let delta = RStat { entries: own.entries - inode.accounted.entries, bytes: own.bytes - inode.accounted.bytes };
+        let delta = minus(own, inode.accounted);
         if !work.contains_key(&inode.parent) {
             match tree.find(inode.parent) {
                 Found::Unknown => continue,

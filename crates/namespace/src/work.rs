@@ -63,6 +63,8 @@ pub(crate) struct Work<'a> {
     pub tree: &'a Tree,
     pub now: Time,
     events: Vec<Event>,
+    /// Boxed, because they become events as they are.
+    #[expect(clippy::vec_box)]
     inodes: Vec<Box<Inode>>,
 }
 
@@ -182,5 +184,5 @@ fn placeholder(ino: Ino) -> Inode {
 
 /// One sub-directory more or less, within what can be held.
 pub(crate) fn subdirs(dir: &mut Inode, delta: i32) {
-    dir.nlink = dir.nlink.saturating_add_signed(delta).min(limits::DIR_NLINK_MAX).max(2);
+    dir.nlink = dir.nlink.saturating_add_signed(delta).clamp(2, limits::DIR_NLINK_MAX);
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use loligo_model::{Level, Step, Walk, run, steps};
 use loligo_namespace::{Config, Ctx, Tree, apply, invariants, need, prepare};
-use loligo_types::{
-    Answer, Attr, Cred, FsError, FsResult, Ino, Lsn, Name, Op, OpenFlags, SetTime, Stamp, Time,
-};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lsn, Name, Op, OpenFlags, SetTime, Stamp, Time};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Runs, RngAlgorithm, TestRng, TestRunner};
 

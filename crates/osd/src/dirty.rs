@@ -35,10 +35,9 @@ impl Dirty {
         }
     }
 
-    /// Adds all of `other`.
+    /// Adds the objects of `other`.
     pub(crate) fn merge(&mut self, other: Dirty) {
         self.removed |= other.removed;
-        self.stamp = self.stamp.max(other.stamp);
         for (first, last) in other.ranges {
             self.add(first, last);
         }

@@ -8,6 +8,7 @@
 //! Not here: checksums and files (`loligo-store-local`), sizes and permissions of files (`loligo-mds`),
 //! sockets, threads, time.
 
+mod admit;
 mod dirty;
 mod execute;
 mod io;

@@ -1,18 +1,14 @@
 //! The machine: admits operations, starts them in order, answers. Not what they do to objects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
-use loligo_store::{BLOCK_SIZE, MAX_OBJECT_LEN};
-use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId, limits};
+use loligo_types::{DataError, DataOp, Ino, SessionId};
 
+use crate::admit::{check_limits, class_of, cost, needed, needed_by, to_effect, touches};
 use crate::dirty::Dirty;
 use crate::execute::{Effect, EffectResult, to_data_error};
 use crate::io::{Access, EffectId, Input, Output, Tag};
-use crate::queue::{Class, Queue, Queued, Waiter};
-
-/// Bytes that an operation counts at least: it occupies the queue even if it moves no data.
-const COST_MIN: u64 = 256;
+use crate::queue::{Queue, Queued, Waiter};
 
 /// Limits of an object server.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +25,9 @@ impl Default for Config {
     }
 }
 
+/// A discard that was carried out: its tag, its file, and the index of the object that was cut.
+type Carried = (Tag, Ino, u64);
+
 /// The object server.
 #[derive(Debug)]
 pub struct Osd {
@@ -43,9 +42,9 @@ pub struct Osd {
     /// Objects changed and not synced.
     dirty: BTreeMap<Ino, Dirty>,
     /// Discards that were carried out and wait to be made durable.
-    discarded: Vec<(Tag, Ino, u64)>,
+    discarded: Vec<Carried>,
     /// The discards being made durable: one sync covers all that came meanwhile.
-    discard_sync: Option<(EffectId, Vec<(Tag, Ino, u64)>)>,
+    discard_sync: Option<(EffectId, Vec<Carried>)>,
     /// A sync of everything that is out, with the stamp that it covers.
     sync_all: Option<(EffectId, u64)>,
     /// Sessions being fenced, with the number of their operations still running.
@@ -117,7 +116,7 @@ impl Osd {
 
     /// True if nothing waits, runs, or is left to be drained.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.out.is_empty() && self.files.is_empty()
+        self.out.is_empty() && self.files.is_empty() && self.discard_sync.is_none() && self.sync_all.is_none()
     }
 
     fn request(
@@ -144,9 +143,9 @@ impl Osd {
     fn enqueue(&mut self, ino: Ino, waiter: Waiter, effect: Effect) {
         let id = self.new_id();
         let (class, range) = class_of(&effect);
-        let cost = cost(&effect);
+        let (cost, touches) = (cost(&effect), touches(&effect));
         self.queued += cost;
-        let op = Queued { id, waiter, class, range, cost, effect: Some(effect), orphaned: false };
+        let op = Queued { id, waiter, class, range, touches, cost, effect: Some(effect), orphaned: false };
         self.files.entry(ino).or_default().push(op);
         self.start(ino);
     }
@@ -194,18 +193,19 @@ impl Osd {
         let stamp = self.stamp;
         if let Some(taken) = self.syncing.remove(&op.id) {
             if !ok {
-                self.dirty.entry(ino).or_default().merge(Dirty { stamp, ..taken });
+                let dirty = self.dirty.entry(ino).or_default();
+                dirty.merge(taken);
+                dirty.stamp = stamp;
             }
             return;
         }
         // What the metadata server asked for is made durable before it is answered.
-        if op.class != Class::Write || !matches!(op.waiter, Waiter::Session(..)) && ok {
-            return;
-        }
+        let is_durable = ok && !matches!(op.waiter, Waiter::Session(..));
+        let Some((first, last)) = op.touches.objects.filter(|_| !is_durable) else { return };
         let dirty = self.dirty.entry(ino).or_default();
         dirty.stamp = stamp;
-        dirty.removed |= op.objects.1;
-        dirty.add(op.objects.0.0, op.objects.0.1);
+        dirty.removed |= op.touches.removes;
+        dirty.add(first, last);
     }
 
     fn answer(&mut self, ino: Ino, op: &Queued, result: EffectResult) {
@@ -217,7 +217,7 @@ impl Osd {
                 self.out.push_back(Output::Spilled { tag, ino, result: result.map(drop) });
             }
             Waiter::Discard(tag) => match result {
-                Ok(_) => self.discarded.push((tag, ino, op.objects.0.0)),
+                Ok(_) => self.discarded.push((tag, ino, op.touches.objects.map_or(0, |(cut, _)| cut))),
                 Err(error) => self.out.push_back(Output::Discarded { tag, ino, result: Err(error) }),
             },
         }
@@ -268,12 +268,18 @@ impl Osd {
         self.rights.get(&(session, ino)).copied().unwrap_or(Access::None)
     }
 
+    /// Changes a right. What waits and needs more is refused; what runs goes on.
     fn set_access(&mut self, session: SessionId, ino: Ino, access: Access) {
-        if access != Access::None {
-            self.rights.insert((session, ino), access);
-            return;
+        match access {
+            Access::None => self.rights.remove(&(session, ino)),
+            _ => self.rights.insert((session, ino), access),
+        };
+        let allowed = self.access(session, ino);
+        for op in self.take_waiting(ino, |op| op.waiter.is(session) && needed_by(op.class) > allowed) {
+            if let Waiter::Session(session, tag) = op.waiter {
+                self.out.push_back(Output::Reply { session, tag, result: Err(DataError::Stale) });
+            }
         }
-        self.rights.remove(&(session, ino));
     }
 
     fn fence(&mut self, session: SessionId) {
@@ -286,22 +292,23 @@ impl Osd {
         let mut running = 0;
         let inos: Vec<Ino> = self.files.keys().copied().collect();
         for ino in inos {
-            running += self.drop_queued(session, ino);
+            running += self.files.get_mut(&ino).map_or(0, |queue| queue.orphan(session));
+            self.take_waiting(ino, |op| op.waiter.is(session));
         }
         self.fencing.insert(session, running + 1);
         self.one_less(session);
     }
 
-    /// Drops what a session has waiting on a file; gives the number of its operations that run.
-    fn drop_queued(&mut self, session: SessionId, ino: Ino) -> usize {
-        let Some(queue) = self.files.get_mut(&ino) else { return 0 };
-        let (cost, running) = queue.drop_session(session);
-        self.queued -= cost;
+    /// Takes operations on a file out of the queue, and starts what waited behind them.
+    fn take_waiting(&mut self, ino: Ino, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let Some(queue) = self.files.get_mut(&ino) else { return Vec::new() };
+        let taken = queue.take_waiting(unwanted);
+        self.queued -= taken.iter().map(|op| op.cost).sum::<u64>();
         if queue.is_empty() {
             self.files.remove(&ino);
         }
         self.start(ino);
-        running
+        taken
     }
 
     fn one_less(&mut self, session: SessionId) {

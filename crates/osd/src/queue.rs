@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use loligo_types::SessionId;
 
+use crate::admit::{Class, Touches};
 use crate::execute::Effect;
 use crate::io::{EffectId, Tag};
 
@@ -27,17 +28,6 @@ impl Waiter {
     }
 }
 
-/// What an operation does to its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Reads a range.
-    Read,
-    /// Changes a range.
-    Write,
-    /// Makes earlier changes durable.
-    Sync,
-}
-
 /// An operation that waits or runs.
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -46,6 +36,8 @@ pub(crate) struct Queued {
     pub(crate) class: Class,
     /// First byte, and first byte behind.
     pub(crate) range: (u64, u64),
+    /// What a sync must cover after it.
+    pub(crate) touches: Touches,
     /// Bytes that it counts in the bound of the queue.
     pub(crate) cost: u64,
     /// What to do; taken out when it starts. A sync's objects are filled in then.
@@ -104,22 +96,17 @@ impl Queue {
         self.ops.remove(at)
     }
 
-    /// Takes out what `session` has waiting; what runs is left, with nobody to answer to. Gives the
-    /// cost of those taken out and the number of those that run.
-    pub(crate) fn drop_session(&mut self, session: SessionId) -> (u64, usize) {
-        let (mut cost, mut running) = (0, 0);
-        self.ops.retain_mut(|op| {
-            if !op.waiter.is(session) {
-                return true;
-            }
-            if op.is_running() {
-                op.orphaned = true;
-                running += 1;
-                return true;
-            }
-            cost += op.cost;
-            false
-        });
-        (cost, running)
+    /// Takes out what waits and `unwanted` holds for.
+    pub(crate) fn take_waiting(&mut self, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let (taken, kept) =
+            std::mem::take(&mut self.ops).into_iter().partition::<Vec<_>, _>(|op| !op.is_running() && unwanted(op));
+        self.ops = kept.into();
+        taken
+    }
+
+    /// Leaves what `session` has running with nobody to answer to; gives the number.
+    pub(crate) fn orphan(&mut self, session: SessionId) -> usize {
+        let running = self.ops.iter_mut().filter(|op| op.waiter.is(session) && op.is_running());
+        running.map(|op| op.orphaned = true).count()
     }
 }

@@ -117,7 +117,7 @@ impl Backend for LocalStore {
     }
 
     fn close(&self) -> Result<()> {
-        self.table.flush()?;
+        self.table.close()?;
         self.blobs.close()
     }
 }

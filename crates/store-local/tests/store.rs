@@ -194,7 +194,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_refuses_and_everything_goes_on_when_space_is_back() {
-    let Some(disk) = SmallDisk::mount("96m") else {
+    let Some(disk) = SmallDisk::mount("32m") else {
         eprintln!("not shown here: mounting a small disk needs root");
         return;
     };
@@ -228,7 +228,7 @@ fn a_full_disk_refuses_and_everything_goes_on_when_space_is_back() {
 fn write_until_full(disk: &SmallDisk, table: &dyn loligo_store::Table, round: u32) -> u32 {
     let first = round * 1_000_000;
     for n in first..first + 200_000 {
-        if n % 1_000 == 0 {
+        if n % 100 == 0 {
             disk.fill();
         }
         if let Err(error) = table.write(&batch(n), Durability::Sync) {

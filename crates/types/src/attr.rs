@@ -78,6 +78,8 @@ pub struct Extra {
     pub rstat: RStat,
     /// Layout when it is not the default.
     pub layout: Option<Layout>,
+    /// Made without a name (O_TMPFILE) and still nameable: `Link` may give it its first name.
+    pub linkable: bool,
 }
 
 /// The whole record of an inode, as the table, the journal and the cache hold it.
@@ -107,7 +109,8 @@ pub struct Inode {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
-    /// The directory that counts it in its recursive sums: its own for a directory, that of the first link for a file.
+    /// The directory that counts it in its recursive sums: its own for a directory, that of the newest link
+    /// for a file; 0 if none does.
     pub parent: Ino,
     /// What `parent` has already counted of it (see [`Inode::own`]).
     pub accounted: RStat,

@@ -20,7 +20,7 @@ pub mod time;
 
 pub use acl::{Acl, AclEntry, AclTag};
 pub use answer::{Answer, DirEntry, StatFs};
-pub use attr::{Attr, Inode, Kind, Layout, RStat};
+pub use attr::{Attr, Extra, Inode, Kind, Layout, RStat};
 pub use cred::Cred;
 pub use data::{DataAnswer, DataError, DataOp};
 pub use error::{FsError, FsResult};

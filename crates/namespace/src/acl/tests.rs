@@ -19,10 +19,7 @@ fn named() -> Acl {
 fn bytes_go_round_and_are_those_of_linux() {
     let small = acl(&[(AclTag::UserObj, NONE, 6), (AclTag::GroupObj, NONE, 4), (AclTag::Other, NONE, 0)]);
     let bytes = xattr::print(&small);
-    assert_eq!(
-        bytes,
-        b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x04\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff"
-    );
+    assert_eq!(bytes, b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x04\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff");
     assert_eq!(xattr::parse(&bytes), Ok(Some(small)));
     assert_eq!(xattr::parse(&xattr::print(&named())), Ok(Some(named())));
     assert_eq!(xattr::parse(b"\x02\0\0\0"), Ok(None));

@@ -2,41 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Event, Ino, Inode, Kind, Name, RStat, Time};
+use loligo_types::{Event, Ino, Kind, Name, RStat};
 
 use super::Report;
 use super::scan::{Fact, LOST_FOUND, Scan};
 
 pub fn mend(mut scan: Scan) -> Report {
-    mend_root(&mut scan);
     mend_counter(&mut scan);
-    let changed = mend_shape(&mut scan);
+    let mut changed = mend_shape(&mut scan);
+    mend_parents(&mut scan, &mut changed);
     let sums = sums(&scan.facts);
     for at in 0..scan.facts.len() {
         let forced = changed.contains(&scan.facts[at].inode.ino);
         mend_numbers(&mut scan, at, &sums, forced);
     }
     scan.report
-}
-
-fn new_dir(ino: Ino, parent: Ino) -> Fact {
-    let inode = Inode::new(ino, Kind::Dir, 0o755, 0, 0, parent, Time(0));
-    Fact { inode, links: 0, entries: 0, subdirs: 0, place: None, inline: None, xattrs: false, orphan: false }
-}
-
-fn mend_root(scan: &mut Scan) {
-    match scan.fact(Ino::ROOT) {
-        Some(fact) if fact.inode.kind == Kind::Dir => {}
-        found => {
-            let text = "there is no root directory; an empty one is made".to_string();
-            let fact = new_dir(Ino::ROOT, Ino::ROOT);
-            match found {
-                Some(old) => *old = fact,
-                None => scan.facts.insert(0, fact),
-            }
-            scan.report.add(true, text, []);
-        }
-    }
 }
 
 /// A number must never be given out twice.
@@ -52,7 +32,7 @@ fn mend_counter(scan: &mut Scan) {
 /// Removes what is unlinked, and names what nothing leads to. Says which inodes are new in their place.
 fn mend_shape(scan: &mut Scan) -> BTreeSet<Ino> {
     let mut changed = BTreeSet::new();
-    if scan.facts.first().is_some_and(|fact| fact.inode.ino == Ino::ROOT && fact.inode.change == 1) {
+    if scan.root_made {
         changed.insert(Ino::ROOT);
     }
     for ino in unreachable(scan) {
@@ -74,7 +54,8 @@ fn mend_shape(scan: &mut Scan) -> BTreeSet<Ino> {
 
 /// Inodes without a name that are no orphans, and one directory of each ring.
 fn unreachable(scan: &Scan) -> Vec<Ino> {
-    let nameless = |fact: &&Fact| fact.inode.ino != Ino::ROOT && fact.links == 0 && !fact.orphan && fact.inode.nlink > 0;
+    let nameless =
+        |fact: &&Fact| fact.inode.ino != Ino::ROOT && fact.links == 0 && !fact.orphan && fact.inode.nlink > 0;
     let mut lost: Vec<Ino> = scan.facts.iter().filter(nameless).map(|fact| fact.inode.ino).collect();
     let places: BTreeMap<Ino, Ino> =
         scan.facts.iter().filter_map(|fact| Some((fact.inode.ino, fact.place.as_ref()?.0))).collect();
@@ -130,7 +111,7 @@ fn lost_found(scan: &mut Scan, changed: &mut BTreeSet<Ino>) -> Ino {
     let ino = scan.next_ino;
     scan.next_ino = Ino(ino.0 + 1);
     let name = Name::new(LOST_FOUND).expect("a good name");
-    let mut fact = new_dir(ino, Ino::ROOT);
+    let mut fact = Fact::new_dir(ino);
     fact.inode.mode = 0o700;
     (fact.links, fact.place) = (1, Some((Ino::ROOT, name.clone())));
     // The highest number so far: the order stays.
@@ -165,13 +146,26 @@ fn remove_unlinked(scan: &mut Scan) {
     });
 }
 
+/// Where a directory is decides its parent; the sums follow from that.
+fn mend_parents(scan: &mut Scan, changed: &mut BTreeSet<Ino>) {
+    let Scan { facts, report, .. } = scan;
+    for fact in facts.iter_mut().filter(|fact| fact.inode.kind == Kind::Dir) {
+        let (ino, said) = (fact.inode.ino, fact.inode.parent);
+        let parent = if ino == Ino::ROOT { ino } else { fact.place.as_ref().map_or(Ino(0), |(dir, _)| *dir) };
+        if said != parent {
+            report.add(false, format!("directory {ino} says its parent is {said}, is in {parent}"), []);
+            fact.inode.parent = parent;
+            changed.insert(ino);
+        }
+    }
+}
+
 /// What each directory must have counted.
 fn sums(facts: &[Fact]) -> BTreeMap<Ino, RStat> {
     let mut sums: BTreeMap<Ino, RStat> = BTreeMap::new();
     for inode in facts.iter().map(|fact| &fact.inode).filter(|inode| inode.ino != Ino::ROOT) {
         let sum = sums.entry(inode.parent).or_default();
-        sum.entries += inode.accounted.entries;
-        sum.bytes += inode.accounted.bytes;
+        *sum = crate::rstat::plus(*sum, inode.accounted);
     }
     sums
 }
@@ -190,14 +184,9 @@ fn mend_numbers(scan: &mut Scan, at: usize, sums: &BTreeMap<Ino, RStat>, forced:
         inode.nlink = nlink;
     }
     if is_dir {
-        let parent = if ino == Ino::ROOT { ino } else { fact.place.as_ref().map_or(Ino(0), |(dir, _)| *dir) };
         if inode.size != fact.entries {
             wrong.push((false, format!("directory {ino} says {} entries, has {}", inode.size, fact.entries)));
             inode.size = fact.entries;
-        }
-        if inode.parent != parent {
-            wrong.push((false, format!("directory {ino} says its parent is {}, is in {parent}", inode.parent)));
-            inode.parent = parent;
         }
         let sum = sums.get(&ino).copied().unwrap_or_default();
         if inode.rstat() != sum {
@@ -206,7 +195,8 @@ fn mend_numbers(scan: &mut Scan, at: usize, sums: &BTreeMap<Ino, RStat>, forced:
         }
     }
     if inode.has_xattrs != fact.xattrs {
-        wrong.push((inode.has_xattrs, format!("inode {ino} says has_xattrs {}, has {}", inode.has_xattrs, fact.xattrs)));
+        wrong
+            .push((inode.has_xattrs, format!("inode {ino} says has_xattrs {}, has {}", inode.has_xattrs, fact.xattrs)));
         inode.has_xattrs = fact.xattrs;
     }
     let wants_inline = inode.kind == Kind::File && inode.inline && inode.size > 0;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Ino, Inode, Kind, Name};
+use loligo_types::{Event, Ino, Inode, Kind, Name, Time};
 
 use super::Report;
 
@@ -28,6 +28,17 @@ pub struct Fact {
     pub orphan: bool,
 }
 
+impl Fact {
+    fn new(inode: Inode) -> Fact {
+        Fact { inode, links: 0, entries: 0, subdirs: 0, place: None, inline: None, xattrs: false, orphan: false }
+    }
+
+    /// A directory that repairs make, in the root.
+    pub fn new_dir(ino: Ino) -> Fact {
+        Fact::new(Inode::new(ino, Kind::Dir, 0o755, 0, 0, Ino::ROOT, Time(0)))
+    }
+}
+
 /// What was gathered.
 #[derive(Default)]
 pub struct Scan {
@@ -38,6 +49,8 @@ pub struct Scan {
     /// The directory for lost inodes, and the names in it.
     pub lost_found: Option<Ino>,
     pub lost_names: BTreeSet<Name>,
+    /// The root was missing.
+    pub root_made: bool,
     pub report: Report,
 }
 
@@ -45,16 +58,7 @@ impl Scan {
     /// First round: inodes and orphans.
     pub fn inodes(&mut self, event: &Event) {
         match event {
-            Event::Inode(inode) => self.facts.push(Fact {
-                inode: (**inode).clone(),
-                links: 0,
-                entries: 0,
-                subdirs: 0,
-                place: None,
-                inline: None,
-                xattrs: false,
-                orphan: false,
-            }),
+            Event::Inode(inode) => self.facts.push(Fact::new((**inode).clone())),
             Event::Orphan(ino) => drop(self.orphans.insert(*ino)),
             Event::NextIno(ino) => self.next_ino = *ino,
             _ => {}
@@ -65,6 +69,13 @@ impl Scan {
     pub fn sort(&mut self) {
         self.facts.sort_by_key(|fact| fact.inode.ino);
         self.report.inodes = self.facts.len() as u64;
+        let root = self.facts.first().is_some_and(|fact| fact.inode.ino == Ino::ROOT && fact.inode.kind == Kind::Dir);
+        if !root {
+            self.root_made = true;
+            self.facts.retain(|fact| fact.inode.ino != Ino::ROOT);
+            self.facts.insert(0, Fact::new_dir(Ino::ROOT));
+            self.report.add(true, "there is no root directory; one is made".to_string(), []);
+        }
         for ino in std::mem::take(&mut self.orphans) {
             match self.fact(ino) {
                 Some(fact) => fact.orphan = true,
@@ -113,7 +124,11 @@ impl Scan {
             return self.report.add(true, format!("entry {name} is in {dir}, which is no directory"), [gone()]);
         }
         let Some(target) = self.fact(ino) else {
-            return self.report.add(true, format!("entry {name} in {dir} points to {ino}, which is no inode"), [gone()]);
+            return self.report.add(
+                true,
+                format!("entry {name} in {dir} points to {ino}, which is no inode"),
+                [gone()],
+            );
         };
         let right = target.inode.kind;
         if right == Kind::Dir && !self.place(dir, name, ino) {

@@ -86,7 +86,7 @@ mod tests {
             ",
         );
         let name = Name::new(b"new").expect("a good name");
-        let mut link = |ino: u64, fs: &mut crate::testing::Fs| {
+        let link = |ino: u64, fs: &mut crate::testing::Fs| {
             let op = Op::Link { ino: Ino(ino), dir: Ino::ROOT, name: name.clone() };
             fs.run(&Cred::root(), &op).map(|change| change.answer.attr().map(|attr| attr.nlink))
         };

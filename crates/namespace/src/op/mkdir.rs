@@ -7,14 +7,7 @@ use crate::ctx::{Change, Ctx};
 use crate::tree::Tree;
 use crate::work::Work;
 
-pub(crate) fn prepare(
-    tree: &Tree,
-    ctx: &Ctx<'_>,
-    dir: Ino,
-    name: &Name,
-    mode: u16,
-    umask: u16,
-) -> FsResult<Change> {
+pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name, mode: u16, umask: u16) -> FsResult<Change> {
     let parent = make::room_for(tree, ctx, dir, name)?;
     let inode = make::new_inode(ctx, parent, Kind::Dir, mode, umask);
     let mut work = Work::new(tree, ctx.stamp.now);

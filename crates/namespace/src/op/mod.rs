@@ -78,11 +78,17 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         Op::Lookup { dir, name } => lookup::prepare(tree, ctx, *dir, name),
         Op::LookupParent { dir } => lookup::prepare_parent(tree, *dir),
         Op::GetAttr { ino } => getattr::prepare(tree, *ino),
-        Op::SetAttr { ino, set, handle } => setattr::prepare(tree, ctx, *ino, set, handle.is_some() && ctx.handle_write),
-        Op::Open { ino, flags, .. } => open::prepare(tree, ctx, *ino, *flags),
-        Op::Create { dir, name, mode, umask, flags, exclusive, .. } => {
-            create::prepare(tree, ctx, *dir, name, create::How { mode: *mode, umask: *umask, flags: *flags, exclusive: *exclusive })
+        Op::SetAttr { ino, set, handle } => {
+            setattr::prepare(tree, ctx, *ino, set, handle.is_some() && ctx.handle_write)
         }
+        Op::Open { ino, flags, .. } => open::prepare(tree, ctx, *ino, *flags),
+        Op::Create { dir, name, mode, umask, flags, exclusive, .. } => create::prepare(
+            tree,
+            ctx,
+            *dir,
+            name,
+            create::How { mode: *mode, umask: *umask, flags: *flags, exclusive: *exclusive },
+        ),
         Op::Tmpfile { dir, mode, umask, flags, linkable, .. } => {
             tmpfile::prepare(tree, ctx, *dir, (*mode, *umask), *flags, *linkable)
         }
@@ -107,11 +113,20 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         Op::RemoveXattr { ino, name } => xattr::remove(tree, ctx, *ino, name),
         Op::Access { ino, want } => access::prepare(tree, ctx, *ino, *want),
         Op::ReadInline { ino, .. } => inline::read(tree, ctx, *ino),
-        Op::WriteInline { ino, offset, data, mtime, kill_priv, .. } => {
-            inline::write(tree, ctx, *ino, inline::Write { offset: *offset, data, mtime: *mtime, kill_priv: *kill_priv })
-        }
+        Op::WriteInline { ino, offset, data, mtime, kill_priv, .. } => inline::write(
+            tree,
+            ctx,
+            *ino,
+            inline::Write { offset: *offset, data, mtime: *mtime, kill_priv: *kill_priv },
+        ),
         Op::SetData { ino, cuts, grow_to, mtime, spilled, kill_priv, .. } => {
-            let told = set_data::Told { cuts: *cuts, grow_to: *grow_to, mtime: *mtime, spilled: *spilled, kill_priv: *kill_priv };
+            let told = set_data::Told {
+                cuts: *cuts,
+                grow_to: *grow_to,
+                mtime: *mtime,
+                spilled: *spilled,
+                kill_priv: *kill_priv,
+            };
             set_data::prepare(tree, ctx, *ino, told)
         }
         Op::Extend { ino, len, kill_priv, .. } => extend::prepare(tree, ctx, *ino, *len, *kill_priv),

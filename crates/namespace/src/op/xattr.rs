@@ -9,7 +9,7 @@ use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
 use crate::ctx::{Change, Ctx};
 use crate::need::Wants;
-use crate::tree::Tree;
+use crate::tree::{Tree, XattrPair};
 use crate::vxattr;
 use crate::work::{Work, inode_of, missing};
 
@@ -155,7 +155,7 @@ pub(crate) fn set(
                 XattrMode::Replace if old.is_none() => return Err(FsError::NoData),
                 _ => {}
             }
-            let cost = |(name, value): &(Arc<[u8]>, Arc<[u8]>)| name.len() + 1 + value.len();
+            let cost = |(name, value): &XattrPair| name.len() + 1 + value.len();
             let others: usize = all.iter().filter(|(other, _)| other != name).map(cost).sum();
             if others + name.len() + 1 + value.len() > limits::XATTR_TOTAL_MAX {
                 return Err(FsError::NoSpace);

@@ -59,7 +59,14 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
     match code % 32 {
         0..=4 => Op::Create { dir, name: name(b), mode, umask: 0o22, flags, exclusive: n & 16 != 0, handle: 1 },
         5..=7 => Op::Mkdir { dir, name: name(b), mode, umask: 0 },
-        8 => Op::Mknod { dir, name: name(b), kind: if n & 1 == 0 { Kind::Fifo } else { Kind::Char }, mode, umask: 0, rdev: 5 },
+        8 => Op::Mknod {
+            dir,
+            name: name(b),
+            kind: if n & 1 == 0 { Kind::Fifo } else { Kind::Char },
+            mode,
+            umask: 0,
+            rdev: 5,
+        },
         9 => Op::Symlink { dir, name: name(b), target: name(c).as_bytes().into() },
         10 => Op::Link { ino: pick(&all, c), dir, name: name(b) },
         11 | 12 => Op::Unlink { dir, name: name(b) },
@@ -71,13 +78,21 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
             Op::Rename { dir, name: name(b), new_dir, new_name, mode }
         }
         18 => set(SetAttr { mode: Some(mode), ..SetAttr::default() }),
-        19 => set(SetAttr { uid: Some(1000 + u32::from(b) % 2), gid: Some(1000 + u32::from(c) % 2), ..SetAttr::default() }),
+        19 => set(SetAttr {
+            uid: Some(1000 + u32::from(b) % 2),
+            gid: Some(1000 + u32::from(c) % 2),
+            ..SetAttr::default()
+        }),
         20 => Op::SetAttr {
             ino: file,
             set: SetAttr { size: Some(u64::from(n) % 150), ..SetAttr::default() },
             handle: (b & 1 == 0).then_some(1),
         },
-        21 => set(SetAttr { atime: Some(SetTime::Now), mtime: (n & 1 == 0).then_some(SetTime::At(Time(7))), ..SetAttr::default() }),
+        21 => set(SetAttr {
+            atime: Some(SetTime::Now),
+            mtime: (n & 1 == 0).then_some(SetTime::At(Time(7))),
+            ..SetAttr::default()
+        }),
         22 => Op::SetXattr { ino, name: xattr_name(b), value: name(c).as_bytes().into(), mode: XattrMode::Set },
         23 => Op::RemoveXattr { ino, name: xattr_name(b) },
         24 => {
@@ -91,7 +106,8 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
         }
         27 => {
             let cuts = fs.tree.inode(file).map(|inode| inode.cuts).unwrap_or_default();
-            let grow_to = (n & 1 == 0).then_some(u64::from(n));
+            let huge = if n & 0x300 == 0x300 { loligo_types::limits::FILE_SIZE_MAX - 70_000 } else { 0 };
+            let grow_to = (n & 1 == 0).then_some(huge + u64::from(n));
             let spilled = c & 1 == 0;
             Op::SetData { ino: file, handle: 1, cuts, grow_to, mtime: SetTime::Now, spilled, kill_priv: false }
         }
@@ -210,7 +226,7 @@ fn run(steps: Vec<(Step, u8)>) {
         match other {
             0..40 => b.checkpoint(usize::from(other) % 7 + 1),
             40..60 => {
-                let pinned = |ino: Ino| ino.0 % 3 == 0;
+                let pinned = |ino: Ino| ino.0.is_multiple_of(3);
                 b.tree.evict(0, &pinned);
                 b.tree.evict(0, &pinned);
             }
@@ -248,6 +264,7 @@ fn run(steps: Vec<(Step, u8)>) {
         let _: Vec<()> = events.iter().map(|event| apply(&mut replayed.tree, event, *lsn)).collect();
     }
     let end = final_table(&mut a);
+    assert_eq!(crate::fsck::check_all(&end.events()).findings, []);
     assert_eq!(end, final_table(&mut replayed));
     assert_eq!(end, final_table(&mut b));
     b.tree.evict(0, &|_| false);

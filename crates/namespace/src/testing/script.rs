@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use loligo_types::{
-    Access, Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Layout, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime,
-    Time, XattrMode,
+    Access, Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Layout, Name, Op, OpenFlags, RenameMode, SetAttr,
+    SetTime, Time, XattrMode,
 };
 
 use super::Fs;
@@ -143,7 +143,14 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
             let want = |c: char| arg(3).contains(c);
             Op::Access { ino, want: Access { read: want('r'), write: want('w'), exec: want('x') } }
         }
-        "tmpfile" => Op::Tmpfile { dir: ino, mode: octal(arg(3)), umask, flags: flags("rw"), linkable: arg(4) == "linkable", handle: 1 },
+        "tmpfile" => Op::Tmpfile {
+            dir: ino,
+            mode: octal(arg(3)),
+            umask,
+            flags: flags("rw"),
+            linkable: arg(4) == "linkable",
+            handle: 1,
+        },
         "readdir" => Op::Readdir { dir: ino, cookie: 0, limit: 100, plus: true, handle: None },
         "getxattr" => Op::GetXattr { ino, name: bytes(arg(3)) },
         "listxattr" => Op::ListXattr { ino },
@@ -244,7 +251,8 @@ fn acl(text: &str) -> Arc<[u8]> {
             ("m", _) => 16,
             _ => 32,
         };
-        let perm = parts[2].bytes().fold(0u16, |all, c| all | b" xw r".iter().position(|p| *p == c).unwrap_or(0) as u16);
+        let perm =
+            parts[2].bytes().fold(0u16, |all, c| all | b" xw r".iter().position(|p| *p == c).unwrap_or(0) as u16);
         bytes.extend(tag.to_le_bytes());
         bytes.extend(perm.to_le_bytes());
         bytes.extend(parts[1].parse::<u32>().unwrap_or(u32::MAX).to_le_bytes());
@@ -273,7 +281,19 @@ fn text(answer: &Answer) -> String {
 fn attr_text(a: &Attr) -> String {
     format!(
         "ok ino={} kind={:?} mode={:o} uid={} gid={} nlink={} size={} atime={} mtime={} ctime={} change={} inline={} cuts={} xattrs={}",
-        a.ino, a.kind, a.mode, a.uid, a.gid, a.nlink, a.size, a.atime.0, a.mtime.0, a.ctime.0, a.change, a.inline, a.cuts,
+        a.ino,
+        a.kind,
+        a.mode,
+        a.uid,
+        a.gid,
+        a.nlink,
+        a.size,
+        a.atime.0,
+        a.mtime.0,
+        a.ctime.0,
+        a.change,
+        a.inline,
+        a.cuts,
         a.has_xattrs
     )
 }

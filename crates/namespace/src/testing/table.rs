@@ -10,11 +10,13 @@ use crate::{Loaded, Need, Record, hash63};
 /// Names collide under it.
 pub const KEY: (u64, u64) = crate::tree::WEAK_KEY;
 
+type Bytes = Arc<[u8]>;
+
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Table {
     pub inodes: BTreeMap<Ino, Inode>,
     pub entries: BTreeMap<(Ino, u64, Vec<u8>), (Ino, Kind)>,
-    pub xattrs: BTreeMap<(Ino, Arc<[u8]>), Arc<[u8]>>,
+    pub xattrs: BTreeMap<(Ino, Bytes), Bytes>,
     pub inline: BTreeMap<Ino, Arc<[u8]>>,
     pub orphans: BTreeMap<Ino, ()>,
     pub discards: BTreeMap<Ino, (u64, u32)>,
@@ -83,7 +85,8 @@ impl Table {
     /// What a server loads when it starts.
     pub fn small(&self) -> Vec<Loaded> {
         let mut all: Vec<Loaded> = self.orphans.keys().map(|ino| Loaded::Orphan(*ino)).collect();
-        let discard = |(ino, (from, size)): (&Ino, &(u64, u32))| Loaded::Discard { ino: *ino, from: *from, object_size: *size };
+        let discard =
+            |(ino, (from, size)): (&Ino, &(u64, u32))| Loaded::Discard { ino: *ino, from: *from, object_size: *size };
         all.extend(self.discards.iter().map(discard));
         all.extend(self.sessions.values().cloned().map(Loaded::Session));
         all.push(Loaded::NextIno(self.next_ino));
@@ -100,7 +103,7 @@ impl Table {
             ino: *ino,
             kind: *kind,
         }));
-        let xattr = |((ino, name), value): (&(Ino, Arc<[u8]>), &Arc<[u8]>)| Event::Xattr {
+        let xattr = |((ino, name), value): (&(Ino, Bytes), &Bytes)| Event::Xattr {
             ino: *ino,
             name: name.clone(),
             value: value.clone(),

@@ -8,7 +8,7 @@ use loligo_types::{Ino, Inode, Kind, Name, SessionRecord, Time};
 use super::dir::DirSlot;
 use super::ranges::Ranges;
 use super::xattrs::xattr_bytes;
-use super::{HASH_MAX, InlineSlot, Slot, Small, Tree, XattrSet, XattrSlot, extra_bytes, flag, hash63};
+use super::{HASH_MAX, InlineSlot, Slot, Small, Tree, XattrPair, XattrSet, XattrSlot, extra_bytes, flag, hash63};
 
 /// What was read from the table.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub enum Loaded {
         entries: Vec<(Name, Ino, Kind)>,
     },
     /// All xattr records of an inode.
-    Xattrs(Ino, Vec<(Arc<[u8]>, Arc<[u8]>)>),
+    Xattrs(Ino, Vec<XattrPair>),
     /// The inline data, or that there is none.
     Inline(Ino, Option<Arc<[u8]>>),
     /// An orphan. All of the small tables are loaded at the start.
@@ -60,8 +60,9 @@ pub enum Loaded {
 impl Tree {
     /// Puts a record that was read from the table into the cache.
     ///
-    /// What is in memory wins. Nothing may be evicted between the read and this call: drop the result of a read that
-    /// was under way when [`Tree::evict`] ran, and read again.
+    /// What is in memory wins, as long as memory remembers. So a read that was begun before a checkpoint was written
+    /// must be loaded (or dropped) before [`Tree::checkpoint_done`], which lets memory forget; and one record must not
+    /// be read twice at once.
     pub fn load(&mut self, item: Loaded) {
         match item {
             Loaded::Inode(ino, inode) => self.load_inode(ino, inode),
@@ -143,7 +144,7 @@ impl Tree {
         self.heap_bytes += added;
     }
 
-    fn load_xattrs(&mut self, ino: Ino, items: Vec<(Arc<[u8]>, Arc<[u8]>)>) {
+    fn load_xattrs(&mut self, ino: Ino, items: Vec<XattrPair>) {
         let set = self.xattrs.entry(ino).or_insert_with(|| {
             self.heap_bytes += XattrSet::default().heap_bytes();
             XattrSet::default()

@@ -25,11 +25,11 @@ pub use dirty::{DirtyQueue, Key};
 #[cfg(test)]
 pub(crate) use hash::WEAK_KEY;
 pub use hash::{HASH_MAX, hash63};
-pub(crate) use load::inline_bytes;
 pub use load::Loaded;
+pub(crate) use load::inline_bytes;
 pub use slab::{Keyed, Slab};
 pub(crate) use xattrs::xattr_bytes;
-pub use xattrs::{XattrSet, XattrSlot};
+pub use xattrs::{XattrPair, XattrSet, XattrSlot};
 
 /// Bits that each cached record has.
 pub mod flag {
@@ -174,7 +174,7 @@ impl Tree {
             orphans: BTreeMap::new(),
             discards: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            next_ino: Ino::FIRST,
+            next_ino: Ino(0),
             next_ino_flags: Cell::new(0),
             dirty: DirtyQueue::default(),
             unsettled: VecDeque::new(),
@@ -260,7 +260,7 @@ impl Tree {
     }
 
     /// All xattr records of an inode, by name; `None` if they must be loaded.
-    pub fn xattrs(&self, inode: &Inode) -> Option<Vec<(Arc<[u8]>, Arc<[u8]>)>> {
+    pub fn xattrs(&self, inode: &Inode) -> Option<Vec<XattrPair>> {
         if !inode.has_xattrs {
             return Some(Vec::new());
         }
@@ -276,7 +276,7 @@ impl Tree {
 
     /// The smallest number that no inode ever had. Grows by itself as inodes are made; it is a record of its own.
     pub fn next_ino(&self) -> Ino {
-        self.next_ino
+        self.next_ino.max(Ino::FIRST)
     }
 
     /// Inodes without a name that wait for their last close, ascending.
@@ -327,5 +327,9 @@ impl Tree {
 pub(crate) fn extra_bytes(inode: &Inode) -> usize {
     let Some(extra) = inode.extra.as_deref() else { return 0 };
     let acl = |acl: &Option<loligo_types::Acl>| acl.as_ref().map_or(0, |acl| acl.0.capacity() * 12 + 16);
-    size_of_val(extra) + 16 + extra.symlink.as_ref().map_or(0, |t| t.len() + 16) + acl(&extra.acl) + acl(&extra.default_acl)
+    size_of_val(extra)
+        + 16
+        + extra.symlink.as_ref().map_or(0, |t| t.len() + 16)
+        + acl(&extra.acl)
+        + acl(&extra.default_acl)
 }

@@ -14,11 +14,6 @@ impl Ranges {
         self.some = Vec::new();
     }
 
-    /// Whether everything is known.
-    pub fn is_all(&self) -> bool {
-        self.all
-    }
-
     /// The last hash up to which all is known from `hash` on, if `hash` itself is known.
     pub fn known_until(&self, hash: u64) -> Option<u64> {
         if self.all {
@@ -95,7 +90,11 @@ mod tests {
             let (a, b) = ((state >> 20) % 64, (state >> 40) % 64);
             let (from, upto) = (a.min(b), a.max(b));
             let add = state >> 63 == 1;
-            if add { ranges.add(from, upto) } else { ranges.remove(from, upto) }
+            if add {
+                ranges.add(from, upto)
+            } else {
+                ranges.remove(from, upto)
+            }
             (from..=upto).for_each(|i| model[i as usize] = add);
             for (i, known) in model.iter().enumerate() {
                 assert_eq!(ranges.covers(i as u64), *known);
@@ -110,7 +109,7 @@ mod tests {
         let mut ranges = Ranges::default();
         ranges.add(0, 99);
         ranges.add(100, u64::MAX);
-        assert!(ranges.is_all());
+        assert_eq!(ranges.known_until(0), Some(u64::MAX));
         ranges.remove(50, 60);
         assert_eq!(ranges.known_until(0), Some(49));
         assert_eq!(ranges.known_until(55), None);

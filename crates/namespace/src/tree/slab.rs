@@ -133,11 +133,6 @@ impl<T: Keyed> Slab<T> {
         self.blocks.iter().flatten().flatten()
     }
 
-    /// Bytes of the blocks' and tables' memory that is not in use.
-    pub fn overhead_bytes(&self) -> usize {
-        self.shards.iter().map(|s| s.table.capacity() * 4).sum::<usize>() + self.free.capacity() * 4
-    }
-
     fn store(&mut self, value: T) -> usize {
         if let Some(place) = self.free.pop() {
             let place = place as usize;

@@ -4,6 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Name and value of an xattr.
+pub type XattrPair = (Arc<[u8]>, Arc<[u8]>);
+
 /// One xattr; `None`: known to be absent.
 pub struct XattrSlot {
     /// The value.

@@ -1,0 +1,328 @@
+//! The command line, as clap reads it. Not here: what the commands do.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const GROUPS: &str = "\
+Service:
+  up           Start store, server and mount in one process
+  down         Stop what `up` or `serve` started
+  format       Make an empty file system in a data directory
+  serve        Start a server without a mount
+  mount        Mount a served file system
+  umount       Unmount it
+
+Look:
+  status       What a server does and how it is
+  top          The same, live
+  config       The effective configuration and where each value came from
+
+Care:
+  fsck         Check a file system, and repair it
+  dump         Write the whole namespace as text
+  load         Make a namespace from such a text
+  journal      Look into the journal
+
+Tools:
+  bench        Measure
+  completions  Print a completion script for a shell";
+
+/// Loligo, a file system whose directories choose their own rules.
+#[derive(Parser)]
+#[command(name = "loligo", version, about, long_about = None, help_template = "{about}\n\n{usage-heading} {usage}\n\n{after-help}\n\nOptions:\n{options}", after_help = GROUPS)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Configuration file (TOML); without it DATA/loligo.toml is read if it is there.
+    #[arg(long, global = true, value_name = "FILE", env = "LOLIGO_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Set one configuration key (see `loligo config`); may be repeated.
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = pair)]
+    pub set: Vec<(String, String)>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("this must be KEY=VALUE")?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+/// How a command finds the server or the data.
+#[derive(Args, Clone, Default)]
+pub struct Target {
+    /// Data directory of the server.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the server: a Unix socket's path or HOST:PORT.
+    #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
+    pub server: Option<String>,
+    /// A path inside a mount, or a data directory.
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start store, server and mount in one process; formats a new data directory.
+    Up(Up),
+    /// Stop the server of a data directory, unmounting what it mounted.
+    Down(Down),
+    /// Make an empty file system in a data directory.
+    Format(Format),
+    /// Start a server without a mount.
+    Serve(Serve),
+    /// Mount a served file system.
+    Mount(MountArgs),
+    /// Unmount it.
+    Umount {
+        /// Mount point.
+        mount: PathBuf,
+        /// Detach at once even if files are open there.
+        #[arg(long)]
+        lazy: bool,
+    },
+    /// What a server does and how it is.
+    Status {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The same, live; q or Ctrl-C ends it.
+    Top {
+        #[command(flatten)]
+        target: Target,
+        /// Seconds between two looks.
+        #[arg(long, default_value_t = 1.0)]
+        interval: f64,
+        /// End after so many looks (0: never).
+        #[arg(long, default_value_t = 0)]
+        count: u64,
+    },
+    /// The effective configuration and where each value came from.
+    Config {
+        /// Data directory whose loligo.toml counts.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a file system that is not served, and repair it if told to.
+    Fsck {
+        /// Data directory.
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// Mend what is found; without it nothing is written.
+        #[arg(long)]
+        repair: bool,
+        /// Also read all file data and verify its checksums.
+        #[arg(long)]
+        data_checksums: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the whole namespace as text (docs/formats/dump.md).
+    Dump {
+        /// Data directory; it must not be served.
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// File to write; without it, stdout.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Make a namespace from such a text in a new data directory.
+    Load {
+        /// Data directory; must be new or empty.
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// File to read; `-` for stdin.
+        input: PathBuf,
+    },
+    /// Look into the journal.
+    Journal {
+        #[command(subcommand)]
+        what: Journal,
+    },
+    /// Measure.
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
+    /// Print a completion script.
+    Completions {
+        /// For this shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `loligo up`.
+#[derive(Args, Clone)]
+pub struct Up {
+    /// Data directory; made and formatted if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Mount point; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub mount: PathBuf,
+    /// Metadata ranks in this process. One, until a namespace can span more.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
+    pub ranks: u32,
+    #[command(flatten)]
+    pub run: Run,
+    #[command(flatten)]
+    pub mount_options: MountOptions,
+}
+
+/// How a service runs.
+#[derive(Args, Clone)]
+pub struct Run {
+    /// Go to the background once everything works; the log goes to DATA/loligo.log.
+    #[arg(long)]
+    pub daemon: bool,
+    /// Further address to listen on; may be repeated.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Vec<String>,
+    /// HTTP admin address, or `off`.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub admin: Option<String>,
+    /// What to log.
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+    /// Descriptor to write a line to when everything works (used by --daemon).
+    #[arg(long, hide = true)]
+    pub ready_fd: Option<i32>,
+}
+
+/// How to mount.
+#[derive(Args, Clone, Default)]
+pub struct MountOptions {
+    /// Mount read-only.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Only the mounting user may see the mount (the default lets all users in when root mounts).
+    #[arg(long)]
+    pub private: bool,
+    /// Mount over a directory that has entries.
+    #[arg(long)]
+    pub nonempty: bool,
+}
+
+/// `loligo down`.
+#[derive(Args)]
+pub struct Down {
+    /// Data directory.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Seconds to wait for a clean end.
+    #[arg(long, default_value_t = 60)]
+    pub timeout: u64,
+}
+
+/// `loligo format`.
+#[derive(Args)]
+pub struct Format {
+    /// Data directory; must be new or empty.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+}
+
+/// `loligo serve`.
+#[derive(Args, Clone)]
+pub struct Serve {
+    /// Data directory, formatted.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// `loligo mount`.
+#[derive(Args, Clone)]
+pub struct MountArgs {
+    /// Data directory of a server on this machine.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the server: a Unix socket's path or HOST:PORT.
+    #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
+    pub server: Option<String>,
+    /// Mount point.
+    pub mount: PathBuf,
+    /// Go to the background once it is mounted.
+    #[arg(long)]
+    pub daemon: bool,
+    /// File for the log with --daemon.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// What to log.
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+    /// Descriptor to write a line to when it is mounted (used by --daemon).
+    #[arg(long, hide = true)]
+    pub ready_fd: Option<i32>,
+    #[command(flatten)]
+    pub options: MountOptions,
+}
+
+/// `loligo journal`.
+#[derive(Subcommand)]
+pub enum Journal {
+    /// Print segments and records.
+    Inspect {
+        /// Data directory; it must not be served.
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// Only the summary of each segment.
+        #[arg(long)]
+        summary: bool,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `loligo bench`.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Metadata: the shapes of mdtest, natively or with --mount over FUSE.
+    Md(BenchMd),
+}
+
+/// `loligo bench md`.
+#[derive(Args, Clone)]
+pub struct BenchMd {
+    /// Data directory of a running server; without any address a server is started on a new directory for the run.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the server.
+    #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
+    pub server: Option<String>,
+    /// Clients (natively: connections; over a mount: processes).
+    #[arg(long, default_value_t = 4)]
+    pub clients: usize,
+    /// Requests in flight, over all clients; natively only.
+    #[arg(long, default_value_t = 64)]
+    pub in_flight: usize,
+    /// Files of each client.
+    #[arg(long, default_value_t = 20_000)]
+    pub files: usize,
+    /// All clients in one directory.
+    #[arg(long)]
+    pub shared: bool,
+    /// What to do, in this order.
+    #[arg(long, value_delimiter = ',', default_value = "create,stat,readdir,rename,unlink,mkdir,rmdir,smallwrite,smallread")]
+    pub phases: Vec<String>,
+    /// Over FUSE (or any file system): below this directory.
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Process whose CPU counts as the server's, with --mount.
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Vec<u32>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+}

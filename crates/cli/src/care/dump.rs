@@ -1,0 +1,190 @@
+//! `loligo dump`: the whole namespace as text. What is in it, and what is not, stands in docs/formats/dump.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use loligo_driver::Offline;
+use loligo_journal::table::{Row, dir_range, key_inline, key_inode, prefix_range, xattr_range};
+use loligo_types::{Event, Ino, Inode, Kind, Name};
+
+use super::offline;
+use super::text::{Head, Tail, render};
+use crate::output::{Context, Failure, Outcome, human_count};
+use crate::progress::{Bar, Unit};
+
+/// Writes it.
+pub fn run(data: &Path, output: Option<&Path>) -> Outcome {
+    let offline = offline::records(offline::store(data)?, data)?;
+    let (head, dead) = count(&offline)?;
+    match output {
+        None => write(&offline, head, &dead, std::io::stdout().lock()),
+        Some(path) => {
+            // Under another name until it is whole, so that no half of a dump is taken for one.
+            let part = path.with_file_name(format!("{}.part", path.file_name().unwrap_or_default().to_string_lossy()));
+            let place = || format!("output file {}", part.display());
+            let file = File::create(&part).context(place)?;
+            write(&offline, head, &dead, &file)?;
+            file.sync_all().context(place)?;
+            std::fs::rename(&part, path).context(|| format!("output file {}", path.display()))
+        }
+    }?;
+    if head.objects > 0 {
+        eprintln!(
+            "loligo: the data of {} files is in objects, and so not in the dump; `load` will give them their size, but no data",
+            human_count(head.objects)
+        );
+    }
+    Ok(())
+}
+
+/// Visits rows until one fails.
+fn each(offline: &Offline, range: &loligo_journal::table::KeyRange, mut see: impl FnMut(Row) -> Outcome) -> Outcome {
+    let mut result = Ok(());
+    offline
+        .rows_in(range, &mut |(key, row)| {
+            let row = row.map_err(|e| {
+                let key: String = key.iter().map(|b| format!("{b:02x}")).collect();
+                Failure::new(format!("the table's row {key} cannot be understood: {e}")).remedy("loligo fsck, and with --repair")
+            });
+            match row.and_then(&mut see) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => {
+                    result = Err(failure);
+                    ControlFlow::Break(())
+                }
+            }
+        })
+        .context(|| "reading the table".into())?;
+    result
+}
+
+/// Counts what will be written, and finds the inodes that will not: those without a name.
+fn count(offline: &Offline) -> Result<(Head, BTreeSet<Ino>), Failure> {
+    let mut head = Head { next_ino: offline.next_ino().0, ..Head::default() };
+    let mut dead = BTreeSet::new();
+    let bar = Bar::start("counting", 0, Unit::Count);
+    let range_of = |key: Vec<u8>| prefix_range(&key[..1]);
+    each(offline, &range_of(key_inode(Ino(0))), |row| {
+        bar.add(1);
+        if let Row::Inode(inode) = row {
+            if inode.nlink == 0 {
+                dead.insert(inode.ino);
+                return Ok(());
+            }
+            head.inodes += 1;
+            if inode.kind == Kind::File && !inode.inline && inode.size > 0 {
+                head.objects += 1;
+                head.object_bytes = head.object_bytes.saturating_add(inode.size);
+            }
+            head.inline += u64::from(inline(offline, &inode)?.is_some());
+        }
+        Ok(())
+    })?;
+    for first in [dir_range(Ino(0)).start, xattr_range(Ino(0)).start] {
+        each(offline, &range_of(first), |row| {
+            bar.add(1);
+            match row {
+                Row::Entry { .. } => head.entries += 1,
+                Row::Xattr { ino, .. } if !dead.contains(&ino) => head.xattrs += 1,
+                _ => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok((head, dead))
+}
+
+/// The data held in an inode.
+fn inline(offline: &Offline, inode: &Inode) -> Result<Option<Event>, Failure> {
+    if inode.kind != Kind::File || !inode.inline || inode.size == 0 {
+        return Ok(None);
+    }
+    let row = offline.get(&key_inline(inode.ino)).context(|| format!("inline data of inode {}", inode.ino))?;
+    Ok(match row {
+        Some(Row::Inline { ino, data }) => Some(Event::Inline { ino, data }),
+        _ => None,
+    })
+}
+
+/// What is written, with its checksum.
+struct Lines<W: Write> {
+    out: BufWriter<W>,
+    crc: u32,
+    lines: u64,
+}
+
+impl<W: Write> Lines<W> {
+    fn put(&mut self, mut line: String) -> Outcome {
+        line.push('\n');
+        self.crc = crc32c::crc32c_append(self.crc, line.as_bytes());
+        self.lines += 1;
+        self.out.write_all(line.as_bytes()).context(|| "writing the dump".into())
+    }
+
+    fn record(&mut self, event: &Event, xattrs: usize) -> Outcome {
+        match render(event, xattrs) {
+            Some(line) => self.put(line),
+            None => Ok(()),
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        let tail = Tail { lines: self.lines, crc: self.crc }.render();
+        writeln!(self.out, "{tail}").and_then(|()| self.out.flush()).context(|| "writing the dump".into())
+    }
+}
+
+fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write) -> Outcome {
+    let mut lines = Lines { out: BufWriter::with_capacity(1 << 20, out), crc: 0, lines: 0 };
+    lines.put(head.render())?;
+    if head.objects > 0 {
+        let (files, bytes) = (head.objects, head.object_bytes);
+        lines.put(format!("# data of {files} files ({bytes} bytes) is in objects and not in this dump"))?;
+    }
+    let bar = Bar::start("dumping", head.inodes, Unit::Count);
+    each(offline, &prefix_range(&key_inode(Ino(0))[..1]), |row| {
+        bar.add(1);
+        match row {
+            Row::Inode(inode) if !dead.contains(&inode.ino) => write_inode(offline, *inode, &mut lines),
+            _ => Ok(()),
+        }
+    })?;
+    lines.end()
+}
+
+/// An inode, its xattrs, its data, its entries by name.
+fn write_inode<W: Write>(offline: &Offline, inode: Inode, lines: &mut Lines<W>) -> Outcome {
+    let mut xattrs = Vec::new();
+    if inode.has_xattrs {
+        each(offline, &xattr_range(inode.ino), |row| {
+            if let Row::Xattr { ino, name, value } = row {
+                xattrs.push(Event::Xattr { ino, name, value });
+            }
+            Ok(())
+        })?;
+    }
+    let data = inline(offline, &inode)?;
+    let (ino, kind) = (inode.ino, inode.kind);
+    lines.record(&Event::Inode(Box::new(inode)), xattrs.len())?;
+    for event in xattrs.iter().chain(&data) {
+        lines.record(event, 0)?;
+    }
+    if kind != Kind::Dir {
+        return Ok(());
+    }
+    // The table has them in the order of a secret hash; by name the same tree always gives the same text.
+    let mut entries: BTreeMap<Name, (Ino, Kind)> = BTreeMap::new();
+    each(offline, &dir_range(ino), |row| {
+        if let Row::Entry { name, ino, kind, .. } = row {
+            entries.insert(name, (ino, kind));
+        }
+        Ok(())
+    })?;
+    for (name, (target, kind)) in entries {
+        lines.record(&Event::Entry { dir: ino, name, ino: target, kind }, 0)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! `loligo fsck`: checks a file system that is not served, and mends it if told to. What is right is decided in
+//! `loligo_namespace::fsck`; rows that cannot be read and objects of no file are found here.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use loligo_driver::Offline;
+use loligo_journal::table::{Meta, Row};
+use loligo_namespace::fsck::{self, Finding};
+use loligo_store::Backend;
+use loligo_types::{Event, Ino, Kind};
+use serde_json::json;
+
+use super::{objects, offline};
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count};
+use crate::progress::{Bar, Unit};
+
+/// Mending may bring to light what was hidden; after this many rounds it is given up.
+const ROUNDS: usize = 5;
+
+/// What one check of all records found.
+struct Checked {
+    report: fsck::Report,
+    /// Keys of rows that are to be removed.
+    bad_keys: Vec<Vec<u8>>,
+    /// Inodes that may have objects.
+    owners: BTreeSet<u64>,
+}
+
+/// Checks, mends if told to, and says what was found.
+pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outcome {
+    let store = offline::store(data)?;
+    let blobs = store.blobs();
+    let mut offline = offline::records(store, data)?;
+    let clean = offline.was_clean();
+    let mut checked = check(&offline)?;
+    let mut findings = std::mem::take(&mut checked.report.findings);
+    let objects = objects::check(&*blobs, &checked.owners, data_checksums)?;
+    findings.extend(object_findings(&objects));
+    let found = findings.len();
+    let mut left = found;
+    if repair && found > 0 {
+        left = mend(&mut offline, checked)? + objects.damaged.len();
+        objects::remove(&*blobs, &objects.leaked)?;
+        offline.close().context(|| format!("writing the repairs into {}", data.display()))?;
+        checked = check(&offline::records(offline::store(data)?, data)?)?;
+    }
+    let report = &checked.report;
+    if json {
+        let list: Vec<_> = findings.iter().map(|f| json!({ "text": f.text, "loss": f.loss })).collect();
+        let document = json!({
+            "sound": left == 0,
+            "found": found,
+            "repaired": found - left,
+            "left": left,
+            "findings": list,
+            "inodes": report.inodes,
+            "entries": report.entries,
+            "objects": objects.objects,
+            "object_bytes": objects.bytes,
+            "stopped_cleanly": clean,
+        });
+        println!("{document:#}");
+    } else {
+        for finding in &findings {
+            println!("{}: {}", if finding.loss { "LOST " } else { "wrong" }, finding.text);
+        }
+        let checked_data = if data_checksums { ", all read and compared with their checksums" } else { "" };
+        println!(
+            "{}: {} inodes, {} entries, {} objects ({}){checked_data}",
+            data.display(),
+            human_count(report.inodes),
+            human_count(report.entries),
+            human_count(objects.objects),
+            human_bytes(objects.bytes)
+        );
+    }
+    verdict(data, repair, found, left)
+}
+
+fn verdict(data: &Path, repair: bool, found: usize, left: usize) -> Outcome {
+    let data = data.display();
+    match (found, left) {
+        (0, _) => {
+            eprintln!("{data} is sound");
+            Ok(())
+        }
+        (found, 0) => {
+            eprintln!("{data}: {found} problems found and mended");
+            Ok(())
+        }
+        (found, left) if repair => Err(Failure::found(format!("{data}: {found} problems found, {left} of them cannot be mended"))
+            .remedy("damaged file data is to be restored from a copy: overwrite or remove those files")),
+        (found, _) => Err(Failure::found(format!("{data}: {found} problems found; nothing was changed"))
+            .remedy(format!("copy the directory if you can, then: loligo fsck --data {data} --repair"))),
+    }
+}
+
+fn object_findings(objects: &objects::Report) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !objects.leaked.is_empty() {
+        let (n, bytes) = (objects.leaked.len(), human_bytes(objects.leaked_bytes));
+        findings.push(Finding { text: format!("{n} objects ({bytes}) belong to no file"), loss: false });
+    }
+    findings.extend(objects.damaged.iter().map(|(id, why)| Finding { text: format!("data of inode {}: {why}", id.ino), loss: true }));
+    findings
+}
+
+/// Mends round by round. Says how many findings are left.
+fn mend(offline: &mut Offline, first: Checked) -> Result<usize, Failure> {
+    let mut checked = first;
+    for _ in 0..ROUNDS {
+        let failed = || "writing repairs".to_string();
+        offline.remove(&checked.bad_keys).context(failed)?;
+        offline.write(&checked.report.repairs).context(failed)?;
+        checked = check(offline)?;
+        if checked.report.findings.is_empty() {
+            return Ok(0);
+        }
+    }
+    Ok(checked.report.findings.len())
+}
+
+fn check(offline: &Offline) -> Result<Checked, Failure> {
+    let total = offline.backend().table().approximate_size().map(|size| size.keys).unwrap_or(0);
+    // Each row is seen three times.
+    let bar = Bar::start("checking", total * 3, Unit::Count);
+    let mut rows = Rows::default();
+    let mut round = 0;
+    let report = fsck::check(|see| {
+        round += 1;
+        let first = round == 1;
+        let visited = offline.rows(&mut |(key, row)| {
+            bar.add(1);
+            match row {
+                Ok(row) => rows.good(offline, key, row, first, see),
+                Err(error) if first => rows.bad(key, &error.to_string()),
+                Err(_) => {}
+            }
+            ControlFlow::Continue(())
+        });
+        visited.context(|| "reading the table".into())
+    })?;
+    let Rows { findings, bad_keys, rewrites, owners } = rows;
+    let mut report = report;
+    report.findings.splice(0..0, findings);
+    report.repairs.splice(0..0, rewrites);
+    Ok(Checked { report, bad_keys, owners })
+}
+
+/// What is found while rows are read.
+#[derive(Default)]
+struct Rows {
+    findings: Vec<Finding>,
+    bad_keys: Vec<Vec<u8>>,
+    rewrites: Vec<Event>,
+    owners: BTreeSet<u64>,
+}
+
+impl Rows {
+    fn bad(&mut self, key: &[u8], why: &str) {
+        let hex: String = key.iter().map(|b| format!("{b:02x}")).collect();
+        self.findings.push(Finding { text: format!("row {hex} cannot be understood: {why}"), loss: true });
+        self.bad_keys.push(key.to_vec());
+    }
+
+    fn good(&mut self, offline: &Offline, key: &[u8], row: Row, first: bool, see: &mut dyn FnMut(&Event)) {
+        let event = match row {
+            Row::Inode(inode) => {
+                if first && inode.kind == Kind::File {
+                    self.owners.insert(inode.ino.0);
+                }
+                Event::Inode(inode)
+            }
+            Row::Entry { dir, hash, name, ino, kind } => {
+                let wrong = first && hash != offline.hash(&name);
+                let event = Event::Entry { dir, name, ino, kind };
+                if wrong {
+                    let text = format!("entry {} lies at a wrong place in its directory", loligo_journal::inspect::event_text(&event));
+                    self.findings.push(Finding { text, loss: false });
+                    self.bad_keys.push(key.to_vec());
+                    self.rewrites.push(event.clone());
+                }
+                event
+            }
+            Row::Xattr { ino, name, value } => Event::Xattr { ino, name, value },
+            Row::Inline { ino, data } => Event::Inline { ino, data },
+            Row::Orphan(ino) => Event::Orphan(ino),
+            Row::Discard { ino, from, object_size } => {
+                // The next server drops these.
+                self.owners.insert(ino.0);
+                Event::Discard { ino, from, object_size }
+            }
+            Row::Session(session) => Event::Session(session),
+            Row::Meta { meta: Meta::NextIno, value } => Event::NextIno(Ino(value)),
+            Row::Meta { .. } => return,
+        };
+        see(&event);
+    }
+}

@@ -1,0 +1,11 @@
+//! Commands that look after a file system that is not served: check and repair it, carry it as text, look into its
+//! journal.
+
+pub mod dump;
+pub mod fsck;
+pub mod journal;
+pub mod load;
+
+mod objects;
+mod offline;
+mod text;

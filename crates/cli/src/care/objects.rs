@@ -1,0 +1,73 @@
+//! The part of a check that concerns file data: objects that belong to no file, and checksums. Not the namespace.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use loligo_store::{Blobs, ObjectId, StoreError};
+
+use crate::output::{Context, Failure};
+use crate::progress::{Bar, Unit};
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// What there is.
+#[derive(Default, Debug)]
+pub struct Report {
+    pub objects: u64,
+    pub bytes: u64,
+    /// Of no file.
+    pub leaked: Vec<ObjectId>,
+    pub leaked_bytes: u64,
+    /// With their checksums not right: the object, and why.
+    pub damaged: Vec<(ObjectId, String)>,
+}
+
+/// Looks at all objects. `owners`: inodes that may have some. `read`: also reads them.
+pub fn check(blobs: &dyn Blobs, owners: &BTreeSet<u64>, read: bool) -> Result<Report, Failure> {
+    let mut report = Report::default();
+    let mut all = Vec::new();
+    let bar = Bar::start("listing objects", 0, Unit::Count);
+    let listed = blobs.list(&mut |id, len| {
+        bar.add(1);
+        report.objects += 1;
+        report.bytes += len;
+        if !owners.contains(&id.ino) {
+            report.leaked.push(id);
+            report.leaked_bytes += len;
+        } else if read {
+            all.push((id, len));
+        }
+        ControlFlow::Continue(())
+    });
+    listed.context(|| "listing the objects".into())?;
+    drop(bar);
+    let bar = Bar::start("reading file data", all.iter().map(|(_, len)| len).sum(), Unit::Bytes);
+    let mut buffer = vec![0; CHUNK];
+    for (id, len) in all {
+        let mut offset = 0;
+        while offset < len {
+            match blobs.read_at(id, offset, &mut buffer) {
+                Ok(_) => {}
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    report.damaged.push((id, error.to_string()));
+                    break;
+                }
+                Err(error) => return Err(Failure::new(error.to_string())),
+            }
+            offset += CHUNK as u64;
+        }
+        bar.add(len);
+    }
+    Ok(report)
+}
+
+/// Removes objects that belong to no file.
+pub fn remove(blobs: &dyn Blobs, leaked: &[ObjectId]) -> Result<(), Failure> {
+    let failed = || "removing objects of no file".to_string();
+    for id in leaked {
+        blobs.delete(*id).context(failed)?;
+    }
+    let inos: BTreeSet<u64> = leaked.iter().map(|id| id.ino).collect();
+    inos.into_iter().try_for_each(|ino| blobs.sync_removals(ino)).context(failed)
+}

@@ -1,0 +1,40 @@
+//! Opening a file system without a server. Not here: what is done with it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loligo_driver::{Offline, ServerError};
+use loligo_store::StoreError;
+use loligo_store_local::{LocalStore, OpenOptions};
+
+use crate::output::Failure;
+use crate::progress::{Bar, Unit};
+use crate::service::format;
+
+/// The store of a data directory, owned from now on.
+pub fn store(data: &Path) -> Result<Arc<LocalStore>, Failure> {
+    format::require(data)?;
+    match LocalStore::open(data, &OpenOptions::default()) {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error @ StoreError::InUse { .. }) => {
+            let text = error.to_string();
+            Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string())
+                .remedy(format!("stop it first: loligo down --data {}", data.display())))
+        }
+        Err(error) => Err(Failure::new(error.to_string())),
+    }
+}
+
+/// All its records, those that are in the journal only included.
+pub fn records(store: Arc<LocalStore>, data: &Path) -> Result<Offline, Failure> {
+    let mut bar = None;
+    let opened = Offline::open(store, &mut |progress| {
+        let bar = bar.get_or_insert_with(|| Bar::start("reading the journal", progress.total_bytes, Unit::Bytes));
+        bar.set(progress.bytes);
+    });
+    opened.map_err(|error| match error {
+        ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display()))
+            .remedy("`loligo format` finishes one whose making was cut off; an unfinished load is to be removed and done again"),
+        error => Failure::new(error.to_string()),
+    })
+}

@@ -1,0 +1,84 @@
+//! Asks a server's admin plane for a page: one HTTP request, one answer. Not a general HTTP client.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::output::Failure;
+use crate::target::{Admin, Found};
+
+/// How long an answer may take; the server itself gives up after 5 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer answers are not ours.
+const ANSWER_MAX: u64 = 64 << 20;
+
+/// The JSON document at a path.
+pub fn json<T: DeserializeOwned>(found: &Found, path: &str) -> Result<T, Failure> {
+    let text = text(found, path)?;
+    serde_json::from_str(&text).map_err(|e| {
+        Failure::new(format!("the server's answer to {path} cannot be understood: {e}"))
+            .remedy("use a loligo of the server's version")
+    })
+}
+
+/// The page at a path.
+pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
+    let admin = found.admin()?;
+    let answer = match admin {
+        Admin::Unix(socket) => unix(socket, path),
+        Admin::Tcp(at) => tcp(at, path),
+    };
+    let answer = answer.map_err(|e| nobody(found, admin, &e))?;
+    let bad = || Failure::new("the server's answer is not one of a Loligo admin plane").remedy("is this its admin address?");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(bad)?;
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_string()),
+        Some(_) if !body.trim().is_empty() => Err(Failure::new(format!("the server cannot answer: {}", body.trim()))),
+        _ => Err(bad()),
+    }
+}
+
+fn unix(socket: &Path, path: &str) -> io::Result<String> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    exchange(stream, path)
+}
+
+fn tcp(at: &str, path: &str) -> io::Result<String> {
+    let address = at.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?;
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    exchange(stream, path)
+}
+
+/// HTTP/1.0: the body ends with the connection.
+fn exchange(mut stream: impl Read + Write, path: &str) -> io::Result<String> {
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: loligo\r\nAccept: */*\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
+    let place = match admin {
+        Admin::Unix(path) => path.display().to_string(),
+        Admin::Tcp(at) => format!("http://{at}"),
+    };
+    let gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+    match (&found.data, &found.state) {
+        (Some(data), Some(state)) if gone => {
+            let mount = state.mount.as_deref().map_or("DIR".to_string(), |mount| mount.display().to_string());
+            Failure::new(format!(
+                "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",
+                data.display(),
+                state.pid
+            ))
+            .remedy(format!("bring it back: loligo up --data {} --mount {mount}", data.display()))
+        }
+        _ => Failure::new(format!("the server at {place} does not answer: {error}")).remedy("is it running, and is this its admin address?"),
+    }
+}

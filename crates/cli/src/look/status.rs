@@ -1,0 +1,120 @@
+//! `loligo status`: what a server does and how it is, for a person or as JSON.
+
+use super::ask;
+use crate::args::Target;
+use crate::output::{Outcome, human_bytes, human_count, human_time};
+use crate::service::admin::doc::{RankDoc, SessionDoc, StatusDoc};
+use crate::target;
+
+/// Sessions shown; `/api/v1/sessions` has all.
+const SESSIONS_SHOWN: usize = 20;
+
+/// Prints it.
+pub fn run(target: &Target, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    if json {
+        let mut status: serde_json::Value = ask::json(&found, "/api/v1/status")?;
+        let sessions: serde_json::Value = ask::json(&found, "/api/v1/sessions")?;
+        status["sessions"] = sessions;
+        println!("{status:#}");
+        return Ok(());
+    }
+    let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
+    let sessions: Vec<SessionDoc> = ask::json(&found, "/api/v1/sessions")?;
+    print!("{}", page(&status, &sessions));
+    Ok(())
+}
+
+fn line(out: &mut String, label: &str, text: &str) {
+    out.push_str(&format!("{label:<12} {text}\n"));
+}
+
+fn page(status: &StatusDoc, sessions: &[SessionDoc]) -> String {
+    let mut out = String::new();
+    line(&mut out, "file system", &format!("{} in {}", status.fs_id, status.data));
+    let up = human_time(status.uptime_s);
+    line(&mut out, "server", &format!("process {}, up {up}, version {}", status.pid, status.version));
+    let reason = status.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+    line(&mut out, "health", &format!("{}{reason}", status.health));
+    line(&mut out, "address", &status.addresses.join(", "));
+    if let Some(mount) = &status.mount {
+        line(&mut out, "mount", &format!("{}, {} inodes known to the kernel", mount.path, human_count(mount.inodes)));
+    }
+    let (free, total) = (human_bytes(status.space.free_bytes), human_bytes(status.space.total_bytes));
+    line(&mut out, "disk", &format!("{free} free of {total}"));
+    line(&mut out, "table", &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)));
+    for rank in &status.ranks {
+        rank_lines(&mut out, rank);
+        out.push('\n');
+        ops_table(&mut out, rank);
+    }
+    out.push('\n');
+    sessions_table(&mut out, sessions);
+    out
+}
+
+fn rank_lines(out: &mut String, rank: &RankDoc) {
+    let journal = &rank.journal;
+    line(
+        out,
+        "journal",
+        &format!(
+            "change {}, {} not yet durable; {} outstanding of {}; sync p50 {} us, p99 {} us, {:.1} changes each",
+            human_count(journal.last_lsn),
+            journal.last_lsn.saturating_sub(journal.durable_lsn),
+            human_bytes(journal.outstanding_bytes),
+            human_bytes(journal.limit_bytes),
+            journal.sync_p50_us,
+            journal.sync_p99_us,
+            journal.records_per_sync
+        ),
+    );
+    line(
+        out,
+        "cache",
+        &format!(
+            "{} inodes, {} of {}; {} records not yet in the table",
+            human_count(rank.cache_inodes),
+            human_bytes(rank.cache_bytes),
+            human_bytes(rank.cache_limit_bytes),
+            human_count(rank.dirty_records)
+        ),
+    );
+    line(
+        out,
+        "clients",
+        &format!(
+            "{} sessions, {} connections, {} leases ({} being recalled), {} locks, {} requests waiting",
+            rank.sessions, rank.connections, rank.leases, rank.recalls_pending, rank.locks, rank.waiting
+        ),
+    );
+    if rank.orphans > 0 {
+        line(out, "orphans", &format!("{} files without a name that are still open", rank.orphans));
+    }
+}
+
+fn ops_table(out: &mut String, rank: &RankDoc) {
+    out.push_str(&format!("{:<14} {:>13} {:>9} {:>10} {:>10}\n", "operation", "answered", "errors", "p50 us", "p99 us"));
+    let mut ops: Vec<_> = rank.ops.iter().collect();
+    ops.sort_by_key(|(name, op)| (std::cmp::Reverse(op.count), *name));
+    for (name, op) in ops {
+        let (count, errors) = (human_count(op.count), human_count(op.errors));
+        out.push_str(&format!("{name:<14} {count:>13} {errors:>9} {:>10.1} {:>10.1}\n", op.p50_us, op.p99_us));
+    }
+}
+
+fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
+    out.push_str(&format!("{:>8} {:>6} {:>7} {:>7} {:>12} {:<9} name\n", "session", "user", "opens", "leases", "requests", "state"));
+    for s in sessions.iter().take(SESSIONS_SHOWN) {
+        let state = match (s.connected, s.in_flight) {
+            (false, _) => "away",
+            (true, 0) => "idle",
+            (true, _) => "busy",
+        };
+        let requests = human_count(s.requests);
+        out.push_str(&format!("{:>8} {:>6} {:>7} {:>7} {requests:>12} {state:<9} {}\n", s.id, s.uid, s.opens, s.leases, s.name));
+    }
+    if sessions.len() > SESSIONS_SHOWN {
+        out.push_str(&format!("... and {} more; --json shows all\n", sessions.len() - SESSIONS_SHOWN));
+    }
+}

@@ -1,0 +1,102 @@
+//! The admin plane: HTTP on a socket in the data directory and, if wanted, on a loopback address. Runs on a thread of its
+//! own with a small runtime, so that it can never hold up the server.
+//!
+//! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). It only
+//! looks: nothing can be changed through it.
+
+pub mod doc;
+mod metrics;
+mod pages;
+mod source;
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+use crate::output::{Context, Failure};
+
+pub use source::Source;
+
+/// The running plane.
+pub struct Admin {
+    address: Option<SocketAddr>,
+    socket: PathBuf,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Admin {
+    /// Listens on the socket and, unless `setting` is `off`, on that address.
+    pub fn start(setting: &str, socket: &Path, source: Arc<Source>) -> Result<Admin, Failure> {
+        let tcp = match setting {
+            "off" => None,
+            setting => Some(listen(setting)?),
+        };
+        let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+        // What a killed server left; the lock of the store says that it is gone.
+        let _ = std::fs::remove_file(socket);
+        let place = || format!("admin socket {}", socket.display());
+        let unix = UnixListener::bind(socket).context(place)?;
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).context(place)?;
+        unix.set_nonblocking(true).context(place)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .thread_name("loligo-admin")
+            .max_blocking_threads(4)
+            .build()
+            .context(|| "the admin plane's runtime".into())?;
+        let (stop, stopped) = watch::channel(false);
+        let body = move || {
+            if let Err(error) = runtime.block_on(pages::serve(tcp, unix, source, stopped)) {
+                tracing::error!(%error, "the admin plane ended");
+            }
+            // Requests that wait for the server are not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("loligo-admin".into()).spawn(body).context(place)?;
+        Ok(Admin { address, socket: socket.to_path_buf(), stop, thread })
+    }
+
+    /// Where it listens beside the socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Ends it.
+    pub fn stop(self) {
+        // The receiver is gone if it has ended already.
+        let _ = self.stop.send(true);
+        if self.thread.join().is_err() {
+            tracing::error!("the admin plane panicked; this is a bug");
+        }
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// Opens a loopback address; others are refused.
+fn listen(setting: &str) -> Result<TcpListener, Failure> {
+    let place = || format!("admin address {setting}");
+    let usage = |e: std::io::Error| Failure::usage(format!("{}: {e}", place())).remedy("give HOST:PORT on loopback, or off");
+    let addresses: Vec<SocketAddr> = setting.to_socket_addrs().map_err(usage)?.collect();
+    let Some(address) = addresses.first() else {
+        return Err(Failure::usage(format!("{} names no address", place())));
+    };
+    if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback()) {
+        return Err(Failure::usage(format!(
+            "{}: {} can be reached from other machines, and the admin plane has neither encryption nor a login",
+            place(),
+            open.ip()
+        ))
+        .remedy("use 127.0.0.1 or ::1, and an SSH tunnel or a proxy with TLS from elsewhere"));
+    }
+    let listener = TcpListener::bind(address).map_err(|e| {
+        Failure::new(format!("{}: {e}", place())).remedy("choose another port; port 0 picks a free one, off none")
+    })?;
+    listener.set_nonblocking(true).context(place)?;
+    Ok(listener)
+}

@@ -1,0 +1,121 @@
+//! The pages, and the listeners that they are served on.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio::sync::watch;
+
+use super::doc::{self, StatusDoc};
+use super::{Source, metrics};
+
+/// Serves both listeners until told to stop.
+pub async fn serve(
+    tcp: Option<TcpListener>,
+    unix: UnixListener,
+    source: Arc<Source>,
+    stopped: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let pages = Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics_page))
+        .route("/healthz", get(healthz))
+        .route("/api/v1/status", get(status))
+        .route("/api/v1/ops", get(ops))
+        .route("/api/v1/sessions", get(sessions))
+        .route("/api/v1/config", get(config))
+        .fallback(nothing_here)
+        .with_state(source);
+    let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, pages.clone());
+    // A client that keeps its connection open must not keep the server from ending: what runs is dropped.
+    let mut stop = stopped.clone();
+    let told = async move { while !*stop.borrow_and_update() && stop.changed().await.is_ok() {} };
+    match tcp {
+        Some(tcp) => {
+            let tcp = axum::serve(tokio::net::TcpListener::from_std(tcp)?, pages);
+            tokio::select! {
+                end = unix.into_future() => end,
+                end = tcp.into_future() => end,
+                () = told => Ok(()),
+            }
+        }
+        None => tokio::select! {
+            end = unix.into_future() => end,
+            () = told => Ok(()),
+        },
+    }
+}
+
+/// Asks the server on a thread where waiting is allowed.
+async fn ask(source: &Arc<Source>) -> Result<loligo_driver::Status, Response> {
+    let source = source.clone();
+    let unavailable = |text: String| (StatusCode::SERVICE_UNAVAILABLE, text + "\n").into_response();
+    match tokio::task::spawn_blocking(move || source.status()).await {
+        Ok(Ok(status)) => Ok(status),
+        Ok(Err(error)) => Err(unavailable(error.to_string())),
+        Err(error) => Err(unavailable(error.to_string())),
+    }
+}
+
+async fn index() -> &'static str {
+    "Loligo\n\n/metrics           for Prometheus\n/healthz           200 if it serves, else 503 and why\n\
+     /api/v1/status     what it does\n/api/v1/ops        operations, with the buckets of their latencies\n\
+     /api/v1/sessions   its clients\n/api/v1/config     its settings\n"
+}
+
+async fn nothing_here() -> impl IntoResponse {
+    (StatusCode::NOT_FOUND, "nothing is here; / lists what there is\n")
+}
+
+async fn metrics_page(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source).await {
+        Ok(status) => {
+            let text = metrics::render(&source, &status);
+            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+        }
+        Err(response) => response,
+    }
+}
+
+async fn healthz(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source).await {
+        Ok(status) => match doc::health(&status.mds) {
+            ("failed", reason) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("failed: {}\n", reason.unwrap_or_default())).into_response()
+            }
+            (word, Some(reason)) => format!("ok: {word}, {reason}\n").into_response(),
+            (word, None) => format!("ok: {word}\n").into_response(),
+        },
+        Err(response) => response,
+    }
+}
+
+async fn status(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source).await {
+        Ok(status) => Json(StatusDoc::new(&source, &status)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn ops(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source).await {
+        Ok(status) => Json(doc::ops(&status.metrics, true)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn sessions(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source).await {
+        Ok(status) => Json(doc::sessions(&status.mds)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn config(State(source): State<Arc<Source>>) -> Response {
+    Json(crate::look::config::as_json(&source.settings)).into_response()
+}

@@ -1,0 +1,14 @@
+//! Commands that start and stop things.
+
+pub mod admin;
+pub mod daemon;
+pub mod down;
+pub mod format;
+pub mod mount;
+pub mod serve;
+pub mod state;
+pub mod umount;
+pub mod up;
+
+mod node;
+mod signals;

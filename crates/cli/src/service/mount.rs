@@ -1,0 +1,89 @@
+//! `loligo mount`: a mount of a server that runs elsewhere.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use loligo_driver::Address;
+
+use super::node;
+use super::signals::Signals;
+use super::daemon;
+use crate::args::MountArgs;
+use crate::mounts;
+use crate::output::{Context, Failure, Outcome};
+use crate::settings::{Given, Settings};
+use crate::target::{self, Found};
+
+/// How often the loop looks whether somebody unmounted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Mounts, and stays until it is unmounted or told to stop.
+pub fn run(args: &MountArgs, given: &Given) -> Outcome {
+    let found = find(args)?;
+    let address = found.address()?.clone();
+    if args.daemon {
+        let log = log_path(args, &found);
+        node::check_log(&log)?;
+        println!("{}", daemon::start(&log)?);
+        return Ok(());
+    }
+    let signals = Signals::hold();
+    let flags: Vec<_> = args.log.clone().map(|log| ("log".to_string(), log)).into_iter().collect();
+    let settings = Settings::load(given, found.data.as_deref(), &flags)?;
+    settings.check()?;
+    crate::log::start(settings.text("log"))?;
+    if let Some(parent) = args.mount.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).context(|| format!("mount point {}", args.mount.display()))?;
+    }
+    let at = mounts::absolute(&args.mount).context(|| format!("mount point {}", args.mount.display()))?;
+    let name = format!("mount {} of {}", at.display(), host());
+    let mounted = node::mount(&at, address.clone(), fs_name(&found, &address)?, &name, &args.options, &settings)?;
+    let text = format!(
+        "mounted {address} at {}; process {}\n  stop it   loligo umount {}",
+        at.display(),
+        std::process::id(),
+        at.display()
+    );
+    daemon::ready(args.ready_fd, &text);
+    loop {
+        if let Some(signal) = signals.wait(LOOK) {
+            tracing::info!("{signal}: unmounting");
+            break;
+        }
+        if mounted.mount.wait(Duration::ZERO) {
+            tracing::info!("{} was unmounted", at.display());
+            break;
+        }
+    }
+    mounted.stop()
+}
+
+fn find(args: &MountArgs) -> Result<Found, Failure> {
+    match (&args.data, &args.server) {
+        (Some(data), _) => target::by_data(&node::data_dir(data)?),
+        (None, Some(server)) => target::by_address(server),
+        (None, None) => Err(Failure::usage("no server is named").remedy("give --data DIR or --server ADDR, or set LOLIGO_SERVER")),
+    }
+}
+
+/// What `df` shows, and what the other commands find the server by.
+fn fs_name(found: &Found, address: &Address) -> Result<String, Failure> {
+    let server = match (&found.data, address) {
+        (Some(data), _) => node::data_dir(data)?.display().to_string(),
+        (None, Address::Unix(path)) => {
+            std::path::absolute(path).context(|| format!("socket {}", path.display()))?.display().to_string()
+        }
+        (None, Address::Tcp(at)) => at.clone(),
+        (None, Address::Pair(_)) => String::new(),
+    };
+    Ok(format!("loligo:{server}"))
+}
+
+fn log_path(args: &MountArgs, found: &Found) -> PathBuf {
+    let in_data = || found.data.as_deref().map(|data: &Path| data.join("loligo-mount.log"));
+    args.log_file.clone().or_else(in_data).unwrap_or_else(|| std::env::temp_dir().join("loligo-mount.log"))
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

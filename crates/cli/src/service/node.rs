@@ -1,0 +1,263 @@
+//! A server in this process: store, server and admin plane, started in order and stopped in order. Not here: the mount.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loligo_driver::client::{Client, Options};
+use loligo_driver::server::Progress;
+use loligo_driver::{Address, Server, ServerConfig, ServerError, socket_in};
+use loligo_mount::{Kernel, Mount, MountOptions};
+use loligo_store::StoreError;
+use loligo_store_local::{LocalStore, OpenOptions as StoreOptions};
+
+use super::admin::{Admin, Source};
+use super::state::ServerState;
+use crate::args::{MountOptions as MountArgs, Run};
+use crate::output::{Context, Failure};
+use crate::progress::{Bar, Unit};
+use crate::settings::Settings;
+
+/// How long a process that was killed may take to let go of its data directory.
+const LET_GO: Duration = Duration::from_secs(15);
+/// The longest path of a Unix socket (`sun_path`), less the names of ours.
+const SOCKET_DIR_MAX: usize = 107 - "/loligo.sock".len();
+/// How long clients may take to write back what they hold.
+const WRITE_BACK: Duration = Duration::from_secs(60);
+
+/// A running server.
+pub struct Node {
+    pub server: Arc<Server>,
+    pub source: Arc<Source>,
+    data: PathBuf,
+    admin: Admin,
+}
+
+/// A mount in this process and the client below it.
+pub struct Mounted {
+    pub mount: Arc<Mount>,
+    client: Client,
+}
+
+/// The settings of a service: those of everybody, with its own options on top.
+pub fn settings(given: &crate::settings::Given, data: &Path, run: &Run) -> Result<Settings, Failure> {
+    let mut flags = Vec::new();
+    if !run.listen.is_empty() {
+        flags.push(("listen".to_string(), run.listen.join(",")));
+    }
+    flags.extend(run.admin.clone().map(|admin| ("admin".to_string(), admin)));
+    flags.extend(run.log.clone().map(|log| ("log".to_string(), log)));
+    let settings = Settings::load(given, Some(data), &flags)?;
+    settings.check()?;
+    Ok(settings)
+}
+
+/// The absolute path of a data directory, which a socket can be made in.
+pub fn data_dir(data: &Path) -> Result<PathBuf, Failure> {
+    let full = std::path::absolute(data).context(|| format!("data directory {}", data.display()))?;
+    if full.as_os_str().len() > SOCKET_DIR_MAX {
+        return Err(Failure::usage(format!(
+            "data directory {}: the path has {} bytes; a socket in it can be reached up to {SOCKET_DIR_MAX}",
+            full.display(),
+            full.as_os_str().len()
+        ))
+        .remedy("use a shorter path; a symbolic link to it will do"));
+    }
+    Ok(full)
+}
+
+/// Opens the store. A process that was killed a moment ago is waited for.
+pub fn open_store(data: &Path, table_cache: usize) -> Result<LocalStore, Failure> {
+    let options = StoreOptions { block_cache_bytes: table_cache, ..StoreOptions::default() };
+    let until = Instant::now() + LET_GO;
+    loop {
+        match LocalStore::open(data, &options) {
+            Ok(store) => return Ok(store),
+            Err(StoreError::InUse { .. }) if !is_served(data) && Instant::now() < until => wait_for_lock(data, until),
+            Err(error @ StoreError::InUse { .. }) => {
+                let text = error.to_string();
+                let stop = format!("stop it: loligo down --data {}", data.display());
+                return Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(stop));
+            }
+            Err(error) => return Err(Failure::new(error.to_string())),
+        }
+    }
+}
+
+/// Whether somebody accepts connections there.
+pub fn is_served(data: &Path) -> bool {
+    matches!(socket_in(data), Address::Unix(path) if UnixStream::connect(path).is_ok())
+}
+
+/// Waits until the lock is free or the time is over.
+fn wait_for_lock(data: &Path, until: Instant) {
+    eprintln!("loligo: waiting for the last server of {} to end", data.display());
+    let Ok(lock) = File::open(data.join("lock")) else { return };
+    let (free, freed) = std::sync::mpsc::channel();
+    // A thread of its own, because the kernel's queue for a lock knows no limit of time. It gives the lock back at once,
+    // as the file is closed.
+    std::thread::spawn(move || {
+        let _ = rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive);
+        drop(lock);
+        let _ = free.send(());
+    });
+    let _ = freed.recv_timeout(until.saturating_duration_since(Instant::now()));
+}
+
+impl Node {
+    /// Starts a server on a formatted data directory.
+    pub fn start(data: &Path, settings: &Settings) -> Result<Node, Failure> {
+        let begun = Instant::now();
+        let store = open_store(data, settings.number("table_cache_bytes") as usize)?;
+        let config = server_config(data, settings, store)?;
+        let server = Arc::new(recover(config, begun, data)?);
+        let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
+        let admin = Admin::start(settings.text("admin"), &admin_socket(data), source.clone())?;
+        Ok(Node { server, source, data: data.to_path_buf(), admin })
+    }
+
+    /// What the next commands need to find it.
+    pub fn tell(&self, mount: Option<PathBuf>) -> Result<(), Failure> {
+        let state = ServerState {
+            pid: std::process::id(),
+            socket: self.data.join("loligo.sock"),
+            admin_socket: admin_socket(&self.data),
+            admin: self.admin.address().map(|at| at.to_string()),
+            mount,
+        };
+        state.write(&self.data)
+    }
+
+    /// Where it can be reached, for people.
+    pub fn addresses(&self) -> String {
+        let mut all: Vec<String> = self.server.addresses().iter().map(Address::to_string).collect();
+        all.extend(self.admin.address().map(|at| format!("http://{at} (admin)")));
+        all.join(", ")
+    }
+
+    /// Stops cleanly.
+    pub fn stop(self) -> Result<(), Failure> {
+        let stopped = self.server.stop().map_err(|e| Failure::new(format!("{e}")));
+        self.admin.stop();
+        ServerState::remove(&self.data);
+        stopped
+    }
+}
+
+fn admin_socket(data: &Path) -> PathBuf {
+    data.join("admin.sock")
+}
+
+fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<ServerConfig, Failure> {
+    let mut listen = vec![socket_in(data)];
+    for text in settings.list("listen") {
+        listen.push(text.parse().map_err(|e| Failure::usage(format!("listen: {e}")))?);
+    }
+    let base = ServerConfig::new(Arc::new(store));
+    // `Settings::check` has seen that these fit.
+    let small = |name: &str| u32::try_from(settings.number(name)).unwrap_or(u32::MAX);
+    let mds = loligo_mds::Config {
+        cache_bytes_max: settings.number("cache_bytes") as usize,
+        inline_max: small("inline_max"),
+        session_ms: small("session_ms"),
+        grace_ms: small("grace_ms"),
+        ..base.mds.clone()
+    };
+    Ok(ServerConfig { listen, mds, journal_bytes: settings.number("journal_bytes"), ..base })
+}
+
+/// Starts the server, showing how far it has come with the journal.
+fn recover(config: ServerConfig, begun: Instant, data: &Path) -> Result<Server, Failure> {
+    let mut bar = None;
+    let mut last = Progress::default();
+    let server = Server::start(config, &mut |progress| {
+        let bar = bar.get_or_insert_with(|| Bar::start("reading the journal", progress.total_bytes, Unit::Bytes));
+        bar.set(progress.bytes);
+        last = progress;
+    });
+    drop(bar);
+    let server = server.map_err(|error| match error {
+        ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display()))
+            .remedy(format!("loligo format --data {}", data.display())),
+        error => Failure::new(error.to_string()),
+    })?;
+    if last.records > 0 {
+        tracing::info!(records = last.records, ms = begun.elapsed().as_millis() as u64, "recovered from the journal");
+    }
+    Ok(server)
+}
+
+/// Mounts what is served at an address.
+pub fn mount(
+    at: &Path,
+    address: Address,
+    fs_name: String,
+    name: &str,
+    args: &MountArgs,
+    settings: &Settings,
+) -> Result<Mounted, Failure> {
+    let defaults = MountOptions::new(at);
+    let threads = settings.number("fuse_threads") as usize;
+    let options = MountOptions {
+        fs_name,
+        read_only: args.read_only,
+        allow_other: defaults.allow_other && !args.private,
+        nonempty: args.nonempty,
+        threads: if threads == 0 { defaults.threads } else { threads },
+        ..defaults
+    };
+    let mut below = None;
+    let mount = Mount::start(&options, |kernel: Arc<Kernel>| {
+        let client = Client::connect(&address, client_options(name, kernel, settings))?;
+        below = Some(client.clone());
+        Ok::<_, loligo_driver::client::ConnectError>(client)
+    });
+    let mount = mount.map_err(|e| Failure::new(e.to_string()))?;
+    for note in mount.notes() {
+        tracing::info!("{note}");
+    }
+    let client = below.expect("a mount that was made has made its client");
+    Ok(Mounted { mount: Arc::new(mount), client })
+}
+
+fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Options {
+    let base = loligo_driver::client::Options::default().config;
+    let total = settings.number("write_buffer_bytes").max(1 << 20);
+    let config = loligo_client::Config {
+        write_buffer_total: total,
+        write_buffer_file: base.write_buffer_file.min(total),
+        read_ahead: settings.number("read_ahead_bytes"),
+        ..base
+    };
+    Options { name: name.to_string(), cache: true, cache_names: true, invalidate: Some(kernel), config }
+}
+
+impl Mounted {
+    /// Unmounts and writes back what the client holds.
+    pub fn stop(&self) -> Result<(), Failure> {
+        match self.mount.unmount() {
+            Ok(loligo_mount::Unmounted::Forced) => {
+                tracing::warn!("{} was in use: whoever still had files open there got errors", self.mount.path().display());
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(path = %self.mount.path().display(), %error, "could not unmount"),
+        }
+        self.client.stop(WRITE_BACK).map_err(|_| {
+            Failure::new(format!("what was written lately could not be brought to the server within {} s", WRITE_BACK.as_secs()))
+                .remedy("look at the server's log; data that was not synced may be lost")
+        })
+    }
+}
+
+/// The log of a service in the background.
+pub fn log_file(data: &Path) -> PathBuf {
+    data.join("loligo.log")
+}
+
+/// Checks that the log can be written before anything is started.
+pub fn check_log(log: &Path) -> Result<(), Failure> {
+    let place = || format!("log file {}", log.display());
+    OpenOptions::new().create(true).append(true).open(log).map(drop).context(place)
+}

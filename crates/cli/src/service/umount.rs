@@ -1,0 +1,49 @@
+//! `loligo umount`: takes a mount away. Who served it notices and ends.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::mounts;
+use crate::output::{Context, Failure, Outcome};
+
+/// Unmounts.
+pub fn run(path: &Path, lazy: bool) -> Outcome {
+    let at = mounts::absolute(path).context(|| format!("mount point {}", path.display()))?;
+    let Some(line) = mounts::at(&mounts::all()?, &at) else {
+        return Err(Failure::new(format!("{} is no mount point", at.display())).remedy("`findmnt -t fuse.loligo` shows what is mounted"));
+    };
+    if line.server().is_none() {
+        return Err(Failure::new(format!("{} is a mount of {} ({}), not of Loligo", at.display(), line.source, line.fs_type))
+            .remedy(format!("umount {}", at.display())));
+    }
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(&at, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(busy(&at)),
+        Err(Errno::PERM) => fusermount(&at, lazy),
+        Err(error) => Err(Failure::new(format!("{}: {error}", at.display()))),
+    }
+}
+
+fn busy(at: &Path) -> Failure {
+    let at = at.display();
+    Failure::new(format!("{at} is in use"))
+        .remedy(format!("`fuser -vm {at}` shows by whom; or loligo umount --lazy {at}, and it goes when they are done"))
+}
+
+/// As another user than root.
+fn fusermount(at: &Path, lazy: bool) -> Outcome {
+    let mut command = std::process::Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(at);
+    let output = command.output().map_err(|e| {
+        Failure::new(format!("fusermount3: {e}")).remedy("install it (package fuse3), or unmount as root")
+    })?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(()),
+        false if text.contains("busy") => Err(busy(at)),
+        false => Err(Failure::new(format!("{}: {}", at.display(), text.trim()))),
+    }
+}

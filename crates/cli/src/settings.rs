@@ -1,0 +1,258 @@
+//! Configuration: one list of keys; each value comes from a flag, the environment, a file or the default, and says which.
+//!
+//! Not here: what a key does. That stands with the machine or driver that uses it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::output::Failure;
+
+/// A key that can be set.
+pub struct Key {
+    /// As in the file and in `--set`; the environment has `LOLIGO_` and capitals.
+    pub name: &'static str,
+    /// Value if nothing sets it.
+    pub default: &'static str,
+    /// What it is, with its unit.
+    pub doc: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Number,
+    Bytes,
+    List,
+}
+
+/// Every key, in the order `loligo config` prints them.
+pub const KEYS: &[Key] = &[
+    key(
+        "listen",
+        "",
+        "further addresses to listen on, separated by commas: HOST:PORT on loopback. The Unix socket in the data directory is always there",
+        Kind::List,
+    ),
+    key(
+        "admin",
+        "127.0.0.1:0",
+        "address of the HTTP admin plane (/metrics, /healthz, /api/v1); port 0 picks a free one; `off` for none",
+        Kind::Text,
+    ),
+    key("cache_bytes", "1GiB", "memory for cached metadata of a rank", Kind::Bytes),
+    key("table_cache_bytes", "64MiB", "memory for the table's block cache", Kind::Bytes),
+    key("journal_bytes", "512MiB", "journal that may be outstanding before changes wait for the checkpoint", Kind::Bytes),
+    key("inline_max", "4KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
+    key("session_ms", "60000", "a client that is silent this long is evicted, milliseconds", Kind::Number),
+    key("grace_ms", "5000", "after a restart, how long to wait for clients that were there before, milliseconds", Kind::Number),
+    key("fuse_threads", "0", "event loops of a mount; 0: one a core, at least 2 and at most 8", Kind::Number),
+    key("write_buffer_bytes", "64MiB", "written data that a client may hold back", Kind::Bytes),
+    key("read_ahead_bytes", "8MiB", "how far a client reads ahead of a sequential reader", Kind::Bytes),
+    key("log", "info", "what is logged, as in `warn,loligo_mds=debug`", Kind::Text),
+];
+
+const fn key(name: &'static str, default: &'static str, doc: &'static str, kind: Kind) -> Key {
+    Key { name, default, doc, kind }
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// Nothing set it.
+    Default,
+    /// A file, by its path.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path) => write!(f, "file {}", path.display()),
+            Origin::Env(name) => write!(f, "environment {name}"),
+            Origin::Flag => f.write_str("command line"),
+        }
+    }
+}
+
+/// What the command line says of the configuration.
+#[derive(Clone, Default, Debug)]
+pub struct Given {
+    /// `--config`: a file that must be there.
+    pub file: Option<PathBuf>,
+    /// `--set`, in order.
+    pub set: Vec<(String, String)>,
+}
+
+/// The effective configuration.
+#[derive(Clone, Debug)]
+pub struct Settings(BTreeMap<&'static str, (String, Origin)>);
+
+impl Settings {
+    /// Puts defaults, the file, the environment, `--set` and `flags` (options of a single command) over each other, in
+    /// this order. A file that was given must exist; without one `DATA/loligo.toml` is read if it is there.
+    pub fn load(given: &Given, data: Option<&Path>, flags: &[(String, String)]) -> Result<Settings, Failure> {
+        let mut all = Settings(KEYS.iter().map(|k| (k.name, (k.default.to_string(), Origin::Default))).collect());
+        let implied = data.map(|d| d.join("loligo.toml")).filter(|p| p.exists());
+        if let Some(path) = given.file.clone().or(implied) {
+            all.read_file(&path)?;
+        }
+        for key in KEYS {
+            let name = format!("LOLIGO_{}", key.name.to_uppercase());
+            if let Ok(value) = std::env::var(&name) {
+                all.set(key.name, value, Origin::Env(name))?;
+            }
+        }
+        for (name, value) in given.set.iter().chain(flags) {
+            all.set(name, value.clone(), Origin::Flag)?;
+        }
+        Ok(all)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), Failure> {
+        let place = || format!("configuration file {}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Failure::new(format!("{}: {e}", place())).remedy("give --config a file that exists and can be read")
+        })?;
+        let table: toml::Table =
+            text.parse().map_err(|e| Failure::new(format!("{}: {e}", place())).remedy("mend the TOML there"))?;
+        for (name, value) in table {
+            let text = match value {
+                toml::Value::String(s) => s,
+                toml::Value::Integer(n) => n.to_string(),
+                toml::Value::Boolean(b) => b.to_string(),
+                toml::Value::Array(list) => {
+                    list.iter().map(|v| v.as_str().unwrap_or_default()).collect::<Vec<_>>().join(",")
+                }
+                other => {
+                    return Err(Failure::new(format!("{}: {name}: cannot be a {}", place(), other.type_str())));
+                }
+            };
+            self.set(&name, text, Origin::File(path.to_path_buf()))?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, name: &str, value: String, origin: Origin) -> Result<(), Failure> {
+        let Some(key) = KEYS.iter().find(|k| k.name == name) else {
+            let known: Vec<_> = KEYS.iter().map(|k| k.name).collect();
+            return Err(Failure::usage(format!("unknown setting `{name}` ({origin})"))
+                .remedy(format!("known are: {}", known.join(", "))));
+        };
+        let bad = match key.kind {
+            Kind::Number => value.parse::<u64>().err().map(|_| "a whole number"),
+            Kind::Bytes => parse_bytes(&value).is_none().then_some("a size such as 64MiB"),
+            Kind::Text | Kind::List => None,
+        };
+        if let Some(wanted) = bad {
+            return Err(Failure::usage(format!("{name} = `{value}` ({origin}): this must be {wanted}")));
+        }
+        self.0.insert(key.name, (value, origin));
+        Ok(())
+    }
+
+    /// Values that are well formed and yet cannot be: told before anything is started.
+    pub fn check(&self) -> Result<(), Failure> {
+        let limits: [(&str, u64, u64); 5] = [
+            ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
+            ("session_ms", 1000, u64::from(u32::MAX)),
+            ("grace_ms", 0, u64::from(u32::MAX)),
+            ("fuse_threads", 0, 64),
+            ("journal_bytes", 4 << 20, u64::MAX),
+        ];
+        for (name, low, high) in limits {
+            let n = self.number(name);
+            if n < low || n > high {
+                let origin = self.0.get(name).map(|(_, origin)| origin.to_string()).unwrap_or_default();
+                let high = if high == u64::MAX { "the size of the disk".to_string() } else { high.to_string() };
+                return Err(Failure::usage(format!("{name} = `{}` ({origin}): this must be from {low} to {high}", self.text(name))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of a value. Every key has one.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |(value, _)| value)
+    }
+
+    /// A number or a size in bytes; its form was checked when it was set.
+    pub fn number(&self, name: &str) -> u64 {
+        parse_bytes(self.text(name)).unwrap_or(0)
+    }
+
+    /// The parts of a list.
+    pub fn list(&self, name: &str) -> Vec<&str> {
+        self.text(name).split(',').map(str::trim).filter(|s| !s.is_empty()).collect()
+    }
+
+    /// All, with origins, in the order of [`KEYS`].
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Key, &str, &Origin)> {
+        KEYS.iter().filter_map(|k| self.0.get(k.name).map(|(v, o)| (k, v.as_str(), o)))
+    }
+}
+
+/// Reads `123`, `64KiB`, `1.5GiB`, `2M` (powers of 1024 all).
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return None,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(1 << shift);
+    }
+    let number: f64 = number.parse().ok()?;
+    (number >= 0.0 && number < 1e9).then(|| (number * (1u64 << shift) as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units_and_nonsense_is_refused() {
+        assert_eq!(parse_bytes("4096"), Some(4096));
+        assert_eq!(parse_bytes("4KiB"), Some(4096));
+        assert_eq!(parse_bytes("1.5 MiB"), Some(1_572_864));
+        assert_eq!(parse_bytes("2g"), Some(2 << 30));
+        for bad in ["", "x", "-1", "1XB", "99999999999999999999G"] {
+            assert_eq!(parse_bytes(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_later_source_wins_and_is_named() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        std::fs::write(dir.path().join("loligo.toml"), "inline_max = \"8KiB\"\ngrace_ms = 7\nlisten = [\"127.0.0.1:1\"]\n")
+            .expect("a file in it");
+        let all = Settings::load(&Given::default(), Some(dir.path()), &[("grace_ms".into(), "9".into())]).expect("valid settings");
+        assert_eq!(all.number("inline_max"), 8192);
+        assert_eq!(all.number("grace_ms"), 9);
+        assert_eq!(all.list("listen"), ["127.0.0.1:1"]);
+        let origin = |name: &str| all.iter().find(|(k, _, _)| k.name == name).map(|(_, _, o)| o.clone());
+        assert_eq!(origin("grace_ms"), Some(Origin::Flag));
+        assert_eq!(origin("inline_max"), Some(Origin::File(dir.path().join("loligo.toml"))));
+        assert_eq!(origin("log"), Some(Origin::Default));
+    }
+
+    #[test]
+    fn an_unknown_key_and_a_bad_value_are_refused_by_name() {
+        let unknown = Settings::load(&Given::default(), None, &[("colour".into(), "red".into())]).expect_err("no such key");
+        assert!(unknown.to_string().contains("colour"), "{unknown}");
+        let bad = Settings::load(&Given::default(), None, &[("grace_ms".into(), "soon".into())]).expect_err("no number");
+        assert!(bad.to_string().contains("grace_ms"), "{bad}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Finding a server: by its data directory, its address, a path inside a mount, or LOLIGO_SERVER.
+
+use std::path::{Path, PathBuf};
+
+use loligo_driver::Address;
+use loligo_store_local::LocalStore;
+
+use crate::args::Target;
+use crate::mounts;
+use crate::output::Failure;
+use crate::service::state::ServerState;
+
+/// Where a server answers questions about itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Admin {
+    /// A socket in its data directory.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+/// A server that was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Data directory, if it is on this machine and known.
+    pub data: Option<PathBuf>,
+    /// Where clients connect, if that is known.
+    pub address: Option<Address>,
+    /// Where it tells about itself, if that is known.
+    pub admin: Option<Admin>,
+    /// What it said when it started, if that is known.
+    pub state: Option<ServerState>,
+}
+
+impl Found {
+    /// Where clients connect.
+    pub fn address(&self) -> Result<&Address, Failure> {
+        self.address.as_ref().ok_or_else(|| {
+            Failure::usage("this is an admin address, where no client can connect")
+                .remedy("give --data DIR, or the HOST:PORT or socket that the server listens on")
+        })
+    }
+
+    /// Where it tells about itself.
+    pub fn admin(&self) -> Result<&Admin, Failure> {
+        self.admin.as_ref().ok_or_else(|| {
+            Failure::new("the server's admin address cannot be told from the address for clients")
+                .remedy("on the server's machine give --data DIR; from elsewhere --server http://HOST:PORT with the admin address")
+        })
+    }
+}
+
+/// Finds the server meant by the arguments.
+pub fn find(target: &Target) -> Result<Found, Failure> {
+    if let Some(data) = &target.data {
+        return by_data(data);
+    }
+    if let Some(path) = &target.path {
+        return by_path(path);
+    }
+    if let Some(server) = &target.server {
+        return by_address(server);
+    }
+    Err(Failure::usage("no server is named")
+        .remedy("give --data DIR, --server ADDR or a path inside a mount, or set LOLIGO_SERVER"))
+}
+
+/// The server that owns a data directory. It may have been killed since.
+pub fn by_data(data: &Path) -> Result<Found, Failure> {
+    let Some(state) = ServerState::read(data)? else {
+        // Says what is wrong with the directory, if something is.
+        LocalStore::identify(data).map_err(|e| Failure::new(e.to_string()))?;
+        return Err(not_running(data));
+    };
+    Ok(Found {
+        data: Some(data.to_path_buf()),
+        address: Some(Address::Unix(state.socket.clone())),
+        admin: Some(Admin::Unix(state.admin_socket.clone())),
+        state: Some(state),
+    })
+}
+
+/// Nobody serves this directory.
+pub fn not_running(data: &Path) -> Failure {
+    let data = data.display();
+    Failure::new(format!("no server runs on {data}"))
+        .remedy(format!("start one: loligo up --data {data} --mount DIR"))
+}
+
+/// An address as a user writes it: a Unix socket's path, HOST:PORT, a data directory, or http://HOST:PORT for the
+/// admin plane.
+pub fn by_address(text: &str) -> Result<Found, Failure> {
+    let path = Path::new(text);
+    if let Some(admin) = text.strip_prefix("http://") {
+        let admin = Admin::Tcp(admin.trim_end_matches('/').to_string());
+        return Ok(Found { data: None, address: None, admin: Some(admin), state: None });
+    }
+    if text.contains('/') && path.is_dir() {
+        return by_data(path);
+    }
+    let address: Address = text.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+    let mut found = Found { data: None, address: None, admin: None, state: None };
+    if let Address::Unix(socket) = &address
+        && let Some(data) = socket.parent()
+        && let Some(state) = ServerState::read(data)?
+    {
+        found.data = Some(data.to_path_buf());
+        found.admin = Some(Admin::Unix(state.admin_socket.clone()));
+        found.state = Some(state);
+    }
+    Ok(Found { address: Some(address), ..found })
+}
+
+/// The server of the mount that holds a path, or of a data directory.
+fn by_path(path: &Path) -> Result<Found, Failure> {
+    match served_by(path)? {
+        Some(server) => by_address(&server),
+        None if ServerState::read(path).is_ok_and(|state| state.is_some()) => by_data(path),
+        None => Err(Failure::new(format!("{} is neither inside a Loligo mount nor the data directory of a server", path.display()))
+            .remedy("give --data DIR or --server ADDR")),
+    }
+}
+
+/// The address of the server whose mount holds a path, if it is in one of ours.
+pub fn served_by(path: &Path) -> Result<Option<String>, Failure> {
+    let lines = mounts::all()?;
+    let ours = |path: &Path| mounts::over(&lines, path).and_then(|line| line.server().map(str::to_string));
+    let plain = std::path::absolute(path).ok().and_then(|path| ours(&path));
+    // A symlink may lead into one; only then is the path touched.
+    Ok(plain.or_else(|| path.canonicalize().ok().and_then(|path| ours(&path))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_apart() {
+        let found = by_address("127.0.0.1:70").expect("an address");
+        assert!(matches!(found.address, Some(Address::Tcp(_))) && found.admin.is_none());
+        let found = by_address("http://127.0.0.1:70/").expect("an address");
+        assert_eq!(found.admin, Some(Admin::Tcp("127.0.0.1:70".into())));
+        assert!(found.address().is_err());
+        let found = by_address("/no/such/socket").expect("an address");
+        assert!(matches!(found.address, Some(Address::Unix(_))));
+        assert!(by_address("nonsense").is_err());
+    }
+}

@@ -1,0 +1,4 @@
+//! Commands beside the file system itself.
+
+pub mod bench;
+pub mod completions;

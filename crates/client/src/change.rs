@@ -1,0 +1,114 @@
+//! Attribute changes, close and fsync: calls that are ordered with the writes before them.
+
+use std::sync::Arc;
+
+use loligo_types::{Answer, Cred, FileLock, FsError, Ino, LockKind, Op, SetAttr};
+
+use crate::machine::{Client, Waiter};
+use crate::session::Then;
+use crate::task::{Event, Step, Task};
+use crate::{CallResult, Done, Fh};
+
+impl Client {
+    pub(crate) fn setattr(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, set: SetAttr, fh: Option<Fh>) {
+        let opened = fh.and_then(|fh| self.files.opened.get(&fh));
+        if opened.is_some_and(|opened| opened.dead) {
+            return self.fail(waiter, FsError::Stale);
+        }
+        // Only a handle that writes may change the size without a look at the permissions.
+        let handle = opened.filter(|opened| opened.flags.write).map(|opened| opened.handle);
+        self.forbid_reuse(ino);
+        let ordered = self.files.map.get(&ino).is_some_and(|file| {
+            set.size.is_some() || !file.is_clean() || file.run.is_some() || file.exclusive.is_some()
+        });
+        if !ordered {
+            return self.pass(waiter, cred, Op::SetAttr { ino, set, handle });
+        }
+        let step = Step::SetAttr { set, handle, flushed: false };
+        self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
+    }
+
+    pub(crate) fn step_setattr(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let ino = task.ino;
+        let Step::SetAttr { set, handle, flushed } = &mut task.step else { return None };
+        match event {
+            Event::Start => {
+                // What was written before must not come after: neither its bytes, nor its time, nor that it clears
+                // setuid.
+                self.flush_then(ino, id);
+                None
+            }
+            Event::Flushed => {
+                *flushed = true;
+                let op = Op::SetAttr { ino, set: set.clone(), handle: *handle };
+                self.request(&task.cred, op, Then::Task(id));
+                None
+            }
+            Event::Reply(result) => match Self::expect_entry(result) {
+                Ok(attr) => {
+                    if set.size.is_some() {
+                        if let Some(file) = self.files.map.get(&ino) {
+                            let from = file.attr.size.min(attr.size);
+                            self.redo_reads(ino, from, u64::MAX);
+                        }
+                        self.change_blocks(ino, |file| file.cut(&attr));
+                    }
+                    Some(Ok(self.done_attr(attr)))
+                }
+                Err(error) => Some(Err(error.into())),
+            },
+            _ => None,
+        }
+    }
+
+    /// A descriptor was closed.
+    pub(crate) fn step_flush(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
+        let Step::Flush { fh, owner, unlocking } = &mut task.step else { return None };
+        match event {
+            Event::Start => {
+                self.flush_then(ino, id);
+                None
+            }
+            Event::Flushed => {
+                let lock = owner.filter(|owner| self.holds_locks(ino, LockKind::Posix, *owner)).map(|owner| FileLock {
+                    kind: LockKind::Posix,
+                    owner,
+                    pid: 0,
+                    exclusive: false,
+                    start: 0,
+                    end: u64::MAX,
+                });
+                if let (Some(lock), false) = (lock, *unlocking) {
+                    *unlocking = true;
+                    self.unlock(Waiter::Task(id), &cred, *fh, lock);
+                    return None;
+                }
+                Some(self.written_result(*fh))
+            }
+            Event::Done(_) => Some(self.written_result(*fh)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn step_fsync(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let ino = task.ino;
+        let Step::Fsync { fh } = &mut task.step else { return None };
+        match event {
+            Event::Start => {
+                self.sync_then(ino, id);
+                None
+            }
+            Event::Flushed => Some(self.written_result(*fh)),
+            _ => None,
+        }
+    }
+
+    /// The result of a flush: an error that this handle was not told yet, or `Done`.
+    fn written_result(&mut self, fh: Fh) -> CallResult {
+        match self.take_error(fh) {
+            Some(error) => Err(error.into()),
+            None => Ok(Done::plain(Answer::Done)),
+        }
+    }
+}

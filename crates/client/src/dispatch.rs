@@ -1,0 +1,161 @@
+//! From a call to what is done for it; and calls that are one request and nothing else.
+
+use std::sync::Arc;
+
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Op};
+
+use crate::machine::{Client, Waiter};
+use crate::session::Then;
+use crate::task::{Event, Step, Task};
+use crate::{Call, Done, Failed};
+
+/// A call that is one request.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub waiter: Waiter,
+    pub cred: Arc<Cred>,
+    /// Directory whose names the answer speaks of; 0: none.
+    pub dir: Ino,
+    /// Handle whose locks it changes, for the record; 0: none.
+    pub lock: Option<(u64, loligo_types::FileLock, bool)>,
+}
+
+impl Client {
+    pub(crate) fn dispatch(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
+        match call {
+            Call::Op(op) => self.pass(waiter, cred, op),
+            Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
+            Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
+            Call::Open { ino, flags } => self.open(waiter, cred, ino, flags),
+            Call::Create { dir, name, mode, umask, flags, exclusive } => {
+                let handle = self.new_handle();
+                // Cutting a file that exists must be ordered with what this client holds back of it; its number is
+                // known only when it is open.
+                let truncate = flags.truncate && !exclusive;
+                let flags = loligo_types::OpenFlags { truncate: false, ..flags };
+                let op = Op::Create { dir, name, mode, umask, flags, exclusive, handle };
+                self.open_with(waiter, cred, dir, flags, handle, op, truncate);
+            }
+            Call::Tmpfile { dir, mode, umask, flags, linkable } => {
+                let handle = self.new_handle();
+                let op = Op::Tmpfile { dir, mode, umask, flags, linkable, handle };
+                self.open_with(waiter, cred, Ino(0), flags, handle, op, false);
+            }
+            Call::Read { fh, offset, len } => self.read(waiter, cred, fh, offset, len),
+            Call::Write { fh, offset, data, append, kill_priv } => {
+                self.write(waiter, cred, crate::write::Write { fh, offset, data, append, kill_priv });
+            }
+            Call::Flush { fh, owner } => self.spawn_fh(waiter, cred, fh, |_| Step::Flush { fh, owner, unlocking: false }),
+            Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh }),
+            Call::Release { fh, flock_owner } => self.release(waiter, cred, fh, flock_owner),
+            Call::Fallocate { fh, how, offset, len } => self.fallocate(waiter, cred, fh, how, offset, len),
+            Call::Seek { fh, offset, data } => {
+                self.spawn_fh(waiter, cred, fh, |_| Step::Seek(crate::space::Seek::new(offset, data)));
+            }
+            Call::Copy { from, from_offset, to, to_offset, len } => {
+                self.copy(waiter, cred, crate::space::Copy::new(from, from_offset, to, to_offset, len));
+            }
+            Call::Readdir { fh, cookie, limit, plus } => match self.fh_handle(fh) {
+                Ok((dir, handle)) => {
+                    self.pass(waiter, cred, Op::Readdir { dir, cookie, limit, plus, handle: Some(handle) });
+                }
+                Err(error) => self.fail(waiter, error),
+            },
+            Call::SetLock { fh, lock, wait } => self.set_lock(waiter, cred, fh, lock, wait),
+            Call::Unlock { fh, lock } => self.unlock(waiter, cred, fh, lock),
+            Call::GetLock { fh, lock } => match self.fh_handle(fh) {
+                Ok((ino, handle)) => self.pass(waiter, cred, Op::GetLock { ino, handle, lock }),
+                Err(error) => self.fail(waiter, error),
+            },
+            Call::CancelLock { ino, owner } => self.pass(waiter, cred, Op::CancelLock { ino, owner }),
+            Call::Access { ino, want } => self.pass(waiter, cred, Op::Access { ino, want }),
+            Call::Forget { inos } => {
+                self.forget(inos);
+                self.answer(waiter, Answer::Done);
+            }
+            Call::SyncAll => self.sync_all(waiter, cred),
+        }
+    }
+
+    /// Inode and handle at the server of something open.
+    pub(crate) fn fh_handle(&self, fh: crate::Fh) -> FsResult<(Ino, u64)> {
+        let opened = self.files.opened.get(&fh).ok_or(FsError::BadHandle)?;
+        if opened.dead { Err(FsError::Stale) } else { Ok((opened.ino, opened.handle)) }
+    }
+
+    /// Starts a task on the file of a handle.
+    pub(crate) fn spawn_fh(
+        &mut self,
+        waiter: Waiter,
+        cred: &Arc<Cred>,
+        fh: crate::Fh,
+        step: impl FnOnce(Ino) -> Step,
+    ) {
+        let Some(opened) = self.files.opened.get(&fh) else { return self.fail(waiter, FsError::BadHandle) };
+        if opened.dead {
+            let error = self.dead_error(fh);
+            return self.fail(waiter, error);
+        }
+        let ino = opened.ino;
+        if !self.files.map.contains_key(&ino) {
+            // A directory: there is nothing to flush, sync or seek in.
+            return self.answer(waiter, Answer::Done);
+        }
+        let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step: step(ino) };
+        let id = self.new_task(task);
+        self.events.push_back((id, Event::Start));
+    }
+
+    /// A call that is one request.
+    pub(crate) fn pass(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op) {
+        let dir = match &op {
+            Op::Lookup { dir, .. }
+            | Op::Mknod { dir, .. }
+            | Op::Mkdir { dir, .. }
+            | Op::Symlink { dir, .. }
+            | Op::Link { dir, .. }
+            | Op::Readdir { dir, .. } => *dir,
+            _ => Ino(0),
+        };
+        if let Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } | Op::SetAttr { ino, .. } = &op {
+            self.forbid_reuse(*ino);
+        }
+        let pass = Pass { waiter, cred: Arc::clone(cred), dir, lock: None };
+        self.request(cred, op, Then::Pass(pass));
+    }
+
+    /// The answer of a call that is one request.
+    pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
+        let names_cached = pass.dir != Ino(0) && self.leases.use_names(pass.dir);
+        if let (Some((handle, lock, take)), Ok(_)) = (pass.lock, &result) {
+            self.lock_changed(handle, &lock, take);
+        }
+        let done = match result {
+            Ok(Answer::Entry(attr)) => Ok(Done { names_cached, ..self.done_attr(attr) }),
+            Ok(Answer::Entries { mut entries, end }) => {
+                for entry in &mut entries {
+                    self.overlay_entry(&mut entry.attr, &mut entry.lease);
+                }
+                Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, end }) })
+            }
+            Ok(answer) => Ok(Done::plain(answer)),
+            Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
+        };
+        self.complete(pass.waiter, done);
+    }
+
+    /// Attributes in a listing: with what is held back, and only leases that count.
+    fn overlay_entry(&mut self, attr: &mut Option<Attr>, lease: &mut loligo_types::Lease) {
+        if let Some(attr) = attr {
+            self.overlay(attr);
+            if !lease.is_none() && !self.leases.use_attr(attr.ino) {
+                *lease = loligo_types::Lease::NONE;
+            }
+        }
+    }
+
+    /// Whether the attributes are of something whose data this machine handles.
+    pub(crate) fn is_file(attr: &Attr) -> bool {
+        attr.kind == Kind::File
+    }
+}

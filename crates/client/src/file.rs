@@ -1,0 +1,234 @@
+//! What the client knows of an open file and of its handles. Data and small rules only; what happens with them is in
+//! `open`, `read`, `write`, `flush` and `recall`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Time};
+
+use crate::Fh;
+use crate::blocks::Blocks;
+use crate::extents::Extents;
+use crate::flush::{FlushWaiter, Run};
+use crate::recall::DataRecall;
+
+/// A handle at the server.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub ino: Ino,
+    pub flags: OpenFlags,
+    pub cred: Arc<Cred>,
+    pub dir: bool,
+    /// Through which it is in use here.
+    pub fh: Option<Fh>,
+    /// Since when it is not, milliseconds.
+    pub idle_since: u64,
+    /// May serve another open that asks for the same.
+    pub reusable: bool,
+}
+
+/// A file opened here.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub ino: Ino,
+    pub handle: u64,
+    pub flags: OpenFlags,
+    /// Errors of the file that were reported through it, by their number.
+    pub errors_seen: u64,
+    /// Caches above may hold data, because CACHE was held when it was opened.
+    pub cached: bool,
+    /// Where a sequential reader goes on.
+    pub next_read: u64,
+    /// How far to read ahead of it, bytes.
+    pub window: u64,
+    /// The session that it belonged to is gone; `lost`: with data that was not written, not reported yet.
+    pub dead: bool,
+    pub lost: bool,
+}
+
+/// What all handles of one inode share.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// As the server said last.
+    pub attr: Attr,
+    /// Size, place and cuts in `attr` are what the server has as long as the ATTR lease is held.
+    pub current: bool,
+    /// CACHE and BUFFER.
+    pub rights: Lease,
+    /// Numbers of the handles at the server, in the order they were opened.
+    pub handles: Vec<u64>,
+    /// With what is written and waits.
+    pub size: u64,
+    /// Time of the last write that waits.
+    pub mtime: Option<Time>,
+    /// A write that waits clears setuid and setgid.
+    pub kill_priv: bool,
+    /// The whole content at the server, of an inline file, while CACHE or BUFFER is held.
+    pub base: Option<Arc<[u8]>>,
+    /// Written, waits.
+    pub dirty: Extents,
+    /// Since when, milliseconds.
+    pub dirty_since: u64,
+    /// Being written; counts less than `dirty` and more than everything else.
+    pub flying: Extents,
+    pub flying_mtime: Option<Time>,
+    /// Number of buffered writes, and how many of the first of them are at the server (or lost).
+    pub written: u64,
+    pub flushed: u64,
+    /// Objects hold nothing but zeros from here on, or bytes that this client wrote without a gap.
+    pub clean_to: u64,
+    pub run: Option<Run>,
+    pub flush_waiters: Vec<FlushWaiter>,
+    /// Of objects, while CACHE or BUFFER is held.
+    pub blocks: Blocks,
+    /// Reads that have not been answered.
+    pub reads: Vec<u64>,
+    /// Number of write errors so far, and the last.
+    pub errors: u64,
+    pub error: Option<FsError>,
+    /// Objects may hold bytes that are not durable.
+    pub unsynced: bool,
+    /// The task that has the file to itself, and those that wait for it.
+    pub exclusive: Option<u64>,
+    pub waiting: VecDeque<u64>,
+    pub recalls: Vec<DataRecall>,
+}
+
+impl File {
+    pub(crate) fn new(attr: Attr) -> File {
+        File {
+            attr,
+            current: false,
+            rights: Lease::NONE,
+            handles: Vec::new(),
+            size: attr.size,
+            mtime: None,
+            kill_priv: false,
+            base: None,
+            dirty: Extents::default(),
+            dirty_since: 0,
+            flying: Extents::default(),
+            flying_mtime: None,
+            written: 0,
+            flushed: 0,
+            clean_to: attr.size,
+            run: None,
+            flush_waiters: Vec::new(),
+            blocks: Blocks::default(),
+            reads: Vec::new(),
+            errors: 0,
+            error: None,
+            // Somebody may have written before and not waited for the disk.
+            unsynced: true,
+            exclusive: None,
+            waiting: VecDeque::new(),
+            recalls: Vec::new(),
+        }
+    }
+
+    /// Takes what the server said, unless something newer is known. Whether it was news.
+    pub(crate) fn learn(&mut self, attr: &Attr) -> bool {
+        if attr.change < self.attr.change {
+            return false;
+        }
+        self.attr = *attr;
+        self.size = if self.is_clean() { attr.size } else { self.size.max(attr.size) };
+        self.clean_to = self.clean_to.max(attr.size);
+        true
+    }
+
+    /// The end of the file was moved at the server, and nothing written waits.
+    pub(crate) fn cut(&mut self, attr: &Attr) {
+        let from = self.attr.size.min(attr.size);
+        self.learn(attr);
+        self.size = self.attr.size;
+        self.clean_to = self.attr.size;
+        self.base = match self.base.take() {
+            Some(base) if self.attr.inline => Some(resized(&base, self.attr.size)),
+            _ => None,
+        };
+        self.blocks.drop_from(from);
+        self.know_empty();
+    }
+
+    /// An empty inline file needs no fetching.
+    pub(crate) fn know_empty(&mut self) {
+        if self.attr.inline && self.attr.size == 0 && self.base.is_none() && self.may_cache() {
+            self.base = Some(Arc::from(&[][..]));
+        }
+    }
+
+    /// Nothing waits to be written.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.flying.is_empty() && self.mtime.is_none() && self.flying_mtime.is_none()
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn held_back(&self) -> u64 {
+        self.dirty.bytes() + self.flying.bytes()
+    }
+
+    pub(crate) fn may_cache(&self) -> bool {
+        self.rights.any(Lease::CACHE | Lease::BUFFER)
+    }
+
+    pub(crate) fn may_buffer(&self) -> bool {
+        self.rights.has(Lease::BUFFER)
+    }
+
+    /// A recall is at the point from which on no new data may come.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.recalls.iter().any(DataRecall::is_gate)
+    }
+
+    /// Notes that written data was lost.
+    pub(crate) fn fail(&mut self, error: FsError) {
+        self.errors += 1;
+        self.error = Some(error);
+    }
+
+    /// Changes attributes into what they will be when everything is written.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if attr.change < self.attr.change {
+            *attr = self.attr;
+        }
+        if !self.is_clean() {
+            attr.size = self.size.max(attr.size);
+        }
+        if let Some(mtime) = self.mtime.or(self.flying_mtime) {
+            attr.mtime = mtime;
+            attr.ctime = attr.ctime.max(mtime);
+        }
+    }
+}
+
+/// Bytes cut or extended by zeros.
+pub(crate) fn resized(bytes: &[u8], size: u64) -> Arc<[u8]> {
+    let mut out = bytes.to_vec();
+    out.resize(size as usize, 0);
+    Arc::from(out)
+}
+
+/// All handles and files.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    pub map: BTreeMap<Ino, File>,
+    pub handles: BTreeMap<u64, Handle>,
+    pub opened: BTreeMap<Fh, Opened>,
+    /// Handles whose `Close` was not sent yet.
+    pub closing: Vec<u64>,
+    /// A user who had one of them open.
+    pub close_cred: Option<Arc<Cred>>,
+    /// Handles not in use, oldest first; may hold some that are in use again or closed.
+    pub idle: VecDeque<u64>,
+    pub locks: crate::locks::Locks,
+    pub next_handle: u64,
+    pub next_fh: u64,
+}
+
+impl Files {
+    /// A handle of the file that may write.
+    pub(crate) fn writer(&self, file: &File) -> Option<u64> {
+        file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.write))
+    }
+}

@@ -1,0 +1,407 @@
+//! Writing back: what is held back of a file goes to the server, in runs of which a file has one at a time.
+//!
+//! A run takes everything that is dirty when it begins. An inline file that stays small is one `WriteInline`; one that
+//! outgrew the inode is spilled; objects are written, synced if somebody waits for the disk, and then the server is told
+//! the size. What a run writes stays readable in `flying` until it ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime, Time};
+
+use crate::extents::Extents;
+use crate::file::{File, resized};
+use crate::machine::Client;
+use crate::session::{DataThen, Then};
+use crate::task::{Event, data_error};
+
+/// Pieces of a file that are on their way at a time.
+const WINDOW: usize = 16;
+/// A run looks again at most this often after the server said that the file is not what the client thinks.
+const TRIES_MAX: u32 = 8;
+/// Bytes that make the server spill a file whose content is not known here.
+const PROBE: usize = 4096;
+/// After the store was full, writes go through at once for this long, milliseconds, so that they can say so.
+const FULL_MS: u64 = 5_000;
+
+/// A task that waits until what was written before is at the server.
+#[derive(Debug)]
+pub(crate) struct FlushWaiter {
+    target: u64,
+    sync: bool,
+    task: u64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Pieces of an inline file, one request each.
+    Inline,
+    /// A write that makes the server spill.
+    Probe,
+    /// Looks at the attributes, and plans again.
+    Refresh,
+    Discard,
+    Write,
+    Sync,
+    Tell,
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// Buffered writes up to this number are in it.
+    covers: u64,
+    sync: bool,
+    stage: Stage,
+    handle: u64,
+    cred: Arc<Cred>,
+    size: u64,
+    mtime: Option<Time>,
+    kill_priv: bool,
+    spill: bool,
+    queue: VecDeque<(u64, Arc<[u8]>)>,
+    in_flight: usize,
+    error: Option<FsError>,
+    tries: u32,
+}
+
+impl Client {
+    /// Tells the task when everything written before is at the server, or lost.
+    pub(crate) fn flush_then(&mut self, ino: Ino, task: u64) {
+        self.wait_flush(ino, task, false);
+    }
+
+    /// The same, and durable.
+    pub(crate) fn sync_then(&mut self, ino: Ino, task: u64) {
+        self.wait_flush(ino, task, true);
+    }
+
+    fn wait_flush(&mut self, ino: Ino, task: u64, sync: bool) {
+        let Some(file) = self.files.map.get_mut(&ino) else {
+            return self.events.push_back((task, Event::Flushed));
+        };
+        file.flush_waiters.push(FlushWaiter { target: file.written, sync, task });
+        self.kick(ino);
+    }
+
+    /// Begins a run if there is a reason and none is under way.
+    pub(crate) fn kick(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        if file.run.is_some() {
+            return;
+        }
+        let needs_sync = file.unsynced && !(file.attr.inline && file.is_clean());
+        let (flushed, clean) = (file.flushed, file.is_clean());
+        let mut left = Vec::new();
+        for waiter in std::mem::take(&mut file.flush_waiters) {
+            if (clean || waiter.target <= flushed) && !(waiter.sync && needs_sync) {
+                self.events.push_back((waiter.task, Event::Flushed));
+            } else {
+                left.push(waiter);
+            }
+        }
+        file.flush_waiters = left;
+        let in_use = file.handles.iter().any(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_some()));
+        let due = !file.flush_waiters.is_empty()
+            || !file.recalls.is_empty()
+            || file.dirty.bytes() >= self.config.write_behind
+            || !in_use
+            || self.stopping;
+        if due && (!clean || !file.flush_waiters.is_empty()) {
+            self.start_run(ino);
+        }
+    }
+
+    /// Begins a run, unless one is under way.
+    pub(crate) fn start_run(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get(&ino) else { return };
+        if file.run.is_some() {
+            return;
+        }
+        let Some(handle) = self.files.writer(file).or(file.handles.first().copied()) else { return };
+        let Some(cred) = self.files.handles.get(&handle).map(|h| Arc::clone(&h.cred)) else { return };
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        file.flying = std::mem::take(&mut file.dirty);
+        file.flying_mtime = file.mtime.take();
+        file.run = Some(Run {
+            covers: file.written,
+            sync: file.flush_waiters.iter().any(|waiter| waiter.sync),
+            stage: Stage::Refresh,
+            handle,
+            cred,
+            size: file.size,
+            mtime: file.flying_mtime,
+            kill_priv: std::mem::take(&mut file.kill_priv),
+            spill: false,
+            queue: VecDeque::new(),
+            in_flight: 0,
+            error: None,
+            tries: 0,
+        });
+        self.plan(ino);
+    }
+
+    /// Decides how `flying` goes to the server.
+    fn plan(&mut self, ino: Ino) {
+        let inline_max = self.session.inline_max;
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(run) = &mut file.run else { return };
+        run.spill = false;
+        if file.flying.is_empty() {
+            run.stage = Stage::Write;
+        } else if !file.attr.inline {
+            run.queue = file.flying.pieces().into();
+            run.stage = Stage::Write;
+            if let Some(from) = gap(&mut file.clean_to, &run.queue) {
+                run.stage = Stage::Discard;
+                return self.flush_op(ino, DataOp::Discard { from });
+            }
+        } else if run.size <= inline_max {
+            run.queue = inline_pieces(&file.flying, file.base.as_deref(), run.size).into();
+            run.stage = Stage::Inline;
+            return self.write_inline(ino);
+        } else if file.base.is_some() || file.attr.size == 0 {
+            if let Some(base) = &file.base {
+                file.flying.fill_under(0, base);
+            }
+            run.queue = file.flying.pieces().into();
+            (run.stage, run.spill) = (Stage::Discard, true);
+            file.clean_to = u64::MAX;
+            return self.flush_op(ino, DataOp::Discard { from: 0 });
+        } else {
+            run.stage = Stage::Probe;
+            if let Some((offset, data)) = file.flying.pieces().pop() {
+                let skip = data.len().saturating_sub(PROBE);
+                run.queue = VecDeque::from([(offset + skip as u64, Arc::from(&data[skip..]))]);
+            }
+            return self.write_inline(ino);
+        }
+        self.pump(ino);
+    }
+
+    fn flush_op(&mut self, ino: Ino, op: DataOp) {
+        if let Some(run) = self.files.map.get_mut(&ino).and_then(|file| file.run.as_mut()) {
+            run.in_flight += 1;
+        }
+        self.data_request(ino, op, DataThen::Flush(ino));
+    }
+
+    /// Sends the next piece of an inline file.
+    fn write_inline(&mut self, ino: Ino) {
+        let Some(run) = self.files.map.get_mut(&ino).and_then(|file| file.run.as_mut()) else { return };
+        let Some((offset, data)) = run.queue.pop_front() else { return };
+        let mtime = run.mtime.map_or(SetTime::Now, SetTime::At);
+        let (handle, kill_priv, cred) = (run.handle, run.kill_priv, Arc::clone(&run.cred));
+        let op = Op::WriteInline { ino, handle, offset: Some(offset), data, mtime, kill_priv };
+        self.request(&cred, op, Then::Flush(ino));
+    }
+
+    /// A request of a run was answered.
+    pub(crate) fn flush_reply(&mut self, ino: Ino, result: FsResult<Answer>) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(run) = &mut file.run else { return };
+        match (run.stage, result) {
+            (Stage::Inline, Ok(_)) if !run.queue.is_empty() => self.write_inline(ino),
+            (Stage::Inline | Stage::Tell, Ok(_)) => self.end_run(ino, None),
+            // It fitted, against what the attributes said: the rest may fit, too.
+            (Stage::Probe, Ok(_)) | (Stage::Refresh, Ok(_)) if run.tries < TRIES_MAX => {
+                run.tries += 1;
+                self.plan(ino);
+            }
+            // The server has moved it to objects. Asking for the attributes is no way here: that could wait for the very
+            // recall that this run obeys.
+            (Stage::Inline | Stage::Probe, Err(FsError::Busy)) if file.attr.inline => {
+                file.attr.inline = false;
+                file.base = None;
+                file.clean_to = file.attr.size;
+                self.plan(ino);
+            }
+            (Stage::Inline | Stage::Probe | Stage::Tell, Err(FsError::Busy | FsError::Stale))
+                if run.tries < TRIES_MAX =>
+            {
+                run.tries += 1;
+                run.stage = Stage::Refresh;
+                let cred = Arc::clone(&run.cred);
+                self.request(&cred, Op::GetAttr { ino }, Then::Flush(ino));
+            }
+            (_, Err(error)) => self.end_run(ino, Some(error)),
+            (_, Ok(_)) => self.end_run(ino, Some(FsError::Io)),
+        }
+    }
+
+    /// A data request of a run was answered.
+    pub(crate) fn flush_data(&mut self, ino: Ino, result: Result<DataAnswer, DataError>) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(run) = &mut file.run else { return };
+        run.in_flight = run.in_flight.saturating_sub(1);
+        if let Err(error) = result {
+            run.error.get_or_insert(data_error(error));
+            run.queue.clear();
+        } else if run.stage == Stage::Sync {
+            file.unsynced = false;
+        }
+        if run.stage == Stage::Discard {
+            run.stage = Stage::Write;
+        }
+        self.pump(ino);
+    }
+
+    /// Sends pieces; after the last one's answer goes on to the sync and the size.
+    fn pump(&mut self, ino: Ino) {
+        loop {
+            let Some(file) = self.files.map.get_mut(&ino) else { return };
+            let Some(run) = &mut file.run else { return };
+            if run.stage == Stage::Write && run.in_flight < WINDOW {
+                if let Some((offset, data)) = run.queue.pop_front() {
+                    file.unsynced = true;
+                    self.flush_op(ino, DataOp::Write { offset, data });
+                    continue;
+                }
+            }
+            if run.in_flight > 0 {
+                return;
+            }
+            if let Some(error) = run.error {
+                return self.end_run(ino, Some(error));
+            }
+            // Bytes that were durable in the inode must be so in the object before the inode lets go of them.
+            let moves = run.spill && file.attr.size > 0;
+            if run.stage == Stage::Write && file.unsynced && (run.sync || moves) {
+                run.stage = Stage::Sync;
+                return self.flush_op(ino, DataOp::Sync);
+            }
+            if run.mtime.is_none() && file.flying.is_empty() {
+                return self.end_run(ino, None);
+            }
+            run.stage = Stage::Tell;
+            return self.tell(ino);
+        }
+    }
+
+    fn tell(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get(&ino) else { return };
+        let Some(run) = &file.run else { return };
+        let op = Op::SetData {
+            ino,
+            handle: run.handle,
+            cuts: file.attr.cuts,
+            grow_to: Some(run.size),
+            mtime: run.mtime.map_or(SetTime::Now, SetTime::At),
+            spilled: run.spill,
+            kill_priv: run.kill_priv,
+        };
+        let cred = Arc::clone(&run.cred);
+        self.request(&cred, op, Then::Flush(ino));
+    }
+
+    /// A run is over: what it wrote is at the server, or lost.
+    fn end_run(&mut self, ino: Ino, error: Option<FsError>) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(run) = file.run.take() else { return };
+        let flying = std::mem::take(&mut file.flying);
+        file.flying_mtime = None;
+        file.flushed = run.covers;
+        if let Some(error) = error {
+            file.fail(error);
+            // What the server has of it is not known.
+            file.base = None;
+            file.clean_to = file.attr.size;
+        } else if let Some(base) = file.base.take_if(|_| file.attr.inline) {
+            let mut bytes = resized(&base, run.size.max(base.len() as u64)).to_vec();
+            flying.copy_to(0, &mut bytes);
+            file.base = Some(Arc::from(bytes));
+        } else if file.attr.inline && file.may_cache() && flying.gaps(0, file.attr.size).is_empty() {
+            let mut bytes = vec![0; file.attr.size as usize];
+            flying.copy_to(0, &mut bytes);
+            file.base = Some(Arc::from(bytes));
+        } else {
+            file.base = None;
+        }
+        if file.is_clean() {
+            file.size = file.attr.size;
+            self.dirty.remove(&ino);
+        }
+        if error == Some(FsError::NoSpace) {
+            self.full_until = self.now.ms + FULL_MS;
+        }
+        self.overtaken(ino, &flying, error.is_none());
+        self.wake_flushed(ino, run.covers, run.sync);
+        self.step_recalls(ino);
+        self.relieve();
+        self.kick(ino);
+    }
+
+    /// Blocks and reads that may hold what was there before.
+    fn overtaken(&mut self, ino: Ino, flying: &Extents, known: bool) {
+        for (offset, data) in flying.pieces() {
+            let end = offset + data.len() as u64;
+            self.redo_reads(ino, offset, end);
+            self.change_blocks(ino, |file| {
+                if known {
+                    file.blocks.patch(offset, &data);
+                } else {
+                    file.blocks.drop_range(offset, end);
+                }
+            });
+        }
+    }
+
+    fn wake_flushed(&mut self, ino: Ino, covers: u64, synced: bool) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let unsynced = file.unsynced && !file.attr.inline;
+        for waiter in std::mem::take(&mut file.flush_waiters) {
+            if waiter.target <= covers && (!waiter.sync || synced || !unsynced) {
+                self.events.push_back((waiter.task, Event::Flushed));
+            } else {
+                file.flush_waiters.push(waiter);
+            }
+        }
+    }
+
+    /// Begins runs of files whose data has waited long enough.
+    pub(crate) fn flush_old(&mut self) {
+        let before = self.now.ms.saturating_sub(self.config.write_delay_ms);
+        for ino in self.dirty.clone() {
+            if self.files.map.get(&ino).is_some_and(|file| file.dirty_since <= before) {
+                self.start_run(ino);
+            }
+        }
+    }
+
+    /// A write error of a file that was not reported through this handle yet.
+    pub(crate) fn take_error(&mut self, fh: crate::Fh) -> Option<FsError> {
+        let opened = self.files.opened.get_mut(&fh)?;
+        let file: &File = self.files.map.get(&opened.ino)?;
+        if opened.errors_seen == file.errors {
+            return None;
+        }
+        opened.errors_seen = file.errors;
+        file.error
+    }
+}
+
+/// If the pieces leave a gap after the end of what is known to be clean: where to discard from. Notes the new end.
+fn gap(clean_to: &mut u64, pieces: &VecDeque<(u64, Arc<[u8]>)>) -> Option<u64> {
+    let start = *clean_to;
+    for (offset, data) in pieces {
+        if *offset > *clean_to {
+            *clean_to = u64::MAX;
+            return Some(start);
+        }
+        *clean_to = (*clean_to).max(offset + data.len() as u64);
+    }
+    None
+}
+
+/// What to send of an inline file: one piece if only one changed, else everything if it is known.
+fn inline_pieces(flying: &Extents, base: Option<&[u8]>, size: u64) -> Vec<(u64, Arc<[u8]>)> {
+    let mut pieces = flying.pieces();
+    // Whatever the order, no piece must make the file longer than a later one would: ascending offsets see to that.
+    if let (true, Some(base)) = (pieces.len() > 1, base) {
+        let mut bytes = resized(base, size.max(base.len() as u64)).to_vec();
+        flying.copy_to(0, &mut bytes);
+        pieces = vec![(0, Arc::from(bytes))];
+    }
+    pieces
+}

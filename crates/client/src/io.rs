@@ -1,0 +1,121 @@
+//! Everything that can happen to a client, and everything it can do. Reading [`Input`] and [`Output`] tells both.
+//!
+//! The machine does no IO: a driver (or a simulator) feeds inputs with the time and carries out the outputs in the order
+//! they come.
+
+use std::sync::Arc;
+
+use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
+use loligo_types::{Cred, Time};
+
+use crate::{Call, CallResult, Invalidation};
+
+/// A call, numbered by the driver; not used again while it is unanswered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub u64);
+
+/// An invalidation. [`Token::NONE`]: nobody waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// Of an invalidation that needs no [`Input::Invalidated`].
+    pub const NONE: Token = Token(0);
+}
+
+/// The time, twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// Milliseconds of a clock that never jumps, from any start.
+    pub ms: u64,
+    /// Wall clock: becomes the mtime of data that is written back later.
+    pub wall: Time,
+}
+
+/// How a client behaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// What it calls itself, for `loligo status`; at most 255 bytes.
+    pub name: String,
+    /// Ask for leases on attributes and names. Without it nothing is cached but data of open files.
+    pub cache: bool,
+    /// Ask for leases on names of directories, too.
+    pub cache_names: bool,
+    /// Bytes of one file that may wait to be written; more makes writers wait.
+    pub write_buffer_file: u64,
+    /// The same for all files.
+    pub write_buffer_total: u64,
+    /// A file with this many bytes to be written starts to write them.
+    pub write_behind: u64,
+    /// Written data waits at most this long, milliseconds.
+    pub write_delay_ms: u64,
+    /// Bytes read ahead of a sequential reader at most.
+    pub read_ahead: u64,
+    /// Bytes of objects kept after they were read.
+    pub read_cache: u64,
+    /// A handle stays open at the server for this long after its last close here, milliseconds.
+    pub close_delay_ms: u64,
+    /// Handles kept so at most.
+    pub idle_handles: usize,
+    /// Without a connection for this long, calls end with `Unavailable`, milliseconds.
+    pub give_up_ms: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: String::from("client"),
+            cache: true,
+            cache_names: true,
+            write_buffer_file: 16 << 20,
+            write_buffer_total: 64 << 20,
+            write_behind: 4 << 20,
+            write_delay_ms: 3_000,
+            read_ahead: 8 << 20,
+            read_cache: 64 << 20,
+            close_delay_ms: 1_000,
+            idle_handles: 1024,
+            give_up_ms: 60_000,
+        }
+    }
+}
+
+/// What happens to it.
+#[derive(Debug)]
+pub enum Input {
+    /// A program calls.
+    Call { id: CallId, cred: Arc<Cred>, call: Call },
+    /// A connection asked for by [`Output::Connect`] was made.
+    Connected,
+    /// A message came over it.
+    Message(ToClient),
+    /// It is gone, or could not be made.
+    Disconnected,
+    /// The caches above have dropped what [`Output::Invalidate`] named.
+    Invalidated { token: Token },
+    /// Time goes on; every 50 ms or so.
+    Tick,
+    /// Write everything back, give everything back, and say [`Output::Stopped`].
+    Stop,
+}
+
+/// What it does.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a message over the connection.
+    Send(ToServer),
+    /// Drop the connection, if there is one, and make a new one; after failures with growing pauses.
+    Connect,
+    /// The handshake is done.
+    Ready(Welcome),
+    /// The server will not have this client. Nothing is tried again.
+    Refused { why: Refusal, text: String },
+    /// A call is answered.
+    Complete { id: CallId, result: CallResult },
+    /// Caches above must drop this. Unless the token is [`Token::NONE`], [`Input::Invalidated`] is to follow. May take
+    /// long (the kernel may wait for calls of this very client): not to be done where messages are received. `Data`
+    /// may wait for calls on the same file; `Names` and `Attr` must not be behind it.
+    Invalidate { token: Token, what: Invalidation },
+    /// Everything is given back: the driver may end.
+    Stopped,
+}

@@ -1,0 +1,140 @@
+//! Which leases are held, and giving back those that are of no use. Nothing is cached here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use loligo_types::msg::ToServer;
+use loligo_types::{Ino, Lease};
+
+use crate::machine::Client;
+
+/// Multiplies and folds: the same in every run, and good enough for inode numbers.
+#[derive(Default)]
+pub(crate) struct InoHasher(u64);
+
+impl Hasher for InoHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// What is held.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    held: HashMap<Ino, Lease, BuildHasherDefault<InoHasher>>,
+    /// Given back: answers to requests below this number were made before the server knew, so what they grant is void.
+    void_below: BTreeMap<Ino, u64>,
+    /// To be given back with the next batch.
+    forgotten: BTreeSet<Ino>,
+}
+
+/// As many leases are given back in one message at most.
+const RELEASE_MAX: usize = 4096;
+
+impl Leases {
+    pub(crate) fn has_attr(&self, ino: Ino) -> bool {
+        self.held.get(&ino).is_some_and(|bits| bits.has(Lease::ATTR))
+    }
+
+    /// Whether attributes that are given out now may be cached; then they are not forgotten any more.
+    pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
+        self.forgotten.remove(&ino);
+        self.has_attr(ino)
+    }
+
+    /// The same for names of a directory.
+    pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
+        self.forgotten.remove(&dir);
+        self.has_names(dir)
+    }
+
+    pub(crate) fn has_names(&self, dir: Ino) -> bool {
+        self.held.get(&dir).is_some_and(|bits| bits.has(Lease::NAMES))
+    }
+
+    /// Takes what came with the answer to request `seq`. All requests below `answered` are answered.
+    pub(crate) fn grant(&mut self, seq: u64, granted: &[(Ino, Lease)], answered: u64) {
+        if answered > 0 && !self.void_below.is_empty() {
+            self.void_below.retain(|_, below| *below > answered);
+        }
+        for (ino, bits) in granted {
+            let bits = *bits & (Lease::ATTR | Lease::NAMES);
+            if bits.is_none() || self.void_below.get(ino).is_some_and(|below| seq < *below) {
+                continue;
+            }
+            let held = self.held.entry(*ino).or_default();
+            *held = *held | bits;
+        }
+    }
+
+    /// Gives bits up. Which of them were held.
+    pub(crate) fn take(&mut self, ino: Ino, bits: Lease) -> Lease {
+        let Some(held) = self.held.get_mut(&ino) else { return Lease::NONE };
+        let taken = *held & bits;
+        *held = held.without(bits);
+        if held.is_none() {
+            self.held.remove(&ino);
+        }
+        taken
+    }
+
+    /// Gives everything up, by inode.
+    pub(crate) fn take_all(&mut self) -> Vec<(Ino, Lease)> {
+        let mut all: Vec<_> = self.held.drain().collect();
+        all.sort_unstable();
+        self.forgotten.clear();
+        self.void_below.clear();
+        all
+    }
+
+    /// Everything held, by inode.
+    pub(crate) fn all(&self) -> Vec<(Ino, Lease)> {
+        let mut all: Vec<_> = self.held.iter().map(|(ino, bits)| (*ino, *bits)).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+impl Client {
+    /// Caches above hold nothing of these inodes any more.
+    pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
+        self.leases.forgotten.extend(inos);
+        if self.leases.forgotten.len() >= RELEASE_MAX {
+            self.release_forgotten();
+        }
+    }
+
+    /// Gives back the leases of forgotten inodes.
+    pub(crate) fn release_forgotten(&mut self) {
+        if self.leases.forgotten.is_empty() || !self.is_up() {
+            return;
+        }
+        let next_seq = self.session.next_seq;
+        let mut released = Vec::new();
+        for ino in std::mem::take(&mut self.leases.forgotten) {
+            // An open file's attributes are in use here, whatever the kernel keeps.
+            if self.files.map.contains_key(&ino) {
+                continue;
+            }
+            let bits = self.leases.take(ino, Lease::ATTR | Lease::NAMES);
+            if !bits.is_none() {
+                self.leases.void_below.insert(ino, next_seq);
+                released.push((ino, bits));
+            }
+        }
+        for batch in released.chunks(RELEASE_MAX) {
+            self.send(ToServer::Release(batch.to_vec()));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The client machine as a whole: its parts, and the one way in and out.
+//!
+//! A call becomes one request (`dispatch`), or a task of several steps (`task`). Requests have a continuation (`Then`)
+//! that says what their answer is for; a task ends by answering its [`Waiter`], which is a call or another task. Events
+//! for tasks go through a queue, so that no step runs inside another.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino};
+
+use crate::file::Files;
+use crate::leases::Leases;
+use crate::recall::Recalls;
+use crate::session::Session;
+use crate::task::{Event, Task};
+use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
+
+/// Who waits for a result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiter {
+    Call(CallId),
+    Task(u64),
+    Nobody,
+}
+
+/// The client machine. See [`crate::io`] for how to drive it.
+#[derive(Debug)]
+pub struct Client {
+    pub(crate) config: Config,
+    pub(crate) now: Now,
+    pub(crate) out: VecDeque<Output>,
+    /// Calls that have not been answered.
+    pub(crate) calls: BTreeSet<CallId>,
+    pub(crate) session: Session,
+    pub(crate) leases: Leases,
+    pub(crate) files: Files,
+    pub(crate) recalls: Recalls,
+    pub(crate) tasks: BTreeMap<u64, Task>,
+    /// Events that wait for their task.
+    pub(crate) events: VecDeque<(u64, Event)>,
+    /// Files with something to be written.
+    pub(crate) dirty: BTreeSet<Ino>,
+    /// Files with blocks in the read cache, and a clock that counts uses.
+    pub(crate) blocks_of: BTreeSet<Ino>,
+    pub(crate) block_bytes: u64,
+    pub(crate) tick: u64,
+    /// Until when writes are not answered before they are at the server, because its store was full, milliseconds.
+    pub(crate) full_until: u64,
+    /// Writes that wait for room in the buffer, with their lengths.
+    pub(crate) blocked: VecDeque<(Waiter, u64)>,
+    pub(crate) next_task: u64,
+    pub(crate) next_token: u64,
+    pub(crate) stopping: bool,
+    pub(crate) stopped: bool,
+}
+
+impl Client {
+    /// A client that is not connected. Its driver is to connect at once.
+    pub fn new(config: Config) -> Client {
+        Client {
+            config,
+            now: Now::default(),
+            out: VecDeque::new(),
+            calls: BTreeSet::new(),
+            session: Session::default(),
+            leases: Leases::default(),
+            files: Files::default(),
+            recalls: Recalls::default(),
+            tasks: BTreeMap::new(),
+            events: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            blocks_of: BTreeSet::new(),
+            block_bytes: 0,
+            tick: 0,
+            full_until: 0,
+            blocked: VecDeque::new(),
+            next_task: 1,
+            next_token: 1,
+            stopping: false,
+            stopped: false,
+        }
+    }
+
+    /// Tells it what happened. A time of zero means "as before". Afterwards drain [`Client::poll`].
+    pub fn handle(&mut self, now: Now, input: Input) {
+        if now.ms >= self.now.ms && now != Now::default() {
+            self.now = now;
+        }
+        match input {
+            Input::Call { id, cred, call } => self.begin(id, cred, call),
+            Input::Connected => self.connected(),
+            Input::Message(message) => self.message(message),
+            Input::Disconnected => self.disconnected(),
+            Input::Invalidated { token } => self.invalidated(token),
+            Input::Tick => self.on_tick(),
+            Input::Stop => self.stop(),
+        }
+        self.settle();
+    }
+
+    /// What it does next; `None`: nothing until something happens.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// Runs tasks until none has an event.
+    fn settle(&mut self) {
+        while let Some((id, event)) = self.events.pop_front() {
+            self.advance(id, event);
+        }
+        if self.stopping {
+            self.check_stopped();
+        }
+    }
+
+    fn begin(&mut self, id: CallId, cred: Arc<Cred>, call: Call) {
+        self.calls.insert(id);
+        let waiter = Waiter::Call(id);
+        if self.stopping || self.session.refused || self.session.gave_up {
+            self.fail(waiter, FsError::Unavailable);
+        } else {
+            self.dispatch(waiter, &cred, call);
+        }
+    }
+
+    /// Answers.
+    pub(crate) fn complete(&mut self, waiter: Waiter, result: CallResult) {
+        match waiter {
+            Waiter::Call(id) => {
+                if self.calls.remove(&id) {
+                    self.out.push_back(Output::Complete { id, result });
+                }
+            }
+            Waiter::Task(id) => self.events.push_back((id, Event::Done(result))),
+            Waiter::Nobody => {}
+        }
+    }
+
+    /// Whether somebody still waits: a call may have been given up.
+    pub(crate) fn is_awaited(&self, waiter: Waiter) -> bool {
+        match waiter {
+            Waiter::Call(id) => self.calls.contains(&id),
+            Waiter::Task(id) => self.tasks.contains_key(&id),
+            Waiter::Nobody => false,
+        }
+    }
+
+    /// Answers with an error.
+    pub(crate) fn fail(&mut self, waiter: Waiter, error: FsError) {
+        self.complete(waiter, Err(error.into()));
+    }
+
+    /// Answers with nothing but an answer.
+    pub(crate) fn answer(&mut self, waiter: Waiter, answer: Answer) {
+        self.complete(waiter, Ok(Done::plain(answer)));
+    }
+
+    /// Attributes as they are with what is held back, and whether they may be cached.
+    pub(crate) fn done_attr(&mut self, mut attr: Attr) -> Done {
+        self.overlay(&mut attr);
+        Done { attr_cached: self.leases.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
+    }
+
+    /// Changes attributes into what they will be when everything held back is written.
+    pub(crate) fn overlay(&self, attr: &mut Attr) {
+        if let Some(file) = self.files.map.get(&attr.ino) {
+            file.overlay(attr);
+        }
+    }
+
+    /// Takes attributes that the server sent. `current`: the ATTR lease is held with them.
+    pub(crate) fn learn(&mut self, attr: &Attr) {
+        let current = self.leases.has_attr(attr.ino);
+        if let Some(file) = self.files.map.get_mut(&attr.ino) {
+            if file.learn(attr) {
+                file.current = current;
+            }
+        }
+    }
+
+    pub(crate) fn new_task(&mut self, task: Task) -> u64 {
+        let id = self.next_task;
+        self.next_task += 1;
+        self.tasks.insert(id, task);
+        id
+    }
+
+    /// Says what must be dropped above; with a token if somebody waits for it.
+    pub(crate) fn invalidate(&mut self, what: Invalidation, wait: bool) -> Token {
+        let token = if wait {
+            self.next_token += 1;
+            Token(self.next_token - 1)
+        } else {
+            Token::NONE
+        };
+        self.out.push_back(Output::Invalidate { token, what });
+        token
+    }
+
+    /// The attributes of a plain answer.
+    pub(crate) fn expect_entry(result: FsResult<Answer>) -> FsResult<Attr> {
+        match result? {
+            Answer::Entry(attr) => Ok(attr),
+            // The server breaks the protocol; nothing it said can be used.
+            _ => Err(FsError::Io),
+        }
+    }
+}

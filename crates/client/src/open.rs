@@ -1,0 +1,376 @@
+//! Opening and closing. A handle stays open at the server for a while after its last close here, and serves the next
+//! open that asks for the same, without a message.
+
+use std::sync::Arc;
+
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, SetAttr};
+
+use crate::file::{File, Handle, Opened};
+use crate::machine::{Client, Waiter};
+use crate::session::Then;
+use crate::task::{Event, Step, Task};
+use crate::{CallResult, Done, Fh};
+
+/// Handles closed with one request.
+const CLOSE_BATCH: usize = 64;
+
+/// An open under way.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// Directory whose names the answer speaks of; 0: none.
+    dir: Ino,
+    flags: OpenFlags,
+    handle: u64,
+    /// What to ask, until it was asked.
+    op: Option<Op>,
+    /// Cut the file once it is open, if it is not new.
+    truncate: bool,
+    /// The result, while the cut is under way.
+    opened: Option<Done>,
+}
+
+impl Client {
+    pub(crate) fn new_handle(&mut self) -> u64 {
+        self.files.next_handle += 1;
+        self.files.next_handle
+    }
+
+    pub(crate) fn open(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) {
+        if let Some(done) = self.reopen(cred, ino, flags) {
+            return self.complete(waiter, Ok(done));
+        }
+        let handle = self.new_handle();
+        let op = Op::Open { ino, flags, handle };
+        if flags.truncate && self.files.map.contains_key(&ino) {
+            // Ordered with what is held back of it.
+            let opening = Opening { dir: Ino(0), flags, handle, op: Some(op), truncate: false, opened: None };
+            let task =
+                Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Open(opening) };
+            self.spawn_exclusive(task);
+        } else {
+            self.open_with(waiter, cred, Ino(0), flags, handle, op, false);
+        }
+    }
+
+    /// Opens with a request; `truncate`: then cuts what is not new.
+    #[allow(clippy::too_many_arguments)] // The fields of one struct, made here.
+    pub(crate) fn open_with(
+        &mut self,
+        waiter: Waiter,
+        cred: &Arc<Cred>,
+        dir: Ino,
+        flags: OpenFlags,
+        handle: u64,
+        op: Op,
+        truncate: bool,
+    ) {
+        let opening = Opening { dir, flags, handle, op: None, truncate, opened: None };
+        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Open(opening) };
+        let id = self.new_task(task);
+        self.request(cred, op, Then::Task(id));
+    }
+
+    pub(crate) fn step_open(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let cred = Arc::clone(&task.cred);
+        let ino = task.ino;
+        let Step::Open(opening) = &mut task.step else { return None };
+        match event {
+            Event::Start => self.flush_then(ino, id),
+            Event::Flushed => {
+                let op = opening.op.take()?;
+                self.request(&cred, op, Then::Task(id));
+            }
+            Event::Reply(Err(error)) => {
+                let names_cached =
+                    opening.dir != Ino(0) && error == FsError::NotFound && self.leases.use_names(opening.dir);
+                return Some(Err(crate::Failed { error, names_cached }));
+            }
+            Event::Reply(Ok(answer)) => {
+                let (flags, handle, dir) = (opening.flags, opening.handle, opening.dir);
+                let Answer::Opened { attr, created, rights, data } = answer else {
+                    return Some(Err(FsError::Io.into()));
+                };
+                if !self.is_awaited(task.waiter) {
+                    // Given up meanwhile: nobody will close it.
+                    self.close_later(handle, &cred);
+                    return Some(Err(FsError::Interrupted.into()));
+                }
+                let done = self.opened(&cred, handle, flags, &attr, rights, data);
+                let names_cached = dir != Ino(0) && self.leases.use_names(dir);
+                let answer = Answer::Opened { attr: done.1, created, rights: done.2, data: None };
+                let mut result = Done {
+                    fh: Some(done.0),
+                    keep_data: done.3,
+                    attr_cached: self.leases.use_attr(attr.ino),
+                    names_cached,
+                    ..Done::plain(answer)
+                };
+                let Step::Open(opening) = &mut task.step else { return None };
+                if !opening.truncate || created || !Self::is_file(&attr) {
+                    return Some(Ok(result));
+                }
+                result.keep_data = false;
+                opening.opened = Some(result);
+                let set = SetAttr { size: Some(0), ..SetAttr::default() };
+                self.setattr(Waiter::Task(id), &cred, attr.ino, set, Some(done.0));
+            }
+            Event::Done(result) => {
+                let mut done = opening.opened.take()?;
+                return Some(match result {
+                    Ok(cut) => {
+                        if let (Answer::Opened { attr, .. }, Some(new)) = (&mut done.answer, cut.attr()) {
+                            *attr = *new;
+                        }
+                        Ok(done)
+                    }
+                    Err(error) => {
+                        if let Some(fh) = done.fh {
+                            self.release(Waiter::Nobody, &cred, fh, None);
+                        }
+                        Err(error)
+                    }
+                });
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Notes a new handle. Its number here, the attributes, the rights, and whether data above may be kept.
+    fn opened(
+        &mut self,
+        cred: &Arc<Cred>,
+        handle: u64,
+        flags: OpenFlags,
+        attr: &Attr,
+        rights: Lease,
+        data: Option<Arc<[u8]>>,
+    ) -> (Fh, Attr, Lease, bool) {
+        let is_file = Self::is_file(attr);
+        let fh = self.new_fh(attr.ino, handle, flags);
+        let handle_state = Handle {
+            ino: attr.ino,
+            flags: OpenFlags { truncate: false, ..flags },
+            cred: Arc::clone(cred),
+            dir: !is_file,
+            fh: Some(fh),
+            idle_since: 0,
+            reusable: true,
+        };
+        self.files.handles.insert(handle, handle_state);
+        if !is_file {
+            self.learn(attr);
+            return (fh, *attr, Lease::NONE, false);
+        }
+        let known = self.files.map.contains_key(&attr.ino);
+        let current = self.leases.has_attr(attr.ino);
+        let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr));
+        let keep = known && file.may_cache() && !flags.truncate;
+        file.handles.push(handle);
+        if flags.truncate {
+            file.cut(attr);
+        }
+        if file.learn(attr) {
+            file.current = current;
+        }
+        // While a recall takes rights away the server gives none; what an older answer says does not count.
+        if file.recalls.iter().all(|recall| !recall.takes_rights()) {
+            file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
+        }
+        if file.may_cache() && file.attr.inline && file.base.is_none() && file.is_clean() {
+            file.base = data.filter(|data| data.len() as u64 == file.attr.size);
+        }
+        file.know_empty();
+        let (cached, errors) = (file.may_cache(), file.errors);
+        let mut attr = *attr;
+        file.overlay(&mut attr);
+        let rights = file.rights;
+        if let Some(opened) = self.files.opened.get_mut(&fh) {
+            (opened.cached, opened.errors_seen) = (cached, errors);
+        }
+        (fh, attr, rights, keep)
+    }
+
+    fn new_fh(&mut self, ino: Ino, handle: u64, flags: OpenFlags) -> Fh {
+        self.files.next_fh += 1;
+        let fh = Fh(self.files.next_fh);
+        let opened = Opened {
+            ino,
+            handle,
+            flags,
+            errors_seen: 0,
+            cached: false,
+            next_read: 0,
+            window: 0,
+            dead: false,
+            lost: false,
+        };
+        self.files.opened.insert(fh, opened);
+        fh
+    }
+
+    /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
+    /// would look at can have changed since.
+    fn reopen(&mut self, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) -> Option<Done> {
+        if flags.truncate || !self.leases.has_attr(ino) || self.session.suspended {
+            return None;
+        }
+        let file = self.files.map.get(&ino)?;
+        if !file.recalls.is_empty() {
+            return None;
+        }
+        let handle = file.handles.iter().copied().find(|handle| {
+            self.files.handles.get(handle).is_some_and(|h| {
+                h.fh.is_none() && h.reusable && h.flags == flags && (Arc::ptr_eq(&h.cred, cred) || h.cred == *cred)
+            })
+        })?;
+        let (rights, mut attr, errors) = (file.rights, file.attr, file.errors);
+        file.overlay(&mut attr);
+        let fh = self.new_fh(ino, handle, flags);
+        self.files.handles.get_mut(&handle)?.fh = Some(fh);
+        let opened = self.files.opened.get_mut(&fh)?;
+        opened.cached = rights.any(Lease::CACHE | Lease::BUFFER);
+        opened.errors_seen = errors;
+        let keep_data = opened.cached;
+        let answer = Answer::Opened { attr, created: false, rights, data: None };
+        // Times and links may be newer at the server, by operations of this session that did not tell: not for caches.
+        Some(Done { fh: Some(fh), keep_data, ..Done::plain(answer) })
+    }
+
+    /// Permissions change: handles not in use serve nobody any more.
+    pub(crate) fn forbid_reuse(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get(&ino) else { return };
+        for handle in &file.handles {
+            if let Some(handle) = self.files.handles.get_mut(handle) {
+                handle.reusable = false;
+            }
+        }
+    }
+
+    /// The last descriptor was closed. Answered at once; the rest goes on behind.
+    pub(crate) fn release(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, flock_owner: Option<LockOwner>) {
+        let Some(opened) = self.files.opened.remove(&fh) else {
+            return self.fail(waiter, FsError::BadHandle);
+        };
+        if !opened.dead {
+            if let Some(owner) = flock_owner {
+                self.drop_flock(cred, &opened, owner);
+            }
+            self.retire(opened.handle);
+            self.kick(opened.ino);
+        }
+        self.answer(waiter, Answer::Done);
+    }
+
+    /// A handle is not in use any more.
+    fn retire(&mut self, number: u64) {
+        let (now, delay) = (self.now.ms, self.config.close_delay_ms);
+        let Some(handle) = self.files.handles.get_mut(&number) else { return };
+        handle.fh = None;
+        handle.idle_since = now;
+        if handle.dir || !self.config.cache || delay == 0 {
+            handle.reusable = false;
+        }
+        self.files.idle.push_back(number);
+        if handle.dir || !self.config.cache || self.files.idle.len() > self.config.idle_handles {
+            self.close_idle();
+        }
+    }
+
+    /// Closes handles that were idle for long enough, or are too many.
+    pub(crate) fn close_idle(&mut self) {
+        let mut rounds = self.files.idle.len();
+        while rounds > 0 {
+            rounds -= 1;
+            let Some(number) = self.files.idle.pop_front() else { return };
+            let Some(handle) = self.files.handles.get(&number) else { continue };
+            if handle.fh.is_some() {
+                continue;
+            }
+            let old = self.now.ms.saturating_sub(handle.idle_since) >= self.config.close_delay_ms;
+            let crowded = self.files.idle.len() >= self.config.idle_handles;
+            if handle.reusable && !old && !crowded && !self.stopping {
+                self.files.idle.push_front(number);
+                return;
+            }
+            if self.is_needed(number) {
+                self.files.idle.push_back(number);
+                continue;
+            }
+            self.close(number);
+        }
+    }
+
+    /// Whether something that waits to be written, or a task, may need the handle.
+    fn is_needed(&self, number: u64) -> bool {
+        let Some(handle) = self.files.handles.get(&number) else { return false };
+        let Some(file) = self.files.map.get(&handle.ino) else { return false };
+        !file.is_clean()
+            || file.run.is_some()
+            || file.exclusive.is_some()
+            || !file.waiting.is_empty()
+            || !file.reads.is_empty()
+    }
+
+    /// Ends a handle. Nothing of its file may need it.
+    pub(crate) fn close(&mut self, number: u64) {
+        let Some(handle) = self.files.handles.remove(&number) else { return };
+        let writer = match self.files.map.get_mut(&handle.ino) {
+            Some(file) => {
+                file.handles.retain(|h| *h != number);
+                self.files.map.get(&handle.ino).and_then(|file| self.files.writer(file))
+            }
+            None => None,
+        };
+        if let Some(file) = self.files.map.get_mut(&handle.ino) {
+            if file.handles.is_empty() {
+                self.drop_file(handle.ino);
+            } else if writer.is_none() && handle.flags.write {
+                // The right to hold back came with a handle that writes.
+                file.rights = file.rights.without(Lease::BUFFER);
+            }
+        }
+        self.close_later(number, &handle.cred);
+    }
+
+    /// Forgets a file that has no handle any more.
+    pub(crate) fn drop_file(&mut self, ino: Ino) {
+        if let Some(file) = self.files.map.remove(&ino) {
+            self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
+            self.blocks_of.remove(&ino);
+            self.dirty.remove(&ino);
+            self.recalls.file_gone(ino, &file.recalls);
+        }
+        self.finish_recalls();
+    }
+
+    /// Puts a handle among those that are closed with the next request.
+    pub(crate) fn close_later(&mut self, handle: u64, cred: &Arc<Cred>) {
+        self.files.closing.push(handle);
+        // Any user may close; one that this connection may speak for.
+        self.files.close_cred = Some(Arc::clone(cred));
+        if self.files.closing.len() >= CLOSE_BATCH {
+            self.send_closes();
+        }
+    }
+
+    /// Closes at the server what is closed here.
+    pub(crate) fn send_closes(&mut self) {
+        let Some(cred) = self.files.close_cred.take() else { return };
+        let handles = std::mem::take(&mut self.files.closing);
+        self.request(&cred, Op::Close { handles }, Then::Nothing);
+    }
+
+    /// The file of an open handle, for reading or writing data.
+    pub(crate) fn file_of(&self, fh: Fh, write: bool) -> FsResult<(Ino, u64)> {
+        let opened = self.files.opened.get(&fh).ok_or(FsError::BadHandle)?;
+        if opened.dead {
+            return Err(FsError::Stale);
+        }
+        let allowed = if write { opened.flags.write } else { opened.flags.read || opened.flags.exec };
+        if !self.files.map.contains_key(&opened.ino) {
+            return Err(FsError::IsDir);
+        }
+        if allowed { Ok((opened.ino, opened.handle)) } else { Err(FsError::BadHandle) }
+    }
+}

@@ -1,0 +1,443 @@
+//! Reading: from what waits to be written, from the content or blocks kept, and from the server.
+//!
+//! Where the server has let the client cache, sizes and bytes known here are the truth. Where it has not (several
+//! clients, one writing), every read asks for the size first and takes the bytes from the server.
+
+use std::sync::Arc;
+
+use loligo_types::limits::DATA_OP_MAX;
+use loligo_types::{Answer, Cred, DataError, DataOp, FsError, Ino, Op};
+
+use crate::blocks::{BLOCK, Fetch};
+use crate::file::File;
+use crate::machine::{Client, Waiter};
+use crate::session::{DataThen, Then, bytes_at};
+use crate::task::{Event, Step, Task, data_error};
+use crate::{CallResult, Done, Fh, Invalidation};
+
+/// Reads begun again at most this often because what they read was overtaken by writes.
+const TRIES_MAX: u32 = 64;
+/// A read this near to where the last one ended is sequential: several threads of a kernel read ahead out of order.
+const NEAR: u64 = 1 << 20;
+
+/// A read under way.
+#[derive(Debug)]
+pub(crate) struct Read {
+    fh: Fh,
+    offset: u64,
+    len: u64,
+    /// Where it ends, once the size is known.
+    end: u64,
+    parts: Vec<(u64, Arc<[u8]>)>,
+    /// Parts that are on their way.
+    missing: usize,
+    /// What came may be older than what was written meanwhile.
+    pub redo: bool,
+    tries: u32,
+    asked: Asked,
+}
+
+/// What the next reply is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Size,
+    Inline,
+    Bytes,
+}
+
+impl Read {
+    /// Whether it touches a range.
+    pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.offset < end && self.offset + self.len > start
+    }
+}
+
+impl Client {
+    pub(crate) fn read(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, offset: u64, len: u32) {
+        let ino = match self.file_of(fh, false) {
+            Ok((ino, _)) => ino,
+            Err(error) => {
+                let error = if error == FsError::Stale { self.dead_error(fh) } else { error };
+                return self.fail(waiter, error);
+            }
+        };
+        let len = u64::from(len).min(DATA_OP_MAX as u64);
+        let Some(end) = offset.checked_add(len) else { return self.fail(waiter, FsError::Invalid) };
+        if let Some(bytes) = self.read_now(ino, offset, end) {
+            self.after_read(ino, fh);
+            self.read_ahead(ino, fh, offset, offset + bytes.len() as u64);
+            return self.answer(waiter, Answer::Bytes(bytes));
+        }
+        let read = Read {
+            fh,
+            offset,
+            len,
+            end,
+            parts: Vec::new(),
+            missing: 0,
+            redo: false,
+            tries: 0,
+            asked: Asked::Bytes,
+        };
+        let id = self.spawn(waiter, cred, ino, Step::Read(read));
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            file.reads.push(id);
+        }
+    }
+
+    /// What can be read without the server, if it may be and is here.
+    fn read_now(&mut self, ino: Ino, offset: u64, end: u64) -> Option<Arc<[u8]>> {
+        if self.session.suspended {
+            return None;
+        }
+        self.tick += 1;
+        let tick = self.tick;
+        let file = self.files.map.get_mut(&ino)?;
+        if !file.may_cache() {
+            return None;
+        }
+        let end = end.min(file.size);
+        if offset >= end {
+            return Some(Arc::from(&[][..]));
+        }
+        let mut parts = Vec::new();
+        for (start, stop) in missing(file, offset, end) {
+            if file.attr.inline {
+                file.base.as_ref()?;
+                continue;
+            }
+            for block in blocks(start, stop) {
+                if !file.blocks.reaches(block, stop.min(block + BLOCK)) {
+                    return None;
+                }
+                parts.push((block, Arc::clone(file.blocks.get(block, tick)?)));
+            }
+        }
+        Some(compose(file, offset, end, &parts))
+    }
+
+    pub(crate) fn step_read(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let ino = task.ino;
+        let cred = Arc::clone(&task.cred);
+        let Step::Read(read) = &mut task.step else { return None };
+        match event {
+            Event::Start => return self.begin_read(id, ino, &cred, read),
+            Event::Reply(Err(FsError::Stale)) if read.asked == Asked::Inline && read.tries < TRIES_MAX => {
+                // It is in objects by now.
+                read.tries += 1;
+                read.asked = Asked::Size;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
+            Event::Reply(Err(error)) => return Some(Err(error.into())),
+            Event::Reply(Ok(Answer::Bytes(bytes))) if read.asked == Asked::Inline => {
+                let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
+                if read.redo && read.tries < TRIES_MAX {
+                    return self.restart(id, ino, &cred, read);
+                }
+                if file.may_cache() && file.attr.inline && file.base.is_none() && bytes.len() as u64 == file.attr.size {
+                    file.base = Some(Arc::clone(&bytes));
+                }
+                if !file.may_cache() {
+                    read.end = (read.offset + read.len).min(bytes.len() as u64);
+                }
+                read.parts = vec![(0, bytes)];
+                return self.finish_read(ino, read);
+            }
+            Event::Reply(Ok(Answer::Entry(attr))) if read.asked == Asked::Size => {
+                read.end = (read.offset + read.len).min(attr.size);
+                return self.fetch(id, ino, &cred, read, attr.inline, attr.size);
+            }
+            Event::Reply(Ok(_)) => return Some(Err(FsError::Io.into())),
+            Event::Block(Err(error)) => return Some(Err(data_error(error).into())),
+            Event::Block(Ok((at, bytes))) => {
+                read.parts.push((at, bytes));
+                read.missing = read.missing.saturating_sub(1);
+                if read.missing == 0 {
+                    if read.redo && read.tries < TRIES_MAX {
+                        return self.restart(id, ino, &cred, read);
+                    }
+                    return self.finish_read(ino, read);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn restart(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, read: &mut Read) -> Option<CallResult> {
+        read.tries += 1;
+        read.redo = false;
+        read.missing = 0;
+        read.parts.clear();
+        self.begin_read(id, ino, cred, read)
+    }
+
+    fn begin_read(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, read: &mut Read) -> Option<CallResult> {
+        if let Some(bytes) = self.read_now(ino, read.offset, read.offset + read.len) {
+            self.after_read(ino, read.fh);
+            return Some(Ok(Done::plain(Answer::Bytes(bytes))));
+        }
+        let current = self.leases.has_attr(ino) && !self.session.suspended;
+        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        if file.may_cache() && !self.session.suspended || current && file.current && file.is_clean() {
+            read.end = (read.offset + read.len).min(file.size);
+            let (inline, size) = (file.attr.inline, file.attr.size);
+            return self.fetch(id, ino, cred, read, inline, size);
+        }
+        read.asked = Asked::Size;
+        self.request(cred, Op::GetAttr { ino }, Then::Task(id));
+        None
+    }
+
+    /// Asks for the bytes. `size`: of the file at the server.
+    fn fetch(
+        &mut self,
+        id: u64,
+        ino: Ino,
+        cred: &Arc<Cred>,
+        read: &mut Read,
+        inline: bool,
+        size: u64,
+    ) -> Option<CallResult> {
+        if read.offset >= read.end {
+            return self.finish_read(ino, read);
+        }
+        if inline {
+            let Some(handle) = self.files.opened.get(&read.fh).map(|opened| opened.handle) else {
+                return Some(Err(FsError::Interrupted.into()));
+            };
+            read.asked = Asked::Inline;
+            self.request(cred, Op::ReadInline { ino, handle }, Then::Task(id));
+            return None;
+        }
+        read.asked = Asked::Bytes;
+        let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
+        let wanted: Vec<_> = missing(file, read.offset, read.end)
+            .into_iter()
+            .map(|(start, stop)| (start, stop.min(size)))
+            .filter(|(start, stop)| start < stop)
+            .collect();
+        let cache = file.may_cache() && !file.is_gated();
+        let sequential = self.is_sequential(read.fh, read.offset);
+        for (start, stop) in wanted {
+            if cache && sequential {
+                self.fetch_blocks(id, ino, read, start, stop);
+            } else {
+                self.fetch_exactly(id, ino, read, start, stop);
+            }
+        }
+        if read.missing == 0 {
+            return self.finish_read(ino, read);
+        }
+        if cache {
+            self.read_ahead(ino, read.fh, read.offset, read.end);
+        }
+        None
+    }
+
+    fn is_sequential(&self, fh: Fh, offset: u64) -> bool {
+        self.files.opened.get(&fh).is_some_and(|opened| opened.next_read.abs_diff(offset) <= NEAR)
+    }
+
+    fn fetch_exactly(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
+        let op = DataOp::Read { offset: start, len: (stop - start) as u32 };
+        read.missing += 1;
+        self.data_request(ino, op, DataThen::Read { task: id, at: start });
+    }
+
+    fn fetch_blocks(&mut self, id: u64, ino: Ino, read: &mut Read, start: u64, stop: u64) {
+        self.tick += 1;
+        let tick = self.tick;
+        for block in blocks(start, stop) {
+            let (from, to) = (start.max(block), stop.min(block + BLOCK));
+            let Some(file) = self.files.map.get_mut(&ino) else { return };
+            if file.blocks.reaches(block, to) {
+                if let Some(bytes) = file.blocks.get(block, tick) {
+                    read.parts.push((block, Arc::clone(bytes)));
+                    continue;
+                }
+            }
+            match file.blocks.fetches.get_mut(&block) {
+                Some(fetch) if !fetch.tainted && fetch.end >= to => {
+                    fetch.readers.push(id);
+                    read.missing += 1;
+                }
+                Some(_) => self.fetch_exactly(id, ino, read, from, to),
+                None => {
+                    read.missing += 1;
+                    self.start_fetch(ino, block, vec![id]);
+                }
+            }
+        }
+    }
+
+    fn start_fetch(&mut self, ino: Ino, block: u64, readers: Vec<u64>) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let end = (block + BLOCK).min(file.attr.size);
+        file.blocks.fetches.insert(block, Fetch { end, tainted: false, readers });
+        let op = DataOp::Read { offset: block, len: (end - block) as u32 };
+        self.data_request(ino, op, DataThen::Block { ino, start: block });
+    }
+
+    /// A block came.
+    pub(crate) fn fetched(&mut self, ino: Ino, start: u64, result: Result<loligo_types::DataAnswer, DataError>) {
+        self.tick += 1;
+        let tick = self.tick;
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(fetch) = file.blocks.fetches.remove(&start) else { return };
+        let result = bytes_at(start, result);
+        if let Ok((_, bytes)) = &result {
+            if !fetch.tainted && file.may_cache() && !file.is_gated() {
+                let before = file.blocks.bytes();
+                file.blocks.insert(start, Arc::clone(bytes), tick);
+                self.block_bytes = self.block_bytes + file.blocks.bytes() - before;
+                self.blocks_of.insert(ino);
+            }
+        }
+        for reader in fetch.readers {
+            self.events.push_back((reader, Event::Block(result.clone())));
+        }
+        self.evict_blocks();
+    }
+
+    /// Keeps the read cache within its limit.
+    fn evict_blocks(&mut self) {
+        while self.block_bytes > self.config.read_cache {
+            let oldest = self.blocks_of.iter().filter_map(|ino| {
+                let (used, start) = self.files.map.get(ino)?.blocks.oldest()?;
+                Some((used, *ino, start))
+            });
+            let Some((_, ino, start)) = oldest.min() else {
+                self.block_bytes = 0;
+                return;
+            };
+            self.change_blocks(ino, |file| file.blocks.remove(start));
+        }
+    }
+
+    /// Changes the blocks of a file, and counts.
+    pub(crate) fn change_blocks(&mut self, ino: Ino, change: impl FnOnce(&mut File)) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let before = file.blocks.bytes();
+        change(file);
+        let after = file.blocks.bytes();
+        self.block_bytes = (self.block_bytes + after).saturating_sub(before);
+        if after == 0 {
+            self.blocks_of.remove(&ino);
+        }
+    }
+
+    /// Fetches what a sequential reader will want next.
+    fn read_ahead(&mut self, ino: Ino, fh: Fh, offset: u64, end: u64) {
+        let sequential = self.is_sequential(fh, offset);
+        let Some(opened) = self.files.opened.get_mut(&fh) else { return };
+        if !sequential {
+            (opened.next_read, opened.window) = (end, 0);
+            return;
+        }
+        let advanced = end > opened.next_read;
+        let first = opened.next_read == 0;
+        opened.next_read = opened.next_read.max(end);
+        if !advanced || first {
+            return;
+        }
+        opened.window = (opened.window * 2).clamp(BLOCK, self.config.read_ahead.max(BLOCK));
+        let (from, window) = (opened.next_read, opened.window);
+        if self.config.read_ahead == 0 {
+            return;
+        }
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        if !file.may_cache() || file.attr.inline || file.is_gated() {
+            return;
+        }
+        let until = from.saturating_add(window).min(file.attr.size);
+        let wanted: Vec<u64> = blocks(from, until)
+            .filter(|block| {
+                let end = (block + BLOCK).min(file.attr.size);
+                !file.blocks.fetches.contains_key(block) && !file.blocks.reaches(*block, end)
+            })
+            .collect();
+        for block in wanted {
+            self.start_fetch(ino, block, Vec::new());
+        }
+    }
+
+    fn finish_read(&mut self, ino: Ino, read: &mut Read) -> Option<CallResult> {
+        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        let bytes = if read.offset >= read.end {
+            Arc::from(&[][..])
+        } else {
+            let parts = std::mem::take(&mut read.parts);
+            compose(file, read.offset, read.end, &parts)
+        };
+        self.after_read(ino, read.fh);
+        Some(Ok(Done::plain(Answer::Bytes(bytes))))
+    }
+
+    /// A cache above that fills itself with what was read has no right to keep it: tells it so.
+    pub(crate) fn after_read(&mut self, ino: Ino, fh: Fh) {
+        let cached = self.files.opened.get(&fh).is_some_and(|opened| opened.cached);
+        let Some(file) = self.files.map.get(&ino) else { return };
+        if cached && (!file.may_cache() || file.recalls.iter().any(|recall| recall.has_invalidated())) {
+            self.invalidate(Invalidation::Data(ino), false);
+        }
+    }
+
+    /// Reads under way that touch a range must look again.
+    pub(crate) fn redo_reads(&mut self, ino: Ino, start: u64, end: u64) {
+        let Some(file) = self.files.map.get(&ino) else { return };
+        for id in &file.reads {
+            if let Some(Task { step: Step::Read(read), .. }) = self.tasks.get_mut(id) {
+                read.redo |= read.overlaps(start, end);
+            }
+        }
+    }
+}
+
+/// Parts of a range that what waits to be written does not cover and that the server has.
+fn missing(file: &File, start: u64, end: u64) -> Vec<(u64, u64)> {
+    let end = end.min(file.attr.size);
+    let mut gaps = Vec::new();
+    if start >= end {
+        return gaps;
+    }
+    for (from, to) in file.dirty.gaps(start, end) {
+        gaps.extend(file.flying.gaps(from, to));
+    }
+    gaps
+}
+
+/// The blocks that a range touches.
+fn blocks(start: u64, end: u64) -> impl Iterator<Item = u64> {
+    let first = start / BLOCK;
+    let last = end.div_ceil(BLOCK);
+    (first..last).map(|n| n * BLOCK)
+}
+
+/// Puts a range together: zeros, what the server has, what is being written, what waits.
+fn compose(file: &File, offset: u64, end: u64, parts: &[(u64, Arc<[u8]>)]) -> Arc<[u8]> {
+    if let ([(at, bytes)], true, true) = (parts, file.dirty.is_empty(), file.flying.is_empty()) {
+        if *at == offset && bytes.len() as u64 == end - offset {
+            return Arc::clone(bytes);
+        }
+    }
+    let mut buf = vec![0; (end - offset) as usize];
+    if let Some(base) = &file.base {
+        copy_part(offset, &mut buf, 0, base);
+    }
+    for (at, bytes) in parts {
+        copy_part(offset, &mut buf, *at, bytes);
+    }
+    file.flying.copy_to(offset, &mut buf);
+    file.dirty.copy_to(offset, &mut buf);
+    Arc::from(buf)
+}
+
+/// Copies the common part of two ranges.
+fn copy_part(offset: u64, buf: &mut [u8], at: u64, bytes: &[u8]) {
+    let (start, end) = (offset.max(at), (offset + buf.len() as u64).min(at + bytes.len() as u64));
+    if start < end {
+        buf[(start - offset) as usize..(end - offset) as usize]
+            .copy_from_slice(&bytes[(start - at) as usize..(end - at) as usize]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Obeying recalls: names and attributes are dropped above; held-back data goes to the server first.
+//!
+//! A recall of data passes three points. Until what was written is at the server, everything goes on as before; then
+//! caches above drop the data, and reads go on, but whoever keeps what they read is told to drop that, too; then no new
+//! write begins until the rest is at the server and the right is given up. So a call that the kernel waits for while it
+//! drops pages never needs anything that waits for this recall.
+
+use std::collections::BTreeMap;
+
+use loligo_types::msg::ToServer;
+use loligo_types::{Ino, Lease};
+
+use crate::machine::Client;
+use crate::{Invalidation, Token};
+
+/// Recalls that were answered lately and may have to be answered again.
+const DONE_MAX: usize = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Until this many writes are at the server.
+    Flush(u64),
+    Invalidate(Token),
+    /// The same, and no new ones.
+    Gate(u64),
+}
+
+/// The part of a recall that concerns data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DataRecall {
+    id: u64,
+    bits: Lease,
+    phase: Phase,
+}
+
+impl DataRecall {
+    pub(crate) fn is_gate(&self) -> bool {
+        matches!(self.phase, Phase::Gate(_))
+    }
+
+    pub(crate) fn takes_rights(&self) -> bool {
+        self.bits.any(Lease::CACHE | Lease::BUFFER)
+    }
+
+    /// Caches above were told to drop the data, or are being told: what they take up now nobody tells them to drop.
+    pub(crate) fn has_invalidated(&self) -> bool {
+        self.bits.has(Lease::CACHE) && !matches!(self.phase, Phase::Flush(_))
+    }
+}
+
+/// Recalls under way.
+#[derive(Debug, Default)]
+pub(crate) struct Recalls {
+    /// How many parts of each are not done.
+    open: BTreeMap<(Ino, u64), usize>,
+    /// Invalidations that are waited for; `true`: of data.
+    tokens: BTreeMap<Token, (Ino, u64, bool)>,
+}
+
+impl Recalls {
+    /// The file of these recalls is closed, which is the most that can be given up.
+    pub(crate) fn file_gone(&mut self, ino: Ino, recalls: &[DataRecall]) {
+        for recall in recalls {
+            if let Some(left) = self.open.get_mut(&(ino, recall.id)) {
+                *left = left.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A new session knows nothing of them.
+    pub(crate) fn clear(&mut self) {
+        self.open.clear();
+        self.tokens.clear();
+    }
+}
+
+impl Client {
+    /// The server wants something back.
+    pub(crate) fn recalled(&mut self, ino: Ino, id: u64, bits: Lease) {
+        let held = self.leases.take(ino, bits & (Lease::ATTR | Lease::NAMES));
+        let mut parts = 0;
+        if held.has(Lease::NAMES) {
+            let token = self.invalidate(Invalidation::Names(ino), true);
+            self.recalls.tokens.insert(token, (ino, id, false));
+            parts += 1;
+        }
+        if held.has(Lease::ATTR) {
+            let token = self.invalidate(Invalidation::Attr(ino), true);
+            self.recalls.tokens.insert(token, (ino, id, false));
+            parts += 1;
+        }
+        let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            if held.has(Lease::ATTR) {
+                file.current = false;
+            }
+            if !data.is_none() {
+                file.recalls.push(DataRecall { id, bits: data, phase: Phase::Flush(file.written) });
+                parts += 1;
+            }
+        }
+        self.recalls.open.insert((ino, id), parts);
+        self.finish_recalls();
+        self.kick(ino);
+        self.step_recalls(ino);
+    }
+
+    /// Caches above have dropped something.
+    pub(crate) fn invalidated(&mut self, token: Token) {
+        let Some((ino, id, data)) = self.recalls.tokens.remove(&token) else { return };
+        if !data {
+            return self.part_done(ino, id);
+        }
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            let written = file.written;
+            for recall in &mut file.recalls {
+                if recall.phase == Phase::Invalidate(token) {
+                    recall.phase = Phase::Gate(written);
+                }
+            }
+        }
+        self.kick(ino);
+        self.step_recalls(ino);
+    }
+
+    fn part_done(&mut self, ino: Ino, id: u64) {
+        if let Some(left) = self.recalls.open.get_mut(&(ino, id)) {
+            *left = left.saturating_sub(1);
+        }
+        self.finish_recalls();
+    }
+
+    /// Answers recalls of which nothing is left to do.
+    pub(crate) fn finish_recalls(&mut self) {
+        let done: Vec<_> = self.recalls.open.iter().filter(|(_, left)| **left == 0).map(|(key, _)| *key).collect();
+        if done.is_empty() {
+            return;
+        }
+        // A handle that is closed here only would keep a right alive.
+        self.send_closes();
+        for (ino, id) in done {
+            self.recalls.open.remove(&(ino, id));
+            if self.is_up() {
+                self.send(ToServer::RecallDone { ino, id });
+            }
+            self.session.recalls_done.push_back((ino, id));
+            if self.session.recalls_done.len() > DONE_MAX {
+                self.session.recalls_done.pop_front();
+            }
+        }
+    }
+
+    /// Answers again what may have been lost with a connection.
+    pub(crate) fn repeat_recalls_done(&mut self) {
+        for (ino, id) in self.session.recalls_done.clone() {
+            self.send(ToServer::RecallDone { ino, id });
+        }
+    }
+
+    /// Goes on with the recalls of a file's data as far as they can.
+    pub(crate) fn step_recalls(&mut self, ino: Ino) {
+        let mut at = 0;
+        while let Some(recall) = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied() {
+            if self.step_recall(ino, at, recall) {
+                // Done, and taken out.
+                self.part_done(ino, recall.id);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn step_recall(&mut self, ino: Ino, at: usize, recall: DataRecall) -> bool {
+        let cached = self.is_cached_above(ino);
+        let Some(file) = self.files.map.get_mut(&ino) else { return false };
+        let flushed = |target: u64| file.flushed >= target || file.is_clean();
+        match recall.phase {
+            Phase::Flush(target) if flushed(target) => {
+                if !recall.takes_rights() {
+                    file.recalls.remove(at);
+                    return true;
+                }
+                let phase = if recall.bits.has(Lease::CACHE) && cached {
+                    let token = self.invalidate(Invalidation::Data(ino), true);
+                    self.recalls.tokens.insert(token, (ino, recall.id, true));
+                    Phase::Invalidate(token)
+                } else {
+                    Phase::Gate(file.written)
+                };
+                let gate = matches!(phase, Phase::Gate(_));
+                if let Some(recall) = self.files.map.get_mut(&ino).and_then(|file| file.recalls.get_mut(at)) {
+                    recall.phase = phase;
+                }
+                if gate {
+                    self.kick(ino);
+                    let again = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied();
+                    return again.is_some_and(|recall| self.step_recall(ino, at, recall));
+                }
+                false
+            }
+            Phase::Gate(target) if flushed(target) => {
+                file.recalls.remove(at);
+                self.give_up(ino, recall.bits);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up rights to data: everything written is at the server.
+    fn give_up(&mut self, ino: Ino, bits: Lease) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
+        file.clean_to = file.attr.size;
+        if !file.may_cache() {
+            file.base = None;
+            self.change_blocks(ino, |file| file.blocks.clear());
+        }
+        let Some(file) = self.files.map.get(&ino) else { return };
+        // Somebody else opens the file: handles that nobody uses here would only hold them up.
+        let idle: Vec<u64> = file
+            .handles
+            .iter()
+            .copied()
+            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()))
+            .collect();
+        let quiet = file.is_clean() && file.exclusive.is_none() && file.waiting.is_empty() && file.reads.is_empty();
+        if quiet {
+            for handle in idle {
+                self.close(handle);
+            }
+        }
+        self.start_waiting(ino);
+    }
+
+    /// Whether caches above may hold data of the file.
+    fn is_cached_above(&self, ino: Ino) -> bool {
+        self.files.map.get(&ino).is_some_and(|file| {
+            file.handles.iter().any(|handle| {
+                let fh = self.files.handles.get(handle).and_then(|handle| handle.fh);
+                fh.and_then(|fh| self.files.opened.get(&fh)).is_some_and(|opened| opened.cached)
+            })
+        })
+    }
+}

@@ -1,0 +1,302 @@
+//! Calls on the space of a file: fallocate, seeking for data and holes, copying a range; and syncing everything.
+
+use std::sync::Arc;
+
+use loligo_types::limits::FILE_SIZE_MAX;
+use loligo_types::{Answer, Cred, DataAnswer, DataOp, FsError, Ino, Op, SetAttr, SetTime};
+
+use crate::machine::{Client, Waiter};
+use crate::session::{DataThen, Then};
+use crate::task::{Event, Step, Task, data_error};
+use crate::{CallResult, Done, Fallocate, Fh};
+
+/// Bytes copied or zeroed in one step.
+const CHUNK: u64 = 1 << 20;
+
+/// A fallocate under way.
+#[derive(Debug)]
+pub(crate) struct Falloc {
+    fh: Fh,
+    how: Fallocate,
+    offset: u64,
+    end: u64,
+    asked: Asked,
+}
+
+/// What the next answer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Flush,
+    Size,
+    Punch,
+    Tell,
+    Grow,
+    /// An inline range is overwritten with zeros by calls.
+    Zero(u64),
+}
+
+/// A seek under way.
+#[derive(Debug)]
+pub(crate) struct Seek {
+    offset: u64,
+    data: bool,
+}
+
+impl Seek {
+    pub(crate) fn new(offset: u64, data: bool) -> Seek {
+        Seek { offset, data }
+    }
+}
+
+/// A copy under way.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    from: Fh,
+    from_offset: u64,
+    to: Fh,
+    to_offset: u64,
+    left: u64,
+    copied: u64,
+}
+
+impl Copy {
+    pub(crate) fn new(from: Fh, from_offset: u64, to: Fh, to_offset: u64, len: u64) -> Copy {
+        Copy { from, from_offset, to, to_offset, left: len, copied: 0 }
+    }
+}
+
+impl Client {
+    pub(crate) fn fallocate(
+        &mut self,
+        waiter: Waiter,
+        cred: &Arc<Cred>,
+        fh: Fh,
+        how: Fallocate,
+        offset: u64,
+        len: u64,
+    ) {
+        let ino = match self.file_of(fh, true) {
+            Ok((ino, _)) => ino,
+            Err(error) => return self.fail(waiter, error),
+        };
+        let end = match offset.checked_add(len) {
+            _ if len == 0 => return self.fail(waiter, FsError::Invalid),
+            Some(end) if end <= FILE_SIZE_MAX => end,
+            _ => return self.fail(waiter, FsError::FileTooBig),
+        };
+        let falloc = Falloc { fh, how, offset, end, asked: Asked::Flush };
+        // An inline range is zeroed by writes, which have the file to themselves one by one; so this has it not.
+        self.spawn(waiter, cred, ino, Step::Fallocate(falloc));
+    }
+
+    pub(crate) fn step_fallocate(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
+        let Step::Fallocate(falloc) = &mut task.step else { return None };
+        match (event, falloc.asked) {
+            (Event::Start, _) => self.flush_then(ino, id),
+            (Event::Flushed, _) => {
+                falloc.asked = Asked::Size;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
+            (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
+                return Some(Err(error.into()));
+            }
+            (Event::Data(Err(error)), _) => return Some(Err(data_error(error).into())),
+            (Event::Reply(Ok(answer)), Asked::Size) => {
+                let Answer::Entry(attr) = answer else { return Some(Err(FsError::Io.into())) };
+                let mut attr = attr;
+                self.overlay(&mut attr);
+                let stop = falloc.end.min(attr.size);
+                if matches!(falloc.how, Fallocate::Allocate { .. }) || falloc.offset >= stop {
+                    return self.grow(id, ino, &cred, falloc, attr.size);
+                }
+                if attr.inline {
+                    falloc.asked = Asked::Zero(falloc.offset);
+                    return self.zero(id, ino, &cred, falloc, attr.size);
+                }
+                falloc.asked = Asked::Punch;
+                let op = DataOp::Punch { offset: falloc.offset, len: stop - falloc.offset };
+                self.data_request(ino, op, DataThen::Task(id));
+            }
+            (Event::Data(Ok(_)), Asked::Punch) => {
+                let (start, end) = (falloc.offset, falloc.end);
+                self.redo_reads(ino, start, end);
+                self.change_blocks(ino, |file| file.blocks.drop_range(start, end));
+                let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
+                    return Some(Err(FsError::Interrupted.into()));
+                };
+                let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
+                file.unsynced = true;
+                let cuts = file.attr.cuts;
+                let (mtime, spilled, kill_priv) = (SetTime::Now, false, false);
+                falloc.asked = Asked::Tell;
+                let op = Op::SetData { ino, handle, cuts, grow_to: None, mtime, spilled, kill_priv };
+                self.request(&cred, op, Then::Task(id));
+            }
+            (Event::Done(Ok(_)), Asked::Zero(_)) => {
+                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
+                return self.zero(id, ino, &cred, falloc, size);
+            }
+            (Event::Reply(Ok(_)), Asked::Tell) => {
+                let size = self.files.map.get(&ino).map_or(0, |file| file.size);
+                return self.grow(id, ino, &cred, falloc, size);
+            }
+            (Event::Done(Ok(_)) | Event::Reply(Ok(_)), _) => return Some(Ok(Done::plain(Answer::Done))),
+            _ => {}
+        }
+        None
+    }
+
+    /// Overwrites the next part of an inline range with zeros.
+    fn zero(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, falloc: &mut Falloc, size: u64) -> Option<CallResult> {
+        let Asked::Zero(at) = falloc.asked else { return None };
+        let stop = falloc.end.min(size);
+        if at >= stop {
+            return self.grow(id, ino, cred, falloc, size);
+        }
+        let len = (stop - at).min(CHUNK);
+        falloc.asked = Asked::Zero(at + len);
+        let data = Arc::from(vec![0; len as usize]);
+        let write = crate::write::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: false };
+        self.write(Waiter::Task(id), cred, write);
+        None
+    }
+
+    /// Makes the file reach over the range, if that is meant.
+    fn grow(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, falloc: &mut Falloc, size: u64) -> Option<CallResult> {
+        let keep = match falloc.how {
+            Fallocate::PunchHole => true,
+            Fallocate::Allocate { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
+        };
+        if keep || falloc.end <= size {
+            return Some(Ok(Done::plain(Answer::Done)));
+        }
+        falloc.asked = Asked::Grow;
+        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
+            return Some(Err(FsError::Interrupted.into()));
+        };
+        if file.may_buffer() || file.attr.inline {
+            let set = SetAttr { size: Some(falloc.end), ..SetAttr::default() };
+            self.setattr(Waiter::Task(id), cred, ino, set, Some(falloc.fh));
+        } else {
+            // Others may let the file grow at the same time: this never shrinks it.
+            let cuts = file.attr.cuts;
+            let (grow_to, mtime) = (Some(falloc.end), SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to, mtime, spilled: false, kill_priv: false };
+            self.request(cred, op, Then::Task(id));
+        }
+        None
+    }
+
+    pub(crate) fn step_seek(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
+        let Step::Seek(seek) = &mut task.step else { return None };
+        match event {
+            Event::Start => self.flush_then(ino, id),
+            Event::Flushed => self.request(&cred, Op::GetAttr { ino }, Then::Task(id)),
+            Event::Reply(result) => {
+                let mut attr = match Self::expect_entry(result) {
+                    Ok(attr) => attr,
+                    Err(error) => return Some(Err(error.into())),
+                };
+                self.overlay(&mut attr);
+                if seek.offset >= attr.size {
+                    return Some(Err(FsError::NoSuchOffset.into()));
+                }
+                if attr.inline {
+                    // All of it is data, and the hole is at its end.
+                    let at = if seek.data { seek.offset } else { attr.size };
+                    return Some(Ok(Done::plain(Answer::Offset(at))));
+                }
+                let op = DataOp::Seek { offset: seek.offset, size: attr.size, data: seek.data };
+                self.data_request(ino, op, DataThen::Task(id));
+            }
+            Event::Data(Ok(DataAnswer::Offset(Some(at)))) => return Some(Ok(Done::plain(Answer::Offset(at)))),
+            Event::Data(Ok(_)) => return Some(Err(FsError::NoSuchOffset.into())),
+            Event::Data(Err(error)) => return Some(Err(data_error(error).into())),
+            _ => {}
+        }
+        None
+    }
+
+    pub(crate) fn copy(&mut self, waiter: Waiter, cred: &Arc<Cred>, copy: Copy) {
+        let (from, to) = (self.file_of(copy.from, false), self.file_of(copy.to, true));
+        let (from, to) = match (from, to) {
+            (Ok((from, _)), Ok((to, _))) => (from, to),
+            (Err(error), _) | (_, Err(error)) => return self.fail(waiter, error),
+        };
+        let far = |offset: u64| offset.checked_add(copy.left).filter(|end| *end <= FILE_SIZE_MAX);
+        let (Some(from_end), Some(to_end)) = (far(copy.from_offset), far(copy.to_offset)) else {
+            return self.fail(waiter, FsError::FileTooBig);
+        };
+        if from == to && copy.from_offset < to_end && copy.to_offset < from_end {
+            return self.fail(waiter, FsError::Invalid);
+        }
+        self.spawn(waiter, cred, to, Step::Copy(copy));
+    }
+
+    pub(crate) fn step_copy(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let cred = Arc::clone(&task.cred);
+        let Step::Copy(copy) = &mut task.step else { return None };
+        let finished = |copy: &Copy| Some(Ok(Done::plain(Answer::Offset(copy.copied))));
+        match event {
+            Event::Done(Err(_)) if copy.copied > 0 => return finished(copy),
+            Event::Done(Err(error)) => return Some(Err(error)),
+            Event::Done(Ok(Done { answer: Answer::Bytes(data), .. })) => {
+                if data.is_empty() {
+                    return finished(copy);
+                }
+                // The source ends here, even if it is the same file and grows by what is copied.
+                if (data.len() as u64) < copy.left.min(CHUNK) {
+                    copy.left = data.len() as u64;
+                }
+                let (fh, offset) = (copy.to, copy.to_offset + copy.copied);
+                let write = crate::write::Write { fh, offset, data, append: false, kill_priv: false };
+                self.write(Waiter::Task(id), &cred, write);
+                return None;
+            }
+            Event::Done(Ok(Done { answer: Answer::Offset(n), .. })) => {
+                copy.copied += n;
+                copy.left = copy.left.saturating_sub(n);
+            }
+            _ => {}
+        }
+        if copy.left == 0 {
+            return finished(copy);
+        }
+        let (fh, offset, len) = (copy.from, copy.from_offset + copy.copied, copy.left.min(CHUNK) as u32);
+        self.read(Waiter::Task(id), &cred, fh, offset, len);
+        None
+    }
+
+    pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
+        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::SyncAll { left: 0 } };
+        let id = self.new_task(task);
+        let inos: Vec<Ino> = self.files.map.iter().filter(|(_, f)| f.unsynced || !f.is_clean()).map(|(i, _)| *i).collect();
+        if let Some(Task { step: Step::SyncAll { left }, .. }) = self.tasks.get_mut(&id) {
+            *left = inos.len() + 1;
+        }
+        for ino in inos {
+            self.sync_then(ino, id);
+        }
+        self.events.push_back((id, Event::Flushed));
+    }
+
+    pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let cred = Arc::clone(&task.cred);
+        let Step::SyncAll { left } = &mut task.step else { return None };
+        match event {
+            Event::Flushed => {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    // What was written through handles that are closed by now is the server's to make durable.
+                    self.request(&cred, Op::Sync, Then::Task(id));
+                }
+                None
+            }
+            Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Calls that take several steps. Each kind has its steps in the file of its subject; here is what they share.
+
+use std::sync::Arc;
+
+use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, SetAttr};
+
+use crate::machine::{Client, Waiter};
+use crate::{CallResult, Fh};
+
+/// What happens to a task.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It may begin: for an exclusive one, when its turn has come.
+    Start,
+    /// Its request was answered.
+    Reply(FsResult<Answer>),
+    /// One of its data requests was answered.
+    Data(Result<DataAnswer, DataError>),
+    /// A call that it made was answered.
+    Done(CallResult),
+    /// What was written before is at the server, or lost.
+    Flushed,
+    /// A block that a read waits for came, or could not be read.
+    Block(Result<(u64, Arc<[u8]>), DataError>),
+}
+
+/// The kinds.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Open(crate::open::Opening),
+    Read(crate::read::Read),
+    Write(crate::write::Writing),
+    SetAttr { set: SetAttr, handle: Option<u64>, flushed: bool },
+    Flush { fh: Fh, owner: Option<LockOwner>, unlocking: bool },
+    Fsync { fh: Fh },
+    Fallocate(crate::space::Falloc),
+    Seek(crate::space::Seek),
+    Copy(crate::space::Copy),
+    SyncAll { left: usize },
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub waiter: Waiter,
+    pub cred: Arc<Cred>,
+    /// The file it is about; 0: none.
+    pub ino: Ino,
+    /// It has the file to itself, or waits for that.
+    pub exclusive: bool,
+    pub step: Step,
+}
+
+impl Client {
+    /// Starts a task that has its file to itself: at once, or when those before it are done.
+    pub(crate) fn spawn_exclusive(&mut self, task: Task) -> u64 {
+        let ino = task.ino;
+        let id = self.new_task(Task { exclusive: true, ..task });
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            file.waiting.push_back(id);
+            self.start_waiting(ino);
+        } else {
+            self.events.push_back((id, Event::Start));
+        }
+        id
+    }
+
+    /// Starts a task.
+    pub(crate) fn spawn(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, step: Step) -> u64 {
+        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino, exclusive: false, step });
+        self.events.push_back((id, Event::Start));
+        id
+    }
+
+    /// Gives a file to the next that waits for it.
+    pub(crate) fn start_waiting(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        // What is held back is this client's to write again only once the server has taken it back.
+        if file.exclusive.is_some() || file.is_gated() || self.session.suspended {
+            return;
+        }
+        if let Some(id) = file.waiting.pop_front() {
+            file.exclusive = Some(id);
+            self.events.push_back((id, Event::Start));
+        }
+    }
+
+    /// Gives an event to a task.
+    pub(crate) fn advance(&mut self, id: u64, event: Event) {
+        let Some(mut task) = self.tasks.remove(&id) else { return };
+        let result = match &mut task.step {
+            Step::Open(_) => self.step_open(id, &mut task, event),
+            Step::Read(_) => self.step_read(id, &mut task, event),
+            Step::Write(_) => self.step_write(id, &mut task, event),
+            Step::SetAttr { .. } => self.step_setattr(id, &mut task, event),
+            Step::Flush { .. } => self.step_flush(id, &mut task, event),
+            Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
+            Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
+            Step::Seek(_) => self.step_seek(id, &mut task, event),
+            Step::Copy(_) => self.step_copy(id, &mut task, event),
+            Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
+        };
+        match result {
+            None => {
+                self.tasks.insert(id, task);
+            }
+            Some(result) => self.finish(id, &task, result),
+        }
+    }
+
+    /// A task is done: its waiter gets the result, its file goes to the next.
+    pub(crate) fn finish(&mut self, id: u64, task: &Task, result: CallResult) {
+        if let Some(file) = self.files.map.get_mut(&task.ino) {
+            file.reads.retain(|read| *read != id);
+            if file.exclusive == Some(id) {
+                file.exclusive = None;
+            }
+        }
+        self.complete(task.waiter, result);
+        if task.exclusive {
+            self.start_waiting(task.ino);
+            self.step_recalls(task.ino);
+        }
+    }
+}
+
+/// What a data error is for the caller.
+pub(crate) fn data_error(error: DataError) -> FsError {
+    match error {
+        DataError::NoSpace => FsError::NoSpace,
+        DataError::Io | DataError::Corrupt => FsError::Io,
+        DataError::Stale => FsError::Stale,
+        DataError::Busy => FsError::Busy,
+        DataError::TooLarge => FsError::FileTooBig,
+    }
+}

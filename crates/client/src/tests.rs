@@ -1,0 +1,7 @@
+//! Scenarios with a small server in memory, and the data path against a plain vector of bytes.
+
+mod data;
+mod model;
+mod net;
+mod server;
+mod sessions;

@@ -1,0 +1,328 @@
+//! Writing: into the buffer where the server has lent the right to hold back, else through to the server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_types::limits::FILE_SIZE_MAX;
+use loligo_types::{Answer, Cred, DataOp, FsError, FsResult, Ino, Op, SetTime};
+
+use crate::extents::split;
+use crate::machine::{Client, Waiter};
+use crate::session::{DataThen, Then};
+use crate::task::{Event, Step, Task, data_error};
+use crate::{CallResult, Done, Fh};
+
+/// A write to shared data is begun again at most this often, because the file moved or was cut under it.
+const TRIES_MAX: u32 = 16;
+/// Pieces of one write that are on their way at a time.
+const WINDOW: usize = 16;
+
+/// A write as it was called.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub fh: Fh,
+    pub offset: u64,
+    pub data: Arc<[u8]>,
+    pub append: bool,
+    pub kill_priv: bool,
+}
+
+/// A write under way.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    write: Write,
+    handle: u64,
+    asked: Asked,
+    /// Where it goes, when known.
+    at: u64,
+    /// An append that has its place already.
+    placed: bool,
+    queue: VecDeque<(u64, Arc<[u8]>)>,
+    in_flight: usize,
+    error: Option<FsError>,
+    tries: u32,
+    /// Errors of the file before it.
+    errors: u64,
+}
+
+/// What the next answer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Nothing,
+    Inline,
+    Refresh,
+    Extend,
+    Data,
+    Tell,
+    /// It is in the buffer, and is not answered before that was written.
+    Flush,
+}
+
+impl Client {
+    pub(crate) fn write(&mut self, waiter: Waiter, cred: &Arc<Cred>, write: Write) {
+        let (ino, handle) = match self.check_write(&write) {
+            Ok(found) => found,
+            Err(error) => return self.fail(waiter, error),
+        };
+        if write.data.is_empty() {
+            return self.answer(waiter, Answer::Offset(0));
+        }
+        let len = write.data.len() as u64;
+        let full = self.now.ms < self.full_until;
+        let Some(file) = self.files.map.get(&ino) else { return self.fail(waiter, FsError::Stale) };
+        let free = file.exclusive.is_none() && file.waiting.is_empty() && !file.is_gated();
+        let kills = write.kill_priv && file.attr.mode & 0o6000 != 0;
+        if free && file.may_buffer() && !full && !kills && !self.session.suspended {
+            if let Err(error) = self.buffer(ino, &write) {
+                return self.fail(waiter, error);
+            }
+            return self.accept(waiter, ino, len);
+        }
+        let writing = Writing {
+            write,
+            handle,
+            asked: Asked::Nothing,
+            at: 0,
+            placed: false,
+            queue: VecDeque::new(),
+            in_flight: 0,
+            error: None,
+            tries: 0,
+            errors: 0,
+        };
+        let step = Step::Write(writing);
+        self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
+    }
+
+    fn check_write(&mut self, write: &Write) -> FsResult<(Ino, u64)> {
+        let found = match self.file_of(write.fh, true) {
+            Err(FsError::Stale) => return Err(self.dead_error(write.fh)),
+            other => other?,
+        };
+        match write.offset.checked_add(write.data.len() as u64) {
+            Some(end) if end <= FILE_SIZE_MAX => Ok(found),
+            _ => Err(FsError::FileTooBig),
+        }
+    }
+
+    /// Puts a write into the buffer.
+    fn buffer(&mut self, ino: Ino, write: &Write) -> FsResult<()> {
+        let now = self.now;
+        let Some(file) = self.files.map.get_mut(&ino) else { return Err(FsError::Stale) };
+        let offset = if write.append { file.size } else { write.offset };
+        let end = offset + write.data.len() as u64;
+        if end > FILE_SIZE_MAX {
+            return Err(FsError::FileTooBig);
+        }
+        if file.dirty.is_empty() {
+            file.dirty_since = now.ms;
+        }
+        file.dirty.insert(offset, &write.data);
+        file.size = file.size.max(end);
+        file.mtime = Some(now.wall);
+        file.kill_priv |= write.kill_priv;
+        file.written += 1;
+        self.dirty.insert(ino);
+        Ok(())
+    }
+
+    /// Answers a buffered write, at once if there is room.
+    fn accept(&mut self, waiter: Waiter, ino: Ino, len: u64) {
+        let Some(file) = self.files.map.get(&ino) else { return };
+        let (held, behind) = (file.held_back(), file.dirty.bytes() >= self.config.write_behind);
+        let total = self.held_back();
+        if behind {
+            self.kick(ino);
+        }
+        if held <= self.config.write_buffer_file && total <= self.config.write_buffer_total {
+            return self.answer(waiter, Answer::Offset(len));
+        }
+        self.blocked.push_back((waiter, len));
+        self.relieve();
+    }
+
+    /// Bytes of all files that wait to be written.
+    pub(crate) fn held_back(&self) -> u64 {
+        self.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|file| file.held_back()).sum()
+    }
+
+    /// Answers writes that waited for room, as far as there is some; else makes some.
+    pub(crate) fn relieve(&mut self) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        let largest = self.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|f| f.held_back()).max();
+        let room = self.held_back() <= self.config.write_buffer_total
+            && largest.unwrap_or(0) <= self.config.write_buffer_file;
+        if room {
+            for (waiter, len) in std::mem::take(&mut self.blocked) {
+                self.answer(waiter, Answer::Offset(len));
+            }
+            return;
+        }
+        for ino in self.dirty.clone() {
+            self.start_run(ino);
+        }
+    }
+
+    pub(crate) fn step_write(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let (ino, cred) = (task.ino, Arc::clone(&task.cred));
+        let Step::Write(writing) = &mut task.step else { return None };
+        match event {
+            Event::Start => self.begin_write(id, ino, &cred, writing),
+            Event::Flushed => Some(self.written_through(ino, writing)),
+            Event::Data(result) => {
+                writing.in_flight -= 1;
+                if let Err(error) = result {
+                    writing.error.get_or_insert(data_error(error));
+                    writing.queue.clear();
+                }
+                self.write_on(id, ino, &cred, writing)
+            }
+            Event::Reply(result) => self.write_replied(id, ino, &cred, writing, result),
+            _ => None,
+        }
+    }
+
+    /// It has the file to itself: now, not earlier, is known how to write.
+    fn begin_write(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, writing: &mut Writing) -> Option<CallResult> {
+        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        if file.may_buffer() {
+            writing.errors = file.errors;
+            let through = self.now.ms < self.full_until
+                || writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
+            if let Err(error) = self.buffer(ino, &writing.write) {
+                return Some(Err(error.into()));
+            }
+            if !through {
+                let behind = self.files.map.get(&ino).is_some_and(|f| f.dirty.bytes() >= self.config.write_behind);
+                if behind {
+                    self.kick(ino);
+                }
+                return Some(Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64))));
+            }
+            writing.asked = Asked::Flush;
+            self.flush_then(ino, id);
+            return None;
+        }
+        self.write_through(id, ino, cred, writing)
+    }
+
+    /// The buffer was written at once: its error is this write's.
+    fn written_through(&mut self, ino: Ino, writing: &Writing) -> CallResult {
+        if let Some(file) = self.files.map.get(&ino) {
+            if let (Some(error), true) = (file.error, file.errors != writing.errors) {
+                let errors = file.errors;
+                if let Some(opened) = self.files.opened.get_mut(&writing.write.fh) {
+                    opened.errors_seen = errors;
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64)))
+    }
+
+    /// Writes to the server, which others write to as well.
+    fn write_through(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, writing: &mut Writing) -> Option<CallResult> {
+        let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
+        let write = &writing.write;
+        let (handle, kill_priv) = (writing.handle, write.kill_priv);
+        if file.attr.inline {
+            // If it does not fit, the server moves the file to objects and says so.
+            let offset = if write.append { None } else { Some(write.offset) };
+            let data = Arc::clone(&write.data);
+            let op = Op::WriteInline { ino, handle, offset, data, mtime: SetTime::Now, kill_priv };
+            writing.asked = Asked::Inline;
+            self.request(cred, op, Then::Task(id));
+        } else if write.append && !writing.placed {
+            writing.asked = Asked::Extend;
+            let op = Op::Extend { ino, handle, len: write.data.len() as u64, kill_priv };
+            self.request(cred, op, Then::Task(id));
+        } else {
+            if !writing.placed {
+                writing.at = write.offset;
+            }
+            let mut pieces = Vec::new();
+            split(writing.at, &write.data, &mut pieces);
+            writing.queue = pieces.into();
+            writing.asked = Asked::Data;
+            return self.write_on(id, ino, cred, writing);
+        }
+        None
+    }
+
+    /// Sends pieces; after the last one's answer, tells the size.
+    fn write_on(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, writing: &mut Writing) -> Option<CallResult> {
+        while writing.in_flight < WINDOW {
+            let Some((offset, data)) = writing.queue.pop_front() else { break };
+            writing.in_flight += 1;
+            self.data_request(ino, DataOp::Write { offset, data }, DataThen::Task(id));
+        }
+        if writing.in_flight > 0 {
+            return None;
+        }
+        if let Some(error) = writing.error {
+            return Some(Err(error.into()));
+        }
+        let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
+        file.unsynced = true;
+        let end = writing.at + writing.write.data.len() as u64;
+        let op = Op::SetData {
+            ino,
+            handle: writing.handle,
+            cuts: file.attr.cuts,
+            grow_to: Some(end),
+            mtime: SetTime::Now,
+            spilled: false,
+            kill_priv: writing.write.kill_priv,
+        };
+        writing.asked = Asked::Tell;
+        self.request(cred, op, Then::Task(id));
+        None
+    }
+
+    fn write_replied(
+        &mut self,
+        id: u64,
+        ino: Ino,
+        cred: &Arc<Cred>,
+        writing: &mut Writing,
+        result: FsResult<Answer>,
+    ) -> Option<CallResult> {
+        match (writing.asked, result) {
+            (Asked::Inline | Asked::Tell, Ok(_)) => {
+                // Readers may be allowed to cache what no other client writes.
+                let (start, end) = match self.files.map.get_mut(&ino) {
+                    Some(file) if writing.asked == Asked::Inline => {
+                        file.base = None;
+                        (0, u64::MAX)
+                    }
+                    _ => (writing.at, writing.at + writing.write.data.len() as u64),
+                };
+                self.redo_reads(ino, start, end);
+                self.change_blocks(ino, |file| file.blocks.drop_range(start, end));
+                self.after_read(ino, writing.write.fh);
+                Some(Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64))))
+            }
+            // Cut, or moved to or from objects since its attributes were seen: looks, and writes again.
+            (Asked::Inline | Asked::Tell | Asked::Extend, Err(FsError::Busy | FsError::Stale))
+                if writing.tries < TRIES_MAX =>
+            {
+                writing.tries += 1;
+                writing.asked = Asked::Refresh;
+                self.request(cred, Op::GetAttr { ino }, Then::Task(id));
+                None
+            }
+            (Asked::Refresh, Ok(_)) => self.write_through(id, ino, cred, writing),
+            (Asked::Extend, Ok(Answer::Offset(at))) => {
+                (writing.at, writing.placed) = (at, true);
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    file.current = false;
+                }
+                self.write_through(id, ino, cred, writing)
+            }
+            (_, Err(error)) => Some(Err(error.into())),
+            (_, Ok(_)) => Some(Err(FsError::Io.into())),
+        }
+    }
+}

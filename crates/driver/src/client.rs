@@ -1,0 +1,159 @@
+//! The client that a program uses: calls in, answers out, over one connection, from any number of threads.
+//!
+//! What a call means, and everything about sessions, leases and cached data, is in the machine (`loligo_client`); here
+//! are its socket and its threads. A [`Client`] is a library in somebody else's process, used by many threads, so its one
+//! machine is behind a lock (held for microseconds, never over a system call that may wait): the thread that submits a
+//! call encodes and writes the request itself, and one receiving thread reads, feeds the machine and runs the callbacks
+//! outside of the lock. Caches above are told by threads of their own, because the kernel may make them wait for calls
+//! that only the receiving thread can answer.
+
+mod batch;
+mod calls;
+mod core;
+mod future;
+mod invalidator;
+mod outbox;
+pub mod path;
+mod receiver;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_client::{Config, Input};
+use loligo_types::msg::{Refusal, Welcome};
+use loligo_types::{Cred, FsError, Ino};
+
+use crate::Address;
+
+pub use self::batch::Batch;
+pub use self::future::CallFuture;
+pub use self::path::Fs;
+pub use loligo_client::{Call, CallResult, Done, Failed, Fallocate, Fh};
+
+use self::core::Shared;
+
+/// Caches above a client, such as the kernel's. Each function returns when they have been told, and may take long.
+///
+/// `names` and `attr` must not wait for calls of the same client; `data` may.
+pub trait Invalidate: Send + Sync {
+    /// All entries of a directory, present and absent ones.
+    fn names(&self, dir: Ino);
+    /// Attributes, xattrs, symlink target and ACLs of an inode.
+    fn attr(&self, ino: Ino);
+    /// Attributes and cached data of a file.
+    fn data(&self, ino: Ino);
+}
+
+/// How to connect.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// What the client calls itself in `loligo status`; at most 255 bytes.
+    pub name: String,
+    /// Ask for leases, so that what this client was told may be cached until it is recalled. Give `invalidate`, too, if
+    /// there is a cache above the client.
+    pub cache: bool,
+    /// Ask for leases on names of directories as well (needs `cache`).
+    pub cache_names: bool,
+    /// Caches above.
+    pub invalidate: Option<Arc<dyn Invalidate>>,
+    /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above.
+    pub config: Config,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The socket could not be opened.
+    #[error("cannot connect to {address}: {source}; is the server running there?")]
+    Io {
+        /// Where.
+        address: Address,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server said no.
+    #[error("the server at {address} refuses: {text}")]
+    Refused {
+        /// Where.
+        address: Address,
+        /// Why, as a kind.
+        why: Refusal,
+        /// Why, in the server's words.
+        text: String,
+    },
+    /// It did not answer in time.
+    #[error("the server at {address} does not answer; it may be overloaded, or not a loligo server")]
+    Timeout {
+        /// Where.
+        address: Address,
+    },
+}
+
+/// A connected client; clones share it. When the last clone is dropped, what is buffered is written back in the
+/// background; [`Client::stop`] waits for that.
+#[derive(Clone)]
+pub struct Client {
+    owner: Arc<Owner>,
+}
+
+/// Ends the threads when nobody can call any more.
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.feed(Input::Stop);
+    }
+}
+
+impl Client {
+    /// Connects, and waits until the server has said welcome.
+    pub fn connect(address: &Address, options: Options) -> Result<Client, ConnectError> {
+        let shared = Shared::start(address.clone(), options)?;
+        let client = Client { owner: Arc::new(Owner { shared }) };
+        client.owner.shared.wait_ready()?;
+        Ok(client)
+    }
+
+    /// Submits a call; `done` gets its result, on some thread of the client or, if the answer was at hand, on this one.
+    /// It must not wait for other calls of this client.
+    pub fn submit(&self, cred: &Arc<Cred>, call: Call, done: impl FnOnce(CallResult) + Send + 'static) {
+        self.owner.shared.submit(cred, call, Box::new(done));
+    }
+
+    /// Makes a call and waits for the result.
+    pub fn call(&self, cred: &Arc<Cred>, call: Call) -> CallResult {
+        calls::wait(|done| self.owner.shared.submit(cred, call, done))
+    }
+
+    /// Submits a call now; the future gives its result. Needs no runtime of any kind.
+    pub fn call_async(&self, cred: &Arc<Cred>, call: Call) -> CallFuture {
+        let (future, done) = CallFuture::new();
+        self.owner.shared.submit(cred, call, done);
+        future
+    }
+
+    /// Collects calls that are sent with one write.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.owner.shared)
+    }
+
+    /// Paths for programs: open, read, write, and so on, in the name of `cred`.
+    pub fn fs(&self, cred: Arc<Cred>) -> Fs {
+        Fs::new(self.clone(), cred)
+    }
+
+    /// What the server said last when it welcomed this client.
+    pub fn welcome(&self) -> Welcome {
+        self.owner.shared.welcome()
+    }
+
+    /// Writes everything back, gives everything back, and ends the session. Later calls fail with `Unavailable`.
+    /// `Unavailable` if that took longer than `limit`: what was not written back by then is lost.
+    pub fn stop(&self, limit: Duration) -> Result<(), FsError> {
+        self.owner.shared.stop(limit)
+    }
+}

@@ -1,0 +1,69 @@
+//! Callbacks of calls, and waiting for one. Knows no machine and no socket.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::CallResult;
+
+/// What runs when a call is answered.
+pub type Callback = Box<dyn FnOnce(CallResult) + Send>;
+
+thread_local! {
+    /// Callbacks that came while one was running on this thread; `None`: none is running.
+    static QUEUED: RefCell<Option<VecDeque<(Callback, CallResult)>>> = const { RefCell::new(None) };
+}
+
+/// Runs callbacks, after those that this thread is running already: a callback that submits a call which is answered at
+/// once does not nest, however long the chain.
+pub fn run(mut ready: Vec<(Callback, CallResult)>) {
+    if ready.is_empty() {
+        return;
+    }
+    let nested = QUEUED.with_borrow_mut(|queued| match queued {
+        Some(queue) => {
+            queue.extend(ready.drain(..));
+            true
+        }
+        None => {
+            *queued = Some(VecDeque::new());
+            false
+        }
+    });
+    if nested {
+        return;
+    }
+    let _reset = Reset;
+    for (done, result) in ready {
+        done(result);
+    }
+    while let Some((done, result)) = QUEUED.with_borrow_mut(|queued| queued.as_mut().and_then(VecDeque::pop_front)) {
+        done(result);
+    }
+}
+
+/// Leaves the thread able to run callbacks again even if one panicked.
+struct Reset;
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        QUEUED.with_borrow_mut(|queued| *queued = None);
+    }
+}
+
+/// Submits a call and waits for its result.
+pub fn wait(submit: impl FnOnce(Callback)) -> CallResult {
+    let slot = Arc::new((Mutex::new(None), Condvar::new()));
+    let theirs = Arc::clone(&slot);
+    submit(Box::new(move |result| {
+        *theirs.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        theirs.1.notify_one();
+    }));
+    let mut result = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if let Some(result) = result.take() {
+            return result;
+        }
+        result = slot.1.wait(result).unwrap_or_else(PoisonError::into_inner);
+    }
+}

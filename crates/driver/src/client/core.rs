@@ -1,0 +1,317 @@
+//! The machine behind its lock, and what is done with its outputs. No thread of its own: submitters and the receiver
+//! both come here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use loligo_client::{CallId, Client as Machine, Input, Now, Output};
+use loligo_types::msg::{Refusal, Welcome};
+use loligo_types::{Cred, FsError, Time};
+
+use super::calls::{self, Callback};
+use super::invalidator::Invalidator;
+use super::outbox::Outbox;
+use super::{Call, CallResult, ConnectError, Options, receiver};
+use crate::Address;
+use crate::sock::{Sock, Waker};
+
+/// How long a server may take to say welcome.
+const WELCOME_LIMIT: Duration = Duration::from_secs(30);
+
+/// How far the connection has come.
+#[derive(Default)]
+pub enum Progress {
+    /// No welcome yet.
+    #[default]
+    Connecting,
+    /// Welcome.
+    Ready,
+    /// The first connection failed.
+    Failed(std::io::Error),
+    /// The server refused.
+    Refused(Refusal, String),
+}
+
+/// What the lock guards.
+pub struct Core {
+    machine: Machine,
+    calls: HashMap<CallId, Callback>,
+    next_call: u64,
+    /// Connection, while there is one.
+    pub sock: Option<Arc<Sock>>,
+    pub outbox: Outbox,
+    /// The machine asked for a (new) connection.
+    pub want_connect: bool,
+    pub progress: Progress,
+    pub stopped: bool,
+    welcome: Option<Welcome>,
+    invalidator: Option<Invalidator>,
+}
+
+/// The client's one state, shared by submitters, the receiver and the invalidation threads.
+pub struct Shared {
+    pub address: Address,
+    pub waker: Waker,
+    core: Mutex<Core>,
+    changed: Condvar,
+    started: Instant,
+}
+
+impl Shared {
+    /// Makes the machine and starts its threads.
+    pub fn start(address: Address, options: Options) -> Result<Arc<Shared>, ConnectError> {
+        let failed = |source| ConnectError::Io { address: address.clone(), source };
+        let mut config = options.config.clone();
+        config.name.clone_from(&options.name);
+        config.cache = options.cache;
+        config.cache_names = options.cache && options.cache_names;
+        let waker = Waker::new().map_err(failed)?;
+        let core = Core {
+            machine: Machine::new(config),
+            calls: HashMap::new(),
+            next_call: 1,
+            sock: None,
+            outbox: Outbox::default(),
+            want_connect: true,
+            progress: Progress::default(),
+            stopped: false,
+            welcome: None,
+            invalidator: None,
+        };
+        let shared = Arc::new(Shared {
+            address: address.clone(),
+            waker,
+            core: Mutex::new(core),
+            changed: Condvar::new(),
+            started: Instant::now(),
+        });
+        if let Some(target) = &options.invalidate {
+            let invalidator = Invalidator::start(target, &Arc::downgrade(&shared)).map_err(failed)?;
+            shared.lock().invalidator = Some(invalidator);
+        }
+        receiver::start(&shared).map_err(failed)?;
+        Ok(shared)
+    }
+
+    /// A panic inside the machine leaves it unusable in unknown ways; calls go on to fail or be answered as it can.
+    pub fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time for the machine.
+    pub fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            wall: Time::new(i64::try_from(wall.as_secs()).unwrap_or(i64::MAX), wall.subsec_nanos()),
+        }
+    }
+
+    /// Submits one call.
+    pub fn submit(self: &Arc<Self>, cred: &Arc<Cred>, call: Call, done: Callback) {
+        let now = self.now();
+        let mut core = self.lock();
+        if let Some(done) = core.begin(now, Arc::clone(cred), call, done) {
+            drop(core);
+            calls::run(vec![(done, Err(FsError::Unavailable.into()))]);
+            return;
+        }
+        self.settle(core);
+    }
+
+    /// Submits many calls with one write.
+    pub fn submit_all(self: &Arc<Self>, batch: Vec<(Arc<Cred>, Call, Callback)>) {
+        let now = self.now();
+        let mut refused = Vec::new();
+        let mut core = self.lock();
+        for (cred, call, done) in batch {
+            if let Some(done) = core.begin(now, cred, call, done) {
+                refused.push((done, Err(FsError::Unavailable.into())));
+            }
+        }
+        self.settle(core);
+        calls::run(refused);
+    }
+
+    /// Tells the machine something, and does what it says.
+    pub fn feed(&self, input: Input) {
+        self.feed_all([input]);
+    }
+
+    /// Tells the machine several things, and does what it says.
+    pub fn feed_all(&self, inputs: impl IntoIterator<Item = Input>) {
+        let now = self.now();
+        let mut core = self.lock();
+        for input in inputs {
+            core.machine.handle(now, input);
+        }
+        self.settle(core);
+    }
+
+    /// Carries out what the machine said; callbacks run after the lock was given back.
+    fn settle(&self, mut core: MutexGuard<'_, Core>) {
+        let mut ready = Vec::new();
+        let events = core.drain(&mut ready);
+        if core.flush() || events.wake {
+            self.waker.wake();
+        }
+        drop(core);
+        if events.changed {
+            self.changed.notify_all();
+        }
+        calls::run(ready);
+    }
+
+    /// Waits until the first handshake ended.
+    pub fn wait_ready(&self) -> Result<(), ConnectError> {
+        let address = self.address.clone();
+        let until = Instant::now() + WELCOME_LIMIT;
+        let mut core = self.lock();
+        loop {
+            match std::mem::take(&mut core.progress) {
+                Progress::Connecting => {}
+                Progress::Ready => {
+                    core.progress = Progress::Ready;
+                    return Ok(());
+                }
+                Progress::Failed(source) => return Err(ConnectError::Io { address, source }),
+                Progress::Refused(why, text) => return Err(ConnectError::Refused { address, why, text }),
+            }
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return Err(ConnectError::Timeout { address });
+            };
+            core = self.changed.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Notes that the very first connection could not be made.
+    pub fn first_connect_failed(&self, error: std::io::Error) {
+        let mut core = self.lock();
+        if matches!(core.progress, Progress::Connecting) {
+            core.progress = Progress::Failed(error);
+        }
+        drop(core);
+        self.changed.notify_all();
+    }
+
+    /// What the server said when it welcomed this client.
+    pub fn welcome(&self) -> Welcome {
+        self.lock().welcome.clone().expect("a client is given out after it was welcomed")
+    }
+
+    /// Stops, and waits for it.
+    pub fn stop(&self, limit: Duration) -> Result<(), FsError> {
+        self.feed(Input::Stop);
+        let until = Instant::now() + limit;
+        let mut core = self.lock();
+        while !core.stopped {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                core.stopped = true;
+                drop(core);
+                self.waker.wake();
+                return Err(FsError::Unavailable);
+            };
+            core = self.changed.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// The receiver ends: nobody will answer any more.
+    pub fn abandon(&self) {
+        let mut core = self.lock();
+        core.stopped = true;
+        core.sock = None;
+        core.invalidator = None;
+        let mut left: Vec<_> = std::mem::take(&mut core.calls).into_iter().collect();
+        drop(core);
+        self.changed.notify_all();
+        left.sort_by_key(|(id, _)| *id);
+        calls::run(left.into_iter().map(|(_, done)| (done, Err(FsError::Unavailable.into()))).collect());
+    }
+}
+
+/// What happened while outputs were carried out.
+#[derive(Default)]
+struct Events {
+    /// Somebody may wait for the progress.
+    changed: bool,
+    /// The receiver must look.
+    wake: bool,
+}
+
+impl Core {
+    /// Gives a call to the machine; gives the callback back if there is no use.
+    fn begin(&mut self, now: Now, cred: Arc<Cred>, call: Call, done: Callback) -> Option<Callback> {
+        if self.stopped {
+            return Some(done);
+        }
+        let id = CallId(self.next_call);
+        self.next_call += 1;
+        self.calls.insert(id, done);
+        self.machine.handle(now, Input::Call { id, cred, call });
+        None
+    }
+
+    fn drain(&mut self, ready: &mut Vec<(Callback, CallResult)>) -> Events {
+        let mut events = Events::default();
+        while let Some(output) = self.machine.poll() {
+            match output {
+                Output::Send(msg) => {
+                    if self.sock.is_some() {
+                        self.outbox.push(&msg);
+                    }
+                }
+                Output::Complete { id, result } => {
+                    if let Some(done) = self.calls.remove(&id) {
+                        ready.push((done, result));
+                    }
+                }
+                Output::Invalidate { token, what } => match &self.invalidator {
+                    Some(invalidator) => invalidator.push(token, what),
+                    // Without caches above, they have dropped it already.
+                    None => self.machine.handle(Now::default(), Input::Invalidated { token }),
+                },
+                Output::Connect => {
+                    (self.sock, self.want_connect) = (None, true);
+                    self.outbox.clear();
+                    events.wake = true;
+                }
+                Output::Ready(welcome) => {
+                    self.welcome = Some(welcome);
+                    self.progress = Progress::Ready;
+                    events.changed = true;
+                }
+                Output::Refused { why, text } => {
+                    tracing::error!(?why, text, "the server refuses this client");
+                    self.progress = Progress::Refused(why, text);
+                    events.changed = true;
+                }
+                Output::Stopped => {
+                    self.stopped = true;
+                    (events.changed, events.wake) = (true, true);
+                }
+            }
+        }
+        events
+    }
+
+    /// Writes what can be written. Whether the receiver must go on with it.
+    pub fn flush(&mut self) -> bool {
+        if self.outbox.is_empty() {
+            return false;
+        }
+        let Some(sock) = &self.sock else {
+            self.outbox.clear();
+            return false;
+        };
+        match self.outbox.write(sock) {
+            Ok(all) => !all,
+            // The receiver sees the end of the connection when it reads.
+            Err(_) => {
+                self.outbox.clear();
+                false
+            }
+        }
+    }
+}

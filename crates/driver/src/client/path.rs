@@ -1,0 +1,357 @@
+//! Paths for programs: files by name, with symbolic links followed, without FUSE.
+//!
+//! [`AsyncFs`] is the one implementation; [`Fs`] is the same, waiting. Paths begin at the root of the file system, with or
+//! without a leading `/`; there is no current directory.
+
+mod file;
+mod walk;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+
+use loligo_types::{Answer, Attr, Cred, DirEntry, FsError, FsResult, Kind, Op, OpenFlags, RenameMode, SetAttr, StatFs};
+
+use super::{Call, Client, Done};
+
+pub use self::file::{AsyncFile, File};
+
+/// Entries asked for at a time.
+const READDIR_BATCH: u32 = 1024;
+
+/// How to open a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenHow {
+    /// Access, truncation, appending.
+    pub flags: OpenFlags,
+    /// Make it if it is not there, with these permission bits.
+    pub create: Option<u16>,
+    /// Fail if it is there (needs `create`).
+    pub exclusive: bool,
+}
+
+impl OpenHow {
+    /// For reading.
+    pub fn read() -> OpenHow {
+        OpenHow { flags: OpenFlags { read: true, ..OpenFlags::default() }, ..OpenHow::default() }
+    }
+
+    /// For reading and writing.
+    pub fn read_write() -> OpenHow {
+        OpenHow { flags: OpenFlags { read: true, write: true, ..OpenFlags::default() }, ..OpenHow::default() }
+    }
+
+    /// For reading and writing, made with mode 0666 if it is not there, cut to nothing if it is.
+    pub fn create() -> OpenHow {
+        let flags = OpenFlags { read: true, write: true, truncate: true, ..OpenFlags::default() };
+        OpenHow { flags, create: Some(0o666), exclusive: false }
+    }
+
+    /// For appending, made if it is not there.
+    pub fn append() -> OpenHow {
+        let flags = OpenFlags { write: true, append: true, ..OpenFlags::default() };
+        OpenHow { flags, create: Some(0o666), exclusive: false }
+    }
+}
+
+/// Paths, in the name of one user; every function gives a future.
+#[derive(Clone)]
+pub struct AsyncFs {
+    client: Client,
+    cred: Arc<Cred>,
+    umask: u16,
+}
+
+impl AsyncFs {
+    /// In the name of `cred`, with umask 022.
+    pub fn new(client: Client, cred: Arc<Cred>) -> AsyncFs {
+        AsyncFs { client, cred, umask: 0o022 }
+    }
+
+    /// With another umask.
+    #[must_use]
+    pub fn with_umask(self, umask: u16) -> AsyncFs {
+        AsyncFs { umask, ..self }
+    }
+
+    /// The client behind it.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    async fn call(&self, call: Call) -> FsResult<Done> {
+        self.client.call_async(&self.cred, call).await.map_err(|failed| failed.error)
+    }
+
+    async fn op(&self, op: Op) -> FsResult<Answer> {
+        Ok(self.call(Call::Op(op)).await?.answer)
+    }
+
+    /// Attributes; of what a symbolic link leads to.
+    pub async fn stat(&self, path: impl AsRef<Path>) -> FsResult<Attr> {
+        Ok(self.walk(path.as_ref(), true).await?.attr)
+    }
+
+    /// Attributes; of a symbolic link itself.
+    pub async fn lstat(&self, path: impl AsRef<Path>) -> FsResult<Attr> {
+        Ok(self.walk(path.as_ref(), false).await?.attr)
+    }
+
+    /// Opens a file.
+    pub async fn open(&self, path: impl AsRef<Path>, how: OpenHow) -> FsResult<AsyncFile> {
+        let Some(mode) = how.create else {
+            let ino = self.walk(path.as_ref(), true).await?.attr.ino;
+            let done = self.call(Call::Open { ino, flags: how.flags }).await?;
+            return AsyncFile::new(self.clone(), &done, how.flags);
+        };
+        let (dir, name) = self.place(path.as_ref(), !how.exclusive).await?;
+        let (flags, umask, exclusive) = (how.flags, self.umask, how.exclusive);
+        let done = self.call(Call::Create { dir, name, mode, umask, flags, exclusive }).await?;
+        AsyncFile::new(self.clone(), &done, how.flags)
+    }
+
+    /// The whole content of a file.
+    pub async fn read(&self, path: impl AsRef<Path>) -> FsResult<Vec<u8>> {
+        let file = self.open(path, OpenHow::read()).await?;
+        let mut content = Vec::new();
+        loop {
+            let part = file.read_at(content.len() as u64, 1 << 20).await?;
+            if part.is_empty() {
+                file.close().await?;
+                return Ok(content);
+            }
+            content.extend_from_slice(&part);
+        }
+    }
+
+    /// Makes a file's content this, making the file if need be. At the server when it returns; not synced.
+    pub async fn write(&self, path: impl AsRef<Path>, content: impl Into<Arc<[u8]>>) -> FsResult<()> {
+        let file = self.open(path, OpenHow::create()).await?;
+        file.write_at(0, content).await?;
+        file.close().await
+    }
+
+    /// Makes a directory.
+    pub async fn mkdir(&self, path: impl AsRef<Path>, mode: u16) -> FsResult<Attr> {
+        let (dir, name) = self.place(path.as_ref(), false).await?;
+        entry(self.op(Op::Mkdir { dir, name, mode, umask: self.umask }).await?)
+    }
+
+    /// Makes a symbolic link.
+    pub async fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> FsResult<Attr> {
+        let (dir, name) = self.place(path.as_ref(), false).await?;
+        let target = Arc::from(walk::bytes(target.as_ref()));
+        entry(self.op(Op::Symlink { dir, name, target }).await?)
+    }
+
+    /// Target of a symbolic link.
+    pub async fn readlink(&self, path: impl AsRef<Path>) -> FsResult<Arc<[u8]>> {
+        let ino = self.walk(path.as_ref(), false).await?.attr.ino;
+        bytes(self.op(Op::Readlink { ino }).await?)
+    }
+
+    /// Gives a file one more name.
+    pub async fn link(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> FsResult<Attr> {
+        let ino = self.walk(path.as_ref(), false).await?.attr.ino;
+        let (dir, name) = self.place(new.as_ref(), false).await?;
+        entry(self.op(Op::Link { ino, dir, name }).await?)
+    }
+
+    /// Takes a name of anything but a directory away.
+    pub async fn unlink(&self, path: impl AsRef<Path>) -> FsResult<()> {
+        let (dir, name) = self.place(path.as_ref(), false).await?;
+        self.op(Op::Unlink { dir, name }).await.map(drop)
+    }
+
+    /// Takes an empty directory away.
+    pub async fn rmdir(&self, path: impl AsRef<Path>) -> FsResult<()> {
+        let (dir, name) = self.place(path.as_ref(), false).await?;
+        self.op(Op::Rmdir { dir, name }).await.map(drop)
+    }
+
+    /// Renames, replacing what has the new name.
+    pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> FsResult<()> {
+        let (dir, name) = self.place(from.as_ref(), false).await?;
+        let (new_dir, new_name) = self.place(to.as_ref(), false).await?;
+        self.op(Op::Rename { dir, name, new_dir, new_name, mode: RenameMode::Replace }).await.map(drop)
+    }
+
+    /// Changes attributes; of what a symbolic link leads to.
+    pub async fn set_attr(&self, path: impl AsRef<Path>, set: SetAttr) -> FsResult<Attr> {
+        let ino = self.walk(path.as_ref(), true).await?.attr.ino;
+        entry(self.call(Call::SetAttr { ino, set, fh: None }).await?.answer)
+    }
+
+    /// All entries of a directory, in no order that means anything, without `.` and `..`.
+    pub async fn readdir(&self, path: impl AsRef<Path>) -> FsResult<Vec<DirEntry>> {
+        let mut all = Vec::new();
+        self.readdir_with(path, false, |entry| all.push(entry)).await?;
+        Ok(all)
+    }
+
+    /// Gives the entries of a directory one by one, in bounded memory; `plus`: with attributes.
+    pub async fn readdir_with(
+        &self,
+        path: impl AsRef<Path>,
+        plus: bool,
+        mut each: impl FnMut(DirEntry),
+    ) -> FsResult<()> {
+        let attr = self.walk(path.as_ref(), true).await?.attr;
+        if attr.kind != Kind::Dir {
+            return Err(FsError::NotDir);
+        }
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let done = self.call(Call::Open { ino: attr.ino, flags }).await?;
+        let dir = AsyncFile::new(self.clone(), &done, flags)?;
+        let mut cookie = 0;
+        loop {
+            let call = Call::Readdir { fh: dir.fh(), cookie, limit: READDIR_BATCH, plus };
+            let Answer::Entries { entries, end } = self.call(call).await?.answer else { return Err(FsError::Io) };
+            let last = entries.last().map(|entry| entry.cookie);
+            entries.into_iter().for_each(&mut each);
+            match last {
+                Some(last) if !end => cookie = last,
+                _ => return dir.close().await,
+            }
+        }
+    }
+
+    /// Totals of the file system.
+    pub async fn statfs(&self) -> FsResult<StatFs> {
+        match self.op(Op::StatFs).await? {
+            Answer::StatFs(totals) => Ok(totals),
+            _ => Err(FsError::Io),
+        }
+    }
+
+    /// Everything written through this client is durable when it returns.
+    pub async fn sync_all(&self) -> FsResult<()> {
+        self.call(Call::SyncAll).await.map(drop)
+    }
+}
+
+fn entry(answer: Answer) -> FsResult<Attr> {
+    answer.attr().copied().ok_or(FsError::Io)
+}
+
+fn bytes(answer: Answer) -> FsResult<Arc<[u8]>> {
+    match answer {
+        Answer::Bytes(bytes) => Ok(bytes),
+        _ => Err(FsError::Io),
+    }
+}
+
+/// Paths, in the name of one user; every function waits.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use loligo_driver::client::{Client, Options, path::OpenHow};
+/// use loligo_types::Cred;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let address = "unix:/srv/loligo/socket".parse()?;
+/// let client = Client::connect(&address, Options { name: "example".into(), ..Options::default() })?;
+/// let fs = client.fs(Arc::new(Cred::user(1000, 1000)));
+/// fs.mkdir("/notes", 0o755)?;
+/// fs.write("/notes/today", b"buy ink\n".to_vec())?;
+/// let file = fs.open("/notes/today", OpenHow::read_write())?;
+/// file.write_at(8, b"and pens\n".to_vec())?;
+/// file.sync()?;
+/// assert_eq!(fs.read("/notes/today")?, b"buy ink\nand pens\n");
+/// for entry in fs.readdir("/notes")? {
+///     println!("{}", entry.name);
+/// }
+/// client.stop(std::time::Duration::from_secs(10))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fs {
+    inner: AsyncFs,
+}
+
+macro_rules! waiting {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+        impl Fs {
+            $($(#[$doc])* pub fn $name(&self, $($arg: $type),*) -> FsResult<$result> {
+                block_on(self.inner.$name($($arg),*))
+            })*
+        }
+    };
+}
+
+waiting! {
+    /// See [`AsyncFs::stat`].
+    stat(path: impl AsRef<Path>) -> Attr;
+    /// See [`AsyncFs::lstat`].
+    lstat(path: impl AsRef<Path>) -> Attr;
+    /// See [`AsyncFs::read`].
+    read(path: impl AsRef<Path>) -> Vec<u8>;
+    /// See [`AsyncFs::write`].
+    write(path: impl AsRef<Path>, content: impl Into<Arc<[u8]>>) -> ();
+    /// See [`AsyncFs::mkdir`].
+    mkdir(path: impl AsRef<Path>, mode: u16) -> Attr;
+    /// See [`AsyncFs::symlink`].
+    symlink(target: impl AsRef<Path>, path: impl AsRef<Path>) -> Attr;
+    /// See [`AsyncFs::readlink`].
+    readlink(path: impl AsRef<Path>) -> Arc<[u8]>;
+    /// See [`AsyncFs::link`].
+    link(path: impl AsRef<Path>, new: impl AsRef<Path>) -> Attr;
+    /// See [`AsyncFs::unlink`].
+    unlink(path: impl AsRef<Path>) -> ();
+    /// See [`AsyncFs::rmdir`].
+    rmdir(path: impl AsRef<Path>) -> ();
+    /// See [`AsyncFs::rename`].
+    rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> ();
+    /// See [`AsyncFs::set_attr`].
+    set_attr(path: impl AsRef<Path>, set: SetAttr) -> Attr;
+    /// See [`AsyncFs::readdir`].
+    readdir(path: impl AsRef<Path>) -> Vec<DirEntry>;
+    /// See [`AsyncFs::readdir_with`].
+    readdir_with(path: impl AsRef<Path>, plus: bool, each: impl FnMut(DirEntry)) -> ();
+    /// See [`AsyncFs::statfs`].
+    statfs() -> StatFs;
+    /// See [`AsyncFs::sync_all`].
+    sync_all() -> ();
+}
+
+impl Fs {
+    pub(super) fn new(client: Client, cred: Arc<Cred>) -> Fs {
+        Fs { inner: AsyncFs::new(client, cred) }
+    }
+
+    /// With another umask than 022.
+    #[must_use]
+    pub fn with_umask(self, umask: u16) -> Fs {
+        Fs { inner: self.inner.with_umask(umask) }
+    }
+
+    /// The same, with futures.
+    pub fn to_async(&self) -> AsyncFs {
+        self.inner.clone()
+    }
+
+    /// Opens a file.
+    pub fn open(&self, path: impl AsRef<Path>, how: OpenHow) -> FsResult<File> {
+        block_on(self.inner.open(path, how)).map(File::new)
+    }
+}
+
+/// Waits for a future on this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        std::thread::park();
+    }
+}

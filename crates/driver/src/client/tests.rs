@@ -1,0 +1,1 @@
+//! Scenarios over a real socket.

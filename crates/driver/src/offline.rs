@@ -1,0 +1,263 @@
+//! A file system without a server: all its records for fsck, dump and load, the journal's included, and repairs.
+//!
+//! The table is streamed; what the journal adds is held in memory. Decides nothing about what is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use loligo_journal::table::{KeyRange, Meta, Row, decode_row, encode_meta, key_meta, split_xattr_key, xattr_range};
+use loligo_journal::{DecodeError, Tail};
+use loligo_namespace::hash63;
+use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_types::{Event, Ino, Lsn, Name};
+
+use crate::server::error::{Result, bad_row};
+use crate::server::format::hash_key;
+use crate::server::recover::{Head, Progress, read_head, replay};
+use crate::server::rows::{put_event, put_meta};
+
+/// Rows read, or written, at a time.
+const ROWS: usize = 1024;
+
+/// What a visit of rows sees: the key, and the row if it can be understood.
+pub type Seen<'a> = (&'a [u8], std::result::Result<Row, DecodeError>);
+
+/// An opened file system. Its store's lock is held as long as this lives.
+pub struct Offline {
+    backend: Arc<dyn Backend>,
+    table: Arc<dyn Table>,
+    hash_key: (u64, u64),
+    head: Head,
+    /// What the journal says of rows: the value, or that there is none.
+    overlay: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Inodes whose xattr rows in the table do not count.
+    swept: BTreeSet<Ino>,
+    tail: Tail,
+}
+
+impl Offline {
+    /// Reads the journal of rank 0. Changes nothing.
+    pub fn open(backend: Arc<dyn Backend>, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
+        let table = backend.table();
+        let head = read_head(&*table)?;
+        let mut offline = Offline {
+            hash_key: hash_key(&*backend),
+            table,
+            head,
+            overlay: BTreeMap::new(),
+            swept: BTreeSet::new(),
+            tail: Tail::default(),
+            backend: backend.clone(),
+        };
+        offline.tail = replay(&*backend, 0, head.replay_from, progress, &mut |_, record| {
+            record.events.iter().for_each(|event| offline.cover(event));
+        })?;
+        Ok(offline)
+    }
+
+    /// The store.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// Whether the last server stopped cleanly.
+    pub fn was_clean(&self) -> bool {
+        self.head.clean
+    }
+
+    /// How the journal ends.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// The hash under which a name is found in its directory.
+    pub fn hash(&self, name: &Name) -> u64 {
+        hash63(self.hash_key, name.as_bytes())
+    }
+
+    /// The key under which names are hashed.
+    pub fn hash_key(&self) -> (u64, u64) {
+        self.hash_key
+    }
+
+    /// Lays the rows of an event over the table.
+    fn cover(&mut self, event: &Event) {
+        let hash = match event {
+            Event::Entry { name, .. } | Event::EntryGone { name, .. } => self.hash(name),
+            _ => 0,
+        };
+        if let Event::InodeGone(ino) = event {
+            self.swept.insert(*ino);
+            let range = xattr_range(*ino);
+            let gone: Vec<_> = self.overlay.range(range.start..range.end).map(|(key, _)| key.clone()).collect();
+            gone.iter().for_each(|key| drop(self.overlay.remove(key)));
+            self.overlay.insert(loligo_journal::table::key_inline(*ino), None);
+        }
+        self.raise_next_ino(event);
+        if matches!(event, Event::NextIno(_)) {
+            return;
+        }
+        let mut batch = Batch::new();
+        put_event(&mut batch, event, hash);
+        self.overlay.extend(batch.puts.into_iter().map(|(key, value)| (key, Some(value))));
+        self.overlay.extend(batch.deletes.into_iter().map(|key| (key, None)));
+    }
+
+    /// The counter never goes back, whatever order records and checkpoints came in, and is above all inodes.
+    fn raise_next_ino(&mut self, event: &Event) {
+        let next = match event {
+            Event::NextIno(ino) => *ino,
+            Event::Inode(inode) => Ino(inode.ino.0 + 1),
+            _ => return,
+        };
+        if next > self.head.next_ino {
+            self.head.next_ino = next;
+            self.overlay.insert(key_meta(Meta::NextIno), Some(encode_meta(next.0)));
+        }
+    }
+
+    /// Inode numbers below this may be in use.
+    pub fn next_ino(&self) -> Ino {
+        self.head.next_ino
+    }
+
+    /// The row with this key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Row>> {
+        let value = match self.overlay.get(key) {
+            Some(covered) => covered.clone(),
+            None if self.is_swept(key) => None,
+            None => self.table.get(key)?,
+        };
+        value.map(|value| decode_row(key, &value)).transpose().map_err(|e| bad_row(key, &e))
+    }
+
+    fn is_swept(&self, key: &[u8]) -> bool {
+        split_xattr_key(key).is_some_and(|(ino, _)| self.swept.contains(&ino))
+    }
+
+    /// Visits all rows in the order of their keys, in bounded memory, until the visit breaks.
+    pub fn rows(&self, visit: &mut dyn FnMut(Seen<'_>) -> ControlFlow<()>) -> Result<()> {
+        self.rows_in(&KeyRange { start: Vec::new(), end: Vec::new() }, visit)
+    }
+
+    /// Visits the rows of a range (an empty end: to the last row).
+    pub fn rows_in(&self, range: &KeyRange, visit: &mut dyn FnMut(Seen<'_>) -> ControlFlow<()>) -> Result<()> {
+        let end = if range.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(range.end.clone()) };
+        let mut over = self.overlay.range((Bound::Included(range.start.clone()), end)).peekable();
+        let mut start = range.start.clone();
+        loop {
+            let rows = self.table.scan(&start, &range.end, ROWS)?;
+            let more = rows.len() == ROWS;
+            for (key, value) in &rows {
+                while let Some((over_key, covered)) = over.next_if(|(over_key, _)| **over_key < *key) {
+                    if show(over_key, covered.as_deref(), visit).is_break() {
+                        return Ok(());
+                    }
+                }
+                let covered = over.next_if(|(over_key, _)| **over_key == *key).map(|(_, covered)| covered.as_deref());
+                let value = covered.unwrap_or_else(|| (!self.is_swept(key)).then_some(value.as_slice()));
+                if show(key, value, visit).is_break() {
+                    return Ok(());
+                }
+            }
+            match rows.last() {
+                Some((key, _)) if more => {
+                    start.clone_from(key);
+                    start.push(0);
+                }
+                _ => break,
+            }
+        }
+        for (key, covered) in over {
+            if show(key, covered.as_deref(), visit).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts everything that the journal says into the table, durably: from then on the journal is not needed.
+    pub fn settle(&mut self) -> Result<()> {
+        let mut batch = Batch::new();
+        put_meta(&mut batch, Meta::Clean, 0);
+        for ino in std::mem::take(&mut self.swept) {
+            let range = xattr_range(ino);
+            crate::server::recover::scan(&*self.table, &range.start, &range.end, &mut |key, _| {
+                if !self.overlay.contains_key(key) {
+                    batch.delete(key);
+                }
+                Ok(())
+            })?;
+        }
+        for (key, value) in &self.overlay {
+            match value {
+                Some(value) => batch.put(key.clone(), value.clone()),
+                None => batch.delete(key.clone()),
+            };
+            if batch.puts.len() + batch.deletes.len() >= ROWS {
+                self.table.write(&std::mem::take(&mut batch), Durability::Buffered)?;
+            }
+        }
+        self.table.write(&batch, Durability::Sync)?;
+        self.overlay.clear();
+        let mut head = Batch::new();
+        put_meta(&mut head, Meta::ReplayFrom, self.tail.next_lsn.0);
+        self.table.write(&head, Durability::Sync)?;
+        self.head.replay_from = self.tail.next_lsn;
+        Ok(())
+    }
+
+    /// Writes repairs (`..Gone` events remove rows). The journal is settled first. Nothing is sure before
+    /// [`Offline::close`].
+    pub fn write(&mut self, events: &[Event]) -> Result<()> {
+        let mut batch = Batch::new();
+        for event in events {
+            let hash = match event {
+                Event::Entry { name, .. } | Event::EntryGone { name, .. } => self.hash(name),
+                _ => 0,
+            };
+            put_event(&mut batch, event, hash);
+        }
+        self.write_batch(batch)
+    }
+
+    /// Removes rows by their keys, also such as cannot be understood.
+    pub fn remove(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        let mut batch = Batch::new();
+        for key in keys {
+            batch.delete(key.clone());
+        }
+        self.write_batch(batch)
+    }
+
+    fn write_batch(&mut self, batch: Batch) -> Result<()> {
+        if !self.overlay.is_empty() || !self.swept.is_empty() {
+            self.settle()?;
+        }
+        self.table.write(&batch, Durability::Buffered)?;
+        Ok(())
+    }
+
+    /// Makes repairs durable; the next server starts as after a clean stop.
+    pub fn close(mut self) -> Result<()> {
+        self.settle()?;
+        let mut batch = Batch::new();
+        put_meta(&mut batch, Meta::Clean, 1);
+        self.table.write(&batch, Durability::Sync)?;
+        self.backend.close()?;
+        Ok(())
+    }
+
+    /// The first record that is in the journal only.
+    pub fn replay_from(&self) -> Lsn {
+        self.head.replay_from
+    }
+}
+
+fn show(key: &[u8], value: Option<&[u8]>, visit: &mut dyn FnMut(Seen<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    match value {
+        Some(value) => visit((key, decode_row(key, value))),
+        None => ControlFlow::Continue(()),
+    }
+}

@@ -1,0 +1,176 @@
+//! The object server's machine on the rank thread: its requests, its answers, and the threads that do its effects.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use loligo_mds::{DataAccess, Input};
+use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd, Output, Tag};
+use loligo_store::Blobs;
+use loligo_types::msg::{DataRequest, ToClient};
+use loligo_types::{DataError, Ino, SessionId};
+
+use super::queue::{Inbox, Queue};
+use super::rank::Done;
+
+/// What the plane has to tell.
+#[derive(Debug)]
+pub(crate) enum Out {
+    Reply { conn: u64, msg: ToClient },
+    Input(Input),
+}
+
+/// An effect for a thread.
+pub(crate) type Job = (EffectId, Effect);
+
+/// What came of it.
+pub(crate) struct DataDone {
+    id: EffectId,
+    result: EffectResult,
+}
+
+/// A data thread: runs until the queue is closed.
+pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
+    while let Some(jobs) = queue.take(1) {
+        for (id, effect) in jobs {
+            let result = loligo_osd::execute(blobs, &effect);
+            if let Err(error) = &result {
+                tracing::warn!("a data operation failed: {error}");
+            }
+            inbox.push(Done::Data(DataDone { id, result }));
+        }
+    }
+}
+
+/// A discard or spill that the metadata server asked for.
+#[derive(Clone, Debug)]
+enum Asked {
+    Client { conn: u64, id: u64 },
+    Discard { from: u64, object_size: u32 },
+    Spill,
+}
+
+/// The plane.
+pub(crate) struct DataPlane {
+    osd: Osd,
+    threads: Arc<Queue<Job>>,
+    ready: Vec<Job>,
+    asked: HashMap<Tag, Asked>,
+    next_tag: Tag,
+    out: VecDeque<Out>,
+    /// Discards that failed, to be tried again with the next tick.
+    retry: Vec<(Ino, u64, u32)>,
+}
+
+impl DataPlane {
+    pub(crate) fn new(threads: Arc<Queue<Job>>) -> DataPlane {
+        DataPlane {
+            osd: Osd::new(loligo_osd::Config::default()),
+            threads,
+            ready: Vec::new(),
+            asked: HashMap::new(),
+            next_tag: 1,
+            out: VecDeque::new(),
+            retry: Vec::new(),
+        }
+    }
+
+    pub(crate) fn next_output(&mut self) -> Option<Out> {
+        self.out.pop_front()
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Hands the threads what may run now.
+    pub(crate) fn submit(&mut self) {
+        if !self.ready.is_empty() {
+            self.threads.push_all(self.ready.drain(..));
+        }
+    }
+
+    pub(crate) fn request(&mut self, conn: u64, session: SessionId, request: DataRequest) {
+        let DataRequest { id, ino, object_size, op } = request;
+        let tag = self.tag(Asked::Client { conn, id });
+        self.feed(loligo_osd::Input::Request { session, tag, ino, object_size, op });
+    }
+
+    /// Answers a connection that speaks for no session.
+    pub(crate) fn refuse(&mut self, conn: u64, id: u64) {
+        self.out.push_back(Out::Reply { conn, msg: ToClient::Data { id, result: Err(DataError::Stale) } });
+    }
+
+    pub(crate) fn access(&mut self, session: SessionId, ino: Ino, access: DataAccess) {
+        let access = match access {
+            DataAccess::None => Access::None,
+            DataAccess::Read => Access::Read,
+            DataAccess::Write => Access::Write,
+        };
+        self.feed(loligo_osd::Input::Access { session, ino, access });
+    }
+
+    /// Nothing of the session is executed any more; what waits is dropped.
+    pub(crate) fn fence(&mut self, session: SessionId) {
+        self.feed(loligo_osd::Input::Fence { session });
+    }
+
+    pub(crate) fn discard(&mut self, ino: Ino, from: u64, object_size: u32) {
+        let tag = self.tag(Asked::Discard { from, object_size });
+        self.feed(loligo_osd::Input::Discard { tag, ino, object_size, from });
+    }
+
+    pub(crate) fn spill(&mut self, ino: Ino, data: Arc<[u8]>, object_size: u32) {
+        let tag = self.tag(Asked::Spill);
+        self.feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
+    }
+
+    pub(crate) fn done(&mut self, done: DataDone) {
+        self.feed(loligo_osd::Input::Done { id: done.id, result: done.result });
+    }
+
+    /// The connection is gone: its answers go nowhere.
+    pub(crate) fn disconnected(&mut self, conn: u64) {
+        self.asked.retain(|_, asked| !matches!(asked, Asked::Client { conn: of, .. } if *of == conn));
+    }
+
+    /// Tries again what failed.
+    pub(crate) fn tick(&mut self) {
+        for (ino, from, object_size) in std::mem::take(&mut self.retry) {
+            self.discard(ino, from, object_size);
+        }
+    }
+
+    fn tag(&mut self, asked: Asked) -> Tag {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.asked.insert(tag, asked);
+        tag
+    }
+
+    fn feed(&mut self, input: loligo_osd::Input) {
+        self.osd.handle(input);
+        while let Some(output) = self.osd.next_output() {
+            self.carry_out(output);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Run { id, effect } => self.ready.push((id, effect)),
+            Output::Reply { tag, result, .. } => {
+                if let Some(Asked::Client { conn, id }) = self.asked.remove(&tag) {
+                    self.out.push_back(Out::Reply { conn, msg: ToClient::Data { id, result } });
+                }
+            }
+            Output::Discarded { tag, ino, result } => match (self.asked.remove(&tag), result) {
+                (Some(Asked::Discard { from, object_size }), Err(_)) => self.retry.push((ino, from, object_size)),
+                _ => self.out.push_back(Out::Input(Input::Discarded { ino })),
+            },
+            Output::Spilled { tag, ino, result } => {
+                self.asked.remove(&tag);
+                self.out.push_back(Out::Input(Input::Spilled { ino, ok: result.is_ok() }));
+            }
+            Output::Fenced { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a server cannot start or go on. Errors of single operations are answers, and not here.
+
+use loligo_journal::ReadError;
+use loligo_store::StoreError;
+
+/// What went wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal cannot be read to its end.
+    #[error("{0}")]
+    Journal(#[from] ReadError<StoreError>),
+    /// A record of the journal has a good checksum and makes no sense.
+    #[error(
+        "journal record {lsn} cannot be understood: {cause}; was it written by a newer version? \
+         Look at it with `loligo journal inspect`"
+    )]
+    Record {
+        /// The record.
+        lsn: u64,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A row of the table makes no sense.
+    #[error("the table's row {key} cannot be understood: {cause}; `loligo fsck` says what it takes along")]
+    Row {
+        /// The key, in hexadecimal digits.
+        key: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The store was made, but holds no file system.
+    #[error("there is no file system in this store: `loligo format` makes one")]
+    NotFormatted,
+    /// There is one already.
+    #[error("there is a file system in this store already; nothing was changed")]
+    AlreadyFormatted,
+    /// The table is of a newer layout.
+    #[error("the table has layout {found}, this program knows {known}: use a newer version of loligo")]
+    NewerTable {
+        /// Found.
+        found: u64,
+        /// Known.
+        known: u64,
+    },
+    /// An address that others could reach.
+    #[error(
+        "{address} can be reached from other machines, and connections are not encrypted yet (there is no TLS in this \
+         version): listen on 127.0.0.1 or ::1, or on a Unix socket, and use an SSH tunnel from elsewhere"
+    )]
+    NotLoopback {
+        /// The address.
+        address: String,
+    },
+    /// The address cannot be used.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// The system's words and a remedy.
+        cause: String,
+    },
+    /// A call to the operating system failed.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+    /// The rank stopped by itself.
+    #[error("{0}")]
+    Fatal(String),
+}
+
+/// Result of the server's own calls.
+pub type Result<T> = std::result::Result<T, ServerError>;
+
+pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServerError {
+    move |cause| ServerError::System { what, cause }
+}
+
+pub(crate) fn bad_row(key: &[u8], cause: &loligo_journal::DecodeError) -> ServerError {
+    let key = key.iter().map(|b| format!("{b:02x}")).collect();
+    ServerError::Row { key, cause: cause.to_string() }
+}

@@ -1,0 +1,70 @@
+//! Makes the first records of a file system in an empty store. Not the store's own format: that comes before.
+
+use std::time::SystemTime;
+
+use loligo_journal::table::{Meta, TABLE_VERSION, key_meta};
+use loligo_namespace::{Tree, hash63};
+use loligo_store::{Backend, Batch, Durability};
+use loligo_types::{Event, Ino, Time};
+
+use super::error::{Result, ServerError};
+use super::rows::{put_event, put_meta};
+
+/// What the root directory is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FormatOptions {
+    /// Permission bits of the root directory.
+    pub mode: u16,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+impl Default for FormatOptions {
+    fn default() -> FormatOptions {
+        FormatOptions { mode: 0o755, uid: 0, gid: 0 }
+    }
+}
+
+/// Makes the root directory and the table's head, in one durable batch. Refuses a store that has a file system.
+pub fn format(backend: &dyn Backend, options: &FormatOptions) -> Result<()> {
+    let table = backend.table();
+    if table.get(&key_meta(Meta::Format))?.is_some() {
+        return Err(ServerError::AlreadyFormatted);
+    }
+    let key = hash_key(backend);
+    let mut batch = Batch::new();
+    // Above FIRST, which says to the metadata server that there is a root.
+    let mut next_ino = Ino(Ino::FIRST.0 + 1);
+    for event in Tree::format(now(), options.mode, options.uid, options.gid) {
+        match &event {
+            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes())),
+            Event::NextIno(ino) => next_ino = next_ino.max(*ino),
+            _ => put_event(&mut batch, &event, 0),
+        }
+    }
+    put_meta(&mut batch, Meta::NextIno, next_ino.0);
+    put_meta(&mut batch, Meta::ReplayFrom, 1);
+    put_meta(&mut batch, Meta::Clean, 1);
+    put_meta(&mut batch, Meta::Format, TABLE_VERSION);
+    table.write(&batch, Durability::Sync)?;
+    Ok(())
+}
+
+/// The key under which a file system's names are hashed.
+pub(crate) fn hash_key(backend: &dyn Backend) -> (u64, u64) {
+    let bytes = backend.identity().hash_key;
+    let (low, high) = bytes.split_at(8);
+    let half = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("half of 16 bytes"));
+    (half(low), half(high))
+}
+
+/// The wall clock.
+pub(crate) fn now() -> Time {
+    let ns = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
+    };
+    Time(ns)
+}

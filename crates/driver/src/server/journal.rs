@@ -1,0 +1,188 @@
+//! The journal's thread: group commit. Everything that was queued goes into one append and shares one sync.
+//!
+//! A full disk makes it wait and try again: nothing of the batch was acknowledged, and the file is as before. A failed
+//! write or sync ends it for good, and the rank with it. What records mean is unknown here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use loligo_journal::{Batch, SegmentInfo, Writer};
+use loligo_store::{LogDir, LogFile, StoreError};
+use loligo_types::Lsn;
+
+use super::metrics::Metrics;
+use super::queue::{Inbox, Queue};
+use super::rank::Done;
+
+/// First and longest pause between attempts while the disk is full.
+const FULL_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// What the rank thread asks of the journal's.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Records with consecutive numbers.
+    Append(Vec<(Lsn, Vec<u8>)>),
+    /// Records below this are in the table, and the table says so durably.
+    Trim(Lsn),
+}
+
+/// What others may know of the journal's segments.
+#[derive(Debug, Default)]
+pub(crate) struct Segments(Mutex<Vec<SegmentInfo>>);
+
+impl Segments {
+    /// Whether dropping the records below frees a segment.
+    pub(crate) fn trim_helps(&self, below: Lsn) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(1).is_some_and(|second| second.first <= below)
+    }
+}
+
+/// Writer and files.
+pub(crate) struct Journal {
+    writer: Writer,
+    log: Arc<dyn LogDir>,
+    file: Option<(u64, Box<dyn LogFile>)>,
+    /// Taken from the writer, and refused by a full disk.
+    waiting: Option<Batch>,
+    /// Last record that was appended and not synced.
+    unsynced: Option<Lsn>,
+    segments: Arc<Segments>,
+    metrics: Arc<Metrics>,
+}
+
+/// How far a commit came.
+struct Commit {
+    durable: Option<Lsn>,
+    full: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(
+        writer: Writer,
+        log: Arc<dyn LogDir>,
+        segments: Arc<Segments>,
+        metrics: Arc<Metrics>,
+    ) -> Journal {
+        let journal = Journal { writer, log, file: None, waiting: None, unsynced: None, segments, metrics };
+        journal.publish();
+        journal
+    }
+
+    /// Runs until the queue is closed or the disk fails.
+    pub(crate) fn run(mut self, queue: &Queue<Work>, inbox: &Inbox<Done>) {
+        let mut pause = FULL_PAUSE.0;
+        let mut full = false;
+        loop {
+            let work = if full { queue.take_within(usize::MAX, pause) } else { queue.take(usize::MAX) };
+            let Some(work) = work else { return };
+            let committed = self.accept(work).and_then(|()| self.commit().map_err(|e| e.to_string()));
+            match committed {
+                Err(text) => {
+                    self.writer.fail();
+                    tracing::error!("the journal failed, the server stops: {text}");
+                    return inbox.push(Done::JournalFailed(text));
+                }
+                Ok(commit) => {
+                    if let Some(lsn) = commit.durable {
+                        inbox.push(Done::Durable(lsn));
+                    }
+                    pause = if commit.full { (pause * 2).min(FULL_PAUSE.1) } else { FULL_PAUSE.0 };
+                    self.tell_full(full, commit.full);
+                    full = commit.full;
+                }
+            }
+        }
+    }
+
+    fn tell_full(&self, was: bool, is: bool) {
+        match (was, is) {
+            (false, true) => tracing::warn!(
+                "no space left for the journal: changes wait until space was freed on the disk of the data directory"
+            ),
+            (true, false) => tracing::info!("the journal has space again"),
+            _ => return,
+        }
+        self.metrics.journal_full.set(u64::from(is));
+    }
+
+    fn accept(&mut self, work: Vec<Work>) -> Result<(), String> {
+        for item in work {
+            match item {
+                Work::Append(records) => {
+                    for (lsn, record) in records {
+                        let got = self.writer.append(&record).map_err(|e| e.to_string())?;
+                        if got != lsn {
+                            return Err(format!("record {lsn} came as number {got}; this is a bug"));
+                        }
+                    }
+                }
+                Work::Trim(below) => self.trim(below),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs what was accepted, as far as there is space.
+    fn commit(&mut self) -> Result<Commit, StoreError> {
+        let before = self.writer.durable();
+        let mut full = false;
+        while let Some(batch) = self.waiting.take().or_else(|| self.writer.take_batch()) {
+            match self.write(&batch) {
+                Ok(()) => {
+                    self.unsynced = Some(batch.last);
+                    self.metrics.journal_bytes.add(batch.bytes.len() as u64);
+                    self.writer.recycle(batch.bytes);
+                }
+                Err(error) if error.is_full() => {
+                    self.waiting = Some(batch);
+                    full = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.sync()?;
+        let durable = self.writer.durable();
+        if durable > before {
+            self.metrics.journal_records.add(durable.0 - before.0);
+            self.metrics.journal_batch.record(durable.0 - before.0);
+            self.metrics.journal_space.set(self.writer.space());
+        }
+        Ok(Commit { durable: (durable > before).then_some(durable), full })
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        if self.file.as_ref().is_none_or(|(id, _)| *id != batch.segment) {
+            // A segment is durable before anything is written to the next.
+            self.sync()?;
+            self.file = Some((batch.segment, self.log.create(batch.segment)?));
+            self.publish();
+        }
+        let (_, file) = self.file.as_mut().expect("just opened");
+        file.append(&batch.bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        let (Some(lsn), Some((_, file))) = (self.unsynced, self.file.as_mut()) else { return Ok(()) };
+        let begun = Instant::now();
+        file.sync()?;
+        self.metrics.journal_sync.record(begun.elapsed().as_nanos() as u64);
+        self.unsynced = None;
+        self.writer.synced(lsn);
+        Ok(())
+    }
+
+    fn trim(&mut self, below: Lsn) {
+        for id in self.writer.trim(below) {
+            if let Err(error) = self.log.delete(id) {
+                tracing::warn!("journal segment {id} is not needed any more and could not be deleted: {error}");
+            }
+        }
+        self.metrics.journal_space.set(self.writer.space());
+        self.publish();
+    }
+
+    fn publish(&self) {
+        *self.segments.0.lock().unwrap_or_else(PoisonError::into_inner) = self.writer.segments().collect();
+    }
+}

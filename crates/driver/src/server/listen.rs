@@ -1,0 +1,91 @@
+//! Opens the addresses that a server listens on, and refuses those that it must not.
+
+use std::fs;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use super::error::{Result, ServerError};
+use crate::Address;
+use crate::sock::Listener;
+
+/// Listeners, and the socket files to remove at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(crate) sockets: Vec<Listener>,
+    files: Vec<PathBuf>,
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for path in &self.files {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Listeners {
+    /// Opens all of them, or none.
+    pub(crate) fn open(addresses: &[Address]) -> Result<Listeners> {
+        let mut open = Listeners::default();
+        for address in addresses {
+            match address {
+                Address::Unix(path) => {
+                    let listener = unix(path).map_err(|e| refused(address, &e))?;
+                    open.files.push(path.clone());
+                    open.sockets.push(listener);
+                }
+                Address::Tcp(at) => open.tcp(address, at)?,
+                Address::Pair(_) => {
+                    let cause = "a socket pair is made by the server and not listened on".to_owned();
+                    return Err(ServerError::Listen { address: address.to_string(), cause });
+                }
+            }
+        }
+        Ok(open)
+    }
+
+    fn tcp(&mut self, address: &Address, at: &str) -> Result<()> {
+        let addrs: Vec<_> = at.to_socket_addrs().map_err(|e| refused(address, &e))?.collect();
+        if addrs.is_empty() || addrs.iter().any(|addr| !addr.ip().is_loopback()) {
+            return Err(ServerError::NotLoopback { address: address.to_string() });
+        }
+        for addr in addrs {
+            self.sockets.push(Listener::tcp(addr).map_err(|e| refused(address, &e))?);
+            if addr.port() == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where they listen, with the ports that the system chose.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.sockets.iter().filter_map(|l| l.address().ok()).collect()
+    }
+}
+
+fn refused(address: &Address, error: &io::Error) -> ServerError {
+    ServerError::Listen { address: address.to_string(), cause: error.to_string() }
+}
+
+/// Listens on a path. A socket that nobody listens on is what a killed server left, and is removed.
+fn unix(path: &Path) -> io::Result<Listener> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => match UnixStream::connect(path) {
+            Ok(_) => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there; stop it first"));
+            }
+            Err(_) => fs::remove_file(path)?,
+        },
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"));
+        }
+        Err(_) => {}
+    }
+    let listener = Listener::unix(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}

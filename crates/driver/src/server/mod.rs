@@ -1,0 +1,214 @@
+//! The server of a file system: its threads around the machines, from start to stop.
+//!
+//! One rank thread owns all sockets and the machines; a journal thread, a checkpoint thread, loading threads and data
+//! threads wait for disks in its stead. The rank thread talks to them by queues, they to it by its inbox.
+
+pub(crate) mod error;
+pub(crate) mod format;
+pub(crate) mod recover;
+pub(crate) mod rows;
+
+mod conn;
+mod data;
+mod journal;
+mod listen;
+mod load;
+pub mod metrics;
+mod queue;
+mod rank;
+mod start;
+mod table;
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use loligo_store::{Backend, Identity, TableSize};
+
+pub use self::error::{Result, ServerError};
+pub use self::format::{FormatOptions, format};
+pub use self::metrics::Metrics;
+pub use self::recover::{LogSource, Progress};
+
+use self::queue::Inbox;
+use self::rank::{Command, Done, End};
+use crate::Address;
+use crate::sock::Sock;
+
+/// How long the rank thread may take to answer a question about it.
+const STATUS_TIME: Duration = Duration::from_secs(5);
+
+/// How a server is to be run.
+pub struct ServerConfig {
+    /// The store. Whoever opened it holds its lock.
+    pub backend: Arc<dyn Backend>,
+    /// Where to listen. Unix sockets, and TCP addresses of this host that no other host can reach.
+    pub listen: Vec<Address>,
+    /// Settings of the metadata server; file system, key and rank are set from the store.
+    pub mds: loligo_mds::Config,
+    /// Whoever connects over TCP may claim to be any user. Only where all users of this host may act as root in the
+    /// file system: the kernel does not tell who connects over TCP, so otherwise such connections are refused.
+    pub trust_tcp: bool,
+    /// Most connections.
+    pub connections_max: usize,
+    /// The journal is kept below this, bytes; above, changes wait for checkpoints.
+    pub journal_bytes: u64,
+    /// A journal segment is about this large, bytes.
+    pub segment_bytes: u64,
+    /// Threads that read the table.
+    pub load_threads: usize,
+    /// Threads that do data operations.
+    pub data_threads: usize,
+}
+
+impl ServerConfig {
+    /// The defaults, listening nowhere.
+    pub fn new(backend: Arc<dyn Backend>) -> ServerConfig {
+        ServerConfig {
+            backend,
+            listen: Vec::new(),
+            mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
+            trust_tcp: false,
+            connections_max: 1024,
+            journal_bytes: 512 << 20,
+            segment_bytes: 32 << 20,
+            load_threads: 2,
+            data_threads: 2,
+        }
+    }
+}
+
+/// The address of the Unix socket in a data directory.
+pub fn socket_in(data: &Path) -> Address {
+    Address::Unix(data.join("loligo.sock"))
+}
+
+/// What the rank thread tells of itself.
+pub(crate) struct RankStatus {
+    pub(crate) mds: loligo_mds::Status,
+}
+
+/// A picture of a server.
+pub struct Status {
+    /// The file system.
+    pub identity: Identity,
+    /// The metadata server's own.
+    pub mds: loligo_mds::Status,
+    /// Where it listens.
+    pub addresses: Vec<Address>,
+    /// Space of the store's device.
+    pub space: loligo_store::StatFs,
+    /// The table.
+    pub table: TableSize,
+    /// All counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// A running server. Dropping it stops it as [`Server::stop`] does.
+pub struct Server {
+    backend: Arc<dyn Backend>,
+    inbox: Arc<Inbox<Done>>,
+    metrics: Arc<Metrics>,
+    addresses: Vec<Address>,
+    supervisor: Mutex<Option<JoinHandle<Result<()>>>>,
+    ended: Arc<Ended>,
+}
+
+/// How the rank ended, once it has.
+#[derive(Default)]
+struct Ended {
+    end: Mutex<Option<End>>,
+    told: std::sync::Condvar,
+}
+
+impl Server {
+    /// Recovers and then serves. `progress` is called while the journal is read. When this returns, the server listens.
+    pub fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
+        start::start(config, progress)
+    }
+
+    /// A connection to this server for a client in the same process, which is trusted and dies with it.
+    pub fn connect_pair(&self) -> Result<Address> {
+        let (ours, theirs): (OwnedFd, OwnedFd) = Sock::pair().map_err(error::system("making a socket pair"))?;
+        self.inbox.push(Done::Command(Command::Adopt(ours)));
+        Ok(Address::Pair(Arc::new(theirs)))
+    }
+
+    /// Where it listens, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// All counters.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
+    /// A picture of it; an error if it has ended or does not answer.
+    pub fn status(&self) -> Result<Status> {
+        let (to, from) = channel();
+        self.inbox.push(Done::Command(Command::Status(to)));
+        let rank = from
+            .recv_timeout(STATUS_TIME)
+            .map_err(|_| ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into())))?;
+        Ok(Status {
+            identity: self.backend.identity(),
+            mds: rank.mds,
+            addresses: self.addresses.clone(),
+            space: self.backend.statfs()?,
+            table: self.backend.table().approximate_size()?,
+            metrics: self.metrics.clone(),
+        })
+    }
+
+    fn fatal_text(&self) -> Option<String> {
+        match &*self.ended.end.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(End::Fatal(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// Waits until the server has ended, or this time is over (`None`: for ever). The text: why it ended by itself;
+    /// `None`: it runs, or was stopped.
+    pub fn wait_fatal(&self, time: Option<Duration>) -> Option<String> {
+        let mut end = self.ended.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = time.map(|time| Instant::now() + time);
+        while end.is_none() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match left {
+                Some(Duration::ZERO) => break,
+                Some(left) => {
+                    (end, _) = self.ended.told.wait_timeout(end, left).unwrap_or_else(PoisonError::into_inner);
+                }
+                None => end = self.ended.told.wait(end).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        match &*end {
+            Some(End::Fatal(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// Stops cleanly: answers what is under way, checkpoints everything, and says on disk that nothing is to be
+    /// recovered. Further calls do nothing.
+    pub fn stop(&self) -> Result<()> {
+        self.inbox.push(Done::Command(Command::Stop));
+        let supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match supervisor.map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into())),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::error!("the server did not stop cleanly: {error}");
+        }
+    }
+}

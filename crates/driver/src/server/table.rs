@@ -1,0 +1,119 @@
+//! The table's threads: one writes checkpoints, some read what the metadata server needs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use loligo_journal::table::Meta;
+use loligo_namespace::{Need, Record};
+use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_types::Lsn;
+
+use super::error::{Result, ServerError};
+use super::journal::{self, Segments};
+use super::load::Loader;
+use super::metrics::Metrics;
+use super::queue::{Inbox, Queue};
+use super::rank::Done;
+use super::rows::{batch_of, put_meta};
+
+/// Loads that one thread takes at a time.
+const LOADS_AT_ONCE: usize = 32;
+
+/// What is asked of the checkpoint thread.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Write these records, atomically and durably.
+    Checkpoint { id: u64, records: Vec<Record> },
+    /// The journal's records below this are in the table.
+    Trim { below: Lsn },
+    /// Look how much space there is.
+    StatFs,
+}
+
+/// The checkpoint thread.
+pub(crate) struct Checkpointer {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) table: Arc<dyn Table>,
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) journal: Arc<Queue<journal::Work>>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Checkpointer {
+    /// Runs until the queue is closed; says where replay would start then.
+    pub(crate) fn run(self, queue: &Queue<Work>, inbox: &Inbox<Done>) -> Option<Lsn> {
+        let mut trimmed = None;
+        while let Some(work) = queue.take(1) {
+            for item in work {
+                match item {
+                    Work::Checkpoint { id, records } => inbox.push(self.checkpoint(id, &records)),
+                    Work::Trim { below } => {
+                        trimmed = Some(below);
+                        self.trim(below);
+                    }
+                    Work::StatFs => match self.backend.statfs() {
+                        Ok(space) => inbox.push(Done::StatFs(space)),
+                        Err(error) => tracing::warn!("cannot see how much space is left: {error}"),
+                    },
+                }
+            }
+        }
+        trimmed
+    }
+
+    fn checkpoint(&self, id: u64, records: &[Record]) -> Done {
+        let begun = Instant::now();
+        match self.write(records) {
+            Ok(()) => {
+                self.metrics.checkpoints.add(1);
+                self.metrics.checkpoint_records.add(records.len() as u64);
+                self.metrics.checkpoint_time.record(begun.elapsed().as_nanos() as u64);
+                Done::Checkpoint { id, full: None }
+            }
+            Err(error) => {
+                let full = matches!(&error, ServerError::Store(e) if e.is_full());
+                tracing::warn!("a checkpoint could not be written and is tried again: {error}");
+                Done::Checkpoint { id, full: Some(full) }
+            }
+        }
+    }
+
+    fn write(&self, records: &[Record]) -> Result<()> {
+        let batch = batch_of(&*self.table, records)?;
+        if !batch.is_empty() {
+            self.table.write(&batch, Durability::Sync)?;
+        }
+        Ok(())
+    }
+
+    /// Says durably where replay starts and then lets the segments before it go, if that frees any.
+    fn trim(&self, below: Lsn) {
+        if !self.segments.trim_helps(below) {
+            return;
+        }
+        let mut batch = Batch::new();
+        put_meta(&mut batch, Meta::ReplayFrom, below.0);
+        match self.table.write(&batch, Durability::Sync) {
+            Ok(()) => self.journal.push(journal::Work::Trim(below)),
+            Err(error) => tracing::warn!("the journal cannot be trimmed now: {error}"),
+        }
+    }
+}
+
+/// A load that was asked for.
+pub(crate) type Load = (u64, Vec<Need>);
+
+/// A loading thread: runs until the queue is closed.
+pub(crate) fn run_loader(loader: &Loader, queue: &Queue<Load>, inbox: &Inbox<Done>) {
+    while let Some(loads) = queue.take(LOADS_AT_ONCE) {
+        for (ticket, needs) in loads {
+            match loader.load(&needs) {
+                Ok(rows) => inbox.push(Done::Loaded { ticket, items: rows.items, rows: rows.rows }),
+                Err(error) => {
+                    tracing::error!("records could not be read: {error}");
+                    inbox.push(Done::LoadFailed { ticket });
+                }
+            }
+        }
+    }
+}

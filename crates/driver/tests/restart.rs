@@ -1,0 +1,231 @@
+//! What survives: retries, restarts, lost power, full and failing disks.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Raw, Site, create, lookup, mkdir};
+use loligo_driver::{Address, FormatOptions, Offline, Server, ServerConfig, ServerError, format};
+use loligo_journal::table::Row;
+use loligo_store::mem::{Fault, FaultPoint};
+use loligo_store::{Backend, StoreError};
+use loligo_store_local::{LocalStore, OpenOptions};
+use loligo_types::msg::{Reclaim, ToServer};
+use loligo_types::{FsError, Ino};
+
+const ROOT: Ino = Ino::ROOT;
+
+#[test]
+fn a_request_repeated_on_a_new_connection_is_executed_once() {
+    let site = Site::new();
+    let _server = site.start();
+    let mut raw = Raw::connect(&site.socket());
+    let welcome = raw.hello(None);
+    let request = raw.request(mkdir(ROOT, "a"));
+    raw.send(&request);
+    let first = raw.reply(1).expect("made");
+    drop(raw.stream);
+    let mut raw = Raw::connect(&site.socket());
+    let again = raw.hello(Some((welcome.session, welcome.secret)));
+    assert!(again.resumed && again.kept && again.session == welcome.session);
+    raw.send(&request);
+    assert_eq!(raw.reply(1), Ok(first), "the same answer, and not `exists`");
+}
+
+#[test]
+fn a_request_repeated_after_lost_power_is_executed_once() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::connect(&site.socket());
+    let welcome = raw.hello(None);
+    let request = raw.request(mkdir(ROOT, "a"));
+    raw.send(&request);
+    raw.reply(1).expect("made");
+    site.power_loss(server);
+    let _server = site.start();
+    let mut raw = Raw::connect(&site.socket());
+    let again = raw.hello(Some((welcome.session, welcome.secret)));
+    assert!(again.resumed && !again.kept);
+    raw.send(&ToServer::Reclaim(Reclaim::default()));
+    raw.send(&request);
+    assert!(raw.reply(1).is_ok(), "answered again, not `exists`");
+    raw.seq = 1;
+    assert_eq!(raw.call(mkdir(ROOT, "a")), Err(FsError::Exists));
+}
+
+#[test]
+fn everything_acknowledged_survives_stops_and_lost_power() {
+    let site = Site::new();
+    let mut made: Vec<(String, Ino)> = Vec::new();
+    for round in 0..6 {
+        let server = site.start();
+        let mut raw = Raw::session(&site.socket());
+        for (name, ino) in &made {
+            assert_eq!(raw.entry(lookup(ROOT, name)).ino, *ino, "{name}");
+        }
+        for n in 0..50 {
+            let name = format!("d{round}.{n}");
+            let ino = raw.entry(mkdir(ROOT, &name)).ino;
+            assert!(made.iter().all(|(_, known)| *known != ino), "a number given twice");
+            made.push((name, ino));
+        }
+        if round % 2 == 0 {
+            site.power_loss(server);
+        } else {
+            server.stop().expect("it stops");
+        }
+    }
+}
+
+#[test]
+fn after_a_clean_stop_nothing_is_replayed() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    (0..100).for_each(|n| drop(raw.entry(mkdir(ROOT, &format!("d{n}")))));
+    server.stop().expect("it stops");
+    drop(server);
+    let mut records = None;
+    let _server = Server::start(site.config(), &mut |progress| records = Some(progress.records)).expect("it starts");
+    assert_eq!(records, Some(0));
+}
+
+#[test]
+fn offline_sees_what_the_journal_has_and_writes_repairs() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    let dir = raw.entry(mkdir(ROOT, "a"));
+    raw.entry(mkdir(ROOT, "b"));
+    raw.call(loligo_types::Op::Rmdir { dir: ROOT, name: common::name("b") }).expect("empty");
+    site.power_loss(server);
+    let backend: Arc<dyn Backend> = site.disk.open().expect("free");
+    let mut offline = Offline::open(backend, &mut |_| {}).expect("it opens");
+    assert!(!offline.was_clean());
+    let names = |offline: &Offline| {
+        let mut names = Vec::new();
+        offline
+            .rows(&mut |(_, row)| {
+                if let Row::Entry { name, .. } = row.expect("good rows") {
+                    names.push(name.to_string());
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("it reads");
+        names
+    };
+    assert_eq!(names(&offline), ["a"]);
+    let renamed = common::name("z");
+    let kind = loligo_types::Kind::Dir;
+    offline
+        .write(&[
+            loligo_types::Event::EntryGone { dir: ROOT, name: common::name("a") },
+            loligo_types::Event::Entry { dir: ROOT, name: renamed, ino: dir.ino, kind },
+        ])
+        .expect("it writes");
+    assert_eq!(names(&offline), ["z"]);
+    offline.close().expect("it closes");
+    let _server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    assert_eq!(raw.entry(lookup(ROOT, "z")).ino, dir.ino);
+    assert_eq!(raw.call(lookup(ROOT, "a")), Err(FsError::NotFound));
+    assert!(raw.entry(mkdir(ROOT, "new")).ino > dir.ino);
+}
+
+#[test]
+fn a_full_disk_makes_changes_wait_and_loses_nothing() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    raw.entry(mkdir(ROOT, "before"));
+    site.disk.set_capacity(Some(site.disk.used()));
+    let request = raw.request(mkdir(ROOT, "during"));
+    raw.send(&request);
+    raw.stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time-out");
+    let mut byte = [0];
+    let waited = std::io::Read::read(&mut raw.stream, &mut byte);
+    assert!(waited.is_err(), "no answer while it is not durable: {waited:?}");
+    assert_eq!(server.metrics().journal_full.get(), 1);
+    site.disk.set_capacity(None);
+    raw.stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+    raw.reply(2).expect("made when there was space");
+    raw.entry(mkdir(ROOT, "after"));
+    server.stop().expect("it stops");
+}
+
+#[test]
+fn a_failed_sync_stops_the_server_and_takes_back_nothing() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    raw.entry(mkdir(ROOT, "acknowledged"));
+    site.disk.fail(FaultPoint::LogSync, 1, Fault::Io);
+    let request = raw.request(mkdir(ROOT, "lost"));
+    raw.send(&request);
+    assert_eq!(raw.try_recv(), None, "no answer, and the end");
+    let text = server.wait_fatal(Some(Duration::from_secs(10))).expect("it says why");
+    assert!(text.contains("journal"), "{text}");
+    assert!(server.stop().is_err());
+    drop(server);
+    let _server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    raw.entry(lookup(ROOT, "acknowledged"));
+}
+
+#[test]
+fn a_checkpoint_that_fails_is_tried_again() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    raw.entry(mkdir(ROOT, "a"));
+    site.disk.fail(FaultPoint::TableWrite, 1, Fault::Io);
+    server.stop().expect("the second attempt goes well");
+    drop(server);
+    let _server = site.start();
+    Raw::session(&site.socket()).entry(lookup(ROOT, "a"));
+}
+
+#[test]
+fn a_second_server_and_a_second_format_are_refused() {
+    let site = Site::new();
+    let server = site.start();
+    assert!(matches!(site.disk.open(), Err(StoreError::InUse { .. })));
+    server.stop().expect("it stops");
+    drop(server);
+    let backend = site.disk.open().expect("free");
+    assert!(matches!(format(&*backend, &FormatOptions::default()), Err(ServerError::AlreadyFormatted)));
+}
+
+#[test]
+fn a_store_without_a_file_system_is_refused() {
+    let disk = loligo_store::mem::MemDisk::new(loligo_store::Identity::new([1; 16], [2; 16]));
+    let config = ServerConfig::new(disk.open().expect("free"));
+    assert!(matches!(Server::start(config, &mut |_| {}), Err(ServerError::NotFormatted)));
+}
+
+#[test]
+fn a_directory_on_a_real_disk_serves_stops_and_serves_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    LocalStore::format(&data, &loligo_store_local::FormatOptions::default()).expect("formatted");
+    let open = || LocalStore::open(&data, &OpenOptions::default());
+    format(&open().expect("opens"), &FormatOptions::default()).expect("a file system");
+    let socket = data.join("loligo.sock");
+    let mut inos = Vec::new();
+    for round in 0..3 {
+        let backend: Arc<dyn Backend> = Arc::new(open().expect("opens"));
+        let mut config = ServerConfig::new(backend);
+        config.listen.push(Address::Unix(socket.clone()));
+        config.mds.grace_ms = 100;
+        let server = Server::start(config, &mut |_| {}).expect("it starts");
+        assert!(matches!(open(), Err(StoreError::InUse { .. })), "a second server");
+        let mut raw = Raw::session(&socket);
+        for (n, ino) in inos.iter().enumerate() {
+            assert_eq!(raw.entry(lookup(ROOT, &format!("f{n}"))).ino, *ino);
+        }
+        inos.push(raw.entry(create(ROOT, &format!("f{round}"), 1)).ino);
+        server.stop().expect("it stops");
+    }
+}

@@ -1,0 +1,90 @@
+//! Admission: whose request it is, whether it may be in that name, whether it was executed before, whether there is
+//! room for it.
+
+use loligo_types::msg::{Request, ToClient};
+use loligo_types::{Cred, FsError, Op, limits};
+
+use crate::execute::Step;
+use crate::gate::Reply;
+use crate::grant::Asks;
+use crate::io::{ConnId, Output, Peer};
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::session::Slot;
+use crate::window::Verdict;
+
+/// Whether the peer may act as this user.
+fn may_claim(peer: &Peer, cred: &Cred) -> bool {
+    peer.trusted || peer.uid == Some(cred.uid)
+}
+
+/// Whether the operation frees room in the end, and so is let through while the table is full.
+fn frees(op: &Op) -> bool {
+    matches!(op, Op::Unlink { .. } | Op::Rmdir { .. })
+}
+
+impl Mds {
+    /// A request came on a connection that speaks for a session.
+    pub(crate) fn request(&mut self, conn: ConnId, slot: Slot, request: Request) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        session.requests += 1;
+        session.window.forget_below(request.answered.min(request.seq));
+        let verdict = session.window.admit(request.seq);
+        let (id, running) = (session.id, session.window.running());
+        let again = match verdict {
+            Verdict::New => None,
+            Verdict::Again(ino, value) => Some((ino, value)),
+            Verdict::Running | Verdict::Old => return,
+            Verdict::TooFar => {
+                let msg = ToClient::Reply { seq: request.seq, result: Err(FsError::Busy), granted: Vec::new() };
+                return self.out.push_back(Output::Send { conn, msg });
+            }
+        };
+        let Request { seq, want, cred, op, .. } = request;
+        let reply = |error| Reply { slot, session: id, seq, result: Err(error), asks: Asks::default(), cut: None };
+        let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
+        if !peer.is_some_and(|peer| may_claim(peer, &cred)) {
+            return self.gate(reply(FsError::NotAuthorized));
+        }
+        if running > limits::IN_FLIGHT_MAX {
+            return self.gate(reply(FsError::Busy));
+        }
+        let since_ms = self.now.mono_ms;
+        let (flushed, marks) = (Vec::new(), Vec::new());
+        self.run(Job { id: 0, slot, session: id, seq, want, cred, op, again, flushed, marks, since_ms });
+    }
+
+    /// What every request meets first, each time it starts.
+    #[inline]
+    pub(crate) fn admission(&self, job: &Job) -> Option<Step> {
+        if self.grace.is_some() {
+            return Some(Step::Wait(Why::Grace));
+        }
+        if self.stopping && job.again.is_none() {
+            return Some(Step::Answer(Err(FsError::Unavailable)));
+        }
+        if !self.is_short_of_space() || job.again.is_some() || !job.op.is_change() {
+            return None;
+        }
+        if !self.log.full {
+            return Some(Step::Wait(Why::Space));
+        }
+        let reserve = self.log.limit / 4;
+        let spare = frees(&job.op) && self.log.used < self.log.limit + reserve;
+        if spare { None } else { Some(Step::Answer(Err(FsError::NoSpace))) }
+    }
+
+    /// Whether the journal is so long that changes must wait.
+    #[inline]
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        self.log.limit > 0 && self.log.used >= self.log.limit
+    }
+
+    /// The driver says how long the journal is.
+    pub(crate) fn journal_space(&mut self, used: u64, limit: u64) {
+        (self.log.used, self.log.limit) = (used, limit);
+        if !self.is_short_of_space() {
+            self.parked.wake(&Why::Space);
+        }
+    }
+}

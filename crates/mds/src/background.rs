@@ -1,0 +1,153 @@
+//! What is done on ticks, a little at a time: time-outs, sums, eviction, what is left of ended sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_namespace::{propagate, propagate_need};
+use loligo_types::{FsError, Ino};
+
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::session::Slot;
+
+/// Leases of ended sessions freed in one tick.
+const DRAIN_PER_TICK: usize = 10_000;
+/// Inodes whose sums move up in one tick.
+const SUMS_PER_TICK: usize = 512;
+/// How long sums wait before they move up, milliseconds.
+const SUMS_MS: u64 = 1000;
+/// How often time-outs are looked at, milliseconds.
+const TIMEOUTS_MS: u64 = 200;
+/// Leases asked back at once from a session that holds too many.
+const SHED_BATCH: usize = 64;
+/// Memory given back in one tick, bytes.
+const EVICT_PER_TICK: usize = 4 << 20;
+
+/// What background work remembers.
+#[derive(Default)]
+pub(crate) struct Background {
+    /// Directories whose names had to be asked back, and until when they are not lent again.
+    pub(crate) contended: BTreeMap<Ino, u64>,
+    /// When orphans that nobody has open may go after a restart.
+    pub(crate) orphans_at_ms: Option<u64>,
+    /// Orphans whose record could not be read.
+    pub(crate) reap_later: BTreeSet<Ino>,
+    /// Places of ended sessions whose leases are not all freed.
+    pub(crate) freed_slots: Vec<Slot>,
+    /// Records that the sums need are being read.
+    pub(crate) sums_waiting: bool,
+    sums_at_ms: u64,
+    timeouts_at_ms: u64,
+}
+
+impl Mds {
+    /// Time goes on.
+    pub(crate) fn tick(&mut self) {
+        let now = self.now.mono_ms;
+        self.check_grace();
+        if now >= self.background.timeouts_at_ms {
+            self.background.timeouts_at_ms = now + TIMEOUTS_MS;
+            self.time_out();
+        }
+        self.free_slots();
+        self.end_orphans();
+        self.end_discards();
+        self.move_sums();
+        self.evict();
+        self.checkpoint();
+    }
+
+    fn time_out(&mut self) {
+        let now = self.now.mono_ms;
+        self.background.contended.retain(|_, until| *until > now);
+        let silent_ms = u64::from(self.config.session_ms);
+        let silent = self.sessions.iter().filter(|(_, s)| !s.lost && s.heard_ms + silent_ms < now);
+        let mut dead: Vec<Slot> = silent.map(|(slot, _)| slot).collect();
+        let recall_ms = u64::from(self.config.recall_ms);
+        dead.extend(self.recalls.iter().filter(|recall| recall.since_ms + recall_ms < now).map(|recall| recall.slot));
+        dead.sort();
+        dead.dedup();
+        dead.into_iter().for_each(|slot| self.evict_session(slot));
+        self.end_long_waits();
+    }
+
+    /// A request that waits for a lock keeps its session from forgetting all that came after it. If that becomes too
+    /// much, the client has to ask for the lock again.
+    fn end_long_waits(&mut self) {
+        let stretched = self.sessions.iter().filter(|(_, session)| session.window.is_stretched());
+        let slots: Vec<Slot> = stretched.map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let jobs = self.locks.cancel_all(slot);
+            self.end_waits(jobs, FsError::Busy);
+        }
+    }
+
+    fn free_slots(&mut self) {
+        self.leases.drain(DRAIN_PER_TICK);
+        let freed = std::mem::take(&mut self.background.freed_slots);
+        for slot in freed {
+            if self.leases.is_drained(slot) {
+                self.sessions.free_slot(slot);
+            } else {
+                self.background.freed_slots.push(slot);
+            }
+        }
+    }
+
+    fn end_orphans(&mut self) {
+        if self.background.orphans_at_ms.is_some_and(|at| self.now.mono_ms >= at) {
+            self.background.orphans_at_ms = None;
+            let unused = self.tree.orphans().filter(|ino| self.opens.is_closed(*ino));
+            let unused: Vec<Ino> = unused.collect();
+            self.reaps.extend(unused);
+        }
+        self.reaps.append(&mut self.background.reap_later);
+    }
+
+    fn move_sums(&mut self) {
+        if self.tree.unsettled() == 0 {
+            self.background.sums_at_ms = self.now.mono_ms + SUMS_MS;
+            return;
+        }
+        let early = self.now.mono_ms < self.background.sums_at_ms;
+        if early || self.background.sums_waiting || self.stopping || self.is_short_of_space() || self.grace.is_some() {
+            return;
+        }
+        let needs = propagate_need(&self.tree, SUMS_PER_TICK);
+        if !needs.is_empty() {
+            self.background.sums_waiting = true;
+            self.load(needs, Waiter::Sums);
+            return;
+        }
+        if let Some(events) = propagate(&self.tree, SUMS_PER_TICK) {
+            self.commit(None, &events);
+        }
+        if self.tree.unsettled() == 0 {
+            self.background.sums_at_ms = self.now.mono_ms + SUMS_MS;
+        }
+    }
+
+    fn evict(&mut self) {
+        let used = self.tree.memory_bytes();
+        if used <= self.config.cache_bytes_max {
+            return;
+        }
+        let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
+        let target = used.saturating_sub(EVICT_PER_TICK).max(low);
+        self.tree.evict(target, &|_| false);
+    }
+
+    /// Asks the oldest leases back from a session that holds too many.
+    pub(crate) fn shed_leases(&mut self, slot: Slot) {
+        let held = self.leases.count(slot);
+        if held <= self.config.leases_max {
+            return;
+        }
+        if self.sessions.get(slot).is_none_or(|session| session.shedding > 0) {
+            return;
+        }
+        let batch = SHED_BATCH.min(held / 8 + 1);
+        for (ino, bits) in self.leases.unused(slot, batch) {
+            self.shed(ino, slot, bits);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Checkpoints: dirty records go into the table in slices, then the journal before them is trimmed.
+//!
+//! A slice holds the newest state of its records, so it is written only when the journal is durable up to the moment
+//! it was taken.
+
+use loligo_namespace::Record;
+use loligo_types::{Event, Lsn};
+
+use crate::io::Output;
+use crate::machine::Mds;
+use crate::park::Why;
+use crate::session::Slot;
+
+/// How long a failed checkpoint waits before it is tried again, milliseconds.
+const RETRY_MS: u64 = 1000;
+
+struct Slice {
+    id: u64,
+    /// Until it is given out.
+    records: Option<Vec<Record>>,
+    upto: Lsn,
+    /// It is in the table; the end waits for reads up to this one.
+    landed: Option<u64>,
+}
+
+/// How far the table is.
+#[derive(Default)]
+pub(crate) struct Checkpointer {
+    last_id: u64,
+    slice: Option<Slice>,
+    /// The round that goes on: everything up to here is to be written.
+    round: Option<Lsn>,
+    /// When the last round ended.
+    ended_ms: u64,
+    retry_ms: u64,
+    trimmed: Lsn,
+}
+
+impl Mds {
+    /// Goes on with checkpointing, or starts a round if it is time.
+    pub(crate) fn checkpoint(&mut self) {
+        if self.checkpointer.slice.is_some() || self.now.mono_ms < self.checkpointer.retry_ms {
+            return;
+        }
+        if self.checkpointer.round.is_none() && self.is_time_to_checkpoint() {
+            self.save_sessions();
+            self.checkpointer.round = Some(self.log.last);
+        }
+        let Some(upto) = self.checkpointer.round else { return };
+        while self.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
+            let taken = self.tree.take_checkpoint(self.config.checkpoint_records);
+            if taken.records.is_empty() {
+                self.tree.checkpoint_done();
+                continue;
+            }
+            self.checkpointer.last_id += 1;
+            let id = self.checkpointer.last_id;
+            self.checkpointer.slice = Some(Slice { id, records: Some(taken.records), upto: taken.upto, landed: None });
+            return self.emit_checkpoint();
+        }
+        self.checkpointer.round = None;
+        self.checkpointer.ended_ms = self.now.mono_ms;
+    }
+
+    fn is_time_to_checkpoint(&self) -> bool {
+        let dirty = self.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
+        let old = self.now.mono_ms >= self.checkpointer.ended_ms + self.config.dirty_ms_max;
+        let long = self.log.limit > 0 && self.log.used > self.log.limit / 2;
+        dirty && (self.stopping || old || long || self.tree.dirty_records() > self.config.dirty_max)
+    }
+
+    /// The oldest change that only the journal knows to be executed.
+    fn oldest_unsaved(&self) -> Option<Lsn> {
+        self.sessions.iter().filter_map(|(_, session)| session.unsaved).min()
+    }
+
+    /// Puts what the journal knows of executed requests into the records of their sessions, so that it can be trimmed.
+    fn save_sessions(&mut self) {
+        let unsaved = self.sessions.iter().filter(|(_, session)| session.unsaved.is_some());
+        let slots: Vec<Slot> = unsaved.map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(session) = self.sessions.get_mut(slot) else { continue };
+            session.unsaved = None;
+            let record = session.record();
+            self.commit(None, &[Event::Session(record)]);
+        }
+    }
+
+    /// Gives the slice out as soon as the journal holds all that it contains.
+    pub(crate) fn emit_checkpoint(&mut self) {
+        let durable = self.log.durable;
+        if let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.upto <= durable)
+            && let Some(records) = slice.records.take()
+        {
+            self.out.push_back(Output::Checkpoint { id: slice.id, records });
+        }
+    }
+
+    /// The slice is in the table.
+    pub(crate) fn checkpoint_done(&mut self, id: u64) {
+        let newest = self.loads.newest();
+        let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.id == id) else { return };
+        slice.landed = Some(newest);
+        self.log.full = false;
+        self.land_checkpoint();
+    }
+
+    /// Ends the slice, once no read is under way that may have seen the table before it.
+    pub(crate) fn land_checkpoint(&mut self) {
+        let landed = self.checkpointer.slice.as_ref().and_then(|slice| slice.landed);
+        let Some(behind) = landed else { return };
+        if self.loads.is_behind(behind) {
+            return;
+        }
+        self.checkpointer.slice = None;
+        self.tree.checkpoint_done();
+        self.trim();
+        self.checkpoint();
+    }
+
+    /// Whether a slice is in the table and its end is held back.
+    #[cfg(test)]
+    pub(crate) fn checkpoint_is_held(&self) -> bool {
+        self.checkpointer.slice.as_ref().is_some_and(|slice| slice.landed.is_some())
+    }
+
+    /// The slice could not be written.
+    pub(crate) fn checkpoint_failed(&mut self, id: u64, full: bool) {
+        if self.checkpointer.slice.as_ref().is_none_or(|slice| slice.id != id) {
+            return;
+        }
+        self.checkpointer.slice = None;
+        self.tree.checkpoint_failed();
+        self.checkpointer.retry_ms = self.now.mono_ms + RETRY_MS;
+        self.counters.checkpoints_failed += 1;
+        if full && !self.log.full {
+            self.log.full = true;
+            // Those who wait learn that waiting does not help.
+            self.parked.wake(&Why::Space);
+        }
+    }
+
+    fn trim(&mut self) {
+        let needed = self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).min();
+        let below = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        if below > self.checkpointer.trimmed {
+            self.checkpointer.trimmed = below;
+            self.out.push_back(Output::Trim { below });
+        }
+    }
+
+    /// Stop: everything goes into the table first.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+        self.checkpointer.retry_ms = 0;
+    }
+
+    /// Says so when everything is out and in the table.
+    pub(crate) fn try_stop(&mut self) {
+        if self.stopped {
+            return;
+        }
+        self.end_discards();
+        self.checkpoint();
+        let clean = self.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
+        let clean = clean && self.checkpointer.slice.is_none();
+        if clean && self.gate.len() == 0 && self.log.durable == self.log.last {
+            self.trim();
+            self.stopped = true;
+            self.out.push_back(Output::Stopped);
+        }
+    }
+}

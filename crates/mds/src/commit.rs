@@ -1,0 +1,67 @@
+//! Apply and log: a decided change gets into the tree and, as one record, on its way into the journal.
+
+use loligo_journal::encode_record;
+use loligo_namespace::apply;
+use loligo_types::{Event, Lsn, Origin, SessionId};
+
+use crate::io::Output;
+use crate::machine::Mds;
+use crate::open::AccessChange;
+
+/// Where the journal stands.
+#[derive(Default)]
+pub(crate) struct Log {
+    /// The last record given out.
+    pub(crate) last: Lsn,
+    /// All records up to here are durable.
+    pub(crate) durable: Lsn,
+    /// It is broken: nothing may be acknowledged any more.
+    pub(crate) failed: bool,
+    /// Bytes not yet trimmed: what the driver said last, and what was given out since.
+    pub(crate) used: u64,
+    /// Above this changes wait.
+    pub(crate) limit: u64,
+    /// The table is full.
+    pub(crate) full: bool,
+    /// Length of the last record, as a guess for the next.
+    last_len: usize,
+}
+
+impl Mds {
+    /// Applies events and gives them to the journal as one record.
+    pub(crate) fn commit(&mut self, origin: Option<Origin>, events: &[Event]) -> Lsn {
+        let lsn = self.log.last.next();
+        self.log.last = lsn;
+        let origin = origin.map(|origin| self.remember(origin, lsn));
+        let mut record = Vec::with_capacity(self.log.last_len + 16);
+        encode_record(&mut record, origin.as_ref(), events);
+        self.log.last_len = record.len();
+        self.log.used += record.len() as u64;
+        for event in events {
+            apply(&mut self.tree, event, lsn);
+            if let Event::Discard { ino, from, object_size } = event {
+                self.discards.add(*ino, *from, *object_size, lsn);
+            }
+        }
+        self.out.push_back(Output::Append { lsn, record });
+        lsn
+    }
+
+    /// The session's window knows the change from now on.
+    fn remember(&mut self, mut origin: Origin, lsn: Lsn) -> Origin {
+        let slot = self.sessions.find(origin.session);
+        if let Some(session) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
+            session.window.applied(origin.seq, origin.ino, origin.value);
+            session.unsaved.get_or_insert(lsn);
+            origin.answered = session.window.answered();
+        }
+        origin
+    }
+
+    /// Tells the object server what a session may do from now on.
+    pub(crate) fn tell_access(&mut self, session: SessionId, change: AccessChange) {
+        if let Some((ino, access)) = change {
+            self.out.push_back(Output::Access { session, ino, access });
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Settings of the machine, and the time as it is given to it.
+
+use loligo_types::Time;
+
+/// The time of an input: one clock that never goes back, for time-outs, and the wall clock, for stamps only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// Milliseconds of a monotonic clock.
+    pub mono_ms: u64,
+    /// Time of day.
+    pub wall: Time,
+}
+
+/// Settings. Plain data; [`Config::default`] is what a server uses unless it is told otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// This metadata server's logical number.
+    pub rank: u32,
+    /// The file system.
+    pub fs_id: [u8; 16],
+    /// Secret of the file system, made once by format: orders directories, and makes the secrets of sessions.
+    pub hash_key: (u64, u64),
+    /// Largest file held in its inode, bytes.
+    pub inline_max: u32,
+    /// A session that is silent for this long is evicted, milliseconds.
+    pub session_ms: u32,
+    /// A session that does not obey a recall for this long is evicted, milliseconds.
+    pub recall_ms: u32,
+    /// How long after a restart known sessions may reclaim what they held, milliseconds.
+    pub grace_ms: u32,
+    /// Memory for the cache of records, bytes.
+    pub cache_bytes_max: usize,
+    /// Most leases of one session; beyond, the oldest are recalled.
+    pub leases_max: usize,
+    /// Most sessions.
+    pub sessions_max: usize,
+    /// Checkpointing starts when this many records are dirty.
+    pub dirty_max: usize,
+    /// Checkpointing starts when the oldest dirty record is this old, milliseconds.
+    pub dirty_ms_max: u64,
+    /// Most records of one checkpoint.
+    pub checkpoint_records: usize,
+    /// How long the NAMES lease of a directory is withheld after it had to be recalled, milliseconds.
+    pub contended_ms: u64,
+    /// Mode and owner of the root directory of a new file system.
+    pub root: (u16, u32, u32),
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            rank: 0,
+            fs_id: [0; 16],
+            hash_key: (0, 0),
+            inline_max: 4096,
+            session_ms: 30_000,
+            recall_ms: 30_000,
+            grace_ms: 30_000,
+            cache_bytes_max: 512 << 20,
+            leases_max: 1 << 20,
+            sessions_max: 4096,
+            dirty_max: 100_000,
+            dirty_ms_max: 10_000,
+            checkpoint_records: 2000,
+            contended_ms: 1000,
+            root: (0o755, 0, 0),
+        }
+    }
+}

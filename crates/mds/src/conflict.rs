@@ -1,0 +1,146 @@
+//! What a decided change (or answer) would make untrue for others, and who must be asked first.
+//!
+//! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
+
+use loligo_namespace::{Change, Tree};
+use loligo_types::{Answer, Event, Ino, Kind, Lease, Op};
+
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::recall::{DATA, SHARED};
+use crate::session::Slot;
+
+/// Bits that others must not hold.
+type Claim = (Ino, Lease);
+
+/// Whether the operation may cut the file or change its data.
+fn changes_data(op: &Op) -> bool {
+    match op {
+        Op::SetAttr { set, .. } => set.size.is_some(),
+        Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
+        Op::WriteInline { .. } | Op::SetData { .. } | Op::Extend { .. } => true,
+        _ => false,
+    }
+}
+
+/// What an event claims. An inode whose change counter stays only brings sums up to date, which nobody caches.
+fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
+    match event {
+        Event::Inode(inode) => {
+            let before = tree.inode(inode.ino)?;
+            if before.change == inode.change {
+                return None;
+            }
+            let bits = if data && inode.kind == Kind::File { Lease::ATTR | DATA } else { Lease::ATTR | Lease::BUFFER };
+            Some((inode.ino, bits))
+        }
+        Event::InodeGone(ino) => Some((*ino, Lease::ATTR | DATA)),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some((*dir, Lease::NAMES)),
+        _ => None,
+    }
+}
+
+impl Mds {
+    /// What an answer claims: opens take rights from others, and attributes must have what others hold back.
+    fn claim_of_answer(&self, job: &Job, answer: &Answer) -> Option<Claim> {
+        match (&job.op, answer) {
+            (Op::Open { flags, .. } | Op::Create { flags, .. }, Answer::Opened { attr, .. }) => {
+                if attr.kind != Kind::File {
+                    return None;
+                }
+                let (ino, slot) = (attr.ino, job.slot);
+                let writers = flags.write || self.opens.any_writer(ino);
+                let mut bits = if writers { DATA } else { Lease::BUFFER };
+                if flags.write && !self.opens.others_open(ino, slot) {
+                    // Who may hold changes back must be the only one who knows the attributes.
+                    bits = bits | Lease::ATTR;
+                }
+                Some((ino, bits))
+            }
+            (Op::Lookup { .. } | Op::GetAttr { .. }, Answer::Entry(attr)) if attr.kind == Kind::File => {
+                Some((attr.ino, Lease::FLUSH))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a holder must give up for a claim.
+    fn due(&self, job: &Job, (ino, bits): Claim, holder: Slot, held: Lease) -> Lease {
+        if holder == job.slot {
+            return Lease::NONE;
+        }
+        let mut due = held & bits;
+        if bits.has(Lease::FLUSH) && held.has(Lease::BUFFER) && !job.flushed.contains(&ino) {
+            due = due | Lease::FLUSH;
+        }
+        if due.has(Lease::BUFFER) {
+            // Under BUFFER attributes are cached without a lease.
+            due = due | Lease::ATTR;
+        }
+        due
+    }
+
+    fn holders_due(&self, job: &Job, claim: Claim) -> Vec<(Slot, Lease)> {
+        let mut due: Vec<(Slot, Lease)> = Vec::new();
+        let leases = self.leases.holders(claim.0).map(|(slot, held)| (slot, held & SHARED));
+        for (slot, held) in leases.chain(self.opens.others_rights(claim.0, job.slot)) {
+            let bits = self.due(job, claim, slot, held);
+            if bits.is_none() {
+                continue;
+            }
+            match due.iter_mut().find(|(s, _)| *s == slot) {
+                Some((_, all)) => *all = *all | bits,
+                None => due.push((slot, bits)),
+            }
+        }
+        due
+    }
+
+    #[inline]
+    fn conflicts(&self, job: &Job, claim: Claim) -> bool {
+        let (ino, bits) = claim;
+        // Each look is a walk through cold memory, so only where the bits can be held.
+        let leased = bits.any(SHARED)
+            && self.leases.holders(ino).any(|(slot, held)| !self.due(job, claim, slot, held & SHARED).is_none());
+        leased
+            || bits.any(DATA | Lease::FLUSH)
+                && self.opens.others_rights(ino, job.slot).any(|(slot, held)| !self.due(job, claim, slot, held).is_none())
+    }
+
+    /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
+    pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<Why> {
+        if self.sessions.len() < 2 {
+            return None;
+        }
+        let data = changes_data(&job.op);
+        let events = || change.events.iter().filter_map(|event| claim_of(&self.tree, event, data));
+        let answer = self.claim_of_answer(job, &change.answer);
+        if !events().chain(answer).any(|claim| self.conflicts(job, claim)) {
+            return None;
+        }
+        let mut claims: Vec<Claim> = Vec::new();
+        for (ino, bits) in events().chain(answer) {
+            match claims.iter_mut().find(|(other, _)| *other == ino) {
+                Some((_, all)) => *all = *all | bits,
+                None => claims.push((ino, bits)),
+            }
+        }
+        Some(self.recall_all(job, claims))
+    }
+
+    fn recall_all(&mut self, job: &mut Job, claims: Vec<Claim>) -> Why {
+        let id = self.parked.number(job);
+        let mut count = 0;
+        for claim in &claims {
+            for (slot, bits) in self.holders_due(job, *claim) {
+                self.recall(claim.0, slot, bits, id);
+                count += 1;
+                if bits.has(Lease::FLUSH) && !job.flushed.contains(&claim.0) {
+                    job.flushed.push(claim.0);
+                }
+            }
+        }
+        self.parked.mark(job, claims.into_iter().map(|(ino, _)| ino).collect());
+        Why::Recall(count)
+    }
+}

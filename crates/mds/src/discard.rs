@@ -1,0 +1,119 @@
+//! Objects' bytes that a cut or a removal leaves behind: dropped after the change is durable, and, for a cut, before
+//! it is answered.
+//!
+//! Until the drop is done nothing else may change the file's data or size, and the record that says it is done goes
+//! into the journal at once. So every later change that is durable finds that record durable, and a drop repeated
+//! after a crash never meets data that was acknowledged after it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use loligo_namespace::Found;
+use loligo_types::{Event, Ino, Lsn};
+
+use crate::gate::Reply;
+use crate::io::Output;
+use crate::machine::Mds;
+use crate::park::Why;
+
+struct Discard {
+    from: u64,
+    object_size: u32,
+    lsn: Lsn,
+    emitted: bool,
+}
+
+/// What is to be dropped.
+#[derive(Default)]
+pub(crate) struct Discards {
+    by_ino: BTreeMap<Ino, VecDeque<Discard>>,
+    /// Those not given out yet, in the order of the journal.
+    waiting: VecDeque<(Lsn, Ino)>,
+    replies: BTreeMap<Ino, Vec<Reply>>,
+    /// Removed inodes whose drop is done; the journal is told of many at once.
+    done: Vec<Ino>,
+}
+
+/// Most removed inodes in one record of drops that are done.
+const DONE_MAX: usize = 256;
+
+impl Discards {
+    /// A record of the journal (or of the table) says so.
+    pub(crate) fn add(&mut self, ino: Ino, from: u64, object_size: u32, lsn: Lsn) {
+        let discard = Discard { from, object_size, lsn, emitted: false };
+        self.by_ino.entry(ino).or_default().push_back(discard);
+        self.waiting.push_back((lsn, ino));
+    }
+
+    /// Whether something is still to be dropped of the inode.
+    #[inline]
+    pub(crate) fn is_pending(&self, ino: Ino) -> bool {
+        !self.by_ino.is_empty() && self.by_ino.contains_key(&ino)
+    }
+
+    /// An answer that waits for it.
+    pub(crate) fn wait(&mut self, ino: Ino, reply: Reply) {
+        self.replies.entry(ino).or_default().push(reply);
+    }
+
+    /// Of how many inodes something is to be dropped.
+    pub(crate) fn len(&self) -> usize {
+        self.by_ino.len()
+    }
+}
+
+impl Mds {
+    /// Gives out the drops whose change is durable.
+    pub(crate) fn emit_discards(&mut self) {
+        while let Some((lsn, ino)) = self.discards.waiting.front().copied() {
+            if lsn > self.log.durable {
+                return;
+            }
+            self.discards.waiting.pop_front();
+            let queue = self.discards.by_ino.get_mut(&ino);
+            if let Some(discard) = queue.and_then(|queue| queue.iter_mut().find(|d| d.lsn == lsn && !d.emitted)) {
+                discard.emitted = true;
+                let (from, object_size) = (discard.from, discard.object_size);
+                self.out.push_back(Output::Discard { ino, from, object_size });
+            }
+        }
+    }
+
+    /// The oldest drop of the inode is done.
+    pub(crate) fn discarded(&mut self, ino: Ino) {
+        let Some(queue) = self.discards.by_ino.get_mut(&ino) else { return };
+        if queue.front().is_none_or(|discard| !discard.emitted) {
+            return;
+        }
+        queue.pop_front();
+        if !queue.is_empty() {
+            return;
+        }
+        self.discards.by_ino.remove(&ino);
+        if matches!(self.tree.find(ino), Found::Gone) {
+            // Its number is never used again, so that a repeated drop does no harm.
+            self.discards.done.push(ino);
+            if self.discards.done.len() >= DONE_MAX {
+                self.end_discards();
+            }
+        } else {
+            self.commit(None, &[Event::DiscardGone(ino)]);
+        }
+        for reply in self.discards.replies.remove(&ino).unwrap_or_default() {
+            self.release(reply);
+        }
+        self.parked.wake(&Why::Data(ino));
+    }
+
+    /// Tells the journal of the drops that are done.
+    pub(crate) fn end_discards(&mut self) {
+        if !self.discards.done.is_empty() {
+            let events: Vec<Event> = self.discards.done.drain(..).map(Event::DiscardGone).collect();
+            self.commit(None, &events);
+        }
+    }
+
+    /// Whether the file's data or size must stay as they are for now.
+    pub(crate) fn data_is_busy(&self, ino: Ino) -> bool {
+        self.discards.is_pending(ino) || self.spills.contains_key(&ino)
+    }
+}

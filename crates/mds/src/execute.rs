@@ -1,0 +1,212 @@
+//! One request from admission to the gate: need, prepare, conflicts, apply. Each wait is a [`Why`], after which the
+//! request starts here again; until it is applied it has changed nothing.
+
+use loligo_namespace::{Change, Ctx, answer_again, need, need_again, prepare};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lsn, Op, OpenFlags, Origin, Stamp};
+
+use crate::gate::Reply;
+use crate::machine::Mds;
+use crate::open::{HANDLES_MAX, Handle};
+use crate::park::{Job, Why};
+
+/// How a step of a request ended.
+pub(crate) enum Step {
+    /// It is to be answered so.
+    Answer(FsResult<Answer>),
+    /// It was changed; the answer and what goes with it.
+    Changed(Change, Lsn),
+    /// It waits.
+    Wait(Why),
+}
+
+/// The handle in an operation, and the inode it must be of.
+fn handle_of(op: &Op) -> Option<(u64, Ino)> {
+    match op {
+        Op::SetAttr { ino, handle: Some(handle), .. } => Some((*handle, *ino)),
+        Op::Readdir { dir, handle: Some(handle), .. } => Some((*handle, *dir)),
+        Op::ReadInline { ino, handle }
+        | Op::WriteInline { ino, handle, .. }
+        | Op::SetData { ino, handle, .. }
+        | Op::Extend { ino, handle, .. }
+        | Op::SetLock { ino, handle, .. }
+        | Op::Unlock { ino, handle, .. }
+        | Op::GetLock { ino, handle, .. } => Some((*handle, *ino)),
+        _ => None,
+    }
+}
+
+/// The handle that an operation opens.
+pub(crate) fn opens(op: &Op) -> Option<(u64, OpenFlags)> {
+    match op {
+        Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
+            Some((*handle, *flags))
+        }
+        _ => None,
+    }
+}
+
+/// The inode whose size or data an operation is about to change, if its number is known beforehand.
+fn data_of(op: &Op) -> Option<Ino> {
+    match op {
+        Op::SetAttr { ino, set, .. } if set.size.is_some() => Some(*ino),
+        Op::Open { ino, flags, .. } if flags.truncate => Some(*ino),
+        Op::WriteInline { ino, .. } | Op::SetData { ino, .. } | Op::Extend { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
+
+impl Mds {
+    /// Runs a request as far as it goes.
+    pub(crate) fn run(&mut self, mut job: Job) {
+        match self.step(&mut job) {
+            Step::Wait(why) => self.parked.park(job, why),
+            Step::Answer(result) => self.finish(job, result, None),
+            Step::Changed(change, lsn) => self.finish(job, Ok(change.answer), Some(lsn)),
+        }
+    }
+
+    /// Answers a request that waited for nothing but the answer.
+    pub(crate) fn done(&mut self, job: Job, answer: Answer) {
+        self.finish(job, Ok(answer), None);
+    }
+
+    /// Answers a request that cannot be executed.
+    pub(crate) fn fail(&mut self, job: Job, error: FsError) {
+        self.finish(job, Err(error), None);
+    }
+
+    fn finish(&mut self, mut job: Job, result: FsResult<Answer>, changed: Option<Lsn>) {
+        self.parked.unmark(&mut job);
+        let reply = Reply::new(self, job, result, changed);
+        self.gate(reply);
+    }
+
+    fn step(&mut self, job: &mut Job) -> Step {
+        if let Some(step) = self.admission(job) {
+            return step;
+        }
+        let held = match self.check_handle(job) {
+            Ok(held) => held,
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        match &job.op {
+            Op::Close { .. } => return self.close(job),
+            Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
+                return self.lock_op(job);
+            }
+            Op::Sync => return Step::Answer(Ok(Answer::Done)),
+            Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
+            _ => {}
+        }
+        if let Some(origin) = job.again.map(|done| origin_of(job, done.0, done.1)) {
+            return self.again(job, &origin);
+        }
+        if let Some(ino) = data_of(&job.op)
+            && self.data_is_busy(ino)
+        {
+            return Step::Wait(Why::Data(ino));
+        }
+        let needs = need(&self.tree, &job.op, &job.cred);
+        if !needs.is_empty() {
+            return self.wait_for(job, needs);
+        }
+        self.decide(job, held)
+    }
+
+    fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
+        let id = self.parked.number(job);
+        let count = self.load(needs, crate::load::Waiter::Job(id));
+        Step::Wait(Why::Load(count))
+    }
+
+    /// The handle that the operation goes through.
+    fn check_handle(&self, job: &Job) -> FsResult<Option<Handle>> {
+        if opens(&job.op).is_some() && self.opens.handles(job.slot) >= HANDLES_MAX {
+            return Err(FsError::NoSpace);
+        }
+        let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
+        match self.opens.handle(job.slot, number) {
+            Some(handle) if handle.ino == ino => Ok(Some(handle)),
+            _ => Err(FsError::BadHandle),
+        }
+    }
+
+    fn decide(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
+        let opens = &self.opens;
+        let ctx = Ctx {
+            cred: &job.cred,
+            stamp: Stamp { now: self.now.wall, ino: self.tree.next_ino() },
+            handle_read: held.is_some_and(|handle| handle.read),
+            handle_write: held.is_some_and(|handle| handle.write),
+            open_count: &|ino| opens.count(ino),
+        };
+        let change = match prepare(&self.tree, &job.op, &ctx) {
+            Ok(change) => change,
+            Err(FsError::Busy) if matches!(job.op, Op::WriteInline { .. }) => return self.spill(job),
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        if let Some(why) = self.wait_for_cut(job, &change) {
+            return Step::Wait(why);
+        }
+        if let Some(why) = self.settle_conflicts(job, &change) {
+            return Step::Wait(why);
+        }
+        self.open_handle(job, &change.answer);
+        if change.events.is_empty() {
+            return Step::Answer(Ok(change.answer));
+        }
+        let origin = origin_of(job, change.origin_ino, change.origin_value);
+        let lsn = self.commit(Some(origin), &change.events);
+        Step::Changed(change, lsn)
+    }
+
+    /// A cut of a file found by name while an earlier cut of it is not done yet.
+    fn wait_for_cut(&self, job: &Job, change: &Change) -> Option<Why> {
+        let Op::Create { flags, .. } = &job.op else { return None };
+        let ino = change.answer.attr()?.ino;
+        (flags.truncate && self.data_is_busy(ino)).then_some(Why::Data(ino))
+    }
+
+    /// Registers what the answer opened. From now on it counts as open; its rights come with the reply. A number that
+    /// is in use is that of a repeated request whose first answer was lost, and is given to what was opened now.
+    fn open_handle(&mut self, job: &Job, answer: &Answer) {
+        let (Some((number, flags)), Answer::Opened { attr, .. }) = (opens(&job.op), answer) else { return };
+        let handle = Handle::new(attr.ino, flags);
+        if self.opens.handle(job.slot, number).is_some_and(|taken| taken.ino != attr.ino) {
+            self.close_handle(job.slot, job.session, number);
+        }
+        let change = self.opens.open(job.slot, number, handle);
+        if attr.kind == Kind::File {
+            self.tell_access(job.session, change);
+        }
+    }
+
+    /// Answers a request that was executed before.
+    fn again(&mut self, job: &mut Job, origin: &Origin) -> Step {
+        let mut needs = need_again(&self.tree, origin);
+        if needs.is_empty()
+            && opens(&job.op).is_some()
+            && let Some(inode) = self.tree.inode(origin.ino)
+            && self.tree.inline(inode).is_none()
+        {
+            needs.push(loligo_namespace::Need::Inline(origin.ino));
+        }
+        if !needs.is_empty() {
+            return self.wait_for(job, needs);
+        }
+        let answer = answer_again(&self.tree, &job.op, origin);
+        if let Ok(answer) = &answer {
+            let change = Change::only(answer.clone());
+            if let Some(why) = self.settle_conflicts(job, &change) {
+                return Step::Wait(why);
+            }
+            self.open_handle(job, answer);
+        }
+        Step::Answer(answer)
+    }
+}
+
+fn origin_of(job: &Job, ino: Ino, value: u64) -> Origin {
+    // What the client had of answers is filled in when the record is made.
+    Origin { session: job.session, seq: job.seq, answered: loligo_types::Seq(0), ino, value }
+}

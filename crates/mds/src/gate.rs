@@ -1,0 +1,114 @@
+//! The gate: an answer leaves when the journal holds all that it saw, durably. Errors and reads pass it, too.
+
+use std::collections::VecDeque;
+
+use loligo_types::msg::ToClient;
+use loligo_types::{Answer, FsResult, Ino, Lsn, Op, Seq, SessionId};
+
+use crate::grant::Asks;
+use crate::io::{ConnId, Output};
+use crate::machine::Mds;
+use crate::park::Job;
+use crate::session::Slot;
+
+/// An answer on its way.
+pub(crate) struct Reply {
+    pub(crate) slot: Slot,
+    pub(crate) session: SessionId,
+    pub(crate) seq: Seq,
+    pub(crate) result: FsResult<Answer>,
+    /// Leases that would be welcome with it.
+    pub(crate) asks: Asks,
+    /// Inode whose objects were cut, which must be done first.
+    pub(crate) cut: Option<Ino>,
+}
+
+impl Reply {
+    /// Of a request that is executed.
+    pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>, changed: Option<Lsn>) -> Reply {
+        mds.counters.count(&job.op, result.is_ok());
+        let asks = Asks::of(&mds.tree, &job, &result);
+        let executed = changed.is_some() || job.again.is_some();
+        let cut = if executed { cut_by(&job.op, &result) } else { None };
+        let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
+        Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, cut }
+    }
+}
+
+/// The file that an operation may have cut.
+fn cut_by(op: &Op, result: &FsResult<Answer>) -> Option<Ino> {
+    let cuts = match op {
+        Op::SetAttr { set, .. } => set.size.is_some(),
+        Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
+        _ => false,
+    };
+    if cuts { result.as_ref().ok()?.attr().map(|attr| attr.ino) } else { None }
+}
+
+enum Gated {
+    Reply(Reply),
+    Welcome { conn: ConnId, slot: Slot, session: SessionId },
+}
+
+/// What waits for the journal, in order.
+#[derive(Default)]
+pub(crate) struct Gate {
+    queue: VecDeque<(Lsn, Gated)>,
+}
+
+impl Gate {
+    /// How many answers wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl Mds {
+    /// Lets an answer leave as soon as all that was applied before it is durable.
+    pub(crate) fn gate(&mut self, reply: Reply) {
+        if self.log.last <= self.log.durable {
+            return self.pass(reply);
+        }
+        self.gate.queue.push_back((self.log.last, Gated::Reply(reply)));
+    }
+
+    /// The same for the end of a handshake.
+    pub(crate) fn gate_welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId) {
+        if self.log.last <= self.log.durable {
+            return self.welcome(conn, slot, session, false, false);
+        }
+        self.gate.queue.push_back((self.log.last, Gated::Welcome { conn, slot, session }));
+    }
+
+    /// The journal is durable up to here.
+    pub(crate) fn durable(&mut self, lsn: Lsn) {
+        self.log.durable = self.log.durable.max(lsn).min(self.log.last);
+        self.emit_discards();
+        self.emit_checkpoint();
+        while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.log.durable) {
+            match self.gate.queue.pop_front() {
+                Some((_, Gated::Reply(reply))) => self.pass(reply),
+                Some((_, Gated::Welcome { conn, slot, session })) => self.welcome(conn, slot, session, false, false),
+                None => {}
+            }
+        }
+    }
+
+    fn pass(&mut self, reply: Reply) {
+        match reply.cut {
+            Some(ino) if self.discards.is_pending(ino) => self.discards.wait(ino, reply),
+            _ => self.release(reply),
+        }
+    }
+
+    /// The answer leaves, with the leases that can be given at this moment.
+    pub(crate) fn release(&mut self, mut reply: Reply) {
+        let Some(session) = self.sessions.same(reply.slot, reply.session) else { return };
+        session.window.answer(reply.seq);
+        session.errors += u64::from(reply.result.is_err());
+        let Some(conn) = session.conn else { return };
+        let granted = self.grant(&mut reply);
+        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted };
+        self.out.push_back(Output::Send { conn, msg });
+    }
+}

@@ -1,0 +1,171 @@
+//! How sessions begin, go on over a new connection, and end.
+
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, Refusal, ToClient, Welcome};
+use loligo_types::{Event, SessionId};
+
+use crate::hash::session_secret;
+use crate::io::{ConnId, Output, Peer};
+use crate::machine::Mds;
+use crate::session::{Conn, Session, Slot};
+
+/// Longest name of a session, bytes.
+const NAME_MAX: usize = 255;
+
+impl Mds {
+    /// A connection was made.
+    pub(crate) fn connected(&mut self, conn: ConnId, peer: Peer) {
+        self.sessions.conns.insert(conn, Conn { peer, slot: None });
+    }
+
+    /// A connection is gone. Its session lives on for a while, unless it lived in this process.
+    pub(crate) fn disconnected(&mut self, conn: ConnId) {
+        let Some(entry) = self.sessions.conns.remove(&conn) else { return };
+        let Some(slot) = entry.slot else { return };
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        session.conn = None;
+        session.heard_ms = self.now.mono_ms;
+        if session.local {
+            self.end_session(slot);
+        }
+    }
+
+    /// The first message of a connection.
+    pub(crate) fn hello(&mut self, conn: ConnId, hello: Hello) {
+        let Some(entry) = self.sessions.conns.get(&conn) else { return };
+        let peer = entry.peer.clone();
+        if entry.slot.is_some() {
+            return self.refuse(conn, Refusal::Malformed, "this connection has said hello before");
+        }
+        if let Err((why, text)) = self.check_hello(&hello, &peer) {
+            return self.refuse(conn, why, &text);
+        }
+        let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello.name) };
+        if secret != session_secret(self.config.hash_key, id.0) {
+            return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
+        }
+        match self.sessions.find(id) {
+            Some(slot) => self.resume_session(conn, &peer, slot),
+            None => self.begin_session(conn, &peer, &hello.name),
+        }
+    }
+
+    fn check_hello(&self, hello: &Hello, peer: &Peer) -> Result<(), (Refusal, String)> {
+        let (low, high) = hello.versions;
+        if low > PROTOCOL_VERSION || high < PROTOCOL_VERSION {
+            let text = format!("this server speaks version {PROTOCOL_VERSION}, the client {low} to {high}: update one");
+            return Err((Refusal::Version, text));
+        }
+        if hello.fs_id.is_some_and(|id| id != self.config.fs_id) {
+            let text = "this server serves another file system: unmount and mount again to use this one".into();
+            return Err((Refusal::OtherFileSystem, text));
+        }
+        if !peer.trusted && peer.uid.is_none() {
+            let text = "the server cannot tell which user connects: use its Unix socket, or make the peer trusted";
+            return Err((Refusal::NotAuthorized, text.into()));
+        }
+        if hello.name.len() > NAME_MAX {
+            return Err((Refusal::Malformed, format!("the client's name is over {NAME_MAX} bytes")));
+        }
+        if self.stopping {
+            return Err((Refusal::Stopping, "the server is stopping: connect again when it is back".into()));
+        }
+        if hello.resume.is_none() && self.sessions.len() >= self.config.sessions_max {
+            let text = format!("there are {} sessions already: raise the limit of sessions", self.sessions.len());
+            return Err((Refusal::TooMany, text));
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, conn: ConnId, why: Refusal, text: &str) {
+        let msg = ToClient::Refused { why, text: text.into() };
+        self.out.push_back(Output::Send { conn, msg });
+        self.close_conn(conn);
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close_conn(&mut self, conn: ConnId) {
+        self.sessions.conns.remove(&conn);
+        self.out.push_back(Output::Close { conn });
+    }
+
+    /// A new session. Its number is that of the journal record that tells of it, so no number is ever used twice; the
+    /// client learns it when the record is durable.
+    fn begin_session(&mut self, conn: ConnId, peer: &Peer, name: &str) {
+        if self.sessions.len() >= self.config.sessions_max {
+            return self.refuse(conn, Refusal::TooMany, "there are too many sessions already");
+        }
+        let id = SessionId(self.log.last.next().0);
+        let session = Session::new(id, name.as_bytes().into(), peer, self.now.mono_ms);
+        let record = session.record();
+        let slot = self.sessions.insert(session);
+        self.sessions.bind(slot, conn);
+        self.commit(None, &[Event::Session(record)]);
+        self.gate_welcome(conn, slot, id);
+    }
+
+    fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        if !peer.trusted && peer.uid != Some(session.uid) {
+            return self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another user");
+        }
+        let kept = !session.lost && !session.may_reclaim;
+        (session.lost, session.may_reclaim) = (false, !kept);
+        session.heard_ms = self.now.mono_ms;
+        let id = session.id;
+        if let Some(old) = self.sessions.bind(slot, conn) {
+            self.close_conn(old);
+        }
+        self.welcome(conn, slot, id, true, kept);
+        self.repeat_recalls(slot);
+    }
+
+    /// Sends the end of the handshake, if the session still speaks through this connection.
+    pub(crate) fn welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId, resumed: bool, kept: bool) {
+        if self.sessions.same(slot, session).is_none_or(|session| session.conn != Some(conn)) {
+            return;
+        }
+        self.out.push_back(Output::Bound { conn, session });
+        let msg = ToClient::Welcome(Welcome {
+            version: PROTOCOL_VERSION,
+            session,
+            secret: session_secret(self.config.hash_key, session.0),
+            resumed,
+            kept,
+            fs_id: self.config.fs_id,
+            inline_max: self.config.inline_max,
+            session_ms: self.config.session_ms,
+        });
+        self.out.push_back(Output::Send { conn, msg });
+    }
+
+    /// Ends a session that broke its promises, and tells it if it can be told.
+    pub(crate) fn evict_session(&mut self, slot: Slot) {
+        self.counters.evicted += 1;
+        let conn = self.sessions.get(slot).and_then(|session| session.conn);
+        self.end_session(slot);
+        if let Some(conn) = conn {
+            self.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
+            self.close_conn(conn);
+        }
+    }
+
+    /// Ends a session: all it held is free.
+    pub(crate) fn end_session(&mut self, slot: Slot) {
+        let Some(session) = self.sessions.remove(slot) else { return };
+        // First of all its data requests must stop: others may write as soon as its rights are gone.
+        self.out.push_back(Output::Fence { session: session.id });
+        self.commit(None, &[Event::SessionGone(session.id)]);
+        for mut job in self.parked.take_session(slot) {
+            self.parked.unmark(&mut job);
+        }
+        let unlocked = self.locks.end(slot);
+        self.grant_locks(unlocked);
+        for ino in self.opens.end(slot) {
+            self.closed(ino);
+        }
+        self.leases.end(slot);
+        self.end_recalls_of(slot);
+        self.background.freed_slots.push(slot);
+        self.check_grace();
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading records of the table on demand. The same record is read once for all who wait for it.
+//!
+//! A read that was given out before a checkpoint was done may bring what that checkpoint replaced. Memory wins over
+//! it only as long as memory remembers; so the end of a checkpoint, which lets memory forget, is held back until all
+//! reads given out before it are in (see [`Loads::is_behind`]).
+
+use std::collections::BTreeMap;
+
+use loligo_namespace::{Loaded, Need};
+use loligo_types::{FsError, Ino};
+
+use crate::io::Output;
+use crate::machine::Mds;
+
+/// Who waits for a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiter {
+    /// A request.
+    Job(u64),
+    /// The end of an orphan.
+    Reap(Ino),
+    /// The propagation of recursive sums.
+    Sums,
+}
+
+struct Ticket {
+    needs: Vec<Need>,
+    waiters: Vec<Waiter>,
+}
+
+/// Reads under way.
+#[derive(Default)]
+pub(crate) struct Loads {
+    last: u64,
+    tickets: BTreeMap<u64, Ticket>,
+    by_need: BTreeMap<Need, u64>,
+}
+
+impl Loads {
+    /// The number of the newest read.
+    pub(crate) fn newest(&self) -> u64 {
+        self.last
+    }
+
+    /// Whether reads up to this one are still under way.
+    pub(crate) fn is_behind(&self, ticket: u64) -> bool {
+        self.tickets.first_key_value().is_some_and(|(oldest, _)| *oldest <= ticket)
+    }
+
+    /// How many reads are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.tickets.len()
+    }
+}
+
+impl Mds {
+    /// Reads these for somebody; how many reads that is to wait for.
+    pub(crate) fn load(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
+        let (mut count, mut fresh) = (0, Vec::new());
+        let mut joined = Vec::new();
+        for need in needs {
+            match self.loads.by_need.get(&need) {
+                Some(ticket) if !joined.contains(ticket) => joined.push(*ticket),
+                Some(_) => {}
+                None => fresh.push(need),
+            }
+        }
+        for ticket in joined {
+            if let Some(ticket) = self.loads.tickets.get_mut(&ticket) {
+                ticket.waiters.push(waiter);
+                count += 1;
+            }
+        }
+        if !fresh.is_empty() {
+            self.loads.last += 1;
+            let ticket = self.loads.last;
+            fresh.iter().for_each(|need| _ = self.loads.by_need.insert(need.clone(), ticket));
+            self.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter] });
+            self.out.push_back(Output::Load { ticket, needs: fresh });
+            count += 1;
+        }
+        count
+    }
+
+    /// The records came.
+    pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
+        let Some(done) = self.end_ticket(ticket) else { return };
+        items.into_iter().for_each(|item| self.tree.load(item));
+        for waiter in done.waiters {
+            match waiter {
+                Waiter::Job(id) => self.parked.less(id),
+                Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
+                Waiter::Sums => self.background.sums_waiting = false,
+            }
+        }
+        self.land_checkpoint();
+    }
+
+    /// They could not be read: the requests fail, background work is tried again later.
+    pub(crate) fn load_failed(&mut self, ticket: u64) {
+        let Some(done) = self.end_ticket(ticket) else { return };
+        for waiter in done.waiters {
+            match waiter {
+                Waiter::Job(id) => {
+                    if let Some(job) = self.parked.take(id) {
+                        self.fail(job, FsError::Io);
+                    }
+                }
+                Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
+                Waiter::Sums => self.background.sums_waiting = false,
+            }
+        }
+        self.land_checkpoint();
+    }
+
+    fn end_ticket(&mut self, ticket: u64) -> Option<Ticket> {
+        let done = self.loads.tickets.remove(&ticket)?;
+        done.needs.iter().for_each(|need| _ = self.loads.by_need.remove(need));
+        Some(done)
+    }
+}

@@ -1,0 +1,199 @@
+//! The machine: its parts side by side, and which stage each input goes to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use loligo_namespace::Tree;
+use loligo_types::msg::ToServer;
+use loligo_types::{Ino, StatFs};
+
+use crate::background::Background;
+use crate::checkpoint::Checkpointer;
+use crate::commit::Log;
+use crate::config::{Config, Now};
+use crate::discard::Discards;
+use crate::gate::Gate;
+use crate::grace::Grace;
+use crate::io::{ConnId, Input, Output};
+use crate::lease::Leases;
+use crate::load::Loads;
+use crate::lock::Locks;
+use crate::open::Opens;
+use crate::park::Parked;
+use crate::recall::{Recalls, SHARED};
+use crate::session::Sessions;
+use crate::status::Counters;
+
+/// Most orphans ended after one input.
+const REAPS_PER_INPUT: usize = 64;
+
+/// A metadata server's rank. Feed it with [`Mds::handle`], then carry out what [`Mds::pop`] gives until it is empty.
+pub struct Mds {
+    pub(crate) config: Config,
+    pub(crate) now: Now,
+    pub(crate) out: VecDeque<Output>,
+    pub(crate) tree: Tree,
+    pub(crate) log: Log,
+    pub(crate) gate: Gate,
+    pub(crate) sessions: Sessions,
+    pub(crate) leases: Leases,
+    pub(crate) recalls: Recalls,
+    pub(crate) opens: Opens,
+    pub(crate) locks: Locks,
+    pub(crate) loads: Loads,
+    pub(crate) parked: Parked,
+    pub(crate) discards: Discards,
+    /// Files whose inline data is on its way to an object, with the size of their objects.
+    pub(crate) spills: BTreeMap<Ino, u32>,
+    /// Orphans that may have had their last close.
+    pub(crate) reaps: BTreeSet<Ino>,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) background: Background,
+    pub(crate) grace: Option<Grace>,
+    pub(crate) statfs: StatFs,
+    pub(crate) counters: Counters,
+    pub(crate) stopping: bool,
+    pub(crate) stopped: bool,
+}
+
+impl Mds {
+    /// A machine over an existing table, before anything is known of it.
+    pub(crate) fn empty(config: Config, now: Now) -> Mds {
+        let tree = Tree::new(config.hash_key, loligo_namespace::Config { inline_max: config.inline_max });
+        Mds {
+            config,
+            now,
+            out: VecDeque::new(),
+            tree,
+            log: Log::default(),
+            gate: Gate::default(),
+            sessions: Sessions::default(),
+            leases: Leases::default(),
+            recalls: Recalls::default(),
+            opens: Opens::default(),
+            locks: Locks::default(),
+            loads: Loads::default(),
+            parked: Parked::default(),
+            discards: Discards::default(),
+            spills: BTreeMap::new(),
+            reaps: BTreeSet::new(),
+            checkpointer: Checkpointer::default(),
+            background: Background::default(),
+            grace: None,
+            statfs: StatFs::default(),
+            counters: Counters::default(),
+            stopping: false,
+            stopped: false,
+        }
+    }
+
+    /// Something happened. Time never goes back; an earlier time counts as the last one.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), wall: now.wall };
+        if self.log.failed {
+            return;
+        }
+        match input {
+            Input::Message { conn, msg } => self.message(conn, msg),
+            Input::Durable { lsn } => self.durable(lsn),
+            Input::Loaded { ticket, items } => self.loaded(ticket, items),
+            Input::LoadFailed { ticket } => self.load_failed(ticket),
+            Input::Connected { conn, peer } => self.connected(conn, peer),
+            Input::Disconnected { conn } => self.disconnected(conn),
+            Input::JournalFailed => return self.journal_failed(),
+            Input::CheckpointDone { id } => self.checkpoint_done(id),
+            Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
+            Input::Discarded { ino } => self.discarded(ino),
+            Input::Spilled { ino, ok } => self.spilled(ino, ok),
+            Input::PeerDead { session } => self.peer_dead(session),
+            Input::StatFs(totals) => self.statfs = totals,
+            Input::JournalSpace { used, limit } => self.journal_space(used, limit),
+            Input::Tick => self.tick(),
+            Input::Stop => self.stop(),
+        }
+        self.settle();
+    }
+
+    /// The next thing to do, in order.
+    pub fn pop(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// All there is to do, in order.
+    pub fn drain(&mut self) -> std::collections::vec_deque::Drain<'_, Output> {
+        self.out.drain(..)
+    }
+
+    /// Lets those go on whose wait is over.
+    fn settle(&mut self) {
+        loop {
+            while let Some(job) = self.parked.next_ready() {
+                self.run(job);
+            }
+            if self.reaps.is_empty() || self.grace.is_some() {
+                break;
+            }
+            self.reap_some(REAPS_PER_INPUT);
+            if !self.parked.has_ready() {
+                break;
+            }
+        }
+        if self.stopping {
+            self.try_stop();
+        }
+    }
+
+    fn message(&mut self, conn: ConnId, msg: ToServer) {
+        let Some(entry) = self.sessions.conns.get(&conn) else { return };
+        let Some(slot) = entry.slot else {
+            match msg {
+                ToServer::Hello(hello) => self.hello(conn, hello),
+                // Nothing else makes sense on a connection without a session.
+                _ => self.close_conn(conn),
+            }
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(slot) {
+            session.heard_ms = self.now.mono_ms;
+            if session.may_reclaim && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
+                self.reclaimed(slot);
+            }
+        }
+        match msg {
+            ToServer::Request(request) => self.request(conn, slot, request),
+            ToServer::RecallDone { ino, id } => self.recall_done(slot, ino, id),
+            ToServer::Release(leases) => {
+                for (ino, bits) in leases {
+                    self.leases.take(ino, slot, bits & SHARED);
+                    self.opens.take(ino, slot, bits.without(SHARED));
+                }
+            }
+            ToServer::Ping => {
+                let msg = loligo_types::msg::ToClient::Pong;
+                self.out.push_back(Output::Send { conn, msg });
+            }
+            ToServer::Goodbye => {
+                self.end_session(slot);
+                self.close_conn(conn);
+            }
+            ToServer::Reclaim(held) => self.reclaim(slot, held),
+            ToServer::Hello(hello) => self.hello(conn, hello),
+            // The driver's to give to the object server.
+            ToServer::Data(_) => {}
+        }
+    }
+
+    /// Memory is ahead of the disk and cannot be trusted: nothing leaves any more.
+    fn journal_failed(&mut self) {
+        self.log.failed = true;
+        self.out.clear();
+        let text = "a write or sync of the journal failed, so changes in memory may be lost: check the disk under the \
+                    data directory, then start the server again; it recovers everything it acknowledged";
+        self.out.push_back(Output::Fatal { text: text.into() });
+    }
+
+    /// Totals for `statfs`: the store's, and the inodes counted below the root.
+    pub(crate) fn totals(&self) -> StatFs {
+        let counted = self.tree.inode(Ino::ROOT).map(|root| (root.rstat().entries + 1).max(1) as u64);
+        StatFs { inodes: counted.unwrap_or(self.statfs.inodes), ..self.statfs }
+    }
+}

@@ -1,0 +1,249 @@
+//! Open handles, and the rights on file data that follow from who has what open. Decides nothing about permissions.
+//!
+//! CACHE: only readers have the file open, or only one session has. BUFFER: only one session has it open, and for
+//! writing. Otherwise nobody has a right, and every read and write goes to the servers.
+
+use loligo_types::{Ino, Lease, OpenFlags};
+
+use crate::hash::IntMap;
+use crate::io::DataAccess;
+use crate::session::Slot;
+
+/// Most handles of one session.
+pub(crate) const HANDLES_MAX: usize = 1 << 20;
+
+/// An open file or directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handle {
+    pub(crate) ino: Ino,
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl Handle {
+    pub(crate) fn new(ino: Ino, flags: OpenFlags) -> Handle {
+        Handle { ino, read: flags.read || flags.exec, write: flags.write }
+    }
+}
+
+/// What one session has open of one inode.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    slot: Slot,
+    rights: Lease,
+    handles: u32,
+    writers: u32,
+}
+
+/// A change of what a session may do with the objects.
+pub(crate) type AccessChange = Option<(Ino, DataAccess)>;
+
+/// All open handles.
+#[derive(Default)]
+pub(crate) struct Opens {
+    by_slot: Vec<IntMap<u64, Handle>>,
+    by_ino: IntMap<Ino, Vec<Share>>,
+    spare: Vec<Vec<Share>>,
+}
+
+impl Opens {
+    /// A handle of a session.
+    pub(crate) fn handle(&self, slot: Slot, handle: u64) -> Option<Handle> {
+        self.by_slot.get(usize::from(slot.0))?.get(&handle).copied()
+    }
+
+    /// How many handles a session has.
+    pub(crate) fn handles(&self, slot: Slot) -> usize {
+        self.by_slot.get(usize::from(slot.0)).map_or(0, |handles| handles.len())
+    }
+
+    /// How many handles there are on an inode.
+    pub(crate) fn count(&self, ino: Ino) -> u32 {
+        self.shares(ino).iter().map(|share| share.handles).sum()
+    }
+
+    /// Whether nobody has it open.
+    pub(crate) fn is_closed(&self, ino: Ino) -> bool {
+        self.shares(ino).is_empty()
+    }
+
+    /// Registers a handle; one with the same number is replaced (the caller has checked that it is of the same inode).
+    pub(crate) fn open(&mut self, slot: Slot, number: u64, handle: Handle) -> AccessChange {
+        let index = usize::from(slot.0);
+        if index >= self.by_slot.len() {
+            self.by_slot.resize_with(index + 1, IntMap::default);
+        }
+        let before = self.access(handle.ino, slot);
+        if let Some(old) = self.by_slot[index].insert(number, handle) {
+            self.leave(slot, old);
+        }
+        let spare = &mut self.spare;
+        let shares = self.by_ino.entry(handle.ino).or_insert_with(|| spare.pop().unwrap_or_default());
+        let at = shares.iter().position(|share| share.slot == slot).unwrap_or_else(|| {
+            shares.push(Share { slot, rights: Lease::NONE, handles: 0, writers: 0 });
+            shares.len() - 1
+        });
+        shares[at].handles += 1;
+        shares[at].writers += u32::from(handle.write);
+        self.access_change(handle.ino, slot, before)
+    }
+
+    /// Ends a handle: what it was, and what the session may do now.
+    pub(crate) fn close(&mut self, slot: Slot, number: u64) -> Option<(Handle, AccessChange)> {
+        let handle = self.by_slot.get_mut(usize::from(slot.0))?.remove(&number)?;
+        let before = self.access(handle.ino, slot);
+        self.leave(slot, handle);
+        Some((handle, self.access_change(handle.ino, slot, before)))
+    }
+
+    /// Ends all handles of a session; the inodes that it had open, ascending.
+    pub(crate) fn end(&mut self, slot: Slot) -> Vec<Ino> {
+        let Some(handles) = self.by_slot.get_mut(usize::from(slot.0)).map(std::mem::take) else { return Vec::new() };
+        let mut inos: Vec<Ino> = handles.values().map(|handle| handle.ino).collect();
+        handles.into_values().for_each(|handle| self.leave(slot, handle));
+        inos.sort();
+        inos.dedup();
+        inos
+    }
+
+    /// The rights that a session holds.
+    pub(crate) fn rights(&self, ino: Ino, slot: Slot) -> Lease {
+        self.share(ino, slot).map_or(Lease::NONE, |share| share.rights)
+    }
+
+    /// The rights that others hold.
+    pub(crate) fn others_rights(&self, ino: Ino, slot: Slot) -> impl Iterator<Item = (Slot, Lease)> + '_ {
+        let others = self.shares(ino).iter().filter(move |share| share.slot != slot && !share.rights.is_none());
+        others.map(|share| (share.slot, share.rights))
+    }
+
+    /// The rights that anybody holds.
+    pub(crate) fn all_rights(&self, ino: Ino) -> impl Iterator<Item = (Slot, Lease)> + '_ {
+        self.shares(ino).iter().filter(|share| !share.rights.is_none()).map(|share| (share.slot, share.rights))
+    }
+
+    /// Whether another session has the file open for writing.
+    pub(crate) fn others_write(&self, ino: Ino, slot: Slot) -> bool {
+        self.shares(ino).iter().any(|share| share.slot != slot && share.writers > 0)
+    }
+
+    /// Whether another session has the file open.
+    pub(crate) fn others_open(&self, ino: Ino, slot: Slot) -> bool {
+        self.shares(ino).iter().any(|share| share.slot != slot)
+    }
+
+    /// Whether any session has the file open for writing.
+    pub(crate) fn any_writer(&self, ino: Ino) -> bool {
+        self.shares(ino).iter().any(|share| share.writers > 0)
+    }
+
+    /// The rights that the opens of the moment allow a session.
+    pub(crate) fn allowed(&self, ino: Ino, slot: Slot) -> Lease {
+        let Some(share) = self.share(ino, slot) else { return Lease::NONE };
+        match (self.others_open(ino, slot), self.any_writer(ino)) {
+            (false, _) if share.writers > 0 => Lease::CACHE | Lease::BUFFER,
+            (false, _) | (true, false) => Lease::CACHE,
+            (true, true) => Lease::NONE,
+        }
+    }
+
+    /// Gives rights.
+    pub(crate) fn give(&mut self, ino: Ino, slot: Slot, rights: Lease) {
+        if let Some(share) = self.share_mut(ino, slot) {
+            share.rights = share.rights | rights;
+        }
+    }
+
+    /// Takes rights.
+    pub(crate) fn take(&mut self, ino: Ino, slot: Slot, rights: Lease) {
+        if let Some(share) = self.share_mut(ino, slot) {
+            share.rights = share.rights.without(rights);
+        }
+    }
+
+    fn shares(&self, ino: Ino) -> &[Share] {
+        if self.by_ino.is_empty() {
+            return &[];
+        }
+        self.by_ino.get(&ino).map_or(&[], |shares| shares)
+    }
+
+    fn share(&self, ino: Ino, slot: Slot) -> Option<&Share> {
+        self.shares(ino).iter().find(|share| share.slot == slot)
+    }
+
+    fn share_mut(&mut self, ino: Ino, slot: Slot) -> Option<&mut Share> {
+        self.by_ino.get_mut(&ino)?.iter_mut().find(|share| share.slot == slot)
+    }
+
+    fn leave(&mut self, slot: Slot, handle: Handle) {
+        let Some(shares) = self.by_ino.get_mut(&handle.ino) else { return };
+        let Some(at) = shares.iter().position(|share| share.slot == slot) else { return };
+        shares[at].handles -= 1;
+        shares[at].writers -= u32::from(handle.write);
+        if shares[at].handles > 0 {
+            return;
+        }
+        shares.remove(at);
+        if shares.is_empty()
+            && let Some(empty) = self.by_ino.remove(&handle.ino)
+            && self.spare.len() < 64
+        {
+            self.spare.push(empty);
+        }
+    }
+
+    fn access(&self, ino: Ino, slot: Slot) -> DataAccess {
+        match self.share(ino, slot) {
+            None => DataAccess::None,
+            Some(share) if share.writers > 0 => DataAccess::Write,
+            Some(_) => DataAccess::Read,
+        }
+    }
+
+    fn access_change(&self, ino: Ino, slot: Slot, before: DataAccess) -> AccessChange {
+        let now = self.access(ino, slot);
+        (now != before).then_some((ino, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(write: bool) -> Handle {
+        Handle { ino: Ino(9), read: true, write }
+    }
+
+    #[test]
+    fn rights_follow_from_who_has_it_open() {
+        let (a, b) = (Slot(0), Slot(1));
+        let mut opens = Opens::default();
+        opens.open(a, 1, handle(false));
+        assert_eq!(opens.allowed(Ino(9), a), Lease::CACHE);
+        opens.open(a, 2, handle(true));
+        assert_eq!(opens.allowed(Ino(9), a), Lease::CACHE | Lease::BUFFER);
+        opens.open(b, 1, handle(false));
+        assert_eq!(opens.allowed(Ino(9), a), Lease::NONE);
+        assert_eq!(opens.allowed(Ino(9), b), Lease::NONE);
+        opens.close(a, 2);
+        assert_eq!(opens.allowed(Ino(9), b), Lease::CACHE);
+        assert_eq!(opens.count(Ino(9)), 2);
+        assert_eq!(opens.end(a), [Ino(9)]);
+        opens.close(b, 1);
+        assert!(opens.is_closed(Ino(9)));
+    }
+
+    #[test]
+    fn access_to_objects_changes_only_when_it_does() {
+        let a = Slot(0);
+        let mut opens = Opens::default();
+        assert_eq!(opens.open(a, 1, handle(false)), Some((Ino(9), DataAccess::Read)));
+        assert_eq!(opens.open(a, 2, handle(true)), Some((Ino(9), DataAccess::Write)));
+        assert_eq!(opens.open(a, 3, handle(true)), None);
+        assert_eq!(opens.close(a, 2).map(|(_, change)| change), Some(None));
+        assert_eq!(opens.close(a, 3).map(|(_, change)| change), Some(Some((Ino(9), DataAccess::Read))));
+        assert_eq!(opens.close(a, 1).map(|(_, change)| change), Some(Some((Ino(9), DataAccess::None))));
+        assert_eq!(opens.close(a, 1), None);
+    }
+}

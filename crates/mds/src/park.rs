@@ -1,0 +1,184 @@
+//! Requests that wait, and what for.
+//!
+//! A waiting request holds nothing that another one waits for. While it waits for recalls it *marks* the inodes that
+//! it is about to touch: no lease or right is granted on a marked inode. So the set of holders that it waits for only
+//! shrinks, each holder answers or is evicted in bounded time, and no order of locking is needed: no deadlock, no
+//! starvation. Requests that conflict with nobody may pass it; they were concurrent.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use loligo_types::{Cred, Ino, Lease, Op, Seq, SessionId};
+
+use crate::session::Slot;
+
+/// A request on its way.
+pub(crate) struct Job {
+    /// Number among those that waited; 0: it never did. Orders them by the time of their first wait.
+    pub(crate) id: u64,
+    pub(crate) slot: Slot,
+    pub(crate) session: SessionId,
+    pub(crate) seq: Seq,
+    pub(crate) want: Lease,
+    pub(crate) cred: Cred,
+    pub(crate) op: Op,
+    /// It was executed before: the answer is to be made again.
+    pub(crate) again: Option<(Ino, u64)>,
+    /// Inodes whose holder has written back since the request came.
+    pub(crate) flushed: Vec<Ino>,
+    /// Inodes it has marked.
+    pub(crate) marks: Vec<Ino>,
+    /// When it came.
+    pub(crate) since_ms: u64,
+}
+
+/// What a request waits for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Why {
+    /// The end of the grace time.
+    Grace,
+    /// Room in the journal.
+    Space,
+    /// So many loads.
+    Load(usize),
+    /// So many recalls.
+    Recall(usize),
+    /// Objects of the inode to be dropped, or its inline data to be moved to an object.
+    Data(Ino),
+    /// A file lock.
+    Lock,
+}
+
+impl Why {
+    /// For `loligo status`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Why::Grace => "grace",
+            Why::Space => "journal space",
+            Why::Load(_) => "load",
+            Why::Recall(_) => "recall",
+            Why::Data(_) => "data",
+            Why::Lock => "lock",
+        }
+    }
+}
+
+/// All waiting requests.
+#[derive(Default)]
+pub(crate) struct Parked {
+    last_id: u64,
+    jobs: BTreeMap<u64, (Job, Why)>,
+    marks: BTreeMap<Ino, u32>,
+    /// Those that are woken together: for the end of the grace time, for room, for the data of an inode.
+    queues: BTreeMap<Why, Vec<u64>>,
+    /// Those whose wait is over, in the order in which they are to go on.
+    ready: VecDeque<u64>,
+}
+
+impl Parked {
+    /// The number under which a request waits.
+    pub(crate) fn number(&mut self, job: &mut Job) -> u64 {
+        if job.id == 0 {
+            self.last_id += 1;
+            job.id = self.last_id;
+        }
+        job.id
+    }
+
+    /// Lets it wait.
+    pub(crate) fn park(&mut self, mut job: Job, why: Why) {
+        let id = self.number(&mut job);
+        if matches!(why, Why::Grace | Why::Space | Why::Data(_)) {
+            self.queues.entry(why.clone()).or_default().push(id);
+        }
+        self.jobs.insert(id, (job, why));
+    }
+
+    /// One of the loads or recalls it waits for is done.
+    pub(crate) fn less(&mut self, id: u64) {
+        let Some((_, why)) = self.jobs.get_mut(&id) else { return };
+        if let Why::Load(left) | Why::Recall(left) = why {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.ready.push_back(id);
+            }
+        }
+    }
+
+    /// Ends the wait of all that wait for this, in the order in which they came to it.
+    pub(crate) fn wake(&mut self, which: &Why) {
+        if !self.queues.is_empty() {
+            self.ready.extend(self.queues.remove(which).unwrap_or_default());
+        }
+    }
+
+    /// The next one that may go on.
+    pub(crate) fn next_ready(&mut self) -> Option<Job> {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some((job, _)) = self.jobs.remove(&id) {
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    /// Whether one may go on.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes one out.
+    pub(crate) fn take(&mut self, id: u64) -> Option<Job> {
+        self.jobs.remove(&id).map(|(job, _)| job)
+    }
+
+    /// Takes out all that wait for this.
+    pub(crate) fn take_waiting(&mut self, which: &Why) -> Vec<Job> {
+        let ids = self.queues.remove(which).unwrap_or_default();
+        ids.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// Takes out those of a session.
+    pub(crate) fn take_session(&mut self, slot: Slot) -> Vec<Job> {
+        let ids: Vec<u64> = self.jobs.iter().filter(|(_, (job, _))| job.slot == slot).map(|(id, _)| *id).collect();
+        for queue in self.queues.values_mut() {
+            queue.retain(|id| ids.binary_search(id).is_err());
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
+        ids.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// All, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Job, &Why)> + '_ {
+        self.jobs.values().map(|(job, why)| (job, why))
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether new grants on the inode are forbidden.
+    #[inline]
+    pub(crate) fn is_marked(&self, ino: Ino) -> bool {
+        !self.marks.is_empty() && self.marks.contains_key(&ino)
+    }
+
+    /// Marks these for a request, instead of what it had marked before.
+    pub(crate) fn mark(&mut self, job: &mut Job, inos: Vec<Ino>) {
+        inos.iter().for_each(|ino| *self.marks.entry(*ino).or_default() += 1);
+        self.unmark(job);
+        job.marks = inos;
+    }
+
+    /// Takes a request's marks away.
+    pub(crate) fn unmark(&mut self, job: &mut Job) {
+        for ino in job.marks.drain(..) {
+            if let Some(count) = self.marks.get_mut(&ino) {
+                *count -= 1;
+                if *count == 0 {
+                    self.marks.remove(&ino);
+                }
+            }
+        }
+    }
+}

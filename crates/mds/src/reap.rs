@@ -1,0 +1,68 @@
+//! Closing handles, and the end of inodes that have no name and no handle any more.
+
+use loligo_namespace::{Found, Need, reap};
+use loligo_types::{Answer, FsError, Ino, Kind, Op, SessionId};
+
+use crate::execute::Step;
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::park::Job;
+use crate::session::Slot;
+
+impl Mds {
+    /// Ends handles. Unknown ones are ignored.
+    pub(crate) fn close(&mut self, job: &mut Job) -> Step {
+        let Op::Close { handles } = &mut job.op else { return Step::Answer(Ok(Answer::Done)) };
+        for number in std::mem::take(handles) {
+            self.close_handle(job.slot, job.session, number);
+        }
+        Step::Answer(Ok(Answer::Done))
+    }
+
+    /// Ends a handle with what was taken through it.
+    pub(crate) fn close_handle(&mut self, slot: Slot, session: SessionId, number: u64) {
+        let Some((handle, change)) = self.opens.close(slot, number) else { return };
+        let is_dir = self.tree.inode(handle.ino).is_some_and(|inode| inode.kind == Kind::Dir);
+        if !is_dir {
+            self.tell_access(session, change);
+        }
+        if self.locks.is_locked(handle.ino) {
+            let waited = self.locks.drop_handle(handle.ino, slot, number);
+            self.end_waits(waited, FsError::BadHandle);
+            self.grant_locks(vec![handle.ino]);
+        }
+        self.closed(handle.ino);
+    }
+
+    /// A handle on the inode has ended: it may be the last of an orphan.
+    pub(crate) fn closed(&mut self, ino: Ino) {
+        if self.opens.is_closed(ino) && self.tree.is_orphan(ino) {
+            self.reaps.insert(ino);
+        }
+    }
+
+    /// Ends up to `max` orphans that nobody has open. Not in the grace time: some may be reclaimed.
+    pub(crate) fn reap_some(&mut self, max: usize) {
+        if self.grace.is_some() || self.reaps.is_empty() {
+            return;
+        }
+        for _ in 0..max {
+            let Some(ino) = self.reaps.pop_first() else { return };
+            if !self.opens.is_closed(ino) || !self.tree.is_orphan(ino) {
+                continue;
+            }
+            if self.spills.contains_key(&ino) {
+                // The end of the spill asks again.
+                continue;
+            }
+            if matches!(self.tree.find(ino), Found::Unknown) {
+                self.load(vec![Need::Inode(ino)], Waiter::Reap(ino));
+                continue;
+            }
+            let events = reap(&self.tree, ino);
+            if !events.is_empty() {
+                self.commit(None, &events);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Asking leases and rights back. A recall waits for its answer, or for the end of the session.
+
+use std::collections::BTreeMap;
+
+use loligo_types::msg::ToClient;
+use loligo_types::{Ino, Lease};
+
+use crate::io::Output;
+use crate::machine::Mds;
+use crate::session::Slot;
+
+/// Bits that the leases hold; the others are rights that come with opens.
+pub(crate) const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
+/// Bits that come with opens.
+pub(crate) const DATA: Lease = Lease(Lease::CACHE.0 | Lease::BUFFER.0);
+
+pub(crate) struct Recall {
+    pub(crate) ino: Ino,
+    pub(crate) slot: Slot,
+    pub(crate) bits: Lease,
+    pub(crate) since_ms: u64,
+    /// Asked for only because the session holds too much.
+    shed: bool,
+    waiters: Vec<u64>,
+}
+
+/// Recalls that were not answered yet.
+#[derive(Default)]
+pub(crate) struct Recalls {
+    last: u64,
+    by_id: BTreeMap<u64, Recall>,
+    by_ino: BTreeMap<Ino, Vec<u64>>,
+}
+
+impl Recalls {
+    /// What is being asked back from the session.
+    #[inline]
+    pub(crate) fn pending(&self, ino: Ino, slot: Slot) -> Lease {
+        if self.by_ino.is_empty() {
+            return Lease::NONE;
+        }
+        let of_it = self.of(ino).filter(|(_, recall)| recall.slot == slot);
+        of_it.fold(Lease::NONE, |all, (_, recall)| all | recall.bits)
+    }
+
+    /// All, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Recall> + '_ {
+        self.by_id.values()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    fn of(&self, ino: Ino) -> impl Iterator<Item = (u64, &Recall)> + '_ {
+        let ids = self.by_ino.get(&ino).map_or(&[][..], |ids| ids);
+        ids.iter().filter_map(|id| Some((*id, self.by_id.get(id)?)))
+    }
+
+    /// One under way that asks for all of this. A FLUSH never counts: what was written after it is not in it.
+    fn covering(&self, ino: Ino, slot: Slot, bits: Lease) -> Option<u64> {
+        if bits.has(Lease::FLUSH) {
+            return None;
+        }
+        self.of(ino).find(|(_, recall)| recall.slot == slot && recall.bits.has(bits)).map(|(id, _)| id)
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Recall> {
+        let recall = self.by_id.remove(&id)?;
+        if let Some(ids) = self.by_ino.get_mut(&recall.ino) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_ino.remove(&recall.ino);
+            }
+        }
+        Some(recall)
+    }
+}
+
+impl Mds {
+    /// Asks bits back, for a request (or for nobody: 0) to wait for.
+    pub(crate) fn recall(&mut self, ino: Ino, slot: Slot, bits: Lease, job: u64) {
+        let waiters = if job == 0 { Vec::new() } else { vec![job] };
+        if let Some(id) = self.recalls.covering(ino, slot, bits) {
+            if let Some(recall) = self.recalls.by_id.get_mut(&id) {
+                recall.waiters.extend(waiters);
+            }
+            return;
+        }
+        self.recalls.last += 1;
+        let id = self.recalls.last;
+        let since_ms = self.now.mono_ms;
+        self.recalls.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
+        self.recalls.by_ino.entry(ino).or_default().push(id);
+        if bits.has(Lease::NAMES) && job != 0 {
+            self.background.contended.insert(ino, since_ms + self.config.contended_ms);
+        }
+        self.counters.recalls += 1;
+        if let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) {
+            self.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });
+        }
+    }
+
+    /// Asks a session for leases because it holds too many. Nobody waits.
+    pub(crate) fn shed(&mut self, ino: Ino, slot: Slot, bits: Lease) {
+        let before = self.recalls.last;
+        self.recall(ino, slot, bits, 0);
+        if self.recalls.last > before
+            && let Some(recall) = self.recalls.by_id.get_mut(&self.recalls.last)
+        {
+            recall.shed = true;
+            if let Some(session) = self.sessions.get_mut(slot) {
+                session.shedding += 1;
+            }
+        }
+    }
+
+    /// The session obeyed. Unknown recalls (of an earlier life of the server) are ignored.
+    pub(crate) fn recall_done(&mut self, slot: Slot, ino: Ino, id: u64) {
+        if self.recalls.by_id.get(&id).is_none_or(|recall| recall.slot != slot || recall.ino != ino) {
+            return;
+        }
+        self.end_recall(id);
+    }
+
+    /// The session has a new connection: what was asked on the old one may be lost.
+    pub(crate) fn repeat_recalls(&mut self, slot: Slot) {
+        let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { return };
+        for (id, recall) in self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot) {
+            let msg = ToClient::Recall { ino: recall.ino, id: *id, bits: recall.bits };
+            self.out.push_back(Output::Send { conn, msg });
+        }
+    }
+
+    /// The session is gone, and so is all it held.
+    pub(crate) fn end_recalls_of(&mut self, slot: Slot) {
+        let of_it = self.recalls.by_id.iter().filter(|(_, recall)| recall.slot == slot);
+        let ids: Vec<u64> = of_it.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.end_recall(id));
+    }
+
+    fn end_recall(&mut self, id: u64) {
+        let Some(recall) = self.recalls.remove(id) else { return };
+        self.leases.take(recall.ino, recall.slot, recall.bits & SHARED);
+        self.opens.take(recall.ino, recall.slot, recall.bits & DATA);
+        if recall.shed
+            && let Some(session) = self.sessions.get_mut(recall.slot)
+        {
+            session.shedding = session.shedding.saturating_sub(1);
+        }
+        recall.waiters.into_iter().for_each(|job| self.parked.less(job));
+    }
+}

@@ -1,0 +1,103 @@
+//! Start: a new file system, or what the table and the journal tell of an old one.
+
+use loligo_journal::Record;
+use loligo_namespace::{Loaded, Tree, apply};
+use loligo_types::{Event, Ino, Lsn, SessionRecord};
+
+use crate::config::{Config, Now};
+use crate::grace::Grace;
+use crate::machine::Mds;
+use crate::session::{Session, Slot};
+
+/// The small tables, read whole at the start. Empty for a new file system.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TableMeta {
+    /// Inode numbers below this may be in use; 0: the table was never written to.
+    pub next_ino: Ino,
+    /// Sessions.
+    pub sessions: Vec<SessionRecord>,
+    /// Inodes without a name.
+    pub orphans: Vec<Ino>,
+    /// Bytes of objects to be dropped: inode, from where on, object size.
+    pub discards: Vec<(Ino, u64, u32)>,
+}
+
+impl Mds {
+    /// A machine for a new file system: its first record makes the root.
+    pub fn new(config: Config, now: Now) -> Mds {
+        let mut mds = Mds::recover(config, TableMeta::default(), now);
+        mds.recovered(now, Lsn(0));
+        mds
+    }
+
+    /// Begins a start: then [`Mds::replay`] each record of the journal in order, then [`Mds::recovered`].
+    pub fn recover(config: Config, meta: TableMeta, now: Now) -> Mds {
+        let mut mds = Mds::empty(config, now);
+        if meta.next_ino.0 != 0 {
+            mds.tree.load(Loaded::NextIno(meta.next_ino));
+        }
+        for record in meta.sessions {
+            mds.sessions.insert(Session::restore(&record, now.mono_ms));
+            mds.tree.load(Loaded::Session(record));
+        }
+        meta.orphans.into_iter().for_each(|ino| mds.tree.load(Loaded::Orphan(ino)));
+        for (ino, from, object_size) in meta.discards {
+            mds.tree.load(Loaded::Discard { ino, from, object_size });
+        }
+        mds
+    }
+
+    /// A record of the journal.
+    pub fn replay(&mut self, lsn: Lsn, record: &Record) {
+        self.log.last = self.log.last.max(lsn);
+        for event in &record.events {
+            apply(&mut self.tree, event, lsn);
+            match event {
+                Event::Session(session) => self.replay_session(session),
+                Event::SessionGone(id) => {
+                    if let Some(slot) = self.sessions.find(*id) {
+                        self.sessions.remove(slot);
+                        self.sessions.free_slot(slot);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let Some(origin) = &record.origin else { return };
+        let slot = self.sessions.find(origin.session);
+        if let Some(session) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
+            session.window.forget_below(origin.answered);
+            session.window.replay(origin.seq, origin.ino, origin.value);
+            session.unsaved.get_or_insert(lsn);
+        }
+    }
+
+    fn replay_session(&mut self, record: &SessionRecord) {
+        let session = Session::restore(record, self.now.mono_ms);
+        match self.sessions.find(record.id).and_then(|slot| self.sessions.get_mut(slot)) {
+            Some(known) => *known = session,
+            None => drop(self.sessions.insert(session)),
+        }
+    }
+
+    /// All of the journal was replayed; `last` is its last record (also if that was trimmed). The grace time begins if
+    /// there are sessions to wait for.
+    pub fn recovered(&mut self, now: Now, last: Lsn) {
+        self.now = now;
+        self.log.last = self.log.last.max(last);
+        self.log.durable = self.log.last;
+        if self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {
+            let (mode, uid, gid) = self.config.root;
+            self.commit(None, &Tree::format(now.wall, mode, uid, gid));
+        }
+        let discards: Vec<(Ino, u64, u32)> = self.tree.discards().collect();
+        for (ino, from, object_size) in discards {
+            self.discards.add(ino, from, object_size, self.log.durable);
+        }
+        self.emit_discards();
+        self.grace = Some(Grace { until_ms: now.mono_ms + u64::from(self.config.grace_ms) });
+        let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
+        local.into_iter().for_each(|slot| self.end_session(slot));
+        self.check_grace();
+    }
+}

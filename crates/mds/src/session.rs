@@ -1,0 +1,176 @@
+//! Sessions and connections: who is there. Their handshake stands in `handshake.rs`, what they hold with the holdings.
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Lsn, SessionId, SessionRecord};
+
+use crate::hash::IntMap;
+use crate::io::{ConnId, Peer};
+use crate::window::Window;
+
+/// Place of a session in memory; used again only when everything the session held is freed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Slot(pub(crate) u16);
+
+/// A session.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) local: bool,
+    pub(crate) uid: u32,
+    pub(crate) conn: Option<ConnId>,
+    /// When a message last came.
+    pub(crate) heard_ms: u64,
+    pub(crate) window: Window,
+    /// The first change of the session in the journal that its record there does not tell of.
+    pub(crate) unsaved: Option<Lsn>,
+    /// It was there before the restart and has not come back yet.
+    pub(crate) lost: bool,
+    /// It came back and may still tell what it held.
+    pub(crate) may_reclaim: bool,
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    /// Oldest leases asked back because it held too many, and not given back yet.
+    pub(crate) shedding: usize,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, name: Box<[u8]>, peer: &Peer, now_ms: u64) -> Session {
+        Session {
+            id,
+            name,
+            local: peer.local,
+            uid: peer.uid.unwrap_or(u32::MAX),
+            conn: None,
+            heard_ms: now_ms,
+            window: Window::default(),
+            unsaved: None,
+            lost: false,
+            may_reclaim: false,
+            requests: 0,
+            errors: 0,
+            shedding: 0,
+        }
+    }
+
+    /// As a restart finds it.
+    pub(crate) fn restore(record: &SessionRecord, now_ms: u64) -> Session {
+        Session {
+            id: record.id,
+            name: record.name.clone(),
+            local: record.local,
+            uid: record.uid,
+            conn: None,
+            heard_ms: now_ms,
+            window: Window::restore(record.answered, &record.done),
+            unsaved: None,
+            lost: true,
+            may_reclaim: false,
+            requests: 0,
+            errors: 0,
+            shedding: 0,
+        }
+    }
+
+    /// What the journal and the table keep of it.
+    pub(crate) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            id: self.id,
+            name: self.name.clone(),
+            local: self.local,
+            uid: self.uid,
+            answered: self.window.answered(),
+            done: self.window.done(),
+        }
+    }
+}
+
+/// A connection.
+pub(crate) struct Conn {
+    pub(crate) peer: Peer,
+    pub(crate) slot: Option<Slot>,
+}
+
+/// All sessions and connections.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    slots: Vec<Option<Session>>,
+    free: Vec<Slot>,
+    by_id: BTreeMap<SessionId, Slot>,
+    pub(crate) conns: IntMap<ConnId, Conn>,
+}
+
+impl Sessions {
+    /// A session by its place.
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> Option<&Session> {
+        self.slots.get(usize::from(slot.0))?.as_ref()
+    }
+
+    /// A session by its place.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut Session> {
+        self.slots.get_mut(usize::from(slot.0))?.as_mut()
+    }
+
+    /// The session that has this place, if it still is that one.
+    #[inline]
+    pub(crate) fn same(&mut self, slot: Slot, id: SessionId) -> Option<&mut Session> {
+        self.get_mut(slot).filter(|session| session.id == id)
+    }
+
+    /// Place of a session.
+    pub(crate) fn find(&self, id: SessionId) -> Option<Slot> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// All sessions by ascending number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
+        self.by_id.values().filter_map(|slot| Some((*slot, self.get(*slot)?)))
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Adds one. The caller has checked that there is room.
+    pub(crate) fn insert(&mut self, session: Session) -> Slot {
+        let slot = self.free.pop().unwrap_or(Slot(self.slots.len() as u16));
+        self.by_id.insert(session.id, slot);
+        if usize::from(slot.0) == self.slots.len() {
+            self.slots.push(Some(session));
+        } else {
+            self.slots[usize::from(slot.0)] = Some(session);
+        }
+        slot
+    }
+
+    /// Removes one; its place is free after [`Sessions::free_slot`].
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<Session> {
+        let session = self.slots.get_mut(usize::from(slot.0))?.take()?;
+        self.by_id.remove(&session.id);
+        if let Some(conn) = session.conn.and_then(|conn| self.conns.get_mut(&conn)) {
+            conn.slot = None;
+        }
+        Some(session)
+    }
+
+    /// The place of a removed session may be used again.
+    pub(crate) fn free_slot(&mut self, slot: Slot) {
+        self.free.push(slot);
+    }
+
+    /// Makes a connection the session's; the one it had before, if there was another.
+    pub(crate) fn bind(&mut self, slot: Slot, conn: ConnId) -> Option<ConnId> {
+        let before = self.get_mut(slot).and_then(|session| session.conn.replace(conn));
+        if let Some(entry) = self.conns.get_mut(&conn) {
+            entry.slot = Some(slot);
+        }
+        let before = before.filter(|before| *before != conn)?;
+        if let Some(entry) = self.conns.get_mut(&before) {
+            entry.slot = None;
+        }
+        Some(before)
+    }
+}

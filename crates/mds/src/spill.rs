@@ -1,0 +1,66 @@
+//! Moving a file's inline data to an object, when it grows beyond the threshold while nobody may buffer it.
+//!
+//! The holder of BUFFER does this itself and only learns `Busy` here.
+
+use loligo_namespace::{Change, Found};
+use loligo_types::{Answer, Event, FsError, Ino, Lease, Op};
+
+use crate::execute::Step;
+use crate::io::Output;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+
+impl Mds {
+    /// A write does not fit into the inode (any more).
+    pub(crate) fn spill(&mut self, job: &mut Job) -> Step {
+        let busy = Step::Answer(Err(FsError::Busy));
+        let Op::WriteInline { ino, .. } = job.op else { return busy };
+        if self.opens.rights(ino, job.slot).has(Lease::BUFFER) {
+            return busy;
+        }
+        let Some(inode) = self.tree.inode(ino).filter(|inode| inode.inline) else { return busy };
+        let Some(data) = self.tree.inline(inode) else {
+            return Step::Answer(Err(FsError::Io));
+        };
+        let object_size = inode.layout().object_size;
+        let change = Change { events: self.spilled_events(ino), ..Change::only(Answer::Done) };
+        if let Some(why) = self.settle_conflicts(job, &change) {
+            return Step::Wait(why);
+        }
+        // Also when there is nothing to move: what an earlier writer may have left in objects must not show.
+        self.out.push_back(Output::Spill { ino, data, object_size });
+        self.spills.insert(ino, object_size);
+        Step::Wait(Why::Data(ino))
+    }
+
+    /// The file is no longer inline.
+    fn spilled_events(&self, ino: Ino) -> Vec<Event> {
+        let Some(inode) = self.tree.inode(ino).filter(|inode| inode.inline) else { return Vec::new() };
+        let mut inode = inode.clone();
+        inode.inline = false;
+        inode.change += 1;
+        vec![Event::Inode(Box::new(inode)), Event::InlineGone(ino)]
+    }
+
+    /// The inline data are in the first object, or are not. The writers start again: they meet a file with objects,
+    /// or the error.
+    pub(crate) fn spilled(&mut self, ino: Ino, ok: bool) {
+        let Some(object_size) = self.spills.remove(&ino) else { return };
+        if !ok {
+            for job in self.parked.take_waiting(&Why::Data(ino)) {
+                self.fail(job, FsError::NoSpace);
+            }
+            return;
+        }
+        let mut events = self.spilled_events(ino);
+        if matches!(self.tree.find(ino), Found::Gone) {
+            // Removed meanwhile: what was written has no owner.
+            events.push(Event::Discard { ino, from: 0, object_size });
+        }
+        if !events.is_empty() {
+            self.commit(None, &events);
+        }
+        self.parked.wake(&Why::Data(ino));
+        self.closed(ino);
+    }
+}

@@ -1,0 +1,255 @@
+//! What the machine tells about itself, as plain data, for `loligo status`, `top` and the metrics.
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Lsn, Op, SessionId};
+
+use crate::machine::Mds;
+
+/// How often an operation was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpCount {
+    /// Executed, well or not.
+    pub count: u64,
+    /// Of those, answered with an error.
+    pub errors: u64,
+}
+
+/// A session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionStatus {
+    /// Its number.
+    pub id: SessionId,
+    /// What the client calls itself.
+    pub name: String,
+    /// User whom it belongs to.
+    pub uid: u32,
+    /// It lives in the server's process.
+    pub local: bool,
+    /// It has a connection.
+    pub connected: bool,
+    /// Since its last message, milliseconds.
+    pub idle_ms: u64,
+    /// Open handles.
+    pub opens: usize,
+    /// Leases.
+    pub leases: usize,
+    /// Locked ranges.
+    pub locks: usize,
+    /// Requests being executed.
+    pub in_flight: usize,
+    /// Requests so far.
+    pub requests: u64,
+    /// Of those, answered with an error.
+    pub errors: u64,
+}
+
+/// A request that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitStatus {
+    /// Its session.
+    pub session: SessionId,
+    /// Name of the operation.
+    pub op: &'static str,
+    /// What for.
+    pub why: &'static str,
+    /// Since when, milliseconds.
+    pub age_ms: u64,
+}
+
+/// The grace time after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GraceStatus {
+    /// It ends at the latest in so many milliseconds.
+    pub left_ms: u64,
+    /// Sessions that it waits for.
+    pub missing: usize,
+}
+
+/// Everything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// This server's logical number.
+    pub rank: u32,
+    /// Sessions by number.
+    pub sessions: Vec<SessionStatus>,
+    /// Operations by name; those never asked for are absent.
+    pub ops: BTreeMap<&'static str, OpCount>,
+    /// Memory of the cache, bytes.
+    pub cache_bytes: usize,
+    /// Inodes in the cache.
+    pub cache_inodes: usize,
+    /// Dirty records.
+    pub dirty: usize,
+    /// Leases given.
+    pub leases: usize,
+    /// Memory of the leases, bytes.
+    pub lease_bytes: usize,
+    /// Locked ranges.
+    pub locks: usize,
+    /// The last change.
+    pub last_lsn: Lsn,
+    /// The last durable change.
+    pub durable_lsn: Lsn,
+    /// Answers that wait for the journal.
+    pub gated: usize,
+    /// Journal bytes not trimmed.
+    pub journal_bytes: u64,
+    /// Above this changes wait; 0: not known yet.
+    pub journal_limit: u64,
+    /// The table is full.
+    pub full: bool,
+    /// The journal failed; nothing is answered any more.
+    pub failed: bool,
+    /// After a restart.
+    pub grace: Option<GraceStatus>,
+    /// Recalls not answered.
+    pub recalls_pending: usize,
+    /// Recalls so far.
+    pub recalls: u64,
+    /// Sessions evicted so far.
+    pub evicted: u64,
+    /// Checkpoints that failed so far.
+    pub checkpoints_failed: u64,
+    /// Reads of the table under way.
+    pub loads: usize,
+    /// Files of whose objects something is to be dropped.
+    pub discards: usize,
+    /// Orphans.
+    pub orphans: usize,
+    /// Requests that wait, oldest first; at most 1000.
+    pub waiting: Vec<WaitStatus>,
+    /// How many wait.
+    pub waiting_count: usize,
+}
+
+/// How many operations there are.
+const OPS: usize = 32;
+
+/// The place of an operation among the counters.
+fn place(op: &Op) -> usize {
+    match op {
+        Op::Lookup { .. } => 0,
+        Op::LookupParent { .. } => 1,
+        Op::GetAttr { .. } => 2,
+        Op::SetAttr { .. } => 3,
+        Op::Open { .. } => 4,
+        Op::Create { .. } => 5,
+        Op::Tmpfile { .. } => 6,
+        Op::Close { .. } => 7,
+        Op::Mknod { .. } => 8,
+        Op::Mkdir { .. } => 9,
+        Op::Symlink { .. } => 10,
+        Op::Link { .. } => 11,
+        Op::Unlink { .. } => 12,
+        Op::Rmdir { .. } => 13,
+        Op::Rename { .. } => 14,
+        Op::Readlink { .. } => 15,
+        Op::Readdir { .. } => 16,
+        Op::GetXattr { .. } => 17,
+        Op::ListXattr { .. } => 18,
+        Op::SetXattr { .. } => 19,
+        Op::RemoveXattr { .. } => 20,
+        Op::Access { .. } => 21,
+        Op::StatFs => 22,
+        Op::ReadInline { .. } => 23,
+        Op::WriteInline { .. } => 24,
+        Op::SetData { .. } => 25,
+        Op::Extend { .. } => 26,
+        Op::SetLock { .. } => 27,
+        Op::Unlock { .. } => 28,
+        Op::GetLock { .. } => 29,
+        Op::CancelLock { .. } => 30,
+        Op::Sync => 31,
+    }
+}
+
+/// Counters.
+#[derive(Default)]
+pub(crate) struct Counters {
+    ops: [(&'static str, OpCount); OPS],
+    pub(crate) recalls: u64,
+    pub(crate) evicted: u64,
+    pub(crate) checkpoints_failed: u64,
+}
+
+impl Counters {
+    /// One operation more.
+    #[inline]
+    pub(crate) fn count(&mut self, op: &Op, ok: bool) {
+        let (name, count) = &mut self.ops[place(op)];
+        *name = op.name();
+        count.count += 1;
+        count.errors += u64::from(!ok);
+    }
+}
+
+/// Most waiting requests shown one by one.
+const WAITING_SHOWN: usize = 1000;
+
+impl Mds {
+    /// A picture of the moment. Walks over sessions and locks: not for every request.
+    pub fn status(&self) -> Status {
+        let ops = self.counters.ops.iter().filter(|(_, count)| count.count > 0).copied().collect();
+        let grace = self.grace.map(|grace| GraceStatus {
+            left_ms: grace.until_ms.saturating_sub(self.now.mono_ms),
+            missing: self.sessions.iter().filter(|(_, session)| session.lost).count(),
+        });
+        Status {
+            rank: self.config.rank,
+            sessions: self.session_status(),
+            ops,
+            cache_bytes: self.tree.memory_bytes(),
+            cache_inodes: self.tree.inodes_cached(),
+            dirty: self.tree.dirty_records(),
+            leases: self.leases.total(),
+            lease_bytes: self.leases.memory_bytes(),
+            locks: self.locks.held(),
+            last_lsn: self.log.last,
+            durable_lsn: self.log.durable,
+            gated: self.gate.len(),
+            journal_bytes: self.log.used,
+            journal_limit: self.log.limit,
+            full: self.log.full,
+            failed: self.log.failed,
+            grace,
+            recalls_pending: self.recalls.len(),
+            recalls: self.counters.recalls,
+            evicted: self.counters.evicted,
+            checkpoints_failed: self.counters.checkpoints_failed,
+            loads: self.loads.len(),
+            discards: self.discards.len(),
+            orphans: self.tree.orphans().count(),
+            waiting: self.waiting_status(),
+            waiting_count: self.parked.len(),
+        }
+    }
+
+    fn session_status(&self) -> Vec<SessionStatus> {
+        let sessions = self.sessions.iter().map(|(slot, session)| SessionStatus {
+            id: session.id,
+            name: String::from_utf8_lossy(&session.name).into_owned(),
+            uid: session.uid,
+            local: session.local,
+            connected: session.conn.is_some(),
+            idle_ms: self.now.mono_ms.saturating_sub(session.heard_ms),
+            opens: self.opens.handles(slot),
+            leases: self.leases.count(slot),
+            locks: self.locks.held_by(slot),
+            in_flight: session.window.running(),
+            requests: session.requests,
+            errors: session.errors,
+        });
+        sessions.collect()
+    }
+
+    fn waiting_status(&self) -> Vec<WaitStatus> {
+        let waiting = self.parked.iter().take(WAITING_SHOWN).map(|(job, why)| WaitStatus {
+            session: job.session,
+            op: job.op.name(),
+            why: why.name(),
+            age_ms: self.now.mono_ms.saturating_sub(job.since_ms),
+        });
+        waiting.collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! A journal that is long, a table that is full, a journal that fails.
+
+use loligo_types::{FsError, Ino, Lsn, Op};
+
+use super::*;
+use crate::Input;
+
+#[test]
+fn changes_wait_for_room_and_reads_go_on() {
+    let mut world = World::new();
+    let a = world.client();
+    world.checkpoints = false;
+    world.input(Input::JournalSpace { used: 100, limit: 100 });
+    let seq = world.send(a, mkdir(Ino::ROOT, "d"));
+    assert_eq!(world.reply(a, seq), None);
+    assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    assert_eq!(world.mds.status().waiting[0].why, "journal space");
+    world.input(Input::JournalSpace { used: 10, limit: 100_000 });
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+}
+
+#[test]
+fn a_long_journal_is_checkpointed_and_trimmed() {
+    let mut world = World::new();
+    let a = world.client();
+    world.input(Input::JournalSpace { used: 60_000, limit: 100_000 });
+    world.mkdir(a, Ino::ROOT, "d");
+    assert_eq!(world.trimmed, Lsn(0));
+    world.wait_alive(100);
+    assert_eq!(world.trimmed, world.last_lsn.next());
+    assert_eq!(world.mds.status().dirty, 0);
+}
+
+#[test]
+fn a_full_table_refuses_what_needs_room_and_recovers() {
+    let mut world = World::new();
+    let a = world.client();
+    world.mkdir(a, Ino::ROOT, "d");
+    world.checkpoints = false;
+    world.input(Input::JournalSpace { used: 90_000, limit: 100_000 });
+    world.wait_alive(100);
+    let (id, _) = world.pending_checkpoints.pop_front().expect("the journal is long");
+    world.input(Input::CheckpointFailed { id, full: true });
+    // Below the limit the journal still takes changes.
+    world.mkdir(a, Ino::ROOT, "e");
+    world.input(Input::JournalSpace { used: 100_000, limit: 100_000 });
+    assert_eq!(world.call(a, mkdir(Ino::ROOT, "f")), Err(FsError::NoSpace));
+    world.call(a, Op::Rmdir { dir: Ino::ROOT, name: name("d") }).expect("what frees room goes on");
+    world.input(Input::JournalSpace { used: 125_000, limit: 100_000 });
+    let last = Op::Rmdir { dir: Ino::ROOT, name: name("e") };
+    assert_eq!(world.call(a, last), Err(FsError::NoSpace));
+    world.checkpoints = true;
+    world.wait_alive(2000);
+    assert!(!world.mds.status().full);
+    world.input(Input::JournalSpace { used: 0, limit: 100_000 });
+    world.mkdir(a, Ino::ROOT, "f");
+}
+
+#[test]
+fn who_waits_for_room_learns_that_there_is_none() {
+    let mut world = World::new();
+    let a = world.client();
+    world.checkpoints = false;
+    world.mkdir(a, Ino::ROOT, "d");
+    world.input(Input::JournalSpace { used: 100_000, limit: 100_000 });
+    let seq = world.send(a, mkdir(Ino::ROOT, "e"));
+    world.wait_alive(100);
+    let (id, _) = world.pending_checkpoints.pop_front().expect("the journal is long");
+    assert_eq!(world.reply(a, seq), None);
+    world.input(Input::CheckpointFailed { id, full: true });
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::NoSpace)));
+}
+
+#[test]
+fn nothing_is_acknowledged_after_the_journal_failed() {
+    let mut world = World::new();
+    let a = world.client();
+    world.syncs = false;
+    let seq = world.send(a, mkdir(Ino::ROOT, "d"));
+    world.input(Input::JournalFailed);
+    assert!(world.fatal.as_ref().is_some_and(|text| text.contains("journal")));
+    world.input(Input::Durable { lsn: world.last_lsn });
+    let read = world.send(a, Op::GetAttr { ino: Ino::ROOT });
+    world.wait(100);
+    assert_eq!((world.reply(a, seq), world.reply(a, read)), (None, None));
+}
+
+#[test]
+fn a_checkpoint_waits_for_the_journal() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
+    let a = world.client();
+    world.checkpoints = false;
+    world.syncs = false;
+    world.send(a, mkdir(Ino::ROOT, "d"));
+    world.wait(200);
+    assert!(world.pending_checkpoints.is_empty());
+    world.syncs = true;
+    world.pump();
+    assert_eq!(world.pending_checkpoints.len(), 1);
+}
+
+#[test]
+fn a_read_from_before_a_checkpoint_does_not_bring_the_past_back() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
+    let (a, b) = (world.client(), world.client());
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.wait_alive(300);
+    world.crash();
+    world.resume(a);
+    world.resume(b);
+    world.wait_alive(2100);
+    // The read is under way, and has seen the table as it is now.
+    world.loads = false;
+    let seq = world.send(b, Op::GetAttr { ino: dir });
+    let (ticket, needs) = world.pending_loads.pop_front().expect("it is not in memory");
+    let old = needs.iter().map(|need| read(&world.table, (3, 5), need)).collect();
+    let _ = world.send(a, chmod(Ino::ROOT, 0o711));
+    world.loads = true;
+    world.pump();
+    world.checkpoints = false;
+    world.wait_alive(200);
+    world.checkpoints = true;
+    world.pump();
+    assert!(world.mds.checkpoint_is_held(), "the end of the checkpoint waits for the read");
+    world.input(Input::Loaded { ticket, items: old });
+    assert!(world.reply(b, seq).is_some());
+    assert!(!world.mds.checkpoint_is_held());
+}
+
+#[test]
+fn a_failed_read_fails_the_request_only() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
+    let a = world.client();
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.wait_alive(300);
+    world.crash();
+    world.resume(a);
+    world.loads = false;
+    let seq = world.send(a, Op::GetAttr { ino: dir });
+    let (ticket, _) = world.pending_loads.pop_front().expect("it is not in memory");
+    world.input(Input::LoadFailed { ticket });
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::Io)));
+    world.loads = true;
+    assert!(world.call(a, Op::GetAttr { ino: dir }).is_ok());
+}
+
+#[test]
+fn the_same_record_is_read_once_for_all() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
+    let a = world.client();
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.wait_alive(300);
+    world.crash();
+    world.resume(a);
+    world.loads = false;
+    let seqs: Vec<_> = (0..5).map(|_| world.send(a, Op::GetAttr { ino: dir })).collect();
+    assert_eq!(world.pending_loads.len(), 1);
+    world.loads = true;
+    world.pump();
+    assert!(seqs.into_iter().all(|seq| world.reply(a, seq).is_some()));
+}
+
+#[test]
+fn totals_come_from_the_store() {
+    let mut world = World::new();
+    let a = world.client();
+    world.input(Input::StatFs(totals()));
+    world.mkdir(a, Ino::ROOT, "d");
+    let Ok(loligo_types::Answer::StatFs(found)) = world.call(a, Op::StatFs) else { panic!("no totals") };
+    assert_eq!((found.bytes, found.bytes_free, found.inodes), (1000, 900, 2));
+}

@@ -1,0 +1,238 @@
+//! Rights on file data, flushes, cuts and spills.
+
+use loligo_types::{Answer, FsError, Ino, Lease, Op};
+
+use super::*;
+use crate::{DataAccess, Input};
+
+const ALL: Lease = Lease(Lease::CACHE.0 | Lease::BUFFER.0);
+
+fn file() -> (World, usize, usize, Ino) {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    (world, a, b, ino)
+}
+
+/// Makes the file one of objects, of this size, as a client with BUFFER would.
+fn spill(world: &mut World, at: usize, ino: Ino, handle: u64, to: u64) {
+    let attr = world.lookup(at, Ino::ROOT, "f").expect("it is there");
+    assert_eq!(size(world.call(at, set_data(ino, handle, attr.cuts, to, true))), to);
+}
+
+#[test]
+fn the_only_one_that_has_it_open_may_hold_back() {
+    let mut world = World::new();
+    let a = world.client();
+    let Ok(Answer::Opened { attr, created, rights, .. }) = world.call(a, create(Ino::ROOT, "f", WRITE, 1)) else {
+        panic!("not made")
+    };
+    assert_eq!((created, rights), (true, ALL));
+    assert_eq!(world.access.get(&(world.session(a), attr.ino)), Some(&DataAccess::Write));
+    world.call(a, close(1)).expect("it is open");
+    assert_eq!(world.access.get(&(world.session(a), attr.ino)), Some(&DataAccess::None));
+    assert_eq!(world.open(a, attr.ino, READ, 2).1, Lease::CACHE);
+}
+
+#[test]
+fn readers_share_and_a_writer_ends_it() {
+    let (mut world, a, b, ino) = file();
+    world.call(a, close(1)).expect("it is open");
+    assert_eq!(world.open(a, ino, READ, 2).1, Lease::CACHE);
+    assert_eq!(world.open(b, ino, READ, 1).1, Lease::CACHE);
+    world.clients[a].obeys = false;
+    let seq = world.send(b, Op::Open { ino, flags: WRITE, handle: 2 });
+    assert_eq!(world.reply(b, seq), None);
+    assert!(world.clients[a].recalls.iter().any(|(i, _, bits)| *i == ino && bits.has(Lease::CACHE)));
+    world.clients[a].obeys = true;
+    world.pump();
+    let Some((Ok(Answer::Opened { rights, .. }), _)) = world.reply(b, seq) else { panic!("not opened") };
+    // What it had it keeps: nobody else writes. It may hold nothing back.
+    assert_eq!(rights, Lease::CACHE);
+    let (_, rights) = world.open(a, ino, WRITE, 3);
+    assert_eq!(rights, Lease::NONE);
+    assert_eq!(world.mds.opens.rights(ino, crate::session::Slot(1)), Lease::NONE);
+}
+
+#[test]
+fn a_second_open_waits_for_the_flush_and_sees_it() {
+    let (mut world, a, b, ino) = file();
+    world.clients[a].obeys = false;
+    let seq = world.send(b, Op::Open { ino, flags: READ, handle: 1 });
+    assert_eq!(world.reply(b, seq), None);
+    let (_, id, bits) = world.clients[a].recalls[0];
+    assert!(bits.has(ALL));
+    // The holder writes back, though somebody waits for the file.
+    assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"hello"))), 5);
+    assert_eq!(world.reply(b, seq), None);
+    world.message(a, loligo_types::msg::ToServer::RecallDone { ino, id });
+    let Some((Ok(Answer::Opened { attr, rights, data, .. }), _)) = world.reply(b, seq) else { panic!("not opened") };
+    assert_eq!((attr.size, rights, data.as_deref()), (5, Lease::NONE, Some(&b"hello"[..])));
+}
+
+#[test]
+fn a_lazily_closed_file_is_given_up_when_asked_for() {
+    let (mut world, a, b, ino) = file();
+    world.clients[a].obeys = false;
+    let seq = world.send(b, Op::Open { ino, flags: WRITE, handle: 1 });
+    world.call(a, close(1)).expect("it was open");
+    world.clients[a].obeys = true;
+    world.pump();
+    let Some((Ok(Answer::Opened { rights, .. }), _)) = world.reply(b, seq) else { panic!("not opened") };
+    assert_eq!(rights, ALL);
+}
+
+#[test]
+fn a_reader_of_attributes_makes_the_holder_flush_and_keep() {
+    let (mut world, a, b, ino) = file();
+    world.clients[a].obeys = false;
+    let seq = world.send(b, Op::GetAttr { ino });
+    assert_eq!(world.reply(b, seq), None);
+    assert_eq!(world.clients[a].recalls[0].2, Lease::FLUSH);
+    assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"hello"))), 5);
+    world.clients[a].obeys = true;
+    world.pump();
+    let (answer, granted) = world.reply(b, seq).expect("it was flushed");
+    assert_eq!((size(answer), granted), (5, vec![]));
+    // Each reader asks anew: the holder may have written since.
+    world.clients[a].obeys = false;
+    let seq = world.send(b, Op::Lookup { dir: Ino::ROOT, name: name("f") });
+    assert_eq!(world.reply(b, seq), None);
+    let second = world.send(b, Op::GetAttr { ino });
+    assert_eq!(world.clients[a].recalls.len(), 2);
+    world.clients[a].obeys = true;
+    world.pump();
+    assert!(world.reply(b, seq).is_some() && world.reply(b, second).is_some());
+    assert!(world.mds.opens.rights(ino, crate::session::Slot(0)).has(Lease::BUFFER));
+}
+
+#[test]
+fn another_ones_chmod_ends_what_is_cached_under_buffer() {
+    let (mut world, a, b, ino) = file();
+    world.clients[a].obeys = false;
+    let seq = world.send(b, chmod(ino, 0o600));
+    assert_eq!(world.reply(b, seq), None);
+    assert!(world.clients[a].recalls[0].2.has(Lease::BUFFER | Lease::ATTR));
+    world.clients[a].obeys = true;
+    world.pump();
+    assert!(world.reply(b, seq).is_some());
+}
+
+#[test]
+fn rights_are_not_given_with_an_answer_that_is_old_already() {
+    let (mut world, a, b, ino) = file();
+    world.call(a, close(1)).expect("it is open");
+    world.syncs = false;
+    world.send(a, mkdir(Ino::ROOT, "x"));
+    let opened = world.send(a, Op::Open { ino, flags: READ, handle: 2 });
+    let cut = world.send(b, truncate(ino, 100));
+    world.syncs = true;
+    world.pump();
+    let Some((Ok(Answer::Opened { rights, data, .. }), _)) = world.reply(a, opened) else { panic!("not opened") };
+    assert_eq!((rights, data), (Lease::NONE, None));
+    assert!(world.reply(b, cut).is_some());
+}
+
+#[test]
+fn a_cut_is_answered_after_the_objects_are_dropped() {
+    let (mut world, a, b, ino) = file();
+    spill(&mut world, a, ino, 1, 100_000);
+    world.discards = false;
+    let seq = world.send(b, truncate(ino, 10));
+    assert_eq!(world.pending_discards.front(), Some(&(ino, 10)));
+    assert_eq!(world.reply(b, seq), None);
+    // The next change of the data waits, too.
+    let cuts = world.lookup(a, Ino::ROOT, "f").expect("it is there").cuts;
+    let grow = world.send(a, set_data(ino, 1, cuts, 50, false));
+    assert_eq!(world.reply(a, grow), None);
+    world.discards = true;
+    world.pump();
+    let (answer, _) = world.reply(b, seq).expect("it is dropped");
+    assert_eq!(size(answer), 10);
+    assert_eq!(size(world.reply(a, grow).expect("it may go on").0), 50);
+    assert_eq!(world.mds.status().discards, 0);
+}
+
+#[test]
+fn what_was_written_before_a_cut_is_refused_after_it() {
+    let (mut world, a, b, ino) = file();
+    spill(&mut world, a, ino, 1, 100_000);
+    let cuts = world.lookup(a, Ino::ROOT, "f").expect("it is there").cuts;
+    world.call(b, truncate(ino, 10)).expect("it may");
+    assert_eq!(world.call(a, set_data(ino, 1, cuts, 200_000, false)), Err(FsError::Stale));
+}
+
+#[test]
+fn a_write_of_several_that_outgrows_the_inode_is_spilled_by_the_server() {
+    let (mut world, a, b, ino) = file();
+    world.open(b, ino, WRITE, 1);
+    world.call(a, write_inline(ino, 1, 0, b"some bytes")).expect("it fits");
+    let seq = world.send(a, write_inline(ino, 1, 10, &[1; 5000]));
+    let other = world.send(b, write_inline(ino, 1, 0, b"x"));
+    assert_eq!(world.reply(a, seq), None);
+    assert_eq!(world.reply(b, other), None);
+    assert_eq!(world.spills.len(), 1);
+    assert_eq!(&*world.spills[0].1, b"some bytes");
+    world.input(Input::Spilled { ino, ok: true });
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::Busy)));
+    assert_eq!(world.reply(b, other).map(|(result, _)| result), Some(Err(FsError::Busy)));
+    let attr = world.lookup(a, Ino::ROOT, "f").expect("it is there");
+    assert_eq!((attr.inline, attr.size), (false, 10));
+}
+
+#[test]
+fn a_spill_that_fails_is_told() {
+    let (mut world, a, b, ino) = file();
+    world.open(b, ino, WRITE, 1);
+    let seq = world.send(a, write_inline(ino, 1, 0, &[1; 5000]));
+    world.input(Input::Spilled { ino, ok: false });
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::NoSpace)));
+    assert_eq!(size(world.call(b, write_inline(ino, 1, 0, b"x"))), 1);
+}
+
+#[test]
+fn the_holder_of_buffer_spills_itself() {
+    let (mut world, a, _, ino) = file();
+    assert_eq!(world.call(a, write_inline(ino, 1, 0, &[1; 5000])), Err(FsError::Busy));
+    assert!(world.spills.is_empty());
+}
+
+#[test]
+fn an_open_file_lives_on_without_a_name_until_its_last_close() {
+    let (mut world, a, b, ino) = file();
+    spill(&mut world, a, ino, 1, 100_000);
+    world.open(b, ino, READ, 1);
+    world.call(b, unlink(Ino::ROOT, "f")).expect("it is there");
+    assert_eq!(world.mds.status().orphans, 1);
+    world.call(a, close(1)).expect("it is open");
+    assert_eq!(size(world.call(b, Op::GetAttr { ino })), 100_000);
+    world.discards = false;
+    world.call(b, close(1)).expect("it is open");
+    assert_eq!(world.mds.status().orphans, 0);
+    assert_eq!(world.pending_discards.front(), Some(&(ino, 0)));
+    assert_eq!(world.call(b, Op::GetAttr { ino }), Err(FsError::Stale));
+}
+
+#[test]
+fn an_open_directory_lives_on_empty() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.open(a, dir, READ, 1);
+    world.call(b, Op::Rmdir { dir: Ino::ROOT, name: name("d") }).expect("it is empty");
+    let op = Op::Readdir { dir, cookie: 0, limit: 10, plus: false, handle: Some(1) };
+    assert_eq!(world.call(a, op), Ok(Answer::Entries { entries: vec![], end: true }));
+    world.call(a, close(1)).expect("it is open");
+    assert_eq!(world.mds.status().orphans, 0);
+    assert_eq!(world.call(a, Op::GetAttr { ino: dir }), Err(FsError::Stale));
+}
+
+#[test]
+fn handles_are_checked() {
+    let (mut world, a, b, ino) = file();
+    assert_eq!(world.call(b, write_inline(ino, 1, 0, b"x")), Err(FsError::BadHandle));
+    assert_eq!(world.call(a, write_inline(Ino::ROOT, 1, 0, b"x")), Err(FsError::BadHandle));
+    world.call(a, close(1)).expect("it is open");
+    assert_eq!(world.call(a, close(1)), Ok(Answer::Done));
+    assert_eq!(world.call(a, write_inline(ino, 1, 0, b"x")), Err(FsError::BadHandle));
+}

@@ -1,0 +1,149 @@
+//! A request is executed once, however often it is sent.
+
+use loligo_types::{Answer, FsError, Ino, Op, Seq};
+
+use super::*;
+
+fn sizes(world: &World) -> (usize, usize) {
+    (world.journal.len(), world.volatile.len())
+}
+
+#[test]
+fn a_retry_after_the_answer_was_lost_is_answered_again() {
+    let mut world = World::new();
+    let a = world.client();
+    let op = mkdir(Ino::ROOT, "d");
+    let seq = world.send(a, op.clone());
+    let (first, _) = world.reply(a, seq).expect("it is durable");
+    let before = sizes(&world);
+    world.reconnect(a);
+    world.send_again(a, seq, op);
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(first));
+    assert_eq!(sizes(&world), before);
+}
+
+#[test]
+fn a_retry_while_it_is_executed_is_answered_once_on_the_new_connection() {
+    let mut world = World::new();
+    let a = world.client();
+    world.syncs = false;
+    let op = mkdir(Ino::ROOT, "d");
+    let seq = world.send(a, op.clone());
+    world.reconnect(a);
+    world.send_again(a, seq, op);
+    assert_eq!(world.reply(a, seq), None);
+    world.syncs = true;
+    world.pump();
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    assert_eq!(world.reply(a, seq), None);
+}
+
+#[test]
+fn an_answer_that_found_no_connection_comes_with_the_retry() {
+    let mut world = World::new();
+    let a = world.client();
+    world.syncs = false;
+    let op = create(Ino::ROOT, "f", WRITE, 1);
+    let seq = world.send(a, op.clone());
+    world.disconnect(a);
+    world.syncs = true;
+    world.pump();
+    world.resume(a);
+    world.send_again(a, seq, op);
+    let Some((Ok(Answer::Opened { attr, created, .. }), _)) = world.reply(a, seq) else { panic!("not opened") };
+    assert!(created);
+    assert_eq!(size(world.call(a, write_inline(attr.ino, 1, 0, b"x"))), 1);
+}
+
+#[test]
+fn an_exclusive_create_repeated_across_a_restart_succeeds_once() {
+    let mut world = World::new();
+    let a = world.client();
+    let op = Op::Create {
+        dir: Ino::ROOT,
+        name: name("lock"),
+        mode: 0o600,
+        umask: 0,
+        flags: WRITE,
+        exclusive: true,
+        handle: 4,
+    };
+    let seq = world.send(a, op.clone());
+    let Some((Ok(Answer::Opened { attr, .. }), _)) = world.reply(a, seq) else { panic!("not made") };
+    world.crash();
+    world.resume(a);
+    assert!(world.clients[a].welcome.as_ref().is_some_and(|w| w.resumed && !w.kept));
+    world.send_again(a, seq, op.clone());
+    let Some((Ok(Answer::Opened { attr: again, created, .. }), _)) = world.reply(a, seq) else { panic!("not again") };
+    assert_eq!((again.ino, created), (attr.ino, true));
+    assert_eq!(world.call(a, op), Err(FsError::Exists));
+}
+
+#[test]
+fn an_open_by_name_repeated_opens_the_same_handle() {
+    let mut world = World::new();
+    let a = world.client();
+    world.create(a, Ino::ROOT, "f", WRITE, 1);
+    let op = create(Ino::ROOT, "f", WRITE, 2);
+    let seq = world.send(a, op.clone());
+    assert!(world.reply(a, seq).is_some());
+    world.reconnect(a);
+    world.send_again(a, seq, op);
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    assert_eq!(world.mds.status().sessions[0].opens, 2);
+}
+
+#[test]
+fn what_was_executed_survives_a_checkpoint_that_trims_its_record() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
+    let a = world.client();
+    let op = mkdir(Ino::ROOT, "d");
+    let seq = world.send(a, op.clone());
+    world.wait_alive(300);
+    assert!(world.journal.is_empty(), "all is in the table");
+    world.crash();
+    world.resume(a);
+    world.send_again(a, seq, op);
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+}
+
+#[test]
+fn what_was_not_durable_is_executed_again_after_a_restart() {
+    let mut world = World::new();
+    let a = world.client();
+    world.syncs = false;
+    let op = mkdir(Ino::ROOT, "d");
+    let seq = world.send(a, op.clone());
+    world.crash();
+    world.syncs = true;
+    world.resume(a);
+    world.send_again(a, seq, op);
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    assert!(world.lookup(a, Ino::ROOT, "d").is_ok());
+}
+
+#[test]
+fn an_append_repeated_reserves_once() {
+    let mut world = World::new();
+    let a = world.client();
+    let attr = world.create(a, Ino::ROOT, "f", WRITE, 1);
+    world.call(a, set_data(attr.ino, 1, attr.cuts, 100, true)).expect("it may");
+    let op = Op::Extend { ino: attr.ino, handle: 1, len: 50, kill_priv: false };
+    let seq = world.send(a, op.clone());
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Offset(100))));
+    world.reconnect(a);
+    world.send_again(a, seq, op);
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Offset(100))));
+    assert_eq!(size(world.call(a, Op::GetAttr { ino: attr.ino })), 150);
+}
+
+#[test]
+fn numbers_that_make_no_sense_do_no_harm() {
+    let mut world = World::new();
+    let a = world.client();
+    world.send_again(a, Seq(0), mkdir(Ino::ROOT, "zero"));
+    world.send_again(a, Seq(u64::MAX), mkdir(Ino::ROOT, "far"));
+    assert_eq!(world.reply(a, Seq(0)), None);
+    assert_eq!(world.reply(a, Seq(u64::MAX)).map(|(result, _)| result), Some(Err(FsError::Busy)));
+    assert_eq!(world.lookup(a, Ino::ROOT, "zero"), Err(FsError::NotFound));
+}

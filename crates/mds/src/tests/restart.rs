@@ -1,0 +1,176 @@
+//! Crash, grace, orphans, clean stop.
+
+use loligo_types::msg::{Reclaim, ToServer};
+use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
+
+use super::*;
+use crate::{Input, Peer};
+
+fn lock() -> FileLock {
+    FileLock { kind: LockKind::Posix, owner: LockOwner(1), pid: 1, exclusive: true, start: 0, end: 9 }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_crash() {
+    let mut world = World::new();
+    let a = world.client();
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.create(a, dir, "f", WRITE, 1);
+    world.call(a, write_inline(Ino(dir.0 + 1), 1, 0, b"hello")).expect("it is open");
+    let before = world.walk(a);
+    world.crash();
+    world.resume(a);
+    let after = world.walk(a);
+    assert_eq!(before, after);
+}
+
+#[test]
+fn others_wait_until_all_that_were_there_have_reclaimed() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.crash();
+    world.resume(b);
+    let seq = world.send(b, Op::Open { ino, flags: WRITE, handle: 1 });
+    assert_eq!(world.reply(b, seq), None);
+    assert_eq!(world.mds.status().grace.map(|grace| grace.missing), Some(1));
+    world.clients[a].obeys = false;
+    world.resume(a);
+    assert_eq!(world.reply(b, seq), None, "its reclaim is to come");
+    let opens = vec![(1, ino, WRITE, Lease::CACHE | Lease::BUFFER)];
+    world.reclaim(a, Reclaim { opens, leases: vec![(Ino::ROOT, Lease::ATTR)], locks: vec![(ino, 1, lock())] });
+    assert!(world.mds.status().grace.is_none());
+    // The right that was reclaimed is asked back now.
+    assert_eq!(world.reply(b, seq), None);
+    assert_eq!(world.clients[a].recalls.len(), 1);
+    assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"held back"))), 9);
+    world.clients[a].obeys = true;
+    world.pump();
+    let Some((Ok(Answer::Opened { attr, .. }), _)) = world.reply(b, seq) else { panic!("not opened") };
+    assert_eq!(attr.size, 9);
+    let set = Op::SetLock { ino, handle: 1, lock: lock(), wait: false };
+    assert_eq!(world.call(b, set), Err(FsError::WouldBlock));
+    assert_eq!(world.mds.status().leases, 1);
+}
+
+#[test]
+fn the_grace_time_ends_though_somebody_never_comes_back() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    world.crash();
+    world.resume(b);
+    let seq = world.send(b, mkdir(Ino::ROOT, "d"));
+    for _ in 0..30 {
+        world.wait(100);
+        world.message(b, ToServer::Ping);
+    }
+    assert!(world.reply(b, seq).is_some_and(|(result, _)| result.is_ok()));
+    // Who comes too late has lost its session.
+    world.resume(a);
+    assert!(world.clients[a].welcome.as_ref().is_some_and(|w| !w.resumed));
+}
+
+#[test]
+fn a_session_known_to_be_dead_is_not_waited_for() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let dead = world.session(a);
+    world.crash();
+    world.resume(b);
+    world.reclaim(b, Reclaim::default());
+    let seq = world.send(b, mkdir(Ino::ROOT, "d"));
+    assert_eq!(world.reply(b, seq), None);
+    world.input(Input::PeerDead { session: dead });
+    assert!(world.reply(b, seq).is_some());
+}
+
+#[test]
+fn sessions_of_the_servers_own_process_die_with_it() {
+    let mut world = World::new();
+    let a = world.client_as(0, Peer { uid: Some(0), trusted: true, local: true });
+    world.mkdir(a, Ino::ROOT, "d");
+    world.crash();
+    assert!(world.mds.status().sessions.is_empty());
+    assert!(world.mds.status().grace.is_none());
+    let b = world.client();
+    assert!(world.lookup(b, Ino::ROOT, "d").is_ok());
+}
+
+#[test]
+fn an_orphan_lives_over_a_restart_while_it_is_reclaimed() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let kept = world.create(a, Ino::ROOT, "kept", WRITE, 1).ino;
+    let lost = world.create(b, Ino::ROOT, "lost", WRITE, 1).ino;
+    for text in ["kept", "lost"] {
+        world.call(a, unlink(Ino::ROOT, text)).expect("it is there");
+    }
+    world.crash();
+    world.resume(a);
+    world.reclaim(a, Reclaim { opens: vec![(1, kept, WRITE, Lease::NONE)], ..Reclaim::default() });
+    assert_eq!(world.mds.status().orphans, 2);
+    world.clients[b].closed = true;
+    world.wait_alive(5000);
+    assert_eq!(world.mds.status().orphans, 1);
+    assert!(world.call(a, Op::GetAttr { ino: kept }).is_ok());
+    assert_eq!(world.call(a, Op::GetAttr { ino: lost }), Err(FsError::Stale));
+    world.call(a, close(1)).expect("it is open");
+    assert_eq!(world.mds.status().orphans, 0);
+}
+
+#[test]
+fn a_discard_that_was_not_done_is_repeated_and_one_that_was_is_not() {
+    let mut world = World::new();
+    let a = world.client();
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.call(a, set_data(ino, 1, 0, 100_000, true)).expect("it may");
+    world.discards = false;
+    let op = truncate(ino, 10);
+    let seq = world.send(a, op.clone());
+    world.crash();
+    assert_eq!(world.pending_discards.front(), Some(&(ino, 10)));
+    world.resume(a);
+    world.reclaim(a, Reclaim { opens: vec![(1, ino, WRITE, Lease::NONE)], ..Reclaim::default() });
+    world.send_again(a, seq, op);
+    assert_eq!(world.reply(a, seq), None, "the answer waits for the drop, also when it is made again");
+    let grow = world.send(a, set_data(ino, 1, 1, 50, false));
+    assert_eq!(world.reply(a, grow), None);
+    world.discards = true;
+    world.pump();
+    assert_eq!(size(world.reply(a, grow).expect("it may go on").0), 50);
+    world.discards = false;
+    world.crash();
+    assert!(world.pending_discards.is_empty());
+}
+
+#[test]
+fn a_clean_stop_leaves_nothing_in_the_journal() {
+    let mut world = World::new();
+    let a = world.client();
+    for i in 0..50 {
+        world.mkdir(a, Ino::ROOT, &format!("d{i}"));
+    }
+    let before = world.walk(a);
+    world.input(Input::Stop);
+    assert!(world.stopped);
+    assert!(world.journal.is_empty());
+    assert_eq!(world.call(a, Op::GetAttr { ino: Ino::ROOT }), Err(FsError::Unavailable));
+    world.crash();
+    world.resume(a);
+    assert_eq!(world.walk(a), before);
+}
+
+#[test]
+fn numbers_of_removed_inodes_are_not_used_again() {
+    let mut world = World::new();
+    let a = world.client();
+    let ino = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.call(a, Op::Rmdir { dir: Ino::ROOT, name: name("d") }).expect("it is empty");
+    world.crash();
+    world.resume(a);
+    assert!(world.mkdir(a, Ino::ROOT, "d").ino > ino);
+    world.input(Input::Stop);
+    world.crash();
+    world.resume(a);
+    assert!(world.mkdir(a, Ino::ROOT, "e").ino.0 > ino.0 + 1);
+}

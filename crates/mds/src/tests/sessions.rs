@@ -1,0 +1,165 @@
+//! Handshake, identity, eviction.
+
+use loligo_types::msg::{Hello, Refusal, ToClient, ToServer};
+use loligo_types::{FsError, Ino, Op};
+
+use super::*;
+use crate::{ConnId, Input, Peer};
+
+fn refusal(world: &mut World, hello: Hello, peer: Peer) -> Option<Refusal> {
+    let at = world.client();
+    let conn = world.clients[at].conn.0;
+    world.input(Input::Disconnected { conn });
+    let conn = ConnId(1000 + at as u64);
+    world.clients[at].conn = ConnId2(conn);
+    world.input(Input::Connected { conn, peer });
+    world.input(Input::Message { conn, msg: ToServer::Hello(hello) });
+    match world.clients[at].inbox.pop_front() {
+        Some(ToClient::Refused { why, .. }) => {
+            assert!(world.clients[at].closed);
+            Some(why)
+        }
+        _ => None,
+    }
+}
+
+fn root() -> Peer {
+    Peer { uid: Some(0), trusted: true, local: false }
+}
+
+#[test]
+fn a_handshake_says_why_it_fails() {
+    let mut world = World::new();
+    let fine = Hello { versions: (1, 7), resume: None, name: "x".into(), fs_id: Some([0; 16]) };
+    assert_eq!(refusal(&mut world, fine.clone(), root()), None);
+    let newer = Hello { versions: (2, 3), ..fine.clone() };
+    assert_eq!(refusal(&mut world, newer, root()), Some(Refusal::Version));
+    let other = Hello { fs_id: Some([1; 16]), ..fine.clone() };
+    assert_eq!(refusal(&mut world, other, root()), Some(Refusal::OtherFileSystem));
+    let unknown = Peer { uid: None, trusted: false, local: false };
+    assert_eq!(refusal(&mut world, fine.clone(), unknown), Some(Refusal::NotAuthorized));
+    let guess = Hello { resume: Some((world.session(0), 1)), ..fine };
+    assert_eq!(refusal(&mut world, guess, root()), Some(Refusal::NotAuthorized));
+}
+
+#[test]
+fn a_user_cannot_act_as_another() {
+    let mut world = World::new();
+    let peer = Peer { uid: Some(1000), trusted: false, local: false };
+    let a = world.client_as(1000, peer);
+    assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    world.clients[a].uid = 0;
+    assert_eq!(world.call(a, Op::GetAttr { ino: Ino::ROOT }), Err(FsError::NotAuthorized));
+}
+
+#[test]
+fn the_newer_connection_of_a_session_wins() {
+    let mut world = World::new();
+    let a = world.client();
+    let welcome = world.clients[a].welcome.clone();
+    let old = world.clients[a].conn.0;
+    world.resume(a);
+    assert!(world.clients[a].welcome.as_ref().is_some_and(|w| w.resumed && w.kept));
+    assert_eq!(world.clients[a].welcome.as_ref().map(|w| w.session), welcome.map(|w| w.session));
+    // What still comes on the old one is not heard.
+    world.input(Input::Message { conn: old, msg: ToServer::Goodbye });
+    assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+}
+
+#[test]
+fn a_silent_session_is_evicted_and_blocks_nobody() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
+    world.create(b, dir, "f", WRITE, 1);
+    let dead = world.session(b);
+    world.clients[b].obeys = false;
+    world.clients[b].closed = true;
+    let seq = world.send(a, chmod(dir, 0o700));
+    assert_eq!(world.reply(a, seq), None);
+    world.wait_alive(2000);
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    assert_eq!(world.fenced, [dead]);
+    assert!(world.clients[b].inbox.iter().any(|msg| matches!(msg, ToClient::Evicted)));
+    assert_eq!(world.mds.status().sessions.len(), 1);
+    assert_eq!(world.mds.status().evicted, 1);
+}
+
+#[test]
+fn a_session_that_lives_but_does_not_obey_is_evicted() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
+    world.clients[b].obeys = false;
+    let seq = world.send(a, chmod(dir, 0o700));
+    world.wait_alive(2000);
+    assert!(world.reply(a, seq).is_some());
+    assert_eq!(world.fenced.len(), 1);
+}
+
+#[test]
+fn a_broken_connection_keeps_everything_for_a_while() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let file = world.create(b, Ino::ROOT, "f", WRITE, 1).ino;
+    world.disconnect(b);
+    let seq = world.send(a, Op::Open { ino: file, flags: READ, handle: 1 });
+    assert_eq!(world.reply(a, seq), None);
+    world.clients[b].obeys = false;
+    world.resume(b);
+    // The recall that was lost with the connection comes again.
+    assert_eq!(world.clients[b].recalls.len(), 1);
+    assert_eq!(size(world.call(b, write_inline(file, 1, 0, b"kept"))), 4);
+    world.clients[b].obeys = true;
+    world.pump();
+    let Some((Ok(loligo_types::Answer::Opened { attr, .. }), _)) = world.reply(a, seq) else { panic!("not opened") };
+    assert_eq!(attr.size, 4);
+}
+
+#[test]
+fn a_local_session_ends_with_its_connection() {
+    let mut world = World::new();
+    let a = world.client_as(0, Peer { uid: Some(0), trusted: true, local: true });
+    world.disconnect(a);
+    assert!(world.mds.status().sessions.is_empty());
+}
+
+#[test]
+fn goodbye_frees_everything() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let file = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.call(a, unlink(Ino::ROOT, "f")).expect("it is there");
+    world.message(a, ToServer::Goodbye);
+    assert_eq!(world.call(b, Op::GetAttr { ino: file }), Err(FsError::Stale));
+    world.wait_alive(100);
+    let status = world.mds.status();
+    assert_eq!((status.sessions.len(), status.orphans, status.leases), (1, 0, 0));
+}
+
+#[test]
+fn a_session_number_is_never_used_twice() {
+    let mut world = World::new();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let a = world.client();
+        seen.push(world.session(a));
+        world.message(a, ToServer::Goodbye);
+        world.crash();
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn nothing_but_hello_is_heard_on_a_new_connection() {
+    let mut world = World::new();
+    let a = world.client();
+    world.message(a, ToServer::Goodbye);
+    world.input(Input::Connected { conn: world.clients[a].conn.0, peer: root() });
+    world.clients[a].closed = false;
+    world.message(a, ToServer::Ping);
+    assert!(world.clients[a].closed);
+}

@@ -1,0 +1,196 @@
+//! Between the kernel's words and ours: attributes, types, times, open flags, offsets. Pure functions.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use loligo_types::{Attr, FileLock, FsError, Ino, Kind, LockKind, LockOwner, OpenFlags, RenameMode, SetTime, Time};
+
+/// How long the kernel may keep what is covered by a lease: until it is told otherwise.
+pub const FOREVER: Duration = Duration::from_secs(1_000_000_000);
+/// `f_flags` of an open for execution (`__FMODE_EXEC` of the kernel).
+const FMODE_EXEC: i32 = 0x20;
+
+/// Time to live of something that may be cached, or not.
+pub fn ttl(cached: bool) -> Duration {
+    if cached { FOREVER } else { Duration::ZERO }
+}
+
+/// The kernel's word for a type.
+pub fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Dir => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::NamedPipe,
+        Kind::Socket => FileType::Socket,
+        Kind::Char => FileType::CharDevice,
+        Kind::Block => FileType::BlockDevice,
+    }
+}
+
+/// The type in the mode of `mknod`; without one it is a regular file. A directory cannot be made by it.
+pub fn node_kind(mode: u32) -> Result<Kind, FsError> {
+    match mode & libc::S_IFMT {
+        0 | libc::S_IFREG => Ok(Kind::File),
+        libc::S_IFIFO => Ok(Kind::Fifo),
+        libc::S_IFSOCK => Ok(Kind::Socket),
+        libc::S_IFCHR => Ok(Kind::Char),
+        libc::S_IFBLK => Ok(Kind::Block),
+        _ => Err(FsError::Invalid),
+    }
+}
+
+fn system_time(time: Time) -> SystemTime {
+    let ns = Duration::from_nanos(time.0.unsigned_abs());
+    if time.0 >= 0 { UNIX_EPOCH + ns } else { UNIX_EPOCH - ns }
+}
+
+/// A time to set. The FUSE library turns seconds `s < 0` and nanoseconds `n` into "`-s` seconds and `n` nanoseconds
+/// before the epoch", which this undoes.
+pub fn set_time(time: TimeOrNow) -> SetTime {
+    let TimeOrNow::SpecificTime(time) = time else { return SetTime::Now };
+    SetTime::At(match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Time::new(i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let sec = i64::try_from(before.as_secs()).map_or(i64::MIN, |s| -s);
+            Time::new(sec, before.subsec_nanos())
+        }
+    })
+}
+
+/// What `stat` shows.
+pub fn file_attr(attr: &Attr) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(attr.ino.0),
+        size: attr.size,
+        blocks: if attr.kind == Kind::File { attr.size.div_ceil(512) } else { 0 },
+        atime: system_time(attr.atime),
+        mtime: system_time(attr.mtime),
+        ctime: system_time(attr.ctime),
+        crtime: system_time(attr.btime),
+        kind: file_type(attr.kind),
+        perm: attr.mode,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// Attributes that go with "no such name".
+pub fn absent() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// How to open, from the flags of `open(2)`.
+pub fn open_flags(flags: i32) -> OpenFlags {
+    let access = flags & libc::O_ACCMODE;
+    OpenFlags {
+        read: access == libc::O_RDONLY || access == libc::O_RDWR,
+        write: access == libc::O_WRONLY || access == libc::O_RDWR,
+        truncate: flags & libc::O_TRUNC != 0,
+        append: flags & libc::O_APPEND != 0,
+        exec: flags & FMODE_EXEC != 0,
+    }
+}
+
+/// How to rename, from the flags of `renameat2(2)`. A whiteout is refused: it is for overlays' upper layers only.
+pub fn rename_mode(flags: u32) -> Result<RenameMode, FsError> {
+    match flags {
+        0 => Ok(RenameMode::Replace),
+        libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
+        libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        _ => Err(FsError::Invalid),
+    }
+}
+
+/// A lock as the kernel describes it; its `end` for "to the end of the file" is the largest offset.
+pub fn file_lock(kind: LockKind, owner: u64, start: u64, end: u64, exclusive: bool, pid: u32) -> FileLock {
+    let end = if end >= i64::MAX as u64 { u64::MAX } else { end };
+    FileLock { kind, owner: LockOwner(owner), pid, exclusive, start, end }
+}
+
+/// Readdir offset of `.`.
+pub const OFFSET_DOT: u64 = 1;
+/// Readdir offset of `..`; those of entries follow.
+pub const OFFSET_DOTDOT: u64 = 2;
+
+/// The kernel's offset after an entry with this cookie.
+pub fn offset_of(cookie: u64) -> u64 {
+    cookie.saturating_add(OFFSET_DOTDOT).min(i64::MAX as u64)
+}
+
+/// The cookie to go on after.
+pub fn cookie_of(offset: u64) -> u64 {
+    offset.saturating_sub(OFFSET_DOTDOT)
+}
+
+/// An inode number from the kernel.
+pub fn ino(node: INodeNo) -> Ino {
+    Ino(node.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_survive_the_way_through_the_fuse_library() {
+        // What the library makes of -2 s + 500 ms, that is of 1.5 s before the epoch.
+        let seen = UNIX_EPOCH - Duration::new(2, 500_000_000);
+        assert_eq!(set_time(TimeOrNow::SpecificTime(seen)), SetTime::At(Time::new(-2, 500_000_000)));
+        assert_eq!(system_time(Time::new(-2, 500_000_000)), UNIX_EPOCH - Duration::from_millis(1500));
+        let far = UNIX_EPOCH + Duration::new(u64::from(u32::MAX) * 4, 7);
+        assert_eq!(set_time(TimeOrNow::SpecificTime(far)), SetTime::At(Time::new(i64::MAX, 0).min(Time(i64::MAX))));
+    }
+
+    #[test]
+    fn open_flags_are_taken_apart() {
+        let flags = open_flags(libc::O_RDWR | libc::O_APPEND | libc::O_TRUNC);
+        assert_eq!(flags, OpenFlags { read: true, write: true, truncate: true, append: true, exec: false });
+        assert!(open_flags(libc::O_RDONLY | FMODE_EXEC).exec);
+        assert!(!open_flags(libc::O_WRONLY).read);
+    }
+
+    #[test]
+    fn offsets_of_entries_never_meet_those_of_the_dots() {
+        assert_eq!(offset_of(1), 3);
+        assert_eq!(cookie_of(offset_of(1)), 1);
+        assert_eq!(cookie_of(0), 0);
+        assert_eq!(cookie_of(OFFSET_DOT), 0);
+        assert_eq!(cookie_of(OFFSET_DOTDOT), 0);
+        assert!(offset_of(i64::MAX as u64) <= i64::MAX as u64);
+    }
+
+    #[test]
+    fn a_lock_to_the_end_of_the_file_has_no_end() {
+        assert_eq!(file_lock(LockKind::Posix, 1, 5, i64::MAX as u64, true, 2).end, u64::MAX);
+        assert_eq!(file_lock(LockKind::Posix, 1, 5, 9, true, 2).end, 9);
+    }
+
+    #[test]
+    fn a_whiteout_is_refused() {
+        assert_eq!(rename_mode(libc::RENAME_WHITEOUT), Err(FsError::Invalid));
+        assert_eq!(rename_mode(libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE), Err(FsError::Invalid));
+        assert_eq!(rename_mode(libc::RENAME_EXCHANGE), Ok(RenameMode::Exchange));
+    }
+}

@@ -1,0 +1,182 @@
+//! What all callbacks share: the way to the client with the caller's identity, and the ways to answer.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use fuser::{Errno, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry};
+use loligo_client::{Call, CallResult, Done, Failed, Fh};
+use loligo_types::{Answer, Attr, FsError, Ino};
+
+use crate::convert::{self, ttl};
+use crate::cred::{Creds, Who, groups_matter, may_be_refused, refused};
+use crate::errno::ErrorCounts;
+use crate::fs::dirs::Dirs;
+use crate::fs::locks::Waits;
+use crate::kernel::Kernel;
+use crate::metrics::{FuseOp, OpCounts};
+use crate::submit::Submit;
+use crate::table::Tick;
+
+/// Pages to drop after an answer was written.
+pub(crate) struct Pages {
+    pub ino: Ino,
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// The state of one mount.
+pub(crate) struct Core<S> {
+    pub client: S,
+    pub kernel: Arc<Kernel>,
+    pub creds: Creds,
+    pub errors: ErrorCounts,
+    pub ops: OpCounts,
+    pub dirs: Dirs,
+    pub waits: Waits,
+    /// To the thread that drops pages behind reads; `None` once the mount ended.
+    pub drop_pages: Mutex<Option<Sender<Pages>>>,
+}
+
+/// One request: who asks what, since when.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub op: FuseOp,
+    pub who: Who,
+    pub start: Tick,
+}
+
+impl<S: Submit> Core<S> {
+    /// Counts a request.
+    pub fn asked(&self, op: FuseOp, req: &fuser::Request) -> Asked {
+        self.ops.count(op);
+        Asked { op, who: Who::from(req), start: self.kernel.table.now() }
+    }
+
+    /// Logs and counts an error, and gives its number.
+    pub fn errno(&self, op: FuseOp, error: FsError) -> Errno {
+        self.errors.report(op.name(), error)
+    }
+
+    /// An answer of a shape that the call cannot have.
+    pub fn odd(&self, op: FuseOp) -> Errno {
+        tracing::warn!(op = op.name(), "the client's answer has the wrong shape");
+        self.errno(op, FsError::Io)
+    }
+
+    /// Makes a call in the name of the caller. A refused one is made again with the caller's supplementary groups, if
+    /// there are any.
+    pub fn send<F>(self: &Arc<Self>, asked: Asked, call: Call, done: F)
+    where
+        F: FnOnce(CallResult) + Send + 'static,
+    {
+        let who = asked.who;
+        if who.uid == 0 {
+            return self.client.submit(&self.creds.plain(who), call, done);
+        }
+        if groups_matter(&call)
+            && let Some(cred) = self.creds.with_groups(who)
+        {
+            return self.client.submit(&cred, call, done);
+        }
+        let again = may_be_refused(&call).then(|| (self.clone(), call.clone()));
+        self.client.submit(&self.creds.plain(who), call, move |result| match (again, result) {
+            (Some((core, call)), Err(failed)) if refused(&failed) => match core.creds.with_groups(who) {
+                Some(cred) => core.client.submit(&cred, call, done),
+                None => done(Err(failed)),
+            },
+            (_, result) => done(result),
+        });
+    }
+
+    /// A call whose success has nothing to tell.
+    pub fn empty(self: &Arc<Self>, asked: Asked, call: Call, reply: ReplyEmpty) {
+        let core = self.clone();
+        self.send(asked, call, move |result| match result {
+            Ok(_) => reply.ok(),
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    /// A call that gives an inode a name, or finds it.
+    pub fn entry(self: &Arc<Self>, asked: Asked, call: Call, reply: ReplyEntry) {
+        let core = self.clone();
+        self.send(asked, call, move |result| match result {
+            Ok(done) => match done.attr() {
+                Some(attr) => core.tell(asked, &done, attr, reply),
+                None => reply.error(core.odd(asked.op)),
+            },
+            Err(Failed { error: FsError::NotFound, names_cached: true })
+                if asked.op == FuseOp::Lookup && core.kernel.caches_names() =>
+            {
+                reply.entry_with_ttls(&ttl(false), &ttl(true), &convert::absent(), Generation(0));
+            }
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    fn tell(&self, asked: Asked, done: &Done, attr: &Attr, reply: ReplyEntry) {
+        let fresh = self.kernel.table.told(attr, asked.start);
+        let names = done.names_cached && self.kernel.caches_names();
+        let attrs = done.attr_cached && fresh;
+        reply.entry_with_ttls(&ttl(attrs), &ttl(names), &convert::file_attr(attr), Generation(0));
+    }
+
+    /// A call that answers with attributes of an inode that the kernel has.
+    pub fn attr(self: &Arc<Self>, asked: Asked, call: Call, reply: ReplyAttr) {
+        let core = self.clone();
+        self.send(asked, call, move |result| match result {
+            Ok(Done { answer: Answer::Entry(attr), attr_cached, .. }) => {
+                let fresh = core.kernel.table.seen(&attr, asked.start);
+                reply.attr(&ttl(attr_cached && fresh), &convert::file_attr(&attr));
+            }
+            Ok(_) => reply.error(core.odd(asked.op)),
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    /// After an answer that left pages (or dropped bits) which the kernel must not keep.
+    pub fn drop_pages(&self, ino: Ino, offset: u64, len: u64) {
+        if let Some(sender) = &*self.drop_pages.lock().unwrap_or_else(|e| e.into_inner()) {
+            // Fails only while unmounting.
+            let _ = sender.send(Pages { ino, offset, len });
+        }
+    }
+}
+
+/// What is in a handle number that the kernel holds: the client's handle, and how the file is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handle {
+    pub fh: Fh,
+    /// The kernel reads and writes through its page cache.
+    pub cached: bool,
+    /// Not open for writing.
+    pub read_only: bool,
+}
+
+impl Handle {
+    pub fn encode(self) -> fuser::FileHandle {
+        fuser::FileHandle(self.fh.0 << 2 | u64::from(self.read_only) << 1 | u64::from(self.cached))
+    }
+
+    pub fn decode(handle: fuser::FileHandle) -> Handle {
+        Handle { fh: Fh(handle.0 >> 2), cached: handle.0 & 1 != 0, read_only: handle.0 & 2 != 0 }
+    }
+}
+
+/// The inode of a node number.
+pub(crate) fn ino(node: INodeNo) -> Ino {
+    convert::ino(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_survives_the_kernel() {
+        let handle = Handle { fh: Fh(1 << 40 | 5), cached: true, read_only: false };
+        assert_eq!(Handle::decode(handle.encode()), handle);
+        let handle = Handle { fh: Fh(0), cached: false, read_only: true };
+        assert_eq!(Handle::decode(handle.encode()), handle);
+    }
+}

@@ -1,0 +1,151 @@
+//! Who asks: the kernel names user, group and thread of a caller; supplementary groups come from `/proc`, and only when
+//! they can matter, because that costs more than most operations.
+//!
+//! The kernel has checked permissions with the caller's whole identity before it asks (`default_permissions`). So a call
+//! is first made without supplementary groups; when it is refused, or when the answer depends silently on membership
+//! (setgid bits, ACLs), the groups are read. Groups are not cached: a program may change them between two calls.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use fuser::Request;
+use loligo_client::{Call, Failed};
+use loligo_types::{Cred, FsError, Op};
+
+/// Most identities that are remembered.
+const REMEMBERED: usize = 4096;
+const S_ISGID: u16 = 0o2000;
+
+/// A caller as the kernel names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Who {
+    /// User.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Thread; 0 if it is in another pid namespace.
+    pub pid: u32,
+}
+
+impl From<&Request> for Who {
+    fn from(req: &Request) -> Who {
+        Who { uid: req.uid(), gid: req.gid(), pid: req.pid() }
+    }
+}
+
+/// Identities seen lately, so that most calls need no allocation.
+#[derive(Default)]
+pub struct Creds(RwLock<HashMap<(u32, u32), Arc<Cred>>>);
+
+impl Creds {
+    /// The identity without supplementary groups.
+    pub fn plain(&self, who: Who) -> Arc<Cred> {
+        let key = (who.uid, who.gid);
+        if let Some(cred) = self.0.read().unwrap_or_else(|e| e.into_inner()).get(&key) {
+            return cred.clone();
+        }
+        let cred = Arc::new(Cred::user(who.uid, who.gid));
+        let mut map = self.0.write().unwrap_or_else(|e| e.into_inner());
+        if map.len() >= REMEMBERED {
+            map.clear();
+        }
+        map.insert(key, cred.clone());
+        cred
+    }
+
+    /// The identity with supplementary groups; `None` if there are none, or they cannot be learnt.
+    pub fn with_groups(&self, who: Who) -> Option<Arc<Cred>> {
+        if who.uid == 0 || who.pid == 0 {
+            return None;
+        }
+        let groups = groups(&std::fs::read_to_string(format!("/proc/{}/status", who.pid)).ok()?);
+        (!groups.is_empty()).then(|| Arc::new(Cred { uid: who.uid, gid: who.gid, groups }))
+    }
+}
+
+/// The `Groups:` line of `/proc/PID/status`, sorted.
+fn groups(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or_default();
+    let mut groups: Vec<u32> = line.split_ascii_whitespace().filter_map(|g| g.parse().ok()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// Whether a signal waits for a thread: pending (its own or its process's) and not blocked. `None`: no such thread.
+pub fn signal_pending(tid: u32) -> Option<bool> {
+    std::fs::read_to_string(format!("/proc/{tid}/status")).ok().map(|status| pending(&status))
+}
+
+fn pending(status: &str) -> bool {
+    let mask = |name: &str| {
+        let hex = status.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
+        u64::from_str_radix(hex.trim(), 16).unwrap_or(0)
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
+}
+
+/// Whether the answer depends on membership of groups in a way that shows no error: setgid bits are dropped silently
+/// for those outside the group.
+pub fn groups_matter(call: &Call) -> bool {
+    match call {
+        Call::SetAttr { set, .. } => set.mode.is_some_and(|m| m & S_ISGID != 0),
+        Call::Create { mode, .. } | Call::Tmpfile { mode, .. } => mode & S_ISGID != 0,
+        Call::Op(Op::Mknod { mode, .. } | Op::Mkdir { mode, .. }) => mode & S_ISGID != 0,
+        Call::Op(Op::SetXattr { name, .. }) => name.starts_with(b"system.posix_acl"),
+        _ => false,
+    }
+}
+
+/// Whether a call is worth a second try with supplementary groups: it is checked against permissions when it is made.
+pub fn may_be_refused(call: &Call) -> bool {
+    matches!(call, Call::Op(_) | Call::SetAttr { .. } | Call::Open { .. } | Call::Create { .. } | Call::Access { .. })
+}
+
+/// Whether it was refused for lack of permission.
+pub fn refused(failed: &Failed) -> bool {
+    matches!(failed.error, FsError::Access | FsError::Perm)
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Ino, SetAttr};
+
+    use super::*;
+
+    const STATUS: &str = "Name:\tx\nGroups:\t30 4 24 4 \nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000002\nSigBlk:\t0000000000000000\n";
+
+    #[test]
+    fn groups_are_read_sorted_and_without_repeats() {
+        assert_eq!(groups(STATUS), vec![4, 24, 30]);
+        assert_eq!(groups("Name:\tx\nGroups:\t \n"), Vec::<u32>::new());
+        assert_eq!(groups(""), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn a_blocked_signal_does_not_interrupt() {
+        assert!(pending(STATUS));
+        assert!(!pending(&STATUS.replace("SigBlk:\t0000000000000000", "SigBlk:\t0000000000000002")));
+        assert!(!pending(""));
+    }
+
+    #[test]
+    fn this_process_has_readable_groups_and_no_pending_signal() {
+        assert_eq!(signal_pending(std::process::id()), Some(false));
+        assert_eq!(Creds::default().with_groups(Who { uid: 0, gid: 0, pid: std::process::id() }), None);
+    }
+
+    #[test]
+    fn identities_are_shared() {
+        let creds = Creds::default();
+        let who = Who { uid: 5, gid: 6, pid: 7 };
+        assert!(Arc::ptr_eq(&creds.plain(who), &creds.plain(Who { pid: 8, ..who })));
+    }
+
+    #[test]
+    fn a_setgid_bit_needs_the_groups_at_once() {
+        let set = |mode| Call::SetAttr { ino: Ino(7), set: SetAttr { mode: Some(mode), ..SetAttr::default() }, fh: None };
+        assert!(groups_matter(&set(0o2755)));
+        assert!(!groups_matter(&set(0o755)));
+    }
+}

@@ -1,0 +1,263 @@
+//! Open files: open, create, read, write, flush, sync, space.
+//!
+//! A file is open in *cached mode* (the kernel reads and writes through its page cache) if the client has the right to
+//! cache it, else in direct mode. A handle cannot change its mode: when the right is lost while handles are in cached
+//! mode, the pages that each later read or write leaves behind are dropped right after it was answered.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use fuser::{
+    FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
+};
+use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
+use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name};
+
+use super::names::bits;
+use crate::convert::{self, ttl};
+use crate::core::{Asked, Core, Handle};
+use crate::submit::Submit;
+
+/// Most bytes of one copy_file_range, so that a signal does not wait long. Callers go on after a short copy.
+const COPY_MAX: u64 = 64 << 20;
+
+/// What the kernel is told of an opened file.
+struct Opened {
+    handle: FileHandle,
+    flags: FopenFlags,
+}
+
+impl<S: Submit> Core<S> {
+    fn opened(&self, asked: Asked, ino: Ino, done: &Done, read_only: bool) -> Option<Opened> {
+        let (Answer::Opened { rights, .. }, Some(fh)) = (&done.answer, done.fh) else { return None };
+        let cached = rights.has(Lease::CACHE) && self.kernel.table.open_cached(ino, asked.start);
+        let flags = match (cached, done.keep_data) {
+            (false, _) => FopenFlags::FOPEN_DIRECT_IO,
+            (true, true) => FopenFlags::FOPEN_KEEP_CACHE,
+            (true, false) => FopenFlags::empty(),
+        };
+        Some(Opened { handle: Handle { fh, cached, read_only }.encode(), flags })
+    }
+
+    pub fn open(self: &Arc<Self>, asked: Asked, ino: Ino, flags: i32, reply: ReplyOpen) {
+        let core = self.clone();
+        let flags = convert::open_flags(flags);
+        self.send(asked, Call::Open { ino, flags }, move |result| match result {
+            Ok(done) => match core.opened(asked, ino, &done, !flags.write) {
+                Some(opened) => reply.opened(opened.handle, opened.flags),
+                None => reply.error(core.odd(asked.op)),
+            },
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn create(
+        self: &Arc<Self>,
+        asked: Asked,
+        dir: Ino,
+        text: &OsStr,
+        mode: u32,
+        umask: u32,
+        raw_flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let name = match Name::new(text.as_bytes()) {
+            Ok(name) => name,
+            Err(error) => return reply.error(self.errno(asked.op, error)),
+        };
+        let flags = convert::open_flags(raw_flags);
+        let exclusive = raw_flags & libc::O_EXCL != 0;
+        let call = Call::Create { dir, name, mode: bits(mode), umask: bits(umask), flags, exclusive };
+        let core = self.clone();
+        self.send(asked, call, move |result| core.created(asked, result, !flags.write, reply));
+    }
+
+    fn created(&self, asked: Asked, result: CallResult, read_only: bool, reply: ReplyCreate) {
+        let done = match result {
+            Ok(done) => done,
+            Err(failed) => return reply.error(self.errno(asked.op, failed.error)),
+        };
+        let Some(attr) = done.attr() else { return reply.error(self.odd(asked.op)) };
+        let fresh = self.kernel.table.told(attr, asked.start);
+        let Some(opened) = self.opened(asked, attr.ino, &done, read_only) else {
+            return reply.error(self.odd(asked.op));
+        };
+        // One time to live for name and attributes: both or neither.
+        let cached = fresh && done.attr_cached && done.names_cached && self.kernel.caches_names();
+        reply.created(&ttl(cached), &convert::file_attr(attr), Generation(0), opened.handle, opened.flags);
+    }
+
+    pub fn read(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, offset: u64, len: u32, reply: ReplyData) {
+        let handle = Handle::decode(fh);
+        let core = self.clone();
+        self.send(asked, Call::Read { fh: handle.fh, offset, len }, move |result| match result {
+            Ok(Done { answer: Answer::Bytes(bytes), .. }) => {
+                reply.data(&bytes);
+                if handle.cached && core.kernel.table.is_uncached(ino) {
+                    core.drop_pages(ino, offset, u64::from(len));
+                }
+            }
+            Ok(_) => reply.error(core.odd(asked.op)),
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn write(
+        self: &Arc<Self>,
+        asked: Asked,
+        ino: Ino,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        open_flags: i32,
+        reply: ReplyWrite,
+    ) {
+        let handle = Handle::decode(fh);
+        // Pages of a shared mapping have their place, also in a file that is open for appending.
+        let append = open_flags & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let kill_priv = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let call = Call::Write { fh: handle.fh, offset, data: data.into(), append, kill_priv };
+        let core = self.clone();
+        self.send(asked, call, move |result| match result {
+            Ok(Done { answer: Answer::Offset(written), .. }) => {
+                if kill_priv && core.kernel.table.setid(ino) {
+                    // The kernel leaves the bits to us, and does not look again by itself.
+                    core.kernel.attr_in_use(ino);
+                }
+                reply.written(u32::try_from(written).unwrap_or(u32::MAX));
+                if handle.cached && core.kernel.table.is_uncached(ino) {
+                    core.drop_pages(ino, 0, 0);
+                }
+            }
+            Ok(_) => reply.error(core.odd(asked.op)),
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    pub fn flush(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, owner: u64, reply: ReplyEmpty) {
+        let handle = Handle::decode(fh);
+        let locked = self.kernel.table.ever_locked(ino);
+        if handle.read_only && !locked {
+            return reply.ok();
+        }
+        let owner = locked.then_some(LockOwner(owner));
+        self.empty(asked, Call::Flush { fh: handle.fh, owner }, reply);
+    }
+
+    pub fn release(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, flock: Option<u64>, reply: ReplyEmpty) {
+        let handle = Handle::decode(fh);
+        if handle.cached {
+            self.kernel.table.close_cached(ino);
+        }
+        self.empty(asked, Call::Release { fh: handle.fh, flock_owner: flock.map(LockOwner) }, reply);
+    }
+
+    pub fn fsync(self: &Arc<Self>, asked: Asked, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        self.empty(asked, Call::Fsync { fh: Handle::decode(fh).fh, data_only }, reply);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn fallocate(
+        self: &Arc<Self>,
+        asked: Asked,
+        ino: Ino,
+        fh: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let how = match fallocate_mode(mode) {
+            Ok(how) => how,
+            Err(error) => return reply.error(self.errno(asked.op, error)),
+        };
+        let core = self.clone();
+        let call = Call::Fallocate { fh: Handle::decode(fh).fh, how, offset, len };
+        self.send(asked, call, move |result| match result {
+            Ok(_) => {
+                core.setid_may_have_gone(ino);
+                reply.ok();
+            }
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    pub fn seek(self: &Arc<Self>, asked: Asked, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let (offset, data) = match (u64::try_from(offset), whence) {
+            (Ok(offset), libc::SEEK_DATA) => (offset, true),
+            (Ok(offset), libc::SEEK_HOLE) => (offset, false),
+            _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
+        };
+        let core = self.clone();
+        let call = Call::Seek { fh: Handle::decode(fh).fh, offset, data };
+        self.send(asked, call, move |result| match result {
+            Ok(Done { answer: Answer::Offset(at), .. }) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
+            Ok(_) => reply.error(core.odd(asked.op)),
+            // The same kind means "no such xattr" elsewhere.
+            Err(failed) if failed.error == FsError::NoData => {
+                reply.error(core.errno(asked.op, FsError::NoSuchOffset));
+            }
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    pub fn copy(
+        self: &Arc<Self>,
+        asked: Asked,
+        (from, from_offset): (FileHandle, u64),
+        (to_ino, to, to_offset): (Ino, FileHandle, u64),
+        len: u64,
+        reply: ReplyWrite,
+    ) {
+        let fh = |handle: FileHandle| -> Fh { Handle::decode(handle).fh };
+        let call = Call::Copy { from: fh(from), from_offset, to: fh(to), to_offset, len: len.min(COPY_MAX) };
+        let core = self.clone();
+        self.send(asked, call, move |result| match result {
+            Ok(Done { answer: Answer::Offset(copied), .. }) => {
+                core.setid_may_have_gone(to_ino);
+                reply.written(u32::try_from(copied).unwrap_or(u32::MAX));
+            }
+            Ok(_) => reply.error(core.odd(asked.op)),
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
+    }
+
+    /// The content changed by other means than a write.
+    fn setid_may_have_gone(&self, ino: Ino) {
+        if self.kernel.table.setid(ino) {
+            self.kernel.attr_in_use(ino);
+        }
+    }
+}
+
+fn fallocate_mode(mode: i32) -> Result<Fallocate, FsError> {
+    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+    const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
+    const ZERO_KEEP: i32 = ZERO | KEEP;
+    match mode {
+        0 => Ok(Fallocate::Allocate { keep_size: false }),
+        KEEP => Ok(Fallocate::Allocate { keep_size: true }),
+        PUNCH => Ok(Fallocate::PunchHole),
+        ZERO => Ok(Fallocate::ZeroRange { keep_size: false }),
+        ZERO_KEEP => Ok(Fallocate::ZeroRange { keep_size: true }),
+        _ => Err(FsError::NotSupported),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_of_fallocate_that_move_data_are_not_supported() {
+        assert_eq!(fallocate_mode(0), Ok(Fallocate::Allocate { keep_size: false }));
+        assert_eq!(fallocate_mode(3), Ok(Fallocate::PunchHole));
+        assert_eq!(fallocate_mode(libc::FALLOC_FL_COLLAPSE_RANGE), Err(FsError::NotSupported));
+        assert_eq!(fallocate_mode(libc::FALLOC_FL_PUNCH_HOLE), Err(FsError::NotSupported));
+    }
+}

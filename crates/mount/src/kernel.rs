@@ -1,0 +1,172 @@
+//! Telling the kernel to drop what it caches. Every call returns when the kernel was told, which is what a client waits
+//! for before it gives a lease back.
+//!
+//! The entries of a directory are never invalidated one by one: that takes the directory's lock, which a caller may hold
+//! who waits for the very change that made the server recall the lease. Instead the *epoch* is raised, which takes no
+//! lock and makes the kernel look every name up again.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use loligo_types::Ino;
+
+use crate::table::Table;
+
+const NOTIFY_INVAL_INODE: i32 = 2;
+const NOTIFY_INC_EPOCH: i32 = 8;
+/// First minor version of the protocol whose kernel knows epochs.
+pub const EPOCH_MINOR: u32 = 44;
+/// How often, and how long apart, an inode is notified that the kernel was told of but does not have yet.
+const ARRIVAL_TRIES: u32 = 2000;
+const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
+
+/// The way to the kernel of one mount. Made before the mount, because the client needs it first.
+pub struct Kernel {
+    device: OnceLock<OwnedFd>,
+    epochs: AtomicBool,
+    pub(crate) table: Arc<Table>,
+    names: AtomicU64,
+    attrs: AtomicU64,
+    datas: AtomicU64,
+}
+
+impl Kernel {
+    pub(crate) fn new() -> Arc<Kernel> {
+        Arc::new(Kernel {
+            device: OnceLock::new(),
+            epochs: AtomicBool::new(false),
+            table: Arc::default(),
+            names: AtomicU64::new(0),
+            attrs: AtomicU64::new(0),
+            datas: AtomicU64::new(0),
+        })
+    }
+
+    /// From now on the kernel can be reached here.
+    pub(crate) fn attach(&self, device: OwnedFd) {
+        self.device.set(device).expect("a mount is attached once");
+    }
+
+    /// The kernel knows epochs, so it may be let to cache names.
+    pub(crate) fn set_epochs(&self, known: bool) {
+        self.epochs.store(known, Ordering::Release);
+    }
+
+    /// Whether the kernel may cache names.
+    pub fn caches_names(&self) -> bool {
+        self.epochs.load(Ordering::Acquire)
+    }
+
+    /// Drops all names that the kernel caches. Takes no lock.
+    pub fn names(&self, _dir: Ino) {
+        if self.caches_names() {
+            self.names.fetch_add(1, Ordering::Relaxed);
+            self.send(NOTIFY_INC_EPOCH, &[]);
+        }
+    }
+
+    /// Drops attributes, ACLs and the like of an inode. Waits for no page.
+    pub fn attr(&self, ino: Ino) {
+        self.attrs.fetch_add(1, Ordering::Relaxed);
+        self.table.bar(ino);
+        self.inval_inode(ino, -1, 0);
+    }
+
+    /// Drops attributes and pages of a file; dirty pages of shared mappings are written back meanwhile, and pages that
+    /// are being read are waited for. So it must not be called on a thread that serves reads or writes.
+    pub fn data(&self, ino: Ino) {
+        self.datas.fetch_add(1, Ordering::Relaxed);
+        self.table.lose_cache(ino);
+        self.inval_inode(ino, 0, 0);
+    }
+
+    /// Drops pages of a range (`len` 0: to the end) once; nothing is remembered.
+    pub(crate) fn pages(&self, ino: Ino, offset: u64, len: u64) {
+        self.inval_once(ino, i64::try_from(offset).unwrap_or(0), i64::try_from(len).unwrap_or(0));
+    }
+
+    /// Drops the attributes of an inode that a caller is using at this moment.
+    pub(crate) fn attr_in_use(&self, ino: Ino) {
+        self.inval_once(ino, -1, 0);
+    }
+
+    /// Counts of notifications: names, attributes, data.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        (get(&self.names), get(&self.attrs), get(&self.datas))
+    }
+
+    /// An answer that tells the kernel of an inode may be written, but not yet be taken in by the thread that asked:
+    /// then the kernel says that it does not know the inode, and is asked again until it does, or forgot it.
+    fn inval_inode(&self, ino: Ino, offset: i64, len: i64) {
+        for _ in 0..ARRIVAL_TRIES {
+            if self.inval_once(ino, offset, len) || !self.table.referenced(ino) {
+                return;
+            }
+            std::thread::sleep(ARRIVAL_PAUSE);
+        }
+        tracing::debug!(%ino, "the kernel was told of an inode that it never took in");
+    }
+
+    fn inval_once(&self, ino: Ino, offset: i64, len: i64) -> bool {
+        let mut body = [0; 24];
+        body[..8].copy_from_slice(&ino.0.to_ne_bytes());
+        body[8..16].copy_from_slice(&offset.to_ne_bytes());
+        body[16..].copy_from_slice(&len.to_ne_bytes());
+        self.send(NOTIFY_INVAL_INODE, &body)
+    }
+
+    /// False: the kernel does not know what it is about.
+    fn send(&self, code: i32, body: &[u8]) -> bool {
+        let Some(device) = self.device.get() else { return true };
+        let message = message(code, body);
+        match rustix::io::retry_on_intr(|| rustix::io::write(device, &message)) {
+            Ok(_) => true,
+            Err(rustix::io::Errno::NOENT) => false,
+            // Unmounted: there is nothing left to drop.
+            Err(rustix::io::Errno::NODEV | rustix::io::Errno::NOTCONN | rustix::io::Errno::PERM) => true,
+            Err(error) => {
+                let kind = std::io::Error::from(error).kind();
+                if kind != ErrorKind::Interrupted {
+                    tracing::warn!(code, %error, "the kernel refused a notification");
+                }
+                true
+            }
+        }
+    }
+}
+
+/// `struct fuse_out_header` of a notification, and its body.
+fn message(code: i32, body: &[u8]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(16 + body.len());
+    message.extend_from_slice(&(16 + body.len() as u32).to_ne_bytes());
+    message.extend_from_slice(&code.to_ne_bytes());
+    message.extend_from_slice(&0u64.to_ne_bytes());
+    message.extend_from_slice(body);
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_is_a_header_with_the_code_in_place_of_the_error() {
+        let expected = [16u32.to_ne_bytes(), 8i32.to_ne_bytes(), [0; 4], [0; 4]].concat();
+        assert_eq!(message(NOTIFY_INC_EPOCH, &[]), expected);
+        assert_eq!(message(NOTIFY_INVAL_INODE, &[0; 24]).len(), 40);
+    }
+
+    #[test]
+    fn before_the_mount_there_is_nothing_to_drop() {
+        let kernel = Kernel::new();
+        kernel.set_epochs(true);
+        kernel.names(Ino::ROOT);
+        kernel.attr(Ino(300));
+        kernel.data(Ino(300));
+        assert_eq!(kernel.counts(), (1, 1, 1));
+    }
+}

@@ -1,0 +1,67 @@
+//! Counts of what the kernel asked, by operation.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! ops {
+    ($($variant:ident $name:literal,)*) => {
+        /// What the kernel can ask.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs)]
+        pub enum FuseOp { $($variant,)* }
+
+        impl FuseOp {
+            /// All of them.
+            pub const ALL: &'static [FuseOp] = &[$(FuseOp::$variant,)*];
+
+            /// Name in logs and metrics.
+            pub fn name(self) -> &'static str {
+                match self { $(FuseOp::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+ops! {
+    Lookup "lookup", Forget "forget", GetAttr "getattr", SetAttr "setattr", Readlink "readlink", Mknod "mknod",
+    Mkdir "mkdir", Unlink "unlink", Rmdir "rmdir", Symlink "symlink", Rename "rename", Link "link", Open "open",
+    Read "read", Write "write", Flush "flush", Release "release", Fsync "fsync", OpenDir "opendir",
+    ReadDir "readdir", ReleaseDir "releasedir", FsyncDir "fsyncdir", StatFs "statfs", GetXattr "getxattr",
+    ListXattr "listxattr", SetXattr "setxattr", RemoveXattr "removexattr", Access "access", Create "create",
+    GetLock "getlk", SetLock "setlk", Fallocate "fallocate", Seek "lseek", Copy "copy_file_range", Ioctl "ioctl",
+}
+
+/// Counters of all operations.
+pub struct OpCounts(Vec<AtomicU64>);
+
+impl Default for OpCounts {
+    fn default() -> OpCounts {
+        OpCounts(FuseOp::ALL.iter().map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl OpCounts {
+    /// One more.
+    pub fn count(&self, op: FuseOp) {
+        self.0[op as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Name and count of each operation that occurred.
+    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.0.iter().map(|n| n.load(Ordering::Relaxed));
+        FuseOp::ALL.iter().zip(counts).filter(|(_, n)| *n > 0).map(|(op, n)| (op.name(), n)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_counted_under_their_names() {
+        let counts = OpCounts::default();
+        counts.count(FuseOp::Ioctl);
+        counts.count(FuseOp::Lookup);
+        counts.count(FuseOp::Lookup);
+        assert_eq!(counts.snapshot(), vec![("lookup", 2), ("ioctl", 1)]);
+    }
+}

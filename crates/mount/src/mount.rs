@@ -1,0 +1,390 @@
+//! One mount from start to end: the place, the kernel's side, the threads, and the way out.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use loligo_client::Call;
+
+use crate::adapter::Adapter;
+use crate::core::{Core, Pages};
+use crate::cred::Who;
+use crate::kernel::Kernel;
+use crate::mountpoint::{self, FS_TYPE, MountLine};
+use crate::submit::Submit;
+
+/// A tick of [`crate::table::Table`].
+const TICK: Duration = Duration::from_millis(50);
+/// How long an unmount waits for the last users, and then for the connection to end.
+const BUSY_FOR: Duration = Duration::from_secs(2);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// How far the kernel reads ahead.
+const READ_AHEAD: u32 = 1 << 20;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Where. Made if it is not there.
+    pub path: PathBuf,
+    /// What `df` and `/proc/mounts` show as the device.
+    pub fs_name: String,
+    /// Refuse all changes.
+    pub read_only: bool,
+    /// Let other users than the mounting one in.
+    pub allow_other: bool,
+    /// Mount over a directory that has entries.
+    pub nonempty: bool,
+    /// Threads that take requests from the kernel.
+    pub threads: usize,
+    /// Largest write, bytes.
+    pub max_write: u32,
+}
+
+impl MountOptions {
+    /// The defaults for a path: for all users if root mounts.
+    pub fn new(path: impl Into<PathBuf>) -> MountOptions {
+        MountOptions {
+            path: path.into(),
+            fs_name: "loligo".into(),
+            read_only: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            nonempty: false,
+            threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
+            max_write: 1 << 20,
+        }
+    }
+}
+
+/// Why a mount did not come to be.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// Something is mounted there.
+    #[error("{path} is in use: {source_name} ({fs_type}) is mounted there; unmount it, or choose another place")]
+    InUse {
+        /// The mount point.
+        path: PathBuf,
+        /// Type of what is there.
+        fs_type: String,
+        /// Name of what is there.
+        source_name: String,
+    },
+    /// It has entries.
+    #[error("{path} is not empty, and its entries would be hidden; choose an empty directory, or say --nonempty")]
+    NotEmpty {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The path cannot be used.
+    #[error("cannot mount at {path}: {source}")]
+    Path {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No FUSE here.
+    #[error("cannot open /dev/fuse: {0}; load the module (modprobe fuse), or give the container the device")]
+    NoFuse(io::Error),
+    /// The mount failed.
+    #[error("the kernel refused to mount at {path}: {source}; as a user other than root, fusermount3 is needed")]
+    Refused {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The client could not be made.
+    #[error("{0}")]
+    Client(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// How an unmount went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmounted {
+    /// Nobody used it any more.
+    Clean,
+    /// It was gone before.
+    Already,
+    /// It was in use: it was taken out of sight, and those who still had files open there got errors.
+    Forced,
+}
+
+/// Counts for the metrics page.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Requests of the kernel by operation.
+    pub ops: Vec<(&'static str, u64)>,
+    /// Errors answered, by kind.
+    pub errors: Vec<(&'static str, u64)>,
+    /// Notifications to the kernel: names, attributes, data.
+    pub notifications: [(&'static str, u64); 3],
+    /// Inodes that the kernel knows.
+    pub inodes: usize,
+}
+
+type CountsFn = Box<dyn Fn() -> Counts + Send + Sync>;
+
+/// A mounted file system. Dropping it unmounts.
+pub struct Mount {
+    path: PathBuf,
+    line: Option<MountLine>,
+    notes: Vec<String>,
+    session: Mutex<Option<BackgroundSession>>,
+    ended: Mutex<Option<mpsc::Receiver<()>>>,
+    helpers: Mutex<Option<Helpers>>,
+    counts: CountsFn,
+}
+
+struct Helpers {
+    stop: mpsc::Sender<()>,
+    threads: Vec<JoinHandle<()>>,
+    /// Closes the way to the thread that drops pages.
+    close_pages: Box<dyn FnOnce() + Send>,
+}
+
+impl Mount {
+    /// Mounts. `client` makes the client; it is given the way by which caches of the kernel are to be invalidated.
+    pub fn start<S, F, E>(options: &MountOptions, client: F) -> Result<Mount, MountError>
+    where
+        S: Submit,
+        F: FnOnce(Arc<Kernel>) -> Result<S, E>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (path, notes) = mountpoint::prepare(&options.path, options.nonempty)?;
+        let kernel = Kernel::new();
+        let client = client(kernel.clone()).map_err(|e| MountError::Client(e.into()))?;
+        let (to_drop, pages) = mpsc::channel();
+        let core = Arc::new(Core {
+            client,
+            kernel: kernel.clone(),
+            creds: Default::default(),
+            errors: Default::default(),
+            ops: Default::default(),
+            dirs: Default::default(),
+            waits: Default::default(),
+            drop_pages: Mutex::new(Some(to_drop)),
+        });
+        let adapter = Adapter { core: core.clone(), max_write: options.max_write };
+        let refused = |source| MountError::Refused { path: path.clone(), source };
+        let session = session(adapter, &path, options)?;
+        let device = session.as_fd().try_clone_to_owned().map_err(refused)?;
+        kernel.attach(device);
+        let session = session.spawn().map_err(refused)?;
+        let helpers = helpers(core.clone(), pages);
+        let line = mountpoint::mounted_at(&path).ok().flatten().filter(|l| l.fs_type.starts_with("fuse"));
+        if let Some(line) = &line {
+            mountpoint::read_ahead(line, READ_AHEAD);
+        }
+        Ok(Mount {
+            path,
+            line,
+            notes,
+            session: Mutex::new(Some(session)),
+            ended: Mutex::new(None),
+            helpers: Mutex::new(Some(helpers)),
+            counts: Box::new(move || counts(&core)),
+        })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the user should know of how it was mounted.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Counts since the start.
+    pub fn counts(&self) -> Counts {
+        (self.counts)()
+    }
+
+    /// Waits until it is unmounted, by whomever, for at most `limit`. Says whether it is.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let mut ended = guard(&self.ended);
+        if ended.is_none() {
+            let Some(session) = guard(&self.session).take() else { return true };
+            let (sender, receiver) = mpsc::channel();
+            std::thread::Builder::new()
+                .name("loligo-mount-end".into())
+                .spawn(move || {
+                    if let Err(error) = session.join() {
+                        tracing::warn!(%error, "the FUSE session ended with an error");
+                    }
+                    let _ = sender.send(());
+                })
+                .expect("a thread can be started");
+            *ended = Some(receiver);
+        }
+        let Some(receiver) = &*ended else { return true };
+        match receiver.recv_timeout(limit) {
+            Err(RecvTimeoutError::Timeout) => false,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                drop(ended);
+                self.stop_helpers();
+                true
+            }
+        }
+    }
+
+    /// Unmounts, by force if it stays in use, and ends all threads.
+    pub fn unmount(&self) -> io::Result<Unmounted> {
+        if self.wait(Duration::ZERO) {
+            return Ok(Unmounted::Already);
+        }
+        let deadline = Instant::now() + BUSY_FOR;
+        let how = loop {
+            match mountpoint::unmount(&self.path) {
+                Ok(()) => break Unmounted::Clean,
+                // No mount there: somebody was faster.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput || e.kind() == io::ErrorKind::NotFound => {
+                    break Unmounted::Already;
+                }
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                    if Instant::now() > deadline || self.wait(Duration::from_millis(100)) {
+                        mountpoint::detach(&self.path)?;
+                        break Unmounted::Forced;
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        };
+        let patience = if how == Unmounted::Forced { Duration::ZERO } else { ENDS_WITHIN };
+        if !self.wait(patience) {
+            if let Some(line) = &self.line {
+                mountpoint::abort(line.minor)?;
+            }
+            if !self.wait(ENDS_WITHIN) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the FUSE session does not end"));
+            }
+            return Ok(Unmounted::Forced);
+        }
+        Ok(how)
+    }
+
+    fn stop_helpers(&self) {
+        if let Some(helpers) = guard(&self.helpers).take() {
+            drop(helpers.stop);
+            (helpers.close_pages)();
+            for thread in helpers.threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the mount panicked");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount() {
+            tracing::error!(path = %self.path.display(), %error, "could not unmount; unmount it by hand (umount -l)");
+        }
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn counts<S: Submit>(core: &Core<S>) -> Counts {
+    let (names, attrs, datas) = core.kernel.counts();
+    Counts {
+        ops: core.ops.snapshot(),
+        errors: core.errors.snapshot(),
+        notifications: [("names", names), ("attributes", attrs), ("data", datas)],
+        inodes: core.kernel.table.count(),
+    }
+}
+
+/// The kernel's side, and the handshake with it.
+fn session<S: Submit>(
+    adapter: Adapter<S>,
+    path: &Path,
+    options: &MountOptions,
+) -> Result<Session<Adapter<S>>, MountError> {
+    let refused = |source| MountError::Refused { path: path.to_owned(), source };
+    let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    let mut config = Config::default();
+    config.acl = acl;
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = options.threads > 1;
+    if rustix::process::geteuid().is_root() {
+        // Not by the library, which unmounts the path once more at its end, whatever is mounted there by then.
+        let device = mount_as_root(path, options)?;
+        return Session::from_fd(adapter, device, acl, config).inspect_err(|_| _ = mountpoint::detach(path)).map_err(refused);
+    }
+    config.mount_options = vec![
+        MountOption::FSName(options.fs_name.clone()),
+        MountOption::Subtype("loligo".into()),
+        MountOption::DefaultPermissions,
+        if options.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    Session::new(adapter, path, &config).map_err(refused)
+}
+
+fn mount_as_root(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    use rustix::mount::MountFlags;
+    let refused = |source: io::Error| MountError::Refused { path: path.to_owned(), source };
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::NoFuse)?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    let mut flags = MountFlags::empty();
+    if options.allow_other {
+        data.push_str(",allow_other");
+    } else {
+        flags |= MountFlags::NOSUID | MountFlags::NODEV;
+    }
+    if options.read_only {
+        flags |= MountFlags::RDONLY;
+    }
+    let data = std::ffi::CString::new(data).map_err(|e| refused(e.into()))?;
+    let target = mountpoint::c_path(path).map_err(refused)?;
+    rustix::mount::mount(options.fs_name.as_str(), &target, FS_TYPE, flags, Some(data.as_c_str()))
+        .map_err(|e| refused(e.into()))?;
+    Ok(device.into())
+}
+
+fn helpers<S: Submit>(core: Arc<Core<S>>, pages: mpsc::Receiver<Pages>) -> Helpers {
+    let (stop, stopped) = mpsc::channel();
+    let ticker = core.clone();
+    let dropper = core.kernel.clone();
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.into()).spawn(body).expect("a thread can be started")
+    };
+    let threads = vec![
+        spawn("loligo-mount-tick", Box::new(move || tick(&ticker, &stopped))),
+        spawn(
+            "loligo-mount-pages",
+            Box::new(move || {
+                for Pages { ino, offset, len } in pages {
+                    dropper.pages(ino, offset, len);
+                }
+            }),
+        ),
+    ];
+    Helpers { stop, threads, close_pages: Box::new(move || *guard(&core.drop_pages) = None) }
+}
+
+/// Counts time, gives back the leases of what the kernel forgot, and looks after threads that wait for locks.
+fn tick<S: Submit>(core: &Arc<Core<S>>, stopped: &mpsc::Receiver<()>) {
+    let root = core.creds.plain(Who { uid: 0, gid: 0, pid: 0 });
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
+        let inos = core.kernel.table.advance();
+        if !inos.is_empty() {
+            core.client.submit(&root, Call::Forget { inos }, |_| ());
+        }
+        core.interrupt_waits();
+    }
+}

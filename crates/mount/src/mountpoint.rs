@@ -1,0 +1,201 @@
+//! The place to mount at: what is there, whether it may be used, and how to get rid of what a dead process left.
+
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::MountError;
+
+/// Type of our mounts in `/proc/self/mountinfo`.
+pub const FS_TYPE: &str = "fuse.loligo";
+/// How long a mount that is there may take to say that it lives.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MountLine {
+    /// Minor number of the device, which names a FUSE connection in `/sys/fs/fuse/connections`.
+    pub minor: u32,
+    pub major: u32,
+    pub path: PathBuf,
+    pub fs_type: String,
+    pub source: String,
+}
+
+/// What is mounted at a path, the top one if there are several. Does not touch the path.
+pub(crate) fn mounted_at(path: &Path) -> io::Result<Option<MountLine>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|b| *b == b'\n').filter_map(parse).rfind(|line| line.path == path))
+}
+
+fn parse(line: &[u8]) -> Option<MountLine> {
+    let mut fields = line.split(|b| *b == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let path = unescape(fields.nth(1)?);
+    let mut rest = fields.skip_while(|f| *f != b"-").skip(1);
+    let text = |f: &[u8]| String::from_utf8_lossy(&unescape(f).into_os_string().into_vec()).into_owned();
+    let (fs_type, source) = (text(rest.next()?), text(rest.next()?));
+    Some(MountLine { major: major.parse().ok()?, minor: minor.parse().ok()?, path, fs_type, source })
+}
+
+/// Undoes the kernel's `\ooo` for spaces and the like.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let code = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
+        match code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(field[at]);
+                at += 1;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(out))
+}
+
+/// The path without symlinks, and without touching what is mounted at it.
+pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path) };
+    let inside = parent.canonicalize()?.join(name);
+    match std::fs::read_link(&inside) {
+        Ok(_) => inside.canonicalize(),
+        Err(_) => Ok(inside),
+    }
+}
+
+/// Makes sure that a path can be mounted at, makes it if it is not there, and detaches a dead mount of our own there.
+/// Returns the path to use, and what the user should know.
+pub(crate) fn prepare(path: &Path, nonempty: bool) -> Result<(PathBuf, Vec<String>), MountError> {
+    let fail = |source| MountError::Path { path: path.to_owned(), source };
+    let mut notes = Vec::new();
+    if let Some(parent) = path.parent()
+        && !parent.as_os_str().is_empty()
+    {
+        std::fs::create_dir_all(parent).map_err(fail)?;
+    }
+    let path = absolute(path).map_err(fail)?;
+    while let Some(there) = mounted_at(&path).map_err(fail)? {
+        if there.fs_type != FS_TYPE || alive(&path) {
+            return Err(MountError::InUse { path, fs_type: there.fs_type, source_name: there.source });
+        }
+        detach(&path).map_err(fail)?;
+        notes.push(format!("detached a dead mount of {} at {}", there.source, path.display()));
+    }
+    match std::fs::create_dir(&path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(fail(e)),
+        _ => (),
+    }
+    let mut entries = std::fs::read_dir(&path).map_err(fail)?;
+    if let Some(entry) = entries.next() {
+        entry.map_err(fail)?;
+        if !nonempty {
+            return Err(MountError::NotEmpty { path });
+        }
+        notes.push(format!("{} has entries, which are hidden as long as it is mounted", path.display()));
+    }
+    Ok((path, notes))
+}
+
+/// Whether a mount answers. One that hangs counts as alive: somebody may be waiting for it to come back.
+fn alive(path: &Path) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    let path = path.to_owned();
+    // A thread, because a hanging mount would hold this one for ever.
+    std::thread::spawn(move || sender.send(rustix::fs::statfs(&path).map(|_| ())));
+    !matches!(receiver.recv_timeout(ANSWER_WITHIN), Ok(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)))
+}
+
+/// Takes a mount out of sight, whether it is in use or not.
+pub(crate) fn detach(path: &Path) -> io::Result<()> {
+    use rustix::mount::UnmountFlags;
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Err(rustix::io::Errno::PERM) => fusermount(path, true),
+        other => Ok(other?),
+    }
+}
+
+/// Unmounts; fails with `ResourceBusy` if it is in use.
+pub(crate) fn unmount(path: &Path) -> io::Result<()> {
+    use rustix::mount::UnmountFlags;
+    match rustix::mount::unmount(path, UnmountFlags::empty()) {
+        Err(rustix::io::Errno::PERM) => fusermount(path, false),
+        other => Ok(other?),
+    }
+}
+
+/// For users who are not root.
+fn fusermount(path: &Path, lazy: bool) -> io::Result<()> {
+    let mut command = std::process::Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(path);
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let kind = if text.contains("busy") { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+    Err(io::Error::new(kind, text))
+}
+
+/// Ends a FUSE connection by force: all who wait for it get an error.
+pub(crate) fn abort(minor: u32) -> io::Result<()> {
+    std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
+}
+
+/// Lets the kernel read further ahead than its default of 128 KiB. Without the right to do so it stays as it is.
+pub(crate) fn read_ahead(line: &MountLine, bytes: u32) {
+    let path = format!("/sys/class/bdi/{}:{}/read_ahead_kb", line.major, line.minor);
+    if let Err(error) = std::fs::write(&path, (bytes >> 10).to_string()) {
+        tracing::debug!(%error, path, "read-ahead stays at the kernel's default");
+    }
+}
+
+/// A path for the kernel.
+pub(crate) fn c_path(path: &Path) -> io::Result<std::ffi::CString> {
+    Ok(std::ffi::CString::new(path.as_os_str().as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_taken_apart() {
+        let line = b"36 35 0:57 / /mnt\\040x/y rw,nosuid shared:1 master:2 - fuse.loligo loligo:/data rw,user_id=0";
+        let parsed = parse(line).expect("a line");
+        assert_eq!((parsed.major, parsed.minor), (0, 57));
+        assert_eq!(parsed.path, Path::new("/mnt x/y"));
+        assert_eq!((parsed.fs_type.as_str(), parsed.source.as_str()), (FS_TYPE, "loligo:/data"));
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"36 35 0:57 / /mnt rw"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted_and_a_made_up_path_is_not() {
+        assert!(mounted_at(Path::new("/")).expect("mountinfo").is_some());
+        assert!(mounted_at(Path::new("/no/such/place")).expect("mountinfo").is_none());
+    }
+
+    #[test]
+    fn a_place_in_use_or_with_entries_is_refused() {
+        assert!(matches!(prepare(Path::new("/proc"), false), Err(MountError::InUse { .. })));
+        let dir = std::env::temp_dir().join(format!("loligo-mountpoint-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("entry")).expect("a directory");
+        assert!(matches!(prepare(&dir, false), Err(MountError::NotEmpty { .. })));
+        assert_eq!(prepare(&dir, true).expect("allowed").1.len(), 1);
+        let (made, notes) = prepare(&dir.join("new/place"), false).expect("made");
+        assert!(made.is_dir() && notes.is_empty());
+        std::fs::remove_dir_all(&dir).expect("removed");
+        std::fs::write(&dir, "").expect("a file");
+        assert!(matches!(prepare(&dir, false), Err(MountError::Path { .. })));
+        std::fs::remove_file(&dir).expect("removed");
+    }
+}

@@ -1,0 +1,319 @@
+//! What the kernel knows of each inode, as far as the adapter must know it, too: how often it was told of it, whether it
+//! has pages of it, and until when answers on the way are too old to be cached.
+//!
+//! Time is counted in ticks ([`Table::tick`]): every request remembers the tick at which it was submitted. When a lease
+//! on an inode is given up, the inode gets a *barrier* at the current tick; answers to requests that were submitted at
+//! or before it may have been decided under the lease that is gone, so they are passed on as not to be cached.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use loligo_types::{Attr, Ino, Kind};
+
+const SHARDS: usize = 64;
+/// Ticks for which a barrier is kept; far longer than an answer takes from the client to the kernel.
+const BARRIER_TICKS: u32 = 400;
+/// Ticks that an inode must be unknown to the kernel before its leases are given back.
+const IDLE_TICKS: u32 = 10;
+
+/// A number of the tick counter.
+pub type Tick = u32;
+
+#[derive(Default)]
+struct Known {
+    /// Lookups that the kernel has not forgotten.
+    lookups: u64,
+    /// Open handles in cached mode.
+    cached: u32,
+    /// The right to cache was lost while such handles were open.
+    uncached: bool,
+    /// A record lock was taken since the file was first known.
+    locked: bool,
+    /// It had a setuid or setgid bit when last seen.
+    setid: bool,
+    /// Requests up to this tick must not be cached.
+    barrier: Tick,
+    /// When `lookups` became 0.
+    idle: Tick,
+}
+
+#[derive(Default)]
+struct Shard {
+    known: HashMap<u64, Known>,
+    /// Inodes whose count became zero, oldest first.
+    idle: VecDeque<(Tick, u64)>,
+    /// Entries to look at again once a barrier is old.
+    barred: VecDeque<(Tick, u64)>,
+}
+
+/// All inodes that the kernel knows.
+pub struct Table {
+    shards: Vec<Mutex<Shard>>,
+    tick: AtomicU32,
+    /// Inodes with `uncached`, to skip the look on every read.
+    uncached: AtomicU64,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            tick: AtomicU32::new(1),
+            uncached: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Table {
+    fn shard(&self, ino: Ino) -> MutexGuard<'_, Shard> {
+        let hash = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        self.shards[hash as usize].lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The current tick.
+    pub fn now(&self) -> Tick {
+        self.tick.load(Ordering::Acquire)
+    }
+
+    /// The kernel is about to be told of an inode by an answer to a request of `start`. Says whether the attributes may
+    /// be cached as far as barriers are concerned.
+    pub fn told(&self, attr: &Attr, start: Tick) -> bool {
+        let mut shard = self.shard(attr.ino);
+        let known = shard.known.entry(attr.ino.0).or_default();
+        known.lookups += 1;
+        known.setid = has_setid(attr);
+        start > known.barrier
+    }
+
+    /// Attributes of an inode are about to be passed on without a new reference. Says as [`Table::told`].
+    pub fn seen(&self, attr: &Attr, start: Tick) -> bool {
+        match self.shard(attr.ino).known.get_mut(&attr.ino.0) {
+            Some(known) => {
+                known.setid = has_setid(attr);
+                start > known.barrier
+            }
+            None => true,
+        }
+    }
+
+    /// Whether answers of requests of `start` may be cached.
+    pub fn fresh(&self, ino: Ino, start: Tick) -> bool {
+        self.shard(ino).known.get(&ino.0).is_none_or(|k| start > k.barrier)
+    }
+
+    /// Whether the kernel has been told of an inode and has not forgotten it.
+    pub fn referenced(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.lookups > 0)
+    }
+
+    /// The kernel forgot `n` lookups of an inode.
+    pub fn forget(&self, ino: Ino, n: u64) {
+        let now = self.now();
+        let mut shard = self.shard(ino);
+        if let Some(known) = shard.known.get_mut(&ino.0) {
+            known.lookups = known.lookups.saturating_sub(n);
+            if known.lookups == 0 {
+                known.idle = now;
+                shard.idle.push_back((now, ino.0));
+            }
+        }
+    }
+
+    /// Bars answers that are on the way from being cached.
+    pub fn bar(&self, ino: Ino) {
+        let now = self.now();
+        bar(&mut self.shard(ino), ino, now);
+    }
+
+    /// A handle is about to be opened with the right to cache, by a request of `start`. Says whether it may be used: not
+    /// if the right was recalled meanwhile.
+    pub fn open_cached(&self, ino: Ino, start: Tick) -> bool {
+        let mut shard = self.shard(ino);
+        let known = shard.known.entry(ino.0).or_default();
+        let allowed = start > known.barrier && !known.uncached;
+        if allowed {
+            known.cached += 1;
+        }
+        allowed
+    }
+
+    /// A handle in cached mode is gone.
+    pub fn close_cached(&self, ino: Ino) {
+        if let Some(known) = self.shard(ino).known.get_mut(&ino.0) {
+            known.cached = known.cached.saturating_sub(1);
+            if known.cached == 0 && std::mem::take(&mut known.uncached) {
+                self.uncached.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The right to cache is lost: handles that are open in cached mode must not leave pages behind from now on, and
+    /// opens on the way must not be cached.
+    pub fn lose_cache(&self, ino: Ino) {
+        let now = self.now();
+        let mut shard = self.shard(ino);
+        bar(&mut shard, ino, now);
+        if let Some(known) = shard.known.get_mut(&ino.0)
+            && known.cached > 0
+            && !std::mem::replace(&mut known.uncached, true)
+        {
+            self.uncached.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether pages of the inode must not stay in the kernel although it has handles in cached mode.
+    pub fn is_uncached(&self, ino: Ino) -> bool {
+        self.uncached.load(Ordering::Relaxed) != 0 && self.shard(ino).known.get(&ino.0).is_some_and(|k| k.uncached)
+    }
+
+    /// A record lock is taken on the file: closing any descriptor of it matters from now on.
+    pub fn lock_taken(&self, ino: Ino) {
+        self.shard(ino).known.entry(ino.0).or_default().locked = true;
+    }
+
+    /// Whether a record lock was ever taken on the file.
+    pub fn ever_locked(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.locked)
+    }
+
+    /// Whether the file had a setuid or setgid bit when last seen.
+    pub fn setid(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.setid)
+    }
+
+    /// Next tick. Returns the inodes that the kernel has not known for a while: their leases may be given back. Answers
+    /// on the way that name them will not be cached.
+    pub fn advance(&self) -> Vec<Ino> {
+        let now = self.tick.fetch_add(1, Ordering::AcqRel);
+        let mut gone = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(|e| e.into_inner());
+            while let Some((since, ino)) = shard.idle.front().copied().filter(|(t, _)| t + IDLE_TICKS < now) {
+                shard.idle.pop_front();
+                if shard.known.get(&ino).is_some_and(|k| k.lookups == 0 && k.idle == since && k.cached == 0) {
+                    bar(&mut shard, Ino(ino), now);
+                    gone.push(Ino(ino));
+                }
+            }
+            while let Some((_, ino)) = shard.barred.front().copied().filter(|(t, _)| t + BARRIER_TICKS < now) {
+                shard.barred.pop_front();
+                if shard.known.get(&ino).is_some_and(|k| k.lookups == 0 && k.cached == 0 && k.barrier + BARRIER_TICKS < now) {
+                    shard.known.remove(&ino);
+                }
+            }
+        }
+        gone
+    }
+
+    /// Inodes in the table.
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().unwrap_or_else(|e| e.into_inner()).known.len()).sum()
+    }
+}
+
+fn bar(shard: &mut Shard, ino: Ino, now: Tick) {
+    let known = shard.known.entry(ino.0).or_default();
+    if known.barrier != now {
+        known.barrier = now;
+        shard.barred.push_back((now, ino.0));
+    }
+}
+
+fn has_setid(attr: &Attr) -> bool {
+    attr.kind == Kind::File && attr.mode & 0o6000 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Inode, Time};
+
+    use super::*;
+
+    fn attr(ino: u64) -> Attr {
+        Inode::new(Ino(ino), Kind::File, 0o644, 0, 0, Ino::ROOT, Time(0)).attr()
+    }
+
+    #[test]
+    fn an_answer_on_the_way_is_not_cached_after_a_recall() {
+        let table = Table::default();
+        let start = table.now();
+        assert!(table.told(&attr(300), start));
+        table.bar(Ino(300));
+        assert!(!table.seen(&attr(300), start));
+        table.advance();
+        assert!(table.seen(&attr(300), table.now()));
+    }
+
+    #[test]
+    fn an_unknown_inode_is_barred_too() {
+        let table = Table::default();
+        table.bar(Ino(300));
+        assert!(!table.told(&attr(300), table.now()));
+    }
+
+    #[test]
+    fn leases_are_given_back_only_when_the_kernel_forgot_all_lookups_for_a_while() {
+        let table = Table::default();
+        table.told(&attr(300), 1);
+        table.told(&attr(300), 1);
+        table.forget(Ino(300), 1);
+        for _ in 0..2 * IDLE_TICKS {
+            assert!(table.advance().is_empty());
+        }
+        let start = table.now();
+        table.forget(Ino(300), 1);
+        let gone: Vec<Ino> = (0..2 * IDLE_TICKS).flat_map(|_| table.advance()).collect();
+        assert_eq!(gone, vec![Ino(300)]);
+        assert!(!table.told(&attr(300), start), "an answer from before is not cached");
+        assert!(table.told(&attr(300), table.now()), "a later one is");
+    }
+
+    #[test]
+    fn an_inode_that_is_looked_up_again_keeps_its_leases() {
+        let table = Table::default();
+        table.told(&attr(300), 1);
+        table.forget(Ino(300), 1);
+        table.told(&attr(300), 1);
+        assert!((0..2 * IDLE_TICKS).all(|_| table.advance().is_empty()));
+        assert!(table.referenced(Ino(300)));
+    }
+
+    #[test]
+    fn a_table_shrinks_after_all_is_forgotten() {
+        let table = Table::default();
+        for ino in 300..400 {
+            table.told(&attr(ino), 1);
+            table.forget(Ino(ino), 1);
+        }
+        for _ in 0..2 * (IDLE_TICKS + BARRIER_TICKS) {
+            table.advance();
+        }
+        assert_eq!(table.count(), 0);
+    }
+
+    #[test]
+    fn losing_the_cache_concerns_open_handles_and_opens_on_the_way() {
+        let table = Table::default();
+        let start = table.now();
+        assert!(table.open_cached(Ino(300), start));
+        assert!(!table.is_uncached(Ino(300)));
+        table.lose_cache(Ino(300));
+        assert!(table.is_uncached(Ino(300)));
+        table.advance();
+        assert!(!table.open_cached(Ino(300), table.now()), "as long as the other handle is open");
+        table.close_cached(Ino(300));
+        assert!(!table.is_uncached(Ino(300)));
+        assert!(!table.open_cached(Ino(300), start));
+        assert!(table.open_cached(Ino(300), table.now()));
+    }
+
+    #[test]
+    fn setid_bits_are_remembered_as_last_seen() {
+        let table = Table::default();
+        table.told(&Attr { mode: 0o4755, ..attr(300) }, 1);
+        assert!(table.setid(Ino(300)));
+        table.seen(&attr(300), 1);
+        assert!(!table.setid(Ino(300)));
+    }
+}

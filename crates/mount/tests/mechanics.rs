@@ -1,0 +1,337 @@
+//! The adapter and the kernel together, over a fake file system in a process of its own (the example `fakefs`): what
+//! is cached, what an invalidation drops, what a signal ends. Needs root and /dev/fuse; says so and passes otherwise.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+struct Fake {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    dir: PathBuf,
+}
+
+impl Fake {
+    fn start(name: &str) -> Option<Fake> {
+        let dir = std::env::temp_dir().join(format!("loligo-mount-{name}-{}", std::process::id()));
+        Fake::start_at(dir)
+    }
+
+    fn start_at(dir: PathBuf) -> Option<Fake> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("SKIPPED: needs root and /dev/fuse");
+            return None;
+        }
+        let program = std::env::current_exe().expect("a path").with_file_name("../examples/fakefs");
+        let mut child = Command::new(&program)
+            .arg(&dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut fake = Fake { child, input, output, dir };
+        let line = fake.line();
+        assert!(line.starts_with("ready"), "{line}");
+        Some(fake)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the fake lives");
+        line.trim().to_owned()
+    }
+
+    fn tell(&mut self, command: &str) -> String {
+        writeln!(self.input, "{command}").expect("the fake lives");
+        self.line()
+    }
+
+    fn count(&mut self, op: &str) -> u64 {
+        let line = self.tell("counts");
+        line.split(' ').find_map(|w| w.strip_prefix(&format!("{op}="))?.parse().ok()).unwrap_or(0)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn quit(mut self) {
+        assert_eq!(self.tell("quit"), "Ok(Clean)");
+        assert!(self.child.wait().expect("ended").success());
+        fs::remove_dir(&self.dir).expect("the mount point is empty again");
+    }
+}
+
+/// A failed test must not leave a mount behind.
+impl Drop for Fake {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// Runs `body` elsewhere, so that a hang fails the test.
+fn within<T: Send + 'static>(limit: Duration, what: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(body()));
+    receiver.recv_timeout(limit).unwrap_or_else(|_| panic!("{what} took longer than {limit:?}"))
+}
+
+#[test]
+fn names_are_cached_until_the_epoch_is_raised() {
+    let Some(mut fake) = Fake::start("names") else { return };
+    fs::write(fake.path("a"), "x").expect("written");
+    assert!(!fake.path("b").exists());
+    fake.tell("rename a b");
+    assert!(fake.path("a").exists() && !fake.path("b").exists(), "present and absent names are cached");
+    let before = fake.count("lookup");
+    for _ in 0..10 {
+        assert!(fake.path("a").exists());
+    }
+    assert_eq!(fake.count("lookup"), before);
+    fake.tell("names");
+    assert!(!fake.path("a").exists() && fake.path("b").exists(), "both are looked up again");
+    assert!(fake.count("lookup") > before);
+    let after = fake.count("lookup");
+    assert!(!fake.path("a").exists() && fake.path("b").exists());
+    assert_eq!(fake.count("lookup"), after, "and cached again");
+    fake.quit();
+}
+
+#[test]
+fn an_open_file_survives_that_its_name_is_dropped() {
+    let Some(mut fake) = Fake::start("held") else { return };
+    fs::create_dir(fake.path("d")).expect("made");
+    fs::write(fake.path("d/f"), "held").expect("written");
+    let mut file = File::open(fake.path("d/f")).expect("open");
+    fake.tell("rename d e");
+    fake.tell("names");
+    assert!(!fake.path("d/f").exists());
+    let mut text = String::new();
+    file.read_to_string(&mut text).expect("read");
+    assert_eq!(text, "held");
+    assert_eq!(fs::read_to_string(fake.path("e/f")).expect("read"), "held");
+    drop(file);
+    fake.quit();
+}
+
+#[test]
+fn attributes_are_cached_until_they_are_dropped() {
+    let Some(mut fake) = Fake::start("attrs") else { return };
+    fs::write(fake.path("f"), "x").expect("written");
+    let meta = fs::metadata(fake.path("f")).expect("there");
+    fake.tell(&format!("mode {} 600", meta.ino()));
+    assert_eq!(fs::metadata(fake.path("f")).expect("there").mode() & 0o777, 0o644);
+    fake.tell(&format!("attr {}", meta.ino()));
+    assert_eq!(fs::metadata(fake.path("f")).expect("there").mode() & 0o777, 0o600);
+    let before = fake.count("getattr");
+    std::thread::sleep(Duration::from_millis(150));
+    fs::metadata(fake.path("f")).expect("there");
+    let after = fake.count("getattr");
+    fs::metadata(fake.path("f")).expect("there");
+    assert!(after > before && fake.count("getattr") == after, "cached again once the recall is past");
+    fake.quit();
+}
+
+#[test]
+fn data_is_cached_over_opens_until_it_is_dropped() {
+    let Some(mut fake) = Fake::start("data") else { return };
+    fs::write(fake.path("f"), "old").expect("written");
+    let ino = fs::metadata(fake.path("f")).expect("there").ino();
+    assert_eq!(fs::read_to_string(fake.path("f")).expect("read"), "old");
+    let reads = fake.count("read");
+    assert_eq!(fs::read_to_string(fake.path("f")).expect("read"), "old");
+    assert_eq!(fake.count("read"), reads);
+    let held = File::open(fake.path("f")).expect("open");
+    fake.tell(&format!("write {ino} new"));
+    let read = |file: &File| {
+        let mut text = [0; 3];
+        file.read_exact_at(&mut text, 0).expect("read");
+        text
+    };
+    assert_eq!(&read(&held), b"old");
+    fake.tell(&format!("data {ino}"));
+    assert_eq!(&read(&held), b"new");
+    // The handle is still in cached mode, but the right is gone: every read must see what is there.
+    for text in ["one", "two", "six"] {
+        fake.tell(&format!("write {ino} {text}"));
+        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        while &read(&held) != text.as_bytes() {
+            assert!(std::time::Instant::now() < deadline, "a stale page stays");
+        }
+    }
+    drop(held);
+    fake.quit();
+}
+
+#[test]
+fn without_the_right_to_cache_every_read_is_fresh_and_mappings_work() {
+    let Some(mut fake) = Fake::start("direct") else { return };
+    fs::write(fake.path("f"), "old").expect("written");
+    let ino = fs::metadata(fake.path("f")).expect("there").ino();
+    fake.tell(&format!("direct {ino}"));
+    let file = OpenOptions::new().read(true).write(true).open(fake.path("f")).expect("open");
+    for text in ["one", "two", "six"] {
+        fake.tell(&format!("write {ino} {text}"));
+        let mut got = [0; 3];
+        file.read_exact_at(&mut got, 0).expect("read");
+        assert_eq!(&got, text.as_bytes());
+    }
+    // SAFETY: a fresh mapping of an open file, read within its first page and unmapped before the file is closed.
+    unsafe {
+        use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+        let at = mmap(std::ptr::null_mut(), 3, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0).expect("mapped");
+        assert_eq!(std::slice::from_raw_parts(at.cast::<u8>(), 3), b"six");
+        at.cast::<u8>().write(b'S');
+        munmap(at, 3).expect("unmapped");
+    }
+    file.sync_all().expect("synced");
+    drop(file);
+    assert_eq!(fs::read_to_string(fake.path("f")).expect("read"), "Six");
+    fake.quit();
+}
+
+#[test]
+fn a_mapping_sees_new_data_after_an_invalidation() {
+    let Some(mut fake) = Fake::start("mapped") else { return };
+    fs::write(fake.path("f"), "old").expect("written");
+    let ino = fs::metadata(fake.path("f")).expect("there").ino();
+    let file = File::open(fake.path("f")).expect("open");
+    // SAFETY: as above.
+    unsafe {
+        use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+        let at = mmap(std::ptr::null_mut(), 3, ProtFlags::READ, MapFlags::SHARED, &file, 0).expect("mapped");
+        assert_eq!(std::slice::from_raw_parts(at.cast::<u8>(), 3), b"old");
+        fake.tell(&format!("write {ino} new"));
+        fake.tell(&format!("data {ino}"));
+        assert_eq!(std::slice::from_raw_parts(at.cast::<u8>(), 3), b"new");
+        munmap(at, 3).expect("unmapped");
+    }
+    drop(file);
+    fake.quit();
+}
+
+#[test]
+fn a_directory_streams_with_stable_offsets() {
+    let Some(mut fake) = Fake::start("stream") else { return };
+    let mut expected = std::collections::BTreeSet::new();
+    for i in 0..3000 {
+        let name = format!("file-{i:05}");
+        File::create(fake.path(&name)).expect("made");
+        expected.insert(name);
+    }
+    let names: Vec<String> = fs::read_dir(&fake.dir)
+        .expect("readable")
+        .map(|e| e.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
+    assert_eq!(names.len(), expected.len());
+    assert_eq!(names.into_iter().collect::<std::collections::BTreeSet<_>>(), expected);
+    let before = fake.count("readdir");
+    assert!(before < 120, "{before} requests for 3000 entries");
+    fake.quit();
+}
+
+#[test]
+fn times_before_1970_and_in_the_far_future_are_kept() {
+    let Some(fake) = Fake::start("times") else { return };
+    let file = File::create(fake.path("f")).expect("made");
+    for (sec, nsec) in [(-2, 500_000_000), (-1, 1), (0, 0), (4_102_444_800, 999_999_999), (-9_000_000_000, 5)] {
+        let time = rustix::fs::Timespec { tv_sec: sec, tv_nsec: nsec };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::futimens(&file, &times).expect("set");
+        let meta = fs::metadata(fake.path("f")).expect("there");
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (sec, nsec));
+    }
+    // The largest and smallest numbers must not hurt anybody.
+    for sec in [i64::MIN, i64::MIN + 1, i64::MAX] {
+        let time = rustix::fs::Timespec { tv_sec: sec, tv_nsec: 999_999_999 };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        let _ = rustix::fs::futimens(&file, &times);
+    }
+    drop(file);
+    fs::metadata(fake.path("f")).expect("the mount still answers");
+    fake.quit();
+}
+
+#[test]
+fn a_write_by_another_user_clears_setuid_at_once() {
+    let Some(fake) = Fake::start("setuid") else { return };
+    fs::write(fake.path("f"), "x").expect("written");
+    fs::set_permissions(fake.path("f"), fs::Permissions::from_mode(0o4777)).expect("set");
+    assert_eq!(fs::metadata(fake.path("f")).expect("there").mode() & 0o7777, 0o4777);
+    let script = format!("echo y >> {}", fake.path("f").display());
+    let status = {
+        use std::os::unix::process::CommandExt;
+        Command::new("sh").arg("-c").arg(script).uid(65534).gid(65534).status().expect("sh")
+    };
+    assert!(status.success());
+    assert_eq!(fs::metadata(fake.path("f")).expect("there").mode() & 0o7777, 0o777);
+    fake.quit();
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_lock() {
+    let Some(fake) = Fake::start("locks") else { return };
+    let path = fake.path("f");
+    let file = File::create(&path).expect("made");
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    let mut other = Command::new("flock").arg(&path).arg("true").spawn().expect("flock(1)");
+    // It waits; whether it does so already does not matter for the kill.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(other.try_wait().expect("a status").is_none(), "it waits");
+    other.kill().expect("killed");
+    within(Duration::from_secs(5), "killing a waiter", move || other.wait().expect("ended"));
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock).expect("unlocked");
+    let status = Command::new("flock").arg(&path).arg("true").status().expect("flock(1)");
+    assert!(status.success());
+    drop(file);
+    fake.quit();
+}
+
+#[test]
+fn a_dead_mount_is_detached_and_a_live_one_refused() {
+    let Some(mut fake) = Fake::start("stale") else { return };
+    let dir = fake.dir.clone();
+    fake.child.kill().expect("killed");
+    fake.child.wait().expect("ended");
+    assert!(fs::metadata(dir.join("x")).is_err());
+    let mut child = Command::new(std::env::current_exe().expect("a path").with_file_name("../examples/fakefs"))
+        .arg(&dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let input = child.stdin.take().expect("piped");
+    let output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut second = Fake { child, input, output, dir: dir.clone() };
+    let line = second.line();
+    assert!(line.starts_with("ready detached a dead mount"), "{line}");
+    let program = std::env::current_exe().expect("a path").with_file_name("../examples/fakefs");
+    let refused = Command::new(program).arg(&dir).stdin(Stdio::null()).output().expect("ran");
+    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(!refused.status.success() && text.contains("is in use"), "{text}");
+    second.quit();
+}
+
+#[test]
+fn symlinks_and_statfs_pass_through() {
+    let Some(mut fake) = Fake::start("links") else { return };
+    std::os::unix::fs::symlink("some/where", fake.path("l")).expect("made");
+    assert_eq!(fs::read_link(fake.path("l")).expect("read"), Path::new("some/where"));
+    let before = fake.count("readlink");
+    assert_eq!(fs::read_link(fake.path("l")).expect("read"), Path::new("some/where"));
+    assert_eq!(fake.count("readlink"), before, "a target never changes");
+    let stat = rustix::fs::statfs(&fake.dir).expect("statfs");
+    assert_eq!((stat.f_blocks, stat.f_files), ((1 << 30) / 4096, 16));
+    fake.quit();
+}

@@ -1,0 +1,120 @@
+//! What an operation is, before it is queued: within the limits, allowed by which right, over which
+//! bytes and objects. Not order.
+
+use loligo_store::{BLOCK_SIZE, MAX_OBJECT_LEN};
+use loligo_types::{DataError, DataOp, Ino, limits};
+
+use crate::execute::Effect;
+use crate::io::Access;
+
+/// Bytes that an operation counts at least: it occupies the queue even if it moves no data.
+const COST_MIN: u64 = 256;
+
+/// What an operation does to its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Reads a range.
+    Read,
+    /// Changes a range.
+    Write,
+    /// Makes earlier changes durable.
+    Sync,
+}
+
+/// Objects that an operation may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Touches {
+    /// First and last index.
+    pub(crate) objects: Option<(u64, u64)>,
+    /// Whether it may remove objects.
+    pub(crate) removes: bool,
+}
+
+/// Refuses what no file can hold and what is longer than one operation may be.
+pub(crate) fn check_limits(object_size: u64, op: &DataOp) -> Result<(), DataError> {
+    let sizes = BLOCK_SIZE..=MAX_OBJECT_LEN;
+    let fits = |offset: u64, len: usize| {
+        len <= limits::DATA_OP_MAX && offset.checked_add(len as u64).is_some_and(|end| end <= limits::FILE_SIZE_MAX)
+    };
+    let fine = match op {
+        DataOp::Read { offset, len } => fits(*offset, *len as usize),
+        DataOp::Write { offset, data } => fits(*offset, data.len()),
+        DataOp::Punch { offset, .. } | DataOp::Seek { offset, .. } => *offset <= limits::FILE_SIZE_MAX,
+        DataOp::Sync | DataOp::Discard { .. } => true,
+    };
+    let size_fits = sizes.contains(&object_size) && object_size.is_multiple_of(BLOCK_SIZE);
+    if fine && size_fits { Ok(()) } else { Err(DataError::TooLarge) }
+}
+
+/// The right that a request needs.
+pub(crate) fn needed(op: &DataOp) -> Access {
+    match op {
+        DataOp::Read { .. } | DataOp::Seek { .. } | DataOp::Sync => Access::Read,
+        DataOp::Write { .. } | DataOp::Punch { .. } | DataOp::Discard { .. } => Access::Write,
+    }
+}
+
+/// The right that an operation of this class needs.
+pub(crate) fn needed_by(class: Class) -> Access {
+    if class == Class::Write { Access::Write } else { Access::Read }
+}
+
+/// The effect of a request within the limits.
+pub(crate) fn to_effect(ino: Ino, object_size: u64, op: DataOp) -> Effect {
+    match op {
+        DataOp::Read { offset, len } => Effect::Read { ino, object_size, offset, len },
+        DataOp::Write { offset, data } => Effect::Write { ino, object_size, offset, data },
+        DataOp::Sync => Effect::Sync { ino, ranges: Vec::new(), removed: false },
+        DataOp::Punch { offset, len } => {
+            Effect::Punch { ino, object_size, offset, len: len.min(limits::FILE_SIZE_MAX - offset) }
+        }
+        DataOp::Discard { from } => Effect::Discard { ino, object_size, from },
+        DataOp::Seek { offset, size, data } => {
+            Effect::Seek { ino, object_size, offset, size: size.min(limits::FILE_SIZE_MAX), data }
+        }
+    }
+}
+
+/// What an effect does, over which bytes (first, and first behind).
+pub(crate) fn class_of(effect: &Effect) -> (Class, (u64, u64)) {
+    match effect {
+        Effect::Read { offset, len, .. } => (Class::Read, (*offset, offset + u64::from(*len))),
+        Effect::Seek { offset, size, .. } => (Class::Read, (*offset, *size)),
+        Effect::Write { offset, data, .. } => (Class::Write, (*offset, offset + data.len() as u64)),
+        Effect::Punch { offset, len, .. } => (Class::Write, (*offset, offset + len)),
+        Effect::Discard { from, .. } => (Class::Write, (*from, u64::MAX)),
+        Effect::Spill { .. } => (Class::Write, (0, u64::MAX)),
+        Effect::Sync { .. } | Effect::SyncDiscards { .. } | Effect::SyncAll => (Class::Sync, (0, u64::MAX)),
+    }
+}
+
+/// The objects that an effect may change.
+pub(crate) fn touches(effect: &Effect) -> Touches {
+    let spanned = |offset: u64, len: u64, size: u64| {
+        let objects = (len > 0).then(|| (offset / size, (offset + len - 1) / size));
+        Touches { objects, removes: false }
+    };
+    match effect {
+        Effect::Write { object_size, offset, data, .. } => spanned(*offset, data.len() as u64, *object_size),
+        Effect::Punch { object_size, offset, len, .. } => {
+            Touches { removes: *len >= *object_size, ..spanned(*offset, *len, *object_size) }
+        }
+        Effect::Discard { object_size, from, .. } => {
+            Touches { objects: Some((from / object_size, from / object_size)), removes: true }
+        }
+        Effect::Spill { object_size, data, .. } => {
+            Touches { removes: true, ..spanned(0, data.len() as u64, *object_size) }
+        }
+        _ => Touches::default(),
+    }
+}
+
+/// Bytes that an effect counts in the bound of the queue.
+pub(crate) fn cost(effect: &Effect) -> u64 {
+    let bytes = match effect {
+        Effect::Read { len, .. } => u64::from(*len),
+        Effect::Write { data, .. } | Effect::Spill { data, .. } => data.len() as u64,
+        _ => 0,
+    };
+    bytes.max(COST_MIN)
+}

@@ -1,0 +1,199 @@
+//! Random operations of two sessions, effects carried out in random order: every answer is what it is
+//! when one operation runs after the other, and what a sync covered survives every crash.
+
+use std::collections::BTreeMap;
+
+use loligo_store::mem::{CrashPlan, MemDisk, Torn};
+use loligo_store::{Backend, Blobs, Identity};
+
+use super::*;
+use crate::execute;
+
+const SPAN: u64 = 5 * OBJECT as u64;
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// A file as one array; what was never written is zero.
+#[derive(Clone)]
+struct Model(Vec<u8>);
+
+impl Model {
+    fn apply(&mut self, op: &DataOp) -> Option<DataAnswer> {
+        let end = self.0.len() as u64;
+        match op {
+            DataOp::Read { offset, len } => {
+                return Some(DataAnswer::Bytes(self.0[*offset as usize..][..*len as usize].into()));
+            }
+            DataOp::Write { offset, data } => self.0[*offset as usize..][..data.len()].copy_from_slice(data),
+            DataOp::Punch { offset, len } => self.0[*offset as usize..(offset + len).min(end) as usize].fill(0),
+            DataOp::Discard { from } => self.0[*from as usize..].fill(0),
+            DataOp::Seek { .. } => return None,
+            DataOp::Sync => {}
+        }
+        Some(DataAnswer::Done)
+    }
+}
+
+fn random_op(rng: &mut Rng) -> DataOp {
+    let (offset, len) = (rng.below(SPAN), rng.below(2 * u64::from(OBJECT)));
+    let len = len.min(SPAN - offset);
+    match rng.below(12) {
+        0..=3 => DataOp::Read { offset, len: len as u32 },
+        4..=7 => write_op(offset, &vec![1 + rng.below(255) as u8; len as usize]),
+        8 => DataOp::Punch { offset, len },
+        9 => DataOp::Discard { from: offset },
+        10 => DataOp::Sync,
+        _ => DataOp::Seek { offset, size: SPAN, data: rng.below(2) == 0 },
+    }
+}
+
+struct World {
+    disk: MemDisk,
+    blobs: Arc<dyn Blobs>,
+    osd: Osd,
+    out: Vec<(EffectId, Effect)>,
+    expected: BTreeMap<Tag, Option<DataAnswer>>,
+    answered: Vec<Tag>,
+}
+
+impl World {
+    fn new() -> Self {
+        let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
+        let blobs = disk.open().expect("open").blobs();
+        let mut osd = osd();
+        osd.handle(Input::Trust { session: BOB });
+        Self { disk, blobs, osd, out: Vec::new(), expected: BTreeMap::new(), answered: Vec::new() }
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.osd.next_output() {
+            match output {
+                Output::Run { id, effect } => self.out.push((id, effect)),
+                Output::Reply { tag, result, .. } => self.check(tag, result),
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    fn check(&mut self, tag: Tag, result: Result<DataAnswer, DataError>) {
+        let expected = self.expected.remove(&tag).expect("answered once");
+        let answer = result.expect("nothing fails here");
+        assert!(expected.is_none_or(|expected| expected == answer), "answer {tag} differs");
+        self.answered.push(tag);
+    }
+
+    fn run_one(&mut self, rng: &mut Rng) {
+        let (id, effect) = self.out.swap_remove(rng.below(self.out.len() as u64) as usize);
+        let result = execute(&*self.blobs, &effect);
+        self.osd.handle(Input::Done { id, result });
+        self.drain();
+    }
+}
+
+#[test]
+fn answers_are_those_of_one_operation_after_the_other() {
+    for seed in 1..30 {
+        let mut rng = Rng(seed * 0x1234_5677);
+        let mut world = World::new();
+        let mut model = Model(vec![0; SPAN as usize]);
+        for tag in 0..200 {
+            let op = random_op(&mut rng);
+            world.expected.insert(tag, model.apply(&op));
+            ask(&mut world.osd, if rng.below(2) == 0 { ALICE } else { BOB }, tag, op);
+            world.drain();
+            while rng.below(3) > 0 && !world.out.is_empty() {
+                world.run_one(&mut rng);
+            }
+        }
+        while !world.out.is_empty() {
+            world.run_one(&mut rng);
+        }
+        assert_eq!(world.answered.len(), 200, "everything was answered");
+        assert!(world.osd.is_idle());
+    }
+}
+
+#[test]
+fn what_a_sync_covered_survives_a_crash() {
+    for seed in 1..60 {
+        let mut rng = Rng(seed * 0x7654_3211);
+        let mut world = World::new();
+        let mut model = Model(vec![0; SPAN as usize]);
+        let mut synced = (0, model.clone());
+        for tag in 0..30 {
+            let op = random_op(&mut rng);
+            world.expected.insert(tag, model.apply(&op));
+            let is_sync = op == DataOp::Sync;
+            ask(&mut world.osd, ALICE, tag, op);
+            world.drain();
+            while !world.out.is_empty() {
+                world.run_one(&mut rng);
+            }
+            if is_sync {
+                synced = (tag, model.clone());
+            }
+        }
+        ask(&mut world.osd, ALICE, 99, DataOp::Sync);
+        world.expected.insert(99, None);
+        world.drain();
+        let kept = rng.below(2) == 0;
+        if kept {
+            world.run_one(&mut rng);
+            synced = (99, model);
+        }
+        // Lost are changes after the last sync, so of these only a run without any can be compared.
+        let plan = if rng.below(2) == 0 { CrashPlan::lose_all() } else { CrashPlan::lose_some(Torn::Byte, seed) };
+        world.disk.crash(&plan);
+        if !kept && plan != CrashPlan::lose_all() {
+            continue;
+        }
+        let blobs = world.disk.open().expect("open").blobs();
+        let effect = Effect::Read { ino: FILE, object_size: u64::from(OBJECT), offset: 0, len: SPAN as u32 };
+        let Ok(DataAnswer::Bytes(bytes)) = execute(&*blobs, &effect) else { panic!("the file is readable") };
+        assert!(*bytes == *synced.1.0, "seed {seed}: the sync of operation {} is not what is left", synced.0);
+    }
+}
+
+#[test]
+fn seeks_find_data_and_holes_over_objects() {
+    let world = World::new();
+    let (ino, object_size) = (FILE, u64::from(OBJECT));
+    let data: Arc<[u8]> = vec![1; 2 * OBJECT as usize].into();
+    let write = Effect::Write { ino, object_size, offset: 4096, data };
+    execute(&*world.blobs, &write).expect("write");
+    let seek = |offset, data| {
+        let effect = Effect::Seek { ino, object_size, offset, size: SPAN, data };
+        execute(&*world.blobs, &effect).expect("seek")
+    };
+    let at = |place| DataAnswer::Offset(Some(place));
+    assert_eq!((seek(0, true), seek(0, false)), (at(4096), at(0)));
+    assert_eq!((seek(5000, true), seek(5000, false)), (at(5000), at(4096 + 2 * object_size)));
+    assert_eq!((seek(40_000, true), seek(40_000, false)), (DataAnswer::Offset(None), at(40_000)));
+    assert_eq!((seek(SPAN, true), seek(SPAN, false)), (DataAnswer::Offset(None), DataAnswer::Offset(None)));
+}
+
+#[test]
+fn a_spill_replaces_all_objects_durably() {
+    let mut world = World::new();
+    let (ino, object_size) = (FILE, u64::from(OBJECT));
+    let old = Effect::Write { ino, object_size, offset: 0, data: vec![9; 60_000].into() };
+    execute(&*world.blobs, &old).expect("write");
+    execute(&*world.blobs, &Effect::SyncAll).expect("sync");
+    world.osd.handle(Input::Spill { tag: 5, ino, object_size: OBJECT, data: b"inline bytes"[..].into() });
+    let (id, effect) = runs(&mut world.osd).remove(0);
+    world.osd.handle(Input::Done { id, result: execute(&*world.blobs, &effect) });
+    assert_eq!(outputs(&mut world.osd), [Output::Spilled { tag: 5, ino, result: Ok(()) }]);
+    world.disk.crash(&CrashPlan::lose_all());
+    let blobs = world.disk.open().expect("open").blobs();
+    assert_eq!(blobs.objects_of(ino.0).expect("objects_of"), [0]);
+    assert_eq!(blobs.len(loligo_store::ObjectId::new(ino.0, 0)).expect("len"), Some(12));
+}

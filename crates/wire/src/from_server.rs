@@ -1,0 +1,216 @@
+//! Messages to a client, to protobuf and back with every check.
+
+use loligo_types::limits::READDIR_MAX;
+use loligo_types::msg::{Refusal, ToClient, Welcome};
+use loligo_types::{Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Seq, SessionId, StatFs};
+
+use crate::common::{
+    attr, fs_id, kind, lease, leases, limit, lock, name, need, to_attr, to_kind, to_lease, to_leases, to_lock,
+};
+use crate::decoder::Payload;
+use crate::proto::data_reply::Result as WireData;
+use crate::proto::reply::Result as WireReply;
+use crate::proto::to_client::Msg;
+use crate::{DecodeError, proto};
+
+type Result<T> = std::result::Result<T, DecodeError>;
+
+/// Longest text of a refusal, bytes.
+const TEXT_MAX: usize = 4096;
+
+pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
+    let msg = match msg {
+        ToClient::Welcome(welcome) => Msg::Welcome(to_welcome(welcome)),
+        ToClient::Refused { why, text } => {
+            let end = (0..=text.len().min(TEXT_MAX)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            Msg::Refused(proto::Refused { why: *why as i32, text: text[..end].to_owned() })
+        }
+        ToClient::Reply { seq, result, granted } => Msg::Reply(proto::Reply {
+            seq: seq.0,
+            granted: to_leases(granted),
+            result: Some(to_result(result)),
+        }),
+        ToClient::Data { id, result } => {
+            Msg::Data(proto::DataReply { id: *id, result: Some(to_data_result(result)) })
+        }
+        ToClient::Recall { ino, id, bits } => {
+            Msg::Recall(proto::Recall { ino: ino.0, id: *id, bits: to_lease(*bits) })
+        }
+        ToClient::Pong => Msg::Pong(proto::Empty {}),
+        ToClient::Evicted => Msg::Evicted(proto::Empty {}),
+    };
+    proto::ToClient { msg: Some(msg) }
+}
+
+pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToClient> {
+    let msg = match need(msg.msg, "its kind")? {
+        Msg::Welcome(m) => ToClient::Welcome(welcome(m)?),
+        Msg::Refused(m) => {
+            limit(m.text.len(), TEXT_MAX, "bytes of text")?;
+            ToClient::Refused { why: refusal(m.why)?, text: m.text }
+        }
+        Msg::Reply(m) => ToClient::Reply {
+            seq: Seq(m.seq),
+            result: result(need(m.result, "the result")?, &mut payload)?,
+            granted: leases(m.granted)?,
+        },
+        Msg::Data(m) => {
+            ToClient::Data { id: m.id, result: data_result(need(m.result, "the result")?, &mut payload)? }
+        }
+        Msg::Recall(m) => ToClient::Recall { ino: Ino(m.ino), id: m.id, bits: lease(m.bits)? },
+        Msg::Pong(_) => ToClient::Pong,
+        Msg::Evicted(_) => ToClient::Evicted,
+    };
+    payload.finish()?;
+    Ok(msg)
+}
+
+fn to_welcome(welcome: &Welcome) -> proto::Welcome {
+    proto::Welcome {
+        version: welcome.version,
+        session: welcome.session.0,
+        secret: welcome.secret,
+        resumed: welcome.resumed,
+        kept: welcome.kept,
+        fs_id: welcome.fs_id.to_vec(),
+        inline_max: welcome.inline_max,
+        session_ms: welcome.session_ms,
+    }
+}
+
+fn welcome(m: proto::Welcome) -> Result<Welcome> {
+    Ok(Welcome {
+        version: m.version,
+        session: SessionId(m.session),
+        secret: m.secret,
+        resumed: m.resumed,
+        kept: m.kept,
+        fs_id: fs_id(&m.fs_id)?,
+        inline_max: m.inline_max,
+        session_ms: m.session_ms,
+    })
+}
+
+fn refusal(code: i32) -> Result<Refusal> {
+    Ok(match code {
+        1 => Refusal::Version,
+        2 => Refusal::OtherFileSystem,
+        3 => Refusal::NotAuthorized,
+        4 => Refusal::TooMany,
+        5 => Refusal::Malformed,
+        6 => Refusal::Stopping,
+        _ => return Err(DecodeError::Invalid("refusal")),
+    })
+}
+
+fn to_result(result: &FsResult<Answer>) -> WireReply {
+    let answer = match result {
+        Ok(answer) => answer,
+        Err(error) => return WireReply::Error(i32::from(error.code())),
+    };
+    match answer {
+        Answer::Done => WireReply::Done(proto::Empty {}),
+        Answer::Entry(attr) => WireReply::Entry(to_attr(attr)),
+        Answer::Opened { attr, created, rights, data } => WireReply::Opened(proto::Opened {
+            attr: Some(to_attr(attr)),
+            created: *created,
+            rights: to_lease(*rights),
+            has_data: data.is_some(),
+        }),
+        Answer::Bytes(_) => WireReply::Bytes(proto::Empty {}),
+        Answer::Entries { entries, end } => {
+            WireReply::Entries(proto::Entries { entries: entries.iter().map(to_entry).collect(), end: *end })
+        }
+        Answer::StatFs(s) => WireReply::Statfs(proto::StatFs {
+            bytes: s.bytes,
+            bytes_free: s.bytes_free,
+            inodes: s.inodes,
+            inodes_free: s.inodes_free,
+        }),
+        Answer::Lock(lock) => WireReply::Lock(proto::LockAnswer { lock: lock.as_ref().map(to_lock) }),
+        Answer::Offset(offset) => WireReply::Offset(*offset),
+    }
+}
+
+fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> {
+    Ok(Ok(match result {
+        WireReply::Error(code) => {
+            let error = u8::try_from(code).ok().and_then(FsError::from_code);
+            return Ok(Err(error.ok_or(DecodeError::Invalid("error kind"))?));
+        }
+        WireReply::Done(_) => Answer::Done,
+        WireReply::Entry(m) => Answer::Entry(attr(&m)?),
+        WireReply::Opened(m) => Answer::Opened {
+            attr: attr(&need(m.attr, "the attributes")?)?,
+            created: m.created,
+            rights: lease(m.rights)?,
+            data: m.has_data.then(|| payload.take()),
+        },
+        WireReply::Bytes(_) => Answer::Bytes(payload.take()),
+        WireReply::Entries(m) => {
+            limit(m.entries.len(), READDIR_MAX, "entries")?;
+            let entries = m.entries.iter().map(entry).collect::<Result<_>>()?;
+            Answer::Entries { entries, end: m.end }
+        }
+        WireReply::Statfs(s) => Answer::StatFs(StatFs {
+            bytes: s.bytes,
+            bytes_free: s.bytes_free,
+            inodes: s.inodes,
+            inodes_free: s.inodes_free,
+        }),
+        WireReply::Lock(m) => Answer::Lock(m.lock.map(|held| lock(Some(held))).transpose()?),
+        WireReply::Offset(offset) => Answer::Offset(offset),
+    }))
+}
+
+fn to_entry(entry: &DirEntry) -> proto::DirEntry {
+    proto::DirEntry {
+        name: entry.name.as_bytes().to_vec(),
+        ino: entry.ino.0,
+        kind: to_kind(entry.kind),
+        cookie: entry.cookie,
+        attr: entry.attr.as_ref().map(to_attr),
+        lease: to_lease(entry.lease),
+    }
+}
+
+fn entry(m: &proto::DirEntry) -> Result<DirEntry> {
+    Ok(DirEntry {
+        name: name(&m.name)?,
+        ino: Ino(m.ino),
+        kind: kind(m.kind)?,
+        cookie: m.cookie,
+        attr: m.attr.as_ref().map(attr).transpose()?,
+        lease: lease(m.lease)?,
+    })
+}
+
+fn to_data_result(result: &std::result::Result<DataAnswer, DataError>) -> WireData {
+    match result {
+        Err(error) => WireData::Error(*error as i32),
+        Ok(DataAnswer::Bytes(_)) => WireData::Bytes(proto::Empty {}),
+        Ok(DataAnswer::Done) => WireData::Done(proto::Empty {}),
+        Ok(DataAnswer::Offset(offset)) => WireData::Offset(proto::DataOffset { offset: *offset }),
+    }
+}
+
+fn data_result(result: WireData, payload: &mut Payload) -> Result<std::result::Result<DataAnswer, DataError>> {
+    Ok(Ok(match result {
+        WireData::Error(code) => return Ok(Err(data_error(code)?)),
+        WireData::Bytes(_) => DataAnswer::Bytes(payload.take()),
+        WireData::Done(_) => DataAnswer::Done,
+        WireData::Offset(m) => DataAnswer::Offset(m.offset),
+    }))
+}
+
+fn data_error(code: i32) -> Result<DataError> {
+    Ok(match code {
+        1 => DataError::NoSpace,
+        2 => DataError::Io,
+        3 => DataError::Corrupt,
+        4 => DataError::Stale,
+        5 => DataError::Busy,
+        6 => DataError::TooLarge,
+        _ => return Err(DecodeError::Invalid("data error")),
+    })
+}

@@ -1,0 +1,321 @@
+//! Any message, for property tests.
+
+use std::sync::Arc;
+
+use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Welcome};
+use loligo_types::{
+    Access, Answer, Attr, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, FsError, Ino, Kind, Layout, Lease,
+    LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn ino() -> impl Strategy<Value = Ino> {
+    any::<u64>().prop_map(Ino)
+}
+
+fn mode() -> impl Strategy<Value = u16> {
+    0u16..=0o7777
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    vec(prop_oneof![1u8..=b'-', b'0'..=255u8], 1..=255).prop_map(|bytes| Name::new(&bytes).expect("no dot, no slash"))
+}
+
+fn bytes(max: usize) -> impl Strategy<Value = Arc<[u8]>> {
+    vec(any::<u8>(), 0..=max).prop_map(Arc::from)
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    any::<i64>().prop_map(Time)
+}
+
+fn set_time() -> impl Strategy<Value = SetTime> {
+    of(time()).prop_map(|at| at.map_or(SetTime::Now, SetTime::At))
+}
+
+fn lease() -> impl Strategy<Value = Lease> {
+    (0u8..32).prop_map(Lease)
+}
+
+fn leases() -> impl Strategy<Value = Vec<(Ino, Lease)>> {
+    vec((ino(), lease()), 0..4)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (1u8..=7).prop_map(|code| Kind::from_code(code).expect("1 to 7 are kinds"))
+}
+
+fn layout() -> impl Strategy<Value = Layout> {
+    (16u32..=30).prop_map(|power| Layout { object_size: 1 << power })
+}
+
+fn flags() -> impl Strategy<Value = OpenFlags> {
+    any::<[bool; 5]>().prop_map(|[read, write, truncate, append, exec]| OpenFlags {
+        read,
+        write,
+        truncate,
+        append,
+        exec,
+    })
+}
+
+fn lock() -> impl Strategy<Value = FileLock> {
+    (any::<bool>(), any::<u64>(), any::<u32>(), any::<bool>(), any::<u64>(), any::<u64>()).prop_map(
+        |(flock, owner, pid, exclusive, a, b)| FileLock {
+            kind: if flock { LockKind::Flock } else { LockKind::Posix },
+            owner: LockOwner(owner),
+            pid,
+            exclusive,
+            start: a.min(b),
+            end: a.max(b),
+        },
+    )
+}
+
+fn attr() -> impl Strategy<Value = Attr> {
+    let ids = (ino(), kind(), mode(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), any::<u32>());
+    let times = (time(), time(), time(), time());
+    (ids, times, any::<u64>(), any::<u32>(), any::<bool>(), any::<bool>(), layout()).prop_map(
+        |(
+            (ino, kind, mode, uid, gid, nlink, size, rdev),
+            (atime, mtime, ctime, btime),
+            change,
+            cuts,
+            inline,
+            has_xattrs,
+            layout,
+        )| Attr {
+            ino,
+            kind,
+            mode,
+            uid,
+            gid,
+            nlink,
+            size,
+            rdev,
+            atime,
+            mtime,
+            ctime,
+            btime,
+            change,
+            cuts,
+            inline,
+            has_xattrs,
+            layout,
+        },
+    )
+}
+
+fn set_attr() -> impl Strategy<Value = SetAttr> {
+    let ids = (of(mode()), of(any::<u32>()), of(any::<u32>()), of(any::<u64>()));
+    (ids, of(set_time()), of(set_time()), of(layout())).prop_map(|((mode, uid, gid, size), atime, mtime, layout)| {
+        SetAttr { mode, uid, gid, size, atime, mtime, layout }
+    })
+}
+
+fn entry_op() -> BoxedStrategy<Op> {
+    let at = || (ino(), name());
+    let handle = any::<u64>;
+    prop_oneof![
+        at().prop_map(|(dir, name)| Op::Lookup { dir, name }),
+        (ino(), name(), mode(), mode(), flags(), any::<bool>(), handle()).prop_map(
+            |(dir, name, mode, umask, flags, exclusive, handle)| Op::Create {
+                dir,
+                name,
+                mode,
+                umask,
+                flags,
+                exclusive,
+                handle
+            }
+        ),
+        (ino(), mode(), mode(), flags(), any::<bool>(), handle()).prop_map(
+            |(dir, mode, umask, flags, linkable, handle)| Op::Tmpfile { dir, mode, umask, flags, linkable, handle }
+        ),
+        (at(), kind(), mode(), mode(), any::<u32>())
+            .prop_map(|((dir, name), kind, mode, umask, rdev)| Op::Mknod { dir, name, kind, mode, umask, rdev }),
+        (at(), mode(), mode()).prop_map(|((dir, name), mode, umask)| Op::Mkdir { dir, name, mode, umask }),
+        (at(), bytes(300)).prop_map(|((dir, name), target)| Op::Symlink { dir, name, target }),
+        (ino(), at()).prop_map(|(ino, (dir, name))| Op::Link { ino, dir, name }),
+        at().prop_map(|(dir, name)| Op::Unlink { dir, name }),
+        at().prop_map(|(dir, name)| Op::Rmdir { dir, name }),
+        (at(), at(), select(vec![RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange])).prop_map(
+            |((dir, name), (new_dir, new_name), mode)| Op::Rename { dir, name, new_dir, new_name, mode }
+        ),
+    ]
+    .boxed()
+}
+
+fn inode_op() -> BoxedStrategy<Op> {
+    let handle = any::<u64>;
+    prop_oneof![
+        ino().prop_map(|dir| Op::LookupParent { dir }),
+        ino().prop_map(|ino| Op::GetAttr { ino }),
+        (ino(), set_attr(), of(handle())).prop_map(|(ino, set, handle)| Op::SetAttr { ino, set, handle }),
+        (ino(), flags(), handle()).prop_map(|(ino, flags, handle)| Op::Open { ino, flags, handle }),
+        vec(handle(), 0..9).prop_map(|handles| Op::Close { handles }),
+        ino().prop_map(|ino| Op::Readlink { ino }),
+        (ino(), any::<u64>(), 0u32..=4096, any::<bool>(), of(handle()))
+            .prop_map(|(dir, cookie, limit, plus, handle)| Op::Readdir { dir, cookie, limit, plus, handle }),
+        (ino(), bytes(300)).prop_map(|(ino, name)| Op::GetXattr { ino, name }),
+        ino().prop_map(|ino| Op::ListXattr { ino }),
+        (ino(), bytes(300), bytes(900), select(vec![XattrMode::Set, XattrMode::Create, XattrMode::Replace]))
+            .prop_map(|(ino, name, value, mode)| Op::SetXattr { ino, name, value, mode }),
+        (ino(), bytes(300)).prop_map(|(ino, name)| Op::RemoveXattr { ino, name }),
+        (ino(), any::<[bool; 3]>())
+            .prop_map(|(ino, [read, write, exec])| Op::Access { ino, want: Access { read, write, exec } }),
+        Just(Op::StatFs),
+        Just(Op::Sync),
+    ]
+    .boxed()
+}
+
+fn file_op() -> BoxedStrategy<Op> {
+    let handle = any::<u64>;
+    prop_oneof![
+        (ino(), handle()).prop_map(|(ino, handle)| Op::ReadInline { ino, handle }),
+        (ino(), handle(), of(any::<u64>()), bytes(9000), set_time(), any::<bool>()).prop_map(
+            |(ino, handle, offset, data, mtime, kill_priv)| Op::WriteInline {
+                ino,
+                handle,
+                offset,
+                data,
+                mtime,
+                kill_priv
+            }
+        ),
+        (ino(), handle(), any::<u32>(), of(any::<u64>()), set_time(), any::<bool>(), any::<bool>()).prop_map(
+            |(ino, handle, cuts, grow_to, mtime, spilled, kill_priv)| Op::SetData {
+                ino,
+                handle,
+                cuts,
+                grow_to,
+                mtime,
+                spilled,
+                kill_priv
+            }
+        ),
+        (ino(), handle(), any::<u64>(), any::<bool>())
+            .prop_map(|(ino, handle, len, kill_priv)| Op::Extend { ino, handle, len, kill_priv }),
+        (ino(), handle(), lock(), any::<bool>())
+            .prop_map(|(ino, handle, lock, wait)| Op::SetLock { ino, handle, lock, wait }),
+        (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::Unlock { ino, handle, lock }),
+        (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::GetLock { ino, handle, lock }),
+        (ino(), any::<u64>()).prop_map(|(ino, owner)| Op::CancelLock { ino, owner: LockOwner(owner) }),
+    ]
+    .boxed()
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let op = prop_oneof![entry_op(), inode_op(), file_op()];
+    (any::<u64>(), any::<u64>(), lease(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..5), op).prop_map(
+        |(seq, answered, want, uid, gid, mut groups, op)| {
+            groups.sort_unstable();
+            Request { seq: Seq(seq), answered: Seq(answered), want, cred: Cred { uid, gid, groups }, op }
+        },
+    )
+}
+
+fn data_op() -> impl Strategy<Value = DataOp> {
+    let n = any::<u64>;
+    prop_oneof![
+        (n(), any::<u32>()).prop_map(|(offset, len)| DataOp::Read { offset, len }),
+        (n(), bytes(40_000)).prop_map(|(offset, data)| DataOp::Write { offset, data }),
+        Just(DataOp::Sync),
+        (n(), n()).prop_map(|(offset, len)| DataOp::Punch { offset, len }),
+        n().prop_map(|from| DataOp::Discard { from }),
+        (n(), n(), any::<bool>()).prop_map(|(offset, size, data)| DataOp::Seek { offset, size, data }),
+    ]
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    let resume = of((any::<u64>(), any::<u64>()).prop_map(|(id, secret)| (SessionId(id), secret)));
+    (any::<(u32, u32)>(), resume, "[a-zä]{0,60}", of(any::<[u8; 16]>()))
+        .prop_map(|(versions, resume, name, fs_id)| Hello { versions, resume, name, fs_id })
+}
+
+pub(super) fn to_server() -> impl Strategy<Value = ToServer> {
+    let reclaim = (
+        vec((any::<u64>(), ino(), flags(), lease()), 0..4),
+        leases(),
+        vec((ino(), any::<u64>(), lock()), 0..4),
+    );
+    prop_oneof![
+        1 => hello().prop_map(ToServer::Hello),
+        1 => reclaim.prop_map(|(opens, leases, locks)| ToServer::Reclaim(Reclaim { opens, leases, locks })),
+        20 => request().prop_map(ToServer::Request),
+        4 => (any::<u64>(), ino(), layout(), data_op()).prop_map(|(id, ino, layout, op)| {
+            ToServer::Data(DataRequest { id, ino, object_size: layout.object_size, op })
+        }),
+        1 => (ino(), any::<u64>()).prop_map(|(ino, id)| ToServer::RecallDone { ino, id }),
+        1 => leases().prop_map(ToServer::Release),
+        1 => Just(ToServer::Ping),
+        1 => Just(ToServer::Goodbye),
+    ]
+}
+
+fn dir_entry() -> impl Strategy<Value = DirEntry> {
+    (name(), ino(), kind(), any::<u64>(), of(attr()), lease())
+        .prop_map(|(name, ino, kind, cookie, attr, lease)| DirEntry { name, ino, kind, cookie, attr, lease })
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Done),
+        attr().prop_map(Answer::Entry),
+        (attr(), any::<bool>(), lease(), of(bytes(5000)))
+            .prop_map(|(attr, created, rights, data)| Answer::Opened { attr, created, rights, data }),
+        bytes(20_000).prop_map(Answer::Bytes),
+        (vec(dir_entry(), 0..6), any::<bool>()).prop_map(|(entries, end)| Answer::Entries { entries, end }),
+        any::<[u64; 4]>().prop_map(|[bytes, bytes_free, inodes, inodes_free]| {
+            Answer::StatFs(StatFs { bytes, bytes_free, inodes, inodes_free })
+        }),
+        of(lock()).prop_map(Answer::Lock),
+        any::<u64>().prop_map(Answer::Offset),
+    ]
+}
+
+fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
+    use DataError::*;
+    prop_oneof![
+        bytes(40_000).prop_map(|b| Ok(DataAnswer::Bytes(b))),
+        Just(Ok(DataAnswer::Done)),
+        of(any::<u64>()).prop_map(|offset| Ok(DataAnswer::Offset(offset))),
+        select(vec![NoSpace, Io, Corrupt, Stale, Busy, TooLarge]).prop_map(Err),
+    ]
+}
+
+fn welcome() -> impl Strategy<Value = Welcome> {
+    (any::<[u32; 3]>(), any::<[u64; 2]>(), any::<[bool; 2]>(), any::<[u8; 16]>()).prop_map(
+        |([version, inline_max, session_ms], [session, secret], [resumed, kept], fs_id)| Welcome {
+            version,
+            session: SessionId(session),
+            secret,
+            resumed,
+            kept,
+            fs_id,
+            inline_max,
+            session_ms,
+        },
+    )
+}
+
+pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
+    use Refusal::*;
+    let why = select(vec![Version, OtherFileSystem, NotAuthorized, TooMany, Malformed, Stopping]);
+    let result = prop_oneof![answer().prop_map(Ok), select(FsError::ALL.to_vec()).prop_map(Err)];
+    prop_oneof![
+        1 => welcome().prop_map(ToClient::Welcome),
+        1 => (why, "[a-zä ]{0,60}").prop_map(|(why, text)| ToClient::Refused { why, text }),
+        12 => (any::<u64>(), result, leases()).prop_map(|(seq, result, granted)| {
+            ToClient::Reply { seq: Seq(seq), result, granted }
+        }),
+        4 => (any::<u64>(), data_result()).prop_map(|(id, result)| ToClient::Data { id, result }),
+        1 => (ino(), any::<u64>(), lease()).prop_map(|(ino, id, bits)| ToClient::Recall { ino, id, bits }),
+        1 => Just(ToClient::Pong),
+        1 => Just(ToClient::Evicted),
+    ]
+}

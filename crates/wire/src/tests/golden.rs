@@ -1,0 +1,110 @@
+//! Bytes that must never change within protocol version 1.
+
+use loligo_types::msg::{Hello, Request, ToClient, ToServer};
+use loligo_types::{Answer, Attr, Cred, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags, Seq, SessionId, Time};
+
+use super::{at_client, at_server, client_bytes, server_bytes};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn to_server(msg: ToServer, golden: &str) {
+    let bytes = server_bytes(&msg);
+    assert_eq!(hex(&bytes), golden);
+    let mut decoder = at_server();
+    decoder.feed(&bytes);
+    assert_eq!(decoder.next_message(), Ok(Some(msg)));
+}
+
+fn to_client(msg: ToClient, golden: &str) {
+    let bytes = client_bytes(&msg);
+    assert_eq!(hex(&bytes), golden);
+    let mut decoder = at_client();
+    decoder.feed(&bytes);
+    assert_eq!(decoder.next_message(), Ok(Some(msg)));
+}
+
+#[test]
+fn a_ping() {
+    to_server(ToServer::Ping, "4c6f0101020000000000000098d059113a00");
+}
+
+#[test]
+fn a_hello_that_resumes() {
+    to_server(
+        ToServer::Hello(Hello {
+            versions: (1, 2),
+            resume: Some((SessionId(7), 0x0102_0304_0506_0708)),
+            name: "c".into(),
+            fs_id: Some([9; 16]),
+        }),
+        "4c6f010126000000000000007ef17c550a240801100218072108070605040302012a01633210090909090909\
+         09090909090909090909",
+    );
+}
+
+#[test]
+fn a_create() {
+    to_server(
+        ToServer::Request(Request {
+            seq: Seq(3),
+            answered: Seq(2),
+            want: Lease::ATTR | Lease::NAMES,
+            cred: Cred { uid: 1000, gid: 100, groups: vec![4, 100] },
+            op: Op::Create {
+                dir: Ino(1),
+                name: Name::new(b"file").expect("a name"),
+                mode: 0o644,
+                umask: 0o22,
+                flags: OpenFlags { read: true, write: true, ..OpenFlags::default() },
+                exclusive: true,
+                handle: 5,
+            },
+        }),
+        "4c6f01012b000000000000003642b0b71a2908031002180320e807286432020464aa01170801120466696c65\
+         18a40320122a040801100130013805",
+    );
+}
+
+#[test]
+fn an_answer_with_data() {
+    to_client(
+        ToClient::Reply {
+            seq: Seq(3),
+            result: Ok(Answer::Opened {
+                attr: Attr {
+                    ino: Ino(0x100),
+                    kind: Kind::File,
+                    mode: 0o644,
+                    uid: 1000,
+                    gid: 100,
+                    nlink: 1,
+                    size: 3,
+                    rdev: 0,
+                    atime: Time(1),
+                    mtime: Time(2),
+                    ctime: Time(3),
+                    btime: Time(-4),
+                    change: 5,
+                    cuts: 0,
+                    inline: true,
+                    has_xattrs: false,
+                    layout: Layout::default(),
+                },
+                created: true,
+                rights: Lease::CACHE | Lease::BUFFER,
+                data: Some(b"abc"[..].into()),
+            }),
+            granted: vec![(Ino(1), Lease::NAMES)],
+        },
+        "4c6f010254000000030000008bce2c5b1a5208031204080110029201470a3f088002100118a40320e8072864\
+         3001380349010000000000000051020000000000000059030000000000000061fcffffffffffffff68057801\
+         8801808080021001180c2001616263",
+    );
+}
+
+#[test]
+fn an_error() {
+    to_client(ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![] }, "4c6f010207000000000000000371292a1a0508ac021801");
+}
