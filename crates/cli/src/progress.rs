@@ -41,11 +41,6 @@ impl Bar {
     pub fn add(&self, n: u64) {
         self.0.inc(n);
     }
-
-    /// So much there is in all, as it turned out.
-    pub fn total(&self, total: u64) {
-        self.0.set_length(total);
-    }
 }
 
 impl Drop for Bar {

@@ -45,7 +45,9 @@ impl Client {
             Call::Write { fh, offset, data, append, kill_priv } => {
                 self.write(waiter, cred, crate::write::Write { fh, offset, data, append, kill_priv });
             }
-            Call::Flush { fh, owner } => self.spawn_fh(waiter, cred, fh, |_| Step::Flush { fh, owner, unlocking: false }),
+            Call::Flush { fh, owner } => {
+                self.spawn_fh(waiter, cred, fh, |_| Step::Flush { fh, owner, unlocking: false })
+            }
             Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh }),
             Call::Release { fh, flock_owner } => self.release(waiter, cred, fh, flock_owner),
             Call::Fallocate { fh, how, offset, len } => self.fallocate(waiter, cred, fh, how, offset, len),
@@ -84,13 +86,7 @@ impl Client {
     }
 
     /// Starts a task on the file of a handle.
-    pub(crate) fn spawn_fh(
-        &mut self,
-        waiter: Waiter,
-        cred: &Arc<Cred>,
-        fh: crate::Fh,
-        step: impl FnOnce(Ino) -> Step,
-    ) {
+    pub(crate) fn spawn_fh(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: crate::Fh, step: impl FnOnce(Ino) -> Step) {
         let Some(opened) = self.files.opened.get(&fh) else { return self.fail(waiter, FsError::BadHandle) };
         if opened.dead {
             let error = self.dead_error(fh);

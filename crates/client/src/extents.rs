@@ -164,8 +164,9 @@ impl Extents {
         let mut open: Option<(u64, Vec<u8>)> = None;
         for (at, seg) in &self.map {
             let bytes = seg.bytes();
-            let joins =
-                open.as_ref().is_some_and(|(start, v)| start + v.len() as u64 == *at && v.len() + bytes.len() <= PIECE_MAX);
+            let joins = open
+                .as_ref()
+                .is_some_and(|(start, v)| start + v.len() as u64 == *at && v.len() + bytes.len() <= PIECE_MAX);
             if let (true, Some((_, gathered))) = (joins, open.as_mut()) {
                 gathered.extend_from_slice(bytes);
                 continue;

@@ -252,12 +252,13 @@ impl Client {
         loop {
             let Some(file) = self.files.map.get_mut(&ino) else { return };
             let Some(run) = &mut file.run else { return };
-            if run.stage == Stage::Write && run.in_flight < WINDOW {
-                if let Some((offset, data)) = run.queue.pop_front() {
-                    file.unsynced = true;
-                    self.flush_op(ino, DataOp::Write { offset, data });
-                    continue;
-                }
+            if run.stage == Stage::Write
+                && run.in_flight < WINDOW
+                && let Some((offset, data)) = run.queue.pop_front()
+            {
+                file.unsynced = true;
+                self.flush_op(ino, DataOp::Write { offset, data });
+                continue;
             }
             if run.in_flight > 0 {
                 return;

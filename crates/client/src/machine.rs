@@ -172,10 +172,10 @@ impl Client {
     /// Takes attributes that the server sent. `current`: the ATTR lease is held with them.
     pub(crate) fn learn(&mut self, attr: &Attr) {
         let current = self.leases.has_attr(attr.ino);
-        if let Some(file) = self.files.map.get_mut(&attr.ino) {
-            if file.learn(attr) {
-                file.current = current;
-            }
+        if let Some(file) = self.files.map.get_mut(&attr.ino)
+            && file.learn(attr)
+        {
+            file.current = current;
         }
     }
 

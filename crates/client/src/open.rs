@@ -44,8 +44,7 @@ impl Client {
         if flags.truncate && self.files.map.contains_key(&ino) {
             // Ordered with what is held back of it.
             let opening = Opening { dir: Ino(0), flags, handle, op: Some(op), truncate: false, opened: None };
-            let task =
-                Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Open(opening) };
+            let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Open(opening) };
             self.spawn_exclusive(task);
         } else {
             self.open_with(waiter, cred, Ino(0), flags, handle, op, false);

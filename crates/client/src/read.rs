@@ -68,17 +68,8 @@ impl Client {
             self.read_ahead(ino, fh, offset, offset + bytes.len() as u64);
             return self.answer(waiter, Answer::Bytes(bytes));
         }
-        let read = Read {
-            fh,
-            offset,
-            len,
-            end,
-            parts: Vec::new(),
-            missing: 0,
-            redo: false,
-            tries: 0,
-            asked: Asked::Bytes,
-        };
+        let read =
+            Read { fh, offset, len, end, parts: Vec::new(), missing: 0, redo: false, tries: 0, asked: Asked::Bytes };
         let id = self.spawn(waiter, cred, ino, Step::Read(read));
         if let Some(file) = self.files.map.get_mut(&ino) {
             file.reads.push(id);
@@ -251,11 +242,11 @@ impl Client {
         for block in blocks(start, stop) {
             let (from, to) = (start.max(block), stop.min(block + BLOCK));
             let Some(file) = self.files.map.get_mut(&ino) else { return };
-            if file.blocks.reaches(block, to) {
-                if let Some(bytes) = file.blocks.get(block, tick) {
-                    read.parts.push((block, Arc::clone(bytes)));
-                    continue;
-                }
+            if file.blocks.reaches(block, to)
+                && let Some(bytes) = file.blocks.get(block, tick)
+            {
+                read.parts.push((block, Arc::clone(bytes)));
+                continue;
             }
             match file.blocks.fetches.get_mut(&block) {
                 Some(fetch) if !fetch.tainted && fetch.end >= to => {
@@ -286,13 +277,15 @@ impl Client {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(fetch) = file.blocks.fetches.remove(&start) else { return };
         let result = bytes_at(start, result);
-        if let Ok((_, bytes)) = &result {
-            if !fetch.tainted && file.may_cache() && !file.is_gated() {
-                let before = file.blocks.bytes();
-                file.blocks.insert(start, Arc::clone(bytes), tick);
-                self.block_bytes = self.block_bytes + file.blocks.bytes() - before;
-                self.blocks_of.insert(ino);
-            }
+        if let Ok((_, bytes)) = &result
+            && !fetch.tainted
+            && file.may_cache()
+            && !file.is_gated()
+        {
+            let before = file.blocks.bytes();
+            file.blocks.insert(start, Arc::clone(bytes), tick);
+            self.block_bytes = self.block_bytes + file.blocks.bytes() - before;
+            self.blocks_of.insert(ino);
         }
         for reader in fetch.readers {
             self.events.push_back((reader, Event::Block(result.clone())));
@@ -416,10 +409,11 @@ fn blocks(start: u64, end: u64) -> impl Iterator<Item = u64> {
 
 /// Puts a range together: zeros, what the server has, what is being written, what waits.
 fn compose(file: &File, offset: u64, end: u64, parts: &[(u64, Arc<[u8]>)]) -> Arc<[u8]> {
-    if let ([(at, bytes)], true, true) = (parts, file.dirty.is_empty(), file.flying.is_empty()) {
-        if *at == offset && bytes.len() as u64 == end - offset {
-            return Arc::clone(bytes);
-        }
+    if let ([(at, bytes)], true, true) = (parts, file.dirty.is_empty(), file.flying.is_empty())
+        && *at == offset
+        && bytes.len() as u64 == end - offset
+    {
+        return Arc::clone(bytes);
     }
     let mut buf = vec![0; (end - offset) as usize];
     if let Some(base) = &file.base {

@@ -30,10 +30,16 @@ pub(crate) enum Then {
 pub(crate) enum DataThen {
     Task(u64),
     /// Bytes from an offset on, for a task that reads.
-    Read { task: u64, at: u64 },
+    Read {
+        task: u64,
+        at: u64,
+    },
     Flush(Ino),
     /// A block of the read cache.
-    Block { ino: Ino, start: u64 },
+    Block {
+        ino: Ino,
+        start: u64,
+    },
 }
 
 /// A request without an answer.

@@ -271,9 +271,11 @@ impl Client {
     }
 
     pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::SyncAll { left: 0 } };
+        let task =
+            Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::SyncAll { left: 0 } };
         let id = self.new_task(task);
-        let inos: Vec<Ino> = self.files.map.iter().filter(|(_, f)| f.unsynced || !f.is_clean()).map(|(i, _)| *i).collect();
+        let inos: Vec<Ino> =
+            self.files.map.iter().filter(|(_, f)| f.unsynced || !f.is_clean()).map(|(i, _)| *i).collect();
         if let Some(Task { step: Step::SyncAll { left }, .. }) = self.tasks.get_mut(&id) {
             *left = inos.len() + 1;
         }

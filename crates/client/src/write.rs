@@ -152,8 +152,8 @@ impl Client {
             return;
         }
         let largest = self.dirty.iter().filter_map(|ino| self.files.map.get(ino)).map(|f| f.held_back()).max();
-        let room = self.held_back() <= self.config.write_buffer_total
-            && largest.unwrap_or(0) <= self.config.write_buffer_file;
+        let room =
+            self.held_back() <= self.config.write_buffer_total && largest.unwrap_or(0) <= self.config.write_buffer_file;
         if room {
             for (waiter, len) in std::mem::take(&mut self.blocked) {
                 self.answer(waiter, Answer::Offset(len));
@@ -189,8 +189,7 @@ impl Client {
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
         if file.may_buffer() {
             writing.errors = file.errors;
-            let through = self.now.ms < self.full_until
-                || writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
+            let through = self.now.ms < self.full_until || writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
             if let Err(error) = self.buffer(ino, &writing.write) {
                 return Some(Err(error.into()));
             }
@@ -210,14 +209,14 @@ impl Client {
 
     /// The buffer was written at once: its error is this write's.
     fn written_through(&mut self, ino: Ino, writing: &Writing) -> CallResult {
-        if let Some(file) = self.files.map.get(&ino) {
-            if let (Some(error), true) = (file.error, file.errors != writing.errors) {
-                let errors = file.errors;
-                if let Some(opened) = self.files.opened.get_mut(&writing.write.fh) {
-                    opened.errors_seen = errors;
-                }
-                return Err(error.into());
+        if let Some(file) = self.files.map.get(&ino)
+            && let (Some(error), true) = (file.error, file.errors != writing.errors)
+        {
+            let errors = file.errors;
+            if let Some(opened) = self.files.opened.get_mut(&writing.write.fh) {
+                opened.errors_seen = errors;
             }
+            return Err(error.into());
         }
         Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64)))
     }

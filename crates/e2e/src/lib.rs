@@ -1,1 +1,257 @@
-//! Real programs, real faults: the suites that need a running file system.
+//! Real programs, real faults: what the suites that need a running file system have in common.
+//!
+//! Servers and mounts are processes of their own (the program is named by `LOLIGO_BIN`), so that they can be killed and
+//! so that a test never waits for a mount inside its own process. Whatever a test does, nothing is left: no process, no
+//! mount.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that ought to be quick, on a machine that is busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test, if it was named and this machine can mount. Says why not otherwise.
+pub fn program() -> Option<PathBuf> {
+    let why = match std::env::var_os("LOLIGO_BIN") {
+        None => "LOLIGO_BIN does not name the loligo program",
+        Some(_) if !Path::new("/dev/fuse").exists() => "there is no /dev/fuse",
+        Some(_) if !rustix::process::geteuid().is_root() => "mounting needs root",
+        Some(path) => return Some(path.into()),
+    };
+    eprintln!("SKIPPED: {why}");
+    None
+}
+
+/// A directory of its own for one test, with a formatted file system; removed at the end.
+pub struct Scratch {
+    program: PathBuf,
+    top: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one; `None` if the suite is to be skipped.
+    pub fn new(name: &str) -> Option<Scratch> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let program = program()?;
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let top = std::env::temp_dir().join(format!("loligo-e2e-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&top).expect("a directory for the test");
+        let scratch = Scratch { program, top };
+        let status = scratch.command("format").arg("--data").arg(scratch.data()).status().expect("loligo runs");
+        assert!(status.success(), "loligo format failed");
+        Some(scratch)
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.top.join("data")
+    }
+
+    /// A place for a mount.
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.top.join(name)
+    }
+
+    fn command(&self, sub: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg(sub).stdin(Stdio::null()).env_remove("LOLIGO_SERVER");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.top.join("log"));
+        let log = log.expect("a log for the test");
+        command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
+        command
+    }
+
+    fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.top.join("log")).unwrap_or_default();
+        let tail: Vec<&str> = log.lines().rev().take(40).collect();
+        tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    /// Starts a server, and waits until it accepts connections.
+    pub fn serve(&self) -> Process {
+        let child = self.command("serve").arg("--data").arg(self.data()).spawn().expect("loligo runs");
+        let mut process = Process { child, mount: None };
+        let socket = self.data().join("loligo.sock");
+        self.wait(&mut process, "the server listens", || UnixStream::connect(&socket).is_ok());
+        process
+    }
+
+    /// Starts a mount of the running server.
+    pub fn mount(&self, name: &str) -> Process {
+        let place = self.place(name);
+        let child = self.command("mount").arg("--data").arg(self.data()).arg(&place).spawn().expect("loligo runs");
+        let mut process = Process { child, mount: Some(place.clone()) };
+        self.wait(&mut process, "it is mounted", || connection(&place).is_some());
+        process
+    }
+
+    /// Starts a server with a mount in one process.
+    pub fn up(&self, name: &str) -> Process {
+        let place = self.place(name);
+        let before = connection(&place);
+        let mut command = self.command("up");
+        let child = command.arg("--data").arg(self.data()).arg("--mount").arg(&place).spawn().expect("loligo runs");
+        let mut process = Process { child, mount: Some(place.clone()) };
+        // A dead mount of an earlier one may still be there.
+        self.wait(&mut process, "it is mounted", || connection(&place).is_some_and(|n| Some(n) != before));
+        process
+    }
+
+    fn wait(&self, process: &mut Process, what: &str, done: impl Fn() -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !done() {
+            if let Some(status) = process.child.try_wait().expect("a status") {
+                panic!("waiting that {what}: the process ended with {status}\n{}", self.log());
+            }
+            assert!(Instant::now() < until, "waiting that {what} took too long\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("----- the end of the log of {}\n{}", self.top.display(), self.log());
+        }
+        if let Err(error) = std::fs::remove_dir_all(&self.top) {
+            eprintln!("{}: {error}", self.top.display());
+        }
+    }
+}
+
+/// A server, a mount, or both.
+pub struct Process {
+    child: Child,
+    mount: Option<PathBuf>,
+}
+
+impl Process {
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.mount.as_deref().expect("a process with a mount")
+    }
+
+    /// Kills it at whatever instruction it is. A mount of it is left dead, as after any crash.
+    pub fn kill(mut self) {
+        self.kill_now();
+        // Not twice.
+        self.mount = None;
+    }
+
+    fn kill_now(&mut self) {
+        let _ = self.child.kill();
+        let until = Instant::now() + Duration::from_secs(10);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                // A thread of it waits inside the kernel for its own mount.
+                abort(self.mount.as_deref());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Stops it cleanly.
+    pub fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.child.try_wait().expect("a status") {
+                Some(status) => {
+                    assert!(status.success(), "a clean stop ended with {status}");
+                    break;
+                }
+                None => assert!(Instant::now() < until, "a clean stop took too long"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(mount) = self.mount.take() {
+            assert!(connection(&mount).is_none(), "a clean stop left the mount");
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            abort(self.mount.as_deref());
+            self.kill_now();
+        }
+        while let Some(mount) = self.mount.as_deref().filter(|m| connection(m).is_some()) {
+            abort(Some(mount));
+            if rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// Detaches a dead mount.
+pub fn detach(mount: &Path) {
+    abort(Some(mount));
+    let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
+}
+
+/// The number of the FUSE connection that is mounted at a path. Does not touch the path.
+pub fn connection(mount: &Path) -> Option<u32> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let of_line = |line: &str| {
+        let mut fields = line.split(' ');
+        let device = fields.nth(2)?;
+        (Path::new(fields.nth(1)?) == mount).then(|| device.split_once(':')?.1.parse().ok())?
+    };
+    table.lines().filter_map(of_line).next_back()
+}
+
+/// Ends the FUSE connection mounted at a path by force: whoever waits for it gets an error.
+fn abort(mount: Option<&Path>) {
+    if let Some(number) = mount.and_then(connection) {
+        let _ = std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+    }
+}
+
+/// Runs `body` on a thread of its own and fails if it takes too long, as it would if a mount hangs.
+pub fn within<T: Send + 'static>(limit: Duration, what: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::spawn(move || sender.send(body()));
+    match receiver.recv_timeout(limit) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what} took longer than {limit:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(_) => unreachable!("it ended without a panic and without a value"),
+        },
+    }
+}
+
+/// Waits until something holds that may take a moment to come about.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Numbers that look random, the same for the same seed (xorshift).
+pub struct Dice(u64);
+
+impl Dice {
+    /// Any seed will do.
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}

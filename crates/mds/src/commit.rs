@@ -39,8 +39,10 @@ impl Mds {
         self.log.used += record.len() as u64;
         for event in events {
             apply(&mut self.tree, event, lsn);
-            if let Event::Discard { ino, from, object_size } = event {
-                self.discards.add(*ino, *from, *object_size, lsn);
+            match event {
+                Event::Discard { ino, from, object_size } => self.discards.add(*ino, *from, *object_size, lsn),
+                Event::InodeGone(ino) => self.leases.forget(*ino),
+                _ => {}
             }
         }
         self.out.push_back(Output::Append { lsn, record });

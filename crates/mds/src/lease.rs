@@ -128,6 +128,13 @@ impl Leases {
         self.free = at;
     }
 
+    /// The inode is gone for good, so that nothing on it can become untrue any more.
+    pub(crate) fn forget(&mut self, ino: Ino) {
+        while let Some(head) = self.heads.get(&ino).copied() {
+            self.take(ino, self.nodes[head as usize].slot, Lease(u8::MAX));
+        }
+    }
+
     /// A session ends: all it holds is void at once; the memory comes back with [`Leases::drain`].
     pub(crate) fn end(&mut self, slot: Slot) {
         let list = self.list(slot);

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use loligo_driver::{FormatOptions, Offline};
 use loligo_journal::table::{Meta, TABLE_VERSION, encode_meta, key_meta};
-use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_store::{Backend, Batch, Durability};
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 use loligo_types::{Event, Ino, Inode, Kind, RStat};
 
@@ -17,7 +17,6 @@ use super::offline;
 use super::text::{Head, Tail, parse};
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count};
 use crate::progress::{Bar, Unit};
-use crate::service::format;
 
 /// Longest line: the largest value with each byte escaped, and some.
 const LINE_MAX: u64 = 512 << 10;

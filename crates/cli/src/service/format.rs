@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use loligo_driver::{FormatOptions, ServerError};
+use loligo_journal::table::{Meta, key_meta};
 use loligo_store::{Backend, StoreError};
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 
@@ -36,6 +37,7 @@ pub fn make(data: &Path) -> Result<bool, Failure> {
     }
     let store = open_store(data, SMALL_CACHE)?;
     let failed = |e: StoreError| Failure::new(e.to_string());
+    refuse_leftovers(data, &store)?;
     match loligo_driver::format(&store, &root()) {
         Ok(()) => {
             store.close().map_err(failed)?;
@@ -44,6 +46,18 @@ pub fn make(data: &Path) -> Result<bool, Failure> {
         Err(ServerError::AlreadyFormatted) => Ok(false),
         Err(error) => Err(Failure::new(error.to_string())),
     }
+}
+
+/// A load that was cut off leaves rows in a table that is not formatted: nothing to build on.
+fn refuse_leftovers(data: &Path, store: &LocalStore) -> Result<(), Failure> {
+    let failed = |e: StoreError| Failure::new(e.to_string());
+    let table = store.table();
+    let formatted = table.get(&key_meta(Meta::Format)).map_err(failed)?.is_some();
+    if formatted || table.scan(&[], &[], 1).map_err(failed)?.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{} holds a load that did not come to its end", data.display()))
+        .remedy("remove the directory and load again"))
 }
 
 /// The root directory belongs to who makes it.

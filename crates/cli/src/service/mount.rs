@@ -85,5 +85,6 @@ fn log_path(args: &MountArgs, found: &Found) -> PathBuf {
 }
 
 fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or("an unknown host".to_string(), |name| name.trim().to_string())
 }

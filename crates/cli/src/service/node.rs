@@ -88,7 +88,7 @@ pub fn open_store(data: &Path, table_cache: usize) -> Result<LocalStore, Failure
 
 /// Whether somebody accepts connections there.
 pub fn is_served(data: &Path) -> bool {
-    matches!(socket_in(data), Address::Unix(path) if UnixStream::connect(path).is_ok())
+    matches!(socket_in(data), Address::Unix(path) if UnixStream::connect(&path).is_ok())
 }
 
 /// Waits until the lock is free or the time is over.

@@ -175,8 +175,7 @@ impl Run {
             }
             Act::Copy { which, from, to, len } => {
                 if let Some(fh) = self.pick(at, which, true, true) {
-                    let call =
-                        Call::Copy { from: fh, from_offset: from, to: fh, to_offset: to, len };
+                    let call = Call::Copy { from: fh, from_offset: from, to: fh, to_offset: to, len };
                     match self.net.call(at, call) {
                         Ok(_) => {
                             let data = self.expect(from, len).to_vec();

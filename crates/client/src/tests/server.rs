@@ -304,10 +304,7 @@ impl Server {
                 _ => {}
             }
             let changes = matches!(op, Op::Open { flags, .. } if flags.truncate)
-                || matches!(
-                    op,
-                    Op::SetAttr { .. } | Op::WriteInline { .. } | Op::SetData { .. } | Op::Extend { .. }
-                );
+                || matches!(op, Op::SetAttr { .. } | Op::WriteInline { .. } | Op::SetData { .. } | Op::Extend { .. });
             if changes && peer.attrs.contains(&ino) {
                 bits = bits | Lease::ATTR;
             }
@@ -436,14 +433,7 @@ impl Server {
         }
     }
 
-    fn open(
-        &mut self,
-        client: usize,
-        ino: Ino,
-        flags: OpenFlags,
-        handle: u64,
-        created: bool,
-    ) -> FsResult<Answer> {
+    fn open(&mut self, client: usize, ino: Ino, flags: OpenFlags, handle: u64, created: bool) -> FsResult<Answer> {
         self.peers[client].handles.insert(handle, (ino, flags));
         let mut others = false;
         let mut writers = false;

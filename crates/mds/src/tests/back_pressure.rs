@@ -108,7 +108,8 @@ fn a_read_from_before_a_checkpoint_does_not_bring_the_past_back() {
     world.crash();
     world.resume(a);
     world.resume(b);
-    world.wait_alive(2100);
+    world.reclaim(a, Default::default());
+    world.reclaim(b, Default::default());
     // The read is under way, and has seen the table as it is now.
     world.loads = false;
     let seq = world.send(b, Op::GetAttr { ino: dir });

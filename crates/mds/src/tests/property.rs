@@ -8,22 +8,6 @@ use loligo_types::{Answer, Attr, FsResult, Ino, Op, RenameMode, Seq};
 
 use super::*;
 
-/// A small generator of numbers, so that a run depends on its seed alone.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-
-    fn name(&mut self) -> String {
-        format!("n{}", self.below(6))
-    }
-}
-
 /// Directories that exist or existed.
 fn random_op(random: &mut Random, dirs: &[Ino], files: &[Ino], handle: u64) -> Op {
     let dir = dirs[random.below(dirs.len() as u64) as usize];

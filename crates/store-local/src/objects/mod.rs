@@ -1,4 +1,4 @@
-//! Objects as files `DIR/objects/XX/YY/INO.INDEX`, with a checksum for each 4 KiB block. Not fenced and
+//! Objects as files `DIR/objects/XX/Y/INO.INDEX`, with a checksum for each 4 KiB block. Not fenced and
 //! not ordered: that is the object server's.
 //!
 //! Checksums and crashes. A block and its checksum lie in different places of one file, so after a

@@ -20,10 +20,11 @@ pub(crate) struct Paths {
     fresh: Mutex<HashSet<u16>>,
 }
 
-/// The bucket of an inode: the top 16 bits of a multiplicative hash, so that neighbours spread and all
-/// objects of an inode are together.
+/// The bucket of an inode: the top 12 bits of a multiplicative hash, so that neighbours spread and all
+/// objects of an inode are together. Few enough that making the directories costs little, many enough
+/// that looking through one for an inode's objects does.
 fn bucket(ino: u64) -> u16 {
-    (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+    (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u16
 }
 
 fn id_of(name: &str) -> Option<ObjectId> {
@@ -50,11 +51,11 @@ impl Paths {
     }
 
     fn outer(&self, bucket: u16) -> PathBuf {
-        self.root.join(format!("{:02x}", bucket >> 8))
+        self.root.join(format!("{:02x}", bucket >> 4))
     }
 
     fn inner(&self, bucket: u16) -> PathBuf {
-        self.outer(bucket).join(format!("{:02x}", bucket & 0xff))
+        self.outer(bucket).join(format!("{:x}", bucket & 0xf))
     }
 
     pub(super) fn of(&self, id: ObjectId) -> PathBuf {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_driver::server::metrics::{Distribution, Metrics, OPS};
+use loligo_driver::server::metrics::{Distribution, Metrics};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
@@ -162,7 +162,7 @@ fn op_doc(latency: &Distribution, count: u64, errors: u64, buckets: bool) -> OpD
 
 /// Counts and latencies by operation.
 pub fn ops(metrics: &Metrics, buckets: bool) -> BTreeMap<String, OpDoc> {
-    let all = OPS.iter().zip(&metrics.ops).filter(|(_, op)| op.done.get() > 0);
+    let all = metrics.ops.iter().filter(|(_, op)| op.done.get() > 0);
     all.map(|(name, op)| {
         (name.to_string(), op_doc(&op.latency.snapshot(), op.done.get(), op.errors.get(), buckets))
     })

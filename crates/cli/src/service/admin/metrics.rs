@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use loligo_driver::server::metrics::{Distribution, OPS};
+use loligo_driver::server::metrics::Distribution;
 
 use super::Source;
 
@@ -98,9 +98,9 @@ fn server(page: &mut Page, source: &Source, status: &loligo_driver::Status) {
 }
 
 fn operations(page: &mut Page, status: &loligo_driver::Status) {
-    let ops = || OPS.iter().zip(&status.metrics.ops);
-    page.labelled(&OPS_TOTAL, "op", ops().map(|(name, op)| (*name, op.done.get())));
-    page.labelled(&OP_ERRORS, "op", ops().map(|(name, op)| (*name, op.errors.get())));
+    let ops = || status.metrics.ops.iter();
+    page.labelled(&OPS_TOTAL, "op", ops().map(|(name, op)| (name, op.done.get())));
+    page.labelled(&OP_ERRORS, "op", ops().map(|(name, op)| (name, op.errors.get())));
     page.head(&OP_SECONDS);
     for (name, op) in ops().filter(|(_, op)| op.done.get() > 0) {
         page.histogram(&OP_SECONDS, &format!("op=\"{name}\""), &op.latency.snapshot());

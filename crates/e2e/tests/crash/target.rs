@@ -1,0 +1,134 @@
+//! The two ways into a file system: a mount, and the client library.
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use loligo_driver::Address;
+use loligo_driver::client::path::OpenHow;
+use loligo_driver::client::{Client, Options};
+use loligo_e2e::Scratch;
+use loligo_types::{Cred, FsError};
+
+/// What the workers do. Paths are relative to the root. Errors are for people.
+pub trait Target: Clone + Send + 'static {
+    fn mkdir(&self, path: &str) -> Result<(), String>;
+    /// Makes a file that must not be there yet, and syncs it.
+    fn create(&self, path: &str, content: &[u8]) -> Result<(), String>;
+    /// Adds to the end, and syncs.
+    fn append(&self, path: &str, content: &[u8]) -> Result<(), String>;
+    fn rename(&self, from: &str, to: &str) -> Result<(), String>;
+    fn unlink(&self, path: &str) -> Result<(), String>;
+    /// `None`: no such file.
+    fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String>;
+    fn list(&self, path: &str) -> Result<Vec<String>, String>;
+}
+
+/// Through a mount.
+#[derive(Clone)]
+pub struct Mounted {
+    pub root: PathBuf,
+}
+
+fn text(what: &str) -> impl FnOnce(std::io::Error) -> String {
+    move |e| format!("{what}: {e}")
+}
+
+impl Target for Mounted {
+    fn mkdir(&self, path: &str) -> Result<(), String> {
+        std::fs::create_dir(self.root.join(path)).map_err(text(path))
+    }
+
+    fn create(&self, path: &str, content: &[u8]) -> Result<(), String> {
+        let mut file = std::fs::File::create_new(self.root.join(path)).map_err(text(path))?;
+        file.write_all(content).map_err(text("write"))?;
+        file.sync_all().map_err(text("fsync"))
+    }
+
+    fn append(&self, path: &str, content: &[u8]) -> Result<(), String> {
+        let mut file = std::fs::File::options().append(true).open(self.root.join(path)).map_err(text(path))?;
+        file.write_all(content).map_err(text("write"))?;
+        file.sync_all().map_err(text("fsync"))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), String> {
+        std::fs::rename(self.root.join(from), self.root.join(to)).map_err(text(from))
+    }
+
+    fn unlink(&self, path: &str) -> Result<(), String> {
+        std::fs::remove_file(self.root.join(path)).map_err(text(path))
+    }
+
+    fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
+        match std::fs::read(self.root.join(path)) {
+            Ok(content) => Ok(Some(content)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(text(path)(e)),
+        }
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, String> {
+        let entries = std::fs::read_dir(self.root.join(path)).map_err(text(path))?;
+        entries.map(|e| Ok(e.map_err(text(path))?.file_name().to_string_lossy().into_owned())).collect()
+    }
+}
+
+/// Through the library.
+#[derive(Clone)]
+pub struct Library {
+    fs: loligo_driver::client::Fs,
+}
+
+impl Library {
+    pub fn connect(scratch: &Scratch) -> Library {
+        let address = Address::Unix(scratch.data().join("loligo.sock"));
+        let options = Options { name: "crash test".into(), cache: true, cache_names: true, ..Options::default() };
+        let client = Client::connect(&address, options).expect("the server answers");
+        Library { fs: client.fs(Arc::new(Cred::root())) }
+    }
+}
+
+fn told(what: &str) -> impl FnOnce(FsError) -> String {
+    move |e| format!("{what}: {e}")
+}
+
+impl Target for Library {
+    fn mkdir(&self, path: &str) -> Result<(), String> {
+        self.fs.mkdir(path, 0o755).map(drop).map_err(told(path))
+    }
+
+    fn create(&self, path: &str, content: &[u8]) -> Result<(), String> {
+        let file = self.fs.open(path, OpenHow { exclusive: true, ..OpenHow::create() }).map_err(told(path))?;
+        file.write_at(0, content.to_vec()).map_err(told("write"))?;
+        file.sync().map_err(told("fsync"))?;
+        file.close().map_err(told("close"))
+    }
+
+    fn append(&self, path: &str, content: &[u8]) -> Result<(), String> {
+        let how = OpenHow { create: None, ..OpenHow::append() };
+        let file = self.fs.open(path, how).map_err(told(path))?;
+        file.write_at(0, content.to_vec()).map_err(told("append"))?;
+        file.sync().map_err(told("fsync"))?;
+        file.close().map_err(told("close"))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), String> {
+        self.fs.rename(from, to).map_err(told(from))
+    }
+
+    fn unlink(&self, path: &str) -> Result<(), String> {
+        self.fs.unlink(path).map_err(told(path))
+    }
+
+    fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
+        match self.fs.read(path) {
+            Ok(content) => Ok(Some(content)),
+            Err(FsError::NotFound) => Ok(None),
+            Err(e) => Err(told(path)(e)),
+        }
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, String> {
+        Ok(self.fs.readdir(path).map_err(told(path))?.into_iter().map(|e| e.name.to_string()).collect())
+    }
+}
