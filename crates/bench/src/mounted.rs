@@ -21,8 +21,9 @@ struct Report {
 
 /// The directories that clients work in.
 pub fn prepare(root: &Path, config: &Config) -> io::Result<Vec<PathBuf>> {
-    let dirs: Vec<_> =
-        (0..config.clients).map(|c| root.join(if config.shared { "shared".into() } else { format!("own.{c:03}") })).collect();
+    let dirs: Vec<_> = (0..config.clients)
+        .map(|c| root.join(if config.shared { "shared".into() } else { format!("own.{c:03}") }))
+        .collect();
     for dir in &dirs {
         fs::create_dir_all(dir)?;
     }

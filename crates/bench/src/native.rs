@@ -58,11 +58,7 @@ fn make_dir(client: &Client, cred: &Arc<Cred>, dir: Ino, text: &str) -> Result<I
 
 impl Run {
     /// Connects the clients and makes their directories.
-    pub fn start(
-        connect: &dyn Fn() -> Result<Client, String>,
-        config: &Config,
-        run_id: &str,
-    ) -> Result<Run, String> {
+    pub fn start(connect: &dyn Fn() -> Result<Client, String>, config: &Config, run_id: &str) -> Result<Run, String> {
         let cred = Arc::new(Cred::root());
         let mut workers = Vec::new();
         for id in 0..config.clients {
@@ -98,8 +94,7 @@ impl Run {
                 let before = config.server_cpu();
                 barrier.wait();
                 let start = Instant::now();
-                let joined: Vec<_> =
-                    handles.into_iter().map(|h| h.join().expect("a worker does not panic")).collect();
+                let joined: Vec<_> = handles.into_iter().map(|h| h.join().expect("a worker does not panic")).collect();
                 (joined, start.elapsed(), before)
             });
             shares = joined;
@@ -108,14 +103,7 @@ impl Run {
             client_cpu_s = cpu::own() - own_before;
         }
         let server_cpu_s = config.server_cpu().zip(server_before).map(|(after, before)| after - before);
-        let mut all = Measured {
-            wall_s,
-            server_cpu_s,
-            client_cpu_s,
-            latencies: histogram(),
-            ops: 0,
-            errors: 0,
-        };
+        let mut all = Measured { wall_s, server_cpu_s, client_cpu_s, latencies: histogram(), ops: 0, errors: 0 };
         for share in shares {
             all.latencies.add(share.latencies).map_err(|e| e.to_string())?;
             all.ops += share.ops;
@@ -143,7 +131,8 @@ impl Run {
             // In a shared run the first one took it.
             let _ = remove(root, name(&own));
         }
-        remove(Ino::ROOT, self.run_dir.clone()).map_err(|failed| format!("removing {}: {}", self.run_dir, failed.error))?;
+        remove(Ino::ROOT, self.run_dir.clone())
+            .map_err(|failed| format!("removing {}: {}", self.run_dir, failed.error))?;
         for worker in &self.workers {
             worker.client.stop(Duration::from_secs(30)).map_err(|e| format!("stopping a client: {e}"))?;
         }
@@ -185,7 +174,14 @@ impl Worker {
         let op = match phase {
             Phase::Create => {
                 let (mode, umask) = (0o644, 0);
-                return Call::Op(Op::Mknod { dir, name: file(stock), kind: loligo_types::Kind::File, mode, umask, rdev: 0 });
+                return Call::Op(Op::Mknod {
+                    dir,
+                    name: file(stock),
+                    kind: loligo_types::Kind::File,
+                    mode,
+                    umask,
+                    rdev: 0,
+                });
             }
             Phase::Stat => return Call::GetAttr { ino: self.inos[i] },
             Phase::Rename => Op::Rename {
@@ -240,7 +236,8 @@ impl Worker {
         let mut share = Share::new();
         let (to, from) = channel::<(usize, Instant, Result<(), FsError>)>();
         let data: Arc<[u8]> = vec![b'x'; SMALL].into();
-        let order: Vec<usize> = if phase == Phase::Smallread { shuffled(files).collect() } else { (0..files).collect() };
+        let order: Vec<usize> =
+            if phase == Phase::Smallread { shuffled(files).collect() } else { (0..files).collect() };
         let mut items = order.into_iter();
         let mut flying = 0;
         loop {
@@ -322,19 +319,23 @@ impl Chain {
         if phase == Phase::Smallwrite {
             let flags = OpenFlags { write: true, ..OpenFlags::default() };
             let call = Call::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: true };
-            client.submit(&cred, call, move |result| self.then(began, result, move |chain, fh| {
-                let write = Call::Write { fh, offset: 0, data, append: false, kill_priv: false };
-                chain.transfer(began, fh, write);
-            }));
+            client.submit(&cred, call, move |result| {
+                self.then(began, result, move |chain, fh| {
+                    let write = Call::Write { fh, offset: 0, data, append: false, kill_priv: false };
+                    chain.transfer(began, fh, write);
+                })
+            });
         } else {
             client.submit(&cred, Call::Op(Op::Lookup { dir, name }), move |result| match result {
                 Ok(done) => {
                     let ino = done.attr().map_or(Ino(0), |a| a.ino);
                     let flags = OpenFlags { read: true, ..OpenFlags::default() };
                     let (client, cred) = (self.client.clone(), Arc::clone(&self.cred));
-                    client.submit(&cred, Call::Open { ino, flags }, move |result| self.then(began, result, move |chain, fh| {
-                        chain.transfer(began, fh, Call::Read { fh, offset: 0, len: SMALL as u32 });
-                    }));
+                    client.submit(&cred, Call::Open { ino, flags }, move |result| {
+                        self.then(began, result, move |chain, fh| {
+                            chain.transfer(began, fh, Call::Read { fh, offset: 0, len: SMALL as u32 });
+                        })
+                    });
                 }
                 Err(failed) => self.end(began, Err(failed.error)),
             });

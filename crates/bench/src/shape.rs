@@ -88,7 +88,9 @@ impl Stock {
         let (ok, why) = match phase {
             Phase::Create | Phase::Smallwrite => (!self.files, "files are there already: put unlink before it"),
             Phase::Stat | Phase::Readdir | Phase::Unlink => (self.files, "no files are there: put create before it"),
-            Phase::Rename => (self.files && !self.renamed, "it needs files with their first names: put create before it"),
+            Phase::Rename => {
+                (self.files && !self.renamed, "it needs files with their first names: put create before it")
+            }
             Phase::Mkdir => (!self.dirs, "directories are there already: put rmdir before it"),
             Phase::Rmdir => (self.dirs, "no directories are there: put mkdir before it"),
             Phase::Smallread => (self.files && self.filled, "no small files are there: put smallwrite before it"),

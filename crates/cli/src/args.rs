@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-const GROUPS: &str = "\
+/// The commands by what a user wants; clap knows no groups of commands.
+const TEMPLATE: &str = "\
+{about}
+
+{usage-heading} {usage}
+
 Service:
   up           Start store, server and mount in one process
   down         Stop what `up` or `serve` started
@@ -26,11 +31,16 @@ Care:
 
 Tools:
   bench        Measure
-  completions  Print a completion script for a shell";
+  completions  Print a completion script for a shell
+
+Options:
+{options}
+
+`loligo COMMAND --help` says more about each. Exit codes: 1 it failed, 2 wrong usage, 3 a check found something.";
 
 /// Loligo, a file system whose directories choose their own rules.
 #[derive(Parser)]
-#[command(name = "loligo", version, about, long_about = None, help_template = "{about}\n\n{usage-heading} {usage}\n\n{after-help}\n\nOptions:\n{options}", after_help = GROUPS)]
+#[command(name = "loligo", version, about, long_about = None, help_template = TEMPLATE)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -314,7 +324,11 @@ pub struct BenchMd {
     #[arg(long)]
     pub shared: bool,
     /// What to do, in this order.
-    #[arg(long, value_delimiter = ',', default_value = "create,stat,readdir,rename,unlink,mkdir,rmdir,smallwrite,smallread")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "create,stat,readdir,rename,unlink,mkdir,rmdir,smallwrite,smallread"
+    )]
     pub phases: Vec<String>,
     /// Over FUSE (or any file system): below this directory.
     #[arg(long, value_name = "DIR")]

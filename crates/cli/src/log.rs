@@ -7,7 +7,8 @@ use crate::output::Failure;
 /// Logs from here on what the filter lets through, such as `info` or `warn,loligo_mds=debug`.
 pub fn start(filter: &str) -> Result<(), Failure> {
     let parsed = EnvFilter::try_new(filter).map_err(|e| {
-        Failure::usage(format!("log = `{filter}`: {e}")).remedy("give a level (error, warn, info, debug, trace), or parts as in warn,loligo_mds=debug")
+        Failure::usage(format!("log = `{filter}`: {e}"))
+            .remedy("give a level (error, warn, info, debug, trace), or parts as in warn,loligo_mds=debug")
     })?;
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(parsed).with_writer(std::io::stderr).with_ansi(colours).init();

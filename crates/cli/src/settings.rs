@@ -43,10 +43,20 @@ pub const KEYS: &[Key] = &[
     ),
     key("cache_bytes", "1GiB", "memory for cached metadata of a rank", Kind::Bytes),
     key("table_cache_bytes", "64MiB", "memory for the table's block cache", Kind::Bytes),
-    key("journal_bytes", "512MiB", "journal that may be outstanding before changes wait for the checkpoint", Kind::Bytes),
+    key(
+        "journal_bytes",
+        "512MiB",
+        "journal that may be outstanding before changes wait for the checkpoint",
+        Kind::Bytes,
+    ),
     key("inline_max", "4KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
     key("session_ms", "60000", "a client that is silent this long is evicted, milliseconds", Kind::Number),
-    key("grace_ms", "5000", "after a restart, how long to wait for clients that were there before, milliseconds", Kind::Number),
+    key(
+        "grace_ms",
+        "5000",
+        "after a restart, how long to wait for clients that were there before, milliseconds",
+        Kind::Number,
+    ),
     key("fuse_threads", "0", "event loops of a mount; 0: one a core, at least 2 and at most 8", Kind::Number),
     key("write_buffer_bytes", "64MiB", "written data that a client may hold back", Kind::Bytes),
     key("read_ahead_bytes", "8MiB", "how far a client reads ahead of a sequential reader", Kind::Bytes),
@@ -171,7 +181,10 @@ impl Settings {
             if n < low || n > high {
                 let origin = self.0.get(name).map(|(_, origin)| origin.to_string()).unwrap_or_default();
                 let high = if high == u64::MAX { "the size of the disk".to_string() } else { high.to_string() };
-                return Err(Failure::usage(format!("{name} = `{}` ({origin}): this must be from {low} to {high}", self.text(name))));
+                return Err(Failure::usage(format!(
+                    "{name} = `{}` ({origin}): this must be from {low} to {high}",
+                    self.text(name)
+                )));
             }
         }
         Ok(())
@@ -236,9 +249,13 @@ mod tests {
     #[test]
     fn a_later_source_wins_and_is_named() {
         let dir = tempfile::tempdir().expect("a directory for the test");
-        std::fs::write(dir.path().join("loligo.toml"), "inline_max = \"8KiB\"\ngrace_ms = 7\nlisten = [\"127.0.0.1:1\"]\n")
-            .expect("a file in it");
-        let all = Settings::load(&Given::default(), Some(dir.path()), &[("grace_ms".into(), "9".into())]).expect("valid settings");
+        std::fs::write(
+            dir.path().join("loligo.toml"),
+            "inline_max = \"8KiB\"\ngrace_ms = 7\nlisten = [\"127.0.0.1:1\"]\n",
+        )
+        .expect("a file in it");
+        let all = Settings::load(&Given::default(), Some(dir.path()), &[("grace_ms".into(), "9".into())])
+            .expect("valid settings");
         assert_eq!(all.number("inline_max"), 8192);
         assert_eq!(all.number("grace_ms"), 9);
         assert_eq!(all.list("listen"), ["127.0.0.1:1"]);
@@ -250,9 +267,11 @@ mod tests {
 
     #[test]
     fn an_unknown_key_and_a_bad_value_are_refused_by_name() {
-        let unknown = Settings::load(&Given::default(), None, &[("colour".into(), "red".into())]).expect_err("no such key");
+        let unknown =
+            Settings::load(&Given::default(), None, &[("colour".into(), "red".into())]).expect_err("no such key");
         assert!(unknown.to_string().contains("colour"), "{unknown}");
-        let bad = Settings::load(&Given::default(), None, &[("grace_ms".into(), "soon".into())]).expect_err("no number");
+        let bad =
+            Settings::load(&Given::default(), None, &[("grace_ms".into(), "soon".into())]).expect_err("no number");
         assert!(bad.to_string().contains("grace_ms"), "{bad}");
     }
 }

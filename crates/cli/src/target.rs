@@ -83,8 +83,7 @@ pub fn by_data(data: &Path) -> Result<Found, Failure> {
 /// Nobody serves this directory.
 pub fn not_running(data: &Path) -> Failure {
     let data = data.display();
-    Failure::new(format!("no server runs on {data}"))
-        .remedy(format!("start one: loligo up --data {data} --mount DIR"))
+    Failure::new(format!("no server runs on {data}")).remedy(format!("start one: loligo up --data {data} --mount DIR"))
 }
 
 /// An address as a user writes it: a Unix socket's path, HOST:PORT, a data directory, or http://HOST:PORT for the
@@ -116,8 +115,11 @@ fn by_path(path: &Path) -> Result<Found, Failure> {
     match served_by(path)? {
         Some(server) => by_address(&server),
         None if ServerState::read(path).is_ok_and(|state| state.is_some()) => by_data(path),
-        None => Err(Failure::new(format!("{} is neither inside a Loligo mount nor the data directory of a server", path.display()))
-            .remedy("give --data DIR or --server ADDR")),
+        None => Err(Failure::new(format!(
+            "{} is neither inside a Loligo mount nor the data directory of a server",
+            path.display()
+        ))
+        .remedy("give --data DIR or --server ADDR")),
     }
 }
 

@@ -52,6 +52,19 @@ impl Extents {
         self.map.is_empty()
     }
 
+    /// Where the last piece ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.map.iter().next_back().map_or(0, |(at, seg)| at + seg.len())
+    }
+
+    /// Bytes with what is in it put over them, and made longer by zeros if need be.
+    pub(crate) fn over(&self, base: &[u8]) -> Arc<[u8]> {
+        let mut bytes = base.to_vec();
+        bytes.resize(base.len().max(self.end() as usize), 0);
+        self.copy_to(0, &mut bytes);
+        Arc::from(bytes)
+    }
+
     /// Puts bytes over what was there.
     pub(crate) fn insert(&mut self, offset: u64, data: &Arc<[u8]>) {
         if data.is_empty() {

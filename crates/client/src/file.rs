@@ -63,7 +63,8 @@ pub(crate) struct File {
     pub mtime: Option<Time>,
     /// A write that waits clears setuid and setgid.
     pub kill_priv: bool,
-    /// The whole content at the server, of an inline file, while CACHE or BUFFER is held.
+    /// The content at the server, of an inline file, while CACHE or BUFFER is held. May end before the file does: the
+    /// rest is zeros.
     pub base: Option<Arc<[u8]>>,
     /// Written, waits.
     pub dirty: Extents,
@@ -144,7 +145,8 @@ impl File {
         self.size = self.attr.size;
         self.clean_to = self.attr.size;
         self.base = match self.base.take() {
-            Some(base) if self.attr.inline => Some(resized(&base, self.attr.size)),
+            Some(base) if self.attr.inline && (base.len() as u64) <= self.attr.size => Some(base),
+            Some(base) if self.attr.inline => Some(Arc::from(&base[..self.attr.size as usize])),
             _ => None,
         };
         self.blocks.drop_from(from);
@@ -202,13 +204,6 @@ impl File {
     }
 }
 
-/// Bytes cut or extended by zeros.
-pub(crate) fn resized(bytes: &[u8], size: u64) -> Arc<[u8]> {
-    let mut out = bytes.to_vec();
-    out.resize(size as usize, 0);
-    Arc::from(out)
-}
-
 /// All handles and files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
@@ -227,6 +222,11 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// A handle of the file that may read.
+    pub(crate) fn reader(&self, file: &File) -> Option<u64> {
+        file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.read || h.flags.exec))
+    }
+
     /// A handle of the file that may write.
     pub(crate) fn writer(&self, file: &File) -> Option<u64> {
         file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.write))

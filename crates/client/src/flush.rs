@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime, Time};
 
 use crate::extents::Extents;
-use crate::file::{File, resized};
+use crate::file::File;
 use crate::machine::Client;
 use crate::session::{DataThen, Then};
 use crate::task::{Event, data_error};
@@ -37,7 +37,9 @@ pub(crate) struct FlushWaiter {
 enum Stage {
     /// Pieces of an inline file, one request each.
     Inline,
-    /// A write that makes the server spill.
+    /// Asks for the content, which is to be spilled.
+    Load,
+    /// A write that makes the server spill, because no handle here may read the content.
     Probe,
     /// Looks at the attributes, and plans again.
     Refresh,
@@ -145,6 +147,7 @@ impl Client {
     /// Decides how `flying` goes to the server.
     fn plan(&mut self, ino: Ino) {
         let inline_max = self.session.inline_max;
+        let reader = self.files.map.get(&ino).and_then(|file| self.files.reader(file));
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         run.spill = false;
@@ -157,8 +160,8 @@ impl Client {
                 run.stage = Stage::Discard;
                 return self.flush_op(ino, DataOp::Discard { from });
             }
-        } else if run.size <= inline_max {
-            run.queue = inline_pieces(&file.flying, file.base.as_deref(), run.size).into();
+        } else if file.flying.end() <= inline_max {
+            run.queue = inline_pieces(&file.flying, file.base.as_deref()).into();
             run.stage = Stage::Inline;
             return self.write_inline(ino);
         } else if file.base.is_some() || file.attr.size == 0 {
@@ -169,6 +172,10 @@ impl Client {
             (run.stage, run.spill) = (Stage::Discard, true);
             file.clean_to = u64::MAX;
             return self.flush_op(ino, DataOp::Discard { from: 0 });
+        } else if let Some(handle) = reader {
+            run.stage = Stage::Load;
+            let cred = Arc::clone(&run.cred);
+            return self.request(&cred, Op::ReadInline { ino, handle }, Then::Flush(ino));
         } else {
             run.stage = Stage::Probe;
             if let Some((offset, data)) = file.flying.pieces().pop() {
@@ -204,6 +211,10 @@ impl Client {
         match (run.stage, result) {
             (Stage::Inline, Ok(_)) if !run.queue.is_empty() => self.write_inline(ino),
             (Stage::Inline | Stage::Tell, Ok(_)) => self.end_run(ino, None),
+            (Stage::Load, Ok(Answer::Bytes(bytes))) => {
+                file.base = Some(bytes);
+                self.plan(ino);
+            }
             // It fitted, against what the attributes said: the rest may fit, too.
             (Stage::Probe, Ok(_)) | (Stage::Refresh, Ok(_)) if run.tries < TRIES_MAX => {
                 run.tries += 1;
@@ -211,7 +222,7 @@ impl Client {
             }
             // The server has moved it to objects. Asking for the attributes is no way here: that could wait for the very
             // recall that this run obeys.
-            (Stage::Inline | Stage::Probe, Err(FsError::Busy)) if file.attr.inline => {
+            (Stage::Inline | Stage::Probe, Err(FsError::Busy)) | (Stage::Load, Err(FsError::Stale)) if file.attr.inline => {
                 file.attr.inline = false;
                 file.base = None;
                 file.clean_to = file.attr.size;
@@ -309,13 +320,9 @@ impl Client {
             file.base = None;
             file.clean_to = file.attr.size;
         } else if let Some(base) = file.base.take_if(|_| file.attr.inline) {
-            let mut bytes = resized(&base, run.size.max(base.len() as u64)).to_vec();
-            flying.copy_to(0, &mut bytes);
-            file.base = Some(Arc::from(bytes));
+            file.base = Some(flying.over(&base));
         } else if file.attr.inline && file.may_cache() && flying.gaps(0, file.attr.size).is_empty() {
-            let mut bytes = vec![0; file.attr.size as usize];
-            flying.copy_to(0, &mut bytes);
-            file.base = Some(Arc::from(bytes));
+            file.base = Some(flying.over(&[]));
         } else {
             file.base = None;
         }
@@ -396,13 +403,11 @@ fn gap(clean_to: &mut u64, pieces: &VecDeque<(u64, Arc<[u8]>)>) -> Option<u64> {
 }
 
 /// What to send of an inline file: one piece if only one changed, else everything if it is known.
-fn inline_pieces(flying: &Extents, base: Option<&[u8]>, size: u64) -> Vec<(u64, Arc<[u8]>)> {
+fn inline_pieces(flying: &Extents, base: Option<&[u8]>) -> Vec<(u64, Arc<[u8]>)> {
     let mut pieces = flying.pieces();
     // Whatever the order, no piece must make the file longer than a later one would: ascending offsets see to that.
     if let (true, Some(base)) = (pieces.len() > 1, base) {
-        let mut bytes = resized(base, size.max(base.len() as u64)).to_vec();
-        flying.copy_to(0, &mut bytes);
-        pieces = vec![(0, Arc::from(bytes))];
+        pieces = vec![(0, flying.over(base))];
     }
     pieces
 }

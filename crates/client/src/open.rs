@@ -177,7 +177,7 @@ impl Client {
             file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
         }
         if file.may_cache() && file.attr.inline && file.base.is_none() && file.is_clean() {
-            file.base = data.filter(|data| data.len() as u64 == file.attr.size);
+            file.base = data;
         }
         file.know_empty();
         let (cached, errors) = (file.may_cache(), file.errors);

@@ -35,6 +35,8 @@ pub(crate) struct Read {
     pub redo: bool,
     tries: u32,
     asked: Asked,
+    /// Of the file, when its size was asked for.
+    change: u64,
 }
 
 /// What the next reply is.
@@ -42,6 +44,8 @@ pub(crate) struct Read {
 enum Asked {
     Size,
     Inline,
+    /// Whether the file was changed while its content was asked for.
+    Verify,
     Bytes,
 }
 
@@ -69,7 +73,7 @@ impl Client {
             return self.answer(waiter, Answer::Bytes(bytes));
         }
         let read =
-            Read { fh, offset, len, end, parts: Vec::new(), missing: 0, redo: false, tries: 0, asked: Asked::Bytes };
+            Read { fh, offset, len, end, parts: Vec::new(), missing: 0, redo: false, tries: 0, asked: Asked::Bytes, change: 0 };
         let id = self.spawn(waiter, cred, ino, Step::Read(read));
         if let Some(file) = self.files.map.get_mut(&ino) {
             file.reads.push(id);
@@ -125,16 +129,27 @@ impl Client {
                 if read.redo && read.tries < TRIES_MAX {
                     return self.restart(id, ino, &cred, read);
                 }
-                if file.may_cache() && file.attr.inline && file.base.is_none() && bytes.len() as u64 == file.attr.size {
+                if file.may_cache() && file.attr.inline && file.base.is_none() {
                     file.base = Some(Arc::clone(&bytes));
                 }
-                if !file.may_cache() {
-                    read.end = (read.offset + read.len).min(bytes.len() as u64);
-                }
+                let short = (bytes.len() as u64) < read.end && !file.may_cache();
                 read.parts = vec![(0, bytes)];
+                if !short {
+                    return self.finish_read(ino, read);
+                }
+                // Zeros may follow it, or it may have been cut after the size was seen.
+                read.asked = Asked::Verify;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
+            Event::Reply(Ok(Answer::Entry(attr)))
+                if read.asked == Asked::Verify && (attr.change == read.change || read.tries >= TRIES_MAX) =>
+            {
                 return self.finish_read(ino, read);
             }
-            Event::Reply(Ok(Answer::Entry(attr))) if read.asked == Asked::Size => {
+            Event::Reply(Ok(Answer::Entry(attr))) if matches!(read.asked, Asked::Size | Asked::Verify) => {
+                read.tries += 1;
+                read.change = attr.change;
+                read.parts.clear();
                 read.end = (read.offset + read.len).min(attr.size);
                 return self.fetch(id, ino, &cred, read, attr.inline, attr.size);
             }
@@ -173,6 +188,7 @@ impl Client {
         if file.may_cache() && !self.session.suspended || current && file.current && file.is_clean() {
             read.end = (read.offset + read.len).min(file.size);
             let (inline, size) = (file.attr.inline, file.attr.size);
+            read.change = file.attr.change;
             return self.fetch(id, ino, cred, read, inline, size);
         }
         read.asked = Asked::Size;

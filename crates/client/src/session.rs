@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loligo_types::limits::IN_FLIGHT_MAX;
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsResult, Ino, Lease, Op, Seq, SessionId};
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Seq, SessionId};
 
 use crate::dispatch::Pass;
 use crate::machine::Client;
@@ -69,6 +69,9 @@ pub(crate) enum Link {
     /// Welcome came.
     Up,
 }
+
+/// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
+const WINDOW: u64 = 100_000;
 
 /// State of the session.
 #[derive(Debug, Default)]
@@ -177,7 +180,11 @@ impl Client {
         while self.session.link == Link::Up && self.session.in_flight < IN_FLIGHT_MAX {
             let Some((seq, pending)) = self.session.pending.range(self.session.unsent..).next() else { return };
             let (seq, mut request) = (*seq, pending.request.clone());
-            request.answered = Seq(self.first_unanswered());
+            let first = self.first_unanswered();
+            if seq >= first + WINDOW {
+                return;
+            }
+            request.answered = Seq(first);
             self.session.unsent = seq + 1;
             self.session.in_flight += 1;
             self.send(ToServer::Request(request));
@@ -230,6 +237,11 @@ impl Client {
     fn reply(&mut self, seq: Seq, result: FsResult<Answer>, granted: &[(Ino, Lease)]) {
         let Some(pending) = self.session.pending.remove(&seq.0) else { return };
         self.session.in_flight = self.session.in_flight.saturating_sub(1);
+        if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
+            // It has waited so long that the server must remember too much for it: it is to ask again.
+            let Request { cred, op, .. } = pending.request;
+            return self.request(&Arc::new(cred), op, pending.then);
+        }
         let answered = self.first_unanswered();
         self.leases.grant(seq.0, granted, answered);
         if let Ok(answer) = &result {

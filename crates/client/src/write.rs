@@ -170,6 +170,7 @@ impl Client {
         let Step::Write(writing) = &mut task.step else { return None };
         match event {
             Event::Start => self.begin_write(id, ino, &cred, writing),
+            Event::Flushed if writing.asked == Asked::Nothing => self.write_through(id, ino, &cred, writing),
             Event::Flushed => Some(self.written_through(ino, writing)),
             Event::Data(result) => {
                 writing.in_flight -= 1;
@@ -201,6 +202,11 @@ impl Client {
                 return Some(Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64))));
             }
             writing.asked = Asked::Flush;
+            self.flush_then(ino, id);
+            return None;
+        }
+        if !file.is_clean() {
+            // What was held back is older.
             self.flush_then(ino, id);
             return None;
         }
@@ -240,6 +246,12 @@ impl Client {
         } else {
             if !writing.placed {
                 writing.at = write.offset;
+            }
+            if file.may_cache() && writing.at > file.attr.size {
+                // Nobody else has the file open, so what lies beyond the end was left by one who died.
+                let from = file.attr.size;
+                writing.in_flight += 1;
+                self.data_request(ino, DataOp::Discard { from }, DataThen::Task(id));
             }
             let mut pieces = Vec::new();
             split(writing.at, &write.data, &mut pieces);

@@ -4,11 +4,11 @@
 //! so that a test never waits for a mount inside its own process. Whatever a test does, nothing is left: no process, no
 //! mount.
 
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that ought to be quick, on a machine that is busy.
@@ -60,8 +60,7 @@ impl Scratch {
         let mut command = Command::new(&self.program);
         command.arg(sub).stdin(Stdio::null()).env_remove("LOLIGO_SERVER");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.top.join("log"));
-        let log = log.expect("a log for the test");
-        command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
+        command.stdout(Stdio::null()).stderr(log.expect("a log for the test"));
         command
     }
 
@@ -71,44 +70,42 @@ impl Scratch {
         tail.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
-    /// Starts a server, and waits until it accepts connections.
+    /// Starts a server, and waits until it serves.
     pub fn serve(&self) -> Process {
-        let child = self.command("serve").arg("--data").arg(self.data()).spawn().expect("loligo runs");
-        let mut process = Process { child, mount: None };
-        let socket = self.data().join("loligo.sock");
-        self.wait(&mut process, "the server listens", || UnixStream::connect(&socket).is_ok());
-        process
+        self.start(self.command("serve").arg("--data").arg(self.data()), None)
     }
 
     /// Starts a mount of the running server.
     pub fn mount(&self, name: &str) -> Process {
         let place = self.place(name);
-        let child = self.command("mount").arg("--data").arg(self.data()).arg(&place).spawn().expect("loligo runs");
-        let mut process = Process { child, mount: Some(place.clone()) };
-        self.wait(&mut process, "it is mounted", || connection(&place).is_some());
-        process
+        self.start(self.command("mount").arg("--data").arg(self.data()).arg(&place), Some(&place))
     }
 
-    /// Starts a server with a mount in one process.
+    /// Starts a server with a mount in one process. A dead mount of an earlier one may be there.
     pub fn up(&self, name: &str) -> Process {
         let place = self.place(name);
-        let before = connection(&place);
-        let mut command = self.command("up");
-        let child = command.arg("--data").arg(self.data()).arg("--mount").arg(&place).spawn().expect("loligo runs");
-        let mut process = Process { child, mount: Some(place.clone()) };
-        // A dead mount of an earlier one may still be there.
-        self.wait(&mut process, "it is mounted", || connection(&place).is_some_and(|n| Some(n) != before));
-        process
+        self.start(self.command("up").arg("--data").arg(self.data()).arg("--mount").arg(&place), Some(&place))
     }
 
-    fn wait(&self, process: &mut Process, what: &str, done: impl Fn() -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !done() {
-            if let Some(status) = process.child.try_wait().expect("a status") {
-                panic!("waiting that {what}: the process ended with {status}\n{}", self.log());
+    /// Starts a process, and waits until it says on its standard output that everything works.
+    fn start(&self, command: &mut Command, mount: Option<&Path>) -> Process {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("loligo runs");
+        let output = child.stdout.take().expect("piped");
+        let process = Process { child, mount: mount.map(Path::to_owned) };
+        let (sender, receiver) = mpsc::channel();
+        // Reads on to the end, so that the process never writes into a pipe that is full or closed.
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
             }
-            assert!(Instant::now() < until, "waiting that {what} took too long\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
+        });
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let line = receiver.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let line = line.unwrap_or_else(|e| panic!("it does not come up ({e})\n{}", self.log()));
+            if line.starts_with("serving ") || line.starts_with("mounted ") {
+                return process;
+            }
         }
     }
 }

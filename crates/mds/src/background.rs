@@ -7,7 +7,7 @@ use loligo_types::{FsError, Ino};
 
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::session::Slot;
+use crate::session::{Slot, Standing};
 
 /// Leases of ended sessions freed in one tick.
 const DRAIN_PER_TICK: usize = 10_000;
@@ -19,8 +19,8 @@ const SUMS_MS: u64 = 1000;
 const TIMEOUTS_MS: u64 = 200;
 /// Leases asked back at once from a session that holds too many.
 const SHED_BATCH: usize = 64;
-/// Memory given back in one tick, bytes.
-const EVICT_PER_TICK: usize = 4 << 20;
+/// Steps of 64 inodes and 64 entries that the eviction's hands go at once.
+const EVICT_STEPS: usize = 200;
 
 /// What background work remembers.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Mds {
         let now = self.now.mono_ms;
         self.background.contended.retain(|_, until| *until > now);
         let silent_ms = u64::from(self.config.session_ms);
-        let silent = self.sessions.iter().filter(|(_, s)| !s.lost && s.heard_ms + silent_ms < now);
+        let silent = self.sessions.iter().filter(|(_, s)| s.standing != Standing::Lost && s.heard_ms + silent_ms < now);
         let mut dead: Vec<Slot> = silent.map(|(slot, _)| slot).collect();
         let recall_ms = u64::from(self.config.recall_ms);
         dead.extend(self.recalls.iter().filter(|recall| recall.since_ms + recall_ms < now).map(|recall| recall.slot));
@@ -126,14 +126,12 @@ impl Mds {
         }
     }
 
-    fn evict(&mut self) {
-        let used = self.tree.memory_bytes();
-        if used <= self.config.cache_bytes_max {
-            return;
+    /// Gives memory back if the cache is over its limit, in small steps.
+    pub(crate) fn evict(&mut self) {
+        if self.tree.memory_bytes() > self.config.cache_bytes_max {
+            let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
+            self.tree.evict_some(low, EVICT_STEPS, &|_| false);
         }
-        let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
-        let target = used.saturating_sub(EVICT_PER_TICK).max(low);
-        self.tree.evict(target, &|_| false);
     }
 
     /// Asks the oldest leases back from a session that holds too many.

@@ -104,7 +104,10 @@ impl Mds {
             && self.leases.holders(ino).any(|(slot, held)| !self.due(job, claim, slot, held & SHARED).is_none());
         leased
             || bits.any(DATA | Lease::FLUSH)
-                && self.opens.others_rights(ino, job.slot).any(|(slot, held)| !self.due(job, claim, slot, held).is_none())
+                && self
+                    .opens
+                    .others_rights(ino, job.slot)
+                    .any(|(slot, held)| !self.due(job, claim, slot, held).is_none())
     }
 
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.

@@ -85,6 +85,9 @@ impl Mds {
         if let Some(step) = self.admission(job) {
             return step;
         }
+        if let Some(origin) = job.again.map(|done| origin_of(job, done.0, done.1)) {
+            return self.again(job, &origin);
+        }
         let held = match self.check_handle(job) {
             Ok(held) => held,
             Err(error) => return Step::Answer(Err(error)),
@@ -97,9 +100,6 @@ impl Mds {
             Op::Sync => return Step::Answer(Ok(Answer::Done)),
             Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
             _ => {}
-        }
-        if let Some(origin) = job.again.map(|done| origin_of(job, done.0, done.1)) {
-            return self.again(job, &origin);
         }
         if let Some(ino) = data_of(&job.op)
             && self.data_is_busy(ino)

@@ -45,6 +45,8 @@ fn cut_by(op: &Op, result: &FsResult<Answer>) -> Option<Ino> {
     if cuts { result.as_ref().ok()?.attr().map(|attr| attr.ino) } else { None }
 }
 
+// Welcomes are few: a box around each reply would cost more than their empty room.
+#[allow(clippy::large_enum_variant)]
 enum Gated {
     Reply(Reply),
     Welcome { conn: ConnId, slot: Slot, session: SessionId },

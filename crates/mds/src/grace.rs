@@ -1,19 +1,31 @@
 //! The time after a restart in which the sessions of before tell what they held. Nobody else may act in it.
 
-use loligo_types::msg::Reclaim;
-use loligo_types::{Lease, SessionId};
+use std::collections::BTreeMap;
 
+use loligo_namespace::{Ctx, Found, Need, prepare};
+use loligo_types::msg::Reclaim;
+use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
+
+use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
 use crate::park::Why;
 use crate::recall::{DATA, SHARED};
-use crate::session::Slot;
+use crate::session::{Slot, Standing};
 
 /// It goes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Grace {
     /// At the latest until then.
     pub(crate) until_ms: u64,
+    /// What sessions told, while the inodes in it are being read; and how many reads that waits for.
+    told: BTreeMap<SessionId, (Reclaim, usize)>,
+}
+
+impl Grace {
+    pub(crate) fn until(until_ms: u64) -> Grace {
+        Grace { until_ms, told: BTreeMap::new() }
+    }
 }
 
 /// How long after the grace time orphans that nobody has open are kept: for requests sent again that made them.
@@ -23,15 +35,14 @@ impl Mds {
     /// Ends the grace time if all known sessions came back or are gone, or if it is over; those that did not come back
     /// are evicted then.
     pub(crate) fn check_grace(&mut self) {
-        let Some(grace) = self.grace else { return };
-        let waiting = |s: &crate::session::Session| s.lost || s.may_reclaim;
-        let all_back = !self.sessions.iter().any(|(_, session)| waiting(session));
-        if !all_back && self.now.mono_ms < grace.until_ms {
+        let Some(grace) = &self.grace else { return };
+        let missing = self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here);
+        let missing: Vec<Slot> = missing.map(|(slot, _)| slot).collect();
+        if !missing.is_empty() && self.now.mono_ms < grace.until_ms {
             return;
         }
         self.grace = None;
-        let lost: Vec<Slot> = self.sessions.iter().filter(|(_, s)| waiting(s)).map(|(slot, _)| slot).collect();
-        lost.into_iter().for_each(|slot| self.evict_session(slot));
+        missing.into_iter().for_each(|slot| self.evict_session(slot));
         self.background.orphans_at_ms = Some(self.now.mono_ms + ORPHANS_KEPT_MS);
         self.parked.wake(&Why::Grace);
     }
@@ -45,23 +56,58 @@ impl Mds {
         }
     }
 
-    /// A session that came back sends something else than a reclaim: it held nothing.
+    /// A session has come back all the way.
     pub(crate) fn reclaimed(&mut self, slot: Slot) {
-        if let Some(session) = self.sessions.get_mut(slot)
-            && session.may_reclaim
-        {
-            session.may_reclaim = false;
+        if let Some(session) = self.sessions.get_mut(slot) {
+            session.standing = Standing::Here;
             self.check_grace();
         }
     }
 
-    /// What a session held before the restart. What conflicts with what others said before is asked back at once.
+    /// What a session held before the restart. First the inodes that it had open are read.
     pub(crate) fn reclaim(&mut self, slot: Slot, held: Reclaim) {
-        let Some(session) = self.sessions.get(slot).filter(|session| session.may_reclaim) else { return };
-        self.reclaim_opens(slot, session.id, &held);
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        if session.standing != Standing::Back || self.grace.is_none() {
+            return;
+        }
+        session.standing = Standing::Reclaiming;
+        let id = session.id;
+        let mut inos: Vec<Ino> = held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
+        inos.sort();
+        inos.dedup();
+        inos.retain(|ino| matches!(self.tree.find(*ino), Found::Unknown));
+        let count = self.load(inos.into_iter().map(Need::Inode).collect(), Waiter::Reclaim(slot, id));
+        if let Some(grace) = &mut self.grace {
+            grace.told.insert(id, (held, count + 1));
+        }
+        self.reclaim_loaded(slot, id);
+    }
+
+    /// One of the reads for a reclaim is done.
+    pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
+        let Some(grace) = &mut self.grace else { return };
+        let Some((_, left)) = grace.told.get_mut(&id) else { return };
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        let Some((held, _)) = grace.told.remove(&id) else { return };
+        let session = self.sessions.same(slot, id);
+        if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
+            self.take_back(slot, id, held);
+            self.reclaimed(slot);
+        }
+    }
+
+    /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
+    fn take_back(&mut self, slot: Slot, id: SessionId, held: Reclaim) {
+        for (number, ino, flags, rights) in &held.opens {
+            self.take_back_open(slot, id, *number, *ino, *flags, *rights);
+        }
+        held.opens.iter().for_each(|(_, ino, ..)| self.settle_reclaimed(*ino));
         for (ino, handle, lock) in held.locks {
             let known = self.opens.handle(slot, handle).is_some_and(|open| open.ino == ino);
-            if known && self.locks.conflict(ino, slot, &lock).is_none() {
+            if known && !self.locks.is_full(ino) && self.locks.conflict(ino, slot, &lock).is_none() {
                 self.locks.set(ino, slot, handle, lock);
             }
         }
@@ -70,25 +116,42 @@ impl Mds {
                 self.leases.grant(ino, slot, bits & SHARED);
             }
         }
-        self.reclaimed(slot);
     }
 
-    fn reclaim_opens(&mut self, slot: Slot, id: SessionId, held: &Reclaim) {
-        for (number, ino, flags, rights) in &held.opens {
-            if self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, *number).is_some() {
-                continue;
-            }
-            let change = self.opens.open(slot, *number, Handle::new(*ino, *flags));
+    fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
+        let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
+        if taken || !self.may_take_back(slot, ino, flags) {
+            return;
+        }
+        let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
+        let change = self.opens.open(slot, number, Handle::new(ino, flags));
+        if is_file {
             self.tell_access(id, change);
-            self.opens.give(*ino, slot, *rights & DATA);
+            self.opens.give(ino, slot, rights & DATA);
         }
-        for (_, ino, ..) in &held.opens {
-            self.settle_reclaimed(*ino);
+    }
+
+    /// A file or directory that is still there. A peer that may not act for everybody must be allowed to open it
+    /// itself (by its user alone: its groups are not known): its word that it had it open is not enough.
+    fn may_take_back(&self, slot: Slot, ino: Ino, flags: OpenFlags) -> bool {
+        let kind = self.tree.inode(ino).map(|inode| inode.kind);
+        if !matches!(kind, Some(Kind::File | Kind::Dir)) {
+            return false;
         }
+        let Some(session) = self.sessions.get(slot) else { return false };
+        let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
+        if peer.is_some_and(|peer| peer.trusted) {
+            return true;
+        }
+        let cred = Cred::user(session.uid, u32::MAX);
+        let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
+        let ctx = Ctx { cred: &cred, stamp, handle_read: false, handle_write: false, open_count: &|_| 1 };
+        let flags = OpenFlags { truncate: false, ..flags };
+        prepare(&self.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
     }
 
     /// Rights that several sessions claim although they exclude each other: all give them up.
-    fn settle_reclaimed(&mut self, ino: loligo_types::Ino) {
+    fn settle_reclaimed(&mut self, ino: Ino) {
         let holders: Vec<(Slot, Lease)> = self.opens.all_rights(ino).collect();
         for (slot, rights) in holders {
             let excess = rights.without(self.opens.allowed(ino, slot));

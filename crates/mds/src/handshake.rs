@@ -6,7 +6,7 @@ use loligo_types::{Event, SessionId};
 use crate::hash::session_secret;
 use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
-use crate::session::{Conn, Session, Slot};
+use crate::session::{Conn, Session, Slot, Standing};
 
 /// Longest name of a session, bytes.
 const NAME_MAX: usize = 255;
@@ -108,8 +108,10 @@ impl Mds {
         if !peer.trusted && peer.uid != Some(session.uid) {
             return self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another user");
         }
-        let kept = !session.lost && !session.may_reclaim;
-        (session.lost, session.may_reclaim) = (false, !kept);
+        let kept = session.standing == Standing::Here;
+        if !kept {
+            session.standing = Standing::Back;
+        }
         session.heard_ms = self.now.mono_ms;
         let id = session.id;
         if let Some(old) = self.sessions.bind(slot, conn) {

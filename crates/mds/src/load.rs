@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::{Loaded, Need};
-use loligo_types::{FsError, Ino};
+use loligo_types::{FsError, Ino, SessionId};
 
 use crate::io::Output;
 use crate::machine::Mds;
+use crate::session::Slot;
 
 /// Who waits for a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +22,8 @@ pub(crate) enum Waiter {
     Reap(Ino),
     /// The propagation of recursive sums.
     Sums,
+    /// A session that tells what it held before a restart.
+    Reclaim(Slot, SessionId),
 }
 
 struct Ticket {
@@ -34,7 +37,11 @@ pub(crate) struct Loads {
     last: u64,
     tickets: BTreeMap<u64, Ticket>,
     by_need: BTreeMap<Need, u64>,
+    since_evict: usize,
 }
+
+/// Reads after which the size of the cache is looked at again.
+const LOADS_PER_EVICT: usize = 64;
 
 impl Loads {
     /// The number of the newest read.
@@ -86,11 +93,13 @@ impl Mds {
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.end_ticket(ticket) else { return };
         items.into_iter().for_each(|item| self.tree.load(item));
+        self.loads.since_evict += 1;
         for waiter in done.waiters {
             match waiter {
                 Waiter::Job(id) => self.parked.less(id),
                 Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
                 Waiter::Sums => self.background.sums_waiting = false,
+                Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
             }
         }
         self.land_checkpoint();
@@ -108,9 +117,18 @@ impl Mds {
                 }
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
                 Waiter::Sums => self.background.sums_waiting = false,
+                Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
             }
         }
         self.land_checkpoint();
+    }
+
+    /// Gives memory back between ticks, when much was read; after those who waited for it have gone on.
+    pub(crate) fn evict_after_loads(&mut self) {
+        if self.loads.since_evict >= LOADS_PER_EVICT {
+            self.loads.since_evict = 0;
+            self.evict();
+        }
     }
 
     fn end_ticket(&mut self, ticket: u64) -> Option<Ticket> {

@@ -267,8 +267,8 @@ fn merge(held: &mut Vec<Held>, new: &mut Held) {
             && other.lock.owner == new.lock.owner
             && other.lock.kind == new.lock.kind
             && other.lock.exclusive == new.lock.exclusive;
-        let touches = other.lock.start <= new.lock.end.saturating_add(1)
-            && new.lock.start <= other.lock.end.saturating_add(1);
+        let touches =
+            other.lock.start <= new.lock.end.saturating_add(1) && new.lock.start <= other.lock.end.saturating_add(1);
         if same && touches {
             new.lock.start = new.lock.start.min(other.lock.start);
             new.lock.end = new.lock.end.max(other.lock.end);

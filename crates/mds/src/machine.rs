@@ -20,7 +20,7 @@ use crate::lock::Locks;
 use crate::open::Opens;
 use crate::park::Parked;
 use crate::recall::{Recalls, SHARED};
-use crate::session::Sessions;
+use crate::session::{Sessions, Standing};
 use crate::status::Counters;
 
 /// Most orphans ended after one input.
@@ -137,6 +137,7 @@ impl Mds {
                 break;
             }
         }
+        self.evict_after_loads();
         if self.stopping {
             self.try_stop();
         }
@@ -154,7 +155,7 @@ impl Mds {
         };
         if let Some(session) = self.sessions.get_mut(slot) {
             session.heard_ms = self.now.mono_ms;
-            if session.may_reclaim && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
+            if session.standing == Standing::Back && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
                 self.reclaimed(slot);
             }
         }

@@ -95,7 +95,7 @@ impl Mds {
             self.discards.add(ino, from, object_size, self.log.durable);
         }
         self.emit_discards();
-        self.grace = Some(Grace { until_ms: now.mono_ms + u64::from(self.config.grace_ms) });
+        self.grace = Some(Grace::until(now.mono_ms + u64::from(self.config.grace_ms)));
         let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
         local.into_iter().for_each(|slot| self.end_session(slot));
         self.check_grace();

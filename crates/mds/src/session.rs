@@ -12,6 +12,19 @@ use crate::window::Window;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Slot(pub(crate) u16);
 
+/// How far a session has come back after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// All the way, or it was never away.
+    Here,
+    /// Not yet.
+    Lost,
+    /// It has a connection and may still tell what it held.
+    Back,
+    /// It has told, and that is being looked up.
+    Reclaiming,
+}
+
 /// A session.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
@@ -24,10 +37,7 @@ pub(crate) struct Session {
     pub(crate) window: Window,
     /// The first change of the session in the journal that its record there does not tell of.
     pub(crate) unsaved: Option<Lsn>,
-    /// It was there before the restart and has not come back yet.
-    pub(crate) lost: bool,
-    /// It came back and may still tell what it held.
-    pub(crate) may_reclaim: bool,
+    pub(crate) standing: Standing,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
     /// Oldest leases asked back because it held too many, and not given back yet.
@@ -45,8 +55,7 @@ impl Session {
             heard_ms: now_ms,
             window: Window::default(),
             unsaved: None,
-            lost: false,
-            may_reclaim: false,
+            standing: Standing::Here,
             requests: 0,
             errors: 0,
             shedding: 0,
@@ -64,8 +73,7 @@ impl Session {
             heard_ms: now_ms,
             window: Window::restore(record.answered, &record.done),
             unsaved: None,
-            lost: true,
-            may_reclaim: false,
+            standing: Standing::Lost,
             requests: 0,
             errors: 0,
             shedding: 0,

@@ -1,6 +1,7 @@
 //! Moving a file's inline data to an object, when it grows beyond the threshold while nobody may buffer it.
 //!
-//! The holder of BUFFER does this itself and only learns `Busy` here.
+//! The holder of BUFFER does this itself and only learns `Busy` here, unless the handle it writes through may not read
+//! the data that is to be moved.
 
 use loligo_namespace::{Change, Found};
 use loligo_types::{Answer, Event, FsError, Ino, Lease, Op};
@@ -14,8 +15,9 @@ impl Mds {
     /// A write does not fit into the inode (any more).
     pub(crate) fn spill(&mut self, job: &mut Job) -> Step {
         let busy = Step::Answer(Err(FsError::Busy));
-        let Op::WriteInline { ino, .. } = job.op else { return busy };
-        if self.opens.rights(ino, job.slot).has(Lease::BUFFER) {
+        let Op::WriteInline { ino, handle, .. } = job.op else { return busy };
+        let reads = self.opens.handle(job.slot, handle).is_some_and(|handle| handle.read);
+        if reads && self.opens.rights(ino, job.slot).has(Lease::BUFFER) {
             return busy;
         }
         let Some(inode) = self.tree.inode(ino).filter(|inode| inode.inline) else { return busy };

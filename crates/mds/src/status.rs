@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use loligo_types::{Lsn, Op, SessionId};
 
 use crate::machine::Mds;
+use crate::session::Standing;
 
 /// How often an operation was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -191,9 +192,9 @@ impl Mds {
     /// A picture of the moment. Walks over sessions and locks: not for every request.
     pub fn status(&self) -> Status {
         let ops = self.counters.ops.iter().filter(|(_, count)| count.count > 0).copied().collect();
-        let grace = self.grace.map(|grace| GraceStatus {
+        let grace = self.grace.as_ref().map(|grace| GraceStatus {
             left_ms: grace.until_ms.saturating_sub(self.now.mono_ms),
-            missing: self.sessions.iter().filter(|(_, session)| session.lost).count(),
+            missing: self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here).count(),
         });
         Status {
             rank: self.config.rank,

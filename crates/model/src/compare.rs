@@ -67,7 +67,11 @@ fn digest(data: &[u8]) -> (usize, u64) {
 
 /// Runs all steps on a new model and on the level, which must be empty and owned by root with mode 0777.
 pub fn run(level: &mut dyn PathFs, steps: &[Step]) -> Result<(), Mismatch> {
-    let mut model = Reference::new();
+    run_with(Reference::new(), level, steps)
+}
+
+/// The same with a model that is set up already.
+pub fn run_with(mut model: Reference, level: &mut dyn PathFs, steps: &[Step]) -> Result<(), Mismatch> {
     for (at, step) in steps.iter().enumerate() {
         let expected = apply(&mut model, at, step);
         let found = apply(level, at, step);

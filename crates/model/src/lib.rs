@@ -12,7 +12,7 @@ mod walk;
 
 pub mod posix;
 
-pub use compare::{Mismatch, run};
+pub use compare::{Mismatch, run, run_with};
 pub use level::{Level, PathFs, Stat};
 pub use reference::Reference;
 pub use step::{Action, Step, User, steps};

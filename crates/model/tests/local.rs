@@ -1,7 +1,7 @@
 //! The model against the file system that holds the temporary directory: is the model itself right?
 
 use loligo_model::posix::Posix;
-use loligo_model::{run, steps};
+use loligo_model::{Reference, run_with, steps};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -22,12 +22,16 @@ fn the_model_agrees_with_the_local_file_system() {
         eprintln!("not root: acting as several users is not possible; nothing was compared");
         return;
     }
+    let protected = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|t| t.trim() == "1");
     runs(30, 300, |seed, steps| {
         let dir = tempfile::tempdir().expect("a temporary directory");
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("our own directory");
         let outcome = std::thread::scope(|scope| {
-            let compare = || run(&mut Posix::enter(dir.path()).expect("root may change its root"), steps);
+            let compare = || {
+                let mut level = Posix::enter(dir.path()).expect("root may change its root");
+                run_with(Reference::new().with_protected_hardlinks(protected), &mut level, steps)
+            };
             scope.spawn(compare).join().expect("the comparison itself does not panic")
         });
         if let Err(mismatch) = outcome {

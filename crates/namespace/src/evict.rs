@@ -19,8 +19,13 @@ impl Tree {
     /// Drops clean records until at most `target_bytes` are in use, or nothing more can go in two rounds of the hands.
     /// Inodes that `pinned` names stay.
     pub fn evict(&mut self, target_bytes: usize, pinned: &dyn Fn(Ino) -> bool) {
+        self.evict_some(target_bytes, usize::MAX, pinned);
+    }
+
+    /// The same in at most so many steps of about 64 inodes and 64 entries each; the hands go on from where they stand.
+    pub fn evict_some(&mut self, target_bytes: usize, steps_max: usize, pinned: &dyn Fn(Ino) -> bool) {
         let mut steps = 2 * (self.inodes.places() / STEP + 1) + 2 * self.dirs.places();
-        steps += 2 * self.entries_cached() / STEP;
+        steps = (steps + 2 * self.entries_cached() / STEP).min(steps_max);
         while self.memory_bytes() > target_bytes && steps > 0 {
             self.step_inodes(pinned);
             self.step_entries();

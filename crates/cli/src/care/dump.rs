@@ -47,7 +47,8 @@ fn each(offline: &Offline, range: &loligo_journal::table::KeyRange, mut see: imp
         .rows_in(range, &mut |(key, row)| {
             let row = row.map_err(|e| {
                 let key: String = key.iter().map(|b| format!("{b:02x}")).collect();
-                Failure::new(format!("the table's row {key} cannot be understood: {e}")).remedy("loligo fsck, and with --repair")
+                Failure::new(format!("the table's row {key} cannot be understood: {e}"))
+                    .remedy("loligo fsck, and with --repair")
             });
             match row.and_then(&mut see) {
                 Ok(()) => ControlFlow::Continue(()),

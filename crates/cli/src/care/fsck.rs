@@ -90,8 +90,10 @@ fn verdict(data: &Path, repair: bool, found: usize, left: usize) -> Outcome {
             eprintln!("{data}: {found} problems found and mended");
             Ok(())
         }
-        (found, left) if repair => Err(Failure::found(format!("{data}: {found} problems found, {left} of them cannot be mended"))
-            .remedy("damaged file data is to be restored from a copy: overwrite or remove those files")),
+        (found, left) if repair => {
+            Err(Failure::found(format!("{data}: {found} problems found, {left} of them cannot be mended"))
+                .remedy("damaged file data is to be restored from a copy: overwrite or remove those files"))
+        }
         (found, _) => Err(Failure::found(format!("{data}: {found} problems found; nothing was changed"))
             .remedy(format!("copy the directory if you can, then: loligo fsck --data {data} --repair"))),
     }
@@ -103,7 +105,12 @@ fn object_findings(objects: &objects::Report) -> Vec<Finding> {
         let (n, bytes) = (objects.leaked.len(), human_bytes(objects.leaked_bytes));
         findings.push(Finding { text: format!("{n} objects ({bytes}) belong to no file"), loss: false });
     }
-    findings.extend(objects.damaged.iter().map(|(id, why)| Finding { text: format!("data of inode {}: {why}", id.ino), loss: true }));
+    findings.extend(
+        objects
+            .damaged
+            .iter()
+            .map(|(id, why)| Finding { text: format!("data of inode {}: {why}", id.ino), loss: true }),
+    );
     findings
 }
 
@@ -177,7 +184,10 @@ impl Rows {
                 let wrong = first && hash != offline.hash(&name);
                 let event = Event::Entry { dir, name, ino, kind };
                 if wrong {
-                    let text = format!("entry {} lies at a wrong place in its directory", loligo_journal::inspect::event_text(&event));
+                    let text = format!(
+                        "entry {} lies at a wrong place in its directory",
+                        loligo_journal::inspect::event_text(&event)
+                    );
                     self.findings.push(Finding { text, loss: false });
                     self.bad_keys.push(key.to_vec());
                     self.rewrites.push(event.clone());

@@ -116,8 +116,10 @@ impl Segment {
 fn end_line(rank: u32, tail: Option<Tail>, broken: Option<&str>, json: bool) -> String {
     let torn = tail.as_ref().and_then(|tail| tail.torn);
     if json {
-        let torn = torn.map(|t| json!({ "segment": t.segment, "offset": t.offset, "bytes": t.bytes, "records": t.records }));
-        return json!({ "rank": rank, "next_lsn": tail.map(|tail| tail.next_lsn.0), "torn": torn, "error": broken }).to_string();
+        let torn =
+            torn.map(|t| json!({ "segment": t.segment, "offset": t.offset, "bytes": t.bytes, "records": t.records }));
+        return json!({ "rank": rank, "next_lsn": tail.map(|tail| tail.next_lsn.0), "torn": torn, "error": broken })
+            .to_string();
     }
     match (broken, torn, tail) {
         (Some(text), ..) => format!("rank {rank}: broken: {text}"),

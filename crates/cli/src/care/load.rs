@@ -73,7 +73,8 @@ fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
     let failed = || format!("writing into {}", data.display());
     // Without this row there is no file system for whoever opens the directory.
     offline.remove(&[key_meta(Meta::Format)]).context(failed)?;
-    let seen = records(head, text, &mut offline).map_err(|failure| failure.remedy("the directory is empty again; dump once more"))?;
+    let seen = records(head, text, &mut offline)
+        .map_err(|failure| failure.remedy("the directory is empty again; dump once more"))?;
     let next_ino = Event::NextIno(Ino(head.next_ino.max(Ino::FIRST.0)));
     offline.write(&[next_ino]).context(failed)?;
     table.flush().context(failed)?;
@@ -88,7 +89,8 @@ fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
 fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Head, Failure> {
     let total = head.inodes + head.entries + head.xattrs + head.inline;
     let bar = Bar::start("loading", total, Unit::Count);
-    let mut seen = Head { objects: head.objects, object_bytes: head.object_bytes, next_ino: head.next_ino, ..Head::default() };
+    let mut seen =
+        Head { objects: head.objects, object_bytes: head.object_bytes, next_ino: head.next_ino, ..Head::default() };
     let mut sums = Sums::default();
     let mut batch = Vec::with_capacity(BATCH);
     let failed = || "writing into the table".to_string();
@@ -174,7 +176,9 @@ impl Text<'_> {
     fn end(&mut self, tail: Tail) -> Result<(), Failure> {
         if tail != (Tail { lines: self.line - 1, crc: self.crc }) {
             let found = Tail { lines: self.line - 1, crc: self.crc }.render();
-            return Err(self.wrong(&format!("the last line does not fit what is before it (`{found}`): the dump was changed or damaged")));
+            return Err(self.wrong(&format!(
+                "the last line does not fit what is before it (`{found}`): the dump was changed or damaged"
+            )));
         }
         match self.next()?.is_empty() {
             true => Ok(()),
@@ -268,7 +272,9 @@ mod tests {
             .directories()
             .into_iter()
             .filter_map(|event| match event {
-                Event::Inode(inode) => Some((inode.ino.0, inode.rstat().entries, inode.rstat().bytes, inode.accounted.entries)),
+                Event::Inode(inode) => {
+                    Some((inode.ino.0, inode.rstat().entries, inode.rstat().bytes, inode.accounted.entries))
+                }
                 _ => None,
             })
             .collect();

@@ -33,8 +33,9 @@ pub fn records(store: Arc<LocalStore>, data: &Path) -> Result<Offline, Failure> 
         bar.set(progress.bytes);
     });
     opened.map_err(|error| match error {
-        ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display()))
-            .remedy("`loligo format` finishes one whose making was cut off; an unfinished load is to be removed and done again"),
+        ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display())).remedy(
+            "`loligo format` finishes one whose making was cut off; an unfinished load is to be removed and done again",
+        ),
         error => Failure::new(error.to_string()),
     })
 }

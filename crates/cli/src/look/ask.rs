@@ -33,7 +33,8 @@ pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
         Admin::Tcp(at) => tcp(at, path),
     };
     let answer = answer.map_err(|e| nobody(found, admin, &e))?;
-    let bad = || Failure::new("the server's answer is not one of a Loligo admin plane").remedy("is this its admin address?");
+    let bad =
+        || Failure::new("the server's answer is not one of a Loligo admin plane").remedy("is this its admin address?");
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(bad)?;
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_string()),
@@ -79,6 +80,7 @@ fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
             ))
             .remedy(format!("bring it back: loligo up --data {} --mount {mount}", data.display()))
         }
-        _ => Failure::new(format!("the server at {place} does not answer: {error}")).remedy("is it running, and is this its admin address?"),
+        _ => Failure::new(format!("the server at {place} does not answer: {error}"))
+            .remedy("is it running, and is this its admin address?"),
     }
 }

@@ -10,7 +10,9 @@ use crate::settings::{Given, Settings};
 /// Prints it.
 pub fn run(data: Option<&Path>, given: &Given, json: bool) -> Outcome {
     if let Some(data) = data.filter(|data| !data.is_dir()) {
-        return Err(Failure::new(format!("{} is no directory", data.display())).remedy("name a data directory, or none"));
+        return Err(
+            Failure::new(format!("{} is no directory", data.display())).remedy("name a data directory, or none")
+        );
     }
     let settings = Settings::load(given, data, &[])?;
     settings.check()?;

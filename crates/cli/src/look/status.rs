@@ -42,7 +42,11 @@ fn page(status: &StatusDoc, sessions: &[SessionDoc]) -> String {
     }
     let (free, total) = (human_bytes(status.space.free_bytes), human_bytes(status.space.total_bytes));
     line(&mut out, "disk", &format!("{free} free of {total}"));
-    line(&mut out, "table", &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)));
+    line(
+        &mut out,
+        "table",
+        &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)),
+    );
     for rank in &status.ranks {
         rank_lines(&mut out, rank);
         out.push('\n');
@@ -94,7 +98,10 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
 }
 
 fn ops_table(out: &mut String, rank: &RankDoc) {
-    out.push_str(&format!("{:<14} {:>13} {:>9} {:>10} {:>10}\n", "operation", "answered", "errors", "p50 us", "p99 us"));
+    out.push_str(&format!(
+        "{:<14} {:>13} {:>9} {:>10} {:>10}\n",
+        "operation", "answered", "errors", "p50 us", "p99 us"
+    ));
     let mut ops: Vec<_> = rank.ops.iter().collect();
     ops.sort_by_key(|(name, op)| (std::cmp::Reverse(op.count), *name));
     for (name, op) in ops {
@@ -104,7 +111,10 @@ fn ops_table(out: &mut String, rank: &RankDoc) {
 }
 
 fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
-    out.push_str(&format!("{:>8} {:>6} {:>7} {:>7} {:>12} {:<9} name\n", "session", "user", "opens", "leases", "requests", "state"));
+    out.push_str(&format!(
+        "{:>8} {:>6} {:>7} {:>7} {:>12} {:<9} name\n",
+        "session", "user", "opens", "leases", "requests", "state"
+    ));
     for s in sessions.iter().take(SESSIONS_SHOWN) {
         let state = match (s.connected, s.in_flight) {
             (false, _) => "away",
@@ -112,7 +122,10 @@ fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
             (true, _) => "busy",
         };
         let requests = human_count(s.requests);
-        out.push_str(&format!("{:>8} {:>6} {:>7} {:>7} {requests:>12} {state:<9} {}\n", s.id, s.uid, s.opens, s.leases, s.name));
+        out.push_str(&format!(
+            "{:>8} {:>6} {:>7} {:>7} {requests:>12} {state:<9} {}\n",
+            s.id, s.uid, s.opens, s.leases, s.name
+        ));
     }
     if sessions.len() > SESSIONS_SHOWN {
         out.push_str(&format!("... and {} more; --json shows all\n", sessions.len() - SESSIONS_SHOWN));

@@ -75,7 +75,9 @@ fn rates(before: &Ops, after: &Ops, seconds: f64) -> Vec<Rate> {
         .iter()
         .filter_map(|(name, now)| {
             let (count, errors, old) = match before.get(name) {
-                Some(old) => (now.count - old.count.min(now.count), now.errors - old.errors.min(now.errors), &old.latency_ns[..]),
+                Some(old) => {
+                    (now.count - old.count.min(now.count), now.errors - old.errors.min(now.errors), &old.latency_ns[..])
+                }
                 None => (now.count, now.errors, &[][..]),
             };
             let (p50_us, p99_us) = quantiles(old, &now.latency_ns);
@@ -145,7 +147,10 @@ fn page(last: &Look, now: &Look) -> String {
             per_s(rank.checkpoints.done, before.checkpoints.done),
         ));
     }
-    out.push_str(&format!("\n{:<14} {:>11} {:>10} {:>10} {:>10}\n", "operation", "ops/s", "errors/s", "p50 us", "p99 us"));
+    out.push_str(&format!(
+        "\n{:<14} {:>11} {:>10} {:>10} {:>10}\n",
+        "operation", "ops/s", "errors/s", "p50 us", "p99 us"
+    ));
     for rate in rates(&last.ops, &now.ops, seconds) {
         let Rate { name, per_s, errors_per_s, p50_us, p99_us } = rate;
         out.push_str(&format!("{name:<14} {per_s:>11.0} {errors_per_s:>10.1} {p50_us:>10.1} {p99_us:>10.1}\n"));

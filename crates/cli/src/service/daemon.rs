@@ -16,11 +16,8 @@ use crate::output::{Context, Failure};
 pub fn start(log: &Path) -> Result<String, Failure> {
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context(|| "a pipe".into())?;
     let program = std::env::current_exe().context(|| "this program's own file".into())?;
-    let log_file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log)
-        .context(|| format!("log file {}", log.display()))?;
+    let log_file =
+        OpenOptions::new().create(true).append(true).open(log).context(|| format!("log file {}", log.display()))?;
     let before = log_file.metadata().map(|m| m.len()).unwrap_or(0);
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1).filter(|a| a != "--daemon"));

@@ -32,8 +32,11 @@ pub fn run(args: &Down) -> Outcome {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Failure::new(format!("process {} has not ended within {} s; it goes on stopping", state.pid, args.timeout))
-                .remedy(format!("wait longer with --timeout, and read {}", data.join("loligo.log").display())));
+            return Err(Failure::new(format!(
+                "process {} has not ended within {} s; it goes on stopping",
+                state.pid, args.timeout
+            ))
+            .remedy(format!("wait longer with --timeout, and read {}", data.join("loligo.log").display())));
         }
         let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {
@@ -44,10 +47,18 @@ pub fn run(args: &Down) -> Outcome {
     }
     // It takes the file away at a clean end only.
     if ServerState::read(&data)?.is_some_and(|left| left.pid == state.pid) {
-        return Err(Failure::new(format!("process {} ended, but not cleanly; nothing acknowledged is lost", state.pid))
-            .remedy(format!("its log says why ({}, or the terminal it ran in)", data.join("loligo.log").display())));
+        return Err(Failure::new(format!(
+            "process {} ended, but not cleanly; nothing acknowledged is lost",
+            state.pid
+        ))
+        .remedy(format!("its log says why ({}, or the terminal it ran in)", data.join("loligo.log").display())));
     }
-    println!("stopped the server of {} (process {}) in {:.1} s", data.display(), state.pid, begun.elapsed().as_secs_f64());
+    println!(
+        "stopped the server of {} (process {}) in {:.1} s",
+        data.display(),
+        state.pid,
+        begun.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 

@@ -18,7 +18,8 @@ const SMALL_CACHE: usize = 8 << 20;
 pub fn run(args: &Format) -> Outcome {
     let data = data_dir(&args.data)?;
     if !make(&data)? {
-        let error = LocalStore::format(&data, &StoreFormat::default()).err().map_or_else(String::new, |e| e.to_string());
+        let error =
+            LocalStore::format(&data, &StoreFormat::default()).err().map_or_else(String::new, |e| e.to_string());
         return Err(Failure::new(error));
     }
     println!("formatted {}\n  use it  loligo up --data {} --mount DIR", data.display(), data.display());
@@ -82,7 +83,9 @@ pub fn require(data: &Path) -> Result<(), Failure> {
 /// Whether there is nothing yet, so that a file system may be made there.
 pub fn is_new(data: &Path) -> bool {
     match std::fs::read_dir(data) {
-        Ok(entries) => entries.flatten().all(|entry| entry.file_name() == "lost+found" || entry.file_name() == "loligo.toml"),
+        Ok(entries) => {
+            entries.flatten().all(|entry| entry.file_name() == "lost+found" || entry.file_name() == "loligo.toml")
+        }
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use loligo_driver::Address;
 
+use super::daemon;
 use super::node;
 use super::signals::Signals;
-use super::daemon;
 use crate::args::MountArgs;
 use crate::mounts;
 use crate::output::{Context, Failure, Outcome};
@@ -62,7 +62,9 @@ fn find(args: &MountArgs) -> Result<Found, Failure> {
     match (&args.data, &args.server) {
         (Some(data), _) => target::by_data(&node::data_dir(data)?),
         (None, Some(server)) => target::by_address(server),
-        (None, None) => Err(Failure::usage("no server is named").remedy("give --data DIR or --server ADDR, or set LOLIGO_SERVER")),
+        (None, None) => {
+            Err(Failure::usage("no server is named").remedy("give --data DIR or --server ADDR, or set LOLIGO_SERVER"))
+        }
     }
 }
 

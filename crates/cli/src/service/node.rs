@@ -239,14 +239,20 @@ impl Mounted {
     pub fn stop(&self) -> Result<(), Failure> {
         match self.mount.unmount() {
             Ok(loligo_mount::Unmounted::Forced) => {
-                tracing::warn!("{} was in use: whoever still had files open there got errors", self.mount.path().display());
+                tracing::warn!(
+                    "{} was in use: whoever still had files open there got errors",
+                    self.mount.path().display()
+                );
             }
             Ok(_) => {}
             Err(error) => tracing::error!(path = %self.mount.path().display(), %error, "could not unmount"),
         }
         self.client.stop(WRITE_BACK).map_err(|_| {
-            Failure::new(format!("what was written lately could not be brought to the server within {} s", WRITE_BACK.as_secs()))
-                .remedy("look at the server's log; data that was not synced may be lost")
+            Failure::new(format!(
+                "what was written lately could not be brought to the server within {} s",
+                WRITE_BACK.as_secs()
+            ))
+            .remedy("look at the server's log; data that was not synced may be lost")
         })
     }
 }

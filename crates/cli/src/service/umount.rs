@@ -12,11 +12,17 @@ use crate::output::{Context, Failure, Outcome};
 pub fn run(path: &Path, lazy: bool) -> Outcome {
     let at = mounts::absolute(path).context(|| format!("mount point {}", path.display()))?;
     let Some(line) = mounts::at(&mounts::all()?, &at) else {
-        return Err(Failure::new(format!("{} is no mount point", at.display())).remedy("`findmnt -t fuse.loligo` shows what is mounted"));
+        return Err(Failure::new(format!("{} is no mount point", at.display()))
+            .remedy("`findmnt -t fuse.loligo` shows what is mounted"));
     };
     if line.server().is_none() {
-        return Err(Failure::new(format!("{} is a mount of {} ({}), not of Loligo", at.display(), line.source, line.fs_type))
-            .remedy(format!("umount {}", at.display())));
+        return Err(Failure::new(format!(
+            "{} is a mount of {} ({}), not of Loligo",
+            at.display(),
+            line.source,
+            line.fs_type
+        ))
+        .remedy(format!("umount {}", at.display())));
     }
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&at, flags) {

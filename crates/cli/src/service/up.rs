@@ -83,7 +83,8 @@ fn mount(
 
 fn welcome(at: &Path, data: &Path, node: &Node, background: bool) -> String {
     let (at, data) = (at.display(), data.display());
-    let stop = if background { format!("loligo down --data {data}") } else { format!("Ctrl-C, or loligo down --data {data}") };
+    let stop =
+        if background { format!("loligo down --data {data}") } else { format!("Ctrl-C, or loligo down --data {data}") };
     format!(
         "mounted at {at}; data in {data}; process {}\n  listening {}\n  use it    cd {at}\n  look      loligo status {at}\n  stop it   {stop}",
         std::process::id(),

@@ -1,1 +1,10 @@
-//! The command as a user meets it: arguments in, text, exit codes and files out.
+//! The command as a user meets it: arguments in, text, exit codes and files out. Every server and mount is a process of
+//! its own; files on a mount are touched by further processes with a time limit, so that nothing here can hang for good.
+
+mod admin;
+mod bad_input;
+mod bench;
+mod care;
+mod cycle;
+mod help;
+mod run;

@@ -261,9 +261,14 @@ impl Server {
         self.peers[client].answers.insert(seq, result.clone());
         let mut granted = Vec::new();
         if let (Ok(answer), true) = (&result, request.want.has(Lease::ATTR)) {
+            let written = |ino: Ino| {
+                self.peers.iter().enumerate().any(|(who, peer)| {
+                    who != client && peer.handles.values().any(|(of, flags)| *of == ino && flags.write)
+                })
+            };
             let contested = self.waiting.iter().any(|(_, waiting)| self.subject(&waiting.op) == ino)
                 || self.recalls.iter().any(|recall| recall.1 == ino);
-            if let Some(attr) = answer.attr().filter(|_| !contested) {
+            if let Some(attr) = answer.attr().filter(|attr| !contested && !written(attr.ino)) {
                 self.peers[client].attrs.insert(attr.ino);
                 granted.push((attr.ino, Lease::ATTR));
             }
@@ -385,13 +390,19 @@ impl Server {
                 node.inode.change += 1;
                 Ok(Answer::Entry(node.inode.attr()))
             }
-            Op::ReadInline { ino, .. } => {
+            Op::ReadInline { ino, handle } => {
+                if !self.peers[client].handles.get(handle).is_some_and(|(_, flags)| flags.read) {
+                    return Err(FsError::BadHandle);
+                }
                 let node = &self.nodes[ino];
                 if node.inode.inline { Ok(Answer::Bytes(Arc::from(&node.inline[..]))) } else { Err(FsError::Stale) }
             }
             Op::WriteInline { ino, offset, data, mtime, handle, .. } => {
                 self.check_writer(client, *handle)?;
-                self.write_inline(*ino, *offset, data, *mtime, now)
+                // A holder that can read the content spills it itself.
+                let reads = self.peers[client].handles[handle].1.read;
+                let buffers = reads && self.peers[client].rights.get(ino).is_some_and(|r| r.has(Lease::BUFFER));
+                self.write_inline(*ino, *offset, data, *mtime, now, buffers)
             }
             Op::SetData { ino, handle, cuts, grow_to, mtime, spilled, .. } => {
                 self.check_writer(client, *handle)?;
@@ -443,13 +454,18 @@ impl Server {
                 writers |= *of == ino && flags.write;
             }
         }
-        let rights = match (others, writers) {
-            (false, _) => Lease::CACHE | Lease::BUFFER,
-            (true, false) => Lease::CACHE,
+        let lent = self.peers.iter().enumerate().any(|(who, peer)| who != client && peer.attrs.contains(&ino));
+        let mut rights = match (others, writers) {
+            (false, true) => Lease::CACHE | Lease::BUFFER,
+            (false, false) | (true, false) => Lease::CACHE,
             (true, true) => Lease::NONE,
         };
+        if lent {
+            rights = rights.without(Lease::BUFFER);
+        }
         let held = self.peers[client].rights.entry(ino).or_default();
         *held = *held | rights;
+        let rights = *held;
         let node = &self.nodes[&ino];
         let data = (node.inode.inline && (flags.read || node.inline.is_empty())).then(|| Arc::from(&node.inline[..]));
         Ok(Answer::Opened { attr: node.inode.attr(), created, rights, data })
@@ -460,14 +476,17 @@ impl Server {
         if size < node.inode.size {
             node.inode.cuts += 1;
         }
-        if node.inode.inline && size as usize > INLINE_MAX {
-            node.objects = std::mem::take(&mut node.inline);
-            node.inode.inline = false;
-        }
+        let old = node.inode.size;
         if node.inode.inline {
-            node.inline.resize(size as usize, 0);
+            // What lies beyond the threshold are zeros that nobody stores.
+            if size as usize <= INLINE_MAX {
+                node.inline.resize(size as usize, 0);
+            } else if old == 0 {
+                node.inode.inline = false;
+                node.objects.clear();
+            }
         } else {
-            node.objects.truncate(size.min(node.inode.size) as usize);
+            node.objects.truncate(size.min(old) as usize);
         }
         node.inode.size = size;
         stamp(&mut node.inode, SetTime::Now, now);
@@ -480,6 +499,7 @@ impl Server {
         data: &[u8],
         mtime: SetTime,
         now: Time,
+        buffers: bool,
     ) -> FsResult<Answer> {
         if let Some(error) = self.faults.inline.pop_front() {
             return Err(error);
@@ -490,6 +510,9 @@ impl Server {
         }
         let offset = offset.unwrap_or(node.inode.size) as usize;
         let end = offset + data.len();
+        if end > INLINE_MAX && buffers {
+            return Err(FsError::Busy);
+        }
         if end > INLINE_MAX {
             node.objects = std::mem::take(&mut node.inline);
             node.inode.inline = false;
@@ -500,7 +523,7 @@ impl Server {
             node.inline.resize(end, 0);
         }
         node.inline[offset..end].copy_from_slice(data);
-        node.inode.size = node.inline.len() as u64;
+        node.inode.size = node.inode.size.max(end as u64);
         stamp(&mut node.inode, mtime, now);
         Ok(Answer::Entry(node.inode.attr()))
     }

@@ -147,7 +147,11 @@ impl<T: Target> Worker<T> {
             let found = self.read(name).unwrap_or_else(|| panic!("{}/{name} is listed and not found", self.dir));
             let wrong = found.iter().zip(content).position(|(a, b)| a != b);
             let lens = (found.len(), content.len());
-            assert!(found == *content, "{}/{name}: found and expected length {lens:?}, first wrong byte {wrong:?}", self.dir);
+            assert!(
+                found == *content,
+                "{}/{name}: found and expected length {lens:?}, first wrong byte {wrong:?}",
+                self.dir
+            );
         }
     }
 }

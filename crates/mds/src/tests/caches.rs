@@ -101,7 +101,10 @@ fn check(world: &World, caches: &[Cache], seed: u64) {
         for (ino, change) in &cache.attrs {
             let now = world.mds.tree.inode(*ino).map(|inode| inode.change);
             // Of an inode that is gone for good nobody can see anything any more.
-            assert!(pending(*ino) || now.is_none_or(|now| now == *change), "seed {seed}: client {at} {ino:?} {change} is {now:?}");
+            assert!(
+                pending(*ino) || now.is_none_or(|now| now == *change),
+                "seed {seed}: client {at} {ino:?} {change} is {now:?}"
+            );
         }
         for (dir, names) in &cache.names {
             for (text, known) in names {
@@ -133,7 +136,13 @@ fn random_op(random: &mut Random, files: &[Ino], step: u64) -> Op {
         7 => unlink(dir, &text),
         8 => Op::Mknod { dir, name: name(&text), kind: loligo_types::Kind::File, mode: 0o644, umask: 0, rdev: 0 },
         9 => truncate(any, random.below(100)),
-        10 => Op::Rename { dir, name: name(&text), new_dir: dir, new_name: name(&random.name()), mode: Default::default() },
+        10 => Op::Rename {
+            dir,
+            name: name(&text),
+            new_dir: dir,
+            new_name: name(&random.name()),
+            mode: Default::default(),
+        },
         _ => {
             let flags = if random.below(2) == 0 { READ } else { OpenFlags { read: true, write: true, ..READ } };
             Op::Open { ino: any, flags, handle: step }
@@ -174,7 +183,8 @@ fn run(seed: u64, steps: u64) -> usize {
             }
         }
         (0..3).for_each(|at| deliver(&mut world, at, &mut caches[at]));
-        files = world.mds.tree.next_ino().0.checked_sub(8).map_or(Vec::new(), |last| (last..last + 8).map(Ino).collect());
+        files =
+            world.mds.tree.next_ino().0.checked_sub(8).map_or(Vec::new(), |last| (last..last + 8).map(Ino).collect());
         files.retain(|ino| world.mds.tree.inode(*ino).is_some());
         believed += caches.iter().map(|cache| cache.attrs.len() + cache.names.len()).sum::<usize>();
         check(&world, &caches, seed);

@@ -147,3 +147,26 @@ fn numbers_that_make_no_sense_do_no_harm() {
     assert_eq!(world.reply(a, Seq(u64::MAX)).map(|(result, _)| result), Some(Err(FsError::Busy)));
     assert_eq!(world.lookup(a, Ino::ROOT, "zero"), Err(FsError::NotFound));
 }
+
+#[test]
+fn what_was_executed_is_known_also_when_its_change_got_into_an_earlier_checkpoint() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, checkpoint_records: 1, ..config() });
+    let a = world.client();
+    let attr = world.create(a, Ino::ROOT, "f", WRITE, 1);
+    world.call(a, set_data(attr.ino, 1, attr.cuts, 100, true)).expect("it may");
+    world.checkpoints = false;
+    world.wait_alive(150);
+    assert_eq!(world.pending_checkpoints.len(), 1, "a round goes on");
+    // The file is still to be written in this round, and changes again.
+    let op = Op::Extend { ino: attr.ino, handle: 1, len: 50, kill_priv: false };
+    let seq = world.send(a, op.clone());
+    world.pump();
+    let first = world.reply(a, seq).expect("it is durable").0;
+    world.checkpoints = true;
+    world.pump();
+    world.crash();
+    world.resume(a);
+    world.send_again(a, seq, op);
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(first));
+    assert_eq!(size(world.call(a, Op::GetAttr { ino: attr.ino })), 150);
+}

@@ -88,6 +88,9 @@ fn a_retry_of_a_wait_waits_once() {
 #[test]
 fn a_lock_needs_its_handle() {
     let (mut world, a, _, ino) = open_by_two();
-    assert_eq!(world.call(a, Op::SetLock { ino, handle: 9, lock: lock(1, 0, 0), wait: false }), Err(FsError::BadHandle));
+    assert_eq!(
+        world.call(a, Op::SetLock { ino, handle: 9, lock: lock(1, 0, 0), wait: false }),
+        Err(FsError::BadHandle)
+    );
     assert_eq!(world.call(a, set(ino, lock(1, 5, 4), false)), Err(FsError::Invalid));
 }

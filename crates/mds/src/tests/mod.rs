@@ -10,6 +10,7 @@ mod locks;
 mod property;
 mod random;
 mod restart;
+mod rows;
 mod sessions;
 
 use harness::*;

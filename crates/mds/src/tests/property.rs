@@ -148,9 +148,7 @@ impl World {
     }
 
     fn has_reply(&self, at: usize, seq: Seq) -> bool {
-        let is_it = |msg: &loligo_types::msg::ToClient| {
-            matches!(msg, loligo_types::msg::ToClient::Reply { seq: s, .. } if *s == seq)
-        };
+        let is_it = |msg: &loligo_types::msg::ToClient| matches!(msg, loligo_types::msg::ToClient::Reply { seq: s, .. } if *s == seq);
         self.clients[at].inbox.iter().any(is_it)
     }
 }

@@ -174,3 +174,59 @@ fn numbers_of_removed_inodes_are_not_used_again() {
     world.resume(a);
     assert!(world.mkdir(a, Ino::ROOT, "e").ino.0 > ino.0 + 1);
 }
+
+#[test]
+fn a_session_that_came_back_and_told_nothing_is_evicted_with_the_grace_time() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.crash();
+    world.resume(a);
+    world.resume(b);
+    world.reclaim(b, Reclaim::default());
+    world.wait_alive(2500);
+    assert!(world.mds.status().grace.is_none());
+    let evicted = |msg: &loligo_types::msg::ToClient| matches!(msg, loligo_types::msg::ToClient::Evicted);
+    assert!(world.clients[a].inbox.iter().any(evicted));
+    assert_eq!(world.open(b, ino, WRITE, 1).1, Lease::CACHE | Lease::BUFFER);
+}
+
+#[test]
+fn a_broken_connection_before_the_reclaim_loses_nothing() {
+    let mut world = World::new();
+    let a = world.client();
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.crash();
+    world.resume(a);
+    world.reconnect(a);
+    assert!(world.clients[a].welcome.as_ref().is_some_and(|w| w.resumed && !w.kept));
+    world.reclaim(a, Reclaim { opens: vec![(1, ino, WRITE, Lease::CACHE)], ..Reclaim::default() });
+    assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"x"))), 1);
+}
+
+#[test]
+fn nobody_reclaims_what_is_not_there_or_what_it_may_not_open() {
+    let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
+    let user = Peer { uid: Some(1000), trusted: false, local: false };
+    let (a, b) = (world.client(), world.client_as(1000, user.clone()));
+    let secret = world.create(a, Ino::ROOT, "secret", WRITE, 1).ino;
+    world.call(a, chmod(secret, 0o600)).expect("its owner may");
+    let open = world.create(a, Ino::ROOT, "open", WRITE, 2).ino;
+    world.wait_alive(300);
+    world.crash();
+    world.resume(a);
+    world.reclaim(a, Reclaim::default());
+    let conn = crate::ConnId(77);
+    world.clients[b].conn = ConnId2(conn);
+    let welcome = world.clients[b].welcome.clone().expect("it was welcome before");
+    world.input(Input::Connected { conn, peer: user });
+    let resume = Some((welcome.session, welcome.secret));
+    let hello = loligo_types::msg::Hello { versions: (1, 1), resume, name: "b".into(), fs_id: None };
+    world.message(b, ToServer::Hello(hello));
+    let handle = |number, ino| (number, ino, READ, Lease::NONE);
+    let opens = vec![handle(1, secret), handle(2, open), handle(3, Ino(999_999))];
+    world.reclaim(b, Reclaim { opens, ..Reclaim::default() });
+    assert!(world.mds.status().grace.is_none());
+    assert_eq!(world.mds.status().sessions[1].opens, 1);
+    assert_eq!(world.access.get(&(welcome.session, secret)), None);
+}

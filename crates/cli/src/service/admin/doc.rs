@@ -163,16 +163,17 @@ fn op_doc(latency: &Distribution, count: u64, errors: u64, buckets: bool) -> OpD
 /// Counts and latencies by operation.
 pub fn ops(metrics: &Metrics, buckets: bool) -> BTreeMap<String, OpDoc> {
     let all = metrics.ops.iter().filter(|(_, op)| op.done.get() > 0);
-    all.map(|(name, op)| {
-        (name.to_string(), op_doc(&op.latency.snapshot(), op.done.get(), op.errors.get(), buckets))
-    })
-    .collect()
+    all.map(|(name, op)| (name.to_string(), op_doc(&op.latency.snapshot(), op.done.get(), op.errors.get(), buckets)))
+        .collect()
 }
 
 /// The state in a word, and why it is not serving.
 pub fn health(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
     if mds.failed {
-        return ("failed", Some("the journal could not be written; look at the disk and start the server again".into()));
+        return (
+            "failed",
+            Some("the journal could not be written; look at the disk and start the server again".into()),
+        );
     }
     if let Some(grace) = mds.grace {
         let text = format!(

@@ -31,16 +31,23 @@ const OP_SECONDS: Metric =
 const SESSIONS: Metric = stable("loligo_sessions", "gauge", "sessions; state: connected or away");
 const CONNECTIONS: Metric = stable("loligo_connections", "gauge", "open connections");
 const ACCEPTED: Metric = stable("loligo_connections_total", "counter", "connections accepted");
-const DROPPED: Metric = stable("loligo_connections_dropped_total", "counter", "connections closed for breaking the protocol, or for their slowness");
-const BYTES_IN: Metric = stable("loligo_received_bytes_total", "counter", "bytes received from clients, file data included");
+const DROPPED: Metric = stable(
+    "loligo_connections_dropped_total",
+    "counter",
+    "connections closed for breaking the protocol, or for their slowness",
+);
+const BYTES_IN: Metric =
+    stable("loligo_received_bytes_total", "counter", "bytes received from clients, file data included");
 const BYTES_OUT: Metric = stable("loligo_sent_bytes_total", "counter", "bytes sent to clients, file data included");
 const LEASES: Metric = stable("loligo_leases", "gauge", "leases given to clients");
 const LEASE_BYTES: Metric = internal("loligo_lease_bytes", "gauge", "memory of the leases");
 const RECALLS: Metric = stable("loligo_recalls_total", "counter", "leases asked back");
 const RECALLS_PENDING: Metric = stable("loligo_recalls_pending", "gauge", "leases asked back and not given yet");
-const EVICTED: Metric = stable("loligo_evictions_total", "counter", "sessions ended because they were silent or kept a lease");
+const EVICTED: Metric =
+    stable("loligo_evictions_total", "counter", "sessions ended because they were silent or kept a lease");
 const LOCKS: Metric = stable("loligo_locks", "gauge", "locked ranges of files");
-const WAITING: Metric = stable("loligo_waiting_requests", "gauge", "requests that wait for a lease, a lock, the table or grace");
+const WAITING: Metric =
+    stable("loligo_waiting_requests", "gauge", "requests that wait for a lease, a lock, the table or grace");
 const GATED: Metric = internal("loligo_gated_answers", "gauge", "answers that wait for the journal");
 const CACHE_BYTES: Metric = stable("loligo_cache_bytes", "gauge", "memory of the metadata cache");
 const CACHE_LIMIT: Metric = stable("loligo_cache_limit_bytes", "gauge", "what the metadata cache may take");
@@ -59,18 +66,22 @@ const JOURNAL_LIMIT: Metric = stable("loligo_journal_limit_bytes", "gauge", "abo
 const JOURNAL_SYNC: Metric = stable("loligo_journal_sync_seconds", "histogram", "time of a sync of the journal");
 const JOURNAL_FULL: Metric = stable("loligo_journal_full", "gauge", "1 while the journal waits for space on the disk");
 const CHECKPOINTS: Metric = stable("loligo_checkpoints_total", "counter", "checkpoints written into the table");
-const CHECKPOINTS_FAILED: Metric = stable("loligo_checkpoints_failed_total", "counter", "checkpoints that failed and were tried again");
+const CHECKPOINTS_FAILED: Metric =
+    stable("loligo_checkpoints_failed_total", "counter", "checkpoints that failed and were tried again");
 const CHECKPOINT_RECORDS: Metric = stable("loligo_checkpoint_records_total", "counter", "records in them");
 const CHECKPOINT_SECONDS: Metric = stable("loligo_checkpoint_seconds", "histogram", "time of a checkpoint");
 const RANK_CPU: Metric = stable("loligo_rank_cpu_seconds_total", "counter", "CPU time of the rank's thread");
 const ROUNDS: Metric = internal("loligo_rounds_total", "counter", "rounds of the rank's loop");
 const SPACE_TOTAL: Metric = stable("loligo_disk_bytes", "gauge", "size of the disk below the data directory");
 const SPACE_FREE: Metric = stable("loligo_disk_free_bytes", "gauge", "free there");
-const UP: Metric = stable("loligo_serving", "gauge", "1 if it serves, 0 during grace, with a full disk or after a failure");
+const UP: Metric =
+    stable("loligo_serving", "gauge", "1 if it serves, 0 during grace, with a full disk or after a failure");
 const UPTIME: Metric = stable("loligo_uptime_seconds", "gauge", "since the start");
-const MOUNT_OPS: Metric = stable("loligo_mount_ops_total", "counter", "requests of the kernel to the mount of this process, by operation");
+const MOUNT_OPS: Metric =
+    stable("loligo_mount_ops_total", "counter", "requests of the kernel to the mount of this process, by operation");
 const MOUNT_ERRORS: Metric = stable("loligo_mount_errors_total", "counter", "errors given to the kernel, by kind");
-const MOUNT_NOTIFICATIONS: Metric = stable("loligo_mount_notifications_total", "counter", "times the kernel was told to drop what it cached, by kind");
+const MOUNT_NOTIFICATIONS: Metric =
+    stable("loligo_mount_notifications_total", "counter", "times the kernel was told to drop what it cached, by kind");
 const MOUNT_INODES: Metric = stable("loligo_mount_inodes", "gauge", "inodes that the kernel knows");
 
 /// Buckets of the histograms end at powers of two of nanoseconds from about 1 us to 17 s.

@@ -81,7 +81,8 @@ impl Admin {
 /// Opens a loopback address; others are refused.
 fn listen(setting: &str) -> Result<TcpListener, Failure> {
     let place = || format!("admin address {setting}");
-    let usage = |e: std::io::Error| Failure::usage(format!("{}: {e}", place())).remedy("give HOST:PORT on loopback, or off");
+    let usage =
+        |e: std::io::Error| Failure::usage(format!("{}: {e}", place())).remedy("give HOST:PORT on loopback, or off");
     let addresses: Vec<SocketAddr> = setting.to_socket_addrs().map_err(usage)?.collect();
     let Some(address) = addresses.first() else {
         return Err(Failure::usage(format!("{} names no address", place())));

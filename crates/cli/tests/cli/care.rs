@@ -1,0 +1,269 @@
+//! Dump, load, fsck and the journal: what a file system is without its server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loligo_driver::Offline;
+use loligo_driver::client::{Call, Client, Done, Options};
+use loligo_journal::table::{Meta, key_inode, key_meta};
+use loligo_store_local::{LocalStore, OpenOptions};
+use loligo_types::{Cred, Event, Ino, Kind, Name, Op, OpenFlags, SetAttr, SetTime, Time, XattrMode};
+
+use super::run::{Place, Service, loligo};
+
+fn name(text: &[u8]) -> Name {
+    Name::new(text).expect("a name")
+}
+
+struct User {
+    client: Client,
+    cred: Arc<Cred>,
+}
+
+impl User {
+    fn new(data: &Path) -> User {
+        let client = Client::connect(&loligo_driver::socket_in(data), Options::default()).expect("a connection");
+        User { client, cred: Arc::new(Cred::root()) }
+    }
+
+    fn op(&self, op: Op) -> Done {
+        self.client.call(&self.cred, Call::Op(op.clone())).unwrap_or_else(|e| panic!("{op:?}: {e:?}"))
+    }
+
+    fn mkdir(&self, dir: Ino, text: &[u8]) -> Ino {
+        self.op(Op::Mkdir { dir, name: name(text), mode: 0o751, umask: 0 }).attr().expect("attributes").ino
+    }
+
+    fn file(&self, dir: Ino, text: &[u8], data: &[u8]) -> Ino {
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let call = Call::Create { dir, name: name(text), mode: 0o640, umask: 0, flags, exclusive: true };
+        let made = self.client.call(&self.cred, call).expect("a new file");
+        let (ino, fh) = (made.attr().expect("attributes").ino, made.fh.expect("a handle"));
+        let write = Call::Write { fh, offset: 0, data: data.into(), append: false, kill_priv: false };
+        self.client.call(&self.cred, write).expect("written");
+        self.client.call(&self.cred, Call::Fsync { fh, data_only: false }).expect("synced");
+        self.client.call(&self.cred, Call::Release { fh, flock_owner: None }).expect("closed");
+        ino
+    }
+
+    /// One of everything that a namespace can hold.
+    fn fill(&self) {
+        let dir = self.mkdir(Ino::ROOT, b"a dir \\ with\nodd \xff bytes");
+        let deep = self.mkdir(dir, "tief \u{fc}".as_bytes());
+        let file = self.file(deep, b"file", b"held in the inode\n\0\xff");
+        self.file(deep, b"empty", b"");
+        self.file(deep, b"big", &vec![7; 300_000]);
+        self.op(Op::Link { ino: file, dir: Ino::ROOT, name: name(b"second name") });
+        self.op(Op::Symlink { dir, name: name(b"link"), target: b"../to where"[..].into() });
+        for (text, kind, rdev) in
+            [(&b"fifo"[..], Kind::Fifo, 0), (b"null", Kind::Char, 0x103), (b"sock", Kind::Socket, 0)]
+        {
+            self.op(Op::Mknod { dir, name: name(text), kind, mode: 0o600, umask: 0, rdev });
+        }
+        let mut xattr = |ino, text: &[u8], value: &[u8]| {
+            self.op(Op::SetXattr { ino, name: text.into(), value: value.into(), mode: XattrMode::Set });
+        };
+        xattr(file, b"user.empty", b"");
+        xattr(file, b"user.some", b"a b=c");
+        let acl: Vec<u8> =
+            [(1u16, 6u16, u32::MAX), (2, 4, 1000), (4, 4, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX)]
+                .iter()
+                .flat_map(|(tag, perm, id)| [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat())
+                .collect();
+        let acl = [&2u32.to_le_bytes()[..], &acl].concat();
+        xattr(file, b"system.posix_acl_access", &acl);
+        xattr(dir, b"system.posix_acl_default", &acl);
+        let set = SetAttr { uid: Some(12), gid: Some(34), atime: Some(SetTime::At(Time(-5))), ..SetAttr::default() };
+        self.client.call(&self.cred, Call::SetAttr { ino: file, set, fh: None }).expect("set");
+    }
+}
+
+/// A file system with one of everything; its server was stopped, or killed.
+fn filled(place: &Place, kill: bool) {
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --admin off", &[&data]);
+    let user = User::new(&data);
+    user.fill();
+    if kill {
+        server.kill();
+    } else {
+        user.client.stop(super::run::PATIENCE).expect("a clean end");
+        assert_eq!(server.stop().0, 0);
+    }
+}
+
+#[test]
+fn a_dump_that_is_loaded_dumps_the_same_and_is_sound() {
+    let place = Place::new();
+    filled(&place, false);
+    let (text, copy) = (place.path("text"), place.path("copy"));
+    let dumped = loligo("dump --data {} --output {}", &[&place.data(), &text]).ok();
+    assert!(dumped.err.contains("data of 1 files is in objects"), "{}", dumped.err);
+    let first = std::fs::read_to_string(&text).expect("UTF-8");
+    for line in [
+        "loligo-dump 1 inodes=10 entries=10 xattrs=2 inline=1 objects=1 object-bytes=300000 ",
+        "# data of 1 files (300000 bytes) is in objects",
+        "second\\x20name",
+        " data=objects",
+        " target=../to\\x20where",
+        " acl=u::rw-,u:1000:r--,g::r--,m::r--,o::---",
+        " default-acl=",
+        " atime=-0.000000005 ",
+        " rdev=259",
+        " user.empty \\-\n",
+        " held\\x20in\\x20the\\x20inode\\x0a\\x00\\xff\n",
+        "\nend lines=",
+    ] {
+        assert!(first.contains(line), "no `{line}` in {first}");
+    }
+    let told = loligo("load --data {} {}", &[&copy, &text]).ok().out;
+    assert!(told.contains("loaded 10 inodes and 10 entries") && told.contains("1 files"), "{told}");
+    assert_eq!(loligo("dump --data {}", &[&copy]).ok().out, first);
+    loligo("fsck --data {} --data-checksums", &[&copy]).ok();
+    // It is a file system that can be served, and goes on from where the other was.
+    let server = Service::start("serve --data {} --admin off", &[&copy]);
+    let user = User::new(&copy);
+    let ino = user.mkdir(Ino::ROOT, b"new");
+    assert!(!first.contains(&format!("inode {ino} ")), "{ino} was given out before");
+    user.op(Op::Lookup { dir: Ino::ROOT, name: name(b"second name") });
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&copy]).ok();
+}
+
+#[test]
+fn a_dump_holds_what_is_in_the_journal_only() {
+    let place = Place::new();
+    filled(&place, true);
+    let text = loligo("dump --data {}", &[&place.data()]).ok().out;
+    assert!(text.contains("inodes=10 entries=10 xattrs=2 inline=1"), "{text}");
+    loligo("fsck --data {} --data-checksums", &[&place.data()]).ok();
+    let piped = std::process::Command::new("sh")
+        .args(["-c", "timeout 60 \"$0\" dump --data \"$1\" | head -1", super::run::LOLIGO])
+        .arg(place.data())
+        .output()
+        .expect("a shell");
+    assert!(piped.stderr.is_empty() || !String::from_utf8_lossy(&piped.stderr).contains("panicked"));
+}
+
+#[test]
+fn a_dump_that_was_damaged_leaves_nothing_behind() {
+    let place = Place::new();
+    filled(&place, false);
+    let text = loligo("dump --data {}", &[&place.data()]).ok().out;
+    let cut = &text[..text.rfind("\nend").expect("a last line") + 1];
+    for (bad, why) in [
+        (text.replace("uid=12", "uid=13"), "was changed or damaged"),
+        (text.replace("mode=0640", "mode=x"), "mode"),
+        (cut.to_string(), "cut off"),
+        (text.replace("loligo-dump 1", "loligo-dump 9"), "version 9"),
+        (text.replace("inodes=10", "inodes=11"), "line"),
+        ("hello\n".to_string(), "no dump"),
+    ] {
+        let (file, dir) = (place.path("bad"), place.path("never"));
+        std::fs::write(&file, &bad).expect("a file");
+        loligo("load --data {} {}", &[&dir, &file]).fails(1, &["bad", why]);
+        assert!(!dir.exists() || std::fs::read_dir(&dir).expect("a directory").next().is_none(), "{why}");
+    }
+    loligo("load --data {} {}", &[&place.path("never"), &place.path("none")]).fails(1, &["none"]);
+}
+
+/// Changes a stopped file system behind its back.
+fn damage(data: &Path, change: impl FnOnce(&mut Offline)) {
+    let store = LocalStore::open(data, &OpenOptions::default()).expect("the store");
+    let mut offline = Offline::open(Arc::new(store), &mut |_| ()).expect("a file system");
+    change(&mut offline);
+    offline.close().expect("written");
+}
+
+#[test]
+fn damage_is_found_told_and_mended() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    damage(&data, |offline| {
+        offline.remove(&[key_inode(Ino(258)), b"I\0\0\0\0\0\0\x7f\xff\x01".to_vec()]).expect("removed");
+        offline
+            .write(&[Event::Entry { dir: Ino::ROOT, name: name(b"ghost"), ino: Ino(9999), kind: Kind::File }])
+            .expect("written");
+    });
+    let found = loligo("fsck --data {}", &[&data]).fails(3, &["problems found; nothing was changed", "--repair"]);
+    for word in ["ghost", "cannot be understood", "lost+found"] {
+        assert!(found.out.contains(word), "no {word} in {}", found.out);
+    }
+    let again = loligo("fsck --data {} --json", &[&data]).fails(3, &[]).json();
+    assert_eq!((&again["sound"], &again["repaired"]), (&false.into(), &0.into()));
+    let mended = loligo("fsck --data {} --repair --json", &[&data]).ok().json();
+    assert_eq!((&mended["sound"], &mended["found"], &mended["left"]), (&true.into(), &again["found"], &0.into()));
+    loligo("fsck --data {}", &[&data]).ok();
+    assert_eq!(Service::start("serve --data {}", &[&data]).stop().0, 0);
+}
+
+#[test]
+fn damaged_file_data_is_found_by_its_checksum() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let mut dirs = vec![data.join("objects")];
+    let mut largest = None;
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).expect("a directory").flatten() {
+            let meta = entry.metadata().expect("attributes");
+            if meta.is_dir() {
+                dirs.push(entry.path());
+            } else if largest.as_ref().is_none_or(|(len, _)| meta.len() > *len) {
+                largest = Some((meta.len(), entry.path()));
+            }
+        }
+    }
+    let (len, path) = largest.expect("an object");
+    let file = std::fs::File::options().read(true).write(true).open(&path).expect("the object");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"damage", len / 2).expect("written");
+    loligo("fsck --data {}", &[&data]).ok();
+    let found = loligo("fsck --data {} --data-checksums", &[&data]).fails(3, &["problems found"]);
+    assert!(found.out.contains("LOST"), "{}", found.out);
+}
+
+#[test]
+fn an_unfinished_load_is_nothing_to_build_on() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let store = LocalStore::open(&data, &OpenOptions::default()).expect("the store");
+    let mut offline = Offline::open(Arc::new(store), &mut |_| ()).expect("a file system");
+    offline.remove(&[key_meta(Meta::Format)]).expect("removed");
+    drop(offline);
+    loligo("serve --data {}", &[&data]).fails(1, &["holds no finished file system"]);
+    loligo("format --data {}", &[&data]).fails(1, &["a load that did not come to its end", "remove the directory"]);
+    loligo("fsck --data {}", &[&data]).fails(1, &["no finished file system"]);
+}
+
+#[test]
+fn a_journal_is_shown_as_text_and_as_json_and_its_end_is_judged() {
+    let place = Place::new();
+    filled(&place, true);
+    let data = place.data();
+    let text = loligo("journal inspect --data {}", &[&data]).ok().out;
+    for word in ["lsn 1 segment", "entry dir=1", "name=\"second name\"", "rank 0 segment", "whole; the next record is"]
+    {
+        assert!(text.contains(word), "no `{word}` in {text}");
+    }
+    let lines = loligo("journal inspect --data {} --json", &[&data]).ok().out;
+    for line in lines.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    }
+    let summary = loligo("journal inspect --data {} --summary", &[&data]).ok().out;
+    assert!(!summary.contains("entry dir=1") && summary.contains("records"), "{summary}");
+    // A torn end is what a crash leaves; a broken middle is not.
+    let segment =
+        std::fs::read_dir(data.join("journal/0")).expect("a journal").flatten().next().expect("a segment").path();
+    let bytes = std::fs::read(&segment).expect("a segment");
+    std::fs::write(&segment, &bytes[..bytes.len() - 3]).expect("written");
+    let torn = loligo("journal inspect --data {} --summary", &[&data]).ok().out;
+    assert!(torn.contains("torn"), "{torn}");
+    let mut broken = bytes.clone();
+    broken[bytes.len() / 2] ^= 1;
+    std::fs::write(&segment, &broken).expect("written");
+    let told = loligo("journal inspect --data {} --summary", &[&data]).fails(3, &["segment"]);
+    assert!(told.out.contains("broken"), "{}", told.out);
+}

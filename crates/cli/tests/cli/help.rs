@@ -1,0 +1,90 @@
+//! Finding one's way: help in groups, completions, configuration.
+
+use std::path::Path;
+
+use super::run::{Place, loligo, loligo_in};
+
+const COMMANDS: [&str; 15] = [
+    "up",
+    "down",
+    "format",
+    "serve",
+    "mount",
+    "umount",
+    "status",
+    "top",
+    "config",
+    "fsck",
+    "dump",
+    "load",
+    "journal",
+    "bench",
+    "completions",
+];
+
+#[test]
+fn help_lists_every_command_in_its_group() {
+    let help = loligo("help", &[]).ok().out;
+    let groups: Vec<usize> = ["Service:", "Look:", "Care:", "Tools:"]
+        .iter()
+        .map(|group| help.find(group).unwrap_or_else(|| panic!("no {group} in {help}")))
+        .collect();
+    assert!(groups.is_sorted(), "{help}");
+    for command in COMMANDS {
+        assert!(
+            help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))),
+            "no {command} in {help}"
+        );
+    }
+    assert!(!help.contains("\n\n\n"), "{help}");
+}
+
+#[test]
+fn every_command_has_a_help_of_its_own() {
+    for command in COMMANDS {
+        let help = loligo(&format!("{command} --help"), &[]).ok().out;
+        assert!(help.contains("Usage: loligo"), "{help}");
+        assert!(!help.contains("--ready-fd"), "{help}");
+    }
+}
+
+#[test]
+fn completions_are_made_for_each_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = loligo(&format!("completions {shell}"), &[]).ok().out;
+        assert!(script.contains("umount"), "{shell}");
+    }
+}
+
+#[test]
+fn a_setting_says_where_it_came_from() {
+    let place = Place::new();
+    std::fs::write(place.path("loligo.toml"), "grace_ms = 7\ninline_max = \"8KiB\"\nsession_ms = 9000\n")
+        .expect("a file");
+    let shown = loligo_in("config --data {} --set inline_max=2KiB --json", &[place.dir.path()], |command| {
+        command.env("LOLIGO_SESSION_MS", "5000");
+    });
+    let shown = shown.ok().json();
+    let of = |key: &str, field: &str| shown[key][field].as_str().expect("a string").to_string();
+    assert_eq!((of("grace_ms", "value"), of("grace_ms", "origin").starts_with("file ")), ("7".into(), true));
+    assert_eq!((of("inline_max", "value"), of("inline_max", "origin")), ("2KiB".into(), "command line".into()));
+    assert_eq!(
+        (of("session_ms", "value"), of("session_ms", "origin")),
+        ("5000".into(), "environment LOLIGO_SESSION_MS".into())
+    );
+    assert_eq!(of("log", "origin"), "default");
+}
+
+#[test]
+fn the_printed_configuration_is_one_that_can_be_read() {
+    let place = Place::new();
+    let text = loligo("config", &[]).ok().out;
+    let file = place.path("printed.toml");
+    std::fs::write(&file, &text).expect("a file");
+    let again = loligo("config --config {} --json", &[&file]).ok().json();
+    let first = loligo("config --json", &[]).ok().json();
+    for (key, entry) in first.as_object().expect("an object") {
+        assert_eq!(entry["value"], again[key]["value"], "{key}");
+    }
+    assert!(Path::new(again["log"]["origin"].as_str().expect("a string").trim_start_matches("file ")).is_file());
+}

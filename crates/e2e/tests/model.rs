@@ -1,0 +1,198 @@
+//! The reference model against a server over the wire and, where a mount is given, against the mount.
+//!
+//! `LOLIGO_BIN=target/ci/loligo cargo test -p loligo-e2e --test model`. The mount's part needs root and /dev/fuse, and
+//! says so where it cannot run. The tree's part stands with the namespace.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use loligo_client::{Call, Done};
+use loligo_driver::client::{Client, Options};
+use loligo_driver::{FormatOptions, Server, ServerConfig, format};
+use loligo_model::posix::Posix;
+use loligo_model::{Level, Mismatch, PathFs, Reference, Step, Walk, run, run_with, steps};
+use loligo_store::Identity;
+use loligo_store::mem::MemDisk;
+use loligo_types::{Answer, Attr, Cred, FsResult, Ino, Name, Op, OpenFlags};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config as Runs, RngAlgorithm, TestRng, TestRunner};
+
+fn random_steps(seed: u8, length: usize) -> Vec<Step> {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+    let mut runner = TestRunner::new_with_rng(Runs::default(), rng);
+    steps(length).new_tree(&mut runner).expect("the strategy rejects nothing").current()
+}
+
+/// Clients of one server that take turns, so that each sees what the others did.
+struct Wire {
+    clients: Vec<Client>,
+    turn: usize,
+}
+
+impl Wire {
+    fn call(&mut self, cred: &Cred, call: Call) -> FsResult<Done> {
+        self.turn += 1;
+        let client = &self.clients[self.turn % self.clients.len()];
+        client.call(&Arc::new(cred.clone()), call).map_err(|failed| failed.error)
+    }
+
+    /// Opens with one client, does something with it there, and closes.
+    fn with_open(
+        &mut self,
+        cred: &Cred,
+        open: Call,
+        act: impl FnOnce(&Client, &Arc<Cred>, loligo_client::Fh) -> FsResult<Answer>,
+    ) -> FsResult<(Attr, Answer)> {
+        self.turn += 1;
+        let client = self.clients[self.turn % self.clients.len()].clone();
+        let cred = Arc::new(cred.clone());
+        let call = |call| client.call(&cred, call).map_err(|failed| failed.error);
+        let opened = call(open)?;
+        let fh = opened.fh.expect("an open gives a handle");
+        let attr = *opened.attr().expect("an open gives attributes");
+        let acted = act(&client, &cred, fh);
+        let flushed = call(Call::Flush { fh, owner: None });
+        call(Call::Release { fh, flock_owner: None })?;
+        let answer = acted?;
+        flushed?;
+        Ok((attr, answer))
+    }
+
+    fn put(&mut self, cred: &Cred, ino: Ino, flags: OpenFlags, offset: u64, data: &[u8]) -> FsResult<()> {
+        let (data, append, kill_priv): (Arc<[u8]>, _, _) = (data.into(), flags.append, !cred.is_root());
+        self.with_open(cred, Call::Open { ino, flags }, |client, cred, fh| {
+            if data.is_empty() {
+                return Ok(Answer::Done);
+            }
+            let write = Call::Write { fh, offset, data, append, kill_priv };
+            client.call(cred, write).map(|done| done.answer).map_err(|failed| failed.error)
+        })
+        .map(drop)
+    }
+}
+
+impl Level for Wire {
+    fn op(&mut self, cred: &Cred, op: Op) -> FsResult<Answer> {
+        let call = match op {
+            Op::GetAttr { ino } => Call::GetAttr { ino },
+            Op::SetAttr { ino, set, handle: None } => Call::SetAttr { ino, set, fh: None },
+            Op::Access { ino, want } => Call::Access { ino, want },
+            Op::Readdir { dir, cookie, limit, plus, .. } => {
+                let flags = OpenFlags { read: true, ..OpenFlags::default() };
+                let listed = self.with_open(cred, Call::Open { ino: dir, flags }, |client, cred, fh| {
+                    let call = Call::Readdir { fh, cookie, limit, plus };
+                    client.call(cred, call).map(|done| done.answer).map_err(|failed| failed.error)
+                });
+                return listed.map(|(_, answer)| answer);
+            }
+            op => Call::Op(op),
+        };
+        self.call(cred, call).map(|done| done.answer)
+    }
+
+    fn create(&mut self, cred: &Cred, dir: Ino, name: Name, mode: u16, exclusive: bool) -> FsResult<Attr> {
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let open = Call::Create { dir, name, mode, umask: 0, flags, exclusive };
+        self.with_open(cred, open, |_, _, _| Ok(Answer::Done)).map(|(attr, _)| attr)
+    }
+
+    fn write(&mut self, cred: &Cred, ino: Ino, offset: u64, data: &[u8], cut: bool) -> FsResult<()> {
+        self.put(cred, ino, OpenFlags { write: true, truncate: cut, ..OpenFlags::default() }, offset, data)
+    }
+
+    fn append(&mut self, cred: &Cred, ino: Ino, data: &[u8]) -> FsResult<()> {
+        self.put(cred, ino, OpenFlags { write: true, append: true, ..OpenFlags::default() }, 0, data)
+    }
+
+    fn read(&mut self, cred: &Cred, ino: Ino) -> FsResult<Vec<u8>> {
+        let open = Call::Open { ino, flags: OpenFlags { read: true, ..OpenFlags::default() } };
+        let (_, answer) = self.with_open(cred, open, |client, cred, fh| {
+            let read = Call::Read { fh, offset: 0, len: 1 << 20 };
+            client.call(cred, read).map(|done| done.answer).map_err(|failed| failed.error)
+        })?;
+        match answer {
+            Answer::Bytes(bytes) => Ok(bytes.to_vec()),
+            other => panic!("bytes were due, not {other:?}"),
+        }
+    }
+}
+
+fn serve() -> Server {
+    let disk = MemDisk::new(Identity::new([7; 16], [9; 16]));
+    let backend = disk.open().expect("a new disk opens");
+    let options = FormatOptions { mode: 0o777, ..FormatOptions::default() };
+    format(&*backend, &options).expect("formatting a new disk");
+    Server::start(ServerConfig::new(backend), &mut |_| {}).expect("the server starts")
+}
+
+#[test]
+fn clients_of_a_server_that_take_turns_answer_as_the_model_does() {
+    for seed in 0..30 {
+        let server = serve();
+        let clients = (0..3).map(|_| {
+            let address = server.connect_pair().expect("a socket pair");
+            Client::connect(&address, Options { cache: true, cache_names: true, ..Options::default() })
+                .expect("the server welcomes")
+        });
+        let level = Wire { clients: clients.collect(), turn: 0 };
+        let steps = random_steps(seed, 200);
+        let outcome = run(&mut Walk(level), &steps);
+        server.stop().expect("a clean end");
+        if let Err(mismatch) = outcome {
+            panic!("seed {seed}: {mismatch}");
+        }
+    }
+}
+
+/// The `loligo` to test, if there is one and this process may mount.
+fn binary() -> Option<std::path::PathBuf> {
+    let found = std::env::var_os("LOLIGO_BIN").map(std::path::PathBuf::from);
+    let able = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if found.is_none() || !able {
+        eprintln!("no LOLIGO_BIN, not root, or no /dev/fuse: nothing was mounted, nothing compared");
+    }
+    found.filter(|_| able)
+}
+
+fn loligo(bin: &Path, args: &[&std::ffi::OsStr]) {
+    let output = Command::new(bin).args(args).output().expect("the command starts");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_mount_answers_as_the_model_does() {
+    let Some(bin) = binary() else { return };
+    let protected = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|t| t.trim() == "1");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (data, mount) = (dir.path().join("data"), dir.path().join("mnt"));
+    let (d, m) = (data.as_os_str(), mount.as_os_str());
+    loligo(&bin, &["up".as_ref(), "--data".as_ref(), d, "--mount".as_ref(), m, "--daemon".as_ref()]);
+    let mut failed = None;
+    for seed in 100..130 {
+        let root = mount.join(format!("seed.{seed}"));
+        let outcome = std::thread::scope(|scope| scope.spawn(|| compare(&root, seed, protected)).join());
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(mismatch)) => failed = Some(format!("seed {seed}: {mismatch}")),
+            Err(_) => failed = Some(format!("seed {seed}: the comparison itself failed")),
+        }
+        if failed.is_some() {
+            break;
+        }
+    }
+    loligo(&bin, &["down".as_ref(), "--data".as_ref(), d]);
+    if let Some(text) = failed {
+        panic!("{text}");
+    }
+    loligo(&bin, &["fsck".as_ref(), "--data".as_ref(), d]);
+}
+
+fn compare(root: &Path, seed: u8, protected_hardlinks: bool) -> Result<(), Mismatch> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir(root).expect("the mount takes a directory");
+    std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o777)).expect("its mode can be set");
+    let mut level: Box<dyn PathFs> = Box::new(Posix::enter(root).expect("root may change its root"));
+    let model = Reference::new().with_protected_hardlinks(protected_hardlinks);
+    run_with(model, &mut *level, &random_steps(seed, 200))
+}
