@@ -25,7 +25,7 @@ const EVICT_STEPS: usize = 200;
 /// What background work remembers.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// Directories whose names had to be asked back, and until when they are not lent again.
+    /// Directories that had to be asked back because entries changed, and until when they are not lent again.
     pub(crate) contended: BTreeMap<Ino, u64>,
     /// When orphans that nobody has open may go after a restart.
     pub(crate) orphans_at_ms: Option<u64>,

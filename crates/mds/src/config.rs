@@ -40,7 +40,7 @@ pub struct Config {
     pub dirty_ms_max: u64,
     /// Most records of one checkpoint.
     pub checkpoint_records: usize,
-    /// How long the NAMES lease of a directory is withheld after it had to be recalled, milliseconds.
+    /// How long leases on a directory are withheld after they had to be recalled for a change of its entries, milliseconds.
     pub contended_ms: u64,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),

@@ -138,6 +138,10 @@ impl Mds {
             for (slot, bits) in self.holders_due(job, *claim) {
                 self.recall(claim.0, slot, bits, id);
                 count += 1;
+                if claim.1.has(Lease::NAMES) {
+                    // Several work in this directory: lending it out again at once would only mean asking again.
+                    self.background.contended.insert(claim.0, self.now.mono_ms + self.config.contended_ms);
+                }
                 if bits.has(Lease::FLUSH) && !job.flushed.contains(&claim.0) {
                     job.flushed.push(claim.0);
                 }

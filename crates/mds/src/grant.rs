@@ -121,14 +121,11 @@ impl Mds {
         if self.tree.inode(ask.ino).is_none_or(|inode| inode.change != ask.change) {
             return false;
         }
-        match ask.bits {
-            Lease::NAMES => !self.is_contended(ask.ino),
-            // Attributes that another session is about to change (or may change without telling) are not lent.
-            _ => !self.opens.others_write(ask.ino, slot),
-        }
+        // Attributes that another session is about to change (or may change without telling) are not lent.
+        !self.is_contended(ask.ino) && (ask.bits == Lease::NAMES || !self.opens.others_write(ask.ino, slot))
     }
 
-    /// Whether the names of the directory had to be asked back lately.
+    /// Whether leases on the directory had to be asked back lately, because its entries changed.
     fn is_contended(&self, dir: Ino) -> bool {
         let contended = &self.background.contended;
         !contended.is_empty() && contended.get(&dir).is_some_and(|until| self.now.mono_ms < *until)

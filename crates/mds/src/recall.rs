@@ -33,6 +33,11 @@ pub(crate) struct Recalls {
 }
 
 impl Recalls {
+    /// Numbers from here on, so that what a client says of a recall of an earlier life of the server meets none of this.
+    pub(crate) fn begin(&mut self, from: u64) {
+        self.last = self.last.max(from);
+    }
+
     /// What is being asked back from the session.
     #[inline]
     pub(crate) fn pending(&self, ino: Ino, slot: Slot) -> Lease {
@@ -93,9 +98,6 @@ impl Mds {
         let since_ms = self.now.mono_ms;
         self.recalls.by_id.insert(id, Recall { ino, slot, bits, since_ms, shed: false, waiters });
         self.recalls.by_ino.entry(ino).or_default().push(id);
-        if bits.has(Lease::NAMES) && job != 0 {
-            self.background.contended.insert(ino, since_ms + self.config.contended_ms);
-        }
         self.counters.recalls += 1;
         if let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) {
             self.out.push_back(Output::Send { conn, msg: ToClient::Recall { ino, id, bits } });

@@ -84,6 +84,7 @@ impl Mds {
     /// there are sessions to wait for.
     pub fn recovered(&mut self, now: Now, last: Lsn) {
         self.now = now;
+        self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
         self.log.last = self.log.last.max(last);
         self.log.durable = self.log.last;
         if self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {

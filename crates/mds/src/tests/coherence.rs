@@ -116,6 +116,7 @@ fn names_of_a_contended_directory_are_withheld_for_a_while() {
     assert_eq!(world.call_granted(b, lookup("x")).1, [(dir, Lease::NAMES)]);
     world.create(a, dir, "f", WRITE, 1);
     assert_eq!(world.call_granted(b, lookup("y")).1, []);
+    assert_eq!(world.call_granted(b, Op::GetAttr { ino: dir }).1, []);
     world.wait_alive(1500);
     assert_eq!(world.call_granted(b, lookup("y")).1, [(dir, Lease::NAMES)]);
 }
