@@ -92,6 +92,21 @@ impl Sock {
     pub fn peer_uid(&self) -> io::Result<u32> {
         Ok(rustix::net::sockopt::socket_peercred(&self.fd)?.uid.as_raw())
     }
+
+    /// Groups of the process at the other end of a Unix socket, primary first; empty if the system does not tell.
+    pub fn peer_groups(&self) -> Vec<u32> {
+        let Ok(cred) = rustix::net::sockopt::socket_peercred(&self.fd) else { return Vec::new() };
+        let mut groups = vec![0u32; loligo_types::limits::GROUPS_MAX];
+        let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: the buffer is as long as `bytes` says, and the kernel writes at most that.
+        let told = unsafe {
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&self.fd);
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, groups.as_mut_ptr().cast(), &mut bytes)
+        };
+        groups.truncate(if told == 0 { bytes as usize / size_of::<u32>() } else { 0 });
+        groups.insert(0, cred.gid.as_raw());
+        groups
+    }
 }
 
 /// A listening socket that does not wait.

@@ -15,7 +15,8 @@ use crate::window::Verdict;
 
 /// Whether the peer may act as this user.
 fn may_claim(peer: &Peer, cred: &Cred) -> bool {
-    peer.trusted || peer.uid == Some(cred.uid)
+    let in_groups = || std::iter::once(&cred.gid).chain(&cred.groups).all(|gid| peer.groups.contains(gid));
+    peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
 }
 
 /// Whether the operation frees room in the end, and so is let through while the table is full.
@@ -86,5 +87,23 @@ impl Mds {
         if !self.is_short_of_space() {
             self.parked.wake(&Why::Space);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_untrusted_peer_is_itself_with_its_own_groups_only() {
+        let peer = Peer { uid: Some(1000), groups: vec![1000, 50], trusted: false, local: false };
+        let claim = |uid, gid, groups: &[u32]| may_claim(&peer, &Cred { uid, gid, groups: groups.to_vec() });
+        assert!(claim(1000, 1000, &[50]));
+        assert!(claim(1000, 50, &[]));
+        assert!(!claim(1000, 0, &[]));
+        assert!(!claim(1000, 1000, &[0]));
+        assert!(!claim(0, 1000, &[]));
+        let root = Peer { trusted: true, ..peer.clone() };
+        assert!(may_claim(&root, &Cred::user(7, 7)));
     }
 }

@@ -18,6 +18,8 @@ pub struct ConnId(pub u64);
 pub struct Peer {
     /// User of the process, on a Unix socket; `None` over TCP.
     pub uid: Option<u32>,
+    /// Groups of the process, primary and supplementary; empty where the system does not tell.
+    pub groups: Vec<u32>,
     /// May claim to be any user (root, or the server's own user, on the Unix socket).
     pub trusted: bool,
     /// Lives in the server's own process.

@@ -173,9 +173,7 @@ fn seek_hole(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, size: u
 
 fn sync(blobs: &dyn Blobs, ino: Ino, ranges: &[(u64, u64)], removed: bool) -> EffectResult {
     for (first, last) in ranges {
-        for index in present(blobs, ino, *first, *last)? {
-            blobs.sync(ObjectId::new(ino.0, index))?;
-        }
+        blobs.sync_many(ino.0, &present(blobs, ino, *first, *last)?)?;
     }
     if removed {
         blobs.sync_removals(ino.0)?;

@@ -136,10 +136,9 @@ fn large_file(blobs: &dyn Blobs, ino: u64, mib: u64, chunk: &[u8]) -> Outcome {
         blobs.write_at(ObjectId::new(ino, at / OBJECT), at % OBJECT, chunk)?;
     }
     throughput("objects, write 128 KiB pieces", mib, start);
-    for index in 0..(mib << 20) / OBJECT {
-        blobs.sync(ObjectId::new(ino, index))?;
-    }
-    throughput("objects, write and sync each", mib, start);
+    let all: Vec<u64> = (0..(mib << 20) / OBJECT).collect();
+    blobs.sync_many(ino, &all)?;
+    throughput("objects, write and sync", mib, start);
     let mut buf = vec![0; chunk.len()];
     let start = Start::now();
     for at in (0..mib << 20).step_by(chunk.len()) {

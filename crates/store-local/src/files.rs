@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use loligo_store::{Result, StoreError};
@@ -47,4 +48,11 @@ pub(crate) fn statfs(path: &Path) -> Result<loligo_store::StatFs> {
         total_inodes: stat.f_files,
         free_inodes: stat.f_favail,
     })
+}
+
+/// Starts writing a file's changed pages to the disk and does not wait. Only a hint that makes a sync
+/// of many files quicker; a sync must still follow.
+pub(crate) fn start_writing(file: &File) {
+    // SAFETY: the call reads no memory of ours, and the descriptor is open as long as `file` lives.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }

@@ -85,6 +85,11 @@ pub trait Blobs: Send + Sync {
     /// no error.
     fn sync(&self, id: ObjectId) -> Result<()>;
 
+    /// [`Blobs::sync`] of several objects of one inode, which a backend may do at less cost.
+    fn sync_many(&self, ino: u64, indexes: &[u64]) -> Result<()> {
+        indexes.iter().try_for_each(|index| self.sync(ObjectId::new(ino, *index)))
+    }
+
     /// Makes earlier removals of objects of `ino` durable.
     fn sync_removals(&self, ino: u64) -> Result<()>;
 

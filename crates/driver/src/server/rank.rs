@@ -226,7 +226,8 @@ impl Rank {
                         Some(uid) => uid == 0 || uid == self.own_uid,
                         None => !knows && self.limits.trust_tcp,
                     };
-                    self.adopt(sock, Peer { uid, trusted, local: false });
+                    let groups = if knows { sock.peer_groups() } else { Vec::new() };
+                    self.adopt(sock, Peer { uid, groups, trusted, local: false });
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -364,7 +365,7 @@ impl Rank {
             }
             Done::Command(Command::Stop) => self.feed(Input::Stop),
             Done::Command(Command::Adopt(fd)) => match Sock::new(fd) {
-                Ok(sock) => self.adopt(sock, Peer { uid: Some(self.own_uid), trusted: true, local: true }),
+                Ok(sock) => self.adopt(sock, Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true }),
                 Err(error) => tracing::warn!("a socket of this process could not be used: {error}"),
             },
             Done::Command(Command::Status(to)) => {

@@ -242,7 +242,7 @@ impl World {
     }
 
     pub fn client(&mut self) -> usize {
-        self.client_as(0, Peer { uid: Some(0), trusted: true, local: false })
+        self.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false })
     }
 
     pub fn client_as(&mut self, uid: u32, peer: Peer) -> usize {
@@ -277,7 +277,7 @@ impl World {
 
     pub fn resume(&mut self, at: usize) {
         let welcome = self.clients[at].welcome.clone().expect("the client was welcome before");
-        let peer = Peer { uid: Some(0), trusted: true, local: false };
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
         self.dial(at, peer, Some((welcome.session, welcome.secret)));
     }
 

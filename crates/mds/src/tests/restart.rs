@@ -87,7 +87,7 @@ fn a_session_known_to_be_dead_is_not_waited_for() {
 #[test]
 fn sessions_of_the_servers_own_process_die_with_it() {
     let mut world = World::new();
-    let a = world.client_as(0, Peer { uid: Some(0), trusted: true, local: true });
+    let a = world.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: true });
     world.mkdir(a, Ino::ROOT, "d");
     world.crash();
     assert!(world.mds.status().sessions.is_empty());
@@ -207,7 +207,7 @@ fn a_broken_connection_before_the_reclaim_loses_nothing() {
 #[test]
 fn nobody_reclaims_what_is_not_there_or_what_it_may_not_open() {
     let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
-    let user = Peer { uid: Some(1000), trusted: false, local: false };
+    let user = Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false };
     let (a, b) = (world.client(), world.client_as(1000, user.clone()));
     let secret = world.create(a, Ino::ROOT, "secret", WRITE, 1).ino;
     world.call(a, chmod(secret, 0o600)).expect("its owner may");

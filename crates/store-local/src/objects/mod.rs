@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 
 use loligo_store::{Blobs, Extent, ObjectId, Result, StoreError, check_range};
 
-use crate::files::named;
+use crate::files::{self, named};
 use crate::layout::Layout;
 use crate::store::Owner;
 use cache::Cache;
@@ -35,6 +35,9 @@ pub(crate) use epochs::Epochs;
 use header::DATA_AT;
 use object::Object;
 use paths::Paths;
+
+/// Objects that one sync holds open at a time.
+const SYNC_AT_ONCE: usize = 64;
 
 /// What all objects of an opening share.
 pub(crate) struct Shared {
@@ -100,13 +103,36 @@ impl LocalBlobs {
 
     /// Runs `f` on the object, or gives `None` if there is none (and `make` is false). An object that
     /// is deleted meanwhile is looked up again.
-    fn with<R>(&self, id: ObjectId, make: bool, f: impl Fn(&Object) -> Result<Option<R>>) -> Result<Option<R>> {
+    fn with<R>(&self, id: ObjectId, make: bool, f: impl Fn(&Arc<Object>) -> Result<Option<R>>) -> Result<Option<R>> {
         loop {
             let Some(object) = self.cache.get(id, || Object::open(&self.shared, id, make))? else { return Ok(None) };
             if let Some(done) = f(&object)? {
                 return Ok(Some(done));
             }
         }
+    }
+}
+
+impl LocalBlobs {
+    /// Syncs objects of one inode: the disk gets all their pages to write first, and their directory,
+    /// which is one, is synced once.
+    fn sync_some(&self, ino: u64, indexes: &[u64]) -> Result<()> {
+        if indexes.len() > 1 {
+            for object in indexes.iter().filter_map(|index| self.cache.peek(ObjectId::new(ino, *index))) {
+                files::start_writing(&object.file);
+            }
+        }
+        let mut unnamed = Vec::new();
+        for index in indexes {
+            let id = ObjectId::new(ino, *index);
+            let sync = |object: &Arc<Object>| Ok(object.sync()?.map(|created| created.then(|| object.clone())));
+            unnamed.extend(self.with(id, false, sync)?.flatten());
+        }
+        if !unnamed.is_empty() {
+            self.shared.paths.sync_bucket(ino)?;
+            unnamed.iter().for_each(|object| object.name_synced());
+        }
+        Ok(())
     }
 }
 
@@ -144,8 +170,15 @@ impl Blobs for LocalBlobs {
     }
 
     fn sync(&self, id: ObjectId) -> Result<()> {
+        self.sync_many(id.ino, &[id.index])
+    }
+
+    fn sync_many(&self, ino: u64, indexes: &[u64]) -> Result<()> {
         self.wait_for_leftover()?;
-        self.with(id, false, Object::sync).map(drop)
+        for some in indexes.chunks(SYNC_AT_ONCE) {
+            self.sync_some(ino, some)?;
+        }
+        Ok(())
     }
 
     fn sync_removals(&self, ino: u64) -> Result<()> {
@@ -163,6 +196,7 @@ impl Blobs for LocalBlobs {
         rustix::fs::syncfs(&root).map_err(|e| named(self.shared.paths.root(), &e.into()))?;
         for (object, version) in objects.iter().zip(versions) {
             object.synced(version);
+            object.name_synced();
         }
         Ok(())
     }

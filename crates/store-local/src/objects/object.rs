@@ -226,25 +226,28 @@ impl Object {
         Ok(())
     }
 
-    /// Makes every change durable. `None` if the object was deleted.
-    pub(super) fn sync(&self) -> Result<Option<()>> {
+    /// Makes every change durable, except the object's name: says whether that is left to do. `None` if
+    /// the object was deleted.
+    pub(super) fn sync(&self) -> Result<Option<bool>> {
         let mut state = self.write_lock();
         if state.deleted {
             return Ok(None);
         }
-        if !state.unsynced && !state.created {
-            return Ok(Some(()));
+        if !state.unsynced {
+            return Ok(Some(state.created));
         }
         self.write_head(&mut state)?;
         let (version, created) = (state.version, state.created);
         drop(state);
         // Without the lock: readers and writers go on while the disk works.
         self.file.sync_data().map_err(|e| self.named(&e))?;
-        if created {
-            self.shared.paths.sync_bucket(self.id.ino)?;
-        }
         self.synced(version);
-        Ok(Some(()))
+        Ok(Some(created))
+    }
+
+    /// Notes that the object's name is on the disk.
+    pub(super) fn name_synced(&self) {
+        self.write_lock().created = false;
     }
 
     /// Hands checksums and header to the kernel; gives the version that this was.
@@ -256,10 +259,9 @@ impl Object {
         Ok(state.version)
     }
 
-    /// Notes that everything up to `version` is on the disk.
+    /// Notes that every change up to `version` is on the disk.
     pub(super) fn synced(&self, version: u64) {
         let mut state = self.write_lock();
-        state.created = false;
         if state.version == version {
             state.unsynced = false;
         }
@@ -271,7 +273,7 @@ impl Object {
     pub(super) fn retire(&self) -> Result<()> {
         let mut state = self.write_lock();
         self.write_head(&mut state)?;
-        if state.marked && !state.unsynced {
+        if state.marked && !state.unsynced && !state.created {
             state.marked = false;
             self.write_file(0, &self.header(&state, 0).encode())?;
         }

@@ -42,6 +42,7 @@ fn write_and_read(make: Make<'_>) {
     assert_eq!(read(&*blobs, ID, 9_998, 100), b"\0JJello");
     blobs.sync(ID).expect("sync");
     blobs.sync(ObjectId::new(77, 77)).expect("syncing an absent object is no error");
+    blobs.sync_many(ID.ino, &[0, ID.index, 99]).expect("sync_many");
     blobs.sync_all().expect("sync_all");
 }
 

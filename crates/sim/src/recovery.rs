@@ -1,0 +1,110 @@
+//! What a start of the simulated server reads: the small tables, the journal; and the whole tree, to be checked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use loligo_journal::table::{Meta, Row};
+use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
+use loligo_mds::TableMeta;
+use loligo_namespace::{Loaded, Tree, apply, invariants};
+use loligo_store::{Backend, LogDir, LogReader, StoreError};
+use loligo_types::{Ino, Lsn};
+
+use crate::rows::{self, Result};
+
+/// The segments of the journal, for [`Reader`].
+struct LogSource {
+    dir: Arc<dyn LogDir>,
+    open: BTreeMap<u64, Box<dyn LogReader>>,
+}
+
+impl Source for LogSource {
+    type Error = StoreError;
+
+    fn list(&mut self) -> std::result::Result<Vec<(u64, u64)>, StoreError> {
+        Ok(self.dir.list()?.into_iter().map(|s| (s.id, s.len)).collect())
+    }
+
+    fn read_at(&mut self, segment: u64, offset: u64, buf: &mut [u8]) -> std::result::Result<usize, StoreError> {
+        use std::collections::btree_map::Entry;
+        let reader = match self.open.entry(segment) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.dir.open(segment)?),
+        };
+        reader.read_at(offset, buf)
+    }
+}
+
+/// What was found.
+pub struct Found {
+    /// For [`loligo_mds::Mds::recover`].
+    pub meta: TableMeta,
+    /// To be replayed in order.
+    pub records: Vec<(Lsn, Record)>,
+    /// How the journal ends.
+    pub tail: Tail,
+    /// All rows of the table.
+    pub rows: Vec<Row>,
+}
+
+/// Reads all that a start needs.
+pub fn read(backend: &dyn Backend) -> Result<Found> {
+    let table = backend.table();
+    let rows = rows::all_rows(&*table)?;
+    let mut meta = TableMeta::default();
+    for row in &rows {
+        match row {
+            Row::Session(session) => meta.sessions.push(session.clone()),
+            Row::Orphan(ino) => meta.orphans.push(*ino),
+            Row::Discard { ino, from, object_size } => meta.discards.push((*ino, *from, *object_size)),
+            Row::Meta { meta: Meta::NextIno, value } => meta.next_ino = Ino(*value),
+            _ => {}
+        }
+    }
+    let log = backend.log_dir(0).map_err(|e| e.to_string())?;
+    let source = LogSource { dir: log, open: BTreeMap::new() };
+    let from = rows::replay_from(&*table)?;
+    let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(0), from };
+    let mut reader = Reader::open(source, config).map_err(|e| e.to_string())?;
+    let mut records = Vec::new();
+    while let Some(raw) = reader.next_record().map_err(|e| e.to_string())? {
+        records.push((raw.lsn, decode_record(raw.body).map_err(|e| e.to_string())?));
+    }
+    let tail = reader.tail().cloned().ok_or("the reader does not know the end of the journal")?;
+    Ok(Found { meta, records, tail, rows })
+}
+
+/// The whole tree, with every record in memory; checks what must hold after every change.
+pub fn check_tree(found: &Found, key: (u64, u64), inline_max: u32) -> Vec<String> {
+    let mut tree = Tree::new(key, loligo_namespace::Config { inline_max });
+    let mut entries: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
+    let mut xattrs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
+    for row in &found.rows {
+        match row.clone() {
+            Row::Inode(inode) => {
+                if inode.kind == loligo_types::Kind::Dir {
+                    entries.entry(inode.ino).or_default();
+                }
+                tree.load(Loaded::Inode(inode.ino, Some(inode)));
+            }
+            Row::Entry { dir, name, ino, kind, .. } => entries.entry(dir).or_default().push((name, ino, kind)),
+            Row::Xattr { ino, name, value } => xattrs.entry(ino).or_default().push((name, value)),
+            Row::Inline { ino, data } => tree.load(Loaded::Inline(ino, Some(data))),
+            Row::Orphan(ino) => tree.load(Loaded::Orphan(ino)),
+            Row::Discard { ino, from, object_size } => tree.load(Loaded::Discard { ino, from, object_size }),
+            Row::Session(session) => tree.load(Loaded::Session(session)),
+            Row::Meta { meta: Meta::NextIno, value } => tree.load(Loaded::NextIno(Ino(value))),
+            Row::Meta { .. } => {}
+        }
+    }
+    for (dir, entries) in entries {
+        tree.load(Loaded::Range { dir, from_hash: 0, upto_hash: u64::MAX, entries });
+    }
+    for (ino, items) in xattrs {
+        tree.load(Loaded::Xattrs(ino, items));
+    }
+    for (lsn, record) in &found.records {
+        record.events.iter().for_each(|event| apply(&mut tree, event, *lsn));
+    }
+    invariants::check(&tree)
+}

@@ -1,0 +1,163 @@
+//! Rows of the table for the simulated server: checkpoints in, loads out. The counterpart of the driver's threads.
+
+use std::sync::Arc;
+
+use loligo_journal::table::{
+    Meta, Row, TABLE_VERSION, decode_entry, decode_inline, decode_inode, decode_meta, decode_row, decode_xattr,
+    dir_range_from, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan,
+    encode_session, encode_xattr, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta, key_orphan,
+    key_session, key_xattr, split_entry_key, split_xattr_key, xattr_range,
+};
+use loligo_namespace::{Loaded, Need, Record, Tree, hash63};
+use loligo_store::{Batch, Durability, Table};
+use loligo_types::{Event, Ino, Lsn, Time};
+
+/// Why rows cannot be read or written, in words.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// Entries read at a time from a directory: few, so that directories come in pieces.
+const RANGE_ENTRIES: usize = 3;
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Adds what one event says of its row.
+pub fn put_event(batch: &mut Batch, event: &Event, hash: u64) {
+    match event {
+        Event::Inode(inode) => batch.put(key_inode(inode.ino), encode_inode(inode)),
+        Event::InodeGone(ino) => batch.delete(key_inode(*ino)),
+        Event::Entry { dir, name, ino, kind } => batch.put(key_entry(*dir, hash, name), encode_entry(*ino, *kind)),
+        Event::EntryGone { dir, name } => batch.delete(key_entry(*dir, hash, name)),
+        Event::Xattr { ino, name, value } => batch.put(key_xattr(*ino, name), encode_xattr(value)),
+        Event::XattrGone { ino, name } => batch.delete(key_xattr(*ino, name)),
+        Event::Inline { ino, data } => batch.put(key_inline(*ino), encode_inline(data)),
+        Event::InlineGone(ino) => batch.delete(key_inline(*ino)),
+        Event::Orphan(ino) => batch.put(key_orphan(*ino), encode_orphan()),
+        Event::OrphanGone(ino) => batch.delete(key_orphan(*ino)),
+        Event::Discard { ino, from, object_size } => batch.put(key_discard(*ino), encode_discard(*from, *object_size)),
+        Event::DiscardGone(ino) => batch.delete(key_discard(*ino)),
+        Event::Session(session) => batch.put(key_session(session.id), encode_session(session)),
+        Event::SessionGone(id) => batch.delete(key_session(*id)),
+        Event::NextIno(ino) => batch.put(key_meta(Meta::NextIno), encode_meta(ino.0)),
+    };
+}
+
+/// The batch that writes these records.
+pub fn batch_of(table: &dyn Table, records: &[Record]) -> Result<Batch> {
+    let mut batch = Batch::new();
+    for record in records {
+        put_event(&mut batch, &record.event, record.hash);
+        if let (true, Event::InodeGone(ino)) = (record.sweep, &record.event) {
+            let range = xattr_range(*ino);
+            for (key, _) in table.scan(&range.start, &range.end, usize::MAX).map_err(text)? {
+                batch.delete(key);
+            }
+        }
+    }
+    Ok(batch)
+}
+
+/// Makes the root and the head of the table.
+pub fn format(table: &dyn Table, key: (u64, u64), now: Time) -> Result<()> {
+    let mut batch = Batch::new();
+    let mut next = Ino(Ino::FIRST.0 + 1);
+    for event in Tree::format(now, 0o755, 0, 0) {
+        match &event {
+            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes())),
+            Event::NextIno(ino) => next = next.max(*ino),
+            _ => put_event(&mut batch, &event, 0),
+        }
+    }
+    batch.put(key_meta(Meta::NextIno), encode_meta(next.0));
+    batch.put(key_meta(Meta::ReplayFrom), encode_meta(1));
+    batch.put(key_meta(Meta::Format), encode_meta(TABLE_VERSION));
+    table.write(&batch, Durability::Sync).map_err(text)
+}
+
+/// Where replay starts.
+pub fn replay_from(table: &dyn Table) -> Result<Lsn> {
+    let value = table.get(&key_meta(Meta::ReplayFrom)).map_err(text)?;
+    Ok(Lsn(value.map(|v| decode_meta(&v)).transpose().map_err(text)?.unwrap_or(1).max(1)))
+}
+
+/// Says where replay starts, durably.
+pub fn put_replay_from(table: &dyn Table, lsn: Lsn) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.put(key_meta(Meta::ReplayFrom), encode_meta(lsn.0));
+    table.write(&batch, Durability::Sync).map_err(text)
+}
+
+/// All rows.
+pub fn all_rows(table: &dyn Table) -> Result<Vec<Row>> {
+    let rows = table.scan(&[], &[], usize::MAX).map_err(text)?;
+    rows.iter().map(|(key, value)| decode_row(key, value).map_err(|e| format!("row {key:02x?}: {e}"))).collect()
+}
+
+/// The event that would make a row, for fsck.
+pub fn event_of(row: Row) -> Option<Event> {
+    Some(match row {
+        Row::Inode(inode) => Event::Inode(inode),
+        Row::Entry { dir, name, ino, kind, .. } => Event::Entry { dir, name, ino, kind },
+        Row::Xattr { ino, name, value } => Event::Xattr { ino, name, value },
+        Row::Inline { ino, data } => Event::Inline { ino, data },
+        Row::Orphan(ino) => Event::Orphan(ino),
+        Row::Discard { ino, from, object_size } => Event::Discard { ino, from, object_size },
+        Row::Session(session) => Event::Session(session),
+        Row::Meta { meta: Meta::NextIno, value } => Event::NextIno(Ino(value)),
+        Row::Meta { .. } => return None,
+    })
+}
+
+/// Reads what the metadata server needs.
+pub fn load(table: &dyn Table, key: (u64, u64), needs: &[Need]) -> Result<Vec<Loaded>> {
+    let mut items = Vec::new();
+    for need in needs {
+        items.push(match need {
+            Need::Inode(ino) => {
+                let value = table.get(&key_inode(*ino)).map_err(text)?;
+                let inode = value.map(|v| decode_inode(*ino, &v)).transpose().map_err(text)?;
+                Loaded::Inode(*ino, inode.map(Box::new))
+            }
+            Need::Entry { dir, name } => {
+                let value = table.get(&key_entry(*dir, hash63(key, name.as_bytes()), name)).map_err(text)?;
+                let found = value.map(|v| decode_entry(&v)).transpose().map_err(text)?;
+                Loaded::Entry { dir: *dir, name: name.clone(), found }
+            }
+            Need::Inline(ino) => {
+                let value = table.get(&key_inline(*ino)).map_err(text)?;
+                Loaded::Inline(*ino, value.map(|v| decode_inline(&v)).transpose().map_err(text)?)
+            }
+            Need::Xattrs(ino) => {
+                let range = xattr_range(*ino);
+                let rows = table.scan(&range.start, &range.end, usize::MAX).map_err(text)?;
+                let mut xattrs = Vec::new();
+                for (key, value) in &rows {
+                    let value = decode_xattr(value).map_err(text)?;
+                    xattrs.extend(split_xattr_key(key).map(|(_, name)| (Arc::from(name), value)));
+                }
+                Loaded::Xattrs(*ino, xattrs)
+            }
+            Need::Range { dir, from_hash } => load_range(table, *dir, *from_hash)?,
+        });
+    }
+    Ok(items)
+}
+
+fn load_range(table: &dyn Table, dir: Ino, from_hash: u64) -> Result<Loaded> {
+    let range = dir_range_from(dir, from_hash);
+    let mut rows = table.scan(&range.start, &range.end, usize::MAX).map_err(text)?;
+    let mut upto_hash = u64::MAX;
+    if rows.len() > RANGE_ENTRIES {
+        let last = entry_hash(&rows[RANGE_ENTRIES - 1].0).unwrap_or(u64::MAX);
+        rows.retain(|(key, _)| entry_hash(key).is_some_and(|hash| hash <= last));
+        upto_hash = last;
+    }
+    let mut entries = Vec::new();
+    for (key, value) in &rows {
+        let (ino, kind) = decode_entry(value).map_err(text)?;
+        let (_, _, name) = split_entry_key(key).ok_or("an entry's key makes no sense")?;
+        entries.push((name, ino, kind));
+    }
+    Ok(Loaded::Range { dir, from_hash, upto_hash, entries })
+}
