@@ -23,6 +23,8 @@ pub struct Config {
     pub phases: Vec<Phase>,
     /// Processes whose CPU counts as the server's.
     pub server_pids: Vec<u32>,
+    /// Leave what the phases made.
+    pub keep: bool,
 }
 
 /// Where to run.
@@ -56,7 +58,8 @@ impl Config {
     }
 }
 
-/// Runs all phases, giving each result to `each` as it comes, and removes what is left at the end.
+/// Runs all phases, giving each result to `each` as it comes, and removes what is left at the end if it is not to be
+/// kept.
 pub fn run(config: &Config, target: Target<'_>, mut each: impl FnMut(&PhaseResult)) -> Result<(), String> {
     config.check()?;
     let mut stock = Stock::default();
@@ -71,7 +74,7 @@ pub fn run(config: &Config, target: Target<'_>, mut each: impl FnMut(&PhaseResul
                 each(&PhaseResult::new(phase.name(), config.clients, &measured));
                 stock = stock.after(*phase);
             }
-            std::fs::remove_dir_all(&root).map_err(place)
+            if config.keep { Ok(()) } else { std::fs::remove_dir_all(&root).map_err(place) }
         }
         Target::Native(connect) => {
             let mut run = native::Run::start(connect, config, &run_id)?;
@@ -80,7 +83,7 @@ pub fn run(config: &Config, target: Target<'_>, mut each: impl FnMut(&PhaseResul
                 each(&PhaseResult::new(phase.name(), config.clients, &measured));
                 stock = stock.after(*phase);
             }
-            run.clean_up(config, stock)
+            if config.keep { run.stop() } else { run.clean_up(config, stock) }
         }
     }
 }

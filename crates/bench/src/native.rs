@@ -133,6 +133,11 @@ impl Run {
         }
         remove(Ino::ROOT, self.run_dir.clone())
             .map_err(|failed| format!("removing {}: {}", self.run_dir, failed.error))?;
+        self.stop()
+    }
+
+    /// Ends the clients, leaving what they made.
+    pub fn stop(self) -> Result<(), String> {
         for worker in &self.workers {
             worker.client.stop(Duration::from_secs(30)).map_err(|e| format!("stopping a client: {e}"))?;
         }

@@ -114,16 +114,16 @@ impl Stock {
         self
     }
 
-    /// Name of file `i` of a client. In one shared directory the client is part of it.
+    /// Name of file `i` of a client, 16 bytes long. In one shared directory the client is part of it.
     pub fn file(self, client: usize, i: usize) -> String {
         let mark = if self.renamed { 'r' } else { 'f' };
-        format!("{mark}{client:03}.{i:010}")
+        format!("{mark}{client:03}.{i:011}")
     }
 }
 
 /// Name of directory `i` of a client.
 pub fn dir_name(client: usize, i: usize) -> String {
-    format!("d{client:03}.{i:010}")
+    format!("d{client:03}.{i:011}")
 }
 
 /// The numbers 0..n in an order without pattern, the same in every run (a multiplicative walk; `n` need not be prime).

@@ -336,6 +336,9 @@ pub struct BenchMd {
     /// Process whose CPU counts as the server's, with --mount.
     #[arg(long, value_name = "PID")]
     pub server_pid: Vec<u32>,
+    /// Leave what the phases made, below bench.PID; otherwise it is removed at the end.
+    #[arg(long)]
+    pub keep: bool,
     /// One JSON object a line.
     #[arg(long)]
     pub json: bool,

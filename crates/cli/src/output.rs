@@ -84,12 +84,17 @@ pub fn human_count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
     }
     out
+}
+
+/// `1 file`, `12 files`.
+pub fn human_files(n: u64) -> String {
+    if n == 1 { "1 file".to_string() } else { format!("{} files", human_count(n)) }
 }
 
 /// `2 h 5 min`, `3.2 s`.

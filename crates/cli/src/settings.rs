@@ -25,6 +25,7 @@ enum Kind {
     Number,
     Bytes,
     List,
+    Flag,
 }
 
 /// Every key, in the order `loligo config` prints them.
@@ -34,6 +35,12 @@ pub const KEYS: &[Key] = &[
         "",
         "further addresses to listen on, separated by commas: HOST:PORT on loopback. The Unix socket in the data directory is always there",
         Kind::List,
+    ),
+    key(
+        "trust_tcp",
+        "false",
+        "whether connections over TCP may claim to be any user; the kernel does not tell who connects, so without it they are refused. Only where all users of this machine may act as root in the file system",
+        Kind::Flag,
     ),
     key(
         "admin",
@@ -158,6 +165,7 @@ impl Settings {
         let bad = match key.kind {
             Kind::Number => value.parse::<u64>().err().map(|_| "a whole number"),
             Kind::Bytes => parse_bytes(&value).is_none().then_some("a size such as 64MiB"),
+            Kind::Flag => value.parse::<bool>().err().map(|_| "true or false"),
             Kind::Text | Kind::List => None,
         };
         if let Some(wanted) = bad {
@@ -200,6 +208,11 @@ impl Settings {
         parse_bytes(self.text(name)).unwrap_or(0)
     }
 
+    /// Yes or no.
+    pub fn flag(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+
     /// The parts of a list.
     pub fn list(&self, name: &str) -> Vec<&str> {
         self.text(name).split(',').map(str::trim).filter(|s| !s.is_empty()).collect()
@@ -228,7 +241,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         return whole.checked_mul(1 << shift);
     }
     let number: f64 = number.parse().ok()?;
-    (number >= 0.0 && number < 1e9).then(|| (number * (1u64 << shift) as f64) as u64)
+    (0.0..1e9).contains(&number).then(|| (number * (1u64 << shift) as f64) as u64)
 }
 
 #[cfg(test)]
@@ -263,6 +276,22 @@ mod tests {
         assert_eq!(origin("grace_ms"), Some(Origin::Flag));
         assert_eq!(origin("inline_max"), Some(Origin::File(dir.path().join("loligo.toml"))));
         assert_eq!(origin("log"), Some(Origin::Default));
+    }
+
+    #[test]
+    fn every_key_is_documented_with_its_default() {
+        let documentation = include_str!("../../../docs/config.md");
+        for key in KEYS {
+            let default = if key.default.is_empty() { "\"\"" } else { key.default };
+            let row = format!("| `{}` | `{default}` | {} |", key.name, key.doc);
+            assert!(documentation.contains(&row), "docs/config.md lacks: {row}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_pass_their_own_checks() {
+        let all = Settings::load(&Given::default(), None, &[]).expect("the defaults");
+        all.check().expect("sound defaults");
     }
 
     #[test]

@@ -171,27 +171,27 @@ impl Extents {
         gaps
     }
 
-    /// Everything in order, neighbours joined up to [`PIECE_MAX`], as it goes to the server.
+    /// Everything in order, as it goes to the server: long writes as they came, short neighbours joined.
     pub(crate) fn pieces(&self) -> Vec<(u64, Arc<[u8]>)> {
         let mut pieces = Vec::new();
         let mut open: Option<(u64, Vec<u8>)> = None;
         for (at, seg) in &self.map {
             let bytes = seg.bytes();
-            let joins = open
-                .as_ref()
-                .is_some_and(|(start, v)| start + v.len() as u64 == *at && v.len() + bytes.len() <= PIECE_MAX);
+            let whole = matches!(seg, Seg::Shared { data, len, .. } if *len == data.len());
+            let end = open.as_ref().map(|(start, gathered)| (start + gathered.len() as u64, gathered.len()));
+            let joins = !whole && end.is_some_and(|(end, len)| end == *at && len + bytes.len() <= PIECE_MAX);
             if let (true, Some((_, gathered))) = (joins, open.as_mut()) {
                 gathered.extend_from_slice(bytes);
                 continue;
             }
-            pieces.extend(open.take().map(|(start, v)| (start, Arc::from(v))));
+            pieces.extend(open.take().map(|(start, gathered)| (start, Arc::from(gathered))));
             match seg {
-                Seg::Shared { data, from: 0, len } if *len == data.len() => split(*at, data, &mut pieces),
+                Seg::Shared { data, .. } if whole => split(*at, data, &mut pieces),
                 _ if bytes.len() <= PIECE_MAX => open = Some((*at, bytes.to_vec())),
                 _ => split(*at, &Arc::from(bytes), &mut pieces),
             }
         }
-        pieces.extend(open.take().map(|(start, v)| (start, Arc::from(v))));
+        pieces.extend(open.take().map(|(start, gathered)| (start, Arc::from(gathered))));
         pieces
     }
 }

@@ -65,9 +65,6 @@ impl Leases {
 
     /// Takes what came with the answer to request `seq`. All requests below `answered` are answered.
     pub(crate) fn grant(&mut self, seq: u64, granted: &[(Ino, Lease)], answered: u64) {
-        if answered > 0 && !self.void_below.is_empty() {
-            self.void_below.retain(|_, below| *below > answered);
-        }
         for (ino, bits) in granted {
             let bits = *bits & (Lease::ATTR | Lease::NAMES);
             if bits.is_none() || self.void_below.get(ino).is_some_and(|below| seq < *below) {
@@ -75,6 +72,9 @@ impl Leases {
             }
             let held = self.held.entry(*ino).or_default();
             *held = *held | bits;
+        }
+        if answered > 0 && !self.void_below.is_empty() {
+            self.void_below.retain(|_, below| *below > answered);
         }
     }
 

@@ -431,16 +431,25 @@ fn compose(file: &File, offset: u64, end: u64, parts: &[(u64, Arc<[u8]>)]) -> Ar
     {
         return Arc::clone(bytes);
     }
-    let mut buf = vec![0; (end - offset) as usize];
+    let clean = file.dirty.is_empty() && file.flying.is_empty();
+    if let (true, None, [(at, bytes)]) = (clean, &file.base, parts) {
+        let part = offset.checked_sub(*at).and_then(|from| bytes.get(from as usize..(end - at) as usize));
+        if let Some(part) = part {
+            return Arc::from(part);
+        }
+    }
+    // Made in its final place: these bytes are not copied again.
+    let mut whole: Arc<[u8]> = std::iter::repeat_n(0, (end - offset) as usize).collect();
+    let Some(buf) = Arc::get_mut(&mut whole) else { return whole };
     if let Some(base) = &file.base {
-        copy_part(offset, &mut buf, 0, base);
+        copy_part(offset, buf, 0, base);
     }
     for (at, bytes) in parts {
-        copy_part(offset, &mut buf, *at, bytes);
+        copy_part(offset, buf, *at, bytes);
     }
-    file.flying.copy_to(offset, &mut buf);
-    file.dirty.copy_to(offset, &mut buf);
-    Arc::from(buf)
+    file.flying.copy_to(offset, buf);
+    file.dirty.copy_to(offset, buf);
+    whole
 }
 
 /// Copies the common part of two ranges.

@@ -99,6 +99,9 @@ impl Client {
             Err(FsError::Stale) => return Err(self.dead_error(write.fh)),
             other => other?,
         };
+        if write.data.is_empty() {
+            return Ok(found);
+        }
         match write.offset.checked_add(write.data.len() as u64) {
             Some(end) if end <= FILE_SIZE_MAX => Ok(found),
             _ => Err(FsError::FileTooBig),

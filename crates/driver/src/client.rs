@@ -126,7 +126,7 @@ impl Client {
 
     /// Makes a call and waits for the result.
     pub fn call(&self, cred: &Arc<Cred>, call: Call) -> CallResult {
-        calls::wait(|done| self.owner.shared.submit(cred, call, done))
+        self.owner.shared.call(cred, call)
     }
 
     /// Submits a call now; the future gives its result. Needs no runtime of any kind.

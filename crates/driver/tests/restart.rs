@@ -84,7 +84,9 @@ fn after_a_clean_stop_nothing_is_replayed() {
     let site = Site::new();
     let server = site.start();
     let mut raw = Raw::session(&site.socket());
-    (0..100).for_each(|n| drop(raw.entry(mkdir(ROOT, &format!("d{n}")))));
+    for n in 0..100 {
+        raw.entry(mkdir(ROOT, &format!("d{n}")));
+    }
     server.stop().expect("it stops");
     drop(server);
     let mut records = None;
@@ -153,6 +155,21 @@ fn a_full_disk_makes_changes_wait_and_loses_nothing() {
     raw.reply(2).expect("made when there was space");
     raw.entry(mkdir(ROOT, "after"));
     server.stop().expect("it stops");
+}
+
+#[test]
+fn a_server_that_cannot_checkpoint_ends_when_told_and_loses_nothing() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    raw.entry(mkdir(ROOT, "a"));
+    site.disk.set_capacity(Some(site.disk.used()));
+    let error = server.stop_within(Duration::from_millis(300)).expect_err("it cannot stop cleanly");
+    assert!(error.to_string().contains("next start recovers"), "{error}");
+    drop(server);
+    site.disk.set_capacity(None);
+    let _server = site.start();
+    Raw::session(&site.socket()).entry(lookup(ROOT, "a"));
 }
 
 #[test]
@@ -228,4 +245,32 @@ fn a_directory_on_a_real_disk_serves_stops_and_serves_again() {
         inos.push(raw.entry(create(ROOT, &format!("f{round}"), 1)).ino);
         server.stop().expect("it stops");
     }
+}
+
+#[test]
+fn a_small_journal_is_trimmed_under_load_and_never_stops_the_work() {
+    let site = Site::new();
+    let mut config = site.config();
+    (config.journal_bytes, config.segment_bytes) = (1, 1);
+    config.mds.dirty_max = 500;
+    let server = Server::start(config, &mut |_| {}).expect("it starts");
+    let mut raw = Raw::pair(&server);
+    raw.hello(None);
+    let value: Arc<[u8]> = Arc::from(vec![b'x'; 60_000]);
+    for n in 0..600 {
+        let set = loligo_types::Op::SetXattr {
+            ino: ROOT,
+            name: Arc::from(&b"user.a"[..]),
+            value: value.clone(),
+            mode: loligo_types::XattrMode::Set,
+        };
+        raw.call(set).unwrap_or_else(|error| panic!("change {n}: {error}"));
+    }
+    let metrics = server.metrics();
+    assert!(metrics.journal_bytes.get() > 32 << 20, "{}", metrics.journal_bytes.get());
+    assert!(metrics.journal_space.get() < 20 << 20, "{}", metrics.journal_space.get());
+    site.power_loss(server);
+    let _server = site.start();
+    let get = loligo_types::Op::GetXattr { ino: ROOT, name: Arc::from(&b"user.a"[..]) };
+    assert_eq!(Raw::session(&site.socket()).call(get), Ok(loligo_types::Answer::Bytes(value)));
 }

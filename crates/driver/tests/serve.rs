@@ -162,7 +162,12 @@ fn a_truncated_file_loses_its_objects_before_the_answer() {
     raw.entry(set);
     let set = loligo_types::SetAttr { size: Some(10), ..loligo_types::SetAttr::default() };
     assert_eq!(raw.entry(Op::SetAttr { ino, set, handle: Some(1) }).size, 10);
-    raw.send(&ToServer::Data(DataRequest { id: 2, ino, object_size: 4 << 20, op: DataOp::Read { offset: 0, len: 20 } }));
+    raw.send(&ToServer::Data(DataRequest {
+        id: 2,
+        ino,
+        object_size: 4 << 20,
+        op: DataOp::Read { offset: 0, len: 20 },
+    }));
     let mut want = vec![1u8; 10];
     want.resize(20, 0);
     assert_eq!(raw.recv(), ToClient::Data { id: 2, result: Ok(DataAnswer::Bytes(want.into())) });

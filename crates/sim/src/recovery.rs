@@ -70,7 +70,7 @@ pub fn read(backend: &dyn Backend) -> Result<Found> {
     while let Some(raw) = reader.next_record().map_err(|e| e.to_string())? {
         records.push((raw.lsn, decode_record(raw.body).map_err(|e| e.to_string())?));
     }
-    let tail = reader.tail().cloned().ok_or("the reader does not know the end of the journal")?;
+    let tail = reader.tail().ok_or("the reader does not know the end of the journal")?;
     Ok(Found { meta, records, tail, rows })
 }
 

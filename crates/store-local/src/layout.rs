@@ -122,7 +122,8 @@ impl Layout {
     }
 
     fn refuse_foreign_content(&self) -> Result<()> {
-        const CUT_OFF: [&str; 6] = [LOCK, "loligo.tmp", "epochs", "epochs.tmp", "lost+found", "."];
+        // The configuration may be there before the file system is.
+        const CUT_OFF: [&str; 7] = [LOCK, "loligo.tmp", "epochs", "epochs.tmp", "lost+found", "loligo.toml", "."];
         for entry in fs::read_dir(&self.dir).map_err(|e| named(&self.dir, &e))? {
             let name = entry.map_err(|e| named(&self.dir, &e))?.file_name();
             if !CUT_OFF.iter().any(|known| name == *known) {

@@ -1,9 +1,7 @@
 //! Values that both directions use, to protobuf and back with every check.
 
 use loligo_types::limits::{OBJECT_SIZE_MAX, READDIR_MAX};
-use loligo_types::{
-    Attr, FileLock, Ino, Kind, Layout, Lease, LockKind, LockOwner, Name, OpenFlags, SetTime, Time,
-};
+use loligo_types::{Attr, FileLock, Ino, Kind, Layout, Lease, LockKind, LockOwner, Name, OpenFlags, SetTime, Time};
 
 use crate::{DecodeError, proto};
 

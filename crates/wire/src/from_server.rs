@@ -25,17 +25,11 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
             let end = (0..=text.len().min(TEXT_MAX)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             Msg::Refused(proto::Refused { why: *why as i32, text: text[..end].to_owned() })
         }
-        ToClient::Reply { seq, result, granted } => Msg::Reply(proto::Reply {
-            seq: seq.0,
-            granted: to_leases(granted),
-            result: Some(to_result(result)),
-        }),
-        ToClient::Data { id, result } => {
-            Msg::Data(proto::DataReply { id: *id, result: Some(to_data_result(result)) })
+        ToClient::Reply { seq, result, granted } => {
+            Msg::Reply(proto::Reply { seq: seq.0, granted: to_leases(granted), result: Some(to_result(result)) })
         }
-        ToClient::Recall { ino, id, bits } => {
-            Msg::Recall(proto::Recall { ino: ino.0, id: *id, bits: to_lease(*bits) })
-        }
+        ToClient::Data { id, result } => Msg::Data(proto::DataReply { id: *id, result: Some(to_data_result(result)) }),
+        ToClient::Recall { ino, id, bits } => Msg::Recall(proto::Recall { ino: ino.0, id: *id, bits: to_lease(*bits) }),
         ToClient::Pong => Msg::Pong(proto::Empty {}),
         ToClient::Evicted => Msg::Evicted(proto::Empty {}),
     };
@@ -54,9 +48,7 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
             result: result(need(m.result, "the result")?, &mut payload)?,
             granted: leases(m.granted)?,
         },
-        Msg::Data(m) => {
-            ToClient::Data { id: m.id, result: data_result(need(m.result, "the result")?, &mut payload)? }
-        }
+        Msg::Data(m) => ToClient::Data { id: m.id, result: data_result(need(m.result, "the result")?, &mut payload)? },
         Msg::Recall(m) => ToClient::Recall { ino: Ino(m.ino), id: m.id, bits: lease(m.bits)? },
         Msg::Pong(_) => ToClient::Pong,
         Msg::Evicted(_) => ToClient::Evicted,

@@ -59,11 +59,9 @@ pub(crate) fn encode(op: &Op) -> Wire {
             mode: u32::from(*mode),
             umask: u32::from(*umask),
         }),
-        Op::Symlink { dir, name, target } => Wire::Symlink(proto::Symlink {
-            dir: dir.0,
-            name: name.as_bytes().to_vec(),
-            target: target.to_vec(),
-        }),
+        Op::Symlink { dir, name, target } => {
+            Wire::Symlink(proto::Symlink { dir: dir.0, name: name.as_bytes().to_vec(), target: target.to_vec() })
+        }
         Op::Link { ino, dir, name } => {
             Wire::Link(proto::Link { ino: ino.0, dir: dir.0, name: name.as_bytes().to_vec() })
         }
@@ -81,13 +79,9 @@ pub(crate) fn encode(op: &Op) -> Wire {
             },
         }),
         Op::Readlink { ino } => Wire::Readlink(to_ino(*ino)),
-        Op::Readdir { dir, cookie, limit, plus, handle } => Wire::Readdir(proto::Readdir {
-            dir: dir.0,
-            cookie: *cookie,
-            limit: *limit,
-            plus: *plus,
-            handle: *handle,
-        }),
+        Op::Readdir { dir, cookie, limit, plus, handle } => {
+            Wire::Readdir(proto::Readdir { dir: dir.0, cookie: *cookie, limit: *limit, plus: *plus, handle: *handle })
+        }
         Op::GetXattr { ino, name } => Wire::GetXattr(to_xattr(*ino, name)),
         Op::ListXattr { ino } => Wire::ListXattr(to_ino(*ino)),
         Op::SetXattr { ino, name, value, mode } => Wire::SetXattr(proto::SetXattr {
@@ -210,9 +204,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             },
         },
         Wire::RemoveXattr(m) => Op::RemoveXattr { ino: Ino(m.ino), name: small(m.name, "xattr name")? },
-        Wire::Access(m) => {
-            Op::Access { ino: Ino(m.ino), want: Access { read: m.read, write: m.write, exec: m.exec } }
-        }
+        Wire::Access(m) => Op::Access { ino: Ino(m.ino), want: Access { read: m.read, write: m.write, exec: m.exec } },
         Wire::Statfs(_) => Op::StatFs,
         Wire::ReadInline(m) => Op::ReadInline { ino: Ino(m.ino), handle: m.handle },
         Wire::WriteInline(m) => Op::WriteInline {
@@ -233,9 +225,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             kill_priv: m.kill_priv,
         },
         Wire::Extend(m) => Op::Extend { ino: Ino(m.ino), handle: m.handle, len: m.len, kill_priv: m.kill_priv },
-        Wire::SetLock(m) => {
-            Op::SetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)?, wait: m.wait }
-        }
+        Wire::SetLock(m) => Op::SetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)?, wait: m.wait },
         Wire::Unlock(m) => Op::Unlock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
         Wire::GetLock(m) => Op::GetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
         Wire::CancelLock(m) => Op::CancelLock { ino: Ino(m.ino), owner: LockOwner(m.owner) },

@@ -12,7 +12,7 @@ use loligo_types::{Event, Ino, Inode, Kind, Name};
 
 use super::offline;
 use super::text::{Head, Tail, render};
-use crate::output::{Context, Failure, Outcome, human_count};
+use crate::output::{Context, Failure, Outcome, human_files};
 use crate::progress::{Bar, Unit};
 
 /// Writes it.
@@ -33,8 +33,8 @@ pub fn run(data: &Path, output: Option<&Path>) -> Outcome {
     }?;
     if head.objects > 0 {
         eprintln!(
-            "loligo: the data of {} files is in objects, and so not in the dump; `load` will give them their size, but no data",
-            human_count(head.objects)
+            "loligo: the data of {} is in objects, and so not in the dump; `load` will give it the size, but no data",
+            human_files(head.objects)
         );
     }
     Ok(())
@@ -143,7 +143,7 @@ fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write) -
     lines.put(head.render())?;
     if head.objects > 0 {
         let (files, bytes) = (head.objects, head.object_bytes);
-        lines.put(format!("# data of {files} files ({bytes} bytes) is in objects and not in this dump"))?;
+        lines.put(format!("# not in this dump: data in objects, files={files} bytes={bytes}"))?;
     }
     let bar = Bar::start("dumping", head.inodes, Unit::Count);
     each(offline, &prefix_range(&key_inode(Ino(0))[..1]), |row| {

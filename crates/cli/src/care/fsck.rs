@@ -41,10 +41,10 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
     let found = findings.len();
     let mut left = found;
     if repair && found > 0 {
-        left = mend(&mut offline, checked)? + objects.damaged.len();
+        checked = mend(&mut offline, checked)?;
+        left = checked.report.findings.len() + objects.damaged.len();
         objects::remove(&*blobs, &objects.leaked)?;
         offline.close().context(|| format!("writing the repairs into {}", data.display()))?;
-        checked = check(&offline::records(offline::store(data)?, data)?)?;
     }
     let report = &checked.report;
     if json {
@@ -114,8 +114,8 @@ fn object_findings(objects: &objects::Report) -> Vec<Finding> {
     findings
 }
 
-/// Mends round by round. Says how many findings are left.
-fn mend(offline: &mut Offline, first: Checked) -> Result<usize, Failure> {
+/// Mends round by round. What the last check says is what is left.
+fn mend(offline: &mut Offline, first: Checked) -> Result<Checked, Failure> {
     let mut checked = first;
     for _ in 0..ROUNDS {
         let failed = || "writing repairs".to_string();
@@ -123,10 +123,10 @@ fn mend(offline: &mut Offline, first: Checked) -> Result<usize, Failure> {
         offline.write(&checked.report.repairs).context(failed)?;
         checked = check(offline)?;
         if checked.report.findings.is_empty() {
-            return Ok(0);
+            break;
         }
     }
-    Ok(checked.report.findings.len())
+    Ok(checked)
 }
 
 fn check(offline: &Offline) -> Result<Checked, Failure> {

@@ -15,7 +15,7 @@ use loligo_types::{Event, Ino, Inode, Kind, RStat};
 
 use super::offline;
 use super::text::{Head, Tail, parse};
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count};
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_files};
 use crate::progress::{Bar, Unit};
 
 /// Longest line: the largest value with each byte escaped, and some.
@@ -46,8 +46,8 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     );
     if head.objects > 0 {
         println!(
-            "{} files ({}) have their size, but read as zeros: their data was in objects, which a dump does not hold",
-            human_count(head.objects),
+            "without data: {} ({}), with the right size but reading as zeros; the data was in objects, which a dump does not hold",
+            human_files(head.objects),
             human_bytes(head.object_bytes)
         );
     }

@@ -36,6 +36,9 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         std::fs::create_dir_all(parent).context(|| format!("mount point {}", args.mount.display()))?;
     }
     let at = mounts::absolute(&args.mount).context(|| format!("mount point {}", args.mount.display()))?;
+    if let Some(data) = &found.data {
+        node::refuse_cover(data, &at)?;
+    }
     let name = format!("mount {} of {}", at.display(), host());
     let mounted = node::mount(&at, address.clone(), fs_name(&found, &address)?, &name, &args.options, &settings)?;
     let text = format!(

@@ -68,6 +68,16 @@ pub fn data_dir(data: &Path) -> Result<PathBuf, Failure> {
     Ok(full)
 }
 
+/// A mount over its own data directory would make the server wait for itself.
+pub fn refuse_cover(data: &Path, at: &Path) -> Result<(), Failure> {
+    let real = data.canonicalize().unwrap_or_else(|_| data.to_path_buf());
+    if !real.starts_with(at) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("a mount at {} would cover its own data directory {}", at.display(), real.display()))
+        .remedy("choose a mount point that is not above the data directory"))
+}
+
 /// Opens the store. A process that was killed a moment ago is waited for.
 pub fn open_store(data: &Path, table_cache: usize) -> Result<LocalStore, Failure> {
     let options = StoreOptions { block_cache_bytes: table_cache, ..StoreOptions::default() };
@@ -165,7 +175,14 @@ fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<
         grace_ms: small("grace_ms"),
         ..base.mds.clone()
     };
-    Ok(ServerConfig { listen, mds, journal_bytes: settings.number("journal_bytes"), ..base })
+    let trust_tcp = settings.flag("trust_tcp");
+    if listen.len() > 1 && !trust_tcp {
+        tracing::warn!(
+            "connections over TCP will be refused, because the kernel does not tell who connects: set trust_tcp=true if \
+             all users of this machine may act as root in the file system"
+        );
+    }
+    Ok(ServerConfig { listen, mds, trust_tcp, journal_bytes: settings.number("journal_bytes"), ..base })
 }
 
 /// Starts the server, showing how far it has come with the journal.

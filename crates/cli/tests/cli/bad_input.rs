@@ -196,6 +196,20 @@ fn values_that_cannot_be() {
 }
 
 #[test]
+fn a_mount_over_its_own_data() {
+    let place = Place::new();
+    loligo("format --data {}", &[&place.data()]).ok();
+    loligo("up --data {} --mount {} --nonempty", &[&place.data(), place.dir.path()])
+        .fails(2, &["cover its own data directory"]);
+    loligo("up --data {} --mount {} --nonempty", &[&place.data(), &place.data()])
+        .fails(2, &["cover its own data directory"]);
+    let server = Service::start("serve --data {}", &[&place.data()]);
+    loligo("mount --data {} {} --nonempty", &[&place.data(), place.dir.path()])
+        .fails(2, &["cover its own data directory"]);
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
 fn a_place_where_nothing_of_ours_is_mounted() {
     let place = Place::new();
     loligo("umount {}", &[place.dir.path()]).fails(1, &["is no mount point", "findmnt"]);

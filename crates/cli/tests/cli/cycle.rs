@@ -94,11 +94,16 @@ fn a_mount_over_tcp_and_read_only() {
     let place = Place::new();
     let (data, mount) = (place.data(), place.mount());
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --listen 127.0.0.1:0", &[&data]);
-    let at = server.welcome.split("tcp:").nth(1).and_then(|rest| rest.split(',').next()).expect("a TCP address");
+    let server = Service::start("serve --data {} --listen 127.0.0.1:0 --set trust_tcp=true", &[&data]);
+    let at =
+        server.welcome.split("tcp:").nth(1).and_then(|rest| rest.split(',').next()).expect("a TCP address").to_string();
     let mounted = Service::start(&format!("mount --server {at} --read-only {{}}"), &[&mount]);
     assert_eq!(sh("ls $D | wc -l", &mount).ok().out, "0\n");
     assert_ne!(sh("echo x > $D/x", &mount).code, 0);
     assert_eq!(mounted.stop().0, 0);
     assert_eq!(server.stop().0, 0);
+    // Nobody is let in by his word alone.
+    let server = Service::start(&format!("serve --data {{}} --listen {at}"), &[&data]);
+    loligo(&format!("mount --server {at} {{}}"), &[&mount]).fails(1, &["refuses", "cannot tell which user"]);
+    assert!(server.stop().1.contains("trust_tcp=true"));
 }

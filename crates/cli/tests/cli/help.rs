@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::run::{Place, loligo, loligo_in};
+use super::run::{Place, Service, loligo, loligo_in};
 
 const COMMANDS: [&str; 15] = [
     "up",
@@ -87,4 +87,16 @@ fn the_printed_configuration_is_one_that_can_be_read() {
         assert_eq!(entry["value"], again[key]["value"], "{key}");
     }
     assert!(Path::new(again["log"]["origin"].as_str().expect("a string").trim_start_matches("file ")).is_file());
+}
+
+#[test]
+fn a_configuration_may_be_there_before_the_file_system() {
+    let place = Place::new();
+    let data = place.data();
+    std::fs::create_dir(&data).expect("a directory");
+    std::fs::write(data.join("loligo.toml"), "admin = \"off\"\n").expect("a file");
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    assert!(!server.welcome.contains("(admin)"), "{}", server.welcome);
+    assert_eq!(server.stop().0, 0);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loligo_types::msg::{Hello, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Seq,
+    Answer, Attr, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Seq,
     SessionId, SetTime, Time,
 };
 
@@ -35,6 +35,8 @@ pub struct Faults {
     pub data: VecDeque<DataError>,
     /// Changes of inline data that fail.
     pub inline: VecDeque<FsError>,
+    /// Lock requests that fail.
+    pub locks: VecDeque<FsError>,
     /// Do not answer at all.
     pub mute: bool,
 }
@@ -61,6 +63,8 @@ pub struct Server {
     epoch: u64,
     /// Sessions are not kept over a reconnect: the client must reclaim.
     pub forgets: bool,
+    /// Locks of the last reclaim.
+    pub claimed: Vec<(Ino, u64, FileLock)>,
 }
 
 impl Server {
@@ -193,6 +197,7 @@ impl Server {
     }
 
     fn reclaim(&mut self, client: usize, claim: &Reclaim) {
+        self.claimed.clone_from(&claim.locks);
         let peer = &mut self.peers[client];
         for (handle, ino, flags, rights) in &claim.opens {
             peer.handles.insert(*handle, (*ino, *flags));
@@ -432,7 +437,9 @@ impl Server {
                 stamp(&mut node.inode, SetTime::Now, now);
                 Ok(Answer::Offset(at))
             }
-            Op::SetLock { .. } | Op::Unlock { .. } | Op::Sync => Ok(Answer::Done),
+            Op::SetLock { .. } => self.faults.locks.pop_front().map_or(Ok(Answer::Done), Err),
+            Op::Unlock { .. } | Op::Sync => Ok(Answer::Done),
+            Op::Mkdir { .. } => Err(FsError::NotSupported),
             _ => Err(FsError::NotSupported),
         }
     }

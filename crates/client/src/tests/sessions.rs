@@ -1,1 +1,263 @@
-//! Sessions.
+//! Lost connections, servers and sessions; leases that are given back.
+
+use std::sync::Arc;
+
+use loligo_types::msg::{Refusal, ToClient, ToServer};
+use loligo_types::{Cred, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Name, Op};
+
+use super::net::{Net, create, ro, rw, write};
+use crate::{Call, CallId, Client, Config, Input, Invalidation, Now, Output};
+
+#[test]
+fn a_request_is_executed_once_however_often_the_connection_breaks() {
+    for seed in 1..100 {
+        let mut net = Net::with(1, &super::net::config(), seed * 31);
+        let ids: Vec<CallId> = (0..20).map(|n| net.submit(0, create(&format!("f{n}"), rw()))).collect();
+        for _ in 0..6 {
+            let steps = net.random(30);
+            for _ in 0..steps {
+                net.step();
+            }
+            net.disconnect(0);
+        }
+        net.run();
+        assert!(ids.iter().all(|id| net.nodes[0].done[id].is_ok()));
+        assert_eq!(net.count("create"), 20);
+    }
+}
+
+#[test]
+fn a_lost_session_makes_handles_stale_and_lost_data_known_once() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    let reader = net.open(0, ino, ro());
+    net.write(0, fh, 0, b"lost");
+    net.hold_invalidations = true;
+    net.server.evict_all();
+    net.disconnect(0);
+    net.run();
+    let told: Vec<_> = net.nodes[0].invalidations.iter().map(|(_, what)| *what).collect();
+    assert!(told.contains(&Invalidation::Attr(ino)) && told.contains(&Invalidation::Data(ino)));
+    assert_eq!(net.fsync(0, fh).unwrap_err().error, FsError::Io);
+    assert_eq!(net.flush(0, fh).unwrap_err().error, FsError::Stale);
+    assert_eq!(net.err(0, write(fh, 0, b"x")), FsError::Stale);
+    assert_eq!(net.err(0, Call::Read { fh: reader, offset: 0, len: 1 }), FsError::Stale);
+    net.ok(0, Call::Release { fh, flock_owner: None });
+    let again = net.open(0, ino, rw());
+    net.write(0, again, 0, b"new");
+    net.flush(0, again).unwrap();
+    assert_eq!(net.server.content(ino), b"new");
+}
+
+#[test]
+fn calls_under_way_when_the_session_is_lost_are_asked_again_or_fail() {
+    let mut net = Net::new(1);
+    let (_, ino) = net.create(0, "a");
+    net.run();
+    let look = net.submit(0, Call::GetAttr { ino });
+    let make = net.submit(0, create("b", rw()));
+    let name = Name::new(b"d").unwrap();
+    let mkdir = net.submit(0, Call::Op(Op::Mkdir { dir: Ino::ROOT, name, mode: 0o755, umask: 0 }));
+    net.server.evict_all();
+    net.disconnect(0);
+    net.run();
+    assert!(net.nodes[0].done.remove(&look).unwrap().is_ok());
+    assert_eq!(net.nodes[0].done.remove(&make).unwrap().unwrap_err().error, FsError::Stale);
+    assert_eq!(net.nodes[0].done.remove(&mkdir).unwrap().unwrap_err().error, FsError::Io);
+}
+
+#[test]
+fn a_restarted_server_is_told_what_was_held() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    net.write(0, fh, 0, b"held back");
+    net.server.restart();
+    net.disconnect(0);
+    net.run();
+    net.flush(0, fh).unwrap();
+    assert_eq!(net.server.content(ino), b"held back");
+    assert_eq!(net.server.open_handles(0), 1);
+}
+
+#[test]
+fn calls_end_when_nobody_is_there_for_long_and_work_again_later() {
+    let mut net = Net::new(1);
+    let (_, ino) = net.create(0, "a");
+    net.run();
+    net.server.faults.mute = true;
+    let waiting = net.submit(0, Call::GetAttr { ino });
+    net.pass_time(11_000);
+    assert!(!net.nodes[0].done.contains_key(&waiting), "the connection is given up first");
+    net.pass_time(70_000);
+    assert_eq!(net.nodes[0].done.remove(&waiting).unwrap().unwrap_err().error, FsError::Unavailable);
+    assert_eq!(net.err(0, Call::GetAttr { ino }), FsError::Unavailable);
+    net.server.faults.mute = false;
+    net.run();
+    net.ok(0, Call::GetAttr { ino });
+}
+
+#[test]
+fn nothing_cached_is_used_when_the_server_may_have_given_it_away() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    net.write(0, fh, 0, b"mine");
+    net.flush(0, fh).unwrap();
+    net.hold_invalidations = true;
+    net.server.faults.mute = true;
+    net.disconnect(0);
+    net.pass_time(9_000);
+    let told: Vec<_> = net.nodes[0].invalidations.iter().map(|(_, what)| *what).collect();
+    assert!(told.contains(&Invalidation::Attr(ino)) && told.contains(&Invalidation::Data(ino)), "{told:?}");
+    let reading = net.submit(0, Call::Read { fh, offset: 0, len: 9 });
+    let writing = net.submit(0, write(fh, 0, b"y"));
+    assert!(net.nodes[0].done.is_empty());
+    net.server.faults.mute = false;
+    net.pass_time(1000);
+    assert!(net.nodes[0].done.remove(&reading).unwrap().is_ok());
+    assert!(net.nodes[0].done.remove(&writing).unwrap().is_ok());
+    assert_eq!(net.read(0, fh, 0, 9), b"yine");
+}
+
+/// A client by hand: what it says, and what it is told.
+struct Hand {
+    client: Client,
+    ms: u64,
+}
+
+impl Hand {
+    fn connected() -> Hand {
+        let mut hand = Hand { client: Client::new(Config::default()), ms: 1 };
+        hand.feed(Input::Connected);
+        let mut net = Net::new(1);
+        net.server.receive(0, ToServer::Hello(loligo_types::msg::Hello { versions: (1, 1), ..Default::default() }));
+        let welcome = net.server.out[0].pop_front().unwrap();
+        hand.feed(Input::Message(welcome));
+        hand
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Output> {
+        self.client.handle(Now { ms: self.ms, ..Now::default() }, input);
+        std::iter::from_fn(|| self.client.poll()).collect()
+    }
+
+    fn call(&mut self, id: u64, call: Call) -> Vec<Output> {
+        self.feed(Input::Call { id: CallId(id), cred: Arc::new(Cred::root()), call })
+    }
+}
+
+fn sent(outputs: &[Output]) -> Vec<&ToServer> {
+    outputs.iter().filter_map(|output| if let Output::Send(message) = output { Some(message) } else { None }).collect()
+}
+
+fn attr(ino: u64) -> loligo_types::Attr {
+    let kind = loligo_types::Kind::Dir;
+    loligo_types::Inode::new(Ino(ino), kind, 0o755, 0, 0, Ino::ROOT, loligo_types::Time(1)).attr()
+}
+
+fn reply(seq: u64, granted: &[(Ino, Lease)]) -> Input {
+    let result = Ok(loligo_types::Answer::Entry(attr(500)));
+    Input::Message(ToClient::Reply { seq: loligo_types::Seq(seq), result, granted: granted.to_vec() })
+}
+
+#[test]
+fn a_live_client_pings_at_a_third_of_the_sessions_time() {
+    let mut hand = Hand::connected();
+    hand.ms = 3000;
+    assert!(sent(&hand.feed(Input::Tick)).is_empty());
+    hand.ms = 3400;
+    assert_eq!(sent(&hand.feed(Input::Tick)), [&ToServer::Ping]);
+    assert!(sent(&hand.feed(Input::Tick)).is_empty());
+    hand.feed(Input::Message(ToClient::Pong));
+    hand.ms = 14_000;
+    assert!(matches!(hand.feed(Input::Tick)[..], [Output::Connect]));
+}
+
+#[test]
+fn forgotten_leases_are_given_back_in_a_batch() {
+    let mut hand = Hand::connected();
+    for seq in 1..=3 {
+        hand.call(seq, Call::GetAttr { ino: Ino(500) });
+    }
+    let both = Lease::ATTR | Lease::NAMES;
+    hand.feed(reply(1, &[(Ino(500), both), (Ino(501), Lease::ATTR)]));
+    hand.call(9, Call::Forget { inos: vec![Ino(500), Ino(501), Ino(777)] });
+    // 500 is used again before the batch goes.
+    let done = hand.feed(reply(2, &[]));
+    assert!(matches!(&done[..], [Output::Complete { result: Ok(done), .. }] if done.attr_cached));
+    let out = hand.feed(Input::Tick);
+    assert_eq!(sent(&out), [&ToServer::Release(vec![(Ino(501), Lease::ATTR)])]);
+    // An answer from before the release grants nothing that was given back.
+    hand.feed(reply(3, &[(Ino(501), Lease::ATTR)]));
+    let out = hand.feed(Input::Message(ToClient::Recall { ino: Ino(501), id: 5, bits: Lease::ATTR }));
+    assert_eq!(sent(&out), [&ToServer::RecallDone { ino: Ino(501), id: 5 }]);
+}
+
+#[test]
+fn a_recall_is_answered_when_the_caches_above_have_dropped_it() {
+    let mut hand = Hand::connected();
+    hand.call(1, Call::GetAttr { ino: Ino(500) });
+    let both = Lease::ATTR | Lease::NAMES;
+    hand.feed(reply(1, &[(Ino(500), both)]));
+    let out = hand.feed(Input::Message(ToClient::Recall { ino: Ino(500), id: 5, bits: both }));
+    let [
+        Output::Invalidate { token: names, what: Invalidation::Names(_) },
+        Output::Invalidate { token: attr, what: Invalidation::Attr(_) },
+    ] = out[..]
+    else {
+        panic!("{out:?}")
+    };
+    assert!(hand.feed(Input::Invalidated { token: attr }).is_empty());
+    let out = hand.feed(Input::Invalidated { token: names });
+    assert_eq!(sent(&out), [&ToServer::RecallDone { ino: Ino(500), id: 5 }]);
+    let out = hand.call(2, Call::GetAttr { ino: Ino(500) });
+    assert_eq!(sent(&out).len(), 1);
+    let out = hand.feed(reply(2, &[]));
+    assert!(matches!(&out[..], [Output::Complete { result: Ok(done), .. }] if !done.attr_cached));
+}
+
+#[test]
+fn a_refusal_ends_everything() {
+    let mut hand = Hand { client: Client::new(Config::default()), ms: 1 };
+    hand.call(1, Call::GetAttr { ino: Ino::ROOT });
+    hand.feed(Input::Connected);
+    let why = Refusal::NotAuthorized;
+    let out = hand.feed(Input::Message(ToClient::Refused { why, text: "no".into() }));
+    assert!(matches!(&out[..], [Output::Refused { .. }, Output::Complete { result: Err(_), .. }]));
+    assert!(hand.feed(Input::Disconnected).is_empty());
+    let out = hand.call(2, Call::GetAttr { ino: Ino::ROOT });
+    assert!(matches!(&out[..], [Output::Complete { result: Err(failed), .. }] if failed.error == FsError::Unavailable));
+}
+
+#[test]
+fn a_wait_for_a_lock_that_the_server_ends_is_begun_again() {
+    let mut net = Net::new(1);
+    let (fh, _) = net.create(0, "a");
+    net.run();
+    let owner = LockOwner(1);
+    let lock = FileLock { kind: LockKind::Posix, owner, pid: 1, exclusive: true, start: 0, end: 9 };
+    net.server.faults.locks.push_back(FsError::Busy);
+    net.ok(0, Call::SetLock { fh, lock, wait: true });
+    assert_eq!(net.count("setlock"), 2);
+    net.ok(0, Call::Unlock { fh, lock: FileLock { start: 5, end: 5, ..lock } });
+    net.ok(0, Call::Flush { fh, owner: Some(LockOwner(2)) });
+    assert_eq!(net.count("unlock"), 1, "another owner holds none");
+    net.ok(0, Call::Flush { fh, owner: Some(owner) });
+    assert_eq!(net.count("unlock"), 2);
+    net.ok(0, Call::Flush { fh, owner: Some(owner) });
+    assert_eq!(net.count("unlock"), 2);
+}
+
+#[test]
+fn locks_are_claimed_again_with_their_ranges() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    let owner = LockOwner(1);
+    let lock = FileLock { kind: LockKind::Posix, owner, pid: 1, exclusive: true, start: 0, end: 9 };
+    net.ok(0, Call::SetLock { fh, lock, wait: false });
+    net.ok(0, Call::Unlock { fh, lock: FileLock { start: 4, end: 5, ..lock } });
+    net.server.restart();
+    net.disconnect(0);
+    net.run();
+    let claimed: Vec<_> = net.server.claimed.iter().map(|(of, _, lock)| (*of, lock.start, lock.end)).collect();
+    assert_eq!(claimed, [(ino, 0, 3), (ino, 6, 9)]);
+}

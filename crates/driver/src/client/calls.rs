@@ -51,19 +51,38 @@ impl Drop for Reset {
     }
 }
 
-/// Submits a call and waits for its result.
-pub fn wait(submit: impl FnOnce(Callback)) -> CallResult {
-    let slot = Arc::new((Mutex::new(None), Condvar::new()));
-    let theirs = Arc::clone(&slot);
-    submit(Box::new(move |result| {
-        *theirs.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-        theirs.1.notify_one();
-    }));
-    let mut result = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        if let Some(result) = result.take() {
-            return result;
+/// The result of one call, for the thread that waits for it.
+#[derive(Clone, Default)]
+pub struct Slot {
+    inner: Arc<(Mutex<Option<CallResult>>, Condvar)>,
+}
+
+impl Slot {
+    /// What fills it.
+    pub fn callback(&self) -> Callback {
+        let theirs = self.clone();
+        Box::new(move |result| theirs.put(result))
+    }
+
+    /// Fills it.
+    pub fn put(&self, result: CallResult) {
+        *self.inner.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.inner.1.notify_one();
+    }
+
+    /// Whether the result is there.
+    pub fn is_done(&self) -> bool {
+        self.inner.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Waits for the result.
+    pub fn wait(&self) -> CallResult {
+        let mut result = self.inner.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = result.take() {
+                return result;
+            }
+            result = self.inner.1.wait(result).unwrap_or_else(PoisonError::into_inner);
         }
-        result = slot.1.wait(result).unwrap_or_else(PoisonError::into_inner);
     }
 }

@@ -12,7 +12,8 @@ use loligo_types::{Cred, FsError, Time};
 use super::calls::{self, Callback};
 use super::invalidator::Invalidator;
 use super::outbox::Outbox;
-use super::{Call, CallResult, ConnectError, Options, receiver};
+use super::receiver::{self, Aside, Incoming};
+use super::{Call, CallResult, ConnectError, Options};
 use crate::Address;
 use crate::sock::{Sock, Waker};
 
@@ -53,6 +54,9 @@ pub struct Core {
 pub struct Shared {
     pub address: Address,
     pub waker: Waker,
+    /// The receiving side of the connection: of the receiver, or of a thread that waits for its own call.
+    pub incoming: Mutex<Incoming>,
+    pub aside: Aside,
     core: Mutex<Core>,
     changed: Condvar,
     started: Instant,
@@ -82,6 +86,8 @@ impl Shared {
         let shared = Arc::new(Shared {
             address: address.clone(),
             waker,
+            incoming: Mutex::default(),
+            aside: Aside::default(),
             core: Mutex::new(core),
             changed: Condvar::new(),
             started: Instant::now(),
@@ -118,6 +124,29 @@ impl Shared {
             return;
         }
         self.settle(core);
+        self.aside.call_back();
+    }
+
+    /// Makes a call and waits for it. If nobody receives at the moment, this thread does: a reply then wakes the one who
+    /// waits for it, and no other thread first.
+    pub fn call(self: &Arc<Self>, cred: &Arc<Cred>, call: Call) -> CallResult {
+        let slot = calls::Slot::default();
+        let Some(mut lead) = self.lead() else {
+            self.aside.count();
+            self.submit(cred, call, slot.callback());
+            return slot.wait();
+        };
+        self.submit(cred, call, slot.callback());
+        while !slot.is_done() && lead.receive() {}
+        drop(lead);
+        slot.wait()
+    }
+
+    /// Receives in the receiver's stead until it is dropped, if nobody else does.
+    pub fn lead(&self) -> Option<Lead<'_>> {
+        let incoming = self.incoming.try_lock().ok()?;
+        self.aside.lead(true);
+        Some(Lead { shared: self, incoming: Some(incoming) })
     }
 
     /// Submits many calls with one write.
@@ -131,6 +160,7 @@ impl Shared {
             }
         }
         self.settle(core);
+        self.aside.call_back();
         calls::run(refused);
     }
 
@@ -155,6 +185,7 @@ impl Shared {
         let events = core.drain(&mut ready);
         if core.flush() || events.wake {
             self.waker.wake();
+            self.aside.call_back();
         }
         drop(core);
         if events.changed {
@@ -231,6 +262,29 @@ impl Shared {
     }
 }
 
+/// A thread that waits for its own calls receives.
+pub struct Lead<'a> {
+    shared: &'a Shared,
+    incoming: Option<MutexGuard<'a, Incoming>>,
+}
+
+impl Lead<'_> {
+    /// Waits for messages, for a moment, and takes them. Whether there is a use in doing it again.
+    pub fn receive(&mut self) -> bool {
+        self.incoming.as_mut().is_some_and(|incoming| incoming.receive(self.shared, receiver::TICK))
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.shared.aside.lead(false);
+        self.incoming = None;
+        if !self.shared.lock().is_quiet() {
+            self.shared.aside.call_back();
+        }
+    }
+}
+
 /// What happened while outputs were carried out.
 #[derive(Default)]
 struct Events {
@@ -241,6 +295,21 @@ struct Events {
 }
 
 impl Core {
+    /// Whether nothing is for the receiver to do but what may come unasked.
+    pub fn is_quiet(&self) -> bool {
+        self.calls.is_empty() && self.outbox.is_empty() && !self.want_connect && !self.stopped && self.sock.is_some()
+    }
+
+    /// Whether something could not be sent at once.
+    pub fn is_writing(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// How many calls are not answered.
+    pub fn unanswered(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Gives a call to the machine; gives the callback back if there is no use.
     fn begin(&mut self, now: Now, cred: Arc<Cred>, call: Call, done: Callback) -> Option<Callback> {
         if self.stopped {

@@ -9,6 +9,8 @@ mod walk;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
 
 use loligo_types::{Answer, Attr, Cred, DirEntry, FsError, FsResult, Kind, Op, OpenFlags, RenameMode, SetAttr, StatFs};
 
@@ -89,24 +91,31 @@ impl AsyncFs {
 
     /// Attributes; of what a symbolic link leads to.
     pub async fn stat(&self, path: impl AsRef<Path>) -> FsResult<Attr> {
-        Ok(self.walk(path.as_ref(), true).await?.attr)
+        self.walk(path.as_ref(), true).await
     }
 
     /// Attributes; of a symbolic link itself.
     pub async fn lstat(&self, path: impl AsRef<Path>) -> FsResult<Attr> {
-        Ok(self.walk(path.as_ref(), false).await?.attr)
+        self.walk(path.as_ref(), false).await
     }
 
     /// Opens a file.
     pub async fn open(&self, path: impl AsRef<Path>, how: OpenHow) -> FsResult<AsyncFile> {
         let Some(mode) = how.create else {
-            let ino = self.walk(path.as_ref(), true).await?.attr.ino;
+            let ino = self.walk(path.as_ref(), true).await?.ino;
             let done = self.call(Call::Open { ino, flags: how.flags }).await?;
             return AsyncFile::new(self.clone(), &done, how.flags);
         };
-        let (dir, name) = self.place(path.as_ref(), !how.exclusive).await?;
         let (flags, umask, exclusive) = (how.flags, self.umask, how.exclusive);
-        let done = self.call(Call::Create { dir, name, mode, umask, flags, exclusive }).await?;
+        let (dir, name) = self.place(path.as_ref(), false).await?;
+        let done = match self.call(Call::Create { dir, name, mode, umask, flags, exclusive }).await {
+            // The name is a symbolic link.
+            Err(FsError::Loop) if !exclusive => {
+                let (dir, name) = self.place(path.as_ref(), true).await?;
+                self.call(Call::Create { dir, name, mode, umask, flags, exclusive }).await?
+            }
+            other => other?,
+        };
         AsyncFile::new(self.clone(), &done, how.flags)
     }
 
@@ -146,13 +155,13 @@ impl AsyncFs {
 
     /// Target of a symbolic link.
     pub async fn readlink(&self, path: impl AsRef<Path>) -> FsResult<Arc<[u8]>> {
-        let ino = self.walk(path.as_ref(), false).await?.attr.ino;
+        let ino = self.walk(path.as_ref(), false).await?.ino;
         bytes(self.op(Op::Readlink { ino }).await?)
     }
 
     /// Gives a file one more name.
     pub async fn link(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> FsResult<Attr> {
-        let ino = self.walk(path.as_ref(), false).await?.attr.ino;
+        let ino = self.walk(path.as_ref(), false).await?.ino;
         let (dir, name) = self.place(new.as_ref(), false).await?;
         entry(self.op(Op::Link { ino, dir, name }).await?)
     }
@@ -178,7 +187,7 @@ impl AsyncFs {
 
     /// Changes attributes; of what a symbolic link leads to.
     pub async fn set_attr(&self, path: impl AsRef<Path>, set: SetAttr) -> FsResult<Attr> {
-        let ino = self.walk(path.as_ref(), true).await?.attr.ino;
+        let ino = self.walk(path.as_ref(), true).await?.ino;
         entry(self.call(Call::SetAttr { ino, set, fh: None }).await?.answer)
     }
 
@@ -196,7 +205,7 @@ impl AsyncFs {
         plus: bool,
         mut each: impl FnMut(DirEntry),
     ) -> FsResult<()> {
-        let attr = self.walk(path.as_ref(), true).await?.attr;
+        let attr = self.walk(path.as_ref(), true).await?;
         if attr.kind != Kind::Dir {
             return Err(FsError::NotDir);
         }
@@ -274,7 +283,7 @@ macro_rules! waiting {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
         impl Fs {
             $($(#[$doc])* pub fn $name(&self, $($arg: $type),*) -> FsResult<$result> {
-                block_on(self.inner.$name($($arg),*))
+                block_on(&self.inner.client, self.inner.$name($($arg),*))
             })*
         }
     };
@@ -333,25 +342,44 @@ impl Fs {
 
     /// Opens a file.
     pub fn open(&self, path: impl AsRef<Path>, how: OpenHow) -> FsResult<File> {
-        block_on(self.inner.open(path, how)).map(File::new)
+        block_on(&self.inner.client, self.inner.open(path, how)).map(File::new)
     }
 }
 
 /// Waits for a future on this thread.
-pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
+pub(super) fn block_on<T>(client: &Client, future: impl Future<Output = T>) -> T {
+    let woken = Arc::new(Woken { thread: std::thread::current(), is: AtomicBool::new(false) });
+    let waker = Arc::clone(&woken).into();
+    let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
+    // The answers are received here, if nobody else is at it.
+    let mut lead = client.owner.shared.lead();
     loop {
-        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;
         }
-        std::thread::park();
+        while !woken.is.swap(false, Ordering::AcqRel) {
+            match &mut lead {
+                Some(leading) => {
+                    if !leading.receive() {
+                        lead = None;
+                    }
+                }
+                None => std::thread::park(),
+            }
+        }
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Woken {
+    thread: std::thread::Thread,
+    is: AtomicBool,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.is.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }

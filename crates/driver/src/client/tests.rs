@@ -18,7 +18,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 struct World {
     disk: MemDisk,
-    backend: Arc<dyn Backend>,
     server: Option<Server>,
     dir: tempfile::TempDir,
 }
@@ -28,7 +27,8 @@ impl World {
         let disk = MemDisk::new(Identity::new([7; 16], [9; 16]));
         let backend: Arc<dyn Backend> = disk.open().unwrap();
         format(&*backend, &FormatOptions { mode: 0o777, ..FormatOptions::default() }).unwrap();
-        let mut world = World { disk, backend, server: None, dir: tempfile::tempdir().unwrap() };
+        drop(backend);
+        let mut world = World { disk, server: None, dir: tempfile::tempdir().unwrap() };
         world.start();
         world
     }
@@ -38,14 +38,13 @@ impl World {
     }
 
     fn start(&mut self) {
-        let mut config = ServerConfig::new(Arc::clone(&self.backend));
+        let mut config = ServerConfig::new(self.disk.open().unwrap());
         config.listen = vec![self.address()];
         self.server = Some(Server::start(config, &mut |_| ()).unwrap());
     }
 
     fn restart(&mut self) {
         self.server.take().unwrap().stop().unwrap();
-        self.backend = self.disk.open().unwrap();
         self.start();
     }
 
@@ -115,7 +114,10 @@ fn large_files_are_read_as_they_were_written() {
     file.sync().unwrap();
     assert_eq!(file.stat().unwrap().size, content.len() as u64);
     file.write_at(5_000_000, b"patch".to_vec()).unwrap();
-    assert_eq!(&*file.read_at(4_999_998, 9).unwrap(), [&content[4_999_998..5_000_000], b"patch", &content[5_000_005..5_000_007]].concat());
+    assert_eq!(
+        &*file.read_at(4_999_998, 9).unwrap(),
+        [&content[4_999_998..5_000_000], b"patch", &content[5_000_005..5_000_007]].concat()
+    );
     file.set_len(6_000_000).unwrap();
     file.set_len(6_000_100).unwrap();
     file.close().unwrap();
@@ -275,7 +277,7 @@ fn batches_and_futures_are_answered() {
         let done = results.recv_timeout(LIMIT).unwrap().unwrap();
         client.call(&root(), Call::Release { fh: done.fh.unwrap(), flock_owner: None }).unwrap();
     }
-    assert!(matches!(super::path::block_on(statfs).unwrap().answer, Answer::StatFs(_)));
+    assert!(matches!(super::path::block_on(&client, statfs).unwrap().answer, Answer::StatFs(_)));
     assert_eq!(client.fs(root()).readdir("/").unwrap().len(), 500);
     client.stop(LIMIT).unwrap();
     let call = Call::GetAttr { ino: Ino::ROOT };

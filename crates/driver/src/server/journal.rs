@@ -17,6 +17,11 @@ use super::rank::Done;
 /// First and longest pause between attempts while the disk is full.
 const FULL_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// Syncs that take less than this are not worth waiting for company.
+const GATHER_MIN: Duration = Duration::from_micros(100);
+/// Longest wait for company.
+const GATHER_MAX: Duration = Duration::from_millis(2);
+
 /// What the rank thread asks of the journal's.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -48,6 +53,10 @@ pub(crate) struct Journal {
     unsynced: Option<Lsn>,
     segments: Arc<Segments>,
     metrics: Arc<Metrics>,
+    /// Records of the last commit.
+    last_batch: u64,
+    /// What a sync takes, a moving average.
+    sync_time: Duration,
 }
 
 /// How far a commit came.
@@ -57,13 +66,18 @@ struct Commit {
 }
 
 impl Journal {
-    pub(crate) fn new(
-        writer: Writer,
-        log: Arc<dyn LogDir>,
-        segments: Arc<Segments>,
-        metrics: Arc<Metrics>,
-    ) -> Journal {
-        let journal = Journal { writer, log, file: None, waiting: None, unsynced: None, segments, metrics };
+    pub(crate) fn new(writer: Writer, log: Arc<dyn LogDir>, segments: Arc<Segments>, metrics: Arc<Metrics>) -> Journal {
+        let journal = Journal {
+            writer,
+            log,
+            file: None,
+            waiting: None,
+            unsynced: None,
+            segments,
+            metrics,
+            last_batch: 0,
+            sync_time: Duration::ZERO,
+        };
         journal.publish();
         journal
     }
@@ -73,9 +87,11 @@ impl Journal {
         let mut pause = FULL_PAUSE.0;
         let mut full = false;
         loop {
+            let waited = queue.is_empty();
             let work = if full { queue.take_within(usize::MAX, pause) } else { queue.take(usize::MAX) };
             let Some(work) = work else { return };
-            let committed = self.accept(work).and_then(|()| self.commit().map_err(|e| e.to_string()));
+            let accepted = self.accept(work).and_then(|()| if full { Ok(()) } else { self.gather(queue, waited) });
+            let committed = accepted.and_then(|()| self.commit().map_err(|e| e.to_string()));
             match committed {
                 Err(text) => {
                     self.writer.fail();
@@ -92,6 +108,23 @@ impl Journal {
                 }
             }
         }
+    }
+
+    /// Waits a little for the records that the last commit's answers are about to bring. Without this, clients that
+    /// always have as much in flight split into two halves that wait for each other's syncs. One request at a time
+    /// never waits here: it is all that the last commit had.
+    fn gather(&mut self, queue: &Queue<Work>, waited: bool) -> Result<(), String> {
+        let expected = self.last_batch + if waited { 0 } else { self.writer.outstanding().records };
+        let until = Instant::now() + (self.sync_time / 4).min(GATHER_MAX);
+        while self.sync_time >= GATHER_MIN && self.writer.outstanding().records < expected {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(work) = queue.take_within(usize::MAX, left) else { break };
+            if left.is_zero() || work.is_empty() {
+                return self.accept(work);
+            }
+            self.accept(work)?;
+        }
+        Ok(())
     }
 
     fn tell_full(&self, was: bool, is: bool) {
@@ -144,8 +177,9 @@ impl Journal {
         self.sync()?;
         let durable = self.writer.durable();
         if durable > before {
-            self.metrics.journal_records.add(durable.0 - before.0);
-            self.metrics.journal_batch.record(durable.0 - before.0);
+            self.last_batch = durable.0 - before.0;
+            self.metrics.journal_records.add(self.last_batch);
+            self.metrics.journal_batch.record(self.last_batch);
             self.metrics.journal_space.set(self.writer.space());
         }
         Ok(Commit { durable: (durable > before).then_some(durable), full })
@@ -166,7 +200,9 @@ impl Journal {
         let (Some(lsn), Some((_, file))) = (self.unsynced, self.file.as_mut()) else { return Ok(()) };
         let begun = Instant::now();
         file.sync()?;
-        self.metrics.journal_sync.record(begun.elapsed().as_nanos() as u64);
+        let took = begun.elapsed();
+        self.metrics.journal_sync.record(took.as_nanos() as u64);
+        self.sync_time = (self.sync_time * 7 + took) / 8;
         self.unsynced = None;
         self.writer.synced(lsn);
         Ok(())

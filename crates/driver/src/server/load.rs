@@ -145,11 +145,9 @@ fn single(need: &Need, key: &[u8], value: Option<&[u8]>) -> Result<Loaded> {
         Need::Inode(ino) => {
             Loaded::Inode(*ino, value.map(|v| decode_inode(*ino, v)).transpose().map_err(bad)?.map(Box::new))
         }
-        Need::Entry { dir, name } => Loaded::Entry {
-            dir: *dir,
-            name: name.clone(),
-            found: value.map(decode_entry).transpose().map_err(bad)?,
-        },
+        Need::Entry { dir, name } => {
+            Loaded::Entry { dir: *dir, name: name.clone(), found: value.map(decode_entry).transpose().map_err(bad)? }
+        }
         Need::Inline(ino) => Loaded::Inline(*ino, value.map(decode_inline).transpose().map_err(bad)?),
         Need::Range { .. } | Need::Xattrs(_) => unreachable!("only needs with a key of their own come here"),
     })

@@ -41,6 +41,9 @@ use crate::sock::Sock;
 /// How long the rank thread may take to answer a question about it.
 const STATUS_TIME: Duration = Duration::from_secs(5);
 
+/// How long a server that is dropped may take to stop cleanly.
+const DROP_TIME: Duration = Duration::from_secs(30);
+
 /// How a server is to be run.
 pub struct ServerConfig {
     /// The store. Whoever opened it holds its lock.
@@ -107,7 +110,7 @@ pub struct Status {
     pub metrics: Arc<Metrics>,
 }
 
-/// A running server. Dropping it stops it as [`Server::stop`] does.
+/// A running server. Dropping it stops it as [`Server::stop_within`] does, with half a minute.
 pub struct Server {
     backend: Arc<dyn Backend>,
     inbox: Arc<Inbox<Done>>,
@@ -151,9 +154,9 @@ impl Server {
     pub fn status(&self) -> Result<Status> {
         let (to, from) = channel();
         self.inbox.push(Done::Command(Command::Status(to)));
-        let rank = from
-            .recv_timeout(STATUS_TIME)
-            .map_err(|_| ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into())))?;
+        let rank = from.recv_timeout(STATUS_TIME).map_err(|_| {
+            ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))
+        })?;
         Ok(Status {
             identity: self.backend.identity(),
             mds: rank.mds,
@@ -196,6 +199,20 @@ impl Server {
     /// recovered. Further calls do nothing.
     pub fn stop(&self) -> Result<()> {
         self.inbox.push(Done::Command(Command::Stop));
+        self.join()
+    }
+
+    /// As [`Server::stop`]; but if it cannot be done in this time (the disk is full, say), the server ends without a
+    /// checkpoint, with an error that says so. Nothing acknowledged is lost: the next start recovers it.
+    pub fn stop_within(&self, time: Duration) -> Result<()> {
+        self.inbox.push(Done::Command(Command::Stop));
+        if self.wait_fatal(Some(time)).is_none() {
+            self.inbox.push(Done::Command(Command::Abandon));
+        }
+        self.join()
+    }
+
+    fn join(&self) -> Result<()> {
         let supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
         match supervisor.map(JoinHandle::join) {
             None => Ok(()),
@@ -207,7 +224,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Err(error) = self.stop() {
+        if let Err(error) = self.stop_within(DROP_TIME) {
             tracing::error!("the server did not stop cleanly: {error}");
         }
     }

@@ -45,6 +45,10 @@ impl<T> Queue<T> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().items.is_empty()
+    }
+
     /// No more will come: waiting threads end when nothing is left.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
@@ -67,8 +71,7 @@ impl<T> Queue<T> {
         let mut state = self.lock();
         state.waiting += 1;
         let empty = |state: &mut QueueState<T>| state.items.is_empty() && !state.closed;
-        let (mut state, _) =
-            self.ready.wait_timeout_while(state, time, empty).unwrap_or_else(PoisonError::into_inner);
+        let (mut state, _) = self.ready.wait_timeout_while(state, time, empty).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
         self.drain(state, max)
     }

@@ -107,13 +107,11 @@ pub(crate) fn read_small(table: &dyn Table, head: &Head, load: &mut dyn FnMut(Lo
     Ok(())
 }
 
+/// Sees a key and its value.
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+
 /// Visits all rows of a range in order, in bounded memory.
-pub(crate) fn scan(
-    table: &dyn Table,
-    start: &[u8],
-    end: &[u8],
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
+pub(crate) fn scan(table: &dyn Table, start: &[u8], end: &[u8], visit: Visit<'_>) -> Result<()> {
     let mut start = start.to_vec();
     loop {
         let rows = table.scan(&start, end, SCAN_ROWS)?;
@@ -146,8 +144,8 @@ pub(crate) fn replay(
     let mut told = begun;
     let mut done = Progress { total_bytes, ..Progress::default() };
     while let Some(raw) = reader.next_record()? {
-        let record = decode_record(raw.body)
-            .map_err(|e| ServerError::Record { lsn: raw.lsn.0, cause: e.to_string() })?;
+        let record =
+            decode_record(raw.body).map_err(|e| ServerError::Record { lsn: raw.lsn.0, cause: e.to_string() })?;
         done.records += 1;
         done.bytes += raw.body.len() as u64;
         apply(raw.lsn, record);

@@ -28,9 +28,7 @@ pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64) {
         Event::InlineGone(ino) => batch.delete(key_inline(*ino)),
         Event::Orphan(ino) => batch.put(key_orphan(*ino), encode_orphan()),
         Event::OrphanGone(ino) => batch.delete(key_orphan(*ino)),
-        Event::Discard { ino, from, object_size } => {
-            batch.put(key_discard(*ino), encode_discard(*from, *object_size))
-        }
+        Event::Discard { ino, from, object_size } => batch.put(key_discard(*ino), encode_discard(*from, *object_size)),
         Event::DiscardGone(ino) => batch.delete(key_discard(*ino)),
         Event::Session(session) => batch.put(key_session(session.id), encode_session(session)),
         Event::SessionGone(id) => batch.delete(key_session(*id)),

@@ -28,6 +28,8 @@ use crate::sock::Waker;
 
 /// The one rank there is for now.
 const RANK: u32 = 0;
+/// The journal may always be this large, bytes.
+const JOURNAL_MIN: u64 = 16 << 20;
 
 /// Threads beside the rank's, with what ends them.
 struct Helpers {
@@ -50,15 +52,17 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let waker = Waker::new().map_err(system("making an event"))?;
     let inbox = Inbox::new(waker.clone());
     let log = backend.log_dir(RANK)?;
-    let writer_config =
-        WriterConfig { fs: backend.identity().fs_id, rank: RANK, segment_size: config.segment_bytes.max(1 << 20) };
+    let journal_bytes = config.journal_bytes.max(JOURNAL_MIN);
+    // Segments go as a whole: several must fit, or changes would wait for space that nothing can free.
+    let segment_size = config.segment_bytes.clamp(JOURNAL_MIN / 16, journal_bytes / 8);
+    let writer_config = WriterConfig { fs: backend.identity().fs_id, rank: RANK, segment_size };
     let writer = Writer::resume(writer_config, &tail);
     metrics.journal_space.set(writer.space());
     let segments = Arc::new(Segments::default());
     let journal = Journal::new(writer, log, segments.clone(), metrics.clone());
     let helpers = helpers(&config, journal, segments, &inbox, &metrics)?;
 
-    let ServerConfig { connections_max: connections, journal_bytes, trust_tcp, .. } = config;
+    let ServerConfig { connections_max: connections, trust_tcp, .. } = config;
     let limits = Limits { connections, journal_bytes, trust_tcp };
     let queues = Queues {
         journal: helpers.queues.journal.clone(),
@@ -169,7 +173,9 @@ fn supervise(rank: JoinHandle<End>, helpers: Helpers, backend: &dyn Backend, end
     let panicked = helpers.others.into_iter().map(JoinHandle::join).filter(|joined| joined.is_err()).count();
     let result = match (&end, trimmed, panicked) {
         (End::Fatal(text), _, _) => Err(ServerError::Fatal(text.clone())),
-        (End::Stopped, Ok(trimmed), 0) => set_clean(&*backend.table(), true, trimmed).and_then(|()| Ok(backend.close()?)),
+        (End::Stopped, Ok(trimmed), 0) => {
+            set_clean(&*backend.table(), true, trimmed).and_then(|()| Ok(backend.close()?))
+        }
         _ => Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into())),
     };
     *ended.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);

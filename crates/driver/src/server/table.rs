@@ -22,7 +22,7 @@ const LOADS_AT_ONCE: usize = 32;
 /// What is asked of the checkpoint thread.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Write these records, atomically and durably.
+    /// Write these records, atomically.
     Checkpoint { id: u64, records: Vec<Record> },
     /// The journal's records below this are in the table.
     Trim { below: Lsn },
@@ -78,15 +78,17 @@ impl Checkpointer {
         }
     }
 
+    /// Not synced: the journal keeps what was checkpointed until [`Checkpointer::trim`] has synced the table, and replay
+    /// over any older state of the table converges. So checkpoints do not compete with the journal for syncs.
     fn write(&self, records: &[Record]) -> Result<()> {
         let batch = batch_of(&*self.table, records)?;
         if !batch.is_empty() {
-            self.table.write(&batch, Durability::Sync)?;
+            self.table.write(&batch, Durability::Buffered)?;
         }
         Ok(())
     }
 
-    /// Says durably where replay starts and then lets the segments before it go, if that frees any.
+    /// Says durably where replay starts, which syncs all checkpoints before it, and then lets the segments before it go, if that frees any.
     fn trim(&self, below: Lsn) {
         if !self.segments.trim_helps(below) {
             return;

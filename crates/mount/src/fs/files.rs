@@ -12,7 +12,7 @@ use fuser::{
     FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
 };
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
-use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name};
+use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags};
 
 use super::names::bits;
 use crate::convert::{self, ttl};
@@ -29,9 +29,12 @@ struct Opened {
 }
 
 impl<S: Submit> Core<S> {
-    fn opened(&self, asked: Asked, ino: Ino, done: &Done, read_only: bool) -> Option<Opened> {
+    fn opened(&self, asked: Asked, ino: Ino, done: &Done, flags: OpenFlags) -> Option<Opened> {
         let (Answer::Opened { rights, .. }, Some(fh)) = (&done.answer, done.fh) else { return None };
-        let cached = rights.has(Lease::CACHE) && self.kernel.table.open_cached(ino, asked.start);
+        // In cached mode the kernel may cut one write in two at the border of a page, and another's append gets between.
+        let may_cache = rights.has(Lease::CACHE) && !(flags.write && flags.append);
+        let cached = may_cache && self.kernel.table.open_cached(ino, asked.start);
+        let read_only = !flags.write;
         let flags = match (cached, done.keep_data) {
             (false, _) => FopenFlags::FOPEN_DIRECT_IO,
             (true, true) => FopenFlags::FOPEN_KEEP_CACHE,
@@ -44,7 +47,7 @@ impl<S: Submit> Core<S> {
         let core = self.clone();
         let flags = convert::open_flags(flags);
         self.send(asked, Call::Open { ino, flags }, move |result| match result {
-            Ok(done) => match core.opened(asked, ino, &done, !flags.write) {
+            Ok(done) => match core.opened(asked, ino, &done, flags) {
                 Some(opened) => reply.opened(opened.handle, opened.flags),
                 None => reply.error(core.odd(asked.op)),
             },
@@ -71,17 +74,17 @@ impl<S: Submit> Core<S> {
         let exclusive = raw_flags & libc::O_EXCL != 0;
         let call = Call::Create { dir, name, mode: bits(mode), umask: bits(umask), flags, exclusive };
         let core = self.clone();
-        self.send(asked, call, move |result| core.created(asked, result, !flags.write, reply));
+        self.send(asked, call, move |result| core.created(asked, result, flags, reply));
     }
 
-    fn created(&self, asked: Asked, result: CallResult, read_only: bool, reply: ReplyCreate) {
+    fn created(&self, asked: Asked, result: CallResult, flags: OpenFlags, reply: ReplyCreate) {
         let done = match result {
             Ok(done) => done,
             Err(failed) => return reply.error(self.errno(asked.op, failed.error)),
         };
         let Some(attr) = done.attr() else { return reply.error(self.odd(asked.op)) };
         let fresh = self.kernel.table.told(attr, asked.start);
-        let Some(opened) = self.opened(asked, attr.ino, &done, read_only) else {
+        let Some(opened) = self.opened(asked, attr.ino, &done, flags) else {
             return reply.error(self.odd(asked.op));
         };
         // One time to live for name and attributes: both or neither.
@@ -129,7 +132,8 @@ impl<S: Submit> Core<S> {
                     core.kernel.attr_in_use(ino);
                 }
                 reply.written(u32::try_from(written).unwrap_or(u32::MAX));
-                if handle.cached && core.kernel.table.is_uncached(ino) {
+                // Also of other handles, and wherever an append really went.
+                if core.kernel.table.is_uncached(ino) {
                     core.drop_pages(ino, 0, 0);
                 }
             }

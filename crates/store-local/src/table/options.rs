@@ -45,7 +45,7 @@ fn quick_opening(db: &mut Options) {
     db.set_max_open_files(256);
     db.set_skip_stats_update_on_db_open(true);
     db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-    db.set_max_total_wal_size(128 << 20);
+    db.set_max_total_wal_size(64 << 20);
 }
 
 fn bounded_logs(db: &mut Options) {

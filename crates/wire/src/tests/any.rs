@@ -135,16 +135,21 @@ fn entry_op() -> BoxedStrategy<Op> {
         (ino(), mode(), mode(), flags(), any::<bool>(), handle()).prop_map(
             |(dir, mode, umask, flags, linkable, handle)| Op::Tmpfile { dir, mode, umask, flags, linkable, handle }
         ),
-        (at(), kind(), mode(), mode(), any::<u32>())
-            .prop_map(|((dir, name), kind, mode, umask, rdev)| Op::Mknod { dir, name, kind, mode, umask, rdev }),
+        (at(), kind(), mode(), mode(), any::<u32>()).prop_map(|((dir, name), kind, mode, umask, rdev)| Op::Mknod {
+            dir,
+            name,
+            kind,
+            mode,
+            umask,
+            rdev
+        }),
         (at(), mode(), mode()).prop_map(|((dir, name), mode, umask)| Op::Mkdir { dir, name, mode, umask }),
         (at(), bytes(300)).prop_map(|((dir, name), target)| Op::Symlink { dir, name, target }),
         (ino(), at()).prop_map(|(ino, (dir, name))| Op::Link { ino, dir, name }),
         at().prop_map(|(dir, name)| Op::Unlink { dir, name }),
         at().prop_map(|(dir, name)| Op::Rmdir { dir, name }),
-        (at(), at(), select(vec![RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange])).prop_map(
-            |((dir, name), (new_dir, new_name), mode)| Op::Rename { dir, name, new_dir, new_name, mode }
-        ),
+        (at(), at(), select(vec![RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]))
+            .prop_map(|((dir, name), (new_dir, new_name), mode)| Op::Rename { dir, name, new_dir, new_name, mode }),
     ]
     .boxed()
 }
@@ -198,10 +203,18 @@ fn file_op() -> BoxedStrategy<Op> {
                 kill_priv
             }
         ),
-        (ino(), handle(), any::<u64>(), any::<bool>())
-            .prop_map(|(ino, handle, len, kill_priv)| Op::Extend { ino, handle, len, kill_priv }),
-        (ino(), handle(), lock(), any::<bool>())
-            .prop_map(|(ino, handle, lock, wait)| Op::SetLock { ino, handle, lock, wait }),
+        (ino(), handle(), any::<u64>(), any::<bool>()).prop_map(|(ino, handle, len, kill_priv)| Op::Extend {
+            ino,
+            handle,
+            len,
+            kill_priv
+        }),
+        (ino(), handle(), lock(), any::<bool>()).prop_map(|(ino, handle, lock, wait)| Op::SetLock {
+            ino,
+            handle,
+            lock,
+            wait
+        }),
         (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::Unlock { ino, handle, lock }),
         (ino(), handle(), lock()).prop_map(|(ino, handle, lock)| Op::GetLock { ino, handle, lock }),
         (ino(), any::<u64>()).prop_map(|(ino, owner)| Op::CancelLock { ino, owner: LockOwner(owner) }),
@@ -238,11 +251,8 @@ fn hello() -> impl Strategy<Value = Hello> {
 }
 
 pub(super) fn to_server() -> impl Strategy<Value = ToServer> {
-    let reclaim = (
-        vec((any::<u64>(), ino(), flags(), lease()), 0..4),
-        leases(),
-        vec((ino(), any::<u64>(), lock()), 0..4),
-    );
+    let reclaim =
+        (vec((any::<u64>(), ino(), flags(), lease()), 0..4), leases(), vec((ino(), any::<u64>(), lock()), 0..4));
     prop_oneof![
         1 => hello().prop_map(ToServer::Hello),
         1 => reclaim.prop_map(|(opens, leases, locks)| ToServer::Reclaim(Reclaim { opens, leases, locks })),
@@ -266,8 +276,12 @@ fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Done),
         attr().prop_map(Answer::Entry),
-        (attr(), any::<bool>(), lease(), of(bytes(5000)))
-            .prop_map(|(attr, created, rights, data)| Answer::Opened { attr, created, rights, data }),
+        (attr(), any::<bool>(), lease(), of(bytes(5000))).prop_map(|(attr, created, rights, data)| Answer::Opened {
+            attr,
+            created,
+            rights,
+            data
+        }),
         bytes(20_000).prop_map(Answer::Bytes),
         (vec(dir_entry(), 0..6), any::<bool>()).prop_map(|(entries, end)| Answer::Entries { entries, end }),
         any::<[u64; 4]>().prop_map(|[bytes, bytes_free, inodes, inodes_free]| {

@@ -106,5 +106,8 @@ fn an_answer_with_data() {
 
 #[test]
 fn an_error() {
-    to_client(ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![] }, "4c6f010207000000000000000371292a1a0508ac021801");
+    to_client(
+        ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![] },
+        "4c6f010207000000000000000371292a1a0508ac021801",
+    );
 }

@@ -82,12 +82,8 @@ fn before_the_handshake_only_small_frames_are_taken() {
 #[test]
 fn the_largest_write_arrives_whole_and_in_pieces() {
     let data: Arc<[u8]> = (0..DATA_OP_MAX).map(|n| n as u8).collect();
-    let msg = ToServer::Data(DataRequest {
-        id: 1,
-        ino: Ino(9),
-        object_size: 1 << 22,
-        op: DataOp::Write { offset: 5, data },
-    });
+    let msg =
+        ToServer::Data(DataRequest { id: 1, ino: Ino(9), object_size: 1 << 22, op: DataOp::Write { offset: 5, data } });
     let bytes = server_bytes(&msg);
     let mut decoder = at_server();
     for part in bytes.chunks(100_000) {

@@ -1,6 +1,7 @@
 //! Lines: fixed texts, there and back, and what is refused.
 
 use loligo_types::{Acl, AclEntry, AclTag, Event, Ino, Inode, Kind, Layout, Name, Time};
+use proptest::prelude::*;
 
 use super::escape::{escape, unescape};
 use super::*;
@@ -27,6 +28,26 @@ fn a_plain_file_and_its_parts_are_these_lines() {
     assert_eq!(back(&data, 0), "data 256 hello\\x0a");
     let xattr = Event::Xattr { ino: Ino(256), name: b"user.a".as_slice().into(), value: [].as_slice().into() };
     assert_eq!(back(&xattr, 0), "xattr 256 user.a \\-");
+}
+
+/// The last block of docs/formats/dump.md.
+const EXAMPLE: &str = include_str!("../../../../../docs/formats/dump.md");
+
+#[test]
+fn the_example_in_the_documentation_is_a_dump() {
+    let block = EXAMPLE.rsplit("```text\n").next().and_then(|rest| rest.split("```").next()).expect("a last block");
+    let (body, last) = block.trim_end().rsplit_once('\n').expect("several lines");
+    let body = format!("{body}\n");
+    let lines = body.lines().count() as u64;
+    assert_eq!(Tail::parse(last), Some(Tail { lines, crc: crc32c::crc32c(body.as_bytes()) }));
+    let mut records = body.lines();
+    let head = records.next().expect("a first line");
+    assert_eq!(Head::parse(head).map(Head::render).as_deref(), Ok(head));
+    for line in records {
+        let event = parse(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let xattrs = usize::from(line.contains(" xattrs=1"));
+        assert_eq!(render(&event, xattrs).as_deref(), Some(line));
+    }
 }
 
 #[test]
@@ -110,4 +131,46 @@ fn first_and_last_line_come_back_and_newer_versions_are_named() {
     assert_eq!(tail.render(), "end lines=12 crc32c=000000ab");
     assert_eq!(Tail::parse(&tail.render()), Some(tail));
     assert_eq!(Tail::parse("end lines=12 crc32c=ab"), None);
+}
+
+fn any_inode() -> impl Strategy<Value = Inode> {
+    let times = prop::array::uniform4(any::<i64>());
+    let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), 0..=loligo_types::limits::FILE_SIZE_MAX, any::<u64>());
+    let rare = (any::<u32>(), any::<u32>(), any::<bool>(), prop::collection::vec(any::<u8>(), 0..40), any::<bool>());
+    (1u64.., 1u8..=7, 0u16..=0o7777, numbers, times, rare).prop_map(|(ino, kind, mode, numbers, times, rare)| {
+        let kind = Kind::from_code(kind).expect("a kind");
+        let (uid, gid, nlink, size, change) = numbers;
+        let (rdev, cuts, inline, target, has_xattrs) = rare;
+        let mut inode = Inode::new(Ino(ino), kind, mode, uid, gid, Ino(change / 3), Time(times[0]));
+        (inode.mtime, inode.ctime, inode.btime) = (Time(times[1]), Time(times[2]), Time(times[3]));
+        (inode.nlink, inode.size, inode.change, inode.rdev, inode.cuts) = (nlink, size, change, rdev, cuts);
+        inode.inline = inline && kind == Kind::File;
+        inode.has_xattrs = has_xattrs;
+        if kind == Kind::Symlink {
+            inode.extra_mut().symlink = Some(target.into());
+        }
+        inode
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_inode_comes_back(inode in any_inode()) {
+        let xattrs = usize::from(inode.has_xattrs);
+        back(&Event::Inode(Box::new(inode)), xattrs);
+    }
+
+    #[test]
+    fn any_bytes_come_back(ino in 1u64.., name in prop::collection::vec(any::<u8>(), 1..60), value in prop::collection::vec(any::<u8>(), 0..200)) {
+        back(&Event::Xattr { ino: Ino(ino), name: name.clone().into(), value: value.clone().into() }, 0);
+        back(&Event::Inline { ino: Ino(ino), data: value.into() }, 0);
+        if let Ok(name) = Name::new(&name) {
+            back(&Event::Entry { dir: Ino(ino), name, ino: Ino(ino), kind: Kind::Block }, 0);
+        }
+    }
+
+    #[test]
+    fn hostile_lines_are_refused_and_nothing_more(line in "(inode|entry|xattr|data|end|loligo-dump 1)( [ -~]{0,20}){0,12}|.{0,80}") {
+        let _ = (parse(&line), Head::parse(&line), Tail::parse(&line));
+    }
 }

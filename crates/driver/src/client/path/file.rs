@@ -92,6 +92,10 @@ impl File {
         File { inner }
     }
 
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        block_on(&self.inner.fs.client, future)
+    }
+
     /// Its handle, for calls of the client.
     pub fn fh(&self) -> Fh {
         self.inner.fh()
@@ -104,31 +108,32 @@ impl File {
 
     /// See [`AsyncFile::stat`].
     pub fn stat(&self) -> FsResult<Attr> {
-        block_on(self.inner.stat())
+        self.wait(self.inner.stat())
     }
 
     /// See [`AsyncFile::read_at`].
     pub fn read_at(&self, offset: u64, len: u32) -> FsResult<Arc<[u8]>> {
-        block_on(self.inner.read_at(offset, len))
+        self.wait(self.inner.read_at(offset, len))
     }
 
     /// See [`AsyncFile::write_at`].
     pub fn write_at(&self, offset: u64, data: impl Into<Arc<[u8]>>) -> FsResult<()> {
-        block_on(self.inner.write_at(offset, data))
+        self.wait(self.inner.write_at(offset, data))
     }
 
     /// See [`AsyncFile::set_len`].
     pub fn set_len(&self, size: u64) -> FsResult<()> {
-        block_on(self.inner.set_len(size))
+        self.wait(self.inner.set_len(size))
     }
 
     /// See [`AsyncFile::sync`].
     pub fn sync(&self) -> FsResult<()> {
-        block_on(self.inner.sync())
+        self.wait(self.inner.sync())
     }
 
     /// See [`AsyncFile::close`].
     pub fn close(self) -> FsResult<()> {
-        block_on(self.inner.close())
+        let client = self.inner.fs.client.clone();
+        block_on(&client, self.inner.close())
     }
 }

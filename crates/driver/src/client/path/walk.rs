@@ -14,10 +14,18 @@ const LINKS_MAX: u32 = 40;
 /// Longest path, bytes.
 const PATH_MAX: usize = 4096;
 
-/// Where a path leads.
-pub struct Found {
-    /// What is there.
-    pub attr: Attr,
+/// Somewhere on the way.
+type Place = (Ino, Kind);
+
+/// Where every path begins.
+const ROOT: Place = (Ino::ROOT, Kind::Dir);
+
+/// Where one component leads.
+enum Next {
+    /// Nowhere else.
+    Same,
+    /// There.
+    Found(Attr),
 }
 
 /// The bytes of a path.
@@ -59,79 +67,81 @@ impl Way {
 
 impl AsyncFs {
     /// Goes a path to its end. `follow`: also a symbolic link at the end.
-    pub(super) async fn walk(&self, path: &Path, follow: bool) -> FsResult<Found> {
+    pub(super) async fn walk(&self, path: &Path, follow: bool) -> FsResult<Attr> {
         let raw = bytes(path);
         let wants_dir = raw.ends_with(b"/") || raw.ends_with(b"/.");
         let mut way = Way::new(raw)?;
-        let mut at = self.root().await?;
+        let mut at = ROOT;
+        let mut found = None;
         while let Some(part) = way.left.pop_front() {
-            let next = self.step(&at, &part).await?;
+            let next = self.step(at, &part).await?;
             let last = way.left.is_empty();
-            if next.kind == Kind::Symlink && (!last || follow || wants_dir) {
-                at = self.enter_link(&mut way, at, next.ino).await?;
-            } else {
-                at = next;
+            found = None;
+            match next {
+                Next::Same => {}
+                Next::Found(attr) if attr.kind == Kind::Symlink && (!last || follow || wants_dir) => {
+                    at = self.enter_link(&mut way, at, attr.ino).await?;
+                }
+                Next::Found(attr) => (at, found) = ((attr.ino, attr.kind), Some(attr)),
             }
         }
-        if wants_dir && at.kind != Kind::Dir {
+        if wants_dir && at.1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
-        Ok(Found { attr: at })
+        match found {
+            Some(attr) => Ok(attr),
+            None => entry(self.call(Call::GetAttr { ino: at.0 }).await?.answer),
+        }
     }
 
     /// Goes to the directory in which a path's last name is, or is to be. `follow`: if the name is a symbolic link, to
     /// where that leads.
     pub(super) async fn place(&self, path: &Path, follow: bool) -> FsResult<(Ino, Name)> {
         let mut way = Way::new(bytes(path))?;
-        let mut at = self.root().await?;
+        let mut at = ROOT;
         while let Some(part) = way.left.pop_front() {
             let last = way.left.is_empty();
             if last && !follow {
-                return self.name_in(&at, &part);
+                return name_in(at, &part);
             }
-            let next = match self.step(&at, &part).await {
-                Err(FsError::NotFound) if last => return self.name_in(&at, &part),
-                other => other?,
-            };
-            if next.kind == Kind::Symlink {
-                at = self.enter_link(&mut way, at, next.ino).await?;
-            } else if last {
-                return self.name_in(&at, &part);
-            } else {
-                at = next;
+            match self.step(at, &part).await {
+                Err(FsError::NotFound) if last => return name_in(at, &part),
+                Err(error) => return Err(error),
+                Ok(Next::Found(attr)) if attr.kind == Kind::Symlink => {
+                    at = self.enter_link(&mut way, at, attr.ino).await?;
+                }
+                Ok(_) if last => return name_in(at, &part),
+                Ok(Next::Found(attr)) => at = (attr.ino, attr.kind),
+                Ok(Next::Same) => {}
             }
         }
         // The path is the root, or leads there.
         Err(FsError::Exists)
     }
 
-    fn name_in(&self, dir: &Attr, part: &[u8]) -> FsResult<(Ino, Name)> {
-        if dir.kind != Kind::Dir {
-            return Err(FsError::NotDir);
-        }
-        Ok((dir.ino, Name::new(part)?))
-    }
-
-    async fn root(&self) -> FsResult<Attr> {
-        entry(self.call(Call::GetAttr { ino: Ino::ROOT }).await?.answer)
-    }
-
-    async fn step(&self, at: &Attr, part: &[u8]) -> FsResult<Attr> {
-        if at.kind != Kind::Dir {
+    async fn step(&self, at: Place, part: &[u8]) -> FsResult<Next> {
+        if at.1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
         let answer: Answer = match part {
-            b"." => return Ok(*at),
-            b".." => self.op(Op::LookupParent { dir: at.ino }).await?,
-            name => self.op(Op::Lookup { dir: at.ino, name: Name::new(name)? }).await?,
+            b"." => return Ok(Next::Same),
+            b".." => self.op(Op::LookupParent { dir: at.0 }).await?,
+            name => self.op(Op::Lookup { dir: at.0, name: Name::new(name)? }).await?,
         };
-        entry(answer)
+        entry(answer).map(Next::Found)
     }
 
     /// Where to go on after a symbolic link in the directory `at`.
-    async fn enter_link(&self, way: &mut Way, at: Attr, link: Ino) -> FsResult<Attr> {
+    async fn enter_link(&self, way: &mut Way, at: Place, link: Ino) -> FsResult<Place> {
         let target = answer_bytes(self.op(Op::Readlink { ino: link }).await?)?;
         way.follow(&target)?;
-        if target.starts_with(b"/") { self.root().await } else { Ok(at) }
+        if target.starts_with(b"/") { Ok(ROOT) } else { Ok(at) }
     }
+}
+
+fn name_in(dir: Place, part: &[u8]) -> FsResult<(Ino, Name)> {
+    if dir.1 != Kind::Dir {
+        return Err(FsError::NotDir);
+    }
+    Ok((dir.0, Name::new(part)?))
 }

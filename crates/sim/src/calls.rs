@@ -1,0 +1,393 @@
+//! Calls: from a program's request to the checks, the client, and back.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use loligo_client::{Call, CallId, CallResult, Client, Input};
+use loligo_types::{Answer, Cred, FsError, Ino, Kind, Op};
+
+use crate::data::WriteId;
+use crate::locks::Held;
+use crate::node::{Caller, Kernel, Node, Pending, Program, Want};
+use crate::tree::{NameId, NsOp, Res};
+use crate::workload::{Mail, NAMES, Rep, Req, Shell, Track, name};
+use crate::world::{Event, World};
+
+/// A call that may have been executed, or not, or will be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LostCall {
+    Op(u64),
+    Write(WriteId),
+}
+
+/// Errors that do not say what became of the call.
+fn is_unknown(error: FsError) -> bool {
+    matches!(
+        error,
+        FsError::Io | FsError::Unavailable | FsError::Stale | FsError::Interrupted | FsError::Busy | FsError::BadHandle
+    )
+}
+
+/// What the answer to a call on names says.
+fn res_of(result: &CallResult) -> Option<Res> {
+    let done = match result {
+        Err(failed) if failed.error == FsError::NoSpace => return Some(Res::Refused),
+        Err(failed) if is_unknown(failed.error) => return None,
+        Err(failed) => return Some(Res::Err(failed.error)),
+        Ok(done) => done,
+    };
+    Some(match &done.answer {
+        Answer::Entry(attr) => {
+            Res::Entry { ino: attr.ino.0, dir: attr.kind == Kind::Dir, mode: attr.mode, nlink: attr.nlink }
+        }
+        Answer::Opened { attr, created, .. } => Res::Created { ino: attr.ino.0, created: *created },
+        Answer::Entries { entries, .. } => {
+            let id = |bytes: &[u8]| NAMES.iter().position(|n| n.as_bytes() == bytes).map_or(u8::MAX, |at| at as u8);
+            let mut all: Vec<_> =
+                entries.iter().map(|e| (id(e.name.as_bytes()), e.ino.0, e.kind == Kind::Dir)).collect();
+            all.sort_unstable();
+            Res::List(all)
+        }
+        _ => Res::Done,
+    })
+}
+
+impl World {
+    pub fn new_node(&mut self) -> Node {
+        Node {
+            client: Client::new(self.knobs.client.clone()),
+            life: 0,
+            up: false,
+            conn: None,
+            connecting: false,
+            session: None,
+            epoch: 0,
+            calls: BTreeMap::new(),
+            kernel: Kernel::default(),
+            programs: Vec::new(),
+            cut_off_until: 0,
+            stopped: false,
+        }
+    }
+
+    /// A client machine starts, without programs.
+    pub fn begin_node(&mut self, at: usize) {
+        let mut node = self.new_node();
+        (node.life, node.epoch, node.up) = (self.next_life, self.next_epoch, true);
+        node.cut_off_until = self.nodes[at].cut_off_until;
+        self.next_life += 1;
+        self.next_epoch += 1;
+        node.connecting = true;
+        let life = node.life;
+        self.nodes[at] = node;
+        self.note(|| format!("client {at} starts"));
+        self.after(100, Event::Connect { node: at, life });
+        self.after(50_000, Event::ClientTick { node: at, life });
+    }
+
+    pub fn begin_programs(&mut self, at: usize) {
+        for program in 0..self.knobs.programs {
+            let mail = Rc::new(RefCell::new(Mail::default()));
+            let id = self.next_op;
+            self.next_op += 1;
+            let shell = Shell {
+                mail: Rc::clone(&mail),
+                rng: self.rng.fork(),
+                places: Rc::clone(&self.places),
+                stop: Rc::clone(&self.stop),
+                id,
+                think: self.knobs.think_us,
+            };
+            self.nodes[at].programs.push(Program { mail, future: Some(Box::pin(shell.run())), id });
+            self.ready.push_back((at, program));
+        }
+    }
+
+    /// The client machine stops at once.
+    pub fn crash_node(&mut self, at: usize) {
+        if !self.nodes[at].up {
+            return;
+        }
+        self.outcome.faults[1] += 1;
+        self.note(|| format!("client {at} crashes"));
+        self.leave(at);
+        self.nodes[at].up = false;
+        self.nodes[at].programs.clear();
+        let epoch = self.nodes[at].epoch;
+        for (_, pending) in std::mem::take(&mut self.nodes[at].calls) {
+            self.lose(at, &pending);
+        }
+        self.data.client_lost(epoch);
+        let us = self.rng.range(1_000, 500_000);
+        self.after(us, Event::StartNode(at));
+    }
+
+    /// What a client held under its session is gone.
+    pub fn lose_epoch(&mut self, node: usize) {
+        let epoch = std::mem::replace(&mut self.nodes[node].epoch, self.next_epoch);
+        self.next_epoch += 1;
+        self.data.client_lost(epoch);
+        self.nodes[node].session = None;
+        self.note(|| format!("client {node} lost its session"));
+    }
+
+    // Programs.
+
+    pub fn wake(&mut self, node: usize, program: usize) {
+        self.reply(node, Caller::Program(program), Rep::Woken);
+    }
+
+    fn reply(&mut self, node: usize, caller: Caller, rep: Rep) {
+        match caller {
+            Caller::Program(program) => {
+                if let Some(p) = self.nodes[node].programs.get(program) {
+                    p.mail.borrow_mut().rep = Some(rep);
+                    self.ready.push_back((node, program));
+                }
+            }
+            Caller::World => {}
+        }
+    }
+
+    /// Lets a program go on to its next request.
+    pub fn poll(&mut self, node: usize, program: usize) {
+        let Some(p) = self.nodes[node].programs.get_mut(program) else { return };
+        let Some(future) = &mut p.future else { return };
+        let mut context = Context::from_waker(Waker::noop());
+        if future.as_mut().poll(&mut context).is_ready() {
+            p.future = None;
+            return;
+        }
+        let Some(req) = p.mail.borrow_mut().req.take() else { return };
+        self.request(node, program, req);
+    }
+
+    fn request(&mut self, node: usize, program: usize, req: Req) {
+        let (life, caller) = (self.nodes[node].life, Caller::Program(program));
+        match req {
+            Req::Sleep(us) => self.after(us, Event::Program { node, life, program }),
+            Req::Call(call, track) => self.call(node, caller, Want::Plain, call, track),
+            Req::Tag => {
+                self.next_tag += 1;
+                let tag = self.next_tag;
+                self.reply(node, caller, Rep::Tag(tag));
+            }
+            Req::Wrong(text) => {
+                self.wrong(text);
+                self.reply(node, caller, Rep::Woken);
+            }
+            Req::Forget(ino) => {
+                self.nodes[node].kernel.invalidate(loligo_client::Invalidation::Names(ino));
+                self.nodes[node].kernel.invalidate(loligo_client::Invalidation::Attr(ino));
+                self.call(node, caller, Want::Plain, Call::Forget { inos: vec![ino] }, Track::None);
+            }
+            Req::Lookup(dir, n) => self.lookup(node, program, dir, n),
+            Req::Stat(ino) => self.stat(node, program, ino),
+        }
+    }
+
+    fn lookup(&mut self, node: usize, program: usize, dir: Ino, n: NameId) {
+        let caller = Caller::Program(program);
+        let op = NsOp::Lookup { dir: dir.0, name: n };
+        let kernel = &self.nodes[node].kernel;
+        if let (true, Some(cached)) = (kernel.names_usable(dir), kernel.names.get(&(dir, n)).copied()) {
+            self.note(|| format!("client {node} has cached {dir}/{n}: {cached:?}"));
+            let res = cached.map_or(Res::Err(FsError::NotFound), |(ino, dir)| Res::Name { ino: ino.0, dir });
+            self.next_op += 1;
+            self.history.glance(self.next_op, op, &res);
+            return self.reply(node, caller, Rep::Found(cached.ok_or(FsError::NotFound)));
+        }
+        let call = Call::Op(Op::Lookup { dir, name: name(n) });
+        self.call(node, caller, Want::Lookup(dir, n), call, Track::Names(op));
+    }
+
+    fn stat(&mut self, node: usize, program: usize, ino: Ino) {
+        let caller = Caller::Program(program);
+        let op = NsOp::GetAttr { ino: ino.0 };
+        let kernel = &self.nodes[node].kernel;
+        if let (true, Some((dir, mode, nlink, _))) = (kernel.attrs_usable(), kernel.attrs.get(&ino).copied()) {
+            self.note(|| format!("client {node} has cached attributes of {ino}"));
+            self.next_op += 1;
+            self.history.glance(self.next_op, op, &Res::Entry { ino: ino.0, dir, mode, nlink });
+            return self.reply(node, caller, Rep::Woken);
+        }
+        self.call(node, caller, Want::Stat(ino), Call::GetAttr { ino }, Track::Names(op));
+    }
+
+    // Calls.
+
+    pub fn call(&mut self, at: usize, caller: Caller, want: Want, call: Call, track: Track) {
+        let id = CallId(self.next_call);
+        self.next_call += 1;
+        self.next_op += 1;
+        self.outcome.calls += 1;
+        let op = self.next_op;
+        let node = &self.nodes[at];
+        let (epoch, session, begun) = (node.epoch, node.session, self.now);
+        self.note(|| format!("client {at} call {} op {op} {call:?} {track:?}", id.0));
+        let mut write = None;
+        match &track {
+            Track::Names(ns) => {
+                if !ns.is_read() {
+                    self.nodes[at].kernel.begin(ns);
+                }
+                self.history.invoke(op, ns.clone());
+            }
+            Track::Write { file, first, end, tag, .. } => {
+                write = Some(self.data.begin(file.0, *first..*end, *tag, epoch, begun));
+            }
+            Track::Append { file, tag } => write = Some(self.data.begin(file.0, 0..0, *tag, epoch, begun)),
+            Track::Unlock { file } => {
+                let owner = self.owner(at, caller);
+                self.locks.give_back(file.0, owner);
+            }
+            _ => {}
+        }
+        let turn = self.nodes[at].kernel.turn;
+        let pending = Pending { caller, want, track, op, write, begun, epoch, session, turn };
+        self.nodes[at].calls.insert(id, pending);
+        self.feed_client(at, Input::Call { id, cred: Arc::new(Cred::root()), call });
+    }
+
+    fn owner(&self, node: usize, caller: Caller) -> u64 {
+        match caller {
+            Caller::Program(program) => self.nodes[node].programs.get(program).map_or(0, |p| p.id),
+            Caller::World => 0,
+        }
+    }
+
+    /// A call was answered.
+    pub fn complete(&mut self, at: usize, id: CallId, result: CallResult) {
+        let Some(pending) = self.nodes[at].calls.remove(&id) else {
+            return self.wrong(format!("client {at} answered call {} twice", id.0));
+        };
+        self.note(|| {
+            let text = format!("{result:?}");
+            let end = (0..=300.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            format!("client {at} answers {} op {}: {}", id.0, pending.op, &text[..end])
+        });
+        self.check(at, &pending, &result);
+        self.keep(at, &pending, &result);
+        let rep = match (&pending.want, &result) {
+            (Want::Lookup(..), Ok(done)) => Rep::Found(match done.attr() {
+                Some(attr) => Ok((attr.ino, attr.kind == Kind::Dir)),
+                None => Err(FsError::Io),
+            }),
+            (Want::Lookup(..), Err(failed)) => Rep::Found(Err(failed.error)),
+            _ => Rep::Done(Box::new(result.clone())),
+        };
+        if pending.caller == Caller::World {
+            self.world_answers.insert(id.0, result);
+        }
+        self.reply(at, pending.caller, rep);
+    }
+
+    fn check(&mut self, at: usize, pending: &Pending, result: &CallResult) {
+        let now = self.now;
+        match (&pending.track, result) {
+            (Track::Names(ns), result) => {
+                if !ns.is_read() {
+                    self.nodes[at].kernel.end(ns);
+                }
+                match res_of(result) {
+                    Some(res) => self.history.answer(pending.op, &res),
+                    None => self.lose_names(at, pending),
+                }
+            }
+            (Track::Write { durable, .. }, Ok(_)) => {
+                if let Some(id) = pending.write {
+                    self.data.end(id, *durable, now);
+                }
+            }
+            (Track::Append { .. }, Ok(_)) => {
+                if let Some(id) = pending.write {
+                    self.data.end(id, false, now);
+                }
+            }
+            (Track::Write { .. } | Track::Append { .. }, Err(_)) => self.lose_write(at, pending),
+            (Track::Read { file, first, count }, Ok(done)) => {
+                if let Answer::Bytes(bytes) = &done.answer {
+                    self.data.read(file.0, *first, *count, bytes, pending.begun, now);
+                }
+            }
+            (Track::ReadLog { file }, Ok(done)) => {
+                if let Answer::Bytes(bytes) = &done.answer {
+                    self.data.read_log(file.0, bytes, pending.begun, now);
+                }
+            }
+            (Track::Fsync { file }, Ok(_)) => self.data.synced(file.0, pending.epoch, pending.begun),
+            (Track::Lock { file, exclusive }, Ok(_)) => {
+                let session = self.nodes[at].session.filter(|session| !self.fenced.contains(session));
+                if let Some(session) = session.filter(|_| pending.epoch == self.nodes[at].epoch) {
+                    let owner = self.owner(at, pending.caller);
+                    self.locks.got(Held { file: file.0, session, owner, exclusive: *exclusive });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nobody will know what became of it.
+    fn lose(&mut self, at: usize, pending: &Pending) {
+        match &pending.track {
+            Track::Names(_) => self.lose_names(at, pending),
+            _ => self.lose_write(at, pending),
+        }
+    }
+
+    fn lose_names(&mut self, at: usize, pending: &Pending) {
+        self.history.lose(pending.op);
+        self.lost_call(at, pending, LostCall::Op(pending.op));
+    }
+
+    fn lose_write(&mut self, at: usize, pending: &Pending) {
+        if let Some(id) = pending.write {
+            self.lost_call(at, pending, LostCall::Write(id));
+        }
+    }
+
+    fn lost_call(&mut self, at: usize, pending: &Pending, call: LostCall) {
+        match pending.session.or(self.nodes[at].session) {
+            Some(session) if !self.ended.contains(&session) => self.lost.push((session, call)),
+            _ => self.close_lost(call),
+        }
+    }
+
+    /// It cannot happen any more.
+    pub fn close_lost(&mut self, call: LostCall) {
+        match call {
+            LostCall::Op(op) => self.history.close(op),
+            LostCall::Write(id) => self.data.close(id, self.now),
+        }
+    }
+
+    /// What a kernel keeps of an answer.
+    fn keep(&mut self, at: usize, pending: &Pending, result: &CallResult) {
+        let kernel = &mut self.nodes[at].kernel;
+        if let Want::Lookup(dir, n) = pending.want
+            && kernel.turn == pending.turn
+            && kernel.names_usable(dir)
+        {
+            match result {
+                Ok(done) if done.names_cached => {
+                    if let Some(attr) = done.attr() {
+                        kernel.names.insert((dir, n), Some((attr.ino, attr.kind == Kind::Dir)));
+                    }
+                }
+                Err(failed) if failed.names_cached => drop(kernel.names.insert((dir, n), None)),
+                _ => {}
+            }
+        }
+        if let Ok(done) = result
+            && let (true, Some(attr)) = (done.attr_cached, done.attr())
+            && kernel.turn == pending.turn
+            && kernel.attrs_usable()
+            && kernel.attrs.get(&attr.ino).is_none_or(|known| known.3 <= attr.change)
+        {
+            kernel.attrs.insert(attr.ino, (attr.kind == Kind::Dir, attr.mode, attr.nlink, attr.change));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Whether bytes that were read may be there. Files are made of blocks that are written whole, each time with a new tag
+//! in every four bytes; so each four bytes tell which write they came from. A write that a later one has certainly
+//! replaced must not be seen; one that may be lost in a crash, because nobody waited for the disk, replaces nothing for
+//! certain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A block of a data file, bytes.
+pub const BLOCK: u64 = 64;
+/// Blocks of a data file: the first ones from offset 0, the others around the border of the first two objects.
+pub const BLOCKS: usize = 12;
+/// How many lie at the start.
+pub const HEAD: usize = 8;
+/// Where the others begin: two blocks before the border.
+pub const TAIL: u64 = OBJECT - 2 * BLOCK;
+/// Size of the objects of data files.
+pub const OBJECT: u64 = 64 << 10;
+/// A record of an appended file, bytes.
+pub const RECORD: usize = 32;
+
+/// Offset of a block.
+pub fn offset_of(block: usize) -> u64 {
+    if block < HEAD { block as u64 * BLOCK } else { TAIL + (block - HEAD) as u64 * BLOCK }
+}
+
+/// A tag, over and over.
+pub fn filled(tag: u32, len: usize) -> Vec<u8> {
+    tag.to_le_bytes().iter().copied().cycle().take(len).collect()
+}
+
+/// A client from one loss of what it held to the next.
+pub type Epoch = u64;
+
+#[derive(Debug)]
+struct Write {
+    tag: u32,
+    epoch: Epoch,
+    begun: u64,
+    /// When it was answered, or became impossible.
+    ended: Option<u64>,
+    /// The disk has it.
+    synced: bool,
+    /// It may be gone.
+    lossy: bool,
+}
+
+impl Write {
+    fn is_sure(&self) -> bool {
+        self.ended.is_some() && (self.synced || !self.lossy)
+    }
+}
+
+#[derive(Default, Debug)]
+struct File {
+    /// All writes; a cut or hole is one of tag 0.
+    writes: Vec<Write>,
+    /// Which of them each block had.
+    blocks: Vec<Vec<usize>>,
+    /// Appended: one record each.
+    log: bool,
+}
+
+/// All files, by any number.
+#[derive(Default, Debug)]
+pub struct Data {
+    files: BTreeMap<u64, File>,
+    /// Those that lost what they held.
+    lost: BTreeSet<Epoch>,
+    pub findings: Vec<String>,
+}
+
+/// A write under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteId {
+    file: u64,
+    at: usize,
+}
+
+impl Data {
+    /// A new empty file; `log`: one that is only appended to.
+    pub fn create(&mut self, file: u64, log: bool) {
+        let first = Write { tag: 0, epoch: 0, begun: 0, ended: Some(0), synced: true, lossy: false };
+        let blocks = vec![vec![0]; BLOCKS];
+        self.files.insert(file, File { writes: vec![first], blocks, log });
+    }
+
+    /// A write (or, with tag 0, a cut or a hole) of some blocks begins; of a log, an append.
+    pub fn begin(&mut self, file: u64, blocks: std::ops::Range<usize>, tag: u32, epoch: Epoch, now: u64) -> WriteId {
+        let lossy = self.lost.contains(&epoch);
+        let file_state = self.files.get_mut(&file).expect("files are created first");
+        let at = file_state.writes.len();
+        file_state.writes.push(Write { tag, epoch, begun: now, ended: None, synced: false, lossy });
+        blocks.for_each(|block| file_state.blocks[block].push(at));
+        WriteId { file, at }
+    }
+
+    /// It was answered well. `durable`: its kind is durable when it is answered.
+    pub fn end(&mut self, id: WriteId, durable: bool, now: u64) {
+        let write = self.write(id);
+        write.ended.get_or_insert(now);
+        write.synced |= durable;
+    }
+
+    /// It failed, or nobody knows; it can happen until now at the latest.
+    pub fn close(&mut self, id: WriteId, now: u64) {
+        let write = self.write(id);
+        if write.ended.is_none() {
+            write.ended = Some(now);
+            write.lossy = true;
+        }
+    }
+
+    fn write(&mut self, id: WriteId) -> &mut Write {
+        &mut self.files.get_mut(&id.file).expect("files stay").writes[id.at]
+    }
+
+    /// An fsync that began at `begun` was answered well.
+    pub fn synced(&mut self, file: u64, epoch: Epoch, begun: u64) {
+        let Some(file) = self.files.get_mut(&file) else { return };
+        for write in &mut file.writes {
+            if write.epoch == epoch && write.ended.is_some_and(|ended| ended <= begun) {
+                write.synced = true;
+            }
+        }
+    }
+
+    /// The disk under the server lost what was not synced, or failed.
+    pub fn server_lost(&mut self) {
+        for file in self.files.values_mut() {
+            file.writes.iter_mut().filter(|write| !write.synced).for_each(|write| write.lossy = true);
+        }
+    }
+
+    /// A client lost what it held.
+    pub fn client_lost(&mut self, epoch: Epoch) {
+        self.lost.insert(epoch);
+        for file in self.files.values_mut() {
+            let own = file.writes.iter_mut().filter(|write| write.epoch == epoch && !write.synced);
+            own.for_each(|write| write.lossy = true);
+        }
+    }
+
+    /// Blocks from `first` on were read between `begun` and `now`; what is missing at the end was behind the end.
+    pub fn read(&mut self, file: u64, first: usize, count: usize, bytes: &[u8], begun: u64, now: u64) {
+        let Some(state) = self.files.get(&file) else { return };
+        if bytes.len() as u64 > count as u64 * BLOCK {
+            return self.findings.push(format!("file {file}: more was read than asked for"));
+        }
+        let mut whole = bytes.to_vec();
+        whole.resize((count as u64 * BLOCK) as usize, 0);
+        let mut wrong = Vec::new();
+        for (block, bytes) in (first..).zip(whole.chunks(BLOCK as usize)) {
+            let mut told = BTreeSet::new();
+            for unit in bytes.chunks(4) {
+                let tag = u32::from_le_bytes(unit.try_into().expect("blocks are whole units"));
+                if told.insert(tag)
+                    && let Err(why) = state.may_be(block, tag, begun, now)
+                {
+                    let short = bytes.len().min(whole.len());
+                    wrong.push(format!(
+                        "file {file} block {block}: read tag {tag} at {begun}..{now} ({short} bytes): {why}"
+                    ));
+                }
+            }
+        }
+        self.findings.extend(wrong);
+    }
+
+    /// A whole log was read.
+    pub fn read_log(&mut self, file: u64, bytes: &[u8], begun: u64, now: u64) {
+        let Some(state) = self.files.get(&file) else { return };
+        let found = state.check_log(bytes, begun, now);
+        self.findings.extend(found.into_iter().map(|text| format!("log {file} read at {begun}..{now}: {text}")));
+    }
+}
+
+impl File {
+    /// Whether a read may find this tag in a block.
+    fn may_be(&self, block: usize, tag: u32, begun: u64, now: u64) -> Result<(), String> {
+        let writes = || self.blocks[block].iter().map(|at| &self.writes[*at]);
+        let mut why = String::from("it was never written there");
+        for write in writes().filter(|write| write.tag == tag && write.begun <= now) {
+            let replaced = writes().find(|later| {
+                later.is_sure()
+                    && write.ended.is_some_and(|ended| ended < later.begun)
+                    && later.ended.is_some_and(|ended| ended < begun)
+            });
+            match replaced {
+                None => return Ok(()),
+                Some(later) => why = format!("{write:?} was replaced by {later:?}"),
+            }
+        }
+        Err(why)
+    }
+
+    fn check_log(&self, bytes: &[u8], begun: u64, now: u64) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut order: Vec<&Write> = Vec::new();
+        let (mut empty, mut seen) = (0, BTreeSet::new());
+        for (at, record) in bytes.chunks(RECORD).enumerate() {
+            let units = record.chunks(4).map(|u| u.try_into().map_or(u32::MAX, u32::from_le_bytes));
+            let tags: BTreeSet<u32> = units.filter(|tag| *tag != 0).collect();
+            let Some(tag) = tags.first().copied() else {
+                empty += 1;
+                continue;
+            };
+            let write = self.writes.iter().find(|write| write.tag == tag && write.begun <= now);
+            match write {
+                _ if tags.len() > 1 => wrong.push(format!("record {at} is a mixture of {tags:?}")),
+                None => wrong.push(format!("record {at} has tag {tag}, which nobody appended")),
+                Some(_) if !seen.insert(tag) => wrong.push(format!("record {at}: {tag} is there twice")),
+                Some(write) => order.push(write),
+            }
+            let whole = record.len() == RECORD && !record.chunks(4).any(|u| u == [0; 4]);
+            if let Some(write) = write.filter(|write| !whole && write.is_sure() && write.ended < Some(begun)) {
+                wrong.push(format!("record {at} is not whole: {write:?}"));
+            }
+        }
+        for write in self.writes.iter().filter(|write| write.tag != 0) {
+            if write.is_sure() && write.ended < Some(begun) && !seen.contains(&write.tag) {
+                wrong.push(format!("{write:?} is missing"));
+            }
+        }
+        for (at, earlier) in order.iter().enumerate() {
+            if let Some(later) = order[at + 1..].iter().find(|l| l.ended.is_some_and(|ended| ended < earlier.begun)) {
+                wrong.push(format!("{earlier:?} stands before {later:?}"));
+            }
+        }
+        let unsure = self.writes.iter().filter(|w| w.tag != 0 && (!w.is_sure() || w.ended >= Some(begun)));
+        if empty > unsure.count() {
+            wrong.push(format!("{empty} records are empty"));
+        }
+        wrong
+    }
+}

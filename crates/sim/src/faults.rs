@@ -1,0 +1,133 @@
+//! What goes wrong by chance: connections, machines, disks.
+
+use loligo_store::mem::{CrashPlan, Fault, FaultPoint, Keep, Torn};
+
+use crate::world::{Event, World};
+
+impl World {
+    /// What a crash leaves.
+    pub fn crash_plan(&mut self) -> CrashPlan {
+        let keep = self.rng.pick(&[Keep::Nothing, Keep::Some, Keep::Some, Keep::All]);
+        let torn = self.rng.pick(&[Torn::Byte, Torn::Sector]);
+        CrashPlan { keep, torn, seed: self.rng.bits() }
+    }
+
+    /// One thing goes wrong, and the next is planned.
+    pub fn fault(&mut self) {
+        if self.quiet {
+            return;
+        }
+        let weights = self.knobs.fault_weights;
+        let mut at = self.rng.below(weights.iter().sum());
+        let mut kind = 0;
+        while at >= weights[kind] {
+            at -= weights[kind];
+            kind += 1;
+        }
+        match kind {
+            0 => self.reset_connection(),
+            1 => self.stall_connection(),
+            2 => self.cut_off(),
+            3 => {
+                let node = self.rng.below(self.nodes.len() as u64) as usize;
+                self.crash_node(node);
+            }
+            // At whatever moment: also between a write and its sync.
+            4 => {
+                let (life, us) = (self.server_life, self.rng.range(0, 3000));
+                self.after(us, Event::Crash { life });
+            }
+            5 => {
+                let plan = CrashPlan { keep: Keep::All, torn: Torn::Byte, seed: 0 };
+                self.crash_server(&plan);
+            }
+            _ => self.disk_fault(),
+        }
+        let ms = self.knobs.fault_every_ms;
+        let next = self.rng.range(ms * 200, ms * 1800);
+        self.after(next, Event::Fault);
+    }
+
+    fn some_connection(&mut self) -> Option<u64> {
+        let ids: Vec<u64> = self.net.conns.keys().copied().collect();
+        (!ids.is_empty()).then(|| self.rng.pick(&ids))
+    }
+
+    fn reset_connection(&mut self) {
+        if let Some(id) = self.some_connection() {
+            self.reset(id);
+        }
+    }
+
+    /// Both ends lose a rest of what was under way, and learn of it at different times.
+    fn reset(&mut self, id: u64) {
+        self.note(|| format!("conn {id} is reset"));
+        self.outcome.faults[2] += 1;
+        let (for_server, for_client) = (self.rng.delay(1000, 600_000), self.rng.delay(1000, 100_000));
+        let (rng, now) = (&mut self.rng, self.now);
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        let (up, down) = (conn.up.cut(rng, now), conn.down.cut(rng, now));
+        self.at(up + for_server, Event::GoneServer(id));
+        self.at(down + for_client, Event::GoneClient(id));
+    }
+
+    /// Nothing arrives for a while, and then everything.
+    fn stall_connection(&mut self) {
+        let Some(id) = self.some_connection() else { return };
+        let us = self.rng.delay(300_000, 3_000_000);
+        self.note(|| format!("conn {id} stalls for {us} us"));
+        let until = self.now + us;
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        conn.up.stall(until);
+        conn.down.stall(until);
+        // Events for what waits come too early; these come in time.
+        for _ in 0..conn.up.len() {
+            self.at(until, Event::ToServer(id));
+        }
+        let waiting = self.net.conns.get(&id).map_or(0, |conn| conn.down.len());
+        for _ in 0..waiting {
+            self.at(until, Event::ToClient(id));
+        }
+    }
+
+    /// A client cannot reach the server for a while, perhaps longer than its session lives.
+    fn cut_off(&mut self) {
+        let node = self.rng.below(self.nodes.len() as u64) as usize;
+        let us = self.rng.range(50_000, 4_000_000);
+        self.note(|| format!("client {node} is cut off for {us} us"));
+        self.nodes[node].cut_off_until = self.now + us;
+        if let Some(id) = self.nodes[node].conn {
+            if self.rng.one_in(2) {
+                self.reset(id);
+            } else {
+                // Neither end is told: only silence.
+                let Some(conn) = self.net.conns.get_mut(&id) else { return };
+                conn.up.drop_all();
+                conn.down.drop_all();
+                let (a, b) = (self.rng.range(us / 2, us * 2), self.rng.range(us / 2, us * 2));
+                self.after(a, Event::GoneServer(id));
+                self.after(b, Event::GoneClient(id));
+            }
+        }
+    }
+
+    fn disk_fault(&mut self) {
+        let point = self.rng.pick(&[
+            FaultPoint::LogAppend,
+            FaultPoint::LogSync,
+            FaultPoint::TableWrite,
+            FaultPoint::TableWrite,
+            FaultPoint::TableRead,
+            FaultPoint::BlobWrite,
+            FaultPoint::BlobSync,
+            FaultPoint::BlobRead,
+        ]);
+        let fault = match point {
+            FaultPoint::TableWrite | FaultPoint::BlobWrite => self.rng.pick(&[Fault::Io, Fault::Full]),
+            _ => Fault::Io,
+        };
+        let nth = self.rng.range(1, 20);
+        self.note(|| format!("disk fault planned: {point:?} {nth} {fault:?}"));
+        self.disk.fail(point, nth, fault);
+    }
+}

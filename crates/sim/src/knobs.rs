@@ -1,0 +1,86 @@
+//! What a run is like: everything that is chosen once, from the seed.
+
+use crate::rng::Rng;
+
+/// The choices.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    pub clients: usize,
+    pub programs: usize,
+    pub think_us: u64,
+    pub net: (u64, u64),
+    pub journal: (u64, u64),
+    pub table: (u64, u64),
+    pub data: (u64, u64),
+    pub kernel: (u64, u64),
+    pub fault_every_ms: u64,
+    /// How often each kind of fault comes, out of all.
+    pub fault_weights: [u64; 7],
+    pub server: loligo_mds::Config,
+    pub client: loligo_client::Config,
+    pub segment_size: u64,
+    pub journal_limit: u64,
+}
+
+/// How long a silent session lives, milliseconds.
+pub const SESSION_MS: u32 = 1500;
+
+impl Knobs {
+    /// Those of a seed.
+    pub fn new(rng: &mut Rng, fs_id: [u8; 16], hash_key: (u64, u64)) -> Knobs {
+        let slow = |rng: &mut Rng, short: u64, long: u64| (rng.range(short / 2, short), rng.range(short, long));
+        let client = loligo_client::Config {
+            name: "sim".into(),
+            cache: !rng.one_in(6),
+            cache_names: !rng.one_in(6),
+            write_buffer_file: rng.pick(&[200, 1000, 100_000]),
+            write_buffer_total: rng.pick(&[300, 2000, 100_000]),
+            write_behind: rng.pick(&[64, 300, 100_000]),
+            write_delay_ms: rng.pick(&[20, 200, 2000]),
+            read_ahead: rng.pick(&[0, 1 << 20]),
+            read_cache: rng.pick(&[100_000, 1 << 22]),
+            close_delay_ms: rng.pick(&[0, 100, 1000]),
+            idle_handles: rng.pick(&[2, 100]),
+            give_up_ms: rng.pick(&[1000, 4000, 60_000]),
+        };
+        let server = loligo_mds::Config {
+            fs_id,
+            hash_key,
+            inline_max: rng.pick(&[128, 300, 4096]),
+            session_ms: SESSION_MS,
+            recall_ms: SESSION_MS,
+            grace_ms: rng.pick(&[300, 1000, 2000]),
+            cache_bytes_max: rng.pick(&[1_000, 20_000, 1 << 22]),
+            leases_max: rng.pick(&[4, 1000]),
+            dirty_max: rng.pick(&[5, 50, 1000]),
+            dirty_ms_max: rng.pick(&[50, 500, 3000]),
+            checkpoint_records: rng.pick(&[1, 10, 100]),
+            contended_ms: rng.pick(&[1, 50, 500]),
+            root: (0o755, 0, 0),
+            ..loligo_mds::Config::default()
+        };
+        let mut fault_weights = [0; 7];
+        for weight in &mut fault_weights {
+            *weight = rng.pick(&[0, 1, 1, 3]);
+        }
+        fault_weights[0] += 1;
+        let segment_size = rng.pick(&[1_000, 10_000, 1 << 20]);
+        Knobs {
+            clients: rng.range(2, 3) as usize,
+            programs: rng.range(1, 3) as usize,
+            think_us: rng.pick(&[4_000, 20_000]),
+            net: slow(rng, 300, 20_000),
+            journal: slow(rng, 500, 30_000),
+            table: slow(rng, 1000, 50_000),
+            data: slow(rng, 500, 30_000),
+            kernel: slow(rng, 100, 50_000),
+            fault_every_ms: rng.pick(&[100, 300, 1000, 3000]),
+            fault_weights,
+            server,
+            client,
+            segment_size,
+            // A journal that could not be cut to below its limit would stop everything.
+            journal_limit: rng.pick(&[40_000, 1 << 22]).max(segment_size * 6),
+        }
+    }
+}

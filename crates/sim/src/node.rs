@@ -1,0 +1,145 @@
+//! A client machine: the production client, a cache of names and attributes above it as a kernel keeps one, and the
+//! programs that call.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use loligo_client::{CallId, Client, Invalidation};
+use loligo_types::{Ino, SessionId};
+
+use crate::data::{Epoch, WriteId};
+use crate::tree::{NameId, NsOp};
+use crate::workload::{Mail, Track};
+
+/// What a cached attribute says: directory, mode, links, change counter.
+pub type CachedAttr = (bool, u16, u32, u64);
+
+/// The cache of a kernel: kept as long as the client says that it may be.
+///
+/// While a change by this very machine is under way its names and all attributes are not looked at, as a kernel that
+/// holds the directory's lock does not.
+#[derive(Default, Debug)]
+pub struct Kernel {
+    pub names: BTreeMap<(Ino, NameId), Option<(Ino, bool)>>,
+    pub attrs: BTreeMap<Ino, CachedAttr>,
+    busy_names: BTreeMap<Ino, u32>,
+    busy_attrs: u32,
+    /// Counts what makes answers under way too old to be kept.
+    pub turn: u64,
+}
+
+impl Kernel {
+    pub fn names_usable(&self, dir: Ino) -> bool {
+        !self.busy_names.contains_key(&dir)
+    }
+
+    pub fn attrs_usable(&self) -> bool {
+        self.busy_attrs == 0
+    }
+
+    pub fn invalidate(&mut self, what: Invalidation) {
+        self.turn += 1;
+        match what {
+            Invalidation::Names(dir) => self.names.retain(|(of, _), _| *of != dir),
+            Invalidation::Attr(ino) | Invalidation::Data(ino) => drop(self.attrs.remove(&ino)),
+        }
+    }
+
+    /// A change by this machine begins.
+    pub fn begin(&mut self, op: &NsOp) {
+        for (dir, name) in touched(op) {
+            *self.busy_names.entry(dir).or_default() += 1;
+            self.names.remove(&(dir, name));
+        }
+        self.busy_attrs += 1;
+        self.turn += 1;
+    }
+
+    /// It ended.
+    pub fn end(&mut self, op: &NsOp) {
+        for (dir, name) in touched(op) {
+            self.names.remove(&(dir, name));
+            if let Some(busy) = self.busy_names.get_mut(&dir) {
+                *busy -= 1;
+                if *busy == 0 {
+                    self.busy_names.remove(&dir);
+                }
+            }
+        }
+        self.attrs.clear();
+        self.busy_attrs -= 1;
+        self.turn += 1;
+    }
+}
+
+/// Names that a change is about.
+fn touched(op: &NsOp) -> Vec<(Ino, NameId)> {
+    match op {
+        NsOp::Mkdir { dir, name, .. }
+        | NsOp::Create { dir, name, .. }
+        | NsOp::Link { dir, name, .. }
+        | NsOp::Unlink { dir, name }
+        | NsOp::Rmdir { dir, name } => vec![(Ino(*dir), *name)],
+        NsOp::Rename { dir, name, to, to_name, .. } => vec![(Ino(*dir), *name), (Ino(*to), *to_name)],
+        _ => Vec::new(),
+    }
+}
+
+/// Who waits for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caller {
+    Program(usize),
+    /// The world itself, in the parts before and after the random one.
+    World,
+}
+
+/// What is to be done with the answer of a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Want {
+    Plain,
+    Lookup(Ino, NameId),
+    Stat(Ino),
+}
+
+/// A call without an answer.
+#[derive(Debug)]
+pub struct Pending {
+    pub caller: Caller,
+    pub want: Want,
+    pub track: Track,
+    /// Number in the history.
+    pub op: u64,
+    pub write: Option<WriteId>,
+    pub begun: u64,
+    pub epoch: Epoch,
+    pub session: Option<SessionId>,
+    pub turn: u64,
+}
+
+/// A program.
+pub struct Program {
+    pub mail: Rc<RefCell<Mail>>,
+    pub future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    pub id: u64,
+}
+
+/// A client machine.
+pub struct Node {
+    pub client: Client,
+    pub life: u64,
+    pub up: bool,
+    pub conn: Option<u64>,
+    /// It waits for a connection.
+    pub connecting: bool,
+    pub session: Option<SessionId>,
+    pub epoch: Epoch,
+    pub calls: BTreeMap<CallId, Pending>,
+    pub kernel: Kernel,
+    pub programs: Vec<Program>,
+    /// It cannot reach the server before this.
+    pub cut_off_until: u64,
+    pub stopped: bool,
+}

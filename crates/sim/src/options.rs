@@ -1,0 +1,68 @@
+//! What a run is told, and what it tells.
+
+/// A fault built into the simulated driver on purpose: the checks must find each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Canary {
+    /// Answers are released before the journal is written.
+    EarlyDurable,
+    /// A sync of the journal reports success and does nothing.
+    JournalSyncDoesNothing,
+    /// A sync of file data reports success and does nothing.
+    DataSyncDoesNothing,
+    /// Replay leaves a record out.
+    ReplaySkips,
+    /// Recalls are not sent; the network answers them itself.
+    RecallsDropped,
+    /// A client that comes back gets a new session that pretends to be the old one, so that nothing is recognised.
+    SessionForgotten,
+}
+
+impl Canary {
+    /// All of them.
+    pub const ALL: [Canary; 6] = [
+        Canary::EarlyDurable,
+        Canary::JournalSyncDoesNothing,
+        Canary::DataSyncDoesNothing,
+        Canary::ReplaySkips,
+        Canary::RecallsDropped,
+        Canary::SessionForgotten,
+    ];
+}
+
+/// How to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Simulated time of the random part, milliseconds.
+    pub duration_ms: u64,
+    /// Keep what happened as lines; without it only numbers are hashed.
+    pub trace: bool,
+    /// Print the lines as they come.
+    pub print: bool,
+    /// A deliberate fault.
+    pub canary: Option<Canary>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { duration_ms: 5_000, trace: false, print: false, canary: None }
+    }
+}
+
+/// What a run found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// A number that follows from everything that happened.
+    pub trace_hash: u64,
+    /// Events.
+    pub events: u64,
+    /// Calls that clients made.
+    pub calls: u64,
+    /// Crashes of the server, of clients, connections lost, sessions ended by the server.
+    pub faults: [u64; 4],
+    /// The history of names was too wide to be followed to the end.
+    pub unchecked: bool,
+    /// What is wrong; empty for a clean run.
+    pub findings: Vec<String>,
+    /// The last lines, if a trace was asked for.
+    pub trace: Vec<String>,
+}

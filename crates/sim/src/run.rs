@@ -1,0 +1,339 @@
+//! A run from the empty disk to the last check: set-up, the random part, quiet, a look at everything, the stop, and a
+//! look at the disk.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use loligo_client::{Call, Fh, Input};
+use loligo_journal::table::Row;
+use loligo_namespace::fsck;
+use loligo_store::Backend;
+use loligo_store::mem::{CrashPlan, Torn};
+use loligo_types::{Answer, FsError, Ino, Kind, Layout, Name, Op, OpenFlags, SetAttr};
+
+use crate::data::{BLOCKS, BLOCK, HEAD, OBJECT, offset_of};
+use crate::node::{Caller, Want};
+use crate::options::{Options, Outcome};
+use crate::rows;
+use crate::tree::{NameId, Node as TreeNode, NsOp, State};
+use crate::workload::{NAMES, Places, Track};
+use crate::world::{Event, World};
+
+/// Numbers of nodes that are there from the start begin here.
+const FIXED: u64 = 1 << 60;
+/// A call of the world must be answered in this time, milliseconds.
+const CALL_MS: u64 = 30_000;
+/// Everything that waits must end in this time, milliseconds.
+const QUIET_MS: u64 = 60_000;
+
+/// Runs one seed.
+pub fn run(seed: u64, options: Options) -> Outcome {
+    let mut world = World::new(seed, options);
+    world.run_all();
+    world.finish()
+}
+
+impl World {
+    fn run_all(&mut self) {
+        self.set_up();
+        if self.is_broken() {
+            return;
+        }
+        self.random_part();
+        self.calm_down();
+        if !self.is_broken() {
+            self.look_at_everything();
+        }
+        if !self.is_broken() {
+            self.stop_clients();
+        }
+        if !self.is_broken() {
+            self.stop_server();
+        }
+        if !self.is_broken() {
+            self.look_at_disk();
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        !self.outcome.findings.is_empty()
+    }
+
+    /// A call of the world through the first client, as if it blocked.
+    fn ask(&mut self, call: Call, track: Track) -> Result<loligo_client::Done, FsError> {
+        let id = self.next_call;
+        let text = format!("{call:?}");
+        self.call(0, Caller::World, Want::Plain, call, track);
+        self.until(CALL_MS, |world| world.world_answers.contains_key(&id));
+        match self.world_answers.remove(&id) {
+            Some(result) => result.map_err(|failed| failed.error),
+            None => {
+                self.wrong(format!("{text} was not answered"));
+                Err(FsError::Unavailable)
+            }
+        }
+    }
+
+    /// The same, for what must go well.
+    fn must(&mut self, call: Call, track: Track) -> Option<loligo_client::Done> {
+        let text = format!("{call:?}");
+        match self.ask(call, track) {
+            Ok(done) => Some(done),
+            Err(error) => {
+                self.wrong(format!("{text} failed while nothing was wrong: {error}"));
+                None
+            }
+        }
+    }
+
+    fn make_dir(&mut self, name: &str) -> Ino {
+        let name = Name::new(name.as_bytes()).expect("the names are valid");
+        let call = Call::Op(Op::Mkdir { dir: Ino::ROOT, name, mode: 0o755, umask: 0 });
+        self.must(call, Track::None).and_then(|done| done.attr().map(|attr| attr.ino)).unwrap_or_default()
+    }
+
+    fn make_file(&mut self, dir: Ino, name: &str, layout: bool) -> Ino {
+        let name = Name::new(name.as_bytes()).expect("the names are valid");
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let call = Call::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: true };
+        let Some(done) = self.must(call, Track::None) else { return Ino(0) };
+        let ino = done.attr().map(|attr| attr.ino).unwrap_or_default();
+        if let Some(fh) = done.fh {
+            self.must(Call::Release { fh, flock_owner: None }, Track::None);
+        }
+        if layout {
+            let set = SetAttr { layout: Some(Layout { object_size: OBJECT as u32 }), ..SetAttr::default() };
+            self.must(Call::SetAttr { ino, set, fh: None }, Track::None);
+        }
+        ino
+    }
+
+    fn set_up(&mut self) {
+        let mut places = Places::default();
+        for name in ["d0", "d1", "d2"] {
+            places.dirs.push(self.make_dir(name));
+        }
+        let data = self.make_dir("data");
+        for at in 0..2 {
+            let ino = self.make_file(data, &format!("f{at}"), true);
+            self.data.create(ino.0, false);
+            places.files.push(ino);
+        }
+        let log = self.make_file(data, "log", false);
+        self.data.create(log.0, true);
+        places.logs.push(log);
+        places.lock = self.make_file(data, "lock", false);
+        places.own = self.make_dir("own");
+        let mut state = State::default();
+        for dir in &places.dirs {
+            let id = FIXED + dir.0;
+            let node =
+                TreeNode { ino: dir.0, dir: true, mode: 0o755, nlink: 2, entries: BTreeMap::new(), parent: id };
+            state.nodes.insert(id, node);
+        }
+        self.history.start(state);
+        self.places = Rc::new(places);
+    }
+
+    fn random_part(&mut self) {
+        self.quiet = false;
+        for at in 0..self.nodes.len() {
+            self.begin_programs(at);
+        }
+        let first = self.rng.range(1_000, 200_000);
+        self.after(first, Event::Fault);
+        // Something must happen for programs that were put in to begin.
+        self.after(0, Event::Crash { life: u64::MAX });
+        let ms = self.options.duration_ms;
+        self.until(ms, |_| false);
+    }
+
+    /// No faults any more; everything that waits must end.
+    fn calm_down(&mut self) {
+        if self.is_broken() {
+            return;
+        }
+        self.note(|| "no more faults".into());
+        self.quiet = true;
+        self.stop.set(true);
+        self.nodes.iter_mut().for_each(|node| node.cut_off_until = 0);
+        let idle = |world: &mut World| {
+            world.server.is_some()
+                && world.nodes.iter().all(|n| n.up && n.calls.is_empty() && n.programs.iter().all(|p| p.future.is_none()))
+        };
+        if !self.until(QUIET_MS, idle) && !self.is_broken() {
+            let mut text = String::from("calls hang:");
+            for (at, node) in self.nodes.iter().enumerate() {
+                for (id, pending) in &node.calls {
+                    text += &format!("\n  client {at} call {} since {}: {:?}", id.0, pending.begun, pending.track);
+                }
+            }
+            if let Some(server) = &self.server {
+                text += &format!("\n  server: {:?}", server.mds.status());
+            }
+            return self.wrong(text);
+        }
+        if self.rng.one_in(2) {
+            let plan = CrashPlan::lose_some(Torn::Byte, self.rng.bits());
+            self.crash_server(&plan);
+        }
+    }
+
+    fn look_at_everything(&mut self) {
+        let places = Rc::clone(&self.places);
+        for file in &places.files {
+            self.read_file(*file, |world, fh| {
+                for (first, count) in [(0, HEAD), (HEAD, BLOCKS - HEAD)] {
+                    let call = Call::Read { fh, offset: offset_of(first), len: (count as u64 * BLOCK) as u32 };
+                    world.must(call, Track::Read { file: *file, first, count });
+                }
+            });
+        }
+        for log in &places.logs {
+            self.read_file(*log, |world, fh| {
+                world.must(Call::Read { fh, offset: 0, len: 1 << 20 }, Track::ReadLog { file: *log });
+            });
+        }
+        let mut dirs = places.dirs.clone();
+        while let Some(dir) = dirs.pop() {
+            self.read_file(dir, |world, fh| {
+                let call = Call::Readdir { fh, cookie: 0, limit: 100, plus: true };
+                let done = world.must(call, Track::Names(NsOp::Readdir { dir: dir.0 }));
+                if let Some(Answer::Entries { entries, .. }) = done.map(|done| done.answer) {
+                    dirs.extend(entries.iter().filter(|e| e.kind == Kind::Dir).map(|e| e.ino));
+                    for entry in entries {
+                        let call = Call::GetAttr { ino: entry.ino };
+                        world.must(call, Track::Names(NsOp::GetAttr { ino: entry.ino.0 }));
+                    }
+                }
+            });
+        }
+    }
+
+    fn read_file(&mut self, ino: Ino, mut read: impl FnMut(&mut World, Fh)) {
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let Some(fh) = self.must(Call::Open { ino, flags }, Track::None).and_then(|done| done.fh) else { return };
+        read(self, fh);
+        self.must(Call::Release { fh, flock_owner: None }, Track::None);
+    }
+
+    fn stop_clients(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.feed_client(at, Input::Stop);
+        }
+        if !self.until(QUIET_MS, |world| world.nodes.iter().all(|node| node.stopped)) {
+            return self.wrong("a client does not stop".into());
+        }
+        let empty = |world: &mut World| {
+            world.server.as_ref().is_some_and(|server| {
+                let status = server.mds.status();
+                status.sessions.is_empty()
+                    && status.orphans == 0
+                    && status.discards == 0
+                    && status.locks == 0
+                    && status.leases == 0
+                    && status.waiting_count == 0
+                    && status.recalls_pending == 0
+                    && server.watch.outstanding() == 0
+            })
+        };
+        if !self.until(QUIET_MS, empty) {
+            let status = self.server.as_ref().map(|server| server.mds.status());
+            self.wrong(format!("with all clients gone the server still holds something: {status:?}"));
+        }
+        // All sessions have ended: what was lost cannot come any more.
+        for (_, call) in std::mem::take(&mut self.lost) {
+            self.close_lost(call);
+        }
+    }
+
+    fn stop_server(&mut self) {
+        self.with_server(|server, now| server.stop(now));
+        if !self.until(QUIET_MS, |world| world.stopped) {
+            let status = self.server.as_ref().map(|server| server.mds.status());
+            return self.wrong(format!("the server does not stop: {status:?}"));
+        }
+        self.server = None;
+    }
+
+    fn look_at_disk(&mut self) {
+        let backend: Arc<dyn Backend> = match self.disk.open() {
+            Ok(backend) => backend,
+            Err(error) => return self.wrong(format!("the disk does not open: {error}")),
+        };
+        let rows = match rows::all_rows(&*backend.table()) {
+            Ok(rows) => rows,
+            Err(text) => return self.wrong(text),
+        };
+        let left = rows.iter().filter(|row| matches!(row, Row::Orphan(_) | Row::Discard { .. } | Row::Session(_)));
+        for row in left.cloned().collect::<Vec<_>>() {
+            self.wrong(format!("after a stop in order the table has {row:?}"));
+        }
+        let events: Vec<_> = rows.iter().cloned().filter_map(rows::event_of).collect();
+        for finding in fsck::check_all(&events).findings {
+            self.wrong(format!("fsck: {}", finding.text));
+        }
+        let mut files: BTreeMap<u64, u64> = BTreeMap::new();
+        for row in &rows {
+            if let Row::Inode(inode) = row
+                && inode.kind == Kind::File
+            {
+                files.insert(inode.ino.0, inode.size);
+            }
+        }
+        let mut wrong = Vec::new();
+        let listed = backend.blobs().list(&mut |id, len| {
+            if !files.contains_key(&id.ino) {
+                wrong.push(format!("{id} of {len} bytes belongs to no file"));
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        if let Err(error) = listed {
+            wrong.push(format!("objects cannot be listed: {error}"));
+        }
+        wrong.into_iter().for_each(|text| self.wrong(text));
+        self.compare_names(&rows);
+    }
+
+    /// The names in the table must be those of one of the ways that everything can have happened.
+    fn compare_names(&mut self, rows: &[Row]) {
+        if self.history.gave_up {
+            return;
+        }
+        let mut entries: BTreeMap<u64, BTreeMap<NameId, u64>> = BTreeMap::new();
+        let mut attrs: BTreeMap<u64, (u16, u32)> = BTreeMap::new();
+        for row in rows {
+            match row {
+                Row::Entry { dir, name, ino, .. } => {
+                    if let Some(id) = NAMES.iter().position(|n| n.as_bytes() == name.as_bytes()) {
+                        entries.entry(dir.0).or_default().insert(id as NameId, ino.0);
+                    }
+                }
+                Row::Inode(inode) => drop(attrs.insert(inode.ino.0, (inode.mode, inode.nlink))),
+                _ => {}
+            }
+        }
+        let same = |state: &State| {
+            let mut todo: Vec<(u64, u64)> = self.places.dirs.iter().map(|dir| (FIXED + dir.0, dir.0)).collect();
+            while let Some((id, ino)) = todo.pop() {
+                let Some(node) = state.nodes.get(&id) else { return false };
+                let known = node.ino == 0 || node.ino == ino;
+                if !known || attrs.get(&ino) != Some(&(node.mode, node.nlink)) {
+                    return false;
+                }
+                let empty = BTreeMap::new();
+                let real = entries.get(&ino).unwrap_or(&empty);
+                if !node.entries.keys().eq(real.keys()) {
+                    return false;
+                }
+                todo.extend(node.entries.values().copied().zip(real.values().copied()));
+            }
+            true
+        };
+        if !self.history.ways.iter().any(|way| same(&way.state)) {
+            let way = self.history.ways.first().map(|way| way.state.clone());
+            self.wrong(format!("the names on the disk are none that the calls explain: {entries:?}, not {way:?}"));
+        }
+    }
+}

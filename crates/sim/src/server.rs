@@ -1,0 +1,461 @@
+//! One life of the simulated server: the production machines and journal, driven as the driver's threads do it, with
+//! every wait an event that the world brings later, or never.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use loligo_journal::{Writer, WriterConfig};
+use loligo_mds::{ConnId, DataAccess, Input, Mds, Now, Output, Peer};
+use loligo_namespace::{Loaded, Need, Record};
+use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd};
+use loligo_store::{Backend, Blobs, Durability, LogDir, LogFile, StoreError, Table};
+use loligo_types::msg::{ToClient, ToServer};
+use loligo_types::{DataAnswer, DataError, Ino, Lsn, SessionId};
+
+use crate::options::Canary;
+use crate::recovery;
+use crate::rows::{self, Result};
+use crate::watch::Watch;
+
+/// Something that takes time.
+#[derive(Debug)]
+pub enum Work {
+    /// The journal's thread takes what was queued and writes it.
+    JournalWrite,
+    /// It syncs what it wrote.
+    JournalSync,
+    /// The table's thread does the next thing that was asked of it.
+    Table,
+    /// A loading thread reads.
+    LoadRead { ticket: u64, needs: Vec<Need> },
+    /// What it read is there.
+    LoadDone { ticket: u64, items: Option<Vec<Loaded>> },
+    /// A data thread does an effect.
+    Effect { id: EffectId },
+    /// Its result is there.
+    EffectDone { id: EffectId },
+    /// The clock of the rank thread.
+    Tick,
+}
+
+/// What the server wants of the world.
+#[derive(Debug)]
+pub enum Act {
+    /// Send.
+    Send { conn: u64, msg: ToClient },
+    /// Close after what was sent.
+    Close { conn: u64 },
+    /// Bring this back when it is done.
+    Begin(Work),
+    /// The session is gone; durably so with this record.
+    Fenced { session: SessionId, lsn: Lsn },
+    /// The journal is durable up to here.
+    Durable(Lsn),
+    /// An effect on file data failed.
+    DataFailed,
+    /// It stops: with a failure, or in order.
+    Fatal(String),
+    /// All is in the table.
+    Stopped,
+}
+
+#[derive(Debug)]
+enum TableWork {
+    Checkpoint { id: u64, records: Vec<Record> },
+    Trim { below: Lsn },
+}
+
+#[derive(Debug)]
+enum Asked {
+    Client { conn: u64, id: u64 },
+    Discard { from: u64, object_size: u32 },
+    Spill,
+}
+
+/// A running server.
+pub struct Server {
+    pub mds: Mds,
+    osd: Osd,
+    /// Keeps the disk open.
+    _backend: Arc<dyn Backend>,
+    table: Arc<dyn Table>,
+    blobs: Arc<dyn Blobs>,
+    log: Arc<dyn LogDir>,
+    key: (u64, u64),
+    writer: Writer,
+    file: Option<(u64, Box<dyn LogFile>)>,
+    appends: Vec<(Lsn, Vec<u8>)>,
+    journal_busy: bool,
+    unsynced: Option<Lsn>,
+    table_queue: VecDeque<TableWork>,
+    table_busy: bool,
+    asked: BTreeMap<u64, Asked>,
+    next_tag: u64,
+    sessions: BTreeMap<u64, SessionId>,
+    retry: Vec<(Ino, u64, u32)>,
+    effects: BTreeMap<EffectId, Effect>,
+    results: BTreeMap<EffectId, EffectResult>,
+    last_append: Lsn,
+    journal_limit: u64,
+    canary: Option<Canary>,
+    pub watch: Watch,
+    pub out: VecDeque<Act>,
+}
+
+/// What a start needs to know.
+pub struct Start {
+    pub config: loligo_mds::Config,
+    pub segment_size: u64,
+    pub journal_limit: u64,
+    pub canary: Option<Canary>,
+    /// A number for choices of canaries.
+    pub chance: u64,
+}
+
+impl Server {
+    /// Recovers. Also says what is wrong with the tree that was found.
+    pub fn start(backend: Arc<dyn Backend>, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
+        let Start { config, segment_size, journal_limit, canary, chance } = start;
+        let mut found = recovery::read(&*backend)?;
+        if canary == Some(Canary::ReplaySkips) && !found.records.is_empty() {
+            let at = found.records.len() - 1 - chance as usize % found.records.len().min(8);
+            found.records.remove(at);
+        }
+        let faults = recovery::check_tree(&found, config.hash_key, config.inline_max);
+        let mut watch = Watch::default();
+        for row in &found.rows {
+            if let Some(event) = rows::event_of(row.clone()) {
+                watch.learn(&event);
+            }
+        }
+        found.records.iter().flat_map(|(_, r)| &r.events).for_each(|event| watch.learn(event));
+        let key = config.hash_key;
+        let fs = config.fs_id;
+        let mut mds = Mds::recover(config, found.meta.clone(), now);
+        for (lsn, record) in &found.records {
+            mds.replay(*lsn, record);
+        }
+        let last = Lsn(found.tail.next_lsn.0 - 1);
+        mds.recovered(now, last);
+        let writer = Writer::resume(WriterConfig { fs, rank: 0, segment_size }, &found.tail);
+        let mut server = Server {
+            mds,
+            osd: Osd::new(loligo_osd::Config { queue_bytes: 64 << 10, dirty_files: 4 }),
+            table: backend.table(),
+            blobs: backend.blobs(),
+            log: backend.log_dir(0).map_err(|e| e.to_string())?,
+            _backend: backend,
+            key,
+            writer,
+            file: None,
+            appends: Vec::new(),
+            journal_busy: false,
+            unsynced: None,
+            table_queue: VecDeque::new(),
+            table_busy: false,
+            asked: BTreeMap::new(),
+            next_tag: 1,
+            sessions: BTreeMap::new(),
+            retry: Vec::new(),
+            effects: BTreeMap::new(),
+            results: BTreeMap::new(),
+            last_append: last,
+            journal_limit,
+            canary,
+            watch,
+            out: VecDeque::from([Act::Begin(Work::Tick)]),
+        };
+        server.drain();
+        Ok((server, faults))
+    }
+
+    /// A connection was made.
+    pub fn connected(&mut self, now: Now, conn: u64) {
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
+        self.feed(now, Input::Connected { conn: ConnId(conn), peer });
+    }
+
+    /// A connection is gone.
+    pub fn disconnected(&mut self, now: Now, conn: u64) {
+        self.sessions.remove(&conn);
+        self.asked.retain(|_, asked| !matches!(asked, Asked::Client { conn: of, .. } if *of == conn));
+        self.feed(now, Input::Disconnected { conn: ConnId(conn) });
+    }
+
+    /// A message came.
+    pub fn message(&mut self, now: Now, conn: u64, msg: ToServer) {
+        match msg {
+            ToServer::Data(request) => {
+                let Some(session) = self.sessions.get(&conn).copied() else {
+                    let msg = ToClient::Data { id: request.id, result: Err(DataError::Stale) };
+                    return self.out.push_back(Act::Send { conn, msg });
+                };
+                let tag = self.tag(Asked::Client { conn, id: request.id });
+                let loligo_types::msg::DataRequest { ino, object_size, op, .. } = request;
+                self.osd_feed(loligo_osd::Input::Request { session, tag, ino, object_size, op });
+                self.osd_outputs(now);
+            }
+            msg => {
+                self.watch.input(ConnId(conn), &msg);
+                self.feed(now, Input::Message { conn: ConnId(conn), msg });
+            }
+        }
+    }
+
+    /// Something that took time is over.
+    pub fn work(&mut self, now: Now, work: Work) {
+        match work {
+            Work::JournalWrite => self.journal_write(now),
+            Work::JournalSync => self.journal_sync(now),
+            Work::Table => self.table_work(now),
+            Work::LoadRead { ticket, needs } => {
+                let items = rows::load(&*self.table, self.key, &needs).ok();
+                self.out.push_back(Act::Begin(Work::LoadDone { ticket, items }));
+            }
+            Work::LoadDone { ticket, items: Some(items) } => self.feed(now, Input::Loaded { ticket, items }),
+            Work::LoadDone { ticket, items: None } => self.feed(now, Input::LoadFailed { ticket }),
+            Work::Effect { id } => self.effect(id),
+            Work::EffectDone { id } => {
+                if let Some(result) = self.results.remove(&id) {
+                    self.osd_feed(loligo_osd::Input::Done { id, result });
+                    self.osd_outputs(now);
+                }
+            }
+            Work::Tick => self.tick(now),
+        }
+    }
+
+    /// The server is to stop in order.
+    pub fn stop(&mut self, now: Now) {
+        self.feed(now, Input::Stop);
+    }
+
+    /// Feeds the metadata server.
+    pub fn feed(&mut self, now: Now, input: Input) {
+        self.mds.handle(now, input);
+        self.drain();
+        self.osd_outputs(now);
+    }
+
+    fn tick(&mut self, now: Now) {
+        self.feed(now, Input::JournalSpace { used: self.writer.space(), limit: self.journal_limit });
+        self.feed(now, Input::Tick);
+        for (ino, from, object_size) in std::mem::take(&mut self.retry) {
+            self.discard(ino, from, object_size);
+        }
+        self.osd_outputs(now);
+        self.out.push_back(Act::Begin(Work::Tick));
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.mds.pop() {
+            self.watch.output(&output);
+            self.carry_out(output);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send { conn, msg } => self.out.push_back(Act::Send { conn: conn.0, msg }),
+            Output::Close { conn } => self.out.push_back(Act::Close { conn: conn.0 }),
+            Output::Append { lsn, record } => {
+                self.last_append = lsn;
+                self.appends.push((lsn, record));
+                self.kick_journal();
+            }
+            Output::Load { ticket, needs } => self.out.push_back(Act::Begin(Work::LoadRead { ticket, needs })),
+            Output::Checkpoint { id, records } => self.push_table(TableWork::Checkpoint { id, records }),
+            Output::Trim { below } => self.push_table(TableWork::Trim { below }),
+            Output::Discard { ino, from, object_size } => self.discard(ino, from, object_size),
+            Output::Spill { ino, data, object_size } => {
+                let tag = self.tag(Asked::Spill);
+                self.osd_feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
+            }
+            Output::Access { session, ino, access } => {
+                let access = match access {
+                    DataAccess::None => Access::None,
+                    DataAccess::Read => Access::Read,
+                    DataAccess::Write => Access::Write,
+                };
+                self.osd_feed(loligo_osd::Input::Access { session, ino, access });
+            }
+            Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
+            Output::Fence { session } => {
+                self.osd_feed(loligo_osd::Input::Fence { session });
+                // The record that ends the session is the next one.
+                self.out.push_back(Act::Fenced { session, lsn: self.last_append.next() });
+            }
+            Output::Stopped => self.out.push_back(Act::Stopped),
+            Output::Fatal { text } => self.out.push_back(Act::Fatal(text)),
+        }
+    }
+
+    fn discard(&mut self, ino: Ino, from: u64, object_size: u32) {
+        let tag = self.tag(Asked::Discard { from, object_size });
+        self.osd_feed(loligo_osd::Input::Discard { tag, ino, object_size, from });
+    }
+
+    fn tag(&mut self, asked: Asked) -> u64 {
+        self.next_tag += 1;
+        self.asked.insert(self.next_tag, asked);
+        self.next_tag
+    }
+
+    fn osd_feed(&mut self, input: loligo_osd::Input) {
+        self.osd.handle(input);
+    }
+
+    /// Carries out what the object server puts out, and what follows from it.
+    fn osd_outputs(&mut self, now: Now) {
+        while let Some(output) = self.osd.next_output() {
+            match output {
+                loligo_osd::Output::Run { id, effect } => {
+                    self.effects.insert(id, effect);
+                    self.out.push_back(Act::Begin(Work::Effect { id }));
+                }
+                loligo_osd::Output::Reply { tag, result, .. } => {
+                    if let Some(Asked::Client { conn, id }) = self.asked.remove(&tag) {
+                        self.out.push_back(Act::Send { conn, msg: ToClient::Data { id, result } });
+                    }
+                }
+                loligo_osd::Output::Discarded { tag, ino, result } => match (self.asked.remove(&tag), result) {
+                    (Some(Asked::Discard { from, object_size }), Err(_)) => self.retry.push((ino, from, object_size)),
+                    _ => self.mds_input(now, Input::Discarded { ino }),
+                },
+                loligo_osd::Output::Spilled { tag, ino, result } => {
+                    self.asked.remove(&tag);
+                    self.mds_input(now, Input::Spilled { ino, ok: result.is_ok() });
+                }
+                loligo_osd::Output::Fenced { .. } => {}
+            }
+        }
+    }
+
+    fn mds_input(&mut self, now: Now, input: Input) {
+        self.mds.handle(now, input);
+        self.drain();
+    }
+
+    fn effect(&mut self, id: EffectId) {
+        let Some(effect) = self.effects.remove(&id) else { return };
+        let is_sync = matches!(effect, Effect::Sync { .. } | Effect::SyncAll);
+        let result = if is_sync && self.canary == Some(Canary::DataSyncDoesNothing) {
+            Ok(DataAnswer::Done)
+        } else {
+            loligo_osd::execute(&*self.blobs, &effect)
+        };
+        if result.is_err() {
+            self.out.push_back(Act::DataFailed);
+        }
+        self.results.insert(id, result);
+        self.out.push_back(Act::Begin(Work::EffectDone { id }));
+    }
+
+    fn kick_journal(&mut self) {
+        if self.canary == Some(Canary::EarlyDurable)
+            && let Some((lsn, _)) = self.appends.last()
+        {
+            let lsn = *lsn;
+            self.mds.handle(Now::default(), Input::Durable { lsn });
+        }
+        if !self.journal_busy {
+            self.journal_busy = true;
+            self.out.push_back(Act::Begin(Work::JournalWrite));
+        }
+    }
+
+    fn journal_failed(&mut self, now: Now) {
+        self.writer.fail();
+        self.feed(now, Input::JournalFailed);
+    }
+
+    fn journal_write(&mut self, now: Now) {
+        for (lsn, record) in std::mem::take(&mut self.appends) {
+            match self.writer.append(&record) {
+                Ok(got) if got == lsn => {}
+                other => return self.out.push_back(Act::Fatal(format!("record {lsn} came as {other:?}"))),
+            }
+        }
+        match self.journal_batches() {
+            Ok(()) => self.out.push_back(Act::Begin(Work::JournalSync)),
+            Err(_) => self.journal_failed(now),
+        }
+    }
+
+    fn journal_batches(&mut self) -> std::result::Result<(), StoreError> {
+        while let Some(batch) = self.writer.take_batch() {
+            if self.file.as_ref().is_none_or(|(id, _)| *id != batch.segment) {
+                self.file = Some((batch.segment, self.log.create(batch.segment)?));
+            }
+            if let Some((_, file)) = &mut self.file {
+                file.append(&batch.bytes)?;
+            }
+            self.unsynced = Some(batch.last);
+            self.writer.recycle(batch.bytes);
+        }
+        Ok(())
+    }
+
+    fn journal_sync(&mut self, now: Now) {
+        if let Some(lsn) = self.unsynced.take() {
+            let lies = self.canary == Some(Canary::JournalSyncDoesNothing);
+            if let Some((_, file)) = self.file.as_mut().filter(|_| !lies)
+                && file.sync().is_err()
+            {
+                return self.journal_failed(now);
+            }
+            let durable = self.writer.synced(lsn);
+            self.out.push_back(Act::Durable(durable));
+            self.feed(now, Input::Durable { lsn: durable });
+        }
+        if self.writer.has_pending() || !self.appends.is_empty() {
+            self.out.push_back(Act::Begin(Work::JournalWrite));
+        } else {
+            self.journal_busy = false;
+        }
+    }
+
+    fn push_table(&mut self, work: TableWork) {
+        self.table_queue.push_back(work);
+        if !self.table_busy {
+            self.table_busy = true;
+            self.out.push_back(Act::Begin(Work::Table));
+        }
+    }
+
+    fn table_work(&mut self, now: Now) {
+        match self.table_queue.pop_front() {
+            Some(TableWork::Checkpoint { id, records }) => {
+                let input = match self.checkpoint(&records) {
+                    Ok(()) => Input::CheckpointDone { id },
+                    Err(full) => Input::CheckpointFailed { id, full },
+                };
+                self.feed(now, input);
+            }
+            Some(TableWork::Trim { below }) => self.trim(below),
+            None => {}
+        }
+        self.table_busy = !self.table_queue.is_empty();
+        if self.table_busy {
+            self.out.push_back(Act::Begin(Work::Table));
+        }
+    }
+
+    fn checkpoint(&self, records: &[Record]) -> std::result::Result<(), bool> {
+        let batch = rows::batch_of(&*self.table, records).map_err(|_| false)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.table.write(&batch, Durability::Sync).map_err(|error| error.is_full())
+    }
+
+    fn trim(&mut self, below: Lsn) {
+        let helps = self.writer.segments().nth(1).is_some_and(|second| second.first <= below);
+        if helps && rows::put_replay_from(&*self.table, below).is_ok() {
+            for id in self.writer.trim(below) {
+                // One that cannot be deleted is only in the way.
+                let _ = self.log.delete(id);
+            }
+        }
+    }
+}

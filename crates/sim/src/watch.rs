@@ -1,0 +1,120 @@
+//! Looks at what goes in and out of the metadata server: a change leaves only when no other session holds a lease on it.
+
+use std::collections::BTreeMap;
+
+use loligo_journal::{Record, decode_record};
+use loligo_mds::{ConnId, Output};
+use loligo_types::msg::{ToClient, ToServer};
+use loligo_types::{Answer, Event, Ino, Lease, SessionId};
+
+const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
+
+/// What is known of leases from the messages alone.
+#[derive(Default)]
+pub struct Watch {
+    sessions: BTreeMap<ConnId, SessionId>,
+    held: BTreeMap<(Ino, SessionId), Lease>,
+    recalls: BTreeMap<(SessionId, u64), (Ino, Lease)>,
+    changes: BTreeMap<Ino, u64>,
+    /// What is wrong.
+    pub findings: Vec<String>,
+}
+
+impl Watch {
+    /// Learns the inodes there are, at a start.
+    pub fn learn(&mut self, event: &Event) {
+        if let Event::Inode(inode) = event {
+            self.changes.insert(inode.ino, inode.change);
+        }
+    }
+
+    /// A message came.
+    pub fn input(&mut self, conn: ConnId, msg: &ToServer) {
+        let Some(session) = self.sessions.get(&conn).copied() else { return };
+        match msg {
+            ToServer::RecallDone { id, .. } => {
+                if let Some((ino, bits)) = self.recalls.remove(&(session, *id)) {
+                    self.take(ino, session, bits);
+                }
+            }
+            ToServer::Release(leases) => leases.iter().for_each(|(ino, bits)| self.take(*ino, session, *bits)),
+            ToServer::Reclaim(claim) => claim.leases.iter().for_each(|(ino, bits)| self.give(*ino, session, *bits)),
+            _ => {}
+        }
+    }
+
+    /// The machine does something.
+    pub fn output(&mut self, output: &Output) {
+        match output {
+            Output::Bound { conn, session } => drop(self.sessions.insert(*conn, *session)),
+            Output::Fence { session } => {
+                self.held.retain(|(_, of), _| of != session);
+                self.recalls.retain(|(of, _), _| of != session);
+            }
+            Output::Send { conn, msg } => self.sent(*conn, msg),
+            Output::Append { record, .. } => match decode_record(record) {
+                Ok(record) => self.changed(&record),
+                Err(error) => self.findings.push(format!("a record that was just made cannot be read: {error}")),
+            },
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, conn: ConnId, msg: &ToClient) {
+        let Some(session) = self.sessions.get(&conn).copied() else { return };
+        match msg {
+            ToClient::Reply { granted, result, .. } => {
+                granted.iter().for_each(|(ino, bits)| self.give(*ino, session, *bits));
+                if let Ok(Answer::Entries { entries, .. }) = result {
+                    entries.iter().for_each(|entry| self.give(entry.ino, session, entry.lease));
+                }
+            }
+            ToClient::Recall { ino, id, bits } => drop(self.recalls.insert((session, *id), (*ino, *bits))),
+            _ => {}
+        }
+    }
+
+    fn changed(&mut self, record: &Record) {
+        let by = record.origin.map(|origin| origin.session);
+        for event in &record.events {
+            let (ino, bits) = match event {
+                Event::Inode(inode) => {
+                    let before = self.changes.insert(inode.ino, inode.change);
+                    if before.is_none_or(|before| before == inode.change) {
+                        continue;
+                    }
+                    (inode.ino, Lease::ATTR)
+                }
+                Event::InodeGone(ino) => (*ino, Lease::ATTR),
+                Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => (*dir, Lease::NAMES),
+                _ => continue,
+            };
+            let Some(by) = by else { continue };
+            let others = self.held.range((ino, SessionId(0))..=(ino, SessionId(u64::MAX)));
+            for ((_, other), held) in others {
+                if *other != by && held.any(bits) {
+                    let text = format!("session {by} changed inode {ino} while session {other} held {bits:?} of it");
+                    self.findings.push(text);
+                }
+            }
+        }
+    }
+
+    fn give(&mut self, ino: Ino, session: SessionId, bits: Lease) {
+        if bits.any(SHARED) {
+            let held = self.held.entry((ino, session)).or_default();
+            *held = *held | (bits & SHARED);
+        }
+    }
+
+    fn take(&mut self, ino: Ino, session: SessionId, bits: Lease) {
+        if let Some(held) = self.held.get_mut(&(ino, session)) {
+            *held = held.without(bits);
+        }
+    }
+
+    /// How many leases are out.
+    pub fn outstanding(&self) -> usize {
+        self.held.values().filter(|bits| !bits.is_none()).count()
+    }
+}

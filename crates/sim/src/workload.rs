@@ -1,0 +1,399 @@
+//! What the programs on the clients do: random calls, written as straight lines of `async` code that the world drives
+//! one answer at a time. Each program has one call under way; a client has several programs.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use loligo_client::{Call, CallResult, Fallocate, Fh};
+use loligo_types::{
+    Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, SetAttr,
+};
+
+use crate::data::{BLOCK, BLOCKS, HEAD, RECORD, filled, offset_of};
+use crate::rng::Rng;
+use crate::tree::{NameId, NsOp};
+
+/// The names of the workload.
+pub const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// A name by its index.
+pub fn name(id: NameId) -> Name {
+    Name::new(NAMES[usize::from(id)].as_bytes()).expect("the names are valid")
+}
+
+/// What a call means to the checks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Track {
+    /// Nothing.
+    None,
+    Names(NsOp),
+    /// Blocks get a tag; `durable` when answered.
+    Write { file: Ino, first: usize, end: usize, tag: u32, durable: bool },
+    Append { file: Ino, tag: u32 },
+    Read { file: Ino, first: usize, count: usize },
+    ReadLog { file: Ino },
+    Fsync { file: Ino },
+    Lock { file: Ino, exclusive: bool },
+    Unlock { file: Ino },
+}
+
+/// What a program asks of the world.
+#[derive(Debug)]
+pub enum Req {
+    /// Wait, microseconds.
+    Sleep(u64),
+    Call(Call, Track),
+    /// Through the cache of names.
+    Lookup(Ino, NameId),
+    /// Through the cache of attributes.
+    Stat(Ino),
+    /// Caches drop an inode, as under memory pressure.
+    Forget(Ino),
+    /// A new tag for a write.
+    Tag,
+    /// The program itself saw something that cannot be.
+    Wrong(String),
+}
+
+/// What it gets.
+#[derive(Debug)]
+pub enum Rep {
+    Woken,
+    Done(Box<CallResult>),
+    /// Number and whether it is a directory.
+    Found(Result<(Ino, bool), FsError>),
+    Tag(u32),
+}
+
+/// One request, one answer.
+#[derive(Default)]
+pub struct Mail {
+    pub req: Option<Req>,
+    pub rep: Option<Rep>,
+}
+
+/// What all programs know.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Directories with the names that all fight for.
+    pub dirs: Vec<Ino>,
+    /// Files of blocks.
+    pub files: Vec<Ino>,
+    /// Files that are appended to.
+    pub logs: Vec<Ino>,
+    /// The directory of files that programs have for themselves.
+    pub own: Ino,
+    /// A file to lock.
+    pub lock: Ino,
+}
+
+/// A program's way to the world.
+pub struct Shell {
+    pub mail: Rc<RefCell<Mail>>,
+    pub rng: Rng,
+    pub places: Rc<Places>,
+    /// No new actions.
+    pub stop: Rc<Cell<bool>>,
+    /// Its number among all programs there ever were.
+    pub id: u64,
+    pub think: u64,
+}
+
+type Outcome<T> = Result<T, FsError>;
+
+impl Shell {
+    async fn ask(&self, req: Req) -> Rep {
+        self.mail.borrow_mut().req = Some(req);
+        poll_fn(|_| match self.mail.borrow_mut().rep.take() {
+            Some(rep) => Poll::Ready(rep),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    async fn sleep(&self, us: u64) {
+        self.ask(Req::Sleep(us)).await;
+    }
+
+    async fn call(&self, call: Call, track: Track) -> Outcome<loligo_client::Done> {
+        match self.ask(Req::Call(call, track)).await {
+            Rep::Done(result) => result.map_err(|failed| failed.error),
+            _ => Err(FsError::Io),
+        }
+    }
+
+    async fn lookup(&self, dir: Ino, name: NameId) -> Outcome<(Ino, bool)> {
+        match self.ask(Req::Lookup(dir, name)).await {
+            Rep::Found(found) => found,
+            _ => Err(FsError::Io),
+        }
+    }
+
+    async fn tag(&self) -> u32 {
+        match self.ask(Req::Tag).await {
+            Rep::Tag(tag) => tag,
+            _ => 0,
+        }
+    }
+
+    /// The program: actions until it is told to stop.
+    pub async fn run(mut self) {
+        while !self.stop.get() {
+            let think = self.rng.range(0, self.think);
+            self.sleep(think).await;
+            // Errors are for the checks.
+            let _ = match self.rng.below(100) {
+                0..55 => self.names().await,
+                55..80 => self.blocks().await,
+                80..88 => self.append().await,
+                88..94 => self.lock().await,
+                _ => self.own_file().await,
+            };
+        }
+    }
+
+    fn name(&mut self) -> NameId {
+        self.rng.below(NAMES.len() as u64) as NameId
+    }
+
+    /// A directory that may exist: one of the fixed ones, or one in it.
+    async fn dir(&mut self) -> Outcome<Ino> {
+        let dir = self.rng.pick(&self.places.clone().dirs);
+        if !self.rng.one_in(3) {
+            return Ok(dir);
+        }
+        let name = self.name();
+        let (ino, is_dir) = self.lookup(dir, name).await?;
+        Ok(if is_dir { ino } else { dir })
+    }
+
+    async fn ns(&self, op: NsOp, call: Call) -> Outcome<loligo_client::Done> {
+        self.call(call, Track::Names(op)).await
+    }
+
+    async fn names(&mut self) -> Outcome<()> {
+        let dir = self.dir().await?;
+        let n = self.name();
+        let (d, mode) = (dir.0, 0o600 + self.rng.below(64) as u16);
+        match self.rng.below(20) {
+            0..4 => {
+                let (ino, _) = self.lookup(dir, n).await?;
+                self.ask(Req::Stat(ino)).await;
+            }
+            4..6 => {
+                let call = Call::Op(Op::Mkdir { dir, name: name(n), mode, umask: 0 });
+                self.ns(NsOp::Mkdir { dir: d, name: n, mode }, call).await?;
+            }
+            6..9 => {
+                let exclusive = self.rng.one_in(2);
+                let flags = OpenFlags { write: true, ..OpenFlags::default() };
+                let call = Call::Create { dir, name: name(n), mode, umask: 0, flags, exclusive };
+                let done = self.ns(NsOp::Create { dir: d, name: n, mode, exclusive }, call).await?;
+                self.release(done.fh).await?;
+            }
+            9..12 => {
+                let call = Call::Op(Op::Unlink { dir, name: name(n) });
+                self.ns(NsOp::Unlink { dir: d, name: n }, call).await?;
+            }
+            12 => {
+                let call = Call::Op(Op::Rmdir { dir, name: name(n) });
+                self.ns(NsOp::Rmdir { dir: d, name: n }, call).await?;
+            }
+            13..15 => self.rename(dir, n).await?,
+            15 => {
+                let (ino, is_dir) = self.lookup(dir, n).await?;
+                let (to, to_name) = (self.dir().await?, self.name());
+                if !is_dir {
+                    let call = Call::Op(Op::Link { ino, dir: to, name: name(to_name) });
+                    self.ns(NsOp::Link { ino: ino.0, dir: to.0, name: to_name }, call).await?;
+                }
+            }
+            16 => {
+                let (ino, _) = self.lookup(dir, n).await?;
+                let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+                self.ns(NsOp::Chmod { ino: ino.0, mode }, Call::SetAttr { ino, set, fh: None }).await?;
+            }
+            17..19 => self.list(dir).await?,
+            _ => {
+                self.ask(Req::Forget(dir)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn rename(&mut self, dir: Ino, n: NameId) -> Outcome<()> {
+        let (to, to_name) = (self.dir().await?, self.name());
+        let mode = self.rng.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+        let op = Op::Rename { dir, name: name(n), new_dir: to, new_name: name(to_name), mode };
+        let track = NsOp::Rename { dir: dir.0, name: n, to: to.0, to_name, mode };
+        self.ns(track, Call::Op(op)).await?;
+        Ok(())
+    }
+
+    async fn list(&mut self, dir: Ino) -> Outcome<()> {
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let done = self.call(Call::Open { ino: dir, flags }, Track::None).await?;
+        let fh = done.fh.ok_or(FsError::Io)?;
+        let plus = self.rng.one_in(2);
+        let call = Call::Readdir { fh, cookie: 0, limit: 100, plus };
+        let listed = self.ns(NsOp::Readdir { dir: dir.0 }, call).await;
+        self.release(Some(fh)).await?;
+        listed.map(drop)
+    }
+
+    async fn release(&self, fh: Option<Fh>) -> Outcome<()> {
+        if let Some(fh) = fh {
+            self.call(Call::Release { fh, flock_owner: None }, Track::None).await?;
+        }
+        Ok(())
+    }
+
+    /// Opens a file of blocks, reads and writes for a while, closes it.
+    async fn blocks(&mut self) -> Outcome<()> {
+        let file = self.rng.pick(&self.places.clone().files);
+        let write = !self.rng.one_in(3);
+        let flags = OpenFlags { read: true, write, ..OpenFlags::default() };
+        let done = self.call(Call::Open { ino: file, flags }, Track::None).await?;
+        let fh = done.fh.ok_or(FsError::Io)?;
+        let steps = self.rng.range(1, 6);
+        let mut result = Ok(());
+        for _ in 0..steps {
+            result = self.block_step(file, fh, write).await;
+            if result.is_err() {
+                break;
+            }
+            let pause = self.rng.below(self.think / 2);
+            self.sleep(pause).await;
+        }
+        let _ = self.call(Call::Flush { fh, owner: None }, Track::None).await;
+        self.release(Some(fh)).await?;
+        result
+    }
+
+    /// Some blocks that lie side by side.
+    fn some_blocks(&mut self) -> (usize, usize) {
+        let head = !self.rng.one_in(3);
+        let (from, to) = if head { (0, HEAD) } else { (HEAD, BLOCKS) };
+        let first = self.rng.range(from as u64, to as u64 - 1) as usize;
+        let count = self.rng.range(1, 3).min((to - first) as u64) as usize;
+        (first, count)
+    }
+
+    async fn block_step(&mut self, file: Ino, fh: Fh, write: bool) -> Outcome<()> {
+        let (first, count) = self.some_blocks();
+        let (offset, len) = (offset_of(first), count as u64 * BLOCK);
+        match if write { self.rng.below(12) } else { 0 } {
+            0..4 => {
+                let call = Call::Read { fh, offset, len: len as u32 };
+                self.call(call, Track::Read { file, first, count }).await?;
+            }
+            4..9 => {
+                let tag = self.tag().await;
+                let data: Arc<[u8]> = filled(tag, len as usize).into();
+                let call = Call::Write { fh, offset, data, append: false, kill_priv: false };
+                self.call(call, Track::Write { file, first, end: first + count, tag, durable: false }).await?;
+            }
+            9 => {
+                self.call(Call::Fsync { fh, data_only: false }, Track::Fsync { file }).await?;
+            }
+            10 => {
+                let set = SetAttr { size: Some(offset), ..SetAttr::default() };
+                let fh = if self.rng.one_in(2) { Some(fh) } else { None };
+                let track = Track::Write { file, first, end: BLOCKS, tag: 0, durable: true };
+                self.call(Call::SetAttr { ino: file, set, fh }, track).await?;
+            }
+            _ => {
+                let call = Call::Fallocate { fh, how: Fallocate::PunchHole, offset, len };
+                let track = Track::Write { file, first, end: first + count, tag: 0, durable: false };
+                self.call(call, track).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends to a log, or reads all of one.
+    async fn append(&mut self) -> Outcome<()> {
+        let file = self.rng.pick(&self.places.clone().logs);
+        let write = !self.rng.one_in(3);
+        let flags = OpenFlags { read: !write, write, append: write, ..OpenFlags::default() };
+        let done = self.call(Call::Open { ino: file, flags }, Track::None).await?;
+        let fh = done.fh.ok_or(FsError::Io)?;
+        if write {
+            for _ in 0..self.rng.range(1, 3) {
+                let tag = self.tag().await;
+                let data: Arc<[u8]> = filled(tag, RECORD).into();
+                let call = Call::Write { fh, offset: 0, data, append: true, kill_priv: false };
+                if self.call(call, Track::Append { file, tag }).await.is_err() {
+                    break;
+                }
+            }
+            if self.rng.one_in(3) {
+                let _ = self.call(Call::Fsync { fh, data_only: true }, Track::Fsync { file }).await;
+            }
+        } else {
+            let call = Call::Read { fh, offset: 0, len: 1 << 20 };
+            let _ = self.call(call, Track::ReadLog { file }).await;
+        }
+        let _ = self.call(Call::Flush { fh, owner: None }, Track::None).await;
+        self.release(Some(fh)).await
+    }
+
+    /// Locks, holds, gives back.
+    async fn lock(&mut self) -> Outcome<()> {
+        let file = self.places.lock;
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let fh = self.call(Call::Open { ino: file, flags }, Track::None).await?.fh.ok_or(FsError::Io)?;
+        let exclusive = !self.rng.one_in(3);
+        let owner = LockOwner(self.id);
+        let lock = FileLock { kind: LockKind::Flock, owner, pid: 1, exclusive, start: 0, end: u64::MAX };
+        let wait = !self.rng.one_in(3);
+        if self.call(Call::SetLock { fh, lock, wait }, Track::Lock { file, exclusive }).await.is_ok() {
+            let hold = self.rng.below(self.think);
+            self.sleep(hold).await;
+            if self.rng.one_in(4) {
+                // Closing the file gives it back.
+                let call = Call::Release { fh, flock_owner: Some(owner) };
+                return self.call(call, Track::Unlock { file }).await.map(drop);
+            }
+            let _ = self.call(Call::Unlock { fh, lock }, Track::Unlock { file }).await;
+        }
+        self.call(Call::Release { fh, flock_owner: Some(owner) }, Track::Unlock { file }).await.map(drop)
+    }
+
+    /// A file of its own: made, filled, perhaps unlinked while open, read back.
+    async fn own_file(&mut self) -> Outcome<()> {
+        let dir = self.places.own;
+        let tag = self.tag().await;
+        let own = Name::new(format!("own{tag}").as_bytes())?;
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let call = Call::Create { dir, name: own.clone(), mode: 0o600, umask: 0, flags, exclusive: true };
+        let fh = self.call(call, Track::None).await?.fh.ok_or(FsError::Io)?;
+        let early = self.rng.one_in(2);
+        if early {
+            let _ = self.call(Call::Op(Op::Unlink { dir, name: own.clone() }), Track::None).await;
+        }
+        let len = self.rng.pick(&[10usize, 200, 700]);
+        let data: Arc<[u8]> = filled(tag, len).into();
+        let call = Call::Write { fh, offset: 0, data: Arc::clone(&data), append: false, kill_priv: false };
+        let wrote = self.call(call, Track::None).await;
+        let pause = self.rng.below(self.think);
+        self.sleep(pause).await;
+        if wrote.is_ok() {
+            let synced = self.call(Call::Fsync { fh, data_only: false }, Track::None).await;
+            let read = self.call(Call::Read { fh, offset: 0, len: 4096 }, Track::None).await;
+            if let (Ok(_), Ok(done)) = (synced, read)
+                && done.answer != Answer::Bytes(data)
+            {
+                self.ask(Req::Wrong(format!("own file {tag} does not hold what was written and synced"))).await;
+            }
+        }
+        self.release(Some(fh)).await?;
+        if !early {
+            let _ = self.call(Call::Op(Op::Unlink { dir, name: own }), Track::None).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,634 @@
+//! The world: one queue of events by time, and everything that they happen to. Every choice comes from one seed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use loligo_client::{Input, Invalidation, Output, Token};
+use loligo_store::mem::{CrashPlan, MemDisk};
+use loligo_store::{Backend, Identity};
+use loligo_types::msg::{ToClient, ToServer};
+use loligo_types::{Lsn, SessionId, Time};
+
+use crate::data::{Data, Epoch};
+use crate::history::History;
+use crate::knobs::Knobs;
+use crate::locks::Locks;
+use crate::net::Net;
+use crate::node::Node;
+use crate::options::{Canary, Options, Outcome};
+use crate::rng::Rng;
+use crate::rows;
+use crate::server::{Act, Server, Start, Work};
+use crate::workload::Places;
+
+/// Lines of the trace that are kept.
+const TRACE_KEPT: usize = 400;
+
+/// What can happen.
+#[derive(Debug)]
+pub enum Event {
+    ToServer(u64),
+    ToClient(u64),
+    /// An end learns that the connection is gone.
+    GoneServer(u64),
+    GoneClient(u64),
+    Connect { node: usize, life: u64 },
+    ClientTick { node: usize, life: u64 },
+    Invalidated { node: usize, life: u64, token: Token, what: Invalidation },
+    /// A program goes on after a pause, or begins.
+    Program { node: usize, life: u64, program: usize },
+    Work { life: u64, work: Work },
+    StartServer,
+    StartNode(usize),
+    Fault,
+    /// A crash of the server that was planned for this moment.
+    Crash { life: u64 },
+}
+
+/// Everything.
+pub struct World {
+    pub now: u64,
+    counter: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    pub rng: Rng,
+    pub options: Options,
+    pub knobs: Knobs,
+    pub net: Net,
+    pub disk: MemDisk,
+    pub server: Option<Server>,
+    pub server_life: u64,
+    pub nodes: Vec<Node>,
+    pub history: History,
+    pub data: Data,
+    pub locks: Locks,
+    pub places: Rc<Places>,
+    pub stop: Rc<std::cell::Cell<bool>>,
+    /// Faults are over.
+    pub quiet: bool,
+    /// Programs to go on now.
+    pub ready: VecDeque<(usize, usize)>,
+    /// Answers to calls of the world itself.
+    pub world_answers: BTreeMap<u64, loligo_client::CallResult>,
+    pub next_call: u64,
+    pub next_op: u64,
+    pub next_tag: u32,
+    pub next_epoch: Epoch,
+    pub next_life: u64,
+    pub epochs: BTreeMap<SessionId, Epoch>,
+    /// Sessions that the server ended.
+    pub fenced: BTreeSet<SessionId>,
+    /// And with which record; gone from here when that is durable.
+    pub fences: Vec<(SessionId, Lsn)>,
+    /// Durably ended.
+    pub ended: BTreeSet<SessionId>,
+    /// Calls whose outcome nobody knows, by session.
+    pub lost: Vec<(SessionId, crate::calls::LostCall)>,
+    pub stopped: bool,
+    pub outcome: Outcome,
+    tail: VecDeque<String>,
+}
+
+impl World {
+    /// A formatted disk, and nothing running.
+    pub fn new(seed: u64, options: Options) -> World {
+        let mut rng = Rng::new(seed);
+        let (mut fs_id, mut hash_key) = ([0; 16], [0; 16]);
+        for at in [0, 8] {
+            fs_id[at..at + 8].copy_from_slice(&rng.bits().to_le_bytes());
+            hash_key[at..at + 8].copy_from_slice(&rng.bits().to_le_bytes());
+        }
+        let key = halves(&hash_key);
+        let knobs = Knobs::new(&mut rng, fs_id, key);
+        let mut world = World {
+            now: 1_000_000,
+            counter: 0,
+            queue: BTreeMap::new(),
+            rng,
+            options,
+            knobs,
+            net: Net::default(),
+            disk: MemDisk::new(Identity::new(fs_id, hash_key)),
+            server: None,
+            server_life: 0,
+            nodes: Vec::new(),
+            history: History::default(),
+            data: Data::default(),
+            locks: Locks::default(),
+            places: Rc::default(),
+            stop: Rc::default(),
+            quiet: true,
+            ready: VecDeque::new(),
+            world_answers: BTreeMap::new(),
+            next_call: 1,
+            next_op: 1,
+            next_tag: 1,
+            next_epoch: 1,
+            next_life: 1,
+            epochs: BTreeMap::new(),
+            fenced: BTreeSet::new(),
+            fences: Vec::new(),
+            ended: BTreeSet::new(),
+            lost: Vec::new(),
+            stopped: false,
+            outcome: Outcome::default(),
+            tail: VecDeque::new(),
+        };
+        let formatted = world.disk.open().map_err(|e| e.to_string()).and_then(|backend| {
+            rows::format(&*backend.table(), key, Time(0))
+        });
+        if let Err(text) = formatted {
+            world.wrong(format!("formatting failed: {text}"));
+        }
+        world.start_server();
+        for at in 0..world.knobs.clients {
+            let node = world.new_node();
+            world.nodes.push(node);
+            world.begin_node(at);
+        }
+        world
+    }
+
+    // Time, trace, findings.
+
+    /// Puts an event where it belongs.
+    pub fn after(&mut self, us: u64, event: Event) {
+        self.at(self.now + us, event);
+    }
+
+    pub fn at(&mut self, when: u64, event: Event) {
+        self.counter += 1;
+        self.queue.insert((when.max(self.now), self.counter), event);
+    }
+
+    pub fn wrong(&mut self, text: String) {
+        self.note(|| format!("WRONG {text}"));
+        if self.outcome.findings.len() < 20 {
+            self.outcome.findings.push(format!("at {} us: {text}", self.now));
+        }
+    }
+
+    /// A line of the trace.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        if !self.options.trace {
+            return;
+        }
+        let line = format!("{:>9} {}", self.now, line());
+        for byte in line.bytes() {
+            self.mix(u64::from(byte));
+        }
+        if self.options.print {
+            println!("{line}");
+        }
+        self.tail.push_back(line);
+        if self.tail.len() > TRACE_KEPT {
+            self.tail.pop_front();
+        }
+    }
+
+    fn mix(&mut self, n: u64) {
+        self.outcome.trace_hash = (self.outcome.trace_hash ^ n).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.now / 1000
+    }
+
+    pub fn wall(&self) -> Time {
+        Time(self.now as i64 * 1000)
+    }
+
+    pub fn mds_now(&self) -> loligo_mds::Now {
+        loligo_mds::Now { mono_ms: self.now_ms(), wall: self.wall() }
+    }
+
+    fn client_now(&self) -> loligo_client::Now {
+        loligo_client::Now { ms: self.now_ms(), wall: self.wall() }
+    }
+
+    /// The rest of the run's result.
+    pub fn finish(mut self) -> Outcome {
+        self.outcome.unchecked = self.history.gave_up;
+        self.outcome.trace = self.tail.into();
+        self.outcome
+    }
+
+    // Events.
+
+    /// Does the next thing; false when there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(((at, number), event)) = self.queue.pop_first() else { return false };
+        self.now = at;
+        self.outcome.events += 1;
+        self.mix(at);
+        self.mix(number);
+        self.handle(event);
+        while let Some((node, program)) = self.ready.pop_front() {
+            self.poll(node, program);
+        }
+        self.gather();
+        true
+    }
+
+    /// Goes on until this is true, at most so long. Whether it became true.
+    pub fn until(&mut self, ms: u64, mut done: impl FnMut(&mut World) -> bool) -> bool {
+        let end = self.now + ms * 1000;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if self.now >= end || !self.outcome.findings.is_empty() || !self.step() {
+                return false;
+            }
+        }
+    }
+
+    fn gather(&mut self) {
+        let mut found = std::mem::take(&mut self.history.findings);
+        found.append(&mut self.data.findings);
+        found.append(&mut self.locks.findings);
+        if let Some(server) = &mut self.server {
+            found.append(&mut server.watch.findings);
+        }
+        found.into_iter().for_each(|text| self.wrong(text));
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::ToServer(conn) => self.to_server(conn),
+            Event::ToClient(conn) => self.to_client(conn),
+            Event::GoneServer(conn) => self.gone_server(conn),
+            Event::GoneClient(conn) => self.gone_client(conn),
+            Event::Connect { node, life } => self.connect(node, life),
+            Event::ClientTick { node, life } => {
+                if self.is_alive(node, life) {
+                    self.feed_client(node, Input::Tick);
+                    let us = self.rng.range(30_000, 60_000);
+                    self.after(us, Event::ClientTick { node, life });
+                }
+            }
+            Event::Invalidated { node, life, token, what } => {
+                if self.is_alive(node, life) {
+                    self.note(|| format!("client {node} dropped {what:?}"));
+                    self.nodes[node].kernel.invalidate(what);
+                    self.feed_client(node, Input::Invalidated { token });
+                }
+            }
+            Event::Program { node, life, program } => {
+                if self.is_alive(node, life) {
+                    self.wake(node, program);
+                }
+            }
+            Event::Work { life, work } => {
+                if life == self.server_life && self.server.is_some() {
+                    self.note(|| format!("server {}", show_work(&work)));
+                    self.with_server(|server, now| server.work(now, work));
+                }
+            }
+            Event::StartServer => self.start_server(),
+            Event::StartNode(node) => {
+                if !self.nodes[node].up {
+                    self.begin_node(node);
+                    self.begin_programs(node);
+                }
+            }
+            Event::Fault => self.fault(),
+            Event::Crash { life } => {
+                if life == self.server_life && !self.quiet {
+                    let plan = self.crash_plan();
+                    self.crash_server(&plan);
+                }
+            }
+        }
+    }
+
+    // The server.
+
+    pub fn start_server(&mut self) {
+        if self.server.is_some() || self.stopped {
+            return;
+        }
+        let backend: std::sync::Arc<dyn Backend> = match self.disk.open() {
+            Ok(backend) => backend,
+            Err(error) => return self.wrong(format!("the disk does not open: {error}")),
+        };
+        let start = Start {
+            config: self.knobs.server.clone(),
+            segment_size: self.knobs.segment_size,
+            journal_limit: self.knobs.journal_limit,
+            canary: self.options.canary,
+            chance: self.rng.bits(),
+        };
+        let now = self.mds_now();
+        match Server::start(backend, start, now) {
+            Ok((server, faults)) => {
+                self.server_life = self.next_life;
+                self.next_life += 1;
+                self.note(|| "server starts".into());
+                self.server = Some(server);
+                for fault in faults {
+                    self.wrong(format!("after a restart: {fault}"));
+                }
+                self.acts();
+            }
+            Err(text) => self.wrong(format!("the server does not start: {text}")),
+        }
+    }
+
+    /// Lets the server do something, and carries out what it wants.
+    pub fn with_server(&mut self, work: impl FnOnce(&mut Server, loligo_mds::Now)) {
+        let now = self.mds_now();
+        if let Some(server) = &mut self.server {
+            work(server, now);
+            self.acts();
+        }
+    }
+
+    fn acts(&mut self) {
+        while let Some(act) = self.server.as_mut().and_then(|server| server.out.pop_front()) {
+            match act {
+                Act::Send { conn, msg } => self.send_to_client(conn, msg),
+                Act::Close { conn } => self.close_by_server(conn),
+                Act::Begin(work) => {
+                    let us = self.delay_of(&work);
+                    self.after(us, Event::Work { life: self.server_life, work });
+                }
+                Act::Fenced { session, lsn } => {
+                    self.note(|| format!("session {session} ends with record {lsn}"));
+                    self.outcome.faults[3] += 1;
+                    self.fenced.insert(session);
+                    self.fences.push((session, lsn));
+                    self.locks.ended(session);
+                    if let Some(epoch) = self.epochs.get(&session) {
+                        self.data.client_lost(*epoch);
+                    }
+                }
+                Act::Durable(lsn) => self.durable(lsn),
+                Act::DataFailed => self.data.server_lost(),
+                Act::Fatal(text) => {
+                    self.note(|| format!("server fails: {text}"));
+                    let plan = self.crash_plan();
+                    return self.crash_server(&plan);
+                }
+                Act::Stopped => {
+                    self.stopped = true;
+                    self.note(|| "server stopped".into());
+                }
+            }
+        }
+    }
+
+    fn durable(&mut self, lsn: Lsn) {
+        let (ended, left): (Vec<_>, Vec<_>) = self.fences.drain(..).partition(|(_, with)| *with <= lsn);
+        self.fences = left;
+        for (session, _) in ended {
+            self.ended.insert(session);
+            let (gone, left): (Vec<_>, Vec<_>) = self.lost.drain(..).partition(|(of, _)| *of == session);
+            self.lost = left;
+            gone.into_iter().for_each(|(_, call)| self.close_lost(call));
+        }
+    }
+
+    fn delay_of(&mut self, work: &Work) -> u64 {
+        let (short, long) = match work {
+            Work::JournalWrite | Work::JournalSync => self.knobs.journal,
+            Work::Table | Work::LoadRead { .. } | Work::LoadDone { .. } => self.knobs.table,
+            Work::Effect { .. } | Work::EffectDone { .. } => self.knobs.data,
+            Work::Tick => return 20_000,
+        };
+        self.rng.delay(short, long)
+    }
+
+    /// The server's machine or process stops.
+    pub fn crash_server(&mut self, plan: &CrashPlan) {
+        if self.server.take().is_none() {
+            return;
+        }
+        self.outcome.faults[0] += 1;
+        self.note(|| format!("server crashes: {plan:?}"));
+        self.disk.crash(plan);
+        if plan.keep != loligo_store::mem::Keep::All {
+            self.data.server_lost();
+        }
+        self.fences.clear();
+        self.server_life = 0;
+        let conns: Vec<u64> = self.net.conns.keys().copied().collect();
+        for id in conns {
+            let (rng, now) = (&mut self.rng, self.now);
+            let Some(conn) = self.net.conns.get_mut(&id) else { continue };
+            conn.up.drop_all();
+            conn.gone_up = true;
+            let end = conn.down.cut(rng, now);
+            let us = self.rng.delay(1000, 100_000);
+            self.at(end + us, Event::GoneClient(id));
+        }
+        let us = self.rng.range(1_000, 400_000);
+        self.after(us, Event::StartServer);
+    }
+
+    // The network.
+
+    pub fn send_to_server(&mut self, node: usize, mut msg: ToServer) {
+        let Some(id) = self.nodes[node].conn else { return };
+        let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
+        let at = self.now + us;
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        if self.options.canary == Some(Canary::SessionForgotten)
+            && let ToServer::Hello(hello) = &mut msg
+            && hello.resume.take().is_some()
+        {
+            conn.pretends = true;
+        }
+        if let Some(at) = conn.up.push(at, msg) {
+            self.at(at, Event::ToServer(id));
+        }
+    }
+
+    fn send_to_client(&mut self, id: u64, mut msg: ToClient) {
+        let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
+        let at = self.now + us;
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        if let (true, ToClient::Welcome(welcome)) = (conn.pretends, &mut msg) {
+            (welcome.resumed, welcome.kept) = (true, true);
+        }
+        if let (Some(Canary::RecallsDropped), ToClient::Recall { ino, id: recall, .. }) = (self.options.canary, &msg) {
+            let done = ToServer::RecallDone { ino: *ino, id: *recall };
+            if let Some(at) = conn.up.push(at, done) {
+                self.at(at, Event::ToServer(id));
+            }
+            return;
+        }
+        if let Some(at) = conn.down.push(at, msg) {
+            self.at(at, Event::ToClient(id));
+        }
+    }
+
+    fn to_server(&mut self, id: u64) {
+        let now = self.now;
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        if conn.gone_up || conn.server_life != self.server_life {
+            return;
+        }
+        let Some(msg) = conn.up.pop(now) else { return };
+        self.note(|| format!("-> conn {id} {}", show(&msg)));
+        self.with_server(|server, now| server.message(now, id, msg));
+    }
+
+    fn to_client(&mut self, id: u64) {
+        let now = self.now;
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        let (node, life) = (conn.node, conn.node_life);
+        let Some(msg) = conn.down.pop(now) else { return };
+        if !self.is_alive(node, life) || self.nodes[node].conn != Some(id) {
+            return;
+        }
+        self.note(|| format!("<- conn {id} client {node} {}", show(&msg)));
+        if matches!(msg, ToClient::Evicted) {
+            self.lose_epoch(node);
+        }
+        self.feed_client(node, Input::Message(msg));
+    }
+
+    fn gone_server(&mut self, id: u64) {
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        let ours = conn.server_life == self.server_life && !conn.gone_up;
+        conn.gone_up = true;
+        if ours {
+            self.note(|| format!("server loses conn {id}"));
+            self.with_server(|server, now| server.disconnected(now, id));
+        }
+        self.net.tidy();
+    }
+
+    fn gone_client(&mut self, id: u64) {
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        let (node, life) = (conn.node, conn.node_life);
+        let first = !std::mem::replace(&mut conn.gone_down, true);
+        self.net.tidy();
+        if first && self.is_alive(node, life) && self.nodes[node].conn == Some(id) {
+            self.note(|| format!("client {node} loses conn {id}"));
+            self.nodes[node].conn = None;
+            self.feed_client(node, Input::Disconnected);
+        }
+    }
+
+    /// The client lets its connection go; the server learns of it some time later.
+    pub fn leave(&mut self, node: usize) {
+        let Some(id) = self.nodes[node].conn.take() else { return };
+        let us = self.rng.delay(2000, 500_000);
+        let (rng, now) = (&mut self.rng, self.now);
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        conn.gone_down = true;
+        conn.down.drop_all();
+        let end = if conn.up.closed { now } else { conn.up.cut(rng, now) };
+        self.at(end + us, Event::GoneServer(id));
+    }
+
+    fn close_by_server(&mut self, id: u64) {
+        let now = self.now;
+        let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
+        let Some(conn) = self.net.conns.get_mut(&id) else { return };
+        conn.up.drop_all();
+        conn.gone_up = true;
+        let end = conn.down.end(now);
+        self.at(end + us, Event::GoneClient(id));
+        self.with_server(|server, now| server.disconnected(now, id));
+    }
+
+    fn connect(&mut self, node: usize, life: u64) {
+        if !self.is_alive(node, life) || !self.nodes[node].connecting {
+            return;
+        }
+        self.nodes[node].connecting = false;
+        if self.server.is_none() || self.nodes[node].cut_off_until > self.now {
+            return self.feed_client(node, Input::Disconnected);
+        }
+        let id = self.net.next;
+        self.net.next += 1;
+        let (server_life, node_life) = (self.server_life, life);
+        let conn = crate::net::Conn { node, node_life, server_life, ..crate::net::Conn::default() };
+        self.net.conns.insert(id, conn);
+        self.nodes[node].conn = Some(id);
+        self.note(|| format!("client {node} has conn {id}"));
+        self.with_server(|server, now| server.connected(now, id));
+        self.feed_client(node, Input::Connected);
+    }
+
+    // Clients.
+
+    pub fn is_alive(&self, node: usize, life: u64) -> bool {
+        self.nodes[node].up && self.nodes[node].life == life
+    }
+
+    /// Feeds a client and carries out what it puts out.
+    pub fn feed_client(&mut self, node: usize, input: Input) {
+        let now = self.client_now();
+        self.nodes[node].client.handle(now, input);
+        while let Some(output) = self.nodes[node].client.poll() {
+            self.client_output(node, output);
+        }
+    }
+
+    fn client_output(&mut self, node: usize, output: Output) {
+        let life = self.nodes[node].life;
+        match output {
+            Output::Send(msg) => self.send_to_server(node, msg),
+            Output::Connect => {
+                self.leave(node);
+                self.nodes[node].connecting = true;
+                let us = self.rng.delay(20_000, 200_000);
+                self.after(us, Event::Connect { node, life });
+            }
+            Output::Ready(welcome) => {
+                let known = self.nodes[node].session;
+                if known.is_some() && known != Some(welcome.session) && self.options.canary.is_none() {
+                    self.lose_epoch(node);
+                }
+                self.nodes[node].session = Some(welcome.session);
+                self.epochs.insert(welcome.session, self.nodes[node].epoch);
+            }
+            Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
+            Output::Complete { id, result } => self.complete(node, id, result),
+            Output::Invalidate { token, what } => {
+                if token == Token::NONE {
+                    self.nodes[node].kernel.invalidate(what);
+                } else {
+                    let us = self.rng.delay(self.knobs.kernel.0, self.knobs.kernel.1);
+                    self.after(us, Event::Invalidated { node, life, token, what });
+                }
+            }
+            Output::Stopped => {
+                self.nodes[node].stopped = true;
+                if let Some(id) = self.nodes[node].conn.take()
+                    && let Some(conn) = self.net.conns.get_mut(&id)
+                {
+                    conn.gone_down = true;
+                    let end = conn.up.end(self.now);
+                    self.at(end + 1, Event::GoneServer(id));
+                }
+            }
+        }
+    }
+}
+
+fn halves(key: &[u8; 16]) -> (u64, u64) {
+    let half = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
+    (half(0), half(8))
+}
+
+/// A message in a few words.
+fn show(msg: &dyn std::fmt::Debug) -> String {
+    let mut text = format!("{msg:?}");
+    if text.len() > 360 {
+        let end = (0..=360).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text += "...";
+    }
+    text
+}
+
+fn show_work(work: &Work) -> String {
+    match work {
+        Work::Tick => "ticks".into(),
+        other => show(other),
+    }
+}
