@@ -222,7 +222,9 @@ impl Client {
             }
             // The server has moved it to objects. Asking for the attributes is no way here: that could wait for the very
             // recall that this run obeys.
-            (Stage::Inline | Stage::Probe, Err(FsError::Busy)) | (Stage::Load, Err(FsError::Stale)) if file.attr.inline => {
+            (Stage::Inline | Stage::Probe, Err(FsError::Busy)) | (Stage::Load, Err(FsError::Stale))
+                if file.attr.inline =>
+            {
                 file.attr.inline = false;
                 file.base = None;
                 file.clean_to = file.attr.size;

@@ -72,8 +72,18 @@ impl Client {
             self.read_ahead(ino, fh, offset, offset + bytes.len() as u64);
             return self.answer(waiter, Answer::Bytes(bytes));
         }
-        let read =
-            Read { fh, offset, len, end, parts: Vec::new(), missing: 0, redo: false, tries: 0, asked: Asked::Bytes, change: 0 };
+        let read = Read {
+            fh,
+            offset,
+            len,
+            end,
+            parts: Vec::new(),
+            missing: 0,
+            redo: false,
+            tries: 0,
+            asked: Asked::Bytes,
+            change: 0,
+        };
         let id = self.spawn(waiter, cred, ino, Step::Read(read));
         if let Some(file) = self.files.map.get_mut(&ino) {
             file.reads.push(id);

@@ -4,7 +4,7 @@
 //! so that a test never waits for a mount inside its own process. Whatever a test does, nothing is left: no process, no
 //! mount.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -75,6 +75,18 @@ impl Scratch {
         self.start(self.command("serve").arg("--data").arg(self.data()), None)
     }
 
+    /// Makes ready to start a server later. A program that has files of a mount open waits for their server when it
+    /// starts another program (their descriptors are closed in the new one), so it cannot start that very server.
+    pub fn prepare_server(&self) -> Prepared<'_> {
+        let mut command = self.command("serve");
+        command.arg("--data").arg(self.data());
+        let mut waiting = Command::new("sh");
+        waiting.args(["-c", "read go && exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+        let log = std::fs::OpenOptions::new().append(true).open(self.top.join("log")).expect("a log for the test");
+        waiting.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).env_remove("LOLIGO_SERVER");
+        Prepared { scratch: self, child: waiting.spawn().expect("sh runs") }
+    }
+
     /// Starts a mount of the running server.
     pub fn mount(&self, name: &str) -> Process {
         let place = self.place(name);
@@ -89,7 +101,10 @@ impl Scratch {
 
     /// Starts a process, and waits until it says on its standard output that everything works.
     fn start(&self, command: &mut Command, mount: Option<&Path>) -> Process {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("loligo runs");
+        self.ready(command.stdout(Stdio::piped()).spawn().expect("loligo runs"), mount)
+    }
+
+    fn ready(&self, mut child: Child, mount: Option<&Path>) -> Process {
         let output = child.stdout.take().expect("piped");
         let process = Process { child, mount: mount.map(Path::to_owned) };
         let (sender, receiver) = mpsc::channel();
@@ -118,6 +133,20 @@ impl Drop for Scratch {
         if let Err(error) = std::fs::remove_dir_all(&self.top) {
             eprintln!("{}: {error}", self.top.display());
         }
+    }
+}
+
+/// A server that waits to be started.
+pub struct Prepared<'a> {
+    scratch: &'a Scratch,
+    child: Child,
+}
+
+impl Prepared<'_> {
+    /// Starts it, and waits until it serves. Without being started it ends with this process.
+    pub fn start(mut self) -> Process {
+        self.child.stdin.take().expect("piped").write_all(b"go\n").expect("it waits");
+        self.scratch.ready(self.child, None)
     }
 }
 

@@ -31,7 +31,10 @@ impl Bench {
         let mut bench = Bench { mds, now, seq: 0, last: Lsn(0), acked: 0, errors: 0 };
         // The second does nothing, but that it is there means that leases of others are looked for.
         for conn in [ConnId(1), ConnId(2)] {
-            bench.input(Input::Connected { conn, peer: Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false } });
+            bench.input(Input::Connected {
+                conn,
+                peer: Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false },
+            });
             let hello = Hello { versions: (1, 1), resume: None, name: "cost".into(), fs_id: None };
             bench.input(Input::Message { conn, msg: ToServer::Hello(hello) });
             bench.sync();

@@ -112,16 +112,7 @@ impl<S: Submit> Filesystem for Adapter<S> {
         self.core.readlink(self.core.asked(FuseOp::Readlink, req), ino(node), reply);
     }
 
-    fn mknod(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         self.core.mknod(self.core.asked(FuseOp::Mknod, req), ino(parent), name, mode, umask, rdev, reply);
     }
 

@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_setgid_bit_needs_the_groups_at_once() {
-        let set = |mode| Call::SetAttr { ino: Ino(7), set: SetAttr { mode: Some(mode), ..SetAttr::default() }, fh: None };
+        let set =
+            |mode| Call::SetAttr { ino: Ino(7), set: SetAttr { mode: Some(mode), ..SetAttr::default() }, fh: None };
         assert!(groups_matter(&set(0o2755)));
         assert!(!groups_matter(&set(0o755)));
     }

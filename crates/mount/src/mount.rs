@@ -319,7 +319,9 @@ fn session<S: Submit>(
     if rustix::process::geteuid().is_root() {
         // Not by the library, which unmounts the path once more at its end, whatever is mounted there by then.
         let device = mount_as_root(path, options)?;
-        return Session::from_fd(adapter, device, acl, config).inspect_err(|_| _ = mountpoint::detach(path)).map_err(refused);
+        return Session::from_fd(adapter, device, acl, config)
+            .inspect_err(|_| _ = mountpoint::detach(path))
+            .map_err(refused);
     }
     config.mount_options = vec![
         MountOption::FSName(options.fs_name.clone()),

@@ -111,7 +111,10 @@ fn alive(path: &Path) -> bool {
     let path = path.to_owned();
     // A thread, because a hanging mount would hold this one for ever.
     std::thread::spawn(move || sender.send(rustix::fs::statfs(&path).map(|_| ())));
-    !matches!(receiver.recv_timeout(ANSWER_WITHIN), Ok(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)))
+    !matches!(
+        receiver.recv_timeout(ANSWER_WITHIN),
+        Ok(Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED))
+    )
 }
 
 /// Takes a mount out of sight, whether it is in use or not.

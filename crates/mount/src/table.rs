@@ -198,7 +198,11 @@ impl Table {
             }
             while let Some((_, ino)) = shard.barred.front().copied().filter(|(t, _)| t + BARRIER_TICKS < now) {
                 shard.barred.pop_front();
-                if shard.known.get(&ino).is_some_and(|k| k.lookups == 0 && k.cached == 0 && k.barrier + BARRIER_TICKS < now) {
+                if shard
+                    .known
+                    .get(&ino)
+                    .is_some_and(|k| k.lookups == 0 && k.cached == 0 && k.barrier + BARRIER_TICKS < now)
+                {
                     shard.known.remove(&ino);
                 }
             }

@@ -12,7 +12,7 @@ use loligo_store::Backend;
 use loligo_store::mem::{CrashPlan, Torn};
 use loligo_types::{Answer, FsError, Ino, Kind, Layout, Name, Op, OpenFlags, SetAttr};
 
-use crate::data::{BLOCKS, BLOCK, HEAD, OBJECT, offset_of};
+use crate::data::{BLOCK, BLOCKS, HEAD, OBJECT, offset_of};
 use crate::node::{Caller, Want};
 use crate::options::{Options, Outcome};
 use crate::rows;
@@ -128,8 +128,7 @@ impl World {
         let mut state = State::default();
         for dir in &places.dirs {
             let id = FIXED + dir.0;
-            let node =
-                TreeNode { ino: dir.0, dir: true, mode: 0o755, nlink: 2, entries: BTreeMap::new(), parent: id };
+            let node = TreeNode { ino: dir.0, dir: true, mode: 0o755, nlink: 2, entries: BTreeMap::new(), parent: id };
             state.nodes.insert(id, node);
         }
         self.history.start(state);
@@ -160,7 +159,10 @@ impl World {
         self.nodes.iter_mut().for_each(|node| node.cut_off_until = 0);
         let idle = |world: &mut World| {
             world.server.is_some()
-                && world.nodes.iter().all(|n| n.up && n.calls.is_empty() && n.programs.iter().all(|p| p.future.is_none()))
+                && world
+                    .nodes
+                    .iter()
+                    .all(|n| n.up && n.calls.is_empty() && n.programs.iter().all(|p| p.future.is_none()))
         };
         if !self.until(QUIET_MS, idle) && !self.is_broken() {
             let mut text = String::from("calls hang:");

@@ -31,10 +31,21 @@ pub enum NsOp {
 pub enum Res {
     Done,
     /// Attributes: number, directory, mode, links.
-    Entry { ino: Number, dir: bool, mode: u16, nlink: u32 },
+    Entry {
+        ino: Number,
+        dir: bool,
+        mode: u16,
+        nlink: u32,
+    },
     /// What a name stands for, from a cache: number, directory.
-    Name { ino: Number, dir: bool },
-    Created { ino: Number, created: bool },
+    Name {
+        ino: Number,
+        dir: bool,
+    },
+    Created {
+        ino: Number,
+        created: bool,
+    },
     List(Vec<(NameId, Number, bool)>),
     Err(FsError),
     /// Not executed, for want of room.
@@ -45,8 +56,18 @@ pub enum Res {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Out {
     Done,
-    Entry { node: NodeId, ino: Number, dir: bool, mode: u16, nlink: u32 },
-    Created { node: NodeId, ino: Number, created: bool },
+    Entry {
+        node: NodeId,
+        ino: Number,
+        dir: bool,
+        mode: u16,
+        nlink: u32,
+    },
+    Created {
+        node: NodeId,
+        ino: Number,
+        created: bool,
+    },
     List(Vec<(NameId, NodeId, Number, bool)>),
     /// One of these.
     Errs(Vec<FsError>),
@@ -341,10 +362,7 @@ impl State {
             }
             (Out::List(entries), Res::List(seen)) => {
                 entries.len() == seen.len()
-                    && entries
-                        .iter()
-                        .zip(seen)
-                        .all(|(e, s)| e.0 == s.0 && e.3 == s.2 && self.is_number(e.1, e.2, s.1))
+                    && entries.iter().zip(seen).all(|(e, s)| e.0 == s.0 && e.3 == s.2 && self.is_number(e.1, e.2, s.1))
             }
             _ => false,
         }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use loligo_client::{Call, CallResult, Fallocate, Fh};
-use loligo_types::{
-    Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, SetAttr,
-};
+use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, SetAttr};
 
 use crate::data::{BLOCK, BLOCKS, HEAD, RECORD, filled, offset_of};
 use crate::rng::Rng;
@@ -31,13 +29,35 @@ pub enum Track {
     None,
     Names(NsOp),
     /// Blocks get a tag; `durable` when answered.
-    Write { file: Ino, first: usize, end: usize, tag: u32, durable: bool },
-    Append { file: Ino, tag: u32 },
-    Read { file: Ino, first: usize, count: usize },
-    ReadLog { file: Ino },
-    Fsync { file: Ino },
-    Lock { file: Ino, exclusive: bool },
-    Unlock { file: Ino },
+    Write {
+        file: Ino,
+        first: usize,
+        end: usize,
+        tag: u32,
+        durable: bool,
+    },
+    Append {
+        file: Ino,
+        tag: u32,
+    },
+    Read {
+        file: Ino,
+        first: usize,
+        count: usize,
+    },
+    ReadLog {
+        file: Ino,
+    },
+    Fsync {
+        file: Ino,
+    },
+    Lock {
+        file: Ino,
+        exclusive: bool,
+    },
+    Unlock {
+        file: Ino,
+    },
 }
 
 /// What a program asks of the world.
@@ -226,7 +246,8 @@ impl Shell {
 
     async fn rename(&mut self, dir: Ino, n: NameId) -> Outcome<()> {
         let (to, to_name) = (self.dir().await?, self.name());
-        let mode = self.rng.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+        let mode =
+            self.rng.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
         let op = Op::Rename { dir, name: name(n), new_dir: to, new_name: name(to_name), mode };
         let track = NsOp::Rename { dir: dir.0, name: n, to: to.0, to_name, mode };
         self.ns(track, Call::Op(op)).await?;

@@ -32,17 +32,37 @@ pub enum Event {
     /// An end learns that the connection is gone.
     GoneServer(u64),
     GoneClient(u64),
-    Connect { node: usize, life: u64 },
-    ClientTick { node: usize, life: u64 },
-    Invalidated { node: usize, life: u64, token: Token, what: Invalidation },
+    Connect {
+        node: usize,
+        life: u64,
+    },
+    ClientTick {
+        node: usize,
+        life: u64,
+    },
+    Invalidated {
+        node: usize,
+        life: u64,
+        token: Token,
+        what: Invalidation,
+    },
     /// A program goes on after a pause, or begins.
-    Program { node: usize, life: u64, program: usize },
-    Work { life: u64, work: Work },
+    Program {
+        node: usize,
+        life: u64,
+        program: usize,
+    },
+    Work {
+        life: u64,
+        work: Work,
+    },
     StartServer,
     StartNode(usize),
     Fault,
     /// A crash of the server that was planned for this moment.
-    Crash { life: u64 },
+    Crash {
+        life: u64,
+    },
 }
 
 /// Everything.
@@ -133,9 +153,11 @@ impl World {
             outcome: Outcome::default(),
             tail: VecDeque::new(),
         };
-        let formatted = world.disk.open().map_err(|e| e.to_string()).and_then(|backend| {
-            rows::format(&*backend.table(), key, Time(0))
-        });
+        let formatted = world
+            .disk
+            .open()
+            .map_err(|e| e.to_string())
+            .and_then(|backend| rows::format(&*backend.table(), key, Time(0)));
         if let Err(text) = formatted {
             world.wrong(format!("formatting failed: {text}"));
         }

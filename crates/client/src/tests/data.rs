@@ -264,7 +264,10 @@ fn a_sequential_reader_is_fetched_ahead_for_and_a_random_one_is_not() {
     net.write(0, fh, 3 << 20, b"patch");
     net.flush(0, fh).unwrap();
     log(&mut net);
-    assert_eq!(net.read(0, reader, (3 << 20) - 1, 7), [&content[(3 << 20) - 1..3 << 20], b"patch", &[content[(3 << 20) + 5]]].concat());
+    assert_eq!(
+        net.read(0, reader, (3 << 20) - 1, 7),
+        [&content[(3 << 20) - 1..3 << 20], b"patch", &[content[(3 << 20) + 5]]].concat()
+    );
     assert!(log(&mut net).is_empty());
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loligo_types::msg::{Hello, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Seq,
-    SessionId, SetTime, Time,
+    Answer, Attr, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op,
+    OpenFlags, Seq, SessionId, SetTime, Time,
 };
 
 pub const INLINE_MAX: usize = 64;

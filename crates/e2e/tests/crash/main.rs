@@ -71,13 +71,14 @@ fn workers<T: Target>(target: &T, forgiving: bool) -> Vec<Worker<T>> {
 
 /// Kills the server again and again under clients that live on.
 fn survive<T: Target>(scratch: &Scratch, mut server: loligo_e2e::Process, target: &T) -> loligo_e2e::Process {
+    let servers: Vec<_> = (0..crashes()).map(|_| scratch.prepare_server()).collect();
     let load = Load::start(workers(target, false));
     let mut dice = Dice::new(u64::from(std::process::id()));
-    for _ in 0..crashes() {
+    for next in servers {
         load.progress(20);
         std::thread::sleep(Duration::from_millis(dice.below(500)));
         server.kill();
-        server = scratch.serve();
+        server = next.start();
     }
     load.progress(20);
     let mut left = load.stop();

@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use fuser::{
-    FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
+    FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
+    WriteFlags,
 };
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
 use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags};

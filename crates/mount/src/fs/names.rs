@@ -153,11 +153,7 @@ impl<S: Submit> Core<S> {
     }
 
     pub fn access(self: &Arc<Self>, asked: Asked, ino: Ino, mask: i32, reply: ReplyEmpty) {
-        let want = Access {
-            read: mask & libc::R_OK != 0,
-            write: mask & libc::W_OK != 0,
-            exec: mask & libc::X_OK != 0,
-        };
+        let want = Access { read: mask & libc::R_OK != 0, write: mask & libc::W_OK != 0, exec: mask & libc::X_OK != 0 };
         self.empty(asked, Call::Access { ino, want }, reply);
     }
 }
