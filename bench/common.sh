@@ -75,6 +75,8 @@ start() {
     # A session of its own: a Ctrl-C ends this script, which then ends it in order.
     setsid "$@" </dev/null >>"$scratch/$name.log" 2>&1 &
     running[$name]=$!
+    # The shell need not tell of its end; `end` does.
+    disown "$!"
 }
 
 alive() { kill -0 "${running[$1]}" 2>/dev/null; }
@@ -90,7 +92,6 @@ end() {
         turns=$((turns - 1))
     done
     if kill -KILL "$pid" 2>/dev/null; then say "warning: $1 did not end in time and was killed"; fi
-    wait "$pid" 2>/dev/null || true
     unset "running[$1]"
 }
 
@@ -177,7 +178,7 @@ value() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p"; }
 # median: of the numbers on stdin, one a line.
 median() {
     sort -g | awk '{ v[NR] = $1 }
-        END { if (NR) print (NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2) }'
+        END { if (NR) printf "%.15g\n", (NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2) }'
 }
 
 # machine: the machine in a line, without names.

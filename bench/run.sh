@@ -160,12 +160,20 @@ native_on() {
 rank_cpu() {
     local system=$1 directories=$2 before after ops
     shift 2
-    before=$(status "$data" cpu_s)
+    before=$(rank_ns)
     shape "$system-again" "$directories" "$NATIVE_IN_FLIGHT" "$@" --phases create --keep
-    after=$(status "$data" cpu_s)
+    after=$(rank_ns)
     ops=$(value ops <"$scratch/shape.json")
-    awk -v s="$system" -v d="$directories" -v a="$after" -v b="$before" -v n="${ops:-0}" \
-        'BEGIN { if (n > 0) printf "%s\t%s\trank\tcreate\t0\t0\t%.2f\n", s, d, (a - b) * 1e6 / n }' >>"$results"
+    awk -v s="$system" -v d="$directories" -v ns=$((after - before)) -v n="${ops:-0}" \
+        'BEGIN { if (n > 0) printf "%s\t%s\trank\tcreate\t0\t0\t%.2f\n", s, d, ns / 1e3 / n }' >>"$results"
+}
+
+# Nanoseconds that the rank's thread was on a core.
+rank_ns() {
+    local task
+    for task in /proc/"${running[native]}"/task/*; do
+        if [[ $(cat "$task/comm") = *rank* ]]; then cut -d' ' -f1 "$task/schedstat"; fi
+    done | head -n 1
 }
 
 run_native() {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::CallResult;
@@ -33,21 +34,19 @@ pub fn run(mut ready: Vec<(Callback, CallResult)>) {
     if nested {
         return;
     }
-    let _reset = Reset;
     for (done, result) in ready {
-        done(result);
+        run_one(done, result);
     }
     while let Some((done, result)) = QUEUED.with_borrow_mut(|queued| queued.as_mut().and_then(VecDeque::pop_front)) {
-        done(result);
+        run_one(done, result);
     }
+    QUEUED.with_borrow_mut(|queued| *queued = None);
 }
 
-/// Leaves the thread able to run callbacks again even if one panicked.
-struct Reset;
-
-impl Drop for Reset {
-    fn drop(&mut self) {
-        QUEUED.with_borrow_mut(|queued| *queued = None);
+/// A callback that panics must not take others along whose results came with its own.
+fn run_one(done: Callback, result: CallResult) {
+    if std::panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
+        tracing::error!("a callback of a call panicked; the client goes on without it");
     }
 }
 

@@ -171,16 +171,26 @@ impl Shared {
 
     /// Tells the machine several things, and does what it says.
     pub fn feed_all(&self, inputs: impl IntoIterator<Item = Input>) {
+        calls::run(self.take_in(inputs));
+    }
+
+    /// The same, but gives the callbacks that are to be run.
+    #[must_use = "callbacks are to be run"]
+    pub fn take_in(&self, inputs: impl IntoIterator<Item = Input>) -> Vec<(Callback, CallResult)> {
         let now = self.now();
         let mut core = self.lock();
         for input in inputs {
             core.machine.handle(now, input);
         }
-        self.settle(core);
+        self.carry_out(core)
     }
 
     /// Carries out what the machine said; callbacks run after the lock was given back.
-    fn settle(&self, mut core: MutexGuard<'_, Core>) {
+    fn settle(&self, core: MutexGuard<'_, Core>) {
+        calls::run(self.carry_out(core));
+    }
+
+    fn carry_out(&self, mut core: MutexGuard<'_, Core>) -> Vec<(Callback, CallResult)> {
         let mut ready = Vec::new();
         let events = core.drain(&mut ready);
         if core.flush() || events.wake {
@@ -191,7 +201,7 @@ impl Shared {
         if events.changed {
             self.changed.notify_all();
         }
-        calls::run(ready);
+        ready
     }
 
     /// Waits until the first handshake ended.
@@ -271,7 +281,11 @@ pub struct Lead<'a> {
 impl Lead<'_> {
     /// Waits for messages, for a moment, and takes them. Whether there is a use in doing it again.
     pub fn receive(&mut self) -> bool {
-        self.incoming.as_mut().is_some_and(|incoming| incoming.receive(self.shared, receiver::TICK))
+        let Some(incoming) = &mut self.incoming else { return false };
+        let mut ready = Vec::new();
+        let again = incoming.receive(self.shared, receiver::TICK, &mut ready);
+        calls::run(ready);
+        again
     }
 }
 

@@ -17,6 +17,8 @@ use loligo_types::msg::ToClient;
 use loligo_wire::{Decoder, FromServer};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::CallResult;
+use super::calls::{self, Callback};
 use super::core::Shared;
 use crate::Address;
 use crate::sock::Sock;
@@ -34,11 +36,19 @@ const ASIDE: Duration = Duration::from_millis(2);
 pub fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     thread::Builder::new().name("lol-client".into()).spawn(move || {
-        let mut receiver = Receiver::new(shared);
-        receiver.run();
-        receiver.shared.abandon();
+        let _last = Last(Arc::clone(&shared));
+        Receiver::new(shared).run();
     })?;
     Ok(())
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct Last(Arc<Shared>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
 }
 
 /// What the receiver and the threads that receive in its stead tell each other.
@@ -96,6 +106,9 @@ impl Aside {
     }
 }
 
+/// Callbacks whose results came.
+type Ready = Vec<(Callback, CallResult)>;
+
 /// The connection as a receiver sees it.
 #[derive(Default)]
 pub struct Incoming {
@@ -105,8 +118,9 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Waits for the socket, at most this long, and takes what came. Whether there is still a connection to wait on.
-    pub fn receive(&mut self, shared: &Shared, limit: Duration) -> bool {
+    /// Waits for the socket, at most this long, and takes what came; the callbacks for it are to be run. Whether there is
+    /// still a connection to wait on.
+    pub fn receive(&mut self, shared: &Shared, limit: Duration, ready: &mut Ready) -> bool {
         let Some((sock, _)) = &self.connection else { return false };
         let sock = Arc::clone(sock);
         let writing = {
@@ -128,7 +142,7 @@ impl Incoming {
         if socket.contains(PollFlags::OUT) {
             shared.lock().flush();
         }
-        if socket.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && !self.read(shared, &sock) {
+        if socket.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && !self.read(shared, &sock, ready) {
             self.lost(shared);
             return false;
         }
@@ -136,7 +150,7 @@ impl Incoming {
     }
 
     /// Reads what is there and gives it to the machine. Whether the connection lives.
-    fn read(&mut self, shared: &Shared, sock: &Sock) -> bool {
+    fn read(&mut self, shared: &Shared, sock: &Sock, ready: &mut Ready) -> bool {
         let Some((_, decoder)) = &mut self.connection else { return true };
         let mut alive = true;
         let mut inputs = Vec::new();
@@ -157,7 +171,7 @@ impl Incoming {
         }
         if !inputs.is_empty() {
             self.attempts = 0;
-            shared.feed_all(inputs);
+            ready.extend(shared.take_in(inputs));
         }
         alive
     }
@@ -199,7 +213,11 @@ impl Receiver {
                 if incoming.connection.is_none() {
                     self.connect(incoming);
                 } else {
-                    incoming.receive(&shared, TICK.saturating_sub(self.ticked.elapsed()));
+                    let mut ready = Ready::new();
+                    incoming.receive(&shared, TICK.saturating_sub(self.ticked.elapsed()), &mut ready);
+                    // Before their callbacks run: the next call of a thread that is woken by one finds the way free.
+                    drop(incoming);
+                    calls::run(ready);
                 }
             }
             if self.ticked.elapsed() >= TICK {

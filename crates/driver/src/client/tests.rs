@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loligo_store::mem::MemDisk;
+use loligo_store::mem::{CrashPlan, MemDisk};
 use loligo_store::{Backend, Identity};
 use loligo_types::{Answer, Cred, FsError, Ino, Name, Op, OpenFlags, SetAttr};
 
@@ -45,6 +45,16 @@ impl World {
 
     fn restart(&mut self) {
         self.server.take().unwrap().stop().unwrap();
+        self.start();
+    }
+
+    /// What was not synced is gone, with the server.
+    fn power_loss(&mut self) {
+        let server = self.server.take().unwrap();
+        self.disk.crash(&CrashPlan::lose_all());
+        // It fails to stop cleanly, as its disk is gone.
+        let _ = server.stop();
+        drop(server);
         self.start();
     }
 
@@ -255,6 +265,47 @@ fn a_restart_of_the_server_is_not_noticed() {
     assert_eq!(fs.read("/f").unwrap().len(), 20_026);
     assert_eq!(&*orphan.read_at(0, 10).unwrap(), b"orphan");
     orphan.close().unwrap();
+    client.stop(LIMIT).unwrap();
+}
+
+#[test]
+fn what_was_synced_survives_power_losses_under_a_client() {
+    let mut world = World::new();
+    let client = world.client("stubborn");
+    let fs = client.fs(root());
+    let file = fs.open("/f", OpenHow::create()).unwrap();
+    let mut expected = Vec::new();
+    for round in 0..5u8 {
+        let part = pattern(3000 * (1 + usize::from(round)), round);
+        file.write_at(expected.len() as u64, part.clone()).unwrap();
+        expected.extend_from_slice(&part);
+        fs.write(format!("/small{round}"), vec![round; 100]).unwrap();
+        file.sync().unwrap();
+        // Held back, and so not lost with the server.
+        file.write_at(expected.len() as u64, vec![round; 10]).unwrap();
+        expected.extend_from_slice(&[round; 10]);
+        world.power_loss();
+        assert_eq!(file.stat().unwrap().size, expected.len() as u64);
+    }
+    file.sync().unwrap();
+    let other = world.client("judge");
+    assert!(other.fs(root()).read("/f").unwrap() == expected);
+    for round in 0..5u8 {
+        assert_eq!(other.fs(root()).read(format!("/small{round}")).unwrap(), [round; 100]);
+    }
+    other.stop(LIMIT).unwrap();
+    file.close().unwrap();
+    client.stop(LIMIT).unwrap();
+}
+
+#[test]
+fn a_callback_that_panics_takes_nobody_else_along() {
+    let world = World::new();
+    let client = world.client("clumsy");
+    client.submit(&root(), Call::GetAttr { ino: Ino::ROOT }, |_| panic!("on purpose"));
+    for _ in 0..10 {
+        client.call(&root(), Call::GetAttr { ino: Ino::ROOT }).unwrap();
+    }
     client.stop(LIMIT).unwrap();
 }
 

@@ -1,5 +1,9 @@
 //! The journal's thread: group commit. Everything that was queued goes into one append and shares one sync.
 //!
+//! Where a sync costs less than waking a thread (a disk in memory, say), the journal moves to the rank thread, which
+//! then commits at the end of its rounds; it moves back when syncs become slow or the disk is full. Whoever has the
+//! [`Journal`] owns it: it is handed over as a value, and the queue keeps the order.
+//!
 //! A full disk makes it wait and try again: nothing of the batch was acknowledged, and the file is as before. A failed
 //! write or sync ends it for good, and the rank with it. What records mean is unknown here.
 
@@ -21,6 +25,13 @@ const FULL_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::f
 const GATHER_MIN: Duration = Duration::from_micros(100);
 /// Longest wait for company.
 const GATHER_MAX: Duration = Duration::from_millis(2);
+
+/// Syncs faster than this are done by the rank thread itself: less than two wake-ups of a thread.
+const CHEAP: Duration = Duration::from_micros(15);
+/// Syncs slower than this are not.
+const DEAR: Duration = Duration::from_micros(60);
+/// Syncs after which their average is believed.
+const SYNCS_KNOWN: u32 = 32;
 
 /// What the rank thread asks of the journal's.
 #[derive(Debug)]
@@ -57,6 +68,8 @@ pub(crate) struct Journal {
     last_batch: u64,
     /// What a sync takes, a moving average.
     sync_time: Duration,
+    /// Syncs so far, up to [`SYNCS_KNOWN`].
+    syncs: u32,
 }
 
 /// How far a commit came.
@@ -77,26 +90,53 @@ impl Journal {
             metrics,
             last_batch: 0,
             sync_time: Duration::ZERO,
+            syncs: 0,
         };
         journal.publish();
         journal
     }
 
-    /// Runs until the queue is closed or the disk fails.
-    pub(crate) fn run(mut self, queue: &Queue<Work>, inbox: &Inbox<Done>) {
+    /// Commits for the rank thread: what is queued and what waited. `Ok(None)`: nothing became durable.
+    pub(crate) fn step(&mut self, queue: &Queue<Work>) -> Result<Option<Lsn>, String> {
+        self.accept(queue.take_now())?;
+        let commit = self.commit().map_err(|e| e.to_string());
+        if commit.is_err() {
+            self.writer.fail();
+        }
+        commit.map(|commit| commit.durable)
+    }
+
+    /// Whether the rank thread should go on committing itself.
+    pub(crate) fn may_stay(&self) -> bool {
+        self.waiting.is_none() && self.sync_time <= DEAR
+    }
+
+    /// Keeps journals going on a thread: each that comes home, until it can go to the rank thread (again).
+    pub(crate) fn run_thread(home: &Queue<Box<Journal>>, queue: &Queue<Work>, inbox: &Inbox<Done>) {
+        while let Some(mut come) = home.take(1) {
+            let Some(journal) = come.pop() else { continue };
+            if let Some(journal) = journal.run(queue, inbox) {
+                inbox.push(Done::JournalHere(journal));
+            }
+        }
+    }
+
+    /// Runs until the queue is closed or the disk fails; or gives the journal back because syncs are cheap.
+    fn run(mut self: Box<Self>, queue: &Queue<Work>, inbox: &Inbox<Done>) -> Option<Box<Journal>> {
         let mut pause = FULL_PAUSE.0;
-        let mut full = false;
+        let mut full = self.waiting.is_some();
         loop {
             let waited = queue.is_empty();
             let work = if full { queue.take_within(usize::MAX, pause) } else { queue.take(usize::MAX) };
-            let Some(work) = work else { return };
+            let work = work?;
             let accepted = self.accept(work).and_then(|()| if full { Ok(()) } else { self.gather(queue, waited) });
             let committed = accepted.and_then(|()| self.commit().map_err(|e| e.to_string()));
             match committed {
                 Err(text) => {
                     self.writer.fail();
                     tracing::error!("the journal failed, the server stops: {text}");
-                    return inbox.push(Done::JournalFailed(text));
+                    inbox.push(Done::JournalFailed(text));
+                    return None;
                 }
                 Ok(commit) => {
                     if let Some(lsn) = commit.durable {
@@ -105,6 +145,9 @@ impl Journal {
                     pause = if commit.full { (pause * 2).min(FULL_PAUSE.1) } else { FULL_PAUSE.0 };
                     self.tell_full(full, commit.full);
                     full = commit.full;
+                    if !full && self.syncs >= SYNCS_KNOWN && self.sync_time < CHEAP {
+                        return Some(self);
+                    }
                 }
             }
         }
@@ -203,6 +246,7 @@ impl Journal {
         let took = begun.elapsed();
         self.metrics.journal_sync.record(took.as_nanos() as u64);
         self.sync_time = (self.sync_time * 7 + took) / 8;
+        self.syncs = (self.syncs + 1).min(SYNCS_KNOWN);
         self.unsynced = None;
         self.writer.synced(lsn);
         Ok(())

@@ -66,6 +66,11 @@ impl<T> Queue<T> {
         self.drain(state, max)
     }
 
+    /// Takes what is there now.
+    pub(crate) fn take_now(&self) -> Vec<T> {
+        self.lock().items.drain(..).collect()
+    }
+
     /// As [`Queue::take`], but waits no longer than this; then what it gives may be empty.
     pub(crate) fn take_within(&self, max: usize, time: Duration) -> Option<Vec<T>> {
         let mut state = self.lock();

@@ -39,6 +39,8 @@ const TOKEN_LISTENERS: u64 = u64::MAX / 2;
 pub(crate) enum Done {
     Durable(Lsn),
     JournalFailed(String),
+    /// Syncs are so cheap that the rank thread should do them.
+    JournalHere(Box<journal::Journal>),
     Loaded {
         ticket: u64,
         items: Vec<Loaded>,
@@ -75,6 +77,8 @@ pub(crate) enum End {
 /// Where work for other threads goes.
 pub(crate) struct Queues {
     pub(crate) journal: Arc<Queue<journal::Work>>,
+    /// Where the journal goes when the rank thread does not keep it itself.
+    pub(crate) home: Arc<Queue<Box<journal::Journal>>>,
     pub(crate) table: Arc<Queue<table::Work>>,
     pub(crate) loads: Arc<Queue<table::Load>>,
 }
@@ -103,6 +107,8 @@ pub(crate) struct Rank {
     begun: Instant,
     now: Instant,
     appends: Vec<(Lsn, Vec<u8>)>,
+    /// While syncs are cheap: the journal itself.
+    journal: Option<Box<journal::Journal>>,
     to_flush: Vec<u64>,
     requests: u64,
     next_tick: Instant,
@@ -145,6 +151,7 @@ impl Rank {
             begun,
             now,
             appends: Vec::new(),
+            journal: None,
             to_flush: Vec::new(),
             requests: 0,
             next_tick: now,
@@ -172,6 +179,7 @@ impl Rank {
             }
             self.finish_round();
             if let Some(end) = self.end.take() {
+                self.send_home();
                 self.linger();
                 return end;
             }
@@ -207,6 +215,11 @@ impl Rank {
     fn bring(&mut self, done: Done) {
         match done {
             Done::Durable(lsn) => self.feed(Input::Durable { lsn }),
+            Done::JournalHere(journal) => {
+                self.journal = Some(journal);
+                // What was queued since it left its thread.
+                self.commit_here();
+            }
             Done::JournalFailed(text) => {
                 self.feed(Input::JournalFailed);
                 self.fatal(format!(
@@ -263,6 +276,9 @@ impl Rank {
             self.queues.table.push(table::Work::StatFs);
             self.metrics.rank_cpu_ns.set(thread_cpu_ns());
             self.judge();
+        }
+        if self.journal.is_some() && !self.queues.journal.is_empty() {
+            self.commit_here();
         }
         let used = self.metrics.journal_space.get();
         self.feed(Input::JournalSpace { used, limit: self.limits.journal_bytes });
@@ -340,12 +356,39 @@ impl Rank {
         }
     }
 
+    /// Commits, if the journal is here.
+    fn commit_here(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        match journal.step(&self.queues.journal) {
+            Ok(durable) => {
+                if !journal.may_stay() {
+                    self.send_home();
+                }
+                if let Some(lsn) = durable {
+                    self.feed(Input::Durable { lsn });
+                }
+            }
+            Err(text) => {
+                self.journal = None;
+                self.bring(Done::JournalFailed(text));
+            }
+        }
+    }
+
+    /// Gives the journal to its thread.
+    fn send_home(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            self.queues.home.push(journal);
+        }
+    }
+
     /// Hands out what the round made, the journal's part first. Answers make room for requests that waited, and these
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
         while !self.appends.is_empty() || !self.to_flush.is_empty() || self.data.has_work() {
             if !self.appends.is_empty() {
                 self.queues.journal.push(journal::Work::Append(std::mem::take(&mut self.appends)));
+                self.commit_here();
             }
             self.data.submit();
             for id in std::mem::take(&mut self.to_flush) {

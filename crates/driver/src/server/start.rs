@@ -66,6 +66,7 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let limits = Limits { connections, journal_bytes, trust_tcp };
     let queues = Queues {
         journal: helpers.queues.journal.clone(),
+        home: helpers.queues.home.clone(),
         table: helpers.queues.table.clone(),
         loads: helpers.queues.loads.clone(),
     };
@@ -136,11 +137,12 @@ fn helpers(
     metrics: &Arc<Metrics>,
 ) -> Result<Helpers> {
     let backend = &config.backend;
-    let queues = Queues { journal: Queue::new(), table: Queue::new(), loads: Queue::new() };
+    let queues = Queues { journal: Queue::new(), home: Queue::new(), table: Queue::new(), loads: Queue::new() };
     let data = Queue::new();
     let mut others = Vec::new();
-    let (queue, to) = (queues.journal.clone(), inbox.clone());
-    others.push(spawn("loligo-journal", move || journal.run(&queue, &to))?);
+    queues.home.push(Box::new(journal));
+    let (home, queue, to) = (queues.home.clone(), queues.journal.clone(), inbox.clone());
+    others.push(spawn("loligo-journal", move || Journal::run_thread(&home, &queue, &to))?);
     let checkpointer = Checkpointer {
         backend: backend.clone(),
         table: backend.table(),
@@ -170,6 +172,7 @@ fn supervise(rank: JoinHandle<End>, helpers: Helpers, backend: &dyn Backend, end
     helpers.queues.table.close();
     let trimmed = helpers.checkpointer.join();
     helpers.queues.journal.close();
+    helpers.queues.home.close();
     let panicked = helpers.others.into_iter().map(JoinHandle::join).filter(|joined| joined.is_err()).count();
     let result = match (&end, trimmed, panicked) {
         (End::Fatal(text), _, _) => Err(ServerError::Fatal(text.clone())),
