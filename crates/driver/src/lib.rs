@@ -4,6 +4,7 @@
 //! rank thread is in [`server`]; [`Client`](client) is a program's way in.
 
 pub mod address;
+mod alive;
 pub mod client;
 pub mod offline;
 pub mod server;

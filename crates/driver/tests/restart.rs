@@ -274,3 +274,26 @@ fn a_small_journal_is_trimmed_under_load_and_never_stops_the_work() {
     let get = loligo_types::Op::GetXattr { ino: ROOT, name: Arc::from(&b"user.a"[..]) };
     assert_eq!(Raw::session(&site.socket()).call(get), Ok(loligo_types::Answer::Bytes(value)));
 }
+
+#[test]
+fn a_client_known_to_be_dead_is_not_waited_for_after_a_restart() {
+    let site = Site::new();
+    let patient = || {
+        let mut config = site.config();
+        config.mds.grace_ms = 600_000;
+        Server::start(config, &mut |_| {}).expect("the server starts")
+    };
+    let server = patient();
+    let mut gone = Raw::connect(&site.socket());
+    let welcome = gone.hello(None);
+    gone.call(create(ROOT, "f", 1)).expect("made");
+    // What a client leaves behind that was killed: its file, without the lock.
+    let files = site.socket().with_file_name("sessions");
+    std::fs::create_dir_all(&files).expect("a directory of the test");
+    std::fs::write(files.join(welcome.session.to_string()), "").expect("a file of the test");
+    site.power_loss(server);
+    let _server = patient();
+    // The raw client gives up long before the grace time is over.
+    let mut other = Raw::session(&site.socket());
+    assert!(other.call(mkdir(ROOT, "d")).is_ok());
+}

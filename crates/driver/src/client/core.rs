@@ -2,6 +2,7 @@
 //! both come here.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +16,7 @@ use super::outbox::Outbox;
 use super::receiver::{self, Aside, Incoming};
 use super::{Call, CallResult, ConnectError, Options};
 use crate::Address;
+use crate::alive::Alive;
 use crate::sock::{Sock, Waker};
 
 /// How long a server may take to say welcome.
@@ -47,6 +49,10 @@ pub struct Core {
     pub progress: Progress,
     pub stopped: bool,
     welcome: Option<Welcome>,
+    /// Unix socket of the server, if it is one with a name.
+    socket: Option<PathBuf>,
+    /// Tells a server that starts again that this process lives.
+    alive: Option<Alive>,
     invalidator: Option<Invalidator>,
 }
 
@@ -81,6 +87,11 @@ impl Shared {
             progress: Progress::default(),
             stopped: false,
             welcome: None,
+            socket: match &address {
+                Address::Unix(path) => Some(path.clone()),
+                Address::Tcp(_) | Address::Pair(_) => None,
+            },
+            alive: None,
             invalidator: None,
         };
         let shared = Arc::new(Shared {
@@ -361,6 +372,9 @@ impl Core {
                     events.wake = true;
                 }
                 Output::Ready(welcome) => {
+                    if self.welcome.as_ref().is_none_or(|before| before.session != welcome.session) {
+                        self.alive = self.socket.as_ref().and_then(|at| Alive::hold(at, welcome.session));
+                    }
                     self.welcome = Some(welcome);
                     self.progress = Progress::Ready;
                     events.changed = true;
@@ -371,7 +385,7 @@ impl Core {
                     events.changed = true;
                 }
                 Output::Stopped => {
-                    self.stopped = true;
+                    (self.stopped, self.alive) = (true, None);
                     (events.changed, events.wake) = (true, true);
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use loligo_journal::table::Meta;
 use loligo_journal::{Writer, WriterConfig};
-use loligo_mds::{Mds, Now, TableMeta};
+use loligo_mds::{Input, Mds, Now, TableMeta};
 use loligo_namespace::Loaded;
 use loligo_store::{Backend, Batch, Durability, Table};
 use loligo_types::Lsn;
@@ -24,6 +24,7 @@ use super::recover::{Progress, read_head, read_small, replay};
 use super::rows::put_meta;
 use super::table::{Checkpointer, run_loader};
 use super::{Ended, Server, ServerConfig, data};
+use crate::Address;
 use crate::sock::Waker;
 
 /// The one rank there is for now.
@@ -46,6 +47,12 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let addresses = listeners.addresses();
     let (mut mds, tail) = recover(&config, begun, progress)?;
     mds.recovered(mono(begun), Lsn(tail.next_lsn.0 - 1));
+    for address in &addresses {
+        let Address::Unix(socket) = address else { continue };
+        for session in crate::alive::dead(socket) {
+            mds.handle(mono(begun), Input::PeerDead { session });
+        }
+    }
     set_clean(&*backend.table(), false, None)?;
 
     let metrics = Arc::new(Metrics::default());

@@ -1,0 +1,82 @@
+//! How a server that starts again learns which clients of before are dead, without waiting for them: each client on its
+//! machine holds a lock on a file beside the socket, and the kernel takes the lock away with the process.
+//!
+//! A hint that saves time, not a promise: where there is no file (over TCP, or cut off in the first moment), the grace
+//! time decides. Nothing is read of other processes.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use loligo_types::SessionId;
+use rustix::fs::FlockOperation;
+
+/// Where the files of clients of the server at this Unix socket are.
+fn dir_of(socket: &Path) -> PathBuf {
+    socket.with_file_name("sessions")
+}
+
+/// Held by a client while its session lives.
+#[derive(Debug)]
+pub(crate) struct Alive {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Alive {
+    /// Takes the lock of a session; `None` where that cannot be done (the directory is another user's, say).
+    pub(crate) fn hold(socket: &Path, session: SessionId) -> Option<Alive> {
+        let dir = dir_of(socket);
+        // It is there already, or the open below fails.
+        let _ = fs::create_dir(&dir);
+        let path = dir.join(session.to_string());
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).ok()?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Alive { path, _locked: file })
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // One that stays is taken away when the server starts.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Sessions whose clients are dead, of those that left a file. The files are taken away.
+pub(crate) fn dead(socket: &Path) -> Vec<SessionId> {
+    let Ok(entries) = fs::read_dir(dir_of(socket)) else { return Vec::new() };
+    let mut dead = Vec::new();
+    for entry in entries.flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(file) = OpenOptions::new().write(true).open(entry.path()) else { continue };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_file(entry.path());
+            dead.push(SessionId(id));
+        }
+    }
+    dead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_alive_while_it_holds_its_file_and_dead_after() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("loligo.sock");
+        assert_eq!(dead(&socket), []);
+        let one = Alive::hold(&socket, SessionId(7)).expect("our own directory");
+        let two = Alive::hold(&socket, SessionId(8)).expect("our own directory");
+        assert_eq!(dead(&socket), []);
+        // As if its process had been killed: the lock goes, the file stays.
+        let path = two.path.clone();
+        drop(two);
+        fs::write(&path, "").expect("our own directory");
+        fs::write(dir.path().join("sessions/odd"), "").expect("our own directory");
+        assert_eq!(dead(&socket), [SessionId(8)]);
+        assert_eq!(dead(&socket), []);
+        drop(one);
+        assert!(!dir.path().join("sessions/7").exists());
+    }
+}
