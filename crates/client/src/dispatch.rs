@@ -124,6 +124,9 @@ impl Client {
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
         let names_cached = pass.dir != Ino(0) && self.leases.use_names(pass.dir);
         if let (Some((handle, lock, take)), Ok(_)) = (pass.lock, &result) {
+            if take && !self.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
+                return;
+            }
             self.lock_changed(handle, &lock, take);
         }
         let done = match result {

@@ -82,6 +82,14 @@ impl Extents {
         }
     }
 
+    /// Puts all of another one over what was there.
+    pub(crate) fn absorb(&mut self, other: Extents) {
+        for (offset, seg) in other.map {
+            self.remove(offset, offset + seg.len());
+            self.put(offset, seg);
+        }
+    }
+
     /// Puts bytes only where nothing is.
     pub(crate) fn fill_under(&mut self, offset: u64, data: &[u8]) {
         for (start, end) in self.gaps(offset, offset + data.len() as u64) {
@@ -169,6 +177,11 @@ impl Extents {
             gaps.push((at, end));
         }
         gaps
+    }
+
+    /// Every piece, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.map.iter().map(|(at, seg)| (*at, seg.bytes()))
     }
 
     /// Everything in order, as it goes to the server: long writes as they came, short neighbours joined.

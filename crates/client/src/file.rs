@@ -89,6 +89,10 @@ pub(crate) struct File {
     pub error: Option<FsError>,
     /// Objects may hold bytes that are not durable.
     pub unsynced: bool,
+    /// What of them this client wrote, as far as it is kept.
+    pub unstable: Extents,
+    /// There is more of it, which is not kept.
+    pub at_risk: bool,
     /// The task that has the file to itself, and those that wait for it.
     pub exclusive: Option<u64>,
     pub waiting: VecDeque<u64>,
@@ -121,6 +125,8 @@ impl File {
             error: None,
             // Somebody may have written before and not waited for the disk.
             unsynced: true,
+            unstable: Extents::default(),
+            at_risk: false,
             exclusive: None,
             waiting: VecDeque::new(),
             recalls: Vec::new(),
@@ -150,6 +156,7 @@ impl File {
             _ => None,
         };
         self.blocks.drop_from(from);
+        self.unstable.remove(from, u64::MAX);
         self.know_empty();
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime, Time};
 
+use crate::Invalidation;
 use crate::extents::Extents;
 use crate::file::File;
 use crate::machine::Client;
@@ -61,11 +62,29 @@ pub(crate) struct Run {
     size: u64,
     mtime: Option<Time>,
     kill_priv: bool,
+    /// Cuts of the file that were known before the first byte was sent.
+    cuts: u32,
     spill: bool,
     queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
     error: Option<FsError>,
     tries: u32,
+    /// The disk has all that it wrote.
+    synced: bool,
+    /// Its sync also covers what is not kept here.
+    risky: bool,
+    /// The server restarted after some of it was written: all is to be written again.
+    lost: bool,
+}
+
+impl File {
+    /// The server restarted: what the run wrote before may be gone.
+    pub(crate) fn restart_run(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.lost |= matches!(run.stage, Stage::Discard | Stage::Write | Stage::Sync | Stage::Tell);
+            self.at_risk |= run.stage == Stage::Sync && run.risky;
+        }
+    }
 }
 
 impl Client {
@@ -135,11 +154,15 @@ impl Client {
             size: file.size,
             mtime: file.flying_mtime,
             kill_priv: std::mem::take(&mut file.kill_priv),
+            cuts: 0,
             spill: false,
             queue: VecDeque::new(),
             in_flight: 0,
             error: None,
             tries: 0,
+            synced: false,
+            risky: false,
+            lost: false,
         });
         self.plan(ino);
     }
@@ -151,6 +174,7 @@ impl Client {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         run.spill = false;
+        run.cuts = file.attr.cuts;
         if file.flying.is_empty() {
             run.stage = Stage::Write;
         } else if !file.attr.inline {
@@ -249,10 +273,15 @@ impl Client {
         let Some(run) = &mut file.run else { return };
         run.in_flight = run.in_flight.saturating_sub(1);
         if let Err(error) = result {
+            if run.stage == Stage::Sync {
+                file.unsynced = true;
+                file.at_risk |= run.risky;
+            }
             run.error.get_or_insert(data_error(error));
             run.queue.clear();
-        } else if run.stage == Stage::Sync {
-            file.unsynced = false;
+        } else if run.stage == Stage::Sync && !run.lost {
+            run.synced = true;
+            file.unstable = Extents::default();
         }
         if run.stage == Stage::Discard {
             run.stage = Stage::Write;
@@ -283,6 +312,9 @@ impl Client {
             let moves = run.spill && file.attr.size > 0;
             if run.stage == Stage::Write && file.unsynced && (run.sync || moves) {
                 run.stage = Stage::Sync;
+                // What comes while it is under way is not in it.
+                file.unsynced = false;
+                run.risky = std::mem::take(&mut file.at_risk);
                 return self.flush_op(ino, DataOp::Sync);
             }
             if run.mtime.is_none() && file.flying.is_empty() {
@@ -299,7 +331,7 @@ impl Client {
         let op = Op::SetData {
             ino,
             handle: run.handle,
-            cuts: file.attr.cuts,
+            cuts: run.cuts,
             grow_to: Some(run.size),
             mtime: run.mtime.map_or(SetTime::Now, SetTime::At),
             spilled: run.spill,
@@ -315,6 +347,9 @@ impl Client {
         let Some(run) = file.run.take() else { return };
         let flying = std::mem::take(&mut file.flying);
         file.flying_mtime = None;
+        if run.lost && error.is_none() && !(file.attr.inline && run.queue.is_empty() && flying.is_empty()) {
+            return self.repeat_run(ino, &run, &flying);
+        }
         file.flushed = run.covers;
         if let Some(error) = error {
             file.fail(error);
@@ -328,6 +363,7 @@ impl Client {
         } else {
             file.base = None;
         }
+        let inline = file.attr.inline;
         if file.is_clean() {
             file.size = file.attr.size;
             self.dirty.remove(&ino);
@@ -335,21 +371,41 @@ impl Client {
         if error == Some(FsError::NoSpace) {
             self.full_until = self.now.ms + FULL_MS;
         }
+        if error.is_some() && self.is_cached_above(ino) {
+            // They show what was lost.
+            self.invalidate(Invalidation::Data(ino), false);
+        }
         self.overtaken(ino, &flying, error.is_none());
+        if error.is_none() && !run.synced && !inline && !flying.is_empty() {
+            self.keep_unstable(ino, flying);
+        }
         self.wake_flushed(ino, run.covers, run.sync);
         self.step_recalls(ino);
         self.relieve();
         self.kick(ino);
     }
 
+    /// All that a run wrote waits to be written once more.
+    fn repeat_run(&mut self, ino: Ino, run: &Run, flying: &Extents) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        flying.iter().for_each(|(offset, bytes)| file.dirty.fill_under(offset, bytes));
+        file.mtime = file.mtime.or(run.mtime);
+        file.kill_priv |= run.kill_priv;
+        file.unsynced = true;
+        if !file.is_clean() {
+            self.dirty.insert(ino);
+        }
+        self.start_run(ino);
+    }
+
     /// Blocks and reads that may hold what was there before.
     fn overtaken(&mut self, ino: Ino, flying: &Extents, known: bool) {
-        for (offset, data) in flying.pieces() {
+        for (offset, data) in flying.iter() {
             let end = offset + data.len() as u64;
             self.redo_reads(ino, offset, end);
             self.change_blocks(ino, |file| {
                 if known {
-                    file.blocks.patch(offset, &data);
+                    file.blocks.patch(offset, data);
                 } else {
                     file.blocks.drop_range(offset, end);
                 }

@@ -109,6 +109,9 @@ impl Leases {
 impl Client {
     /// Caches above hold nothing of these inodes any more.
     pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
+        for ino in &inos {
+            self.close_unused(*ino);
+        }
         self.leases.forgotten.extend(inos);
         if self.leases.forgotten.len() >= RELEASE_MAX {
             self.release_forgotten();

@@ -29,6 +29,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod unstable;
 mod write;
 
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation};

@@ -41,6 +41,21 @@ impl Client {
         self.request(cred, op, Then::Pass(pass));
     }
 
+    /// A lock was got after its call had been given up: nobody would ever give it back. Not done if the owner has others
+    /// there, or asks for one, which would go with it.
+    pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
+        let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
+        let asks = self.session.pending.values().any(|pending| match &pending.request.op {
+            Op::SetLock { ino: of, lock: other, .. } => (*of, other.kind, other.owner) == (ino, lock.kind, lock.owner),
+            _ => false,
+        });
+        if asks || self.holds_locks(ino, lock.kind, lock.owner) {
+            return false;
+        }
+        self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
+        true
+    }
+
     /// Notes that a lock was taken, or given back.
     pub(crate) fn lock_changed(&mut self, handle: u64, lock: &FileLock, take: bool) {
         let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return };

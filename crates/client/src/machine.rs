@@ -41,6 +41,8 @@ pub struct Client {
     pub(crate) events: VecDeque<(u64, Event)>,
     /// Files with something to be written.
     pub(crate) dirty: BTreeSet<Ino>,
+    /// Files that may hold data which the server's disk may not have.
+    pub(crate) unstable: BTreeSet<Ino>,
     /// Files with blocks in the read cache, and a clock that counts uses.
     pub(crate) blocks_of: BTreeSet<Ino>,
     pub(crate) block_bytes: u64,
@@ -70,6 +72,7 @@ impl Client {
             tasks: BTreeMap::new(),
             events: VecDeque::new(),
             dirty: BTreeSet::new(),
+            unstable: BTreeSet::new(),
             blocks_of: BTreeSet::new(),
             block_bytes: 0,
             tick: 0,

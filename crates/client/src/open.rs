@@ -300,6 +300,20 @@ impl Client {
         }
     }
 
+    /// Closes the handles of a file that nobody uses here, if nothing may need them.
+    pub(crate) fn close_unused(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get(&ino) else { return };
+        let idle: Vec<u64> = file
+            .handles
+            .iter()
+            .copied()
+            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()) && !self.is_needed(*h))
+            .collect();
+        for handle in idle {
+            self.close(handle);
+        }
+    }
+
     /// Whether something that waits to be written, or a task, may need the handle.
     fn is_needed(&self, number: u64) -> bool {
         let Some(handle) = self.files.handles.get(&number) else { return false };
@@ -327,6 +341,7 @@ impl Client {
             } else if writer.is_none() && handle.flags.write {
                 // The right to hold back came with a handle that writes.
                 file.rights = file.rights.without(Lease::BUFFER);
+                file.risk();
             }
         }
         self.close_later(number, &handle.cred);

@@ -160,7 +160,10 @@ impl Client {
                 read.tries += 1;
                 read.change = attr.change;
                 read.parts.clear();
-                read.end = (read.offset + read.len).min(attr.size);
+                // What waits to be written may reach further than what the server has.
+                let mut known = attr;
+                self.overlay(&mut known);
+                read.end = (read.offset + read.len).min(known.size);
                 return self.fetch(id, ino, &cred, read, attr.inline, attr.size);
             }
             Event::Reply(Ok(_)) => return Some(Err(FsError::Io.into())),

@@ -212,29 +212,20 @@ impl Client {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         file.rights = if bits.has(Lease::CACHE) { Lease::NONE } else { file.rights.without(bits) };
         file.clean_to = file.attr.size;
+        if !file.may_buffer() {
+            file.risk();
+        }
         if !file.may_cache() {
             file.base = None;
             self.change_blocks(ino, |file| file.blocks.clear());
         }
-        let Some(file) = self.files.map.get(&ino) else { return };
         // Somebody else opens the file: handles that nobody uses here would only hold them up.
-        let idle: Vec<u64> = file
-            .handles
-            .iter()
-            .copied()
-            .filter(|h| self.files.handles.get(h).is_some_and(|h| h.fh.is_none()))
-            .collect();
-        let quiet = file.is_clean() && file.exclusive.is_none() && file.waiting.is_empty() && file.reads.is_empty();
-        if quiet {
-            for handle in idle {
-                self.close(handle);
-            }
-        }
+        self.close_unused(ino);
         self.start_waiting(ino);
     }
 
     /// Whether caches above may hold data of the file.
-    fn is_cached_above(&self, ino: Ino) -> bool {
+    pub(crate) fn is_cached_above(&self, ino: Ino) -> bool {
         self.files.map.get(&ino).is_some_and(|file| {
             file.handles.iter().any(|handle| {
                 let fh = self.files.handles.get(handle).and_then(|handle| handle.fh);

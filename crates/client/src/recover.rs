@@ -39,6 +39,7 @@ impl Client {
     /// The server has ended the session.
     pub(crate) fn evicted(&mut self) {
         self.session.id = None;
+        self.session.link = Link::Down;
         self.session_lost();
         self.disconnected();
     }
@@ -49,6 +50,7 @@ impl Client {
         self.recalls.clear();
         self.session.recalls_done.clear();
         self.session.data.clear();
+        self.session.data_held = false;
         let pending = std::mem::take(&mut self.session.pending);
         self.session.next_seq = 1;
         self.session.unsent = 0;
@@ -121,6 +123,7 @@ impl Client {
             claim.locks.extend(locks.iter().map(|(handle, lock)| (*ino, *handle, *lock)));
         }
         self.send(ToServer::Reclaim(claim));
+        self.rewrite_unstable();
         let inos: Vec<_> = self.files.map.keys().copied().collect();
         for ino in inos {
             self.start_waiting(ino);

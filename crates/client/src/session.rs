@@ -23,6 +23,8 @@ pub(crate) enum Then {
     Task(u64),
     /// A step of writing a file back.
     Flush(Ino),
+    /// The server has taken back what was held, so data requests are welcome.
+    Reclaimed,
 }
 
 /// What the answer to a data request is for.
@@ -90,6 +92,8 @@ pub(crate) struct Session {
     pub in_flight: usize,
     pub next_data: u64,
     pub data: BTreeMap<u64, PendingData>,
+    /// Data requests wait: the server restarted and may not know yet what is open.
+    pub data_held: bool,
     pub last_sent: u64,
     pub last_heard: u64,
     /// Since when there is no working connection, milliseconds.
@@ -142,7 +146,6 @@ impl Client {
         self.session.fs_id = Some(welcome.fs_id);
         self.session.inline_max = u64::from(welcome.inline_max);
         self.session.session_ms = u64::from(welcome.session_ms).max(100);
-        self.session.link = Link::Up;
         self.session.down_since = None;
         self.session.gave_up = false;
         self.out.push_back(Output::Ready(welcome.clone()));
@@ -150,6 +153,7 @@ impl Client {
             self.session_lost();
         } else if welcome.resumed && !welcome.kept {
             self.reclaim();
+            self.hold_data();
         } else if welcome.resumed {
             self.repeat_recalls_done();
         }
@@ -158,6 +162,7 @@ impl Client {
                 self.start_waiting(ino);
             }
         }
+        self.session.link = Link::Up;
         self.resend();
     }
 
@@ -165,6 +170,15 @@ impl Client {
     fn resend(&mut self) {
         self.session.in_flight = 0;
         self.session.unsent = 0;
+        self.send_data();
+        self.send_requests();
+    }
+
+    /// Sends all data requests that are unanswered, unless they must wait.
+    fn send_data(&mut self) {
+        if self.session.data_held {
+            return;
+        }
         let data: Vec<_> = self.session.data.values().map(|pending| pending.request.clone()).collect();
         for pending in self.session.data.values_mut() {
             pending.again = false;
@@ -172,7 +186,16 @@ impl Client {
         for request in data {
             self.send(ToServer::Data(request));
         }
-        self.send_requests();
+    }
+
+    /// Holds data requests back until a request was answered that the server does only when it knows what is open.
+    pub(crate) fn hold_data(&mut self) {
+        let Some(cred) = self.files.handles.values().next().map(|handle| Cred::clone(&handle.cred)) else { return };
+        self.session.data_held = true;
+        let seq = self.session.next_seq.max(1);
+        self.session.next_seq = seq + 1;
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op: Op::Sync };
+        self.session.pending.insert(seq, Pending { request, then: Then::Reclaimed });
     }
 
     /// Sends requests as far as the server takes them.
@@ -252,6 +275,10 @@ impl Client {
             Then::Pass(pass) => self.passed(pass, result),
             Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
+            Then::Reclaimed => {
+                self.session.data_held = false;
+                self.send_data();
+            }
         }
         self.send_requests();
     }
@@ -275,7 +302,7 @@ impl Client {
         self.session.next_data += 1;
         let id = self.session.next_data;
         let request = DataRequest { id, ino, object_size, op };
-        if self.session.link == Link::Up {
+        if self.session.link == Link::Up && !self.session.data_held {
             self.send(ToServer::Data(request.clone()));
         }
         self.session.data.insert(id, PendingData { request, then, again: false });
@@ -300,7 +327,7 @@ impl Client {
     /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
     /// rest on earlier ones.
     pub(crate) fn repeat_busy(&mut self) {
-        if self.session.link != Link::Up {
+        if self.session.link != Link::Up || self.session.data_held {
             return;
         }
         let again: Vec<_> = self.session.data.values_mut().filter(|p| p.again).collect();

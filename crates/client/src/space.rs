@@ -126,7 +126,8 @@ impl Client {
                     return Some(Err(FsError::Interrupted.into()));
                 };
                 let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
-                file.unsynced = true;
+                (file.unsynced, file.at_risk) = (true, true);
+                file.unstable.remove(start, end);
                 let cuts = file.attr.cuts;
                 let (mtime, spilled, kill_priv) = (SetTime::Now, false, false);
                 falloc.asked = Asked::Tell;
@@ -274,8 +275,13 @@ impl Client {
         let task =
             Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::SyncAll { left: 0 } };
         let id = self.new_task(task);
-        let inos: Vec<Ino> =
-            self.files.map.iter().filter(|(_, f)| f.unsynced || !f.is_clean()).map(|(i, _)| *i).collect();
+        let inos: Vec<Ino> = self
+            .files
+            .map
+            .iter()
+            .filter(|(_, f)| f.unsynced || !f.is_clean() || f.run.is_some())
+            .map(|(i, _)| *i)
+            .collect();
         if let Some(Task { step: Step::SyncAll { left }, .. }) = self.tasks.get_mut(&id) {
             *left = inos.len() + 1;
         }

@@ -1,6 +1,8 @@
 //! Scenarios with a small server in memory, and the data path against a plain vector of bytes.
 
 mod data;
+mod extents;
+mod faults;
 mod model;
 mod net;
 mod server;

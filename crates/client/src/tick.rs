@@ -1,5 +1,6 @@
 //! What happens because time went on, and stopping.
 
+use loligo_types::Op;
 use loligo_types::msg::ToServer;
 
 use crate::Output;
@@ -57,13 +58,18 @@ impl Client {
             return;
         }
         // Without a session there is nothing to give back and nobody to give it to.
-        let nobody = self.session.id.is_none() || self.session.refused;
+        let nobody = self.session.id.is_none() || self.session.refused || self.session.gave_up;
         if !self.dirty.is_empty() && !nobody {
             return;
         }
         if self.is_up() {
+            // Waits for locks may never end; everything else is answered soon.
+            let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
+            if !self.session.data.is_empty() || !self.session.pending.values().all(|p| waits(&p.request.op)) {
+                return;
+            }
             self.send(ToServer::Goodbye);
-        } else if !nobody && !self.session.gave_up && self.session.down_since.is_none() {
+        } else if !nobody && self.session.down_since.is_none() {
             return;
         }
         self.stopped = true;

@@ -37,6 +37,8 @@ pub(crate) struct Writing {
     at: u64,
     /// An append that has its place already.
     placed: bool,
+    /// Cuts of the file that were known when the first byte was sent: a later one may have dropped it.
+    cuts: u32,
     queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
     error: Option<FsError>,
@@ -52,6 +54,8 @@ enum Asked {
     Inline,
     Refresh,
     Extend,
+    /// That nothing shows in a gap.
+    Discard,
     Data,
     Tell,
     /// It is in the buffer, and is not answered before that was written.
@@ -84,6 +88,7 @@ impl Client {
             asked: Asked::Nothing,
             at: 0,
             placed: false,
+            cuts: 0,
             queue: VecDeque::new(),
             in_flight: 0,
             error: None,
@@ -175,8 +180,12 @@ impl Client {
             Event::Start => self.begin_write(id, ino, &cred, writing),
             Event::Flushed if writing.asked == Asked::Nothing => self.write_through(id, ino, &cred, writing),
             Event::Flushed => Some(self.written_through(ino, writing)),
+            Event::Data(result) if writing.asked == Asked::Discard => match result {
+                Ok(_) => self.write_through(id, ino, &cred, writing),
+                Err(error) => Some(Err(data_error(error).into())),
+            },
             Event::Data(result) => {
-                writing.in_flight -= 1;
+                writing.in_flight = writing.in_flight.saturating_sub(1);
                 if let Err(error) = result {
                     writing.error.get_or_insert(data_error(error));
                     writing.queue.clear();
@@ -253,9 +262,13 @@ impl Client {
             if file.may_cache() && writing.at > file.attr.size {
                 // Nobody else has the file open, so what lies beyond the end was left by one who died.
                 let from = file.attr.size;
-                writing.in_flight += 1;
-                self.data_request(ino, DataOp::Discard { from }, DataThen::Task(id));
+                if writing.asked != Asked::Discard {
+                    writing.asked = Asked::Discard;
+                    self.data_request(ino, DataOp::Discard { from }, DataThen::Task(id));
+                    return None;
+                }
             }
+            writing.cuts = file.attr.cuts;
             let mut pieces = Vec::new();
             split(writing.at, &write.data, &mut pieces);
             writing.queue = pieces.into();
@@ -270,6 +283,10 @@ impl Client {
         while writing.in_flight < WINDOW {
             let Some((offset, data)) = writing.queue.pop_front() else { break };
             writing.in_flight += 1;
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                // Others write, too: it cannot be written again later.
+                (file.unsynced, file.at_risk) = (true, true);
+            }
             self.data_request(ino, DataOp::Write { offset, data }, DataThen::Task(id));
         }
         if writing.in_flight > 0 {
@@ -284,7 +301,7 @@ impl Client {
         let op = Op::SetData {
             ino,
             handle: writing.handle,
-            cuts: file.attr.cuts,
+            cuts: writing.cuts,
             grow_to: Some(end),
             mtime: SetTime::Now,
             spilled: false,

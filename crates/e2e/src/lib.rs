@@ -236,8 +236,10 @@ pub fn connection(mount: &Path) -> Option<u32> {
 
 /// Ends the FUSE connection mounted at a path by force: whoever waits for it gets an error.
 fn abort(mount: Option<&Path>) {
-    if let Some(number) = mount.and_then(connection) {
-        let _ = std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+    let Some((mount, number)) = mount.and_then(|m| Some((m, connection(m)?))) else { return };
+    // Not everywhere are the connections to be seen; a forced unmount ends one, too, also if it then fails.
+    if std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1").is_err() {
+        let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::FORCE);
     }
 }
 

@@ -112,5 +112,7 @@ impl Mds {
         let granted = self.grant(&mut reply);
         let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted };
         self.out.push_back(Output::Send { conn, msg });
+        // Behind the answer: a recall of what the answer brings must not come before it.
+        self.shed_leases(reply.slot);
     }
 }

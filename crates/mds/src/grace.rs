@@ -111,11 +111,13 @@ impl Mds {
                 self.locks.set(ino, slot, handle, lock);
             }
         }
-        for (ino, bits) in held.leases.into_iter().take(self.config.leases_max) {
+        // All of them, however many: what is left out here would stay in the client's cache for ever.
+        for (ino, bits) in held.leases {
             if bits.any(SHARED) {
                 self.leases.grant(ino, slot, bits & SHARED);
             }
         }
+        self.shed_leases(slot);
     }
 
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {

@@ -96,7 +96,6 @@ impl Mds {
                 *data = None;
             }
         }
-        self.shed_leases(reply.slot);
         granted
     }
 

@@ -38,8 +38,9 @@ const WANTED: [InitFlags; 11] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     InitFlags::FUSE_ASYNC_DIO,
-    // Pages are dropped when a lease says so, not when a size looks different.
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    // Pages are dropped when a lease says so. Handles that outlive the right to cache need more: before each read the
+    // kernel looks whether size or modification time are others than those of its pages.
+    InitFlags::FUSE_AUTO_INVAL_DATA,
 ];
 /// Requests that the kernel may have under way in the background (read-ahead, closes).
 const BACKGROUND: u16 = 128;

@@ -115,9 +115,8 @@ impl<S: Submit> Core<S> {
     }
 
     fn tell(&self, asked: Asked, done: &Done, attr: &Attr, reply: ReplyEntry) {
-        let fresh = self.kernel.table.told(attr, asked.start);
+        let attrs = self.kernel.table.told(attr, done.attr_cached, asked.start);
         let names = done.names_cached && self.kernel.caches_names();
-        let attrs = done.attr_cached && fresh;
         reply.entry_with_ttls(&ttl(attrs), &ttl(names), &convert::file_attr(attr), Generation(0));
     }
 
@@ -126,8 +125,8 @@ impl<S: Submit> Core<S> {
         let core = self.clone();
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Entry(attr), attr_cached, .. }) => {
-                let fresh = core.kernel.table.seen(&attr, asked.start);
-                reply.attr(&ttl(attr_cached && fresh), &convert::file_attr(&attr));
+                let cached = core.kernel.table.seen(&attr, attr_cached, asked.start);
+                reply.attr(&ttl(cached), &convert::file_attr(&attr));
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),

@@ -3,6 +3,16 @@
 //! It holds no file system state: what is cached, held back or leased is the client's. It knows only what the kernel
 //! was told ([`table`]), so that the kernel can be told to forget it ([`kernel`]). It has no path of its own into the
 //! file system: no thread of it may touch the mount point, because it would wait for itself.
+//!
+//! What a program may see that a local file system would not show it:
+//! - Reading does not change access times, as with `noatime`.
+//! - `O_TMPFILE` gives EOPNOTSUPP: the FUSE library does not know the request.
+//! - A signal ends a wait for a lock within a tick (50 ms), not at once.
+//! - A shared mapping of a file that another mount writes to follows the writes, but not within the writer's `write`.
+//! - One append of more than `max_write` bytes may have another mount's append between its parts.
+//! - Renaming or opening a directory that another mount moved a moment ago may give ESTALE once, as on NFS: the kernel
+//!   does not take the move in while it renames itself. Any other look at the directory does.
+//! - On kernels before Linux 6.16 names are looked up anew each time.
 
 mod adapter;
 mod body;

@@ -22,6 +22,7 @@ use crate::submit::Submit;
 const TICK: Duration = Duration::from_millis(50);
 /// How long an unmount waits for the last users, and then for the connection to end.
 const BUSY_FOR: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(100);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// How far the kernel reads ahead.
 const READ_AHEAD: u32 = 1 << 20;
@@ -247,26 +248,29 @@ impl Mount {
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput || e.kind() == io::ErrorKind::NotFound => {
                     break Unmounted::Already;
                 }
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() > deadline => {
+                    mountpoint::force(self.line.as_ref(), &self.path)?;
+                    break Unmounted::Forced;
+                }
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-                    if Instant::now() > deadline || self.wait(Duration::from_millis(100)) {
-                        mountpoint::detach(&self.path)?;
-                        break Unmounted::Forced;
+                    if self.wait(LOOK) {
+                        return Ok(Unmounted::Already);
                     }
                 }
                 Err(e) => return Err(e),
             }
         };
-        let patience = if how == Unmounted::Forced { Duration::ZERO } else { ENDS_WITHIN };
-        if !self.wait(patience) {
-            if let Some(line) = &self.line {
-                mountpoint::abort(line.minor)?;
-            }
-            if !self.wait(ENDS_WITHIN) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the FUSE session does not end"));
-            }
+        if self.wait(ENDS_WITHIN) {
+            return Ok(how);
+        }
+        // Out of sight, but somebody holds on to it from elsewhere, such as another mount namespace.
+        if let Some(line) = &self.line {
+            mountpoint::abort(line.minor)?;
+        }
+        if self.wait(ENDS_WITHIN) {
             return Ok(Unmounted::Forced);
         }
-        Ok(how)
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the FUSE session does not end"))
     }
 
     fn stop_helpers(&self) {

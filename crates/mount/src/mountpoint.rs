@@ -126,6 +126,18 @@ pub(crate) fn detach(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Takes a mount out of sight and ends its connection: all who use it get errors.
+pub(crate) fn force(line: Option<&MountLine>, path: &Path) -> io::Result<()> {
+    use rustix::mount::UnmountFlags;
+    match rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+        Err(rustix::io::Errno::PERM) => {
+            fusermount(path, true)?;
+            line.map_or(Ok(()), |line| abort(line.minor))
+        }
+        other => Ok(other?),
+    }
+}
+
 /// Unmounts; fails with `ResourceBusy` if it is in use.
 pub(crate) fn unmount(path: &Path) -> io::Result<()> {
     use rustix::mount::UnmountFlags;

@@ -32,10 +32,21 @@ struct Known {
     locked: bool,
     /// It had a setuid or setgid bit when last seen.
     setid: bool,
+    /// It has no xattrs and no ACLs, as long as its attributes may be cached.
+    plain: bool,
     /// Requests up to this tick must not be cached.
     barrier: Tick,
     /// When `lookups` became 0.
     idle: Tick,
+}
+
+impl Known {
+    fn see(&mut self, attr: &Attr, cached: bool, start: Tick) -> bool {
+        let cached = cached && start > self.barrier;
+        self.setid = has_setid(attr);
+        self.plain = cached && !attr.has_xattrs;
+        cached
+    }
 }
 
 #[derive(Default)]
@@ -76,30 +87,21 @@ impl Table {
         self.tick.load(Ordering::Acquire)
     }
 
-    /// The kernel is about to be told of an inode by an answer to a request of `start`. Says whether the attributes may
-    /// be cached as far as barriers are concerned.
-    pub fn told(&self, attr: &Attr, start: Tick) -> bool {
+    /// The kernel is about to be told of an inode by an answer to a request of `start`; `cached`: under a lease. Says
+    /// whether the attributes may be cached, which they may not if the lease was given up meanwhile.
+    pub fn told(&self, attr: &Attr, cached: bool, start: Tick) -> bool {
         let mut shard = self.shard(attr.ino);
         let known = shard.known.entry(attr.ino.0).or_default();
         known.lookups += 1;
-        known.setid = has_setid(attr);
-        start > known.barrier
+        known.see(attr, cached, start)
     }
 
     /// Attributes of an inode are about to be passed on without a new reference. Says as [`Table::told`].
-    pub fn seen(&self, attr: &Attr, start: Tick) -> bool {
+    pub fn seen(&self, attr: &Attr, cached: bool, start: Tick) -> bool {
         match self.shard(attr.ino).known.get_mut(&attr.ino.0) {
-            Some(known) => {
-                known.setid = has_setid(attr);
-                start > known.barrier
-            }
-            None => true,
+            Some(known) => known.see(attr, cached, start),
+            None => cached,
         }
-    }
-
-    /// Whether answers of requests of `start` may be cached.
-    pub fn fresh(&self, ino: Ino, start: Tick) -> bool {
-        self.shard(ino).known.get(&ino.0).is_none_or(|k| start > k.barrier)
     }
 
     /// Whether the kernel has been told of an inode and has not forgotten it.
@@ -182,6 +184,11 @@ impl Table {
         self.shard(ino).known.get(&ino.0).is_some_and(|k| k.setid)
     }
 
+    /// Whether it is known, under a lease, that the inode has no xattrs and no ACLs.
+    pub fn has_no_xattrs(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.plain)
+    }
+
     /// Next tick. Returns the inodes that the kernel has not known for a while: their leases may be given back. Answers
     /// on the way that name them will not be cached.
     pub fn advance(&self) -> Vec<Ino> {
@@ -218,6 +225,7 @@ impl Table {
 
 fn bar(shard: &mut Shard, ino: Ino, now: Tick) {
     let known = shard.known.entry(ino.0).or_default();
+    known.plain = false;
     if known.barrier != now {
         known.barrier = now;
         shard.barred.push_back((now, ino.0));
@@ -242,25 +250,25 @@ mod tests {
     fn an_answer_on_the_way_is_not_cached_after_a_recall() {
         let table = Table::default();
         let start = table.now();
-        assert!(table.told(&attr(300), start));
+        assert!(table.told(&attr(300), true, start));
         table.bar(Ino(300));
-        assert!(!table.seen(&attr(300), start));
+        assert!(!table.seen(&attr(300), true, start));
         table.advance();
-        assert!(table.seen(&attr(300), table.now()));
+        assert!(table.seen(&attr(300), true, table.now()));
     }
 
     #[test]
     fn an_unknown_inode_is_barred_too() {
         let table = Table::default();
         table.bar(Ino(300));
-        assert!(!table.told(&attr(300), table.now()));
+        assert!(!table.told(&attr(300), true, table.now()));
     }
 
     #[test]
     fn leases_are_given_back_only_when_the_kernel_forgot_all_lookups_for_a_while() {
         let table = Table::default();
-        table.told(&attr(300), 1);
-        table.told(&attr(300), 1);
+        table.told(&attr(300), true, 1);
+        table.told(&attr(300), true, 1);
         table.forget(Ino(300), 1);
         for _ in 0..2 * IDLE_TICKS {
             assert!(table.advance().is_empty());
@@ -269,16 +277,16 @@ mod tests {
         table.forget(Ino(300), 1);
         let gone: Vec<Ino> = (0..2 * IDLE_TICKS).flat_map(|_| table.advance()).collect();
         assert_eq!(gone, vec![Ino(300)]);
-        assert!(!table.told(&attr(300), start), "an answer from before is not cached");
-        assert!(table.told(&attr(300), table.now()), "a later one is");
+        assert!(!table.told(&attr(300), true, start), "an answer from before is not cached");
+        assert!(table.told(&attr(300), true, table.now()), "a later one is");
     }
 
     #[test]
     fn an_inode_that_is_looked_up_again_keeps_its_leases() {
         let table = Table::default();
-        table.told(&attr(300), 1);
+        table.told(&attr(300), true, 1);
         table.forget(Ino(300), 1);
-        table.told(&attr(300), 1);
+        table.told(&attr(300), true, 1);
         assert!((0..2 * IDLE_TICKS).all(|_| table.advance().is_empty()));
         assert!(table.referenced(Ino(300)));
     }
@@ -287,7 +295,7 @@ mod tests {
     fn a_table_shrinks_after_all_is_forgotten() {
         let table = Table::default();
         for ino in 300..400 {
-            table.told(&attr(ino), 1);
+            table.told(&attr(ino), true, 1);
             table.forget(Ino(ino), 1);
         }
         for _ in 0..2 * (IDLE_TICKS + BARRIER_TICKS) {
@@ -315,9 +323,25 @@ mod tests {
     #[test]
     fn setid_bits_are_remembered_as_last_seen() {
         let table = Table::default();
-        table.told(&Attr { mode: 0o4755, ..attr(300) }, 1);
+        table.told(&Attr { mode: 0o4755, ..attr(300) }, true, 1);
         assert!(table.setid(Ino(300)));
-        table.seen(&attr(300), 1);
+        table.seen(&attr(300), true, 1);
         assert!(!table.setid(Ino(300)));
+    }
+
+    #[test]
+    fn the_absence_of_xattrs_is_known_only_under_a_lease() {
+        let table = Table::default();
+        assert!(!table.told(&attr(300), false, 1));
+        assert!(!table.has_no_xattrs(Ino(300)));
+        assert!(table.seen(&attr(300), true, 1));
+        assert!(table.has_no_xattrs(Ino(300)));
+        table.bar(Ino(300));
+        assert!(!table.has_no_xattrs(Ino(300)));
+        assert!(!table.seen(&attr(300), true, 1), "decided before the recall");
+        assert!(!table.has_no_xattrs(Ino(300)));
+        table.advance();
+        table.seen(&Attr { has_xattrs: true, ..attr(300) }, true, table.now());
+        assert!(!table.has_no_xattrs(Ino(300)));
     }
 }

@@ -166,7 +166,7 @@ fn data_is_cached_over_opens_until_it_is_dropped() {
     for text in ["one", "two", "six"] {
         fake.tell(&format!("write {ino} {text}"));
         let deadline = std::time::Instant::now() + Duration::from_secs(5);
-        while &read(&held) != text.as_bytes() {
+        while read(&held) != text.as_bytes() {
             assert!(std::time::Instant::now() < deadline, "a stale page stays");
         }
     }
@@ -322,6 +322,17 @@ fn a_dead_mount_is_detached_and_a_live_one_refused() {
     let text = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(!refused.status.success() && text.contains("is in use"), "{text}");
     second.quit();
+}
+
+#[test]
+fn a_mount_in_use_is_unmounted_by_force_and_its_users_get_errors() {
+    let Some(mut fake) = Fake::start("busy") else { return };
+    let mut file = File::create(fake.path("f")).expect("made");
+    assert_eq!(fake.tell("quit"), "Ok(Forced)");
+    assert!(fake.child.wait().expect("ended").success());
+    assert!(file.write_all(b"x").is_err());
+    assert!(!fake.path("f").exists());
+    fs::remove_dir(&fake.dir).expect("the mount point is empty again");
 }
 
 #[test]

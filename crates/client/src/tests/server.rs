@@ -285,9 +285,8 @@ impl Server {
     /// What waited behind this request may go on.
     fn retry_later(&mut self, ino: Ino) {
         if let Some(at) = self.waiting.iter().position(|(_, request)| self.subject(&request.op) == ino) {
-            if let Some((client, request)) = self.waiting.remove(at) {
-                self.request(client, request);
-            }
+            let (client, request) = self.waiting.remove(at).unwrap();
+            self.request(client, request);
         }
     }
 
@@ -374,10 +373,9 @@ impl Server {
             }
             Op::Close { handles } => {
                 for handle in handles {
-                    if let Some((ino, _)) = self.peers[client].handles.remove(handle) {
-                        if !self.peers[client].handles.values().any(|(of, _)| *of == ino) {
-                            self.peers[client].rights.remove(&ino);
-                        }
+                    let Some((ino, _)) = self.peers[client].handles.remove(handle) else { continue };
+                    if !self.peers[client].handles.values().any(|(of, _)| *of == ino) {
+                        self.peers[client].rights.remove(&ino);
                     }
                 }
                 Ok(Answer::Done)

@@ -2,7 +2,9 @@
 //!
 //! A file is open in *cached mode* (the kernel reads and writes through its page cache) if the client has the right to
 //! cache it, else in direct mode. A handle cannot change its mode: when the right is lost while handles are in cached
-//! mode, the pages that each later read or write leaves behind are dropped right after it was answered.
+//! mode, its attributes are not cached either, and the kernel compares them with those of its pages before each read;
+//! besides, the pages that each later read or write leaves behind are dropped right after it was answered, which is what
+//! a shared mapping depends on.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -84,12 +86,12 @@ impl<S: Submit> Core<S> {
             Err(failed) => return reply.error(self.errno(asked.op, failed.error)),
         };
         let Some(attr) = done.attr() else { return reply.error(self.odd(asked.op)) };
-        let fresh = self.kernel.table.told(attr, asked.start);
+        let attrs = self.kernel.table.told(attr, done.attr_cached, asked.start);
         let Some(opened) = self.opened(asked, attr.ino, &done, flags) else {
             return reply.error(self.odd(asked.op));
         };
         // One time to live for name and attributes: both or neither.
-        let cached = fresh && done.attr_cached && done.names_cached && self.kernel.caches_names();
+        let cached = attrs && done.names_cached && self.kernel.caches_names();
         reply.created(&ttl(cached), &convert::file_attr(attr), Generation(0), opened.handle, opened.flags);
     }
 

@@ -1,4 +1,7 @@
 //! Extended attributes, through which ACLs pass, too.
+//!
+//! The kernel asks for `security.capability` of every file that is written for the first time, and `ls -l` asks for ACLs
+//! of every file; most files have none, which is known with their attributes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +30,9 @@ impl<S: Submit> Core<S> {
     }
 
     pub fn getxattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if is_stored(name.as_bytes()) && self.kernel.table.has_no_xattrs(ino) {
+            return reply.error(self.errno(asked.op, FsError::NoData));
+        }
         self.bytes(asked, Op::GetXattr { ino, name: name.as_bytes().into() }, size, reply);
     }
 
@@ -50,10 +56,40 @@ impl<S: Submit> Core<S> {
             _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
         };
         let op = Op::SetXattr { ino, name: name.as_bytes().into(), value: value.into(), mode };
-        self.empty(asked, Call::Op(op), reply);
+        self.change(asked, ino, op, reply);
     }
 
     pub fn removexattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &OsStr, reply: ReplyEmpty) {
-        self.empty(asked, Call::Op(Op::RemoveXattr { ino, name: name.as_bytes().into() }), reply);
+        self.change(asked, ino, Op::RemoveXattr { ino, name: name.as_bytes().into() }, reply);
+    }
+
+    /// What was known of the inode's xattrs holds no more from when the call is made; answers on the way that were
+    /// decided before it is done must not bring it back.
+    fn change(self: &Arc<Self>, asked: Asked, ino: Ino, op: Op, reply: ReplyEmpty) {
+        self.kernel.table.bar(ino);
+        let core = self.clone();
+        self.send(asked, Call::Op(op), move |result| {
+            core.kernel.table.bar(ino);
+            match result {
+                Ok(_) => reply.ok(),
+                Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+            }
+        });
+    }
+}
+
+/// Whether a name is of the kinds that are kept with an inode; others may be computed, or not supported.
+fn is_stored(name: &[u8]) -> bool {
+    [b"security.".as_slice(), b"user.", b"trusted.", b"system.posix_acl_"].iter().any(|kind| name.starts_with(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn computed_and_unknown_names_always_go_to_the_server() {
+        assert!(is_stored(b"security.capability") && is_stored(b"system.posix_acl_access") && is_stored(b"user.x"));
+        assert!(!is_stored(b"loligo.rentries") && !is_stored(b"system.other"));
     }
 }

@@ -1,0 +1,74 @@
+//! Written data that the server has and its disk may not. It is kept here until a sync, because a server whose machine
+//! stopped has forgotten it: then it is written again, so that the sync that comes later says the truth. What cannot be
+//! kept (too much, or others may have written since) is at risk: after a restart the next fsync or close reports it lost.
+
+use loligo_types::{FsError, Ino};
+
+use crate::Invalidation;
+use crate::extents::Extents;
+use crate::file::File;
+use crate::machine::Client;
+
+impl File {
+    /// Others may write from now on: what is kept cannot be written again.
+    pub(crate) fn risk(&mut self) {
+        self.at_risk |= !self.unstable.is_empty();
+        self.unstable = Extents::default();
+    }
+}
+
+impl Client {
+    /// A run wrote these bytes to objects and did not wait for the disk.
+    pub(crate) fn keep_unstable(&mut self, ino: Ino, written: Extents) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        file.unstable.absorb(written);
+        if !file.may_buffer() || file.unstable.bytes() > self.config.write_buffer_file {
+            return file.risk();
+        }
+        self.unstable.insert(ino);
+        // Files without any are taken out only here, so this is looked at rarely.
+        if self.unstable.len() > 1 {
+            let files = &self.files.map;
+            self.unstable.retain(|ino| files.get(ino).is_some_and(|file| !file.unstable.is_empty()));
+            let total: u64 = self.unstable.iter().filter_map(|ino| files.get(ino)).map(|f| f.unstable.bytes()).sum();
+            if total > self.config.write_buffer_total
+                && let Some(file) = self.files.map.get_mut(&ino)
+            {
+                file.risk();
+            }
+        }
+    }
+
+    /// The server restarted: what its disk did not have is to be written again, or is lost.
+    pub(crate) fn rewrite_unstable(&mut self) {
+        let inos: Vec<Ino> = self.files.map.keys().copied().collect();
+        for ino in inos {
+            let now = self.now.ms;
+            let Some(file) = self.files.map.get_mut(&ino) else { continue };
+            file.restart_run();
+            file.clean_to = file.clean_to.min(file.attr.size);
+            if !file.may_buffer() {
+                file.risk();
+            }
+            let kept = std::mem::take(&mut file.unstable);
+            if !kept.is_empty() {
+                for (offset, bytes) in kept.iter() {
+                    for (start, end) in file.flying.gaps(offset, offset + bytes.len() as u64) {
+                        file.dirty.fill_under(start, &bytes[(start - offset) as usize..(end - offset) as usize]);
+                    }
+                }
+                file.mtime = file.mtime.or(Some(file.attr.mtime));
+                file.dirty_since = now;
+                self.dirty.insert(ino);
+            }
+            if std::mem::take(&mut file.at_risk) {
+                file.fail(FsError::Io);
+                self.change_blocks(ino, |file| file.blocks.clear());
+                if self.is_cached_above(ino) {
+                    self.invalidate(Invalidation::Data(ino), false);
+                }
+            }
+        }
+        self.unstable.clear();
+    }
+}
