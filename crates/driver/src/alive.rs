@@ -1,8 +1,8 @@
-//! How a server that starts again learns which clients of before are dead, without waiting for them: each client on its
+//! How a server learns which of its clients are dead, without waiting for their time to run out: each client on its
 //! machine holds a lock on a file beside the socket, and the kernel takes the lock away with the process.
 //!
-//! A hint that saves time, not a promise: where there is no file (over TCP, or cut off in the first moment), the grace
-//! time decides. Nothing is read of other processes.
+//! A hint that saves time, not a promise: where there is no file (over TCP, or cut off in the first moment), the
+//! session's or the grace time decides. Nothing is read of other processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -42,19 +42,33 @@ impl Drop for Alive {
     }
 }
 
-/// Sessions whose clients are dead, of those that left a file. The files are taken away.
+/// What the file of a client tells of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sign {
+    /// There is none: it ended cleanly, or never left one.
+    None,
+    /// The client lives.
+    Alive,
+    /// It is dead.
+    Dead,
+}
+
+/// Looks at the file of one client. That of a dead one is taken away.
+pub(crate) fn look(socket: &Path, session: SessionId) -> Sign {
+    let path = dir_of(socket).join(session.to_string());
+    let Ok(file) = OpenOptions::new().write(true).open(&path) else { return Sign::None };
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Sign::Alive;
+    }
+    let _ = fs::remove_file(path);
+    Sign::Dead
+}
+
+/// Sessions whose clients are dead, of those that left a file.
 pub(crate) fn dead(socket: &Path) -> Vec<SessionId> {
     let Ok(entries) = fs::read_dir(dir_of(socket)) else { return Vec::new() };
-    let mut dead = Vec::new();
-    for entry in entries.flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Ok(file) = OpenOptions::new().write(true).open(entry.path()) else { continue };
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_file(entry.path());
-            dead.push(SessionId(id));
-        }
-    }
-    dead
+    let sessions = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(SessionId));
+    sessions.filter(|session| look(socket, *session) == Sign::Dead).collect()
 }
 
 #[cfg(test)]
@@ -76,6 +90,7 @@ mod tests {
         fs::write(dir.path().join("sessions/odd"), "").expect("our own directory");
         assert_eq!(dead(&socket), [SessionId(8)]);
         assert_eq!(dead(&socket), []);
+        assert_eq!((look(&socket, SessionId(7)), look(&socket, SessionId(8))), (Sign::Alive, Sign::None));
         drop(one);
         assert!(!dir.path().join("sessions/7").exists());
     }

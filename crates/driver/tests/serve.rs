@@ -281,3 +281,21 @@ fn a_socket_left_by_a_killed_server_is_replaced_and_a_live_one_is_not() {
     let error = Server::start(site.config(), &mut |_| {}).err().expect("refused");
     assert!(error.to_string().contains("no socket"), "{error}");
 }
+
+#[test]
+fn what_a_dead_client_held_is_free_at_once() {
+    let site = Site::new();
+    let _server = site.start();
+    let mut doomed = Raw::connect(&site.socket());
+    let welcome = doomed.hello(None);
+    let file = doomed.entry(create(ROOT, "f", 1)).ino;
+    // What a client leaves behind that was killed: its file, without the lock.
+    let files = site.socket().with_file_name("sessions");
+    std::fs::create_dir_all(&files).expect("a directory of the test");
+    std::fs::write(files.join(welcome.session.to_string()), "").expect("a file of the test");
+    drop(doomed);
+    // The attributes are with the one who may hold back writes: asking for them waits for it, or for its end, and its
+    // session would last longer than this client's patience.
+    let mut other = Raw::session(&site.socket());
+    assert_eq!(other.entry(Op::GetAttr { ino: file }).ino, file);
+}

@@ -61,6 +61,11 @@ impl Listeners {
         Ok(())
     }
 
+    /// The Unix sockets among them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(PathBuf::as_path)
+    }
+
     /// Where they listen, with the ports that the system chose.
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.sockets.iter().filter_map(|l| l.address().ok()).collect()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use loligo_mds::{Input, Mds, Output, Peer};
 use loligo_namespace::Loaded;
-use loligo_types::{Lsn, StatFs};
+use loligo_types::{Lsn, SessionId, StatFs};
 use rustix::event::epoll;
 
 use super::conn::Conn;
@@ -23,6 +23,7 @@ use super::listen::Listeners;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::{RankStatus, journal, table};
+use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
 
 /// Time between ticks of the machines.
@@ -102,6 +103,8 @@ pub(crate) struct Rank {
     epoll: OwnedFd,
     listeners: Listeners,
     conns: HashMap<u64, Conn>,
+    /// Sessions whose connection broke: their clients may come back, or be dead.
+    lost: Vec<SessionId>,
     next_conn: u64,
     own_uid: u32,
     begun: Instant,
@@ -146,6 +149,7 @@ impl Rank {
             epoll,
             listeners,
             conns: HashMap::new(),
+            lost: Vec::new(),
             next_conn: 1,
             own_uid: rustix::process::geteuid().as_raw(),
             begun,
@@ -271,6 +275,7 @@ impl Rank {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.bury();
         if self.now >= self.next_statfs {
             self.next_statfs = self.now + STATFS_EVERY;
             self.queues.table.push(table::Work::StatFs);
@@ -285,6 +290,18 @@ impl Rank {
         self.feed(Input::Tick);
         self.data.tick();
         self.data_outputs();
+    }
+
+    /// Ends the sessions of clients that died, so that nobody waits for what they held.
+    fn bury(&mut self) {
+        for session in std::mem::take(&mut self.lost) {
+            let signs = self.listeners.files().map(|socket| crate::alive::look(socket, session));
+            match signs.max_by_key(|sign| *sign as u8) {
+                Some(Sign::Dead) => self.feed(Input::PeerDead { session }),
+                Some(Sign::Alive) => self.lost.push(session),
+                Some(Sign::None) | None => {}
+            }
+        }
     }
 
     /// Feeds the metadata machine and carries out what it puts out.
@@ -317,6 +334,7 @@ impl Rank {
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
             Output::Access { session, ino, access } => self.data.access(session, ino, access),
             Output::Bound { conn, session } => {
+                self.lost.retain(|lost| *lost != session);
                 if let Some(conn) = self.conns.get_mut(&conn.0) {
                     conn.session = Some(session);
                 }

@@ -236,6 +236,7 @@ impl Rank {
     pub(super) fn gone(&mut self, id: u64) {
         let Some(conn) = self.conns.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, conn.sock.as_fd());
+        self.lost.extend(conn.session);
         drop(conn);
         self.metrics.connections.set(self.conns.len() as u64);
         self.data.disconnected(id);
