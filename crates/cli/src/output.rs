@@ -64,6 +64,12 @@ impl<T, E: fmt::Display> Context<T> for Result<T, E> {
     }
 }
 
+/// Prints a line for commands that serve: a reader that is gone must not end them.
+pub fn say(line: impl fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 /// Result of a command.
 pub type Outcome = Result<(), Failure>;
 

@@ -64,7 +64,7 @@ pub fn ready(fd: Option<i32>, line: &str) {
             let _ = writeln!(pipe, "{line}");
         }
         None => {
-            println!("{line}");
+            crate::output::say(line);
             let _ = std::io::stdout().flush();
         }
     }

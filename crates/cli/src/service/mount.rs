@@ -24,7 +24,7 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     if args.daemon {
         let log = log_path(args, &found);
         node::check_log(&log)?;
-        println!("{}", daemon::start(&log)?);
+        crate::output::say(daemon::start(&log)?);
         return Ok(());
     }
     let signals = Signals::hold();

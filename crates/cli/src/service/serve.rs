@@ -18,7 +18,7 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     format::require(&data)?;
     let settings = node::settings(given, &data, &args.run)?;
     if args.run.daemon {
-        println!("{}", daemon::start(&node::log_file(&data))?);
+        crate::output::say(daemon::start(&node::log_file(&data))?);
         return Ok(());
     }
     let signals = Signals::hold();

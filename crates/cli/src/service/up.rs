@@ -25,7 +25,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     if args.run.daemon {
         let log = node::log_file(&data);
         node::check_log(&log)?;
-        println!("{}", daemon::start(&log)?);
+        crate::output::say(daemon::start(&log)?);
         return Ok(());
     }
     let signals = Signals::hold();
@@ -60,7 +60,7 @@ fn make_if_new(data: &Path) -> Outcome {
         Ok(_) => Ok(()),
         Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(data) => {
             format::make(data)?;
-            println!("made a new file system in {}", data.display());
+            crate::output::say(format_args!("made a new file system in {}", data.display()));
             Ok(())
         }
         Err(_) => format::require(data),
