@@ -40,6 +40,9 @@ impl Client {
             }
             Event::Flushed => {
                 *flushed = true;
+                if let (Some(size), Some(file)) = (set.size, self.files.map.get_mut(&ino)) {
+                    file.drop_unstable(size, u64::MAX);
+                }
                 let op = Op::SetAttr { ino, set: set.clone(), handle: *handle };
                 self.request(&task.cred, op, Then::Task(id));
                 None
@@ -55,7 +58,12 @@ impl Client {
                     }
                     Some(Ok(self.done_attr(attr)))
                 }
-                Err(error) => Some(Err(error.into())),
+                Err(error) => {
+                    if let (Some(_), Some(file)) = (set.size, self.files.map.get_mut(&ino)) {
+                        file.at_risk = true;
+                    }
+                    Some(Err(error.into()))
+                }
             },
             _ => None,
         }

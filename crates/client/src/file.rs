@@ -172,6 +172,11 @@ impl File {
         self.dirty.is_empty() && self.flying.is_empty() && self.mtime.is_none() && self.flying_mtime.is_none()
     }
 
+    /// Whether bytes of a range wait.
+    pub(crate) fn has_waiting(&self, start: u64, end: u64) -> bool {
+        self.dirty.gaps(start, end) != [(start, end)] || self.flying.gaps(start, end) != [(start, end)]
+    }
+
     /// Bytes that wait.
     pub(crate) fn held_back(&self) -> u64 {
         self.dirty.bytes() + self.flying.bytes()

@@ -30,6 +30,8 @@ const FULL_MS: u64 = 5_000;
 pub(crate) struct FlushWaiter {
     target: u64,
     sync: bool,
+    /// The sync of the run under way was sent before it came.
+    late: bool,
     task: u64,
 }
 
@@ -102,7 +104,8 @@ impl Client {
         let Some(file) = self.files.map.get_mut(&ino) else {
             return self.events.push_back((task, Event::Flushed));
         };
-        file.flush_waiters.push(FlushWaiter { target: file.written, sync, task });
+        let late = file.run.as_ref().is_some_and(|run| matches!(run.stage, Stage::Sync | Stage::Tell));
+        file.flush_waiters.push(FlushWaiter { target: file.written, sync, late, task });
         self.kick(ino);
     }
 
@@ -417,10 +420,10 @@ impl Client {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let unsynced = file.unsynced && !file.attr.inline;
         for waiter in std::mem::take(&mut file.flush_waiters) {
-            if waiter.target <= covers && (!waiter.sync || synced || !unsynced) {
+            if waiter.target <= covers && (!waiter.sync || synced && !waiter.late || !unsynced) {
                 self.events.push_back((waiter.task, Event::Flushed));
             } else {
-                file.flush_waiters.push(waiter);
+                file.flush_waiters.push(FlushWaiter { late: false, ..waiter });
             }
         }
     }

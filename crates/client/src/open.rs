@@ -77,9 +77,15 @@ impl Client {
             Event::Start => self.flush_then(ino, id),
             Event::Flushed => {
                 let op = opening.op.take()?;
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    file.drop_unstable(0, u64::MAX);
+                }
                 self.request(&cred, op, Then::Task(id));
             }
             Event::Reply(Err(error)) => {
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    file.at_risk = true;
+                }
                 let names_cached =
                     opening.dir != Ino(0) && error == FsError::NotFound && self.leases.use_names(opening.dir);
                 return Some(Err(crate::Failed { error, names_cached }));

@@ -114,7 +114,17 @@ impl Client {
                     falloc.asked = Asked::Zero(falloc.offset);
                     return self.zero(id, ino, &cred, falloc, attr.size);
                 }
+                // What came meanwhile (also from a restart of the server) must not be written over the hole.
+                if self.files.map.get(&ino).is_some_and(|file| file.has_waiting(falloc.offset, stop)) {
+                    falloc.asked = Asked::Flush;
+                    self.flush_then(ino, id);
+                    return None;
+                }
                 falloc.asked = Asked::Punch;
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    (file.unsynced, file.at_risk) = (true, true);
+                    file.drop_unstable(falloc.offset, stop);
+                }
                 let op = DataOp::Punch { offset: falloc.offset, len: stop - falloc.offset };
                 self.data_request(ino, op, DataThen::Task(id));
             }
@@ -127,7 +137,6 @@ impl Client {
                 };
                 let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
                 (file.unsynced, file.at_risk) = (true, true);
-                file.unstable.remove(start, end);
                 let cuts = file.attr.cuts;
                 let (mtime, spilled, kill_priv) = (SetTime::Now, false, false);
                 falloc.asked = Asked::Tell;

@@ -15,6 +15,12 @@ impl File {
         self.at_risk |= !self.unstable.is_empty();
         self.unstable = Extents::default();
     }
+
+    /// A range is about to be dropped at the server: it must not be written again, even if the server restarts before
+    /// it answers. If the server does not drop it after all, it is at risk.
+    pub(crate) fn drop_unstable(&mut self, start: u64, end: u64) {
+        self.unstable.remove(start, end);
+    }
 }
 
 impl Client {
@@ -59,6 +65,8 @@ impl Client {
                 }
                 file.mtime = file.mtime.or(Some(file.attr.mtime));
                 file.dirty_since = now;
+                // A recall waits for it as for any write.
+                file.written += 1;
                 self.dirty.insert(ino);
             }
             if std::mem::take(&mut file.at_risk) {

@@ -2,7 +2,7 @@
 //! request starts here again; until it is applied it has changed nothing.
 
 use loligo_namespace::{Change, Ctx, answer_again, need, need_again, prepare};
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lsn, Op, OpenFlags, Origin, Stamp};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Stamp};
 
 use crate::gate::Reply;
 use crate::machine::Mds;
@@ -13,8 +13,6 @@ use crate::park::{Job, Why};
 pub(crate) enum Step {
     /// It is to be answered so.
     Answer(FsResult<Answer>),
-    /// It was changed; the answer and what goes with it.
-    Changed(Change, Lsn),
     /// It waits.
     Wait(Why),
 }
@@ -60,24 +58,23 @@ impl Mds {
     pub(crate) fn run(&mut self, mut job: Job) {
         match self.step(&mut job) {
             Step::Wait(why) => self.parked.park(job, why),
-            Step::Answer(result) => self.finish(job, result, None),
-            Step::Changed(change, lsn) => self.finish(job, Ok(change.answer), Some(lsn)),
+            Step::Answer(result) => self.finish(job, result),
         }
     }
 
     /// Answers a request that waited for nothing but the answer.
     pub(crate) fn done(&mut self, job: Job, answer: Answer) {
-        self.finish(job, Ok(answer), None);
+        self.finish(job, Ok(answer));
     }
 
     /// Answers a request that cannot be executed.
     pub(crate) fn fail(&mut self, job: Job, error: FsError) {
-        self.finish(job, Err(error), None);
+        self.finish(job, Err(error));
     }
 
-    fn finish(&mut self, mut job: Job, result: FsResult<Answer>, changed: Option<Lsn>) {
+    fn finish(&mut self, mut job: Job, result: FsResult<Answer>) {
         self.parked.unmark(&mut job);
-        let reply = Reply::new(self, job, result, changed);
+        let reply = Reply::new(self, job, result);
         self.gate(reply);
     }
 
@@ -156,8 +153,8 @@ impl Mds {
             return Step::Answer(Ok(change.answer));
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);
-        let lsn = self.commit(Some(origin), &change.events);
-        Step::Changed(change, lsn)
+        self.commit(Some(origin), &change.events);
+        Step::Answer(Ok(change.answer))
     }
 
     /// A cut of a file found by name while an earlier cut of it is not done yet.

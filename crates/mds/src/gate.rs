@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use loligo_types::msg::ToClient;
-use loligo_types::{Answer, FsResult, Ino, Lsn, Op, Seq, SessionId};
+use loligo_types::{Answer, FsResult, Ino, Lsn, Seq, SessionId};
 
 use crate::grant::Asks;
 use crate::io::{ConnId, Output};
@@ -19,34 +19,22 @@ pub(crate) struct Reply {
     pub(crate) result: FsResult<Answer>,
     /// Leases that would be welcome with it.
     pub(crate) asks: Asks,
-    /// Inode whose objects were cut, which must be done first.
+    /// Inode that it shows and whose objects were cut, which must be done first.
     pub(crate) cut: Option<Ino>,
 }
 
 impl Reply {
     /// Of a request that is executed.
-    pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>, changed: Option<Lsn>) -> Reply {
+    pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
         mds.counters.count(&job.op, result.is_ok());
         let asks = Asks::of(&mds.tree, &job, &result);
-        let executed = changed.is_some() || job.again.is_some();
-        let cut = if executed { cut_by(&job.op, &result) } else { None };
+        // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
+        let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
         Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, cut }
     }
 }
 
-/// The file that an operation may have cut.
-fn cut_by(op: &Op, result: &FsResult<Answer>) -> Option<Ino> {
-    let cuts = match op {
-        Op::SetAttr { set, .. } => set.size.is_some(),
-        Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
-        _ => false,
-    };
-    if cuts { result.as_ref().ok()?.attr().map(|attr| attr.ino) } else { None }
-}
-
-// Welcomes are few: a box around each reply would cost more than their empty room.
-#[allow(clippy::large_enum_variant)]
 enum Gated {
     Reply(Reply),
     Welcome { conn: ConnId, slot: Slot, session: SessionId },

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use loligo_client::{Call, CallId, CallResult, Client, Input};
 use loligo_types::{Answer, Cred, FsError, Ino, Kind, Op};
 
-use crate::data::WriteId;
+use crate::data::{WriteId, Writer};
 use crate::locks::Held;
 use crate::node::{Caller, Kernel, Node, Pending, Program, Want};
 use crate::tree::{NameId, NsOp, Res};
@@ -31,10 +31,20 @@ fn is_unknown(error: FsError) -> bool {
     )
 }
 
+/// The handle that data goes through; 0: none.
+fn fh_of(call: &Call) -> u64 {
+    match call {
+        Call::Write { fh, .. } | Call::Fsync { fh, .. } | Call::Fallocate { fh, .. } => fh.0,
+        _ => 0,
+    }
+}
+
 /// What the answer to a call on names says.
-fn res_of(result: &CallResult) -> Option<Res> {
+fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
     let done = match result {
         Err(failed) if failed.error == FsError::NoSpace => return Some(Res::Refused),
+        // It never left the client.
+        Err(failed) if at_once && is_unknown(failed.error) => return Some(Res::Refused),
         Err(failed) if is_unknown(failed.error) => return None,
         Err(failed) => return Some(Res::Err(failed.error)),
         Ok(done) => done,
@@ -63,12 +73,14 @@ impl World {
             up: false,
             conn: None,
             connecting: false,
+            ready: false,
             session: None,
             epoch: 0,
             calls: BTreeMap::new(),
             kernel: Kernel::default(),
             programs: Vec::new(),
             cut_off_until: 0,
+            lost_early: Vec::new(),
             stopped: false,
         }
     }
@@ -119,6 +131,9 @@ impl World {
         let epoch = self.nodes[at].epoch;
         for (_, pending) in std::mem::take(&mut self.nodes[at].calls) {
             self.lose(at, &pending);
+        }
+        for call in std::mem::take(&mut self.nodes[at].lost_early) {
+            self.close_lost(call);
         }
         self.data.client_lost(epoch);
         let us = self.rng.range(1_000, 500_000);
@@ -229,6 +244,7 @@ impl World {
         let (epoch, session, begun) = (node.epoch, node.session, self.now);
         self.note(|| format!("client {at} call {} op {op} {call:?} {track:?}", id.0));
         let mut write = None;
+        let by = Writer { epoch, fh: fh_of(&call) };
         match &track {
             Track::Names(ns) => {
                 if !ns.is_read() {
@@ -237,9 +253,9 @@ impl World {
                 self.history.invoke(op, ns.clone());
             }
             Track::Write { file, first, end, tag, .. } => {
-                write = Some(self.data.begin(file.0, *first..*end, *tag, epoch, begun));
+                write = Some(self.data.begin(file.0, *first..*end, *tag, by, begun));
             }
-            Track::Append { file, tag } => write = Some(self.data.begin(file.0, 0..0, *tag, epoch, begun)),
+            Track::Append { file, tag } => write = Some(self.data.begin(file.0, 0..0, *tag, by, begun)),
             Track::Unlock { file } => {
                 let owner = self.owner(at, caller);
                 self.locks.give_back(file.0, owner);
@@ -247,7 +263,7 @@ impl World {
             _ => {}
         }
         let turn = self.nodes[at].kernel.turn;
-        let pending = Pending { caller, want, track, op, write, begun, epoch, session, turn };
+        let pending = Pending { caller, want, track, op, write, begun, by, session, turn };
         self.nodes[at].calls.insert(id, pending);
         self.feed_client(at, Input::Call { id, cred: Arc::new(Cred::root()), call });
     }
@@ -292,7 +308,11 @@ impl World {
                 if !ns.is_read() {
                     self.nodes[at].kernel.end(ns);
                 }
-                match res_of(result) {
+                match res_of(result, pending.begun == now) {
+                    // Asked again, a change is answered with the attributes of later.
+                    Some(Res::Entry { ino, dir, nlink, .. }) if !ns.is_read() && nlink > 0 => {
+                        self.history.answer(pending.op, &Res::Name { ino, dir });
+                    }
                     Some(res) => self.history.answer(pending.op, &res),
                     None => self.lose_names(at, pending),
                 }
@@ -318,10 +338,10 @@ impl World {
                     self.data.read_log(file.0, bytes, pending.begun, now);
                 }
             }
-            (Track::Fsync { file }, Ok(_)) => self.data.synced(file.0, pending.epoch, pending.begun),
+            (Track::Fsync { file }, Ok(_)) => self.data.synced(file.0, pending.by, pending.begun),
             (Track::Lock { file, exclusive }, Ok(_)) => {
                 let session = self.nodes[at].session.filter(|session| !self.fenced.contains(session));
-                if let Some(session) = session.filter(|_| pending.epoch == self.nodes[at].epoch) {
+                if let Some(session) = session.filter(|_| pending.by.epoch == self.nodes[at].epoch) {
                     let owner = self.owner(at, pending.caller);
                     self.locks.got(Held { file: file.0, session, owner, exclusive: *exclusive });
                 }
@@ -350,8 +370,11 @@ impl World {
     }
 
     fn lost_call(&mut self, at: usize, pending: &Pending, call: LostCall) {
-        match pending.session.or(self.nodes[at].session) {
+        let node = &self.nodes[at];
+        match pending.session.or(node.session) {
             Some(session) if !self.ended.contains(&session) => self.lost.push((session, call)),
+            // It waits in the client for a session to come.
+            None if node.up => self.nodes[at].lost_early.push(call),
             _ => self.close_lost(call),
         }
     }
@@ -377,7 +400,9 @@ impl World {
                         kernel.names.insert((dir, n), Some((attr.ino, attr.kind == Kind::Dir)));
                     }
                 }
-                Err(failed) if failed.names_cached => drop(kernel.names.insert((dir, n), None)),
+                Err(failed) if failed.names_cached && failed.error == FsError::NotFound => {
+                    kernel.names.insert((dir, n), None);
+                }
                 _ => {}
             }
         }

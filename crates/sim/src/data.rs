@@ -35,6 +35,8 @@ pub type Epoch = u64;
 struct Write {
     tag: u32,
     epoch: Epoch,
+    /// Handle that it was written through.
+    fh: u64,
     begun: u64,
     /// When it was answered, or became impossible.
     ended: Option<u64>,
@@ -56,8 +58,6 @@ struct File {
     writes: Vec<Write>,
     /// Which of them each block had.
     blocks: Vec<Vec<usize>>,
-    /// Appended: one record each.
-    log: bool,
 }
 
 /// All files, by any number.
@@ -69,6 +69,13 @@ pub struct Data {
     pub findings: Vec<String>,
 }
 
+/// Who writes or syncs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Writer {
+    pub epoch: Epoch,
+    pub fh: u64,
+}
+
 /// A write under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteId {
@@ -77,19 +84,20 @@ pub struct WriteId {
 }
 
 impl Data {
-    /// A new empty file; `log`: one that is only appended to.
-    pub fn create(&mut self, file: u64, log: bool) {
-        let first = Write { tag: 0, epoch: 0, begun: 0, ended: Some(0), synced: true, lossy: false };
+    /// A new empty file, of blocks or only appended to.
+    pub fn create(&mut self, file: u64) {
+        let first = Write { tag: 0, epoch: 0, fh: 0, begun: 0, ended: Some(0), synced: true, lossy: false };
         let blocks = vec![vec![0]; BLOCKS];
-        self.files.insert(file, File { writes: vec![first], blocks, log });
+        self.files.insert(file, File { writes: vec![first], blocks });
     }
 
     /// A write (or, with tag 0, a cut or a hole) of some blocks begins; of a log, an append.
-    pub fn begin(&mut self, file: u64, blocks: std::ops::Range<usize>, tag: u32, epoch: Epoch, now: u64) -> WriteId {
+    pub fn begin(&mut self, file: u64, blocks: std::ops::Range<usize>, tag: u32, by: Writer, now: u64) -> WriteId {
+        let Writer { epoch, fh } = by;
         let lossy = self.lost.contains(&epoch);
         let file_state = self.files.get_mut(&file).expect("files are created first");
         let at = file_state.writes.len();
-        file_state.writes.push(Write { tag, epoch, begun: now, ended: None, synced: false, lossy });
+        file_state.writes.push(Write { tag, epoch, fh, begun: now, ended: None, synced: false, lossy });
         blocks.for_each(|block| file_state.blocks[block].push(at));
         WriteId { file, at }
     }
@@ -114,11 +122,14 @@ impl Data {
         &mut self.files.get_mut(&id.file).expect("files stay").writes[id.at]
     }
 
-    /// An fsync that began at `begun` was answered well.
-    pub fn synced(&mut self, file: u64, epoch: Epoch, begun: u64) {
+    /// An fsync that began at `begun` was answered well. What was written through the same handle is on the disk, or the
+    /// answer was a lie; the same for other handles as long as nothing was lost since.
+    pub fn synced(&mut self, file: u64, by: Writer, begun: u64) {
         let Some(file) = self.files.get_mut(&file) else { return };
         for write in &mut file.writes {
-            if write.epoch == epoch && write.ended.is_some_and(|ended| ended <= begun) {
+            let Some(ended) = write.ended.filter(|_| write.epoch == by.epoch) else { continue };
+            let own = write.fh == by.fh && ended <= begun;
+            if own || !write.lossy && ended < begun {
                 write.synced = true;
             }
         }

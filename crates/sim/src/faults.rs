@@ -81,10 +81,10 @@ impl World {
         conn.up.stall(until);
         conn.down.stall(until);
         // Events for what waits come too early; these come in time.
-        for _ in 0..conn.up.len() {
+        for _ in 0..conn.up.waiting() {
             self.at(until, Event::ToServer(id));
         }
-        let waiting = self.net.conns.get(&id).map_or(0, |conn| conn.down.len());
+        let waiting = self.net.conns.get(&id).map_or(0, |conn| conn.down.waiting());
         for _ in 0..waiting {
             self.at(until, Event::ToClient(id));
         }
@@ -112,6 +112,9 @@ impl World {
     }
 
     fn disk_fault(&mut self) {
+        if self.server.is_none() {
+            return;
+        }
         let point = self.rng.pick(&[
             FaultPoint::LogAppend,
             FaultPoint::LogSync,
@@ -129,5 +132,6 @@ impl World {
         let nth = self.rng.range(1, 20);
         self.note(|| format!("disk fault planned: {point:?} {nth} {fault:?}"));
         self.disk.fail(point, nth, fault);
+        self.disk_faults = true;
     }
 }

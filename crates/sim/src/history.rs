@@ -4,25 +4,29 @@
 //! once or never.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 
 use crate::tree::{NodeId, NsOp, Out, Res, State};
 
 /// More ways than this are not followed.
-const WAYS_MAX: usize = 3000;
+const WAYS_MAX: usize = 1000;
 /// More steps than this are not tried for one answer.
-const STEPS_MAX: usize = 60_000;
+const STEPS_MAX: usize = 10_000;
 
 /// A way in which everything can have happened so far.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Way {
     pub state: State,
     /// Changes that happened and were not answered.
     done: BTreeMap<u64, Out>,
     /// Changes that may happen yet.
     open: BTreeSet<u64>,
-    /// What calls that change nothing may have seen.
+    /// What each call under way may have been answered at some moment since it began without changing anything.
     seen: BTreeMap<u64, Vec<Out>>,
 }
+
+/// Ways, each once.
+type Ways = BTreeMap<u64, Way>;
 
 /// All calls and ways.
 #[derive(Default)]
@@ -34,18 +38,54 @@ pub struct History {
     pub findings: Vec<String>,
 }
 
+/// The answer to look for, and what was tried.
+struct Search<'a> {
+    id: u64,
+    read: bool,
+    /// Nothing: any.
+    res: Option<&'a Res>,
+    related: BTreeSet<u64>,
+    after: &'a mut Ways,
+    visited: &'a mut BTreeSet<u64>,
+    steps: &'a mut usize,
+}
+
+fn hash(way: &Way) -> u64 {
+    // Of fixed keys: the same in every run.
+    let mut hasher = std::hash::DefaultHasher::new();
+    way.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn add(ways: &mut Ways, way: Way) {
+    ways.insert(hash(&way), way);
+}
+
 impl Way {
-    fn happen(&self, id: u64, ops: &BTreeMap<u64, NsOp>) -> (Way, Out) {
-        let mut way = self.clone();
-        way.open.remove(&id);
-        let out = way.state.run(id as NodeId, &ops[&id]);
-        for (read, seen) in &mut way.seen {
-            let also = way.state.clone().run(0, &ops[read]);
-            if !seen.contains(&also) {
-                seen.push(also);
-            }
+    /// Lets a change happen; nothing, if it would change nothing.
+    fn happen(&self, id: u64, ops: &BTreeMap<u64, NsOp>) -> Option<(Way, Out)> {
+        let mut state = self.state.clone();
+        let out = state.run(id as NodeId, &ops[&id]);
+        if state == self.state {
+            return None;
         }
-        (way, out)
+        let (mut open, mut seen) = (self.open.clone(), self.seen.clone());
+        open.remove(&id);
+        seen.remove(&id);
+        let mut way = Way { state, done: self.done.clone(), open, seen };
+        let ids: Vec<u64> = way.seen.keys().copied().collect();
+        ids.into_iter().for_each(|id| way.look(id, &ops[&id]));
+        Some((way, out))
+    }
+
+    /// Notes what a call would be answered now if that changed nothing.
+    fn look(&mut self, id: u64, op: &NsOp) {
+        let mut state = self.state.clone();
+        let out = state.run(id, op);
+        let seen = self.seen.entry(id).or_default();
+        if state == self.state && !seen.contains(&out) {
+            seen.push(out);
+        }
     }
 }
 
@@ -58,10 +98,8 @@ impl History {
     /// A call begins.
     pub fn invoke(&mut self, id: u64, op: NsOp) {
         for way in &mut self.ways {
-            if op.is_read() {
-                let out = way.state.clone().run(0, &op);
-                way.seen.insert(id, vec![out]);
-            } else {
+            way.look(id, &op);
+            if !op.is_read() {
                 way.open.insert(id);
             }
         }
@@ -71,29 +109,30 @@ impl History {
     /// A call is answered.
     pub fn answer(&mut self, id: u64, res: &Res) {
         let Some(op) = self.ops.get(&id).cloned() else { return };
-        let read = op.is_read();
         let before = std::mem::take(&mut self.ways);
         if before.is_empty() {
             return;
         }
-        let (mut after, mut visited, mut steps) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let (mut after, mut visited, mut steps) = (Ways::new(), BTreeSet::new(), 0);
         for way in &before {
             if *res == Res::Refused {
                 let mut way = way.clone();
                 way.seen.remove(&id);
                 if !way.done.contains_key(&id) {
                     way.open.remove(&id);
-                    after.insert(way);
+                    add(&mut after, way);
                 }
             } else if let Some(out) = way.done.get(&id) {
                 let mut next = way.clone();
                 if next.state.accepts(out, res) {
                     next.done.remove(&id);
-                    after.insert(next);
+                    add(&mut after, next);
                 }
             } else {
+                let (after, visited, steps) = (&mut after, &mut visited, &mut steps);
                 let related = self.related(way, id);
-                self.explore(way, id, read, Some(res), &related, &mut after, &mut visited, &mut steps);
+                let mut search = Search { id, read: op.is_read(), res: Some(res), related, after, visited, steps };
+                self.explore(way, &mut search);
             }
         }
         if after.is_empty() && steps < STEPS_MAX {
@@ -116,14 +155,16 @@ impl History {
     /// The client does not know what became of a call.
     pub fn lose(&mut self, id: u64) {
         let read = self.ops.get(&id).is_some_and(NsOp::is_read);
-        for way in &mut self.ways {
+        let mut all = Ways::new();
+        for mut way in std::mem::take(&mut self.ways) {
             way.seen.remove(&id);
             way.done.remove(&id);
+            add(&mut all, way);
         }
+        self.ways = all.into_values().collect();
         if read {
             self.ops.remove(&id);
         }
-        self.dedup();
     }
 
     /// A call that was lost cannot happen any more, if it has not yet.
@@ -132,16 +173,18 @@ impl History {
             return;
         }
         let before = std::mem::take(&mut self.ways);
-        let (mut after, mut visited, mut steps) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let (mut after, mut visited, mut steps) = (Ways::new(), BTreeSet::new(), 0);
         for way in &before {
             if way.open.contains(&id) {
                 let mut never = way.clone();
                 never.open.remove(&id);
-                after.insert(never);
+                add(&mut after, never);
+                let (after, visited, steps) = (&mut after, &mut visited, &mut steps);
                 let related = self.related(way, id);
-                self.explore(way, id, false, None, &related, &mut after, &mut visited, &mut steps);
+                let mut search = Search { id, read: false, res: None, related, after, visited, steps };
+                self.explore(way, &mut search);
             } else {
-                after.insert(way.clone());
+                add(&mut after, way.clone());
             }
         }
         self.settle(after, steps);
@@ -163,59 +206,55 @@ impl History {
         related
     }
 
-    /// All ways from here in which the call has happened just now with this answer, after any others.
-    #[allow(clippy::too_many_arguments)]
-    fn explore(
-        &self,
-        way: &Way,
-        id: u64,
-        read: bool,
-        res: Option<&Res>,
-        related: &BTreeSet<u64>,
-        after: &mut BTreeSet<Way>,
-        visited: &mut BTreeSet<Way>,
-        steps: &mut usize,
-    ) {
-        *steps += 1;
-        if *steps > STEPS_MAX {
+    /// All ways from here in which the call got this answer, after any others that happen first.
+    fn explore(&self, way: &Way, search: &mut Search<'_>) {
+        *search.steps += 1;
+        if *search.steps > STEPS_MAX {
             return;
         }
-        if read {
+        let id = search.id;
+        if let Some(res) = search.res {
             for out in way.seen.get(&id).into_iter().flatten() {
                 let mut next = way.clone();
-                if res.is_none_or(|res| next.state.accepts(out, res)) {
+                if next.state.accepts(out, res) {
                     next.seen.remove(&id);
-                    // Others that happen first can happen after it as well.
-                    after.insert(next);
-                    return;
+                    next.open.remove(&id);
+                    add(search.after, next);
+                    if search.read || matches!(res, Res::Err(_)) {
+                        // Others that happen first can happen after it as well.
+                        return;
+                    }
+                    break;
                 }
             }
-        } else {
-            let (mut next, out) = way.happen(id, &self.ops);
-            if res.is_none_or(|res| next.state.accepts(&out, res)) {
-                after.insert(next);
-            }
         }
-        for other in way.open.iter().filter(|other| **other != id && related.contains(other)) {
-            let (mut next, out) = way.happen(*other, &self.ops);
-            next.done.insert(*other, out);
-            if visited.insert(next.clone()) {
-                self.explore(&next, id, read, res, related, after, visited, steps);
+        let may_change = !search.read && !matches!(search.res, Some(Res::Err(_)));
+        if let Some((mut next, out)) = Some(way).filter(|_| may_change).and_then(|way| way.happen(id, &self.ops))
+            && search.res.is_none_or(|res| next.state.accepts(&out, res))
+        {
+            add(search.after, next);
+        }
+        for other in &way.open {
+            if *other == id || !search.related.contains(other) {
+                continue;
+            }
+            let Some((mut next, out)) = way.happen(*other, &self.ops) else { continue };
+            if way.seen.contains_key(other) {
+                // It was not lost: its own answer is to come.
+                next.done.insert(*other, out);
+            }
+            if search.visited.insert(hash(&next)) {
+                self.explore(&next, search);
             }
         }
     }
 
-    fn settle(&mut self, after: BTreeSet<Way>, steps: usize) {
+    fn settle(&mut self, after: Ways, steps: usize) {
         if after.len() > WAYS_MAX || steps > STEPS_MAX {
             self.gave_up = true;
             return;
         }
-        self.ways = after.into_iter().collect();
-    }
-
-    fn dedup(&mut self) {
-        let all: BTreeSet<Way> = std::mem::take(&mut self.ways).into_iter().collect();
-        self.ways = all.into_iter().collect();
+        self.ways = after.into_values().collect();
     }
 
     fn show(&self, way: &Way) -> String {

@@ -51,13 +51,8 @@ impl<M> Stream<M> {
     }
 
     /// Messages under way.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
     }
 
     /// When the last message arrives.

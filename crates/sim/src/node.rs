@@ -10,7 +10,8 @@ use std::rc::Rc;
 use loligo_client::{CallId, Client, Invalidation};
 use loligo_types::{Ino, SessionId};
 
-use crate::data::{Epoch, WriteId};
+use crate::calls::LostCall;
+use crate::data::{Epoch, WriteId, Writer};
 use crate::tree::{NameId, NsOp};
 use crate::workload::{Mail, Track};
 
@@ -114,7 +115,7 @@ pub struct Pending {
     pub op: u64,
     pub write: Option<WriteId>,
     pub begun: u64,
-    pub epoch: Epoch,
+    pub by: Writer,
     pub session: Option<SessionId>,
     pub turn: u64,
 }
@@ -134,6 +135,8 @@ pub struct Node {
     pub conn: Option<u64>,
     /// It waits for a connection.
     pub connecting: bool,
+    /// The handshake over the present connection is done.
+    pub ready: bool,
     pub session: Option<SessionId>,
     pub epoch: Epoch,
     pub calls: BTreeMap<CallId, Pending>,
@@ -141,5 +144,7 @@ pub struct Node {
     pub programs: Vec<Program>,
     /// It cannot reach the server before this.
     pub cut_off_until: u64,
+    /// Calls given up before it had a session.
+    pub lost_early: Vec<LostCall>,
     pub stopped: bool,
 }

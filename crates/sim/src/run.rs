@@ -78,8 +78,17 @@ impl World {
     /// The same, for what must go well.
     fn must(&mut self, call: Call, track: Track) -> Option<loligo_client::Done> {
         let text = format!("{call:?}");
+        let names = matches!(track, Track::Names(_)) || self.quiet && matches!(call, Call::Open { .. });
+        // A client that gave up long ago needs a moment to find the server again.
+        let up = |world: &mut World| world.server.is_some() && world.nodes[0].ready;
+        if !self.until(CALL_MS, up) {
+            self.wrong("the first client does not find the server".into());
+            return None;
+        }
         match self.ask(call, track) {
             Ok(done) => Some(done),
+            // Something that was given up long ago may come late and take it away.
+            Err(FsError::NotFound | FsError::Stale) if names => None,
             Err(error) => {
                 self.wrong(format!("{text} failed while nothing was wrong: {error}"));
                 None
@@ -117,11 +126,11 @@ impl World {
         let data = self.make_dir("data");
         for at in 0..2 {
             let ino = self.make_file(data, &format!("f{at}"), true);
-            self.data.create(ino.0, false);
+            self.data.create(ino.0);
             places.files.push(ino);
         }
         let log = self.make_file(data, "log", false);
-        self.data.create(log.0, true);
+        self.data.create(log.0);
         places.logs.push(log);
         places.lock = self.make_file(data, "lock", false);
         places.own = self.make_dir("own");
@@ -157,6 +166,10 @@ impl World {
         self.quiet = true;
         self.stop.set(true);
         self.nodes.iter_mut().for_each(|node| node.cut_off_until = 0);
+        if self.disk_faults {
+            // Those that were planned go with the process.
+            self.crash_server(&CrashPlan::lose_nothing());
+        }
         let idle = |world: &mut World| {
             world.server.is_some()
                 && world
@@ -284,9 +297,10 @@ impl World {
                 files.insert(inode.ino.0, inode.size);
             }
         }
-        let mut wrong = Vec::new();
+        let (mut wrong, spilled) = (Vec::new(), &self.spilled);
         let listed = backend.blobs().list(&mut |id, len| {
-            if !files.contains_key(&id.ino) {
+            // A client that died while it moved an inline file to objects leaves some that only fsck sees.
+            if !files.contains_key(&id.ino) && spilled.contains(&id.ino) {
                 wrong.push(format!("{id} of {len} bytes belongs to no file"));
             }
             std::ops::ControlFlow::Continue(())

@@ -53,7 +53,7 @@ pub enum Res {
 }
 
 /// What the model answers.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Out {
     Done,
     Entry {
@@ -75,7 +75,7 @@ pub enum Out {
     Gone,
 }
 
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node {
     pub ino: Number,
     pub dir: bool,
@@ -86,7 +86,7 @@ pub struct Node {
 }
 
 /// A state.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct State {
     pub nodes: BTreeMap<NodeId, Node>,
 }
@@ -133,7 +133,11 @@ impl NsOp {
             return true;
         }
         let ((mine, any), (others, other_any)) = (inodes(self), inodes(other));
-        mine.iter().any(|ino| others.contains(ino)) || any && !others.is_empty() || other_any && !mine.is_empty()
+        let both_read = self.is_read() && other.is_read();
+        mine.iter().any(|ino| others.contains(ino))
+            || any && !others.is_empty()
+            || other_any && !mine.is_empty()
+            || any && other_any && !both_read
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loligo_journal::{Record, decode_record};
 use loligo_mds::{ConnId, Output};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Answer, Event, Ino, Lease, SessionId};
+use loligo_types::{Answer, Event, Ino, Kind, Lease, Lsn, SessionId};
 
 const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
 
@@ -16,6 +16,8 @@ pub struct Watch {
     held: BTreeMap<(Ino, SessionId), Lease>,
     recalls: BTreeMap<(SessionId, u64), (Ino, Lease)>,
     changes: BTreeMap<Ino, u64>,
+    /// Files that have objects, as the record says.
+    pub spilled: Vec<(Lsn, u64)>,
     /// What is wrong.
     pub findings: Vec<String>,
 }
@@ -52,8 +54,8 @@ impl Watch {
                 self.recalls.retain(|(of, _), _| of != session);
             }
             Output::Send { conn, msg } => self.sent(*conn, msg),
-            Output::Append { record, .. } => match decode_record(record) {
-                Ok(record) => self.changed(&record),
+            Output::Append { lsn, record } => match decode_record(record) {
+                Ok(record) => self.changed(*lsn, &record),
                 Err(error) => self.findings.push(format!("a record that was just made cannot be read: {error}")),
             },
             _ => {}
@@ -74,11 +76,14 @@ impl Watch {
         }
     }
 
-    fn changed(&mut self, record: &Record) {
+    fn changed(&mut self, lsn: Lsn, record: &Record) {
         let by = record.origin.map(|origin| origin.session);
         for event in &record.events {
             let (ino, bits) = match event {
                 Event::Inode(inode) => {
+                    if inode.kind == Kind::File && !inode.inline {
+                        self.spilled.push((lsn, inode.ino.0));
+                    }
                     let before = self.changes.insert(inode.ino, inode.change);
                     if before.is_none_or(|before| before == inode.change) {
                         continue;

@@ -7,7 +7,7 @@ use loligo_client::{Input, Invalidation, Output, Token};
 use loligo_store::mem::{CrashPlan, MemDisk};
 use loligo_store::{Backend, Identity};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Lsn, SessionId, Time};
+use loligo_types::{FsError, Lsn, SessionId, Time};
 
 use crate::data::{Data, Epoch};
 use crate::history::History;
@@ -103,6 +103,10 @@ pub struct World {
     pub ended: BTreeSet<SessionId>,
     /// Calls whose outcome nobody knows, by session.
     pub lost: Vec<(SessionId, crate::calls::LostCall)>,
+    /// Faults of the disk may be to come.
+    pub disk_faults: bool,
+    /// Files that had objects, as the metadata server knows.
+    pub spilled: BTreeSet<u64>,
     pub stopped: bool,
     pub outcome: Outcome,
     tail: VecDeque<String>,
@@ -149,6 +153,8 @@ impl World {
             fences: Vec::new(),
             ended: BTreeSet::new(),
             lost: Vec::new(),
+            disk_faults: false,
+            spilled: BTreeSet::new(),
             stopped: false,
             outcome: Outcome::default(),
             tail: VecDeque::new(),
@@ -400,6 +406,12 @@ impl World {
     }
 
     fn durable(&mut self, lsn: Lsn) {
+        if let Some(server) = &mut self.server {
+            let (known, later) = server.watch.spilled.drain(..).partition(|(with, _)| *with <= lsn);
+            let known: Vec<(Lsn, u64)> = known;
+            server.watch.spilled = later;
+            self.spilled.extend(known.into_iter().map(|(_, ino)| ino));
+        }
         let (ended, left): (Vec<_>, Vec<_>) = self.fences.drain(..).partition(|(_, with)| *with <= lsn);
         self.fences = left;
         for (session, _) in ended {
@@ -428,6 +440,7 @@ impl World {
         self.outcome.faults[0] += 1;
         self.note(|| format!("server crashes: {plan:?}"));
         self.disk.crash(plan);
+        self.disk_faults = false;
         if plan.keep != loligo_store::mem::Keep::All {
             self.data.server_lost();
         }
@@ -479,8 +492,14 @@ impl World {
             }
             return;
         }
+        let refused =
+            matches!(msg, ToClient::Reply { result: Err(FsError::NoSpace | FsError::Io | FsError::BadHandle), .. });
         if let Some(at) = conn.down.push(at, msg) {
             self.at(at, Event::ToClient(id));
+        }
+        if refused {
+            // Data that was held back may have been refused with it; the client tells who closes or syncs.
+            self.data.server_lost();
         }
     }
 
@@ -596,7 +615,7 @@ impl World {
             Output::Send(msg) => self.send_to_server(node, msg),
             Output::Connect => {
                 self.leave(node);
-                self.nodes[node].connecting = true;
+                (self.nodes[node].connecting, self.nodes[node].ready) = (true, false);
                 let us = self.rng.delay(20_000, 200_000);
                 self.after(us, Event::Connect { node, life });
             }
@@ -605,13 +624,16 @@ impl World {
                 if known.is_some() && known != Some(welcome.session) && self.options.canary.is_none() {
                     self.lose_epoch(node);
                 }
-                self.nodes[node].session = Some(welcome.session);
+                (self.nodes[node].session, self.nodes[node].ready) = (Some(welcome.session), true);
                 self.epochs.insert(welcome.session, self.nodes[node].epoch);
+                let early = std::mem::take(&mut self.nodes[node].lost_early);
+                self.lost.extend(early.into_iter().map(|call| (welcome.session, call)));
             }
             Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
             Output::Complete { id, result } => self.complete(node, id, result),
             Output::Invalidate { token, what } => {
                 if token == Token::NONE {
+                    self.note(|| format!("client {node} drops {what:?} at once"));
                     self.nodes[node].kernel.invalidate(what);
                 } else {
                     let us = self.rng.delay(self.knobs.kernel.0, self.knobs.kernel.1);
@@ -619,7 +641,7 @@ impl World {
                 }
             }
             Output::Stopped => {
-                self.nodes[node].stopped = true;
+                (self.nodes[node].stopped, self.nodes[node].up) = (true, false);
                 if let Some(id) = self.nodes[node].conn.take()
                     && let Some(conn) = self.net.conns.get_mut(&id)
                 {
@@ -640,8 +662,8 @@ fn halves(key: &[u8; 16]) -> (u64, u64) {
 /// A message in a few words.
 fn show(msg: &dyn std::fmt::Debug) -> String {
     let mut text = format!("{msg:?}");
-    if text.len() > 360 {
-        let end = (0..=360).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    if text.len() > 900 {
+        let end = (0..=900).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
         text += "...";
     }

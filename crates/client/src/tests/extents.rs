@@ -1,11 +1,13 @@
 //! Extents against a plain map of bytes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use crate::extents::{Extents, PIECE_MAX, split};
+
+/// Bytes of the file that the test uses.
+const SPAN: usize = 300_000;
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -29,41 +31,38 @@ proptest! {
 
     #[test]
     fn extents_are_a_map_of_bytes(acts in prop::collection::vec(act(), 1..30)) {
-        let (mut extents, mut model) = (Extents::default(), BTreeMap::new());
+        let (mut extents, mut model) = (Extents::default(), vec![None; SPAN]);
         for (n, act) in acts.iter().enumerate() {
             let byte = n as u8 + 1;
             match *act {
                 Act::Insert { offset, len } => {
                     extents.insert(offset, &Arc::from(vec![byte; len]));
-                    model.extend((offset..offset + len as u64).map(|at| (at, byte)));
+                    model[offset as usize..][..len].fill(Some(byte));
                 }
                 Act::FillUnder { offset, len } => {
                     extents.fill_under(offset, &vec![byte; len]);
-                    for at in offset..offset + len as u64 {
-                        model.entry(at).or_insert(byte);
-                    }
+                    model[offset as usize..][..len].iter_mut().for_each(|cell| *cell = cell.or(Some(byte)));
                 }
                 Act::Remove { start, len } => {
                     extents.remove(start, start + len);
-                    model.retain(|at, _| *at < start || *at >= start + len);
+                    model[start as usize..][..len as usize].fill(None);
                 }
             }
-            prop_assert_eq!(extents.bytes(), model.len() as u64);
+            prop_assert_eq!(extents.bytes(), model.iter().flatten().count() as u64);
         }
-        prop_assert_eq!(extents.end(), model.keys().next_back().map_or(0, |at| at + 1));
-        let mut seen = BTreeMap::new();
+        prop_assert_eq!(extents.end(), model.iter().rposition(Option::is_some).map_or(0, |at| at as u64 + 1));
+        let mut seen = vec![None; SPAN];
         for (at, bytes) in extents.pieces() {
             prop_assert!(bytes.len() <= PIECE_MAX);
-            seen.extend(bytes.iter().enumerate().map(|(i, byte)| (at + i as u64, *byte)));
+            seen[at as usize..][..bytes.len()].iter_mut().zip(&*bytes).for_each(|(cell, byte)| *cell = Some(*byte));
         }
         prop_assert!(seen == model);
-        let mut buf = vec![0; 150_000];
+        let part = &model[50..150_050];
+        let mut buf = vec![0; part.len()];
         extents.copy_to(50, &mut buf);
-        for (i, byte) in buf.iter().enumerate() {
-            prop_assert_eq!(*byte, model.get(&(i as u64 + 50)).copied().unwrap_or(0));
-        }
+        prop_assert!(buf.iter().zip(part).all(|(byte, cell)| *byte == cell.unwrap_or(0)));
         let missing: u64 = extents.gaps(50, 150_050).iter().map(|(start, end)| end - start).sum();
-        prop_assert_eq!(missing, 150_000 - model.range(50..150_050).count() as u64);
+        prop_assert_eq!(missing, part.iter().filter(|cell| cell.is_none()).count() as u64);
     }
 }
 

@@ -47,7 +47,9 @@ pub(crate) fn apply(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, size: u64
     }
     let now = work.now;
     let copy = work.edit(inode);
-    copy.cuts = copy.cuts.wrapping_add(u32::from(size < copy.size));
+    // Growing drops what another writer put beyond the end and has not told of yet: it must write again, too.
+    let drops = size < copy.size || !inode.inline && size > inode.size;
+    copy.cuts = copy.cuts.wrapping_add(u32::from(drops));
     copy.size = size;
     copy.mtime = now;
     // Root truncates without ending setuid and setgid (CAP_FSETID), but capabilities end for everybody.
@@ -66,6 +68,8 @@ fn resize_inline(work: &mut Work<'_>, inode: &Inode, size: u64) -> FsResult<()> 
         return Ok(());
     }
     if inode.size == 0 && size > max {
+        // A writer that died while it moved the file may have left objects.
+        work.event(Event::Discard { ino: inode.ino, from: 0, object_size: inode.layout().object_size });
         work.quiet(inode).inline = false;
         return Ok(());
     }
