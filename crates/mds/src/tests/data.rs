@@ -137,18 +137,21 @@ fn rights_are_not_given_with_an_answer_that_is_old_already() {
 fn a_cut_is_answered_after_the_objects_are_dropped() {
     let (mut world, a, b, ino) = file();
     spill(&mut world, a, ino, 1, 100_000);
+    let cuts = world.lookup(a, Ino::ROOT, "f").expect("it is there").cuts + 1;
     world.discards = false;
     let seq = world.send(b, truncate(ino, 10));
     assert_eq!(world.pending_discards.front(), Some(&(ino, 10)));
     assert_eq!(world.reply(b, seq), None);
-    // The next change of the data waits, too.
-    let cuts = world.lookup(a, Ino::ROOT, "f").expect("it is there").cuts;
+    // Whoever would see the file as it is after the cut waits, and so does the next change of the data.
+    let seen = world.send(a, Op::GetAttr { ino });
+    assert_eq!(world.reply(a, seen), None);
     let grow = world.send(a, set_data(ino, 1, cuts, 50, false));
     assert_eq!(world.reply(a, grow), None);
     world.discards = true;
     world.pump();
     let (answer, _) = world.reply(b, seq).expect("it is dropped");
     assert_eq!(size(answer), 10);
+    assert_eq!(size(world.reply(a, seen).expect("it may be seen").0), 10);
     assert_eq!(size(world.reply(a, grow).expect("it may go on").0), 50);
     assert_eq!(world.mds.status().discards, 0);
 }

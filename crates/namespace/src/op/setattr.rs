@@ -242,7 +242,7 @@ mod tests {
             0 create /f 644
             0 data /f 1000 spilled = inline=false size=1000
             0 truncate /f 10 = cuts=1 size=10 inline=false
-            0 truncate /f 20 = cuts=1 size=20
+            0 truncate /f 20 = cuts=2 size=20
             0 data /f 30 - old = Stale
             ",
         );
