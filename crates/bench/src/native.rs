@@ -206,6 +206,9 @@ impl Worker {
 
     /// One call an item; `window` in flight; what comes together is answered together, in one write.
     fn single_calls(&mut self, files: usize, window: usize, phase: Phase, stock: Stock) -> Share {
+        if window == 1 {
+            return self.one_at_a_time(files, phase, stock);
+        }
         let mut share = Share::new();
         let (to, from) = channel::<Ended>();
         let mut items: Box<dyn Iterator<Item = usize>> =
@@ -234,6 +237,21 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// One call after another, each waited for by the thread that made it.
+    fn one_at_a_time(&mut self, files: usize, phase: Phase, stock: Stock) -> Share {
+        let mut share = Share::new();
+        let order: Vec<usize> = if phase == Phase::Stat { shuffled(files).collect() } else { (0..files).collect() };
+        for i in order {
+            let (call, began) = (self.call_for(phase, stock, i), Instant::now());
+            let result = self.client.call(&self.cred, call);
+            share.count(began, &result);
+            if let (Phase::Create, Ok(done)) = (phase, &result) {
+                self.inos[i] = done.attr().map_or(Ino(0), |a| a.ino);
+            }
+        }
+        share
     }
 
     /// Open, write or read, close: the calls of one file one after another, `window` files at a time.

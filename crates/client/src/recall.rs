@@ -77,6 +77,10 @@ impl Recalls {
 impl Client {
     /// The server wants something back.
     pub(crate) fn recalled(&mut self, ino: Ino, id: u64, bits: Lease) {
+        if self.recalls.open.contains_key(&(ino, id)) {
+            // Said again over a new connection, and under way already.
+            return;
+        }
         let held = self.leases.take(ino, bits & (Lease::ATTR | Lease::NAMES));
         let mut parts = 0;
         if held.has(Lease::NAMES) {

@@ -108,6 +108,7 @@ impl Client {
 
     /// The server restarted: tells it what is held.
     pub(crate) fn reclaim(&mut self) {
+        self.session.restarts += 1;
         // Recalls of the server before the restart are void; if it still wants something back it says so again.
         self.recalls.clear();
         self.session.recalls_done.clear();

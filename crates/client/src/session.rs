@@ -94,6 +94,8 @@ pub(crate) struct Session {
     pub data: BTreeMap<u64, PendingData>,
     /// Data requests wait: the server restarted and may not know yet what is open.
     pub data_held: bool,
+    /// How often the server restarted under the session.
+    pub restarts: u64,
     pub last_sent: u64,
     pub last_heard: u64,
     /// Since when there is no working connection, milliseconds.

@@ -39,6 +39,8 @@ pub(crate) struct Writing {
     placed: bool,
     /// Cuts of the file that were known when the first byte was sent: a later one may have dropped it.
     cuts: u32,
+    /// And restarts of the server: what was written before one and not told of may be gone.
+    restarts: u64,
     queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
     error: Option<FsError>,
@@ -89,6 +91,7 @@ impl Client {
             at: 0,
             placed: false,
             cuts: 0,
+            restarts: 0,
             queue: VecDeque::new(),
             in_flight: 0,
             error: None,
@@ -268,7 +271,7 @@ impl Client {
                     return None;
                 }
             }
-            writing.cuts = file.attr.cuts;
+            (writing.cuts, writing.restarts) = (file.attr.cuts, self.session.restarts);
             let mut pieces = Vec::new();
             split(writing.at, &write.data, &mut pieces);
             writing.queue = pieces.into();
@@ -321,6 +324,10 @@ impl Client {
         result: FsResult<Answer>,
     ) -> Option<CallResult> {
         match (writing.asked, result) {
+            (Asked::Tell, Ok(_)) if writing.restarts != self.session.restarts && writing.tries < TRIES_MAX => {
+                writing.tries += 1;
+                self.write_through(id, ino, cred, writing)
+            }
             (Asked::Inline | Asked::Tell, Ok(_)) => {
                 // Readers may be allowed to cache what no other client writes.
                 let (start, end) = match self.files.map.get_mut(&ino) {

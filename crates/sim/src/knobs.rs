@@ -49,7 +49,8 @@ impl Knobs {
             inline_max: rng.pick(&[128, 300, 4096]),
             session_ms: SESSION_MS,
             recall_ms: SESSION_MS,
-            grace_ms: rng.pick(&[300, 1000, 2000]),
+            // Shorter, and a client that did not notice the restart would still use what others may change by then.
+            grace_ms: rng.pick(&[SESSION_MS, SESSION_MS * 2]),
             cache_bytes_max: rng.pick(&[1_000, 20_000, 1 << 22]),
             leases_max: rng.pick(&[4, 1000]),
             dirty_max: rng.pick(&[5, 50, 1000]),

@@ -492,13 +492,16 @@ impl World {
             }
             return;
         }
-        let refused =
-            matches!(msg, ToClient::Reply { result: Err(FsError::NoSpace | FsError::Io | FsError::BadHandle), .. });
+        let refused = matches!(
+            msg,
+            ToClient::Reply { result: Err(FsError::NoSpace | FsError::Io | FsError::BadHandle), .. }
+                | ToClient::Data { result: Err(_), .. }
+        );
         if let Some(at) = conn.down.push(at, msg) {
             self.at(at, Event::ToClient(id));
         }
-        if refused {
-            // Data that was held back may have been refused with it; the client tells who closes or syncs.
+        if refused && self.disk_faults {
+            // The disk's fault: data that was held back is lost with it; the client tells who closes or syncs.
             self.data.server_lost();
         }
     }

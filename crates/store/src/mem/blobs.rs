@@ -25,11 +25,14 @@ struct Content {
 pub(crate) struct ObjectDisk {
     current: Option<Content>,
     durable: Option<Content>,
+    /// It was deleted (and perhaps made again) since `durable`.
+    removed: bool,
 }
 
 impl ObjectDisk {
     pub(crate) fn sync(&mut self) {
         self.durable = self.current.clone();
+        self.removed = false;
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -47,6 +50,7 @@ impl ObjectDisk {
             Keep::Some => mix(self.durable.take(), self.current.take(), rng),
         };
         self.durable = self.current.clone();
+        self.removed = false;
     }
 }
 
@@ -231,7 +235,10 @@ impl Blobs for MemBlobs {
     fn sync_removals(&self, ino: u64) -> Result<()> {
         self.ctx.with(|state| {
             state.arrive(FaultPoint::BlobSync, "the directory of objects")?;
-            state.blobs.retain(|id, object| id.ino != ino || object.current.is_some());
+            // One that was made again under its name is a new one: what the old one held does not come back.
+            let removed = state.blobs.iter_mut().filter(|(id, object)| id.ino == ino && object.removed);
+            removed.for_each(|(_, object)| (object.durable, object.removed) = (None, false));
+            state.blobs.retain(|_, object| !object.is_gone());
             Ok(())
         })
     }
@@ -250,7 +257,7 @@ impl Blobs for MemBlobs {
             state.arrive(FaultPoint::BlobWrite, &id.to_string())?;
             if let Some(object) = state.blobs.get_mut(&id) {
                 state.used -= object.bytes();
-                object.current = None;
+                (object.current, object.removed) = (None, true);
                 if object.is_gone() {
                     state.blobs.remove(&id);
                 }
