@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use loligo_client::{Input, Invalidation, Output, Token};
+use loligo_client::{Input, Invalidation, Token};
 use loligo_store::mem::{CrashPlan, MemDisk};
 use loligo_store::{Backend, Identity};
-use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{FsError, Lsn, SessionId, Time};
+use loligo_types::{Lsn, SessionId, Time};
 
 use crate::data::{Data, Epoch};
 use crate::history::History;
@@ -15,7 +14,7 @@ use crate::knobs::Knobs;
 use crate::locks::Locks;
 use crate::net::Net;
 use crate::node::Node;
-use crate::options::{Canary, Options, Outcome};
+use crate::options::{Options, Outcome};
 use crate::rng::Rng;
 use crate::rows;
 use crate::server::{Act, Server, Start, Work};
@@ -229,7 +228,7 @@ impl World {
         loligo_mds::Now { mono_ms: self.now_ms(), wall: self.wall() }
     }
 
-    fn client_now(&self) -> loligo_client::Now {
+    pub fn client_now(&self) -> loligo_client::Now {
         loligo_client::Now { ms: self.now_ms(), wall: self.wall() }
     }
 
@@ -282,8 +281,8 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::ToServer(conn) => self.to_server(conn),
-            Event::ToClient(conn) => self.to_client(conn),
+            Event::ToServer(conn) => self.arrive_at_server(conn),
+            Event::ToClient(conn) => self.arrive_at_client(conn),
             Event::GoneServer(conn) => self.gone_server(conn),
             Event::GoneClient(conn) => self.gone_client(conn),
             Event::Connect { node, life } => self.connect(node, life),
@@ -459,202 +458,6 @@ impl World {
         let us = self.rng.range(1_000, 400_000);
         self.after(us, Event::StartServer);
     }
-
-    // The network.
-
-    pub fn send_to_server(&mut self, node: usize, mut msg: ToServer) {
-        let Some(id) = self.nodes[node].conn else { return };
-        let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
-        let at = self.now + us;
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        if self.options.canary == Some(Canary::SessionForgotten)
-            && let ToServer::Hello(hello) = &mut msg
-            && hello.resume.take().is_some()
-        {
-            conn.pretends = true;
-        }
-        if let Some(at) = conn.up.push(at, msg) {
-            self.at(at, Event::ToServer(id));
-        }
-    }
-
-    fn send_to_client(&mut self, id: u64, mut msg: ToClient) {
-        let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
-        let at = self.now + us;
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        if let (true, ToClient::Welcome(welcome)) = (conn.pretends, &mut msg) {
-            (welcome.resumed, welcome.kept) = (true, true);
-        }
-        if let (Some(Canary::RecallsDropped), ToClient::Recall { ino, id: recall, .. }) = (self.options.canary, &msg) {
-            let done = ToServer::RecallDone { ino: *ino, id: *recall };
-            if let Some(at) = conn.up.push(at, done) {
-                self.at(at, Event::ToServer(id));
-            }
-            return;
-        }
-        let refused = matches!(
-            msg,
-            ToClient::Reply { result: Err(FsError::NoSpace | FsError::Io | FsError::BadHandle), .. }
-                | ToClient::Data { result: Err(_), .. }
-        );
-        if let Some(at) = conn.down.push(at, msg) {
-            self.at(at, Event::ToClient(id));
-        }
-        if refused && self.disk_faults {
-            // The disk's fault: data that was held back is lost with it; the client tells who closes or syncs.
-            self.data.server_lost();
-        }
-    }
-
-    fn to_server(&mut self, id: u64) {
-        let now = self.now;
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        if conn.gone_up || conn.server_life != self.server_life {
-            return;
-        }
-        let Some(msg) = conn.up.pop(now) else { return };
-        self.note(|| format!("-> conn {id} {}", show(&msg)));
-        self.with_server(|server, now| server.message(now, id, msg));
-    }
-
-    fn to_client(&mut self, id: u64) {
-        let now = self.now;
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        let (node, life) = (conn.node, conn.node_life);
-        let Some(msg) = conn.down.pop(now) else { return };
-        if !self.is_alive(node, life) || self.nodes[node].conn != Some(id) {
-            return;
-        }
-        self.note(|| format!("<- conn {id} client {node} {}", show(&msg)));
-        if matches!(msg, ToClient::Evicted) {
-            self.lose_epoch(node);
-        }
-        self.feed_client(node, Input::Message(msg));
-    }
-
-    fn gone_server(&mut self, id: u64) {
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        let ours = conn.server_life == self.server_life && !conn.gone_up;
-        conn.gone_up = true;
-        if ours {
-            self.note(|| format!("server loses conn {id}"));
-            self.with_server(|server, now| server.disconnected(now, id));
-        }
-        self.net.tidy();
-    }
-
-    fn gone_client(&mut self, id: u64) {
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        let (node, life) = (conn.node, conn.node_life);
-        let first = !std::mem::replace(&mut conn.gone_down, true);
-        self.net.tidy();
-        if first && self.is_alive(node, life) && self.nodes[node].conn == Some(id) {
-            self.note(|| format!("client {node} loses conn {id}"));
-            self.nodes[node].conn = None;
-            self.feed_client(node, Input::Disconnected);
-        }
-    }
-
-    /// The client lets its connection go; the server learns of it some time later.
-    pub fn leave(&mut self, node: usize) {
-        let Some(id) = self.nodes[node].conn.take() else { return };
-        let us = self.rng.delay(2000, 500_000);
-        let (rng, now) = (&mut self.rng, self.now);
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        conn.gone_down = true;
-        conn.down.drop_all();
-        let end = if conn.up.closed { now } else { conn.up.cut(rng, now) };
-        self.at(end + us, Event::GoneServer(id));
-    }
-
-    fn close_by_server(&mut self, id: u64) {
-        let now = self.now;
-        let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
-        let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        conn.up.drop_all();
-        conn.gone_up = true;
-        let end = conn.down.end(now);
-        self.at(end + us, Event::GoneClient(id));
-        self.with_server(|server, now| server.disconnected(now, id));
-    }
-
-    fn connect(&mut self, node: usize, life: u64) {
-        if !self.is_alive(node, life) || !self.nodes[node].connecting {
-            return;
-        }
-        self.nodes[node].connecting = false;
-        if self.server.is_none() || self.nodes[node].cut_off_until > self.now {
-            return self.feed_client(node, Input::Disconnected);
-        }
-        let id = self.net.next;
-        self.net.next += 1;
-        let (server_life, node_life) = (self.server_life, life);
-        let conn = crate::net::Conn { node, node_life, server_life, ..crate::net::Conn::default() };
-        self.net.conns.insert(id, conn);
-        self.nodes[node].conn = Some(id);
-        self.note(|| format!("client {node} has conn {id}"));
-        self.with_server(|server, now| server.connected(now, id));
-        self.feed_client(node, Input::Connected);
-    }
-
-    // Clients.
-
-    pub fn is_alive(&self, node: usize, life: u64) -> bool {
-        self.nodes[node].up && self.nodes[node].life == life
-    }
-
-    /// Feeds a client and carries out what it puts out.
-    pub fn feed_client(&mut self, node: usize, input: Input) {
-        let now = self.client_now();
-        self.nodes[node].client.handle(now, input);
-        while let Some(output) = self.nodes[node].client.poll() {
-            self.client_output(node, output);
-        }
-    }
-
-    fn client_output(&mut self, node: usize, output: Output) {
-        let life = self.nodes[node].life;
-        match output {
-            Output::Send(msg) => self.send_to_server(node, msg),
-            Output::Connect => {
-                self.leave(node);
-                (self.nodes[node].connecting, self.nodes[node].ready) = (true, false);
-                let us = self.rng.delay(20_000, 200_000);
-                self.after(us, Event::Connect { node, life });
-            }
-            Output::Ready(welcome) => {
-                let known = self.nodes[node].session;
-                if known.is_some() && known != Some(welcome.session) && self.options.canary.is_none() {
-                    self.lose_epoch(node);
-                }
-                (self.nodes[node].session, self.nodes[node].ready) = (Some(welcome.session), true);
-                self.epochs.insert(welcome.session, self.nodes[node].epoch);
-                let early = std::mem::take(&mut self.nodes[node].lost_early);
-                self.lost.extend(early.into_iter().map(|call| (welcome.session, call)));
-            }
-            Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
-            Output::Complete { id, result } => self.complete(node, id, result),
-            Output::Invalidate { token, what } => {
-                if token == Token::NONE {
-                    self.note(|| format!("client {node} drops {what:?} at once"));
-                    self.nodes[node].kernel.invalidate(what);
-                } else {
-                    let us = self.rng.delay(self.knobs.kernel.0, self.knobs.kernel.1);
-                    self.after(us, Event::Invalidated { node, life, token, what });
-                }
-            }
-            Output::Stopped => {
-                (self.nodes[node].stopped, self.nodes[node].up) = (true, false);
-                if let Some(id) = self.nodes[node].conn.take()
-                    && let Some(conn) = self.net.conns.get_mut(&id)
-                {
-                    conn.gone_down = true;
-                    let end = conn.up.end(self.now);
-                    self.at(end + 1, Event::GoneServer(id));
-                }
-            }
-        }
-    }
 }
 
 fn halves(key: &[u8; 16]) -> (u64, u64) {
@@ -663,7 +466,7 @@ fn halves(key: &[u8; 16]) -> (u64, u64) {
 }
 
 /// A message in a few words.
-fn show(msg: &dyn std::fmt::Debug) -> String {
+pub fn show(msg: &dyn std::fmt::Debug) -> String {
     let mut text = format!("{msg:?}");
     if text.len() > 900 {
         let end = (0..=900).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

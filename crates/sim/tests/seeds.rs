@@ -33,7 +33,33 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn seeds_are_clean() {
-    assert_clean(0..120);
+    assert_clean(0..200);
+}
+
+/// What was wrong, and the seeds that showed it when it was found. A seed means another run as soon as the workload
+/// changes: these are kept because they are cheap, not because they would find the same again.
+const ONCE_WRONG: [(&str, &[u64]); 14] = [
+    ("a reclaim kept only as many leases as a session should hold", &[15, 42, 64, 162]),
+    ("a lease was recalled before the answer that gave it", &[76, 96]),
+    ("fsync said yes after the server had lost what was written before", &[3, 66, 328]),
+    ("data requests came before the reclaim was done, and were refused", &[88, 996]),
+    ("a growing truncate dropped what another had just written", &[246]),
+    ("a file was seen as cut before its bytes were dropped", &[1719]),
+    ("a write told its size with the cuts of after, not of before its bytes", &[488, 639]),
+    ("a write across a restart was dropped by a repeated cut", &[3285]),
+    ("a read missed what waits to be written while the file moves to objects", &[40, 242]),
+    ("a recall was answered before what is written again was at the server", &[1181]),
+    ("a recall that was said again counted twice", &[9468]),
+    ("what is written again after a restart came over a cut or a hole", &[150, 297, 721, 1097]),
+    ("an fsync was answered by the sync before its write", &[1351]),
+    ("a lock that came after its call was given up was never given back", &[943]),
+];
+
+#[test]
+fn seeds_that_were_wrong_are_clean() {
+    for (_, seeds) in ONCE_WRONG {
+        assert_clean(seeds.iter().copied());
+    }
 }
 
 #[test]
