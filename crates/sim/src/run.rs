@@ -85,8 +85,11 @@ impl World {
             self.wrong("the first client does not find the server".into());
             return None;
         }
+        let epoch = self.nodes[0].epoch;
         match self.ask(call, track) {
             Ok(done) => Some(done),
+            // A connection that broke in silence before may cost the session only now.
+            Err(_) if self.nodes[0].epoch != epoch => None,
             // Something that was given up long ago may come late and take it away.
             Err(FsError::NotFound | FsError::Stale) if names => None,
             Err(error) => {
