@@ -93,6 +93,8 @@ pub(crate) struct File {
     pub unstable: Extents,
     /// There is more of it, which is not kept.
     pub at_risk: bool,
+    /// What lies beyond the end is being dropped, as nobody else may do while this is under way.
+    pub discarding: bool,
     /// The task that has the file to itself, and those that wait for it.
     pub exclusive: Option<u64>,
     pub waiting: VecDeque<u64>,
@@ -127,6 +129,7 @@ impl File {
             unsynced: true,
             unstable: Extents::default(),
             at_risk: false,
+            discarding: false,
             exclusive: None,
             waiting: VecDeque::new(),
             recalls: Vec::new(),

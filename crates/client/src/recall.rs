@@ -202,7 +202,7 @@ impl Client {
                 }
                 false
             }
-            Phase::Gate(target) if flushed(target) => {
+            Phase::Gate(target) if flushed(target) && !file.discarding => {
                 file.recalls.remove(at);
                 self.give_up(ino, recall.bits);
                 true

@@ -183,10 +183,16 @@ impl Client {
             Event::Start => self.begin_write(id, ino, &cred, writing),
             Event::Flushed if writing.asked == Asked::Nothing => self.write_through(id, ino, &cred, writing),
             Event::Flushed => Some(self.written_through(ino, writing)),
-            Event::Data(result) if writing.asked == Asked::Discard => match result {
-                Ok(_) => self.write_through(id, ino, &cred, writing),
-                Err(error) => Some(Err(data_error(error).into())),
-            },
+            Event::Data(result) if writing.asked == Asked::Discard => {
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    file.discarding = false;
+                }
+                self.step_recalls(ino);
+                match result {
+                    Ok(_) => self.write_through(id, ino, &cred, writing),
+                    Err(error) => Some(Err(data_error(error).into())),
+                }
+            }
             Event::Data(result) => {
                 writing.in_flight = writing.in_flight.saturating_sub(1);
                 if let Err(error) = result {
@@ -267,6 +273,9 @@ impl Client {
                 let from = file.attr.size;
                 if writing.asked != Asked::Discard {
                     writing.asked = Asked::Discard;
+                    if let Some(file) = self.files.map.get_mut(&ino) {
+                        file.discarding = true;
+                    }
                     self.data_request(ino, DataOp::Discard { from }, DataThen::Task(id));
                     return None;
                 }

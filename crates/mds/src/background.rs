@@ -128,7 +128,8 @@ impl Mds {
 
     /// Gives memory back if the cache is over its limit, in small steps.
     pub(crate) fn evict(&mut self) {
-        if self.tree.memory_bytes() > self.config.cache_bytes_max {
+        // In the grace time what was looked up for a reclaim must still be there when the rest of it is read.
+        if self.tree.memory_bytes() > self.config.cache_bytes_max && self.grace.is_none() {
             let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
             self.tree.evict_some(low, EVICT_STEPS, &|_| false);
         }

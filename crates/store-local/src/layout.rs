@@ -86,8 +86,8 @@ impl Layout {
         }
     }
 
-    /// Becomes the owner of the directory until the file returned is closed.
-    pub(crate) fn take_lock(&self) -> Result<File> {
+    /// Becomes the owner of the directory until what is returned is dropped.
+    pub(crate) fn take_lock(&self) -> Result<DirLock> {
         let path = self.lock();
         let mut file = File::options()
             .read(true)
@@ -104,7 +104,7 @@ impl Layout {
         }
         // Who owns it is only told to a person, so a disk too full for it is no reason to fail.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(file)
+        Ok(DirLock(file))
     }
 
     fn name(&self) -> String {
@@ -150,4 +150,16 @@ fn random_identity() -> Result<Identity> {
     File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(|e| named(path, &e))?;
     let (fs_id, hash_key) = bytes.split_at(16);
     Ok(Identity::new(fs_id.try_into().expect("16 bytes"), hash_key.try_into().expect("16 bytes")))
+}
+
+/// The right to a directory.
+#[derive(Debug)]
+pub(crate) struct DirLock(File);
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a process that this one forked in this moment, and that has not yet executed its
+        // program, holds the same open file, and the lock with it.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }

@@ -1,7 +1,7 @@
 //! Opening and closing a data directory. Not the parts: table, journals and objects have their own
 //! modules.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use loligo_store::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
 
 use crate::files::{self, named};
 use crate::journal::LocalLogDir;
-use crate::layout::{FormatOptions, Layout};
+use crate::layout::{DirLock, FormatOptions, Layout};
 use crate::objects::LocalBlobs;
 use crate::table::LocalTable;
 
@@ -39,7 +39,7 @@ impl Default for OpenOptions {
 
 /// Held by every handle of an opening: the directory is free when the last one is dropped.
 pub(crate) struct Owner {
-    _lock: File,
+    _lock: DirLock,
 }
 
 /// The store in one data directory of this machine.
