@@ -311,6 +311,10 @@ impl Client {
             if let Some(error) = run.error {
                 return self.end_run(ino, Some(error));
             }
+            if run.lost {
+                // Not told before it is written again: what is durable in the inode must not be let go for it.
+                return self.end_run(ino, None);
+            }
             // Bytes that were durable in the inode must be so in the object before the inode lets go of them.
             let moves = run.spill && file.attr.size > 0;
             if run.stage == Stage::Write && file.unsynced && (run.sync || moves) {

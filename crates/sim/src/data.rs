@@ -240,7 +240,8 @@ impl File {
             }
         }
         for (at, earlier) in order.iter().enumerate() {
-            if let Some(later) = order[at + 1..].iter().find(|l| l.ended.is_some_and(|ended| ended < earlier.begun)) {
+            let before = |later: &&&Write| later.is_sure() && later.ended.is_some_and(|ended| ended < earlier.begun);
+            if let Some(later) = order[at + 1..].iter().find(before) {
                 wrong.push(format!("{earlier:?} stands before {later:?}"));
             }
         }
