@@ -64,7 +64,12 @@ pub const KEYS: &[Key] = &[
         "after a restart, how long to wait for clients that were there before, milliseconds",
         Kind::Number,
     ),
-    key("fuse_threads", "0", "event loops of a mount; 0: one a core, at least 2 and at most 8", Kind::Number),
+    key(
+        "fuse_threads",
+        "0",
+        "event loops of a mount; 0: of `up`, none but the server's own, else one a core, at least 2 and at most 8",
+        Kind::Number,
+    ),
     key("write_buffer_bytes", "64MiB", "written data that a client may hold back", Kind::Bytes),
     key("read_ahead_bytes", "8MiB", "how far a client reads ahead of a sequential reader", Kind::Bytes),
     key("log", "info", "what is logged, as in `warn,loligo_mds=debug`", Kind::Text),

@@ -8,10 +8,10 @@
 //! that only the receiving thread can answer.
 
 mod batch;
-mod calls;
+pub(crate) mod calls;
 mod core;
 mod future;
-mod invalidator;
+pub(crate) mod invalidator;
 mod outbox;
 pub mod path;
 mod receiver;
@@ -60,6 +60,15 @@ pub struct Options {
     pub invalidate: Option<Arc<dyn Invalidate>>,
     /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above.
     pub config: Config,
+}
+
+/// The machine's settings of these options.
+pub(crate) fn prepare(options: &Options) -> Config {
+    let mut config = options.config.clone();
+    config.name.clone_from(&options.name);
+    config.cache = options.cache;
+    config.cache_names = options.cache && options.cache_names;
+    config
 }
 
 /// Why there is no connection.

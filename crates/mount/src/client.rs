@@ -1,9 +1,10 @@
-//! The real client behind the adapter.
+//! The real clients behind the adapter: one with a connection, and one on the server's own thread.
 
 use std::sync::Arc;
 
 use loligo_client::{Call, CallResult};
 use loligo_driver::client::{Client, Invalidate};
+use loligo_driver::server::{Guest, Resident};
 use loligo_types::{Cred, Ino};
 
 use crate::kernel::Kernel;
@@ -15,6 +16,20 @@ impl Submit for Client {
         F: FnOnce(CallResult) + Send + 'static,
     {
         Client::submit(self, cred, call, done);
+    }
+}
+
+impl Submit for Resident {
+    fn submit<F>(&self, cred: &Arc<Cred>, call: Call, done: F)
+    where
+        F: FnOnce(CallResult) + Send + 'static,
+    {
+        Resident::submit(self, cred, call, done);
+    }
+
+    fn host(&self, mount: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        Resident::host(self, mount);
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Between the kernel's words and ours: attributes, types, times, open flags, offsets. Pure functions.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
-use loligo_types::{Attr, FileLock, FsError, Ino, Kind, LockKind, LockOwner, OpenFlags, RenameMode, SetTime, Time};
+use loligo_fuse as fuse;
+use loligo_types::{Attr, FileLock, FsError, Kind, LockKind, LockOwner, OpenFlags, RenameMode, SetTime, Time};
 
 /// How long the kernel may keep what is covered by a lease: until it is told otherwise.
 pub const FOREVER: Duration = Duration::from_secs(1_000_000_000);
@@ -15,16 +15,16 @@ pub fn ttl(cached: bool) -> Duration {
     if cached { FOREVER } else { Duration::ZERO }
 }
 
-/// The kernel's word for a type.
-pub fn file_type(kind: Kind) -> FileType {
+/// A type, as it stands in a mode.
+pub fn file_type(kind: Kind) -> u32 {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Dir => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::Char => FileType::CharDevice,
-        Kind::Block => FileType::BlockDevice,
+        Kind::File => libc::S_IFREG,
+        Kind::Dir => libc::S_IFDIR,
+        Kind::Symlink => libc::S_IFLNK,
+        Kind::Fifo => libc::S_IFIFO,
+        Kind::Socket => libc::S_IFSOCK,
+        Kind::Char => libc::S_IFCHR,
+        Kind::Block => libc::S_IFBLK,
     }
 }
 
@@ -40,66 +40,54 @@ pub fn node_kind(mode: u32) -> Result<Kind, FsError> {
     }
 }
 
-fn system_time(time: Time) -> SystemTime {
-    let ns = Duration::from_nanos(time.0.unsigned_abs());
-    if time.0 >= 0 { UNIX_EPOCH + ns } else { UNIX_EPOCH - ns }
+const NS: i64 = 1_000_000_000;
+
+/// Seconds, and nanoseconds after them.
+fn fuse_time(time: Time) -> (i64, u32) {
+    (time.0.div_euclid(NS), time.0.rem_euclid(NS) as u32)
 }
 
-/// A time to set. The FUSE library turns seconds `s < 0` and nanoseconds `n` into "`-s` seconds and `n` nanoseconds
-/// before the epoch", which this undoes.
-pub fn set_time(time: TimeOrNow) -> SetTime {
-    let TimeOrNow::SpecificTime(time) = time else { return SetTime::Now };
-    SetTime::At(match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Time::new(i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            let sec = i64::try_from(before.as_secs()).map_or(i64::MIN, |s| -s);
-            Time::new(sec, before.subsec_nanos())
-        }
-    })
+/// A time to set.
+pub fn set_time(time: fuse::SetTime) -> SetTime {
+    match time {
+        fuse::SetTime::Now => SetTime::Now,
+        fuse::SetTime::At(sec, nsec) => SetTime::At(Time::new(sec, nsec)),
+    }
 }
 
 /// What `stat` shows.
-pub fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino.0),
+pub fn file_attr(attr: &Attr) -> fuse::Attr {
+    fuse::Attr {
+        ino: attr.ino.0,
         size: attr.size,
         blocks: if attr.kind == Kind::File { attr.size.div_ceil(512) } else { 0 },
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime: system_time(attr.ctime),
-        crtime: system_time(attr.btime),
-        kind: file_type(attr.kind),
-        perm: attr.mode,
+        atime: fuse_time(attr.atime),
+        mtime: fuse_time(attr.mtime),
+        ctime: fuse_time(attr.ctime),
+        mode: file_type(attr.kind) | u32::from(attr.mode),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
         rdev: attr.rdev,
         blksize: 4096,
-        flags: 0,
     }
 }
 
 /// Attributes that go with "no such name".
-pub fn absent() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
-}
+pub const ABSENT: fuse::Attr = fuse::Attr {
+    ino: 0,
+    size: 0,
+    blocks: 0,
+    atime: (0, 0),
+    mtime: (0, 0),
+    ctime: (0, 0),
+    mode: 0,
+    nlink: 0,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+    blksize: 4096,
+};
 
 /// How to open, from the flags of `open(2)`.
 pub fn open_flags(flags: i32) -> OpenFlags {
@@ -144,23 +132,16 @@ pub fn cookie_of(offset: u64) -> u64 {
     offset.saturating_sub(OFFSET_DOTDOT)
 }
 
-/// An inode number from the kernel.
-pub fn ino(node: INodeNo) -> Ino {
-    Ino(node.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_before_1970_survive_the_way_through_the_fuse_library() {
-        // What the library makes of -2 s + 500 ms, that is of 1.5 s before the epoch.
-        let seen = UNIX_EPOCH - Duration::new(2, 500_000_000);
-        assert_eq!(set_time(TimeOrNow::SpecificTime(seen)), SetTime::At(Time::new(-2, 500_000_000)));
-        assert_eq!(system_time(Time::new(-2, 500_000_000)), UNIX_EPOCH - Duration::from_millis(1500));
-        let far = UNIX_EPOCH + Duration::new(u64::from(u32::MAX) * 4, 7);
-        assert_eq!(set_time(TimeOrNow::SpecificTime(far)), SetTime::At(Time::new(i64::MAX, 0).min(Time(i64::MAX))));
+    fn times_before_1970_survive_the_way_there_and_back() {
+        assert_eq!(set_time(fuse::SetTime::At(-2, 500_000_000)), SetTime::At(Time(-1_500_000_000)));
+        assert_eq!(fuse_time(Time(-1_500_000_000)), (-2, 500_000_000));
+        assert_eq!(fuse_time(Time(1)), (0, 1));
+        assert_eq!(set_time(fuse::SetTime::At(i64::MAX, 7)), SetTime::At(Time(i64::MAX)));
     }
 
     #[test]

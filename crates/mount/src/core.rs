@@ -3,8 +3,8 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use fuser::{Errno, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry};
 use loligo_client::{Call, CallResult, Done, Failed, Fh};
+use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty, ReplyEntry};
 use loligo_types::{Answer, Attr, FsError, Ino};
 
 use crate::convert::{self, ttl};
@@ -43,13 +43,15 @@ pub(crate) struct Asked {
     pub op: FuseOp,
     pub who: Who,
     pub start: Tick,
+    /// Number of the request.
+    pub unique: u64,
 }
 
 impl<S: Submit> Core<S> {
     /// Counts a request.
-    pub fn asked(&self, op: FuseOp, req: &fuser::Request) -> Asked {
+    pub fn asked(&self, op: FuseOp, header: &Header) -> Asked {
         self.ops.count(op);
-        Asked { op, who: Who::from(req), start: self.kernel.table.now() }
+        Asked { op, who: Who::from(header), start: self.kernel.table.now(), unique: header.unique }
     }
 
     /// Logs and counts an error, and gives its number.
@@ -108,7 +110,7 @@ impl<S: Submit> Core<S> {
             Err(Failed { error: FsError::NotFound, names_cached: true })
                 if asked.op == FuseOp::Lookup && core.kernel.caches_names() =>
             {
-                reply.entry_with_ttls(&ttl(false), &ttl(true), &convert::absent(), Generation(0));
+                reply.entry(ttl(false), ttl(true), &convert::ABSENT);
             }
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });
@@ -117,7 +119,7 @@ impl<S: Submit> Core<S> {
     fn tell(&self, asked: Asked, done: &Done, attr: &Attr, reply: ReplyEntry) {
         let attrs = self.kernel.table.told(attr, done.attr_cached, asked.start);
         let names = done.names_cached && self.kernel.caches_names();
-        reply.entry_with_ttls(&ttl(attrs), &ttl(names), &convert::file_attr(attr), Generation(0));
+        reply.entry(ttl(attrs), ttl(names), &convert::file_attr(attr));
     }
 
     /// A call that answers with attributes of an inode that the kernel has.
@@ -126,7 +128,7 @@ impl<S: Submit> Core<S> {
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Entry(attr), attr_cached, .. }) => {
                 let cached = core.kernel.table.seen(&attr, attr_cached, asked.start);
-                reply.attr(&ttl(cached), &convert::file_attr(&attr));
+                reply.attr(ttl(cached), &convert::file_attr(&attr));
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
@@ -153,18 +155,13 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub fn encode(self) -> fuser::FileHandle {
-        fuser::FileHandle(self.fh.0 << 2 | u64::from(self.read_only) << 1 | u64::from(self.cached))
+    pub fn encode(self) -> u64 {
+        self.fh.0 << 2 | u64::from(self.read_only) << 1 | u64::from(self.cached)
     }
 
-    pub fn decode(handle: fuser::FileHandle) -> Handle {
-        Handle { fh: Fh(handle.0 >> 2), cached: handle.0 & 1 != 0, read_only: handle.0 & 2 != 0 }
+    pub fn decode(handle: u64) -> Handle {
+        Handle { fh: Fh(handle >> 2), cached: handle & 1 != 0, read_only: handle & 2 != 0 }
     }
-}
-
-/// The inode of a node number.
-pub(crate) fn ino(node: INodeNo) -> Ino {
-    convert::ino(node)
 }
 
 #[cfg(test)]

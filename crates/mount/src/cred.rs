@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use fuser::Request;
 use loligo_client::{Call, Failed};
+use loligo_fuse::Header;
 use loligo_types::{Cred, FsError, Op};
 
 /// Most identities that are remembered.
@@ -27,9 +27,9 @@ pub struct Who {
     pub pid: u32,
 }
 
-impl From<&Request> for Who {
-    fn from(req: &Request) -> Who {
-        Who { uid: req.uid(), gid: req.gid(), pid: req.pid() }
+impl From<&Header> for Who {
+    fn from(header: &Header) -> Who {
+        Who { uid: header.uid, gid: header.gid, pid: header.pid }
     }
 }
 
@@ -72,19 +72,6 @@ fn groups(status: &str) -> Vec<u32> {
     groups
 }
 
-/// Whether a signal waits for a thread: pending (its own or its process's) and not blocked. `None`: no such thread.
-pub fn signal_pending(tid: u32) -> Option<bool> {
-    std::fs::read_to_string(format!("/proc/{tid}/status")).ok().map(|status| pending(&status))
-}
-
-fn pending(status: &str) -> bool {
-    let mask = |name: &str| {
-        let hex = status.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
-        u64::from_str_radix(hex.trim(), 16).unwrap_or(0)
-    };
-    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
-}
-
 /// Whether the answer depends on membership of groups in a way that shows no error: setgid bits are dropped silently
 /// for those outside the group.
 pub fn groups_matter(call: &Call) -> bool {
@@ -113,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    const STATUS: &str = "Name:\tx\nGroups:\t30 4 24 4 \nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000002\nSigBlk:\t0000000000000000\n";
+    const STATUS: &str = "Name:\tx\nGroups:\t30 4 24 4 \n";
 
     #[test]
     fn groups_are_read_sorted_and_without_repeats() {
@@ -123,15 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_signal_does_not_interrupt() {
-        assert!(pending(STATUS));
-        assert!(!pending(&STATUS.replace("SigBlk:\t0000000000000000", "SigBlk:\t0000000000000002")));
-        assert!(!pending(""));
-    }
-
-    #[test]
-    fn this_process_has_readable_groups_and_no_pending_signal() {
-        assert_eq!(signal_pending(std::process::id()), Some(false));
+    fn root_needs_no_groups() {
         assert_eq!(Creds::default().with_groups(Who { uid: 0, gid: 0, pid: std::process::id() }), None);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fuser::Errno;
+use loligo_fuse::Errno;
 use loligo_types::FsError;
 
 /// How loudly an error is logged.
@@ -81,7 +81,7 @@ impl ErrorCounts {
             Level::Debug => tracing::debug!(op, %error, "answered with an error"),
             Level::Warn => tracing::warn!(op, %error, "answered with an error"),
         }
-        Errno::from_i32(row.errno)
+        Errno(row.errno)
     }
 
     /// Label and count of each kind that occurred.
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn errors_are_counted_by_kind() {
         let counts = ErrorCounts::default();
-        assert_eq!(counts.report("lookup", FsError::NotFound).code(), libc::ENOENT);
+        assert_eq!(counts.report("lookup", FsError::NotFound), Errno(libc::ENOENT));
         counts.report("lookup", FsError::NotFound);
         counts.report("write", FsError::NotAuthorized);
         assert_eq!(counts.snapshot(), vec![("not_found", 2), ("not_authorized", 1)]);

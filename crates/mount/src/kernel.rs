@@ -5,27 +5,22 @@
 //! who waits for the very change that made the server recall the lease. Instead the *epoch* is raised, which takes no
 //! lock and makes the kernel look every name up again.
 
-use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use loligo_fuse::{Device, Notify};
 use loligo_types::Ino;
 
 use crate::table::Table;
 
-const NOTIFY_INVAL_INODE: i32 = 2;
-const NOTIFY_INC_EPOCH: i32 = 8;
-/// First minor version of the protocol whose kernel knows epochs.
-pub const EPOCH_MINOR: u32 = 44;
 /// How often, and how long apart, an inode is notified that the kernel was told of but does not have yet.
 const ARRIVAL_TRIES: u32 = 2000;
 const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
 
 /// The way to the kernel of one mount. Made before the mount, because the client needs it first.
 pub struct Kernel {
-    device: OnceLock<OwnedFd>,
+    device: OnceLock<Device>,
     epochs: AtomicBool,
     pub(crate) table: Arc<Table>,
     names: AtomicU64,
@@ -46,7 +41,7 @@ impl Kernel {
     }
 
     /// From now on the kernel can be reached here.
-    pub(crate) fn attach(&self, device: OwnedFd) {
+    pub(crate) fn attach(&self, device: Device) {
         self.device.set(device).expect("a mount is attached once");
     }
 
@@ -64,7 +59,7 @@ impl Kernel {
     pub fn names(&self, _dir: Ino) {
         if self.caches_names() {
             self.names.fetch_add(1, Ordering::Relaxed);
-            self.send(NOTIFY_INC_EPOCH, &[]);
+            self.tell(Notify::Epoch);
         }
     }
 
@@ -112,53 +107,18 @@ impl Kernel {
     }
 
     fn inval_once(&self, ino: Ino, offset: i64, len: i64) -> bool {
-        let mut body = [0; 24];
-        body[..8].copy_from_slice(&ino.0.to_ne_bytes());
-        body[8..16].copy_from_slice(&offset.to_ne_bytes());
-        body[16..].copy_from_slice(&len.to_ne_bytes());
-        self.send(NOTIFY_INVAL_INODE, &body)
+        self.tell(Notify::Inode { node: ino.0, offset, len })
     }
 
     /// False: the kernel does not know what it is about.
-    fn send(&self, code: i32, body: &[u8]) -> bool {
-        let Some(device) = self.device.get() else { return true };
-        let message = message(code, body);
-        match rustix::io::retry_on_intr(|| rustix::io::write(device, &message)) {
-            Ok(_) => true,
-            Err(rustix::io::Errno::NOENT) => false,
-            // Unmounted: there is nothing left to drop.
-            Err(rustix::io::Errno::NODEV | rustix::io::Errno::NOTCONN | rustix::io::Errno::PERM) => true,
-            Err(error) => {
-                let kind = std::io::Error::from(error).kind();
-                if kind != ErrorKind::Interrupted {
-                    tracing::warn!(code, %error, "the kernel refused a notification");
-                }
-                true
-            }
-        }
+    fn tell(&self, what: Notify) -> bool {
+        self.device.get().is_none_or(|device| device.notify(what))
     }
-}
-
-/// `struct fuse_out_header` of a notification, and its body.
-fn message(code: i32, body: &[u8]) -> Vec<u8> {
-    let mut message = Vec::with_capacity(16 + body.len());
-    message.extend_from_slice(&(16 + body.len() as u32).to_ne_bytes());
-    message.extend_from_slice(&code.to_ne_bytes());
-    message.extend_from_slice(&0u64.to_ne_bytes());
-    message.extend_from_slice(body);
-    message
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_notification_is_a_header_with_the_code_in_place_of_the_error() {
-        let expected = [16u32.to_ne_bytes(), 8i32.to_ne_bytes(), [0; 4], [0; 4]].concat();
-        assert_eq!(message(NOTIFY_INC_EPOCH, &[]), expected);
-        assert_eq!(message(NOTIFY_INVAL_INODE, &[0; 24]).len(), 40);
-    }
 
     #[test]
     fn before_the_mount_there_is_nothing_to_drop() {

@@ -6,26 +6,25 @@
 //!
 //! What a program may see that a local file system would not show it:
 //! - Reading does not change access times, as with `noatime`.
-//! - `O_TMPFILE` gives EOPNOTSUPP: the FUSE library does not know the request.
-//! - A signal ends a wait for a lock within a tick (50 ms), not at once.
+//! - There is no time of birth: asking the kernel to keep it would cost a request for every first look.
 //! - A shared mapping of a file that another mount writes to follows the writes, but not within the writer's `write`.
 //! - One append of more than `max_write` bytes may have another mount's append between its parts.
 //! - Renaming or opening a directory that another mount moved a moment ago may give ESTALE once, as on NFS: the kernel
 //!   does not take the move in while it renames itself. Any other look at the directory does.
 //! - On kernels before Linux 6.16 names are looked up anew each time.
 
-mod adapter;
-mod body;
 mod client;
 pub mod convert;
 mod core;
 mod cred;
+mod dispatch;
 pub mod errno;
 mod fs;
 pub mod kernel;
 pub mod metrics;
 mod mount;
 mod mountpoint;
+mod session;
 mod submit;
 pub mod table;
 

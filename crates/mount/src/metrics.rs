@@ -28,6 +28,7 @@ ops! {
     ReadDir "readdir", ReleaseDir "releasedir", FsyncDir "fsyncdir", StatFs "statfs", GetXattr "getxattr",
     ListXattr "listxattr", SetXattr "setxattr", RemoveXattr "removexattr", Access "access", Create "create",
     GetLock "getlk", SetLock "setlk", Fallocate "fallocate", Seek "lseek", Copy "copy_file_range", Ioctl "ioctl",
+    Tmpfile "tmpfile", SyncFs "syncfs", Interrupt "interrupt",
 }
 
 /// Counters of all operations.

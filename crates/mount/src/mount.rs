@@ -1,21 +1,22 @@
 //! One mount from start to end: the place, the kernel's side, the threads, and the way out.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use loligo_client::Call;
+use loligo_fuse::{Capabilities, Device, EPOCH_MINOR, FusermountError, InitError, Offer};
 
-use crate::adapter::Adapter;
 use crate::core::{Core, Pages};
 use crate::cred::Who;
+use crate::dispatch;
 use crate::kernel::Kernel;
 use crate::mountpoint::{self, FS_TYPE, MountLine};
+use crate::session::{self, Readers};
 use crate::submit::Submit;
 
 /// A tick of [`crate::table::Table`].
@@ -40,7 +41,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
-    /// Threads that take requests from the kernel.
+    /// Threads that take requests from the kernel, unless the client takes them itself.
     pub threads: usize,
     /// Largest write, bytes.
     pub max_write: u32,
@@ -92,12 +93,28 @@ pub enum MountError {
     #[error("cannot open /dev/fuse: {0}; load the module (modprobe fuse), or give the container the device")]
     NoFuse(io::Error),
     /// The mount failed.
-    #[error("the kernel refused to mount at {path}: {source}; as a user other than root, fusermount3 is needed")]
+    #[error("the kernel refused to mount at {path}: {source}")]
     Refused {
         /// The mount point.
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// The mount failed for a user who is not root.
+    #[error("cannot mount at {path}: {source}")]
+    Fusermount {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: FusermountError,
+    },
+    /// The kernel and this program do not understand each other.
+    #[error("cannot mount at {path}: {source}")]
+    Init {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: InitError,
     },
     /// The client could not be made.
     #[error("{0}")]
@@ -135,8 +152,7 @@ pub struct Mount {
     path: PathBuf,
     line: Option<MountLine>,
     notes: Vec<String>,
-    session: Mutex<Option<BackgroundSession>>,
-    ended: Mutex<Option<mpsc::Receiver<()>>>,
+    readers: Arc<Readers>,
     helpers: Mutex<Option<Helpers>>,
     counts: CountsFn,
 }
@@ -170,12 +186,11 @@ impl Mount {
             waits: Default::default(),
             drop_pages: Mutex::new(Some(to_drop)),
         });
-        let adapter = Adapter { core: core.clone(), max_write: options.max_write };
-        let refused = |source| MountError::Refused { path: path.clone(), source };
-        let session = session(adapter, &path, options)?;
-        let device = session.as_fd().try_clone_to_owned().map_err(refused)?;
-        kernel.attach(device);
-        let session = session.spawn().map_err(refused)?;
+        let device = mount(&path, options)?;
+        let failed = |source| MountError::Refused { path: path.clone(), source };
+        let readers = begin(&core, &device, options)
+            .and_then(|()| session::start(&core, &device, options.threads, options.max_write).map_err(failed))
+            .inspect_err(|_| _ = mountpoint::detach(&path))?;
         let helpers = helpers(core.clone(), pages);
         let line = mountpoint::mounted_at(&path).ok().flatten().filter(|l| l.fs_type.starts_with("fuse"));
         if let Some(line) = &line {
@@ -185,8 +200,7 @@ impl Mount {
             path,
             line,
             notes,
-            session: Mutex::new(Some(session)),
-            ended: Mutex::new(None),
+            readers,
             helpers: Mutex::new(Some(helpers)),
             counts: Box::new(move || counts(&core)),
         })
@@ -209,30 +223,11 @@ impl Mount {
 
     /// Waits until it is unmounted, by whomever, for at most `limit`. Says whether it is.
     pub fn wait(&self, limit: Duration) -> bool {
-        let mut ended = guard(&self.ended);
-        if ended.is_none() {
-            let Some(session) = guard(&self.session).take() else { return true };
-            let (sender, receiver) = mpsc::channel();
-            std::thread::Builder::new()
-                .name("loligo-mount-end".into())
-                .spawn(move || {
-                    if let Err(error) = session.join() {
-                        tracing::warn!(%error, "the FUSE session ended with an error");
-                    }
-                    let _ = sender.send(());
-                })
-                .expect("a thread can be started");
-            *ended = Some(receiver);
+        let ended = self.readers.wait(limit);
+        if ended {
+            self.stop_helpers();
         }
-        let Some(receiver) = &*ended else { return true };
-        match receiver.recv_timeout(limit) {
-            Err(RecvTimeoutError::Timeout) => false,
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => {
-                drop(ended);
-                self.stop_helpers();
-                true
-            }
-        }
+        ended
     }
 
     /// Unmounts, by force if it stays in use, and ends all threads.
@@ -308,41 +303,43 @@ fn counts<S: Submit>(core: &Core<S>) -> Counts {
     }
 }
 
-/// The kernel's side, and the handshake with it.
-fn session<S: Submit>(
-    adapter: Adapter<S>,
-    path: &Path,
-    options: &MountOptions,
-) -> Result<Session<Adapter<S>>, MountError> {
-    let refused = |source| MountError::Refused { path: path.to_owned(), source };
-    let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    let mut config = Config::default();
-    config.acl = acl;
-    config.n_threads = Some(options.threads.max(1));
-    config.clone_fd = options.threads > 1;
-    if rustix::process::geteuid().is_root() {
-        // Not by the library, which unmounts the path once more at its end, whatever is mounted there by then.
-        let device = mount_as_root(path, options)?;
-        return Session::from_fd(adapter, device, acl, config)
-            .inspect_err(|_| _ = mountpoint::detach(path))
-            .map_err(refused);
+/// The handshake, and what follows from it.
+fn begin<S: Submit>(core: &Core<S>, device: &Device, options: &MountOptions) -> Result<(), MountError> {
+    let wish = dispatch::wish(options.max_write);
+    let init = |source| MountError::Init { path: options.path.clone(), source };
+    let Offer { minor, capabilities, .. } = device.handshake(&wish).map_err(init)?;
+    core.kernel.attach(device.clone());
+    if !capabilities.has(Capabilities::POSIX_ACL) {
+        tracing::warn!("the kernel's FUSE does not know ACLs; only the server checks them");
     }
-    config.mount_options = vec![
-        MountOption::FSName(options.fs_name.clone()),
-        MountOption::Subtype("loligo".into()),
-        MountOption::DefaultPermissions,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    Session::new(adapter, path, &config).map_err(refused)
+    let epochs = minor >= EPOCH_MINOR;
+    if !epochs {
+        tracing::info!(minor, "names are not cached in the kernel: it is too old to drop them safely (Linux 6.16 can)");
+    }
+    core.kernel.set_epochs(epochs);
+    Ok(())
 }
 
-fn mount_as_root(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+fn mount(path: &Path, options: &MountOptions) -> Result<Device, MountError> {
+    if rustix::process::geteuid().is_root() {
+        return mount_as_root(path, options);
+    }
+    let access = if options.read_only { "ro" } else { "rw" };
+    let others = if options.allow_other { ",allow_other" } else { "" };
+    // A comma or a backslash in a name would end the option.
+    let name = options.fs_name.replace('\\', "\\\\").replace(',', "\\,");
+    let text = format!("{access},nosuid,nodev,default_permissions,fsname={name},subtype=loligo{others}");
+    let failed = |source| MountError::Fusermount { path: path.to_owned(), source };
+    loligo_fuse::fusermount(path, &text).map_err(failed)
+}
+
+fn mount_as_root(path: &Path, options: &MountOptions) -> Result<Device, MountError> {
     use rustix::mount::MountFlags;
     let refused = |source: io::Error| MountError::Refused { path: path.to_owned(), source };
-    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::NoFuse)?;
+    let device = Device::open().map_err(MountError::NoFuse)?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
-        device.as_raw_fd(),
+        device.as_fd().as_raw_fd(),
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
     );
@@ -359,7 +356,7 @@ fn mount_as_root(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountEr
     let target = mountpoint::c_path(path).map_err(refused)?;
     rustix::mount::mount(options.fs_name.as_str(), &target, FS_TYPE, flags, Some(data.as_c_str()))
         .map_err(|e| refused(e.into()))?;
-    Ok(device.into())
+    Ok(device)
 }
 
 fn helpers<S: Submit>(core: Arc<Core<S>>, pages: mpsc::Receiver<Pages>) -> Helpers {
@@ -383,7 +380,7 @@ fn helpers<S: Submit>(core: Arc<Core<S>>, pages: mpsc::Receiver<Pages>) -> Helpe
     Helpers { stop, threads, close_pages: Box::new(move || *guard(&core.drop_pages) = None) }
 }
 
-/// Counts time, gives back the leases of what the kernel forgot, and looks after threads that wait for locks.
+/// Counts time and gives back the leases of what the kernel forgot.
 fn tick<S: Submit>(core: &Arc<Core<S>>, stopped: &mpsc::Receiver<()>) {
     let root = core.creds.plain(Who { uid: 0, gid: 0, pid: 0 });
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
@@ -391,6 +388,5 @@ fn tick<S: Submit>(core: &Arc<Core<S>>, stopped: &mpsc::Receiver<()>) {
         if !inos.is_empty() {
             core.client.submit(&root, Call::Forget { inos }, |_| ());
         }
-        core.interrupt_waits();
     }
 }

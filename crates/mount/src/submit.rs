@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use loligo_client::{Call, CallResult};
+use loligo_driver::server::Guest;
 use loligo_types::Cred;
 
 /// Somebody who executes calls without blocking the caller.
@@ -12,13 +13,10 @@ pub trait Submit: Send + Sync + 'static {
     fn submit<F>(&self, cred: &Arc<Cred>, call: Call, done: F)
     where
         F: FnOnce(CallResult) + Send + 'static;
-}
 
-impl<S: Submit> Submit for Arc<S> {
-    fn submit<F>(&self, cred: &Arc<Cred>, call: Call, done: F)
-    where
-        F: FnOnce(CallResult) + Send + 'static,
-    {
-        S::submit(self, cred, call, done);
+    /// Takes the mount in, so that it reads the kernel's requests on the thread that executes them. Gives it back if
+    /// there is no such thread: then the mount has threads of its own.
+    fn host(&self, mount: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        Err(mount)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loligo_driver::Address;
 
 use super::daemon;
-use super::node;
+use super::node::{self, Way};
 use super::signals::Signals;
 use crate::args::MountArgs;
 use crate::mounts;
@@ -40,7 +40,8 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         node::refuse_cover(data, &at)?;
     }
     let name = format!("mount {} of {}", at.display(), host());
-    let mounted = node::mount(&at, address.clone(), fs_name(&found, &address)?, &name, &args.options, &settings)?;
+    let mounted =
+        node::mount(&at, Way::Address(address.clone()), fs_name(&found, &address)?, &name, &args.options, &settings)?;
     let text = format!(
         "mounted {address} at {}; process {}\n  stop it   loligo umount {}",
         at.display(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loligo_driver::client::{Client, Options};
-use loligo_driver::server::Progress;
+use loligo_driver::server::{Progress, Resident};
 use loligo_driver::{Address, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::StoreError;
@@ -38,7 +38,15 @@ pub struct Node {
 /// A mount in this process and the client below it.
 pub struct Mounted {
     pub mount: Arc<Mount>,
-    client: Client,
+    client: Below,
+}
+
+/// The client below a mount.
+enum Below {
+    /// With a connection.
+    Connected(Client),
+    /// On the server's own thread.
+    Resident(Resident),
 }
 
 /// The settings of a service: those of everybody, with its own options on top.
@@ -206,10 +214,19 @@ fn recover(config: ServerConfig, begun: Instant, data: &Path) -> Result<Server, 
     Ok(server)
 }
 
-/// Mounts what is served at an address.
+/// Where the client of a mount gets to the server.
+pub enum Way<'a> {
+    /// By a connection, with threads that read the kernel's requests.
+    Address(Address),
+    /// On the thread of the server in this process, which then reads the kernel's requests itself, unless the settings
+    /// ask for threads.
+    Server(&'a Server),
+}
+
+/// Mounts what is served.
 pub fn mount(
     at: &Path,
-    address: Address,
+    way: Way<'_>,
     fs_name: String,
     name: &str,
     args: &MountArgs,
@@ -226,11 +243,27 @@ pub fn mount(
         ..defaults
     };
     let mut below = None;
-    let mount = Mount::start(&options, |kernel: Arc<Kernel>| {
-        let client = Client::connect(&address, client_options(name, kernel, settings))?;
-        below = Some(client.clone());
-        Ok::<_, loligo_driver::client::ConnectError>(client)
-    });
+    let client_options = |kernel| client_options(name, kernel, settings);
+    let mount = match way {
+        Way::Server(server) if threads == 0 => Mount::start(&options, |kernel: Arc<Kernel>| {
+            let client = server.resident(&client_options(kernel))?;
+            below = Some(Below::Resident(client.clone()));
+            Ok::<_, ServerError>(client)
+        }),
+        way => {
+            let address = match way {
+                Way::Address(address) => address,
+                Way::Server(server) => {
+                    server.connect_pair().context(|| "a connection to the server in this process".into())?
+                }
+            };
+            Mount::start(&options, |kernel: Arc<Kernel>| {
+                let client = Client::connect(&address, client_options(kernel))?;
+                below = Some(Below::Connected(client.clone()));
+                Ok::<_, loligo_driver::client::ConnectError>(client)
+            })
+        }
+    };
     let mount = mount.map_err(|e| Failure::new(e.to_string()))?;
     for note in mount.notes() {
         tracing::info!("{note}");
@@ -264,7 +297,11 @@ impl Mounted {
             Ok(_) => {}
             Err(error) => tracing::error!(path = %self.mount.path().display(), %error, "could not unmount"),
         }
-        self.client.stop(WRITE_BACK).map_err(|_| {
+        let stopped = match &self.client {
+            Below::Connected(client) => client.stop(WRITE_BACK),
+            Below::Resident(client) => client.stop(WRITE_BACK),
+        };
+        stopped.map_err(|_| {
             Failure::new(format!(
                 "what was written lately could not be brought to the server within {} s",
                 WRITE_BACK.as_secs()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loligo_store::StoreError;
 use loligo_store_local::LocalStore;
 
-use super::node::{self, Mounted, Node};
+use super::node::{self, Mounted, Node, Way};
 use super::signals::Signals;
 use super::{daemon, format, serve};
 use crate::args::Up;
@@ -74,10 +74,9 @@ fn mount(
     args: &Up,
     settings: &crate::settings::Settings,
 ) -> Result<Mounted, crate::output::Failure> {
-    let pair = node.server.connect_pair().context(|| "a connection to the server in this process".into())?;
     let name = format!("mount {}", at.display());
     let fs_name = format!("loligo:{}", data.display());
-    let mounted = node::mount(at, pair, fs_name, &name, &args.mount_options, settings)?;
+    let mounted = node::mount(at, Way::Server(&node.server), fs_name, &name, &args.mount_options, settings)?;
     node.source.set_mount(mounted.mount.clone());
     Ok(mounted)
 }

@@ -72,13 +72,9 @@ impl Shared {
     /// Makes the machine and starts its threads.
     pub fn start(address: Address, options: Options) -> Result<Arc<Shared>, ConnectError> {
         let failed = |source| ConnectError::Io { address: address.clone(), source };
-        let mut config = options.config.clone();
-        config.name.clone_from(&options.name);
-        config.cache = options.cache;
-        config.cache_names = options.cache && options.cache_names;
         let waker = Waker::new().map_err(failed)?;
         let core = Core {
-            machine: Machine::new(config),
+            machine: Machine::new(super::prepare(&options)),
             calls: HashMap::new(),
             next_call: 1,
             sock: None,
@@ -104,7 +100,9 @@ impl Shared {
             started: Instant::now(),
         });
         if let Some(target) = &options.invalidate {
-            let invalidator = Invalidator::start(target, &Arc::downgrade(&shared)).map_err(failed)?;
+            let weak = Arc::downgrade(&shared);
+            let told = move |token| weak.upgrade().map(|shared| shared.feed(Input::Invalidated { token })).is_some();
+            let invalidator = Invalidator::start(target, told).map_err(failed)?;
             shared.lock().invalidator = Some(invalidator);
         }
         receiver::start(&shared).map_err(failed)?;

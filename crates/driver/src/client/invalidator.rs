@@ -4,14 +4,13 @@
 //! another lease that this client still has to give up: names and attributes are told by one thread, which never waits
 //! for calls; data that a recall waits for by another; data that nobody waits for by a third.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Weak};
 use std::thread;
 
-use loligo_client::{Input, Invalidation, Token};
+use loligo_client::{Invalidation, Token};
 
 use super::Invalidate;
-use super::core::Shared;
 
 /// What one thread is told.
 type Job = (Token, Invalidation);
@@ -24,12 +23,15 @@ pub struct Invalidator {
 }
 
 impl Invalidator {
-    /// Starts the threads, which report to the client.
-    pub fn start(target: &Arc<dyn Invalidate>, shared: &Weak<Shared>) -> std::io::Result<Invalidator> {
+    /// Starts the threads. `told` is called when caches have been told; `false`: nobody waits any more.
+    pub fn start<F>(target: &Arc<dyn Invalidate>, told: F) -> std::io::Result<Invalidator>
+    where
+        F: Fn(Token) -> bool + Clone + Send + 'static,
+    {
         let spawn = |name: &str| {
             let (sender, jobs) = mpsc::channel();
-            let (target, shared) = (Arc::clone(target), shared.clone());
-            thread::Builder::new().name(name.into()).spawn(move || work(&jobs, &*target, &shared))?;
+            let (target, told) = (Arc::clone(target), told.clone());
+            thread::Builder::new().name(name.into()).spawn(move || work(&jobs, &*target, &told))?;
             Ok::<_, std::io::Error>(sender)
         };
         Ok(Invalidator { light: spawn("lol-inval")?, data: spawn("lol-inval-data")?, lazy: spawn("lol-inval-lazy")? })
@@ -48,16 +50,15 @@ impl Invalidator {
     }
 }
 
-fn work(jobs: &Receiver<Job>, target: &dyn Invalidate, shared: &Weak<Shared>) {
+fn work(jobs: &Receiver<Job>, target: &dyn Invalidate, told: &dyn Fn(Token) -> bool) {
     while let Ok((token, what)) = jobs.recv() {
         match what {
             Invalidation::Names(dir) => target.names(dir),
             Invalidation::Attr(ino) => target.attr(ino),
             Invalidation::Data(ino) => target.data(ino),
         }
-        if token != Token::NONE {
-            let Some(shared) = shared.upgrade() else { return };
-            shared.feed(Input::Invalidated { token });
+        if token != Token::NONE && !told(token) {
+            return;
         }
     }
 }

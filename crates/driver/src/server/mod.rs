@@ -16,6 +16,7 @@ mod load;
 pub mod metrics;
 mod queue;
 mod rank;
+mod resident;
 mod start;
 mod table;
 
@@ -32,6 +33,7 @@ pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
 pub use self::metrics::Metrics;
 pub use self::recover::{LogSource, Progress};
+pub use self::resident::{Guest, Resident};
 
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
@@ -138,6 +140,18 @@ impl Server {
         let (ours, theirs): (OwnedFd, OwnedFd) = Sock::pair().map_err(error::system("making a socket pair"))?;
         self.inbox.push(Done::Command(Command::Adopt(ours)));
         Ok(Address::Pair(Arc::new(theirs)))
+    }
+
+    /// Makes the client that lives on the rank's thread, of which there can be one, and waits until it is welcomed.
+    pub fn resident(&self, options: &crate::client::Options) -> Result<Resident> {
+        let (to, from) = channel();
+        let resident =
+            Resident::begin(&self.inbox, options, to).map_err(error::system("starting the invalidation threads"))?;
+        match from.recv_timeout(STATUS_TIME) {
+            Ok(Ok(())) => Ok(resident),
+            Ok(Err(text)) => Err(ServerError::Fatal(text)),
+            Err(_) => Err(ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))),
+        }
     }
 
     /// Where it listens, with the ports that the system chose.

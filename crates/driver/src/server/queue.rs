@@ -99,37 +99,66 @@ impl<T> Queue<T> {
 /// What other threads tell the rank thread, which waits in epoll.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
-    items: Mutex<Vec<T>>,
+    items: Mutex<Items<T>>,
     /// The rank thread waits, or is about to.
     asleep: AtomicBool,
     waker: Waker,
 }
 
+#[derive(Debug)]
+struct Items<T> {
+    list: Vec<T>,
+    closed: bool,
+}
+
 impl<T> Inbox<T> {
     pub(crate) fn new(waker: Waker) -> Arc<Inbox<T>> {
-        Arc::new(Inbox { items: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), waker })
+        let items = Items { list: Vec::new(), closed: false };
+        Arc::new(Inbox { items: Mutex::new(items), asleep: AtomicBool::new(false), waker })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+    fn lock(&self) -> MutexGuard<'_, Items<T>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds an item; it is dropped if nobody will take it any more.
     pub(crate) fn push(&self, item: T) {
-        self.lock().push(item);
+        drop(self.offer(item));
+    }
+
+    /// Adds an item; gives it back if nobody will take it any more.
+    pub(crate) fn offer(&self, item: T) -> Result<(), T> {
+        let mut items = self.lock();
+        if items.closed {
+            return Err(item);
+        }
+        items.list.push(item);
+        drop(items);
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
+        Ok(())
     }
 
     /// Takes everything into `into`, which is empty.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
-        std::mem::swap(&mut *self.lock(), into);
+        std::mem::swap(&mut self.lock().list, into);
+    }
+
+    /// Nobody will take anything any more. What was not taken is dropped.
+    pub(crate) fn close(&self) {
+        let left = {
+            let mut items = self.lock();
+            items.closed = true;
+            std::mem::take(&mut items.list)
+        };
+        drop(left);
     }
 
     /// To be called before waiting; false: something is there, do not wait.
     pub(crate) fn may_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if self.lock().is_empty() {
+        if self.lock().list.is_empty() {
             return true;
         }
         self.asleep.store(false, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 //! A round: take what sockets and other threads brought, feed the machines, carry out what they put out, hand the
 //! journal everything at once, and write once per connection.
 
+mod resident;
 mod sockets;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use super::format::now as wall;
 use super::listen::Listeners;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
+use super::resident::{Ask, Residence};
 use super::{RankStatus, journal, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
@@ -34,6 +36,7 @@ const STATFS_EVERY: Duration = Duration::from_secs(1);
 const EVENTS: usize = 256;
 
 const TOKEN_WAKER: u64 = u64::MAX;
+const TOKEN_GUEST: u64 = u64::MAX - 1;
 const TOKEN_LISTENERS: u64 = u64::MAX / 2;
 
 /// What other threads bring.
@@ -58,6 +61,7 @@ pub(crate) enum Done {
     Data(DataDone),
     StatFs(loligo_store::StatFs),
     Command(Command),
+    Resident(Ask),
 }
 
 /// What the server's owner asks.
@@ -103,6 +107,7 @@ pub(crate) struct Rank {
     epoll: OwnedFd,
     listeners: Listeners,
     conns: HashMap<u64, Conn>,
+    resident: Option<Box<Residence>>,
     /// Sessions whose connection broke: their clients may come back, or be dead.
     lost: Vec<SessionId>,
     next_conn: u64,
@@ -149,6 +154,7 @@ impl Rank {
             epoll,
             listeners,
             conns: HashMap::new(),
+            resident: None,
             lost: Vec::new(),
             next_conn: 1,
             own_uid: rustix::process::geteuid().as_raw(),
@@ -184,6 +190,7 @@ impl Rank {
             self.finish_round();
             if let Some(end) = self.end.take() {
                 self.send_home();
+                self.resident_ends();
                 self.linger();
                 return end;
             }
@@ -251,6 +258,7 @@ impl Rank {
                     inodes_free: if space.total_inodes == 0 { u64::MAX >> 1 } else { space.free_inodes },
                 }));
             }
+            Done::Resident(ask) => self.resident_asks(ask),
             Done::Command(Command::Stop) => self.feed(Input::Stop),
             Done::Command(Command::Abandon) => {
                 let text =
@@ -288,6 +296,7 @@ impl Rank {
         let used = self.metrics.journal_space.get();
         self.feed(Input::JournalSpace { used, limit: self.limits.journal_bytes });
         self.feed(Input::Tick);
+        self.resident_feed(loligo_client::Input::Tick);
         self.data.tick();
         self.data_outputs();
     }
@@ -319,9 +328,11 @@ impl Rank {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Send { conn, msg } => self.send(conn.0, &msg),
+            Output::Send { conn, msg } => self.send(conn.0, msg),
             Output::Close { conn } => {
-                if let Some(c) = self.conns.get_mut(&conn.0) {
+                if self.resident.as_ref().is_some_and(|r| r.connected && r.conn == conn.0) {
+                    self.resident_closed();
+                } else if let Some(c) = self.conns.get_mut(&conn.0) {
                     c.closing = true;
                     self.queue_flush(conn.0);
                 }
@@ -335,7 +346,9 @@ impl Rank {
             Output::Access { session, ino, access } => self.data.access(session, ino, access),
             Output::Bound { conn, session } => {
                 self.lost.retain(|lost| *lost != session);
-                if let Some(conn) = self.conns.get_mut(&conn.0) {
+                if let Some(residence) = self.resident.as_mut().filter(|r| r.connected && r.conn == conn.0) {
+                    residence.session = Some(session);
+                } else if let Some(conn) = self.conns.get_mut(&conn.0) {
                     conn.session = Some(session);
                 }
             }
@@ -356,7 +369,7 @@ impl Rank {
     fn data_outputs(&mut self) {
         while let Some(out) = self.data.next_output() {
             match out {
-                super::data::Out::Reply { conn, msg } => self.send(conn, &msg),
+                super::data::Out::Reply { conn, msg } => self.send(conn, msg),
                 super::data::Out::Input(input) => self.feed_only(input),
             }
         }
@@ -403,7 +416,7 @@ impl Rank {
     /// Hands out what the round made, the journal's part first. Answers make room for requests that waited, and these
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
-        while !self.appends.is_empty() || !self.to_flush.is_empty() || self.data.has_work() {
+        while !self.appends.is_empty() || !self.to_flush.is_empty() || self.data.has_work() || self.resident_waits() {
             if !self.appends.is_empty() {
                 self.queues.journal.push(journal::Work::Append(std::mem::take(&mut self.appends)));
                 self.commit_here();
@@ -412,6 +425,7 @@ impl Rank {
             for id in std::mem::take(&mut self.to_flush) {
                 self.flush(id);
             }
+            self.resident_round();
         }
         self.metrics.rounds.add(1);
         if self.requests > 0 {

@@ -5,12 +5,10 @@
 //! client's cache, where the lookups that follow find them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fuser::{FileHandle, FileType, FopenFlags, INodeNo, ReplyDirectory, ReplyEmpty, ReplyOpen};
 use loligo_client::{Call, Done, Fh};
+use loligo_fuse::{self as fuse, DirectoryBuffer, ReplyDirectory, ReplyEmpty, ReplyOpen};
 use loligo_types::{Answer, DirEntry, Ino, Op, OpenFlags};
 
 use crate::convert::{OFFSET_DOT, OFFSET_DOTDOT, cookie_of, file_type, offset_of};
@@ -99,19 +97,20 @@ impl<S: Submit> Core<S> {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         self.send(asked, Call::Open { ino, flags }, move |result| match result {
             Ok(Done { fh: Some(fh), .. }) => {
-                reply.opened(Handle { fh, cached: false, read_only: true }.encode(), FopenFlags::empty());
+                reply.opened(Handle { fh, cached: false, read_only: true }.encode(), fuse::OpenFlags::NONE);
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });
     }
 
-    pub fn readdir(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    pub fn readdir(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, offset: u64, room: u32, reply: ReplyDirectory) {
         let fh = Handle::decode(fh).fh;
-        if offset < OFFSET_DOT && reply.add(INodeNo(ino.0), OFFSET_DOT, FileType::Directory, ".")
-            || offset < OFFSET_DOTDOT && reply.add(INodeNo(UNKNOWN_INO), OFFSET_DOTDOT, FileType::Directory, "..")
+        let mut buffer = DirectoryBuffer::new(room);
+        if offset < OFFSET_DOT && buffer.add(ino.0, OFFSET_DOT, libc::S_IFDIR, b".")
+            || offset < OFFSET_DOTDOT && buffer.add(UNKNOWN_INO, OFFSET_DOTDOT, libc::S_IFDIR, b"..")
         {
-            return reply.ok();
+            return reply.entries(&buffer);
         }
         let offset = offset.max(OFFSET_DOTDOT);
         let shared = self.dirs.stream(fh);
@@ -119,7 +118,7 @@ impl<S: Submit> Core<S> {
         // A new reader of an old handle starts afresh; anything else than going on is a seek.
         let goes_on = stream.offset == offset && offset != OFFSET_DOTDOT;
         if goes_on && (!stream.ahead.is_empty() || stream.end) {
-            return answer(&mut stream, reply);
+            return answer(&mut stream, buffer, reply);
         }
         *stream = Stream { offset, ..Stream::default() };
         drop(stream);
@@ -131,29 +130,33 @@ impl<S: Submit> Core<S> {
             Ok(Done { answer: Answer::Entries { entries, end }, .. }) => {
                 let mut stream = guard(&shared);
                 *stream = Stream { ahead: entries.into(), offset, end };
-                answer(&mut stream, reply);
+                answer(&mut stream, buffer, reply);
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });
     }
 
-    pub fn releasedir(self: &Arc<Self>, asked: Asked, fh: FileHandle, reply: ReplyEmpty) {
+    pub fn releasedir(self: &Arc<Self>, asked: Asked, fh: u64, reply: ReplyEmpty) {
         let fh = Handle::decode(fh).fh;
         self.dirs.close(fh);
         self.empty(asked, Call::Release { fh, flock_owner: None }, reply);
     }
 
-    pub fn fsyncdir(self: &Arc<Self>, asked: Asked, reply: ReplyEmpty) {
+    /// Names are durable with the journal, so syncing a directory is syncing that.
+    pub fn sync(self: &Arc<Self>, asked: Asked, reply: ReplyEmpty) {
         self.empty(asked, Call::Op(Op::Sync), reply);
+    }
+
+    /// Everything written through this mount.
+    pub fn sync_all(self: &Arc<Self>, asked: Asked, reply: ReplyEmpty) {
+        self.empty(asked, Call::SyncAll, reply);
     }
 }
 
-fn answer(stream: &mut Stream, mut reply: ReplyDirectory) {
-    stream.fill(|entry, offset| {
-        reply.add(INodeNo(entry.ino.0), offset, file_type(entry.kind), OsStr::from_bytes(entry.name.as_bytes()))
-    });
-    reply.ok();
+fn answer(stream: &mut Stream, mut buffer: DirectoryBuffer, reply: ReplyDirectory) {
+    stream.fill(|entry, offset| buffer.add(entry.ino.0, offset, file_type(entry.kind), entry.name.as_bytes()));
+    reply.entries(&buffer);
 }
 
 #[cfg(test)]

@@ -6,15 +6,12 @@
 //! besides, the pages that each later read or write leaves behind are dropped right after it was answered, which is what
 //! a shared mapping depends on.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use fuser::{
-    FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
-    WriteFlags,
-};
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
+use loligo_fuse::{
+    self as fuse, ReplyCopied, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
+};
 use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags};
 
 use super::names::bits;
@@ -27,8 +24,8 @@ const COPY_MAX: u64 = 64 << 20;
 
 /// What the kernel is told of an opened file.
 struct Opened {
-    handle: FileHandle,
-    flags: FopenFlags,
+    handle: u64,
+    flags: fuse::OpenFlags,
 }
 
 impl<S: Submit> Core<S> {
@@ -39,9 +36,9 @@ impl<S: Submit> Core<S> {
         let cached = may_cache && self.kernel.table.open_cached(ino, asked.start);
         let read_only = !flags.write;
         let flags = match (cached, done.keep_data) {
-            (false, _) => FopenFlags::FOPEN_DIRECT_IO,
-            (true, true) => FopenFlags::FOPEN_KEEP_CACHE,
-            (true, false) => FopenFlags::empty(),
+            (false, _) => fuse::OpenFlags::DIRECT_IO,
+            (true, true) => fuse::OpenFlags::KEEP_CACHE,
+            (true, false) => fuse::OpenFlags::NONE,
         };
         Some(Opened { handle: Handle { fh, cached, read_only }.encode(), flags })
     }
@@ -63,19 +60,37 @@ impl<S: Submit> Core<S> {
         self: &Arc<Self>,
         asked: Asked,
         dir: Ino,
-        text: &OsStr,
+        text: &[u8],
         mode: u32,
         umask: u32,
         raw_flags: i32,
         reply: ReplyCreate,
     ) {
-        let name = match Name::new(text.as_bytes()) {
+        let name = match Name::new(text) {
             Ok(name) => name,
             Err(error) => return reply.error(self.errno(asked.op, error)),
         };
         let flags = convert::open_flags(raw_flags);
         let exclusive = raw_flags & libc::O_EXCL != 0;
         let call = Call::Create { dir, name, mode: bits(mode), umask: bits(umask), flags, exclusive };
+        let core = self.clone();
+        self.send(asked, call, move |result| core.created(asked, result, flags, reply));
+    }
+
+    /// An open file without a name, which a link may give it.
+    #[allow(clippy::too_many_arguments)]
+    pub fn tmpfile(
+        self: &Arc<Self>,
+        asked: Asked,
+        dir: Ino,
+        mode: u32,
+        umask: u32,
+        raw_flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let flags = convert::open_flags(raw_flags);
+        let linkable = raw_flags & libc::O_EXCL == 0;
+        let call = Call::Tmpfile { dir, mode: bits(mode), umask: bits(umask), flags, linkable };
         let core = self.clone();
         self.send(asked, call, move |result| core.created(asked, result, flags, reply));
     }
@@ -92,10 +107,10 @@ impl<S: Submit> Core<S> {
         };
         // One time to live for name and attributes: both or neither.
         let cached = attrs && done.names_cached && self.kernel.caches_names();
-        reply.created(&ttl(cached), &convert::file_attr(attr), Generation(0), opened.handle, opened.flags);
+        reply.created(ttl(cached), ttl(cached), &convert::file_attr(attr), opened.handle, opened.flags);
     }
 
-    pub fn read(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, offset: u64, len: u32, reply: ReplyData) {
+    pub fn read(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, offset: u64, len: u32, reply: ReplyData) {
         let handle = Handle::decode(fh);
         let core = self.clone();
         self.send(asked, Call::Read { fh: handle.fh, offset, len }, move |result| match result {
@@ -115,17 +130,17 @@ impl<S: Submit> Core<S> {
         self: &Arc<Self>,
         asked: Asked,
         ino: Ino,
-        fh: FileHandle,
+        fh: u64,
         offset: u64,
         data: &[u8],
-        write_flags: WriteFlags,
+        how: WriteFlags,
         open_flags: i32,
         reply: ReplyWrite,
     ) {
         let handle = Handle::decode(fh);
         // Pages of a shared mapping have their place, also in a file that is open for appending.
-        let append = open_flags & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let kill_priv = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let append = open_flags & libc::O_APPEND != 0 && !how.cache;
+        let kill_priv = how.kill_priv;
         let call = Call::Write { fh: handle.fh, offset, data: data.into(), append, kill_priv };
         let core = self.clone();
         self.send(asked, call, move |result| match result {
@@ -145,7 +160,7 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    pub fn flush(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, owner: u64, reply: ReplyEmpty) {
+    pub fn flush(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, owner: u64, reply: ReplyEmpty) {
         let handle = Handle::decode(fh);
         let locked = self.kernel.table.ever_locked(ino);
         if handle.read_only && !locked {
@@ -155,7 +170,7 @@ impl<S: Submit> Core<S> {
         self.empty(asked, Call::Flush { fh: handle.fh, owner }, reply);
     }
 
-    pub fn release(self: &Arc<Self>, asked: Asked, ino: Ino, fh: FileHandle, flock: Option<u64>, reply: ReplyEmpty) {
+    pub fn release(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, flock: Option<u64>, reply: ReplyEmpty) {
         let handle = Handle::decode(fh);
         if handle.cached {
             self.kernel.table.close_cached(ino);
@@ -163,7 +178,7 @@ impl<S: Submit> Core<S> {
         self.empty(asked, Call::Release { fh: handle.fh, flock_owner: flock.map(LockOwner) }, reply);
     }
 
-    pub fn fsync(self: &Arc<Self>, asked: Asked, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    pub fn fsync(self: &Arc<Self>, asked: Asked, fh: u64, data_only: bool, reply: ReplyEmpty) {
         self.empty(asked, Call::Fsync { fh: Handle::decode(fh).fh, data_only }, reply);
     }
 
@@ -172,7 +187,7 @@ impl<S: Submit> Core<S> {
         self: &Arc<Self>,
         asked: Asked,
         ino: Ino,
-        fh: FileHandle,
+        fh: u64,
         offset: u64,
         len: u64,
         mode: i32,
@@ -193,16 +208,16 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    pub fn seek(self: &Arc<Self>, asked: Asked, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let (offset, data) = match (u64::try_from(offset), whence) {
-            (Ok(offset), libc::SEEK_DATA) => (offset, true),
-            (Ok(offset), libc::SEEK_HOLE) => (offset, false),
+    pub fn seek(self: &Arc<Self>, asked: Asked, fh: u64, offset: u64, whence: i32, reply: ReplyLseek) {
+        let data = match whence {
+            libc::SEEK_DATA if offset <= i64::MAX as u64 => true,
+            libc::SEEK_HOLE if offset <= i64::MAX as u64 => false,
             _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
         };
         let core = self.clone();
         let call = Call::Seek { fh: Handle::decode(fh).fh, offset, data };
         self.send(asked, call, move |result| match result {
-            Ok(Done { answer: Answer::Offset(at), .. }) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
+            Ok(Done { answer: Answer::Offset(at), .. }) => reply.offset(at.min(i64::MAX as u64)),
             Ok(_) => reply.error(core.odd(asked.op)),
             // The same kind means "no such xattr" elsewhere.
             Err(failed) if failed.error == FsError::NoData => {
@@ -215,18 +230,19 @@ impl<S: Submit> Core<S> {
     pub fn copy(
         self: &Arc<Self>,
         asked: Asked,
-        (from, from_offset): (FileHandle, u64),
-        (to_ino, to, to_offset): (Ino, FileHandle, u64),
+        (from, from_offset): (u64, u64),
+        (to_ino, to, to_offset): (Ino, u64, u64),
         len: u64,
-        reply: ReplyWrite,
+        wide: bool,
+        reply: ReplyCopied,
     ) {
-        let fh = |handle: FileHandle| -> Fh { Handle::decode(handle).fh };
+        let fh = |handle: u64| -> Fh { Handle::decode(handle).fh };
         let call = Call::Copy { from: fh(from), from_offset, to: fh(to), to_offset, len: len.min(COPY_MAX) };
         let core = self.clone();
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Offset(copied), .. }) => {
                 core.setid_may_have_gone(to_ino);
-                reply.written(u32::try_from(copied).unwrap_or(u32::MAX));
+                reply.copied(copied, wide);
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),

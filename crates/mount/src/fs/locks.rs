@@ -1,11 +1,10 @@
-//! Advisory locks. A wait for a lock ends early when a signal comes: the FUSE library does not pass the kernel's
-//! interrupts on, so waiting threads are looked at once a tick.
+//! Advisory locks. A wait for a lock ends when the kernel says that the waiter has a signal to take.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use fuser::{FileHandle, ReplyEmpty, ReplyLock};
 use loligo_client::{Call, Done};
+use loligo_fuse::{LockAsked, ReplyEmpty, ReplyLock};
 use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, LockOwner};
 
 use crate::convert;
@@ -13,93 +12,92 @@ use crate::core::{Asked, Core, Handle};
 use crate::cred;
 use crate::submit::Submit;
 
-struct Wait {
-    tid: u32,
-    ino: Ino,
-    owner: LockOwner,
-}
+/// Interrupts that are remembered for requests which are not there (yet).
+const EARLY_MAX: usize = 64;
 
-/// Threads that wait for a lock.
+/// Requests that wait for a lock.
 #[derive(Default)]
-pub(crate) struct Waits(Mutex<(u64, BTreeMap<u64, Wait>)>);
+pub(crate) struct Waits(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    by_request: BTreeMap<u64, (Ino, LockOwner)>,
+    /// Interrupted before they were seen here, when several threads take requests; or no waits at all.
+    early: VecDeque<u64>,
+}
 
 impl Waits {
-    fn add(&self, wait: Wait) -> u64 {
-        let mut waits = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        waits.0 += 1;
-        let id = waits.0;
-        waits.1.insert(id, wait);
-        id
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn remove(&self, id: u64) {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).1.remove(&id);
+    /// Notes a wait; `false`: it is interrupted already.
+    fn add(&self, unique: u64, ino: Ino, owner: LockOwner) -> bool {
+        let mut waiting = self.lock();
+        if let Some(at) = waiting.early.iter().position(|early| *early == unique) {
+            waiting.early.remove(at);
+            return false;
+        }
+        waiting.by_request.insert(unique, (ino, owner));
+        true
     }
 
-    /// Those whose thread has a signal to take.
-    fn interrupted(&self) -> Vec<(Ino, LockOwner)> {
-        let waits = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let signalled = |wait: &&Wait| wait.tid != 0 && cred::signal_pending(wait.tid) != Some(false);
-        waits.1.values().filter(signalled).map(|w| (w.ino, w.owner)).collect()
+    fn remove(&self, unique: u64) {
+        self.lock().by_request.remove(&unique);
+    }
+
+    /// The wait of a request that is interrupted.
+    fn interrupt(&self, unique: u64) -> Option<(Ino, LockOwner)> {
+        let mut waiting = self.lock();
+        let wait = waiting.by_request.get(&unique).copied();
+        if wait.is_none() {
+            if waiting.early.len() == EARLY_MAX {
+                waiting.early.pop_front();
+            }
+            waiting.early.push_back(unique);
+        }
+        wait
     }
 }
 
-/// A lock as the kernel asks for it.
-pub(crate) struct Wanted {
-    pub flock: bool,
-    pub owner: u64,
-    pub start: u64,
-    pub end: u64,
-    pub typ: i32,
-    pub pid: u32,
-}
-
-impl Wanted {
-    fn lock(&self) -> FileLock {
-        let kind = if self.flock { LockKind::Flock } else { LockKind::Posix };
-        convert::file_lock(kind, self.owner, self.start, self.end, self.typ == libc::F_WRLCK, self.pid)
-    }
+fn file_lock(asked: &LockAsked) -> FileLock {
+    let kind = if asked.flock { LockKind::Flock } else { LockKind::Posix };
+    let exclusive = asked.typ == libc::F_WRLCK.cast_unsigned();
+    convert::file_lock(kind, asked.owner, asked.start, asked.end, exclusive, asked.pid)
 }
 
 impl<S: Submit> Core<S> {
-    pub fn getlk(self: &Arc<Self>, asked: Asked, fh: FileHandle, wanted: &Wanted, reply: ReplyLock) {
+    pub fn getlk(self: &Arc<Self>, asked: Asked, wanted: &LockAsked, reply: ReplyLock) {
         let core = self.clone();
-        let call = Call::GetLock { fh: Handle::decode(fh).fh, lock: wanted.lock() };
+        let call = Call::GetLock { fh: Handle::decode(wanted.fh).fh, lock: file_lock(wanted) };
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Lock(Some(lock)), .. }) => {
                 let typ = if lock.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
-                reply.locked(lock.start, lock.end.min(i64::MAX as u64), typ, lock.pid);
+                reply.locked(lock.start, lock.end.min(i64::MAX as u64), typ.cast_unsigned(), lock.pid);
             }
-            Ok(Done { answer: Answer::Lock(None), .. }) => reply.locked(0, 0, libc::F_UNLCK, 0),
+            Ok(Done { answer: Answer::Lock(None), .. }) => reply.locked(0, 0, libc::F_UNLCK.cast_unsigned(), 0),
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });
     }
 
-    pub fn setlk(
-        self: &Arc<Self>,
-        asked: Asked,
-        ino: Ino,
-        fh: FileHandle,
-        wanted: &Wanted,
-        wait: bool,
-        reply: ReplyEmpty,
-    ) {
-        let (fh, lock) = (Handle::decode(fh).fh, wanted.lock());
-        if wanted.typ == libc::F_UNLCK {
-            return self.empty(asked, Call::Unlock { fh, lock }, reply);
-        }
-        if wanted.typ != libc::F_RDLCK && wanted.typ != libc::F_WRLCK {
-            return reply.error(self.errno(asked.op, FsError::Invalid));
+    pub fn setlk(self: &Arc<Self>, asked: Asked, ino: Ino, wanted: &LockAsked, wait: bool, reply: ReplyEmpty) {
+        let (fh, lock) = (Handle::decode(wanted.fh).fh, file_lock(wanted));
+        match wanted.typ.cast_signed() {
+            libc::F_UNLCK => return self.empty(asked, Call::Unlock { fh, lock }, reply),
+            libc::F_RDLCK | libc::F_WRLCK => {}
+            _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
         }
         if lock.kind == LockKind::Posix {
             self.kernel.table.lock_taken(ino);
         }
-        let id = wait.then(|| self.waits.add(Wait { tid: asked.who.pid, ino, owner: lock.owner }));
+        if wait && !self.waits.add(asked.unique, ino, lock.owner) {
+            return reply.error(self.errno(asked.op, FsError::Interrupted));
+        }
         let core = self.clone();
         self.send(asked, Call::SetLock { fh, lock, wait }, move |result| {
-            if let Some(id) = id {
-                core.waits.remove(id);
+            if wait {
+                core.waits.remove(asked.unique);
             }
             match result {
                 Ok(_) => reply.ok(),
@@ -108,12 +106,38 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    /// Gives up the waits of threads that have a signal to take.
-    pub fn interrupt_waits(self: &Arc<Self>) {
-        let cred = self.creds.plain(cred::Who { uid: 0, gid: 0, pid: 0 });
-        for (ino, owner) in self.waits.interrupted() {
+    /// The caller of a request has a signal to take: it does not wait for a lock any more. Other requests end soon.
+    pub fn interrupt(self: &Arc<Self>, unique: u64) {
+        if let Some((ino, owner)) = self.waits.interrupt(unique) {
+            let cred = self.creds.plain(cred::Who { uid: 0, gid: 0, pid: 0 });
             // A wait that ended meanwhile is no matter.
             self.client.submit(&cred, Call::CancelLock { ino, owner }, |_| ());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_finds_its_wait_whichever_comes_first() {
+        let waits = Waits::default();
+        let wait = (Ino(300), LockOwner(5));
+        assert!(waits.add(2, wait.0, wait.1));
+        assert_eq!(waits.interrupt(2), Some(wait));
+        waits.remove(2);
+        assert_eq!(waits.interrupt(4), None);
+        assert!(!waits.add(4, wait.0, wait.1), "interrupted before it was seen");
+        assert!(waits.add(6, wait.0, wait.1));
+    }
+
+    #[test]
+    fn interrupts_of_other_requests_are_forgotten_in_time() {
+        let waits = Waits::default();
+        for unique in 0..10 * EARLY_MAX as u64 {
+            waits.interrupt(unique);
+        }
+        assert_eq!(waits.lock().early.len(), EARLY_MAX);
     }
 }

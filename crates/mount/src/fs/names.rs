@@ -1,11 +1,9 @@
 //! Names and attributes.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use fuser::{FileHandle, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyStatfs, TimeOrNow};
 use loligo_client::{Call, Done};
+use loligo_fuse::{self as fuse, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyStatfs};
 use loligo_types::{Access, Answer, FsError, Ino, Name, Op, SetAttr, limits};
 
 use crate::convert;
@@ -14,36 +12,22 @@ use crate::submit::Submit;
 
 const BLOCK: u64 = 4096;
 
-fn name(name: &OsStr) -> Result<Name, FsError> {
-    Name::new(name.as_bytes())
-}
-
-/// What `setattr` may bring.
-pub(crate) struct Changes {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub atime: Option<TimeOrNow>,
-    pub mtime: Option<TimeOrNow>,
-}
-
 impl<S: Submit> Core<S> {
     /// Makes a call with a checked name, or answers why the name is none.
     fn named(
         self: &Arc<Self>,
         asked: Asked,
-        text: &OsStr,
+        text: &[u8],
         reply: ReplyEntry,
         op: impl FnOnce(Name) -> Result<Op, FsError>,
     ) {
-        match name(text).and_then(op) {
+        match Name::new(text).and_then(op) {
             Ok(op) => self.entry(asked, Call::Op(op), reply),
             Err(error) => reply.error(self.errno(asked.op, error)),
         }
     }
 
-    pub fn lookup(self: &Arc<Self>, asked: Asked, dir: Ino, text: &OsStr, reply: ReplyEntry) {
+    pub fn lookup(self: &Arc<Self>, asked: Asked, dir: Ino, text: &[u8], reply: ReplyEntry) {
         self.dirs.looked_up(dir);
         self.named(asked, text, reply, |name| Ok(Op::Lookup { dir, name }));
     }
@@ -53,7 +37,7 @@ impl<S: Submit> Core<S> {
         self: &Arc<Self>,
         asked: Asked,
         dir: Ino,
-        text: &OsStr,
+        text: &[u8],
         mode: u32,
         umask: u32,
         rdev: u32,
@@ -64,20 +48,20 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    pub fn mkdir(self: &Arc<Self>, asked: Asked, dir: Ino, text: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    pub fn mkdir(self: &Arc<Self>, asked: Asked, dir: Ino, text: &[u8], mode: u32, umask: u32, reply: ReplyEntry) {
         self.named(asked, text, reply, |name| Ok(Op::Mkdir { dir, name, mode: bits(mode), umask: bits(umask) }));
     }
 
-    pub fn symlink(self: &Arc<Self>, asked: Asked, dir: Ino, text: &OsStr, target: &OsStr, reply: ReplyEntry) {
-        self.named(asked, text, reply, |name| Ok(Op::Symlink { dir, name, target: target.as_bytes().into() }));
+    pub fn symlink(self: &Arc<Self>, asked: Asked, dir: Ino, text: &[u8], target: &[u8], reply: ReplyEntry) {
+        self.named(asked, text, reply, |name| Ok(Op::Symlink { dir, name, target: target.into() }));
     }
 
-    pub fn link(self: &Arc<Self>, asked: Asked, ino: Ino, dir: Ino, text: &OsStr, reply: ReplyEntry) {
+    pub fn link(self: &Arc<Self>, asked: Asked, ino: Ino, dir: Ino, text: &[u8], reply: ReplyEntry) {
         self.named(asked, text, reply, |name| Ok(Op::Link { ino, dir, name }));
     }
 
-    pub fn remove(self: &Arc<Self>, asked: Asked, dir: Ino, text: &OsStr, is_dir: bool, reply: ReplyEmpty) {
-        match name(text) {
+    pub fn remove(self: &Arc<Self>, asked: Asked, dir: Ino, text: &[u8], is_dir: bool, reply: ReplyEmpty) {
+        match Name::new(text) {
             Ok(name) if is_dir => self.empty(asked, Call::Op(Op::Rmdir { dir, name }), reply),
             Ok(name) => self.empty(asked, Call::Op(Op::Unlink { dir, name }), reply),
             Err(error) => reply.error(self.errno(asked.op, error)),
@@ -87,13 +71,13 @@ impl<S: Submit> Core<S> {
     pub fn rename(
         self: &Arc<Self>,
         asked: Asked,
-        (dir, from): (Ino, &OsStr),
-        (new_dir, to): (Ino, &OsStr),
+        (dir, from): (Ino, &[u8]),
+        (new_dir, to): (Ino, &[u8]),
         flags: u32,
         reply: ReplyEmpty,
     ) {
         let op = convert::rename_mode(flags)
-            .and_then(|mode| Ok(Op::Rename { dir, name: name(from)?, new_dir, new_name: name(to)?, mode }));
+            .and_then(|mode| Ok(Op::Rename { dir, name: Name::new(from)?, new_dir, new_name: Name::new(to)?, mode }));
         match op {
             Ok(op) => self.empty(asked, Call::Op(op), reply),
             Err(error) => reply.error(self.errno(asked.op, error)),
@@ -109,14 +93,7 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    pub fn setattr(
-        self: &Arc<Self>,
-        asked: Asked,
-        ino: Ino,
-        changes: Changes,
-        fh: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
+    pub fn setattr(self: &Arc<Self>, asked: Asked, ino: Ino, changes: &fuse::SetAttr, reply: ReplyAttr) {
         let set = SetAttr {
             mode: changes.mode.map(bits),
             uid: changes.uid,
@@ -129,7 +106,7 @@ impl<S: Submit> Core<S> {
         let call = if set == SetAttr::default() {
             Call::GetAttr { ino }
         } else {
-            Call::SetAttr { ino, set, fh: fh.map(|fh| Handle::decode(fh).fh) }
+            Call::SetAttr { ino, set, fh: changes.fh.map(|fh| Handle::decode(fh).fh) }
         };
         self.attr(asked, call, reply);
     }
@@ -137,16 +114,16 @@ impl<S: Submit> Core<S> {
     pub fn statfs(self: &Arc<Self>, asked: Asked, reply: ReplyStatfs) {
         let core = self.clone();
         self.send(asked, Call::Op(Op::StatFs), move |result| match result {
-            Ok(Done { answer: Answer::StatFs(s), .. }) => reply.statfs(
-                s.bytes / BLOCK,
-                s.bytes_free / BLOCK,
-                s.bytes_free / BLOCK,
-                s.inodes.saturating_add(s.inodes_free),
-                s.inodes_free,
-                BLOCK as u32,
-                limits::NAME_MAX as u32,
-                BLOCK as u32,
-            ),
+            Ok(Done { answer: Answer::StatFs(s), .. }) => reply.statfs(&fuse::Kstatfs {
+                blocks: s.bytes / BLOCK,
+                bfree: s.bytes_free / BLOCK,
+                bavail: s.bytes_free / BLOCK,
+                files: s.inodes.saturating_add(s.inodes_free),
+                ffree: s.inodes_free,
+                bsize: BLOCK as u32,
+                namelen: limits::NAME_MAX as u32,
+                frsize: BLOCK as u32,
+            }),
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });

@@ -3,12 +3,10 @@
 //! The kernel asks for `security.capability` of every file that is written for the first time, and `ls -l` asks for ACLs
 //! of every file; most files have none, which is known with their attributes.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use fuser::{ReplyEmpty, ReplyXattr};
 use loligo_client::{Call, Done};
+use loligo_fuse::{ReplyEmpty, ReplyXattr};
 use loligo_types::{Answer, FsError, Ino, Op, XattrMode};
 
 use crate::core::{Asked, Core};
@@ -29,11 +27,11 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    pub fn getxattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if is_stored(name.as_bytes()) && self.kernel.table.has_no_xattrs(ino) {
+    pub fn getxattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &[u8], size: u32, reply: ReplyXattr) {
+        if is_stored(name) && self.kernel.table.has_no_xattrs(ino) {
             return reply.error(self.errno(asked.op, FsError::NoData));
         }
-        self.bytes(asked, Op::GetXattr { ino, name: name.as_bytes().into() }, size, reply);
+        self.bytes(asked, Op::GetXattr { ino, name: name.into() }, size, reply);
     }
 
     pub fn listxattr(self: &Arc<Self>, asked: Asked, ino: Ino, size: u32, reply: ReplyXattr) {
@@ -44,7 +42,7 @@ impl<S: Submit> Core<S> {
         self: &Arc<Self>,
         asked: Asked,
         ino: Ino,
-        name: &OsStr,
+        name: &[u8],
         value: &[u8],
         flags: i32,
         reply: ReplyEmpty,
@@ -55,12 +53,12 @@ impl<S: Submit> Core<S> {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
         };
-        let op = Op::SetXattr { ino, name: name.as_bytes().into(), value: value.into(), mode };
+        let op = Op::SetXattr { ino, name: name.into(), value: value.into(), mode };
         self.change(asked, ino, op, reply);
     }
 
-    pub fn removexattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &OsStr, reply: ReplyEmpty) {
-        self.change(asked, ino, Op::RemoveXattr { ino, name: name.as_bytes().into() }, reply);
+    pub fn removexattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &[u8], reply: ReplyEmpty) {
+        self.change(asked, ino, Op::RemoveXattr { ino, name: name.into() }, reply);
     }
 
     /// What was known of the inode's xattrs holds no more from when the call is made; answers on the way that were

@@ -1,16 +1,18 @@
 //! The sockets of the rank thread: connections from accept to close, what they send and what is sent to them.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use loligo_mds::{ConnId, Input, Peer};
+use loligo_types::SessionId;
 use loligo_types::msg::{Refusal, ToClient, ToServer};
 use loligo_wire::DecodeError;
 use rustix::event::epoll;
 
-use super::super::conn::{Conn, Verdict, answered};
+use super::super::conn::{Asked, Conn, Verdict, answered};
 use super::super::metrics::{OP_DATA, OPS};
-use super::{Rank, TOKEN_LISTENERS};
+use super::{Rank, TOKEN_GUEST, TOKEN_LISTENERS};
 use crate::sock::Sock;
 
 /// Bytes read from one connection before the others have their turn.
@@ -20,8 +22,19 @@ const ACCEPT_AT_ONCE: usize = 64;
 /// Time for connections to take their last answers when the server stops.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// What is noted of one that sends.
+struct Asker<'a> {
+    session: Option<SessionId>,
+    asked: &'a mut VecDeque<Asked>,
+    data_asked: &'a mut VecDeque<Asked>,
+    now: Instant,
+}
+
 impl Rank {
     pub(super) fn socket_event(&mut self, token: u64, ready: epoll::EventFlags) {
+        if token == TOKEN_GUEST {
+            return self.guest_turn();
+        }
         if token >= TOKEN_LISTENERS {
             return self.accept((token - TOKEN_LISTENERS) as usize);
         }
@@ -120,31 +133,42 @@ impl Rank {
     }
 
     pub(super) fn message(&mut self, id: u64, msg: ToServer) {
-        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Some(asker) = self.asker(id) else { return };
+        let session = asker.session;
+        match &msg {
+            ToServer::Data(request) => asker.data_asked.push_back((request.id, OP_DATA, asker.now)),
+            ToServer::Request(request) => asker.asked.push_back((request.seq.0, op_index(&request.op), asker.now)),
+            _ => {}
+        }
         self.requests += 1;
         match msg {
             ToServer::Data(request) => {
-                conn.data_asked.push_back((request.id, OP_DATA, self.now));
-                match conn.session {
+                match session {
                     Some(session) => self.data.request(id, session, request),
                     None => self.data.refuse(id, request.id),
                 }
                 self.data_outputs();
             }
             msg => {
-                match &msg {
-                    ToServer::Hello(_) => {
-                        conn.greeted = true;
-                        conn.decoder.handshake_done();
-                    }
-                    ToServer::Request(request) => {
-                        conn.asked.push_back((request.seq.0, op_index(&request.op), self.now))
-                    }
-                    _ => {}
+                if matches!(msg, ToServer::Hello(_))
+                    && let Some(conn) = self.conns.get_mut(&id)
+                {
+                    conn.greeted = true;
+                    conn.decoder.handshake_done();
                 }
                 self.feed(Input::Message { conn: ConnId(id), msg });
             }
         }
+    }
+
+    /// Who sends over a connection: a socket's peer, or the resident client.
+    fn asker(&mut self, id: u64) -> Option<Asker<'_>> {
+        let now = self.now;
+        if let Some(r) = self.resident.as_mut().filter(|r| r.connected && r.conn == id) {
+            return Some(Asker { session: r.session, asked: &mut r.asked, data_asked: &mut r.data_asked, now });
+        }
+        let conn = self.conns.get_mut(&id)?;
+        Some(Asker { session: conn.session, asked: &mut conn.asked, data_asked: &mut conn.data_asked, now })
     }
 
     pub(super) fn malformed(&mut self, id: u64, error: &DecodeError) {
@@ -172,19 +196,17 @@ impl Rank {
         }
     }
 
-    pub(super) fn send(&mut self, id: u64, msg: &ToClient) {
+    pub(super) fn send(&mut self, id: u64, msg: ToClient) {
+        let Some(msg) = self.resident_takes(id, msg) else { return };
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let (asked, failed) = match msg {
+        let (asked, failed) = match &msg {
             ToClient::Reply { seq, result, .. } => (answered(&mut conn.asked, seq.0), result.is_err()),
             ToClient::Data { id, result } => (answered(&mut conn.data_asked, *id), result.is_err()),
             _ => (None, false),
         };
-        conn.send(msg, self.now);
+        conn.send(&msg, self.now);
         if let Some((_, op, since)) = asked {
-            let op = self.metrics.ops.at(op);
-            op.done.add(1);
-            op.errors.add(u64::from(failed));
-            op.latency.record(since.elapsed().as_nanos() as u64);
+            self.count(op, failed, since);
         }
         self.queue_flush(id);
     }

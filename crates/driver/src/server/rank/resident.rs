@@ -1,0 +1,204 @@
+//! The resident client's part of a round: what its guest brings goes through its machine to the metadata machine and
+//! back, by value.
+
+use std::time::Instant;
+
+use loligo_client::{Input as ClientInput, Now as ClientNow, Output as ClientOutput};
+use loligo_mds::{ConnId, Input, Peer};
+use loligo_types::FsError;
+use loligo_types::msg::ToClient;
+use rustix::event::epoll;
+
+use super::super::conn::answered;
+use super::super::format::now as wall;
+use super::super::resident::{Ask, Residence};
+use super::{Rank, TOKEN_GUEST};
+use crate::client::calls;
+
+impl Rank {
+    pub(super) fn resident_asks(&mut self, ask: Ask) {
+        match ask {
+            Ask::Begin(residence) => {
+                if self.resident.is_some() {
+                    let mut residence = residence;
+                    residence.welcome(Err("the server has a resident client already".into()));
+                    return;
+                }
+                self.resident = Some(residence);
+                self.resident_connects();
+                self.resident_round();
+            }
+            Ask::Call { cred, call, done } => match &mut self.resident {
+                Some(residence) if !residence.stopped => {
+                    let input = residence.input(cred, call, done);
+                    self.resident_feed(input);
+                }
+                _ => calls::run(vec![(done, Err(FsError::Unavailable.into()))]),
+            },
+            Ask::Invalidated(token) => self.resident_feed(ClientInput::Invalidated { token }),
+            Ask::Host(guest) => self.host(guest),
+            Ask::Stop => self.resident_feed(ClientInput::Stop),
+        }
+    }
+
+    fn host(&mut self, guest: Box<dyn super::super::resident::Guest>) {
+        let Some(residence) = &mut self.resident else { return guest.orphaned() };
+        let watched =
+            epoll::add(&self.epoll, guest.source(), epoll::EventData::new_u64(TOKEN_GUEST), epoll::EventFlags::IN);
+        match watched {
+            Ok(()) => residence.guest = Some(guest),
+            Err(error) => {
+                tracing::error!("the guest of the rank's thread could not be watched: {error}");
+                guest.orphaned();
+            }
+        }
+    }
+
+    /// The guest has something.
+    pub(super) fn guest_turn(&mut self) {
+        let Some(guest) = self.resident.as_mut().and_then(|r| r.guest.as_mut()) else { return };
+        if !guest.turn() {
+            let _ = epoll::delete(&self.epoll, guest.source());
+            if let Some(residence) = &mut self.resident {
+                residence.guest = None;
+            }
+        }
+    }
+
+    /// Tells the resident client something, if there is one, and does what it says.
+    pub(super) fn resident_feed(&mut self, input: ClientInput) {
+        self.resident_hears(input);
+        self.resident_round();
+    }
+
+    /// Only tells it; what it says is carried out by the caller's round.
+    fn resident_hears(&mut self, input: ClientInput) {
+        let now = self.resident_now();
+        if let Some(residence) = &mut self.resident {
+            residence.machine.handle(now, input);
+        }
+    }
+
+    /// Whether the server has sent it something that it has not seen.
+    pub(super) fn resident_waits(&self) -> bool {
+        self.resident.as_ref().is_some_and(|r| !r.incoming.is_empty())
+    }
+
+    /// Carries out what the resident client said and gives it what it was sent, until nothing is left.
+    pub(super) fn resident_round(&mut self) {
+        let mut ready = Vec::new();
+        let now = self.resident_now();
+        while let Some(residence) = &mut self.resident {
+            if let Some(output) = residence.machine.poll() {
+                self.resident_output(output, &mut ready);
+            } else if let Some(message) = residence.incoming.pop_front() {
+                residence.machine.handle(now, ClientInput::Message(message));
+            } else {
+                break;
+            }
+        }
+        calls::run(ready);
+    }
+
+    fn resident_output(&mut self, output: ClientOutput, ready: &mut Vec<(calls::Callback, loligo_client::CallResult)>) {
+        let Some(residence) = &mut self.resident else { return };
+        match output {
+            ClientOutput::Send(message) => {
+                if residence.connected {
+                    let conn = residence.conn;
+                    self.message(conn, message);
+                }
+            }
+            ClientOutput::Complete { id, result } => {
+                if let Some(done) = residence.calls.remove(&id) {
+                    ready.push((done, result));
+                }
+            }
+            ClientOutput::Invalidate { token, what } => match &residence.invalidator {
+                Some(invalidator) => invalidator.push(token, what),
+                // Without caches above, they have dropped it already.
+                None => self.resident_hears(ClientInput::Invalidated { token }),
+            },
+            ClientOutput::Connect => self.resident_connects(),
+            ClientOutput::Ready(_) => residence.welcome(Ok(())),
+            ClientOutput::Refused { text, .. } => {
+                tracing::error!(text, "the server refuses its resident client");
+                residence.welcome(Err(text));
+            }
+            ClientOutput::Stopped => {
+                residence.stopped = true;
+                residence.state.set();
+                self.resident_parts();
+            }
+        }
+    }
+
+    /// A connection without a socket, trusted as one of this process.
+    fn resident_connects(&mut self) {
+        self.resident_parts();
+        let conn = self.next_conn;
+        self.next_conn += 1;
+        let Some(residence) = &mut self.resident else { return };
+        (residence.conn, residence.connected) = (conn, true);
+        self.metrics.accepted.add(1);
+        let peer = Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true };
+        self.feed(Input::Connected { conn: ConnId(conn), peer });
+        self.resident_hears(ClientInput::Connected);
+    }
+
+    /// Ends the connection, if there is one, for the server.
+    fn resident_parts(&mut self) {
+        let Some(residence) = &mut self.resident else { return };
+        if !std::mem::take(&mut residence.connected) {
+            return;
+        }
+        let conn = residence.conn;
+        residence.session = None;
+        residence.incoming.clear();
+        residence.asked.clear();
+        residence.data_asked.clear();
+        self.data.disconnected(conn);
+        self.feed(Input::Disconnected { conn: ConnId(conn) });
+    }
+
+    /// The server closes its connection.
+    pub(super) fn resident_closed(&mut self) {
+        self.resident_parts();
+        self.resident_hears(ClientInput::Disconnected);
+    }
+
+    /// Takes a message for the resident client, if it is one; counts what it answers.
+    pub(super) fn resident_takes(&mut self, conn: u64, message: ToClient) -> Option<ToClient> {
+        let Some(residence) = self.resident.as_mut().filter(|r| r.connected && r.conn == conn) else {
+            return Some(message);
+        };
+        let (asked, failed) = match &message {
+            ToClient::Reply { seq, result, .. } => (answered(&mut residence.asked, seq.0), result.is_err()),
+            ToClient::Data { id, result } => (answered(&mut residence.data_asked, *id), result.is_err()),
+            _ => (None, false),
+        };
+        residence.incoming.push_back(message);
+        if let Some((_, op, since)) = asked {
+            self.count(op, failed, since);
+        }
+        None
+    }
+
+    /// Counts an answered request.
+    pub(super) fn count(&self, op: usize, failed: bool, since: Instant) {
+        let op = self.metrics.ops.at(op);
+        op.done.add(1);
+        op.errors.add(u64::from(failed));
+        op.latency.record(since.elapsed().as_nanos() as u64);
+    }
+
+    fn resident_now(&self) -> ClientNow {
+        ClientNow { ms: self.now.saturating_duration_since(self.begun).as_millis() as u64, wall: wall() }
+    }
+
+    /// The rank ends: who still waits is told, and the guest is on its own.
+    pub(super) fn resident_ends(&mut self) {
+        self.inbox.close();
+        drop::<Option<Box<Residence>>>(self.resident.take());
+    }
+}

@@ -1,0 +1,199 @@
+//! A client that lives on the rank's thread: its machine is fed and emptied there, between the metadata machine's own
+//! rounds, and its messages are handed over as they are. No socket, no lock, no thread between it and the server, so a
+//! request that its guest brings costs one wake-up in and one out. What it means is the same machine's that a client
+//! elsewhere has ([`crate::client`]).
+//!
+//! Here are the handle for other threads and what the rank keeps; the steps are in `rank/resident.rs`.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use loligo_client::{Call, CallId, CallResult, Client as Machine, Input, Token};
+use loligo_types::msg::ToClient;
+use loligo_types::{Cred, FsError, SessionId};
+
+use super::conn::Asked;
+use super::queue::Inbox;
+use super::rank::Done;
+use crate::client::calls::Callback;
+use crate::client::invalidator::Invalidator;
+use crate::client::{Options, prepare};
+
+/// Who lives on the rank's thread beside the machines and makes the resident client's calls there: a mount.
+pub trait Guest: Send {
+    /// What it waits for: readable means that [`Guest::turn`] has something to take. It does not block.
+    fn source(&self) -> BorrowedFd<'_>;
+
+    /// Takes a few requests and submits calls for them by the [`Resident`]; must not wait for anything. `false`: nothing
+    /// will come any more.
+    fn turn(&mut self) -> bool;
+
+    /// The rank has ended before the guest has. Called on the rank's thread, as the last thing.
+    fn orphaned(self: Box<Self>);
+}
+
+/// What the rank is told.
+pub(crate) enum Ask {
+    /// Begin: make the machine, connect it.
+    Begin(Box<Residence>),
+    Call {
+        cred: Arc<Cred>,
+        call: Call,
+        done: Callback,
+    },
+    Invalidated(Token),
+    Host(Box<dyn Guest>),
+    Stop,
+}
+
+/// A handle on a resident client; clones are the same one. Calls may be submitted from any thread.
+#[derive(Clone)]
+pub struct Resident {
+    inbox: Arc<Inbox<Done>>,
+    state: Arc<Stopped>,
+}
+
+#[derive(Default)]
+pub(crate) struct Stopped {
+    is: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Stopped {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self) {
+        *self.lock() = true;
+        self.told.notify_all();
+    }
+}
+
+impl Resident {
+    pub(crate) fn begin(
+        inbox: &Arc<Inbox<Done>>,
+        options: &Options,
+        welcomed: Sender<std::result::Result<(), String>>,
+    ) -> std::io::Result<Resident> {
+        let resident = Resident { inbox: inbox.clone(), state: Arc::default() };
+        let invalidator = match &options.invalidate {
+            Some(target) => {
+                let inbox = Arc::downgrade(inbox);
+                let told = move |token| match inbox.upgrade() {
+                    Some(inbox) => inbox.offer(Done::Resident(Ask::Invalidated(token))).is_ok(),
+                    None => false,
+                };
+                Some(Invalidator::start(target, told)?)
+            }
+            None => None,
+        };
+        let residence = Residence {
+            machine: Machine::new(prepare(options)),
+            conn: 0,
+            connected: false,
+            session: None,
+            calls: HashMap::new(),
+            next_call: 1,
+            incoming: VecDeque::new(),
+            asked: VecDeque::new(),
+            data_asked: VecDeque::new(),
+            invalidator,
+            welcomed: Some(welcomed),
+            guest: None,
+            stopped: false,
+            state: resident.state.clone(),
+        };
+        resident.ask(Ask::Begin(Box::new(residence)));
+        Ok(resident)
+    }
+
+    /// Whether the rank will see it.
+    fn ask(&self, ask: Ask) -> bool {
+        self.inbox.offer(Done::Resident(ask)).is_ok()
+    }
+
+    /// Submits a call; `done` gets its result on the rank's thread. It must not wait for anything.
+    pub fn submit(&self, cred: &Arc<Cred>, call: Call, done: impl FnOnce(CallResult) + Send + 'static) {
+        let ask = Ask::Call { cred: Arc::clone(cred), call, done: Box::new(done) };
+        if let Err(Done::Resident(Ask::Call { done, .. })) = self.inbox.offer(Done::Resident(ask)) {
+            done(Err(FsError::Unavailable.into()));
+        }
+    }
+
+    /// Lets a guest live on the rank's thread. If the rank has ended, it is told so at once.
+    pub fn host(&self, guest: Box<dyn Guest>) {
+        if let Err(Done::Resident(Ask::Host(guest))) = self.inbox.offer(Done::Resident(Ask::Host(guest))) {
+            guest.orphaned();
+        }
+    }
+
+    /// Writes everything back, gives everything back, and ends the session. Later calls fail with `Unavailable`.
+    /// `Unavailable` if that took longer than `limit`: what was not written back by then is lost.
+    pub fn stop(&self, limit: Duration) -> Result<(), FsError> {
+        if !self.ask(Ask::Stop) {
+            return Err(FsError::Unavailable);
+        }
+        let until = Instant::now() + limit;
+        let mut stopped = self.state.lock();
+        while !*stopped {
+            let left = until.checked_duration_since(Instant::now()).ok_or(FsError::Unavailable)?;
+            stopped = self.state.told.wait_timeout(stopped, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
+
+/// What the rank keeps of its resident client.
+pub(crate) struct Residence {
+    pub(crate) machine: Machine,
+    /// The number of its connection, which has no socket.
+    pub(crate) conn: u64,
+    pub(crate) connected: bool,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) calls: HashMap<CallId, Callback>,
+    pub(crate) next_call: u64,
+    /// What the server has sent it.
+    pub(crate) incoming: VecDeque<ToClient>,
+    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) data_asked: VecDeque<Asked>,
+    pub(crate) invalidator: Option<Invalidator>,
+    pub(crate) welcomed: Option<Sender<std::result::Result<(), String>>>,
+    pub(crate) guest: Option<Box<dyn Guest>>,
+    pub(crate) stopped: bool,
+    pub(crate) state: Arc<Stopped>,
+}
+
+impl Residence {
+    /// Numbers a call.
+    pub(crate) fn input(&mut self, cred: Arc<Cred>, call: Call, done: Callback) -> Input {
+        let id = CallId(self.next_call);
+        self.next_call += 1;
+        self.calls.insert(id, done);
+        Input::Call { id, cred, call }
+    }
+
+    /// Tells the first who waits how the handshake went.
+    pub(crate) fn welcome(&mut self, how: std::result::Result<(), String>) {
+        if let Some(to) = self.welcomed.take() {
+            let _ = to.send(how);
+        }
+    }
+}
+
+impl Drop for Residence {
+    fn drop(&mut self) {
+        self.state.set();
+        let mut left: Vec<_> = std::mem::take(&mut self.calls).into_iter().collect();
+        left.sort_by_key(|(id, _)| *id);
+        for (_, done) in left {
+            done(Err(FsError::Unavailable.into()));
+        }
+        if let Some(guest) = self.guest.take() {
+            guest.orphaned();
+        }
+    }
+}
