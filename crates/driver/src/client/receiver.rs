@@ -32,6 +32,14 @@ const MESSAGES_MAX: usize = 256;
 /// How long the receiver stays aside after the last call of a thread that received itself.
 const ASIDE: Duration = Duration::from_millis(2);
 
+/// How long a thread that waits for its own call looks for the answer before it sleeps: being woken takes as long as a
+/// server in memory takes to answer, a sync takes much longer.
+pub const LOOK: Duration = Duration::from_micros(25);
+/// After so many looks in vain it is tried only now and then.
+const VAIN_MAX: u32 = 4;
+/// How often, then: every so many calls.
+const TRY_AGAIN: u32 = 64;
+
 /// Starts the thread.
 pub fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
@@ -115,6 +123,8 @@ pub struct Incoming {
     connection: Option<(Arc<Sock>, Decoder<FromServer>)>,
     /// Attempts to connect since the last message came.
     attempts: u32,
+    /// Looks in vain since one helped, and calls that were not worth one.
+    vain: u32,
 }
 
 impl Incoming {
@@ -147,6 +157,36 @@ impl Incoming {
             return false;
         }
         true
+    }
+
+    /// Whether a thread that waits for its own call should look for the answer before it sleeps.
+    pub fn worth_a_look(&mut self) -> bool {
+        self.vain < VAIN_MAX || {
+            self.vain += 1;
+            self.vain.is_multiple_of(TRY_AGAIN)
+        }
+    }
+
+    /// How looking went.
+    pub fn looked(&mut self, helped: bool) {
+        self.vain = if helped { 0 } else { self.vain.saturating_add(1) };
+    }
+
+    /// Takes what came, if anything did. Whether there is still a connection to wait on, and nothing else to do for it.
+    pub fn glance(&mut self, shared: &Shared, ready: &mut Ready) -> bool {
+        let Some((sock, _)) = &self.connection else { return false };
+        let sock = Arc::clone(sock);
+        {
+            let core = shared.lock();
+            if core.want_connect || core.stopped || core.is_writing() {
+                return false;
+            }
+        }
+        let lives = self.read(shared, &sock, ready);
+        if !lives {
+            self.lost(shared);
+        }
+        lives
     }
 
     /// Reads what is there and gives it to the machine. Whether the connection lives.
