@@ -299,3 +299,16 @@ fn what_a_dead_client_held_is_free_at_once() {
     let mut other = Raw::session(&site.socket());
     assert_eq!(other.entry(Op::GetAttr { ino: file }).ino, file);
 }
+
+#[test]
+fn a_status_tells_the_cpu_time_of_the_moment() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    let before = server.status().expect("it runs").metrics.rank_cpu_ns.get();
+    for _ in 0..100 {
+        raw.entry(mkdir(Ino::ROOT, "x"));
+        raw.call(Op::Rmdir { dir: Ino::ROOT, name: common::name("x") }).expect("it is empty");
+    }
+    assert!(server.status().expect("it runs").metrics.rank_cpu_ns.get() > before, "100 requests took no time");
+}

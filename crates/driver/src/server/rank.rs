@@ -278,6 +278,7 @@ impl Rank {
     }
 
     fn status(&self) -> RankStatus {
+        self.metrics.rank_cpu_ns.set(thread_cpu_ns());
         RankStatus { mds: self.mds.status() }
     }
 
