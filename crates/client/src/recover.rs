@@ -106,9 +106,8 @@ impl Client {
         if lost { FsError::Io } else { FsError::Stale }
     }
 
-    /// The server restarted: tells it what is held.
-    pub(crate) fn reclaim(&mut self) {
-        self.session.restarts += 1;
+    /// The server restarted: tells it what is held. `lost`: it may have forgotten data that was not synced.
+    pub(crate) fn reclaim(&mut self, lost: bool) {
         // Recalls of the server before the restart are void; if it still wants something back it says so again.
         self.recalls.clear();
         self.session.recalls_done.clear();
@@ -124,7 +123,10 @@ impl Client {
             claim.locks.extend(locks.iter().map(|(handle, lock)| (*ino, *handle, *lock)));
         }
         self.send(ToServer::Reclaim(claim));
-        self.rewrite_unstable();
+        if lost {
+            self.session.restarts += 1;
+            self.rewrite_unstable();
+        }
         let inos: Vec<_> = self.files.map.keys().copied().collect();
         for ino in inos {
             self.start_waiting(ino);

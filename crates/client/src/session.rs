@@ -94,7 +94,9 @@ pub(crate) struct Session {
     pub data: BTreeMap<u64, PendingData>,
     /// Data requests wait: the server restarted and may not know yet what is open.
     pub data_held: bool,
-    /// How often the server restarted under the session.
+    /// What the server said last of data that it may have lost.
+    pub data_epoch: u64,
+    /// How often the server restarted under the session and may have lost data.
     pub restarts: u64,
     pub last_sent: u64,
     pub last_heard: u64,
@@ -145,6 +147,8 @@ impl Client {
 
     fn welcomed(&mut self, welcome: Welcome) {
         let had = self.session.id.replace((welcome.session, welcome.secret)).is_some();
+        let before = std::mem::replace(&mut self.session.data_epoch, welcome.data_epoch);
+        let lost = before != welcome.data_epoch || before == 0;
         self.session.fs_id = Some(welcome.fs_id);
         self.session.inline_max = u64::from(welcome.inline_max);
         self.session.session_ms = u64::from(welcome.session_ms).max(100);
@@ -154,7 +158,7 @@ impl Client {
         if had && !welcome.resumed {
             self.session_lost();
         } else if welcome.resumed && !welcome.kept {
-            self.reclaim();
+            self.reclaim(lost);
             self.hold_data();
         } else if welcome.resumed {
             self.repeat_recalls_done();

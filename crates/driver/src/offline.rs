@@ -244,6 +244,7 @@ impl Offline {
         self.settle()?;
         let mut batch = Batch::new();
         put_meta(&mut batch, Meta::Clean, 1);
+        put_meta(&mut batch, Meta::DataEpoch, self.head.next_data_epoch());
         self.table.write(&batch, Durability::Sync)?;
         self.backend.close()?;
         Ok(())

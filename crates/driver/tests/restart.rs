@@ -9,11 +9,11 @@ use std::time::Duration;
 use common::{Raw, Site, create, lookup, mkdir};
 use loligo_driver::{Address, FormatOptions, Offline, Server, ServerConfig, ServerError, format};
 use loligo_journal::table::Row;
-use loligo_store::mem::{Fault, FaultPoint};
-use loligo_store::{Backend, StoreError};
+use loligo_store::mem::{CrashPlan, Fault, FaultPoint};
+use loligo_store::{Backend, ObjectId, StoreError};
 use loligo_store_local::{LocalStore, OpenOptions};
-use loligo_types::msg::{Reclaim, ToServer};
-use loligo_types::{FsError, Ino};
+use loligo_types::msg::{DataRequest, Reclaim, ToClient, ToServer};
+use loligo_types::{DataOp, FsError, Ino};
 
 const ROOT: Ino = Ino::ROOT;
 
@@ -296,4 +296,54 @@ fn a_client_known_to_be_dead_is_not_waited_for_after_a_restart() {
     // The raw client gives up long before the grace time is over.
     let mut other = Raw::session(&site.socket());
     assert!(other.call(mkdir(ROOT, "d")).is_ok());
+}
+
+#[test]
+fn a_client_is_told_whether_data_that_was_not_synced_may_be_lost() {
+    let site = Site::new();
+    let mut server = site.start();
+    let mut raw = Raw::connect(&site.socket());
+    let first = raw.hello(None);
+    assert_ne!(first.data_epoch, 0);
+    let mut epoch = first.data_epoch;
+    for clean in [true, false, true, true] {
+        if clean {
+            server.stop().expect("it stops");
+            drop(server);
+        } else {
+            site.power_loss(server);
+        }
+        server = site.start();
+        let mut raw = Raw::connect(&site.socket());
+        let again = raw.hello(Some((first.session, first.secret)));
+        assert!(again.resumed);
+        assert_eq!(again.data_epoch == epoch, clean);
+        epoch = again.data_epoch;
+    }
+    site.power_loss(server);
+    // That a repair leaves everything in order does not bring data back.
+    let backend: Arc<dyn Backend> = site.disk.open().expect("free");
+    Offline::open(backend, &mut |_| {}).expect("it opens").close().expect("it closes");
+    let _server = site.start();
+    let mut raw = Raw::connect(&site.socket());
+    assert_ne!(raw.hello(None).data_epoch, epoch);
+}
+
+#[test]
+fn data_that_was_not_synced_survives_a_clean_stop() {
+    let site = Site::new();
+    let server = site.start();
+    let mut raw = Raw::session(&site.socket());
+    let file = raw.entry(create(ROOT, "f", 1));
+    let op = DataOp::Write { offset: 0, data: Arc::from(&b"written"[..]) };
+    let object_size = file.layout.object_size;
+    raw.send(&ToServer::Data(DataRequest { id: 1, ino: file.ino, object_size, op }));
+    assert!(matches!(raw.recv(), ToClient::Data { result: Ok(_), .. }));
+    server.stop().expect("it stops");
+    drop(server);
+    site.disk.crash(&CrashPlan::lose_all());
+    let blobs = site.disk.open().expect("free").blobs();
+    let mut bytes = [0; 7];
+    blobs.read_at(ObjectId::new(file.ino.0, 0), 0, &mut bytes).expect("it reads");
+    assert_eq!(&bytes, b"written");
 }

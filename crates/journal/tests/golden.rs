@@ -162,6 +162,7 @@ fn rows() -> Vec<(&'static str, Row)> {
         ("meta-next-ino", Row::Meta { meta: Meta::NextIno, value: 1 << 20 }),
         ("meta-replay-from", Row::Meta { meta: Meta::ReplayFrom, value: 300 }),
         ("meta-clean", Row::Meta { meta: Meta::Clean, value: 1 }),
+        ("meta-data-epoch", Row::Meta { meta: Meta::DataEpoch, value: 7 }),
     ]
 }
 

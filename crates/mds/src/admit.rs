@@ -62,7 +62,8 @@ impl Mds {
             return Some(Step::Wait(Why::Grace));
         }
         if self.stopping && job.again.is_none() {
-            return Some(Step::Answer(Err(FsError::Unavailable)));
+            // An error would make the client give up what it holds back; unanswered, it asks the next life.
+            return Some(Step::Wait(Why::Stop));
         }
         if !self.is_short_of_space() || job.again.is_some() || !job.op.is_change() {
             return None;

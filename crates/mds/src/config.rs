@@ -24,6 +24,9 @@ pub struct Config {
     pub inline_max: u32,
     /// A session that is silent for this long is evicted, milliseconds.
     pub session_ms: u32,
+    /// Number that the driver changes when it starts after data may have been lost that clients were told is written
+    /// (see [`loligo_types::msg::Welcome::data_epoch`]).
+    pub data_epoch: u64,
     /// A session that does not obey a recall for this long is evicted, milliseconds.
     pub recall_ms: u32,
     /// How long after a restart known sessions may reclaim what they held, milliseconds.
@@ -54,6 +57,7 @@ impl Default for Config {
             hash_key: (0, 0),
             inline_max: 4096,
             session_ms: 30_000,
+            data_epoch: 0,
             recall_ms: 30_000,
             grace_ms: 30_000,
             cache_bytes_max: 512 << 20,

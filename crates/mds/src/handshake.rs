@@ -136,6 +136,7 @@ impl Mds {
             fs_id: self.config.fs_id,
             inline_max: self.config.inline_max,
             session_ms: self.config.session_ms,
+            data_epoch: self.config.data_epoch,
         });
         self.out.push_back(Output::Send { conn, msg });
     }

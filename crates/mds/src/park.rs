@@ -46,6 +46,8 @@ pub(crate) enum Why {
     Data(Ino),
     /// A file lock.
     Lock,
+    /// The next life of the server, to which the client sends it again.
+    Stop,
 }
 
 impl Why {
@@ -58,6 +60,7 @@ impl Why {
             Why::Recall(_) => "recall",
             Why::Data(_) => "data",
             Why::Lock => "lock",
+            Why::Stop => "stop",
         }
     }
 }

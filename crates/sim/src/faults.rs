@@ -41,7 +41,8 @@ impl World {
                 let plan = CrashPlan { keep: Keep::All, torn: Torn::Byte, seed: 0 };
                 self.crash_server(&plan);
             }
-            _ => self.disk_fault(),
+            6 => self.disk_fault(),
+            _ => self.with_server(|server, now| server.stop(now)),
         }
         let ms = self.knobs.fault_every_ms;
         let next = self.rng.range(ms * 200, ms * 1800);

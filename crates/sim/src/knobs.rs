@@ -15,7 +15,7 @@ pub struct Knobs {
     pub kernel: (u64, u64),
     pub fault_every_ms: u64,
     /// How often each kind of fault comes, out of all.
-    pub fault_weights: [u64; 7],
+    pub fault_weights: [u64; 8],
     pub server: loligo_mds::Config,
     pub client: loligo_client::Config,
     pub segment_size: u64,
@@ -60,7 +60,7 @@ impl Knobs {
             root: (0o755, 0, 0),
             ..loligo_mds::Config::default()
         };
-        let mut fault_weights = [0; 7];
+        let mut fault_weights = [0; 8];
         for weight in &mut fault_weights {
             *weight = rng.pick(&[0, 1, 1, 3]);
         }

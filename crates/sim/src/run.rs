@@ -267,6 +267,7 @@ impl World {
     }
 
     fn stop_server(&mut self) {
+        self.ends = true;
         self.with_server(|server, now| server.stop(now));
         if !self.until(QUIET_MS, |world| world.stopped) {
             let status = self.server.as_ref().map(|server| server.mds.status());

@@ -79,7 +79,7 @@ pub struct Server {
     /// Keeps the disk open.
     _backend: Arc<dyn Backend>,
     table: Arc<dyn Table>,
-    blobs: Arc<dyn Blobs>,
+    pub blobs: Arc<dyn Blobs>,
     log: Arc<dyn LogDir>,
     key: (u64, u64),
     writer: Writer,

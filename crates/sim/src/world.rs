@@ -106,7 +106,11 @@ pub struct World {
     pub disk_faults: bool,
     /// Files that had objects, as the metadata server knows.
     pub spilled: BTreeSet<u64>,
+    /// The run comes to its end: a server that stops is not started again.
+    pub ends: bool,
     pub stopped: bool,
+    /// What a server tells of data that was not synced: changes unless the one before stopped in order.
+    pub data_epoch: u64,
     pub outcome: Outcome,
     tail: VecDeque<String>,
 }
@@ -154,7 +158,9 @@ impl World {
             lost: Vec::new(),
             disk_faults: false,
             spilled: BTreeSet::new(),
+            ends: false,
             stopped: false,
+            data_epoch: 1,
             outcome: Outcome::default(),
             tail: VecDeque::new(),
         };
@@ -339,7 +345,7 @@ impl World {
             Err(error) => return self.wrong(format!("the disk does not open: {error}")),
         };
         let start = Start {
-            config: self.knobs.server.clone(),
+            config: loligo_mds::Config { data_epoch: self.data_epoch, ..self.knobs.server.clone() },
             segment_size: self.knobs.segment_size,
             journal_limit: self.knobs.journal_limit,
             canary: self.options.canary,
@@ -396,10 +402,11 @@ impl World {
                     let plan = self.crash_plan();
                     return self.crash_server(&plan);
                 }
-                Act::Stopped => {
+                Act::Stopped if self.ends => {
                     self.stopped = true;
                     self.note(|| "server stopped".into());
                 }
+                Act::Stopped => return self.restart_in_order(),
             }
         }
     }
@@ -431,18 +438,41 @@ impl World {
         self.rng.delay(short, long)
     }
 
+    /// The server has stopped in order: all that it answered is made durable, and another one starts.
+    fn restart_in_order(&mut self) {
+        let synced = self.server.as_ref().is_some_and(|server| server.blobs.sync_all().is_ok());
+        if !synced {
+            let plan = self.crash_plan();
+            return self.crash_server(&plan);
+        }
+        self.note(|| "server stopped, to be started again".into());
+        self.server = None;
+        self.disk.crash(&CrashPlan::lose_all());
+        self.lose_server();
+    }
+
     /// The server's machine or process stops.
     pub fn crash_server(&mut self, plan: &CrashPlan) {
         if self.server.take().is_none() {
             return;
         }
         self.outcome.faults[0] += 1;
+        self.data_epoch += 1;
         self.note(|| format!("server crashes: {plan:?}"));
         self.disk.crash(plan);
-        self.disk_faults = false;
+        self.lose_data(plan);
+        self.lose_server();
+    }
+
+    fn lose_data(&mut self, plan: &CrashPlan) {
         if plan.keep != loligo_store::mem::Keep::All {
             self.data.server_lost();
         }
+    }
+
+    /// Nothing of it is left but its disk: connections break, and after a while it starts again.
+    fn lose_server(&mut self) {
+        self.disk_faults = false;
         self.fences.clear();
         self.server_life = 0;
         let conns: Vec<u64> = self.net.conns.keys().copied().collect();

@@ -100,6 +100,9 @@ pub struct Welcome {
     pub inline_max: u32,
     /// A session that is silent for this long is evicted, milliseconds. Clients ping at a third of it.
     pub session_ms: u32,
+    /// As long as this stays the same, data that was answered is still there, synced or not: it changes when the server
+    /// starts and is not sure of that. 0: nothing is said.
+    pub data_epoch: u64,
 }
 
 /// Why a connection was refused. The number is on the wire.

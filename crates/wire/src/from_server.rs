@@ -67,6 +67,7 @@ fn to_welcome(welcome: &Welcome) -> proto::Welcome {
         fs_id: welcome.fs_id.to_vec(),
         inline_max: welcome.inline_max,
         session_ms: welcome.session_ms,
+        data_epoch: welcome.data_epoch,
     }
 }
 
@@ -80,6 +81,7 @@ fn welcome(m: proto::Welcome) -> Result<Welcome> {
         fs_id: fs_id(&m.fs_id)?,
         inline_max: m.inline_max,
         session_ms: m.session_ms,
+        data_epoch: m.data_epoch,
     })
 }
 

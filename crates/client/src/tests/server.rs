@@ -63,13 +63,15 @@ pub struct Server {
     epoch: u64,
     /// Sessions are not kept over a reconnect: the client must reclaim.
     pub forgets: bool,
+    /// What it says of data that was not synced.
+    pub data_epoch: u64,
     /// Locks of the last reclaim.
     pub claimed: Vec<(Ino, u64, FileLock)>,
 }
 
 impl Server {
     pub fn new(clients: usize) -> Server {
-        let mut server = Server { epoch: 1, ..Server::default() };
+        let mut server = Server { epoch: 1, data_epoch: 1, ..Server::default() };
         for _ in 0..clients {
             server.peers.push(Peer::default());
             server.out.push(VecDeque::new());
@@ -112,8 +114,14 @@ impl Server {
         self.waiting.clear();
     }
 
-    /// A restart: opens, leases and recalls are forgotten until the clients tell, sessions and answers are not.
+    /// A restart after which data that was not synced may be gone.
     pub fn restart(&mut self) {
+        self.data_epoch += 1;
+        self.restart_cleanly();
+    }
+
+    /// A restart: opens, leases and recalls are forgotten until the clients tell, sessions and answers are not.
+    pub fn restart_cleanly(&mut self) {
         self.forgets = true;
         self.recalls.clear();
         self.waiting.clear();
@@ -187,6 +195,7 @@ impl Server {
             fs_id: [7; 16],
             inline_max: INLINE_MAX as u32,
             session_ms: 10_000,
+            data_epoch: self.data_epoch,
         }));
         for (_, ino, id, bits) in self.recalls.iter().filter(|recall| recall.0 == client) {
             self.out[client].push_back(ToClient::Recall { ino: *ino, id: *id, bits: *bits });

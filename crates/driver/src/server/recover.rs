@@ -67,6 +67,15 @@ pub(crate) struct Head {
     pub(crate) next_ino: Ino,
     pub(crate) replay_from: Lsn,
     pub(crate) clean: bool,
+    /// That of the last server; 0: there was none.
+    pub(crate) data_epoch: u64,
+}
+
+impl Head {
+    /// The data epoch of the next server.
+    pub(crate) fn next_data_epoch(&self) -> u64 {
+        if self.clean && self.data_epoch > 0 { self.data_epoch } else { self.data_epoch.wrapping_add(1).max(1) }
+    }
 }
 
 /// Reads the single values; refuses a table without a file system or of a newer layout.
@@ -85,6 +94,7 @@ pub(crate) fn read_head(table: &dyn Table) -> Result<Head> {
         next_ino: Ino(get(Meta::NextIno)?.unwrap_or(Ino::FIRST.0)),
         replay_from: Lsn(get(Meta::ReplayFrom)?.unwrap_or(1).max(1)),
         clean: get(Meta::Clean)? == Some(1),
+        data_epoch: get(Meta::DataEpoch)?.unwrap_or(0),
     })
 }
 

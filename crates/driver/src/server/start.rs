@@ -20,7 +20,7 @@ use super::load::Loader;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
-use super::recover::{Progress, read_head, read_small, replay};
+use super::recover::{Head, Progress, read_head, read_small, replay};
 use super::rows::put_meta;
 use super::table::{Checkpointer, run_loader};
 use super::{Ended, Server, ServerConfig, data};
@@ -45,7 +45,9 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let backend = config.backend.clone();
     let listeners = Listeners::open(&config.listen)?;
     let addresses = listeners.addresses();
-    let (mut mds, tail) = recover(&config, begun, progress)?;
+    let head = read_head(&*backend.table())?;
+    let data_epoch = head.next_data_epoch();
+    let (mut mds, tail) = recover(&config, &head, begun, progress)?;
     mds.recovered(mono(begun), Lsn(tail.next_lsn.0 - 1));
     for address in &addresses {
         let Address::Unix(socket) = address else { continue };
@@ -53,7 +55,7 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
             mds.handle(mono(begun), Input::PeerDead { session });
         }
     }
-    set_clean(&*backend.table(), false, None)?;
+    set_running(&*backend.table(), data_epoch)?;
 
     let metrics = Arc::new(Metrics::default());
     let waker = Waker::new().map_err(system("making an event"))?;
@@ -96,14 +98,14 @@ fn mono(begun: Instant) -> Now {
 /// The machine with what the table and the journal tell.
 fn recover(
     config: &ServerConfig,
+    head: &Head,
     begun: Instant,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Mds, loligo_journal::Tail)> {
     let backend = &*config.backend;
     let table = backend.table();
-    let head = read_head(&*table)?;
     let mut meta = TableMeta::default();
-    read_small(&*table, &head, &mut |loaded| match loaded {
+    read_small(&*table, head, &mut |loaded| match loaded {
         Loaded::NextIno(ino) => meta.next_ino = ino,
         Loaded::Session(session) => meta.sessions.push(session),
         Loaded::Orphan(ino) => meta.orphans.push(ino),
@@ -114,6 +116,7 @@ fn recover(
         rank: RANK,
         fs_id: backend.identity().fs_id,
         hash_key: hash_key(backend),
+        data_epoch: head.next_data_epoch(),
         ..config.mds.clone()
     };
     let mut mds = Mds::recover(settings, meta, mono(begun));
@@ -121,10 +124,21 @@ fn recover(
     Ok((mds, tail))
 }
 
-/// Says in the table whether the next start has anything to recover.
-fn set_clean(table: &dyn Table, clean: bool, replay_from: Option<Lsn>) -> Result<()> {
+/// Says in the table that a server runs, so that the next start has something to recover unless this one stops cleanly.
+fn set_running(table: &dyn Table, data_epoch: u64) -> Result<()> {
     let mut batch = Batch::new();
-    put_meta(&mut batch, Meta::Clean, u64::from(clean));
+    put_meta(&mut batch, Meta::Clean, 0);
+    put_meta(&mut batch, Meta::DataEpoch, data_epoch);
+    table.write(&batch, Durability::Sync)?;
+    Ok(())
+}
+
+/// Says in the table that the next start has nothing to recover, and that no data was lost. First makes that true.
+fn set_clean(backend: &dyn Backend, replay_from: Option<Lsn>) -> Result<()> {
+    backend.blobs().sync_all()?;
+    let table = backend.table();
+    let mut batch = Batch::new();
+    put_meta(&mut batch, Meta::Clean, 1);
     if let Some(lsn) = replay_from {
         put_meta(&mut batch, Meta::ReplayFrom, lsn.0);
     }
@@ -183,9 +197,7 @@ fn supervise(rank: JoinHandle<End>, helpers: Helpers, backend: &dyn Backend, end
     let panicked = helpers.others.into_iter().map(JoinHandle::join).filter(|joined| joined.is_err()).count();
     let result = match (&end, trimmed, panicked) {
         (End::Fatal(text), _, _) => Err(ServerError::Fatal(text.clone())),
-        (End::Stopped, Ok(trimmed), 0) => {
-            set_clean(&*backend.table(), true, trimmed).and_then(|()| Ok(backend.close()?))
-        }
+        (End::Stopped, Ok(trimmed), 0) => set_clean(backend, trimmed).and_then(|()| Ok(backend.close()?)),
         _ => Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into())),
     };
     *ended.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);

@@ -32,11 +32,14 @@ pub enum Meta {
     ReplayFrom = 3,
     /// 1 after a clean stop, 0 while a server runs.
     Clean = 4,
+    /// Grows when a server starts after another stop than a clean one: data may be lost that clients were told is
+    /// written.
+    DataEpoch = 5,
 }
 
 impl Meta {
     /// All of them.
-    pub const ALL: [Meta; 4] = [Meta::Format, Meta::NextIno, Meta::ReplayFrom, Meta::Clean];
+    pub const ALL: [Meta; 5] = [Meta::Format, Meta::NextIno, Meta::ReplayFrom, Meta::Clean, Meta::DataEpoch];
 
     /// The one with this number, if there is one.
     pub fn from_code(code: u8) -> Option<Meta> {

@@ -154,10 +154,35 @@ fn a_clean_stop_leaves_nothing_in_the_journal() {
     world.input(Input::Stop);
     assert!(world.stopped);
     assert!(world.journal.is_empty());
-    assert_eq!(world.call(a, Op::GetAttr { ino: Ino::ROOT }), Err(FsError::Unavailable));
     world.crash();
     world.resume(a);
     assert_eq!(world.walk(a), before);
+}
+
+#[test]
+fn what_is_asked_of_a_server_that_stops_is_answered_by_the_next() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.syncs = false;
+    world.send(b, mkdir(Ino::ROOT, "d"));
+    world.input(Input::Stop);
+    // An error would tell the client that what it held back is lost.
+    let seq = world.send(a, write_inline(ino, 1, 0, b"held back"));
+    assert_eq!(world.reply(a, seq), None);
+    world.syncs = true;
+    world.pump();
+    world.wait(100);
+    assert!(world.stopped);
+    assert_eq!(world.reply(a, seq), None);
+    world.crash();
+    world.resume(a);
+    world.resume(b);
+    let flags = WRITE;
+    world.reclaim(a, Reclaim { opens: vec![(1, ino, flags, Lease::BUFFER)], ..Reclaim::default() });
+    world.reclaim(b, Reclaim::default());
+    world.send_again(a, seq, write_inline(ino, 1, 0, b"held back"));
+    assert_eq!(size(world.reply(a, seq).expect("it is answered").0), 9);
 }
 
 #[test]

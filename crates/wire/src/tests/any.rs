@@ -303,8 +303,8 @@ fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    (any::<[u32; 3]>(), any::<[u64; 2]>(), any::<[bool; 2]>(), any::<[u8; 16]>()).prop_map(
-        |([version, inline_max, session_ms], [session, secret], [resumed, kept], fs_id)| Welcome {
+    (any::<[u32; 3]>(), any::<[u64; 3]>(), any::<[bool; 2]>(), any::<[u8; 16]>()).prop_map(
+        |([version, inline_max, session_ms], [session, secret, data_epoch], [resumed, kept], fs_id)| Welcome {
             version,
             session: SessionId(session),
             secret,
@@ -313,6 +313,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             fs_id,
             inline_max,
             session_ms,
+            data_epoch,
         },
     )
 }

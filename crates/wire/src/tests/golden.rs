@@ -1,6 +1,6 @@
 //! Bytes that must never change within protocol version 1.
 
-use loligo_types::msg::{Hello, Request, ToClient, ToServer};
+use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
 use loligo_types::{Answer, Attr, Cred, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags, Seq, SessionId, Time};
 
 use super::{at_client, at_server, client_bytes, server_bytes};
@@ -41,6 +41,25 @@ fn a_hello_that_resumes() {
         }),
         "4c6f010126000000000000007ef17c550a240801100218072108070605040302012a01633210090909090909\
          09090909090909090909",
+    );
+}
+
+#[test]
+fn a_welcome_after_a_restart() {
+    to_client(
+        ToClient::Welcome(Welcome {
+            version: 1,
+            session: SessionId(7),
+            secret: 0x0102_0304_0506_0708,
+            resumed: true,
+            kept: false,
+            fs_id: [9; 16],
+            inline_max: 4096,
+            session_ms: 30_000,
+            data_epoch: 300,
+        }),
+        "4c6f01022d00000000000000552954940a2b0801100719080706050403020120013210090909090909090909\
+         0909090909090938802040b0ea0148ac02",
     );
 }
 
