@@ -10,6 +10,8 @@ pub(crate) const BLOCK: u64 = 1 << 20;
 /// A fetch on its way.
 #[derive(Debug)]
 pub(crate) struct Fetch {
+    /// Number of the data request that brings it: answers to those of an earlier open may still come.
+    pub request: u64,
     /// End of what it asks for.
     pub end: u64,
     /// What it brings may be older than what was written meanwhile.

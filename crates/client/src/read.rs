@@ -292,18 +292,29 @@ impl Client {
     }
 
     fn start_fetch(&mut self, ino: Ino, block: u64, readers: Vec<u64>) {
-        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(file) = self.files.map.get(&ino) else { return };
         let end = (block + BLOCK).min(file.attr.size);
-        file.blocks.fetches.insert(block, Fetch { end, tainted: false, readers });
         let op = DataOp::Read { offset: block, len: (end - block) as u32 };
-        self.data_request(ino, op, DataThen::Block { ino, start: block });
+        let request = self.data_request(ino, op, DataThen::Block { ino, start: block });
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            file.blocks.fetches.insert(block, Fetch { request, end, tainted: false, readers });
+        }
     }
 
     /// A block came.
-    pub(crate) fn fetched(&mut self, ino: Ino, start: u64, result: Result<loligo_types::DataAnswer, DataError>) {
+    pub(crate) fn fetched(
+        &mut self,
+        request: u64,
+        ino: Ino,
+        start: u64,
+        result: Result<loligo_types::DataAnswer, DataError>,
+    ) {
         self.tick += 1;
         let tick = self.tick;
         let Some(file) = self.files.map.get_mut(&ino) else { return };
+        if file.blocks.fetches.get(&start).is_none_or(|fetch| fetch.request != request) {
+            return;
+        }
         let Some(fetch) = file.blocks.fetches.remove(&start) else { return };
         let result = bytes_at(start, result);
         if let Ok((_, bytes)) = &result

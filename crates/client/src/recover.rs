@@ -26,8 +26,8 @@ impl Client {
     }
 
     pub(crate) fn refused(&mut self, why: Refusal, text: String) {
-        if matches!(why, Refusal::TooMany | Refusal::Stopping) && self.session.id.is_some() {
-            // It may be over soon.
+        if matches!(why, Refusal::TooMany | Refusal::Stopping) && self.session.fs_id.is_some() {
+            // It was welcome before: this may be over soon.
             return self.disconnected();
         }
         self.session.link = Link::Down;

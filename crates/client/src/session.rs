@@ -302,8 +302,8 @@ impl Client {
         }
     }
 
-    /// Asks the data server something. The file must be known.
-    pub(crate) fn data_request(&mut self, ino: Ino, op: DataOp, then: DataThen) {
+    /// Asks the data server something; the request's number. The file must be known.
+    pub(crate) fn data_request(&mut self, ino: Ino, op: DataOp, then: DataThen) -> u64 {
         let object_size = self.files.map.get(&ino).map(|file| file.attr.layout).unwrap_or_default().object_size;
         self.session.next_data += 1;
         let id = self.session.next_data;
@@ -312,6 +312,7 @@ impl Client {
             self.send(ToServer::Data(request.clone()));
         }
         self.session.data.insert(id, PendingData { request, then, again: false });
+        id
     }
 
     fn data_reply(&mut self, id: u64, result: Result<DataAnswer, DataError>) {
@@ -326,7 +327,7 @@ impl Client {
             DataThen::Task(task) => self.events.push_back((task, Event::Data(result))),
             DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
             DataThen::Flush(ino) => self.flush_data(ino, result),
-            DataThen::Block { ino, start } => self.fetched(ino, start, result),
+            DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use loligo_client::{Input, Output, Token};
 use loligo_types::FsError;
-use loligo_types::msg::{ToClient, ToServer};
+use loligo_types::msg::{Refusal, ToClient, ToServer};
 
 use crate::options::Canary;
 use crate::world::{Event, World, show};
@@ -176,6 +176,8 @@ impl World {
                 let early = std::mem::take(&mut self.nodes[node].lost_early);
                 self.lost.extend(early.into_iter().map(|call| (welcome.session, call)));
             }
+            // Its machine tries again with a new client, as whoever mounts would.
+            Output::Refused { why: Refusal::Stopping, .. } => self.after(1, Event::Refused { node, life }),
             Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
             Output::Complete { id, result } => self.complete(node, id, result),
             Output::Invalidate { token, what } => {

@@ -56,6 +56,11 @@ pub enum Event {
         work: Work,
     },
     StartServer,
+    /// A new client came to a server that is stopping.
+    Refused {
+        node: usize,
+        life: u64,
+    },
     StartNode(usize),
     Fault,
     /// A crash of the server that was planned for this moment.
@@ -318,6 +323,11 @@ impl World {
                 }
             }
             Event::StartServer => self.start_server(),
+            Event::Refused { node, life } => {
+                if self.is_alive(node, life) {
+                    self.crash_node(node);
+                }
+            }
             Event::StartNode(node) => {
                 if !self.nodes[node].up {
                     self.begin_node(node);

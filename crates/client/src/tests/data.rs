@@ -395,3 +395,24 @@ fn open_with_truncate_drops_what_was_held_back() {
     assert!(net.nodes[0].stopped);
     assert_eq!(net.server.content(ino), b"\0n");
 }
+
+#[test]
+fn what_was_fetched_for_an_earlier_open_is_not_taken_for_a_later_one() {
+    let mut net = Net::new(1);
+    let (fh, ino) = in_objects(&mut net, 100);
+    release(&mut net, 0, fh);
+    net.pass_time(1000);
+    let fh = net.open(0, ino, rw());
+    net.server.faults.reads.extend([DataError::Busy, DataError::Busy]);
+    // The second of these reads ahead.
+    assert!(net.read(0, fh, 100, 10).is_empty() && net.read(0, fh, 101, 10).is_empty());
+    net.run();
+    assert_eq!(net.server.faults.reads.len(), 1);
+    release(&mut net, 0, fh);
+    net.ok(0, Call::Forget { inos: vec![ino] });
+    let fh = net.open(0, ino, rw());
+    net.write(0, fh, 100, &[2; 100]);
+    net.flush(0, fh).unwrap();
+    // Both are asked for again now, and the first answer is that of the shorter file.
+    assert_eq!(net.read(0, fh, 150, 50), [2; 50]);
+}

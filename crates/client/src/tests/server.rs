@@ -33,6 +33,8 @@ struct Peer {
 pub struct Faults {
     /// Data writes that fail.
     pub data: VecDeque<DataError>,
+    /// Data reads that fail.
+    pub reads: VecDeque<DataError>,
     /// Changes of inline data that fail.
     pub inline: VecDeque<FsError>,
     /// Lock requests that fail.
@@ -547,6 +549,11 @@ impl Server {
             return Err(DataError::Stale);
         }
         let writes = matches!(op, DataOp::Write { .. });
+        let reads = matches!(op, DataOp::Read { .. });
+        if let (true, Some(error)) = (reads, self.faults.reads.front().copied()) {
+            self.faults.reads.pop_front();
+            return Err(error);
+        }
         if let (true, Some(error)) = (writes, self.faults.data.pop_front()) {
             return Err(error);
         }

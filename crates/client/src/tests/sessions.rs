@@ -229,6 +229,16 @@ fn a_refusal_ends_everything() {
 }
 
 #[test]
+fn a_client_that_lost_its_session_waits_for_a_server_that_is_stopping() {
+    let mut hand = Hand::connected();
+    hand.feed(Input::Message(ToClient::Evicted));
+    hand.feed(Input::Connected);
+    let (why, text) = (Refusal::Stopping, "soon".into());
+    let out = hand.feed(Input::Message(ToClient::Refused { why, text }));
+    assert!(matches!(&out[..], [Output::Connect]), "{out:?}");
+}
+
+#[test]
 fn a_wait_for_a_lock_that_the_server_ends_is_begun_again() {
     let mut net = Net::new(1);
     let (fh, _) = net.create(0, "a");
