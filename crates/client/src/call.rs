@@ -68,7 +68,8 @@ pub enum Call {
     Access { ino: Ino, want: Access },
     /// The kernel (or program) caches nothing of these inodes any more; leases may be given back when convenient.
     Forget { inos: Vec<Ino> },
-    /// Everything held back by this client goes to the server and is durable (syncfs).
+    /// Everything that was written through this client before, through closed handles too, is at the server and durable
+    /// (syncfs). An error if some of it was lost that no call of this kind has told of.
     SyncAll,
 }
 

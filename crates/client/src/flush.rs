@@ -360,6 +360,7 @@ impl Client {
         file.flushed = run.covers;
         if let Some(error) = error {
             file.fail(error);
+            self.unsynced.fail(error);
             // What the server has of it is not known.
             file.base = None;
             file.clean_to = file.attr.size;

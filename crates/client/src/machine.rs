@@ -14,6 +14,7 @@ use crate::leases::Leases;
 use crate::recall::Recalls;
 use crate::session::Session;
 use crate::task::{Event, Task};
+use crate::unstable::Unsynced;
 use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
 
 /// Who waits for a result.
@@ -43,6 +44,7 @@ pub struct Client {
     pub(crate) dirty: BTreeSet<Ino>,
     /// Files that may hold data which the server's disk may not have.
     pub(crate) unstable: BTreeSet<Ino>,
+    pub(crate) unsynced: Unsynced,
     /// Files with blocks in the read cache, and a clock that counts uses.
     pub(crate) blocks_of: BTreeSet<Ino>,
     pub(crate) block_bytes: u64,
@@ -73,6 +75,7 @@ impl Client {
             events: VecDeque::new(),
             dirty: BTreeSet::new(),
             unstable: BTreeSet::new(),
+            unsynced: Unsynced::default(),
             blocks_of: BTreeSet::new(),
             block_bytes: 0,
             tick: 0,

@@ -356,6 +356,7 @@ impl Client {
     /// Forgets a file that has no handle any more.
     pub(crate) fn drop_file(&mut self, ino: Ino) {
         if let Some(file) = self.files.map.remove(&ino) {
+            self.unsynced.forget(&file);
             self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
             self.blocks_of.remove(&ino);
             self.dirty.remove(&ino);

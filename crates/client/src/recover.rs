@@ -78,7 +78,12 @@ impl Client {
     }
 
     fn lose_files(&mut self) {
+        // Whether the server that knows nothing of the session was restarted, it does not say.
+        self.unsynced.lose();
         let files = std::mem::take(&mut self.files.map);
+        if files.values().any(|file| !file.is_clean()) {
+            self.unsynced.fail(FsError::Io);
+        }
         for opened in self.files.opened.values_mut().filter(|opened| !opened.dead) {
             opened.dead = true;
             if let Some(file) = files.get(&opened.ino) {

@@ -200,7 +200,8 @@ impl Client {
         self.session.data_held = true;
         let seq = self.session.next_seq.max(1);
         self.session.next_seq = seq + 1;
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op: Op::Sync };
+        let op = Op::Close { handles: Vec::new() };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op };
         self.session.pending.insert(seq, Pending { request, then: Then::Reclaimed });
     }
 

@@ -281,8 +281,8 @@ impl Client {
     }
 
     pub(crate) fn sync_all(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
-        let task =
-            Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::SyncAll { left: 0 } };
+        let step = Step::SyncAll { left: 0, closed: 0 };
+        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step };
         let id = self.new_task(task);
         let inos: Vec<Ino> = self
             .files
@@ -291,7 +291,7 @@ impl Client {
             .filter(|(_, f)| f.unsynced || !f.is_clean() || f.run.is_some())
             .map(|(i, _)| *i)
             .collect();
-        if let Some(Task { step: Step::SyncAll { left }, .. }) = self.tasks.get_mut(&id) {
+        if let Some(Task { step: Step::SyncAll { left, .. }, .. }) = self.tasks.get_mut(&id) {
             *left = inos.len() + 1;
         }
         for ino in inos {
@@ -302,17 +302,22 @@ impl Client {
 
     pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let cred = Arc::clone(&task.cred);
-        let Step::SyncAll { left } = &mut task.step else { return None };
+        let Step::SyncAll { left, closed } = &mut task.step else { return None };
         match event {
             Event::Flushed => {
                 *left = left.saturating_sub(1);
                 if *left == 0 {
                     // What was written through handles that are closed by now is the server's to make durable.
+                    *closed = self.unsynced.closed;
                     self.request(&cred, Op::Sync, Then::Task(id));
                 }
                 None
             }
-            Event::Reply(result) => Some(result.map(Done::plain).map_err(Into::into)),
+            Event::Reply(Err(error)) => Some(Err(error.into())),
+            Event::Reply(Ok(answer)) => {
+                self.unsynced.settled = self.unsynced.settled.max(*closed);
+                Some(self.unsynced.tell().map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
+            }
             _ => None,
         }
     }

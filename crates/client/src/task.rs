@@ -36,7 +36,7 @@ pub(crate) enum Step {
     Fallocate(crate::space::Falloc),
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
-    SyncAll { left: usize },
+    SyncAll { left: usize, closed: u64 },
 }
 
 /// A call under way.

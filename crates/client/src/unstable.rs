@@ -9,6 +9,47 @@ use crate::extents::Extents;
 use crate::file::File;
 use crate::machine::Client;
 
+/// What a sync of everything must know beside the open files.
+#[derive(Debug, Default)]
+pub(crate) struct Unsynced {
+    /// How many files were closed with data that the server's disk may not have, and how many of the first of them
+    /// are no matter any more.
+    pub closed: u64,
+    pub settled: u64,
+    /// How often written data was lost, how many of the first of these were told, and the last.
+    failures: u64,
+    told: u64,
+    error: Option<FsError>,
+}
+
+impl Unsynced {
+    /// Written data was lost.
+    pub(crate) fn fail(&mut self, error: FsError) {
+        self.failures += 1;
+        self.error = Some(error);
+    }
+
+    /// A file is forgotten here.
+    pub(crate) fn forget(&mut self, file: &File) {
+        self.closed += u64::from(file.at_risk || !file.unstable.is_empty());
+    }
+
+    /// The server may have lost what it had not synced.
+    pub(crate) fn lose(&mut self) {
+        if self.closed > self.settled {
+            self.settled = self.closed;
+            self.fail(FsError::Io);
+        }
+    }
+
+    /// A loss that was not told yet.
+    pub(crate) fn tell(&mut self) -> Option<FsError> {
+        let news = self.failures > self.told;
+        self.told = self.failures;
+        self.error.filter(|_| news)
+    }
+}
+
 impl File {
     /// Others may write from now on: what is kept cannot be written again.
     pub(crate) fn risk(&mut self) {
@@ -47,6 +88,7 @@ impl Client {
 
     /// The server restarted: what its disk did not have is to be written again, or is lost.
     pub(crate) fn rewrite_unstable(&mut self) {
+        self.unsynced.lose();
         let inos: Vec<Ino> = self.files.map.keys().copied().collect();
         for ino in inos {
             let now = self.now.ms;
@@ -71,6 +113,7 @@ impl Client {
             }
             if std::mem::take(&mut file.at_risk) {
                 file.fail(FsError::Io);
+                self.unsynced.fail(FsError::Io);
                 self.change_blocks(ino, |file| file.blocks.clear());
                 if self.is_cached_above(ino) {
                     self.invalidate(Invalidation::Data(ino), false);

@@ -94,7 +94,7 @@ impl Mds {
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
                 return self.lock_op(job);
             }
-            Op::Sync => return Step::Answer(Ok(Answer::Done)),
+            Op::Sync => return Step::Wait(Why::Sync(self.sync_data())),
             Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
             _ => {}
         }

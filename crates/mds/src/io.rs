@@ -51,6 +51,8 @@ pub enum Input {
     Discarded { ino: Ino },
     /// The inode's inline bytes are in its first object, durably.
     Spilled { ino: Ino, ok: bool },
+    /// All file data that was answered before [`Output::SyncData`] is durable, or not.
+    DataSynced { ticket: u64, ok: bool },
     /// The process of a session that was there before the restart is known to be dead.
     PeerDead { session: SessionId },
     /// Totals of the store, from time to time.
@@ -93,6 +95,8 @@ pub enum Output {
     Discard { ino: Ino, from: u64, object_size: u32 },
     /// Write a file's inline bytes as its first object (dropping what may lie there) and sync it.
     Spill { ino: Ino, data: Arc<[u8]>, object_size: u32 },
+    /// Make all file data durable that was answered before. One at a time.
+    SyncData { ticket: u64 },
     /// From now on the session may do this with the file's objects.
     Access { session: SessionId, ino: Ino, access: DataAccess },
     /// The connection speaks for this session from now on (for routing data requests).

@@ -46,6 +46,7 @@ mod recover;
 mod session;
 mod spill;
 mod status;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -22,6 +22,7 @@ use crate::park::Parked;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Standing};
 use crate::status::Counters;
+use crate::sync::Syncs;
 
 /// Most orphans ended after one input.
 const REAPS_PER_INPUT: usize = 64;
@@ -44,6 +45,7 @@ pub struct Mds {
     pub(crate) discards: Discards,
     /// Files whose inline data is on its way to an object, with the size of their objects.
     pub(crate) spills: BTreeMap<Ino, u32>,
+    pub(crate) syncs: Syncs,
     /// Orphans that may have had their last close.
     pub(crate) reaps: BTreeSet<Ino>,
     pub(crate) checkpointer: Checkpointer,
@@ -75,6 +77,7 @@ impl Mds {
             parked: Parked::default(),
             discards: Discards::default(),
             spills: BTreeMap::new(),
+            syncs: Syncs::default(),
             reaps: BTreeSet::new(),
             checkpointer: Checkpointer::default(),
             background: Background::default(),
@@ -104,6 +107,7 @@ impl Mds {
             Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
             Input::Discarded { ino } => self.discarded(ino),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
+            Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),
             Input::StatFs(totals) => self.statfs = totals,
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),

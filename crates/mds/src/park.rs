@@ -46,6 +46,8 @@ pub(crate) enum Why {
     Data(Ino),
     /// A file lock.
     Lock,
+    /// This sync of all file data.
+    Sync(u64),
     /// The next life of the server, to which the client sends it again.
     Stop,
 }
@@ -60,6 +62,7 @@ impl Why {
             Why::Recall(_) => "recall",
             Why::Data(_) => "data",
             Why::Lock => "lock",
+            Why::Sync(_) => "sync",
             Why::Stop => "stop",
         }
     }
@@ -90,7 +93,7 @@ impl Parked {
     /// Lets it wait.
     pub(crate) fn park(&mut self, mut job: Job, why: Why) {
         let id = self.number(&mut job);
-        if matches!(why, Why::Grace | Why::Space | Why::Data(_)) {
+        if matches!(why, Why::Grace | Why::Space | Why::Data(_) | Why::Sync(_)) {
             self.queues.entry(why.clone()).or_default().push(id);
         }
         self.jobs.insert(id, (job, why));

@@ -63,6 +63,11 @@ pub enum Input {
         /// The bytes, from offset 0.
         data: Arc<[u8]>,
     },
+    /// Make all that was answered before durable, of all files. Answered with [`Output::SyncedAll`].
+    SyncAll {
+        /// Comes back with the answer.
+        tag: Tag,
+    },
     /// An effect was carried out.
     Done {
         /// Its number.
@@ -127,6 +132,13 @@ pub enum Output {
         tag: Tag,
         /// The file.
         ino: Ino,
+        /// How it went.
+        result: Result<(), DataError>,
+    },
+    /// The answer to [`Input::SyncAll`].
+    SyncedAll {
+        /// The tag given.
+        tag: Tag,
         /// How it went.
         result: Result<(), DataError>,
     },

@@ -28,6 +28,16 @@ impl Default for Config {
 /// A discard that was carried out: its tag, its file, and the index of the object that was cut.
 type Carried = (Tag, Ino, u64);
 
+/// A sync of everything.
+#[derive(Debug)]
+struct SyncAll {
+    id: EffectId,
+    /// Changes up to this stamp are in it.
+    stamp: u64,
+    /// Who asked for it.
+    tags: Vec<Tag>,
+}
+
 /// The object server.
 #[derive(Debug)]
 pub struct Osd {
@@ -45,8 +55,10 @@ pub struct Osd {
     discarded: Vec<Carried>,
     /// The discards being made durable: one sync covers all that came meanwhile.
     discard_sync: Option<(EffectId, Vec<Carried>)>,
-    /// A sync of everything that is out, with the stamp that it covers.
-    sync_all: Option<(EffectId, u64)>,
+    /// A sync of everything that is out.
+    sync_all: Option<SyncAll>,
+    /// Who asked for a sync of everything since that one began.
+    sync_all_asked: Vec<Tag>,
     /// Sessions being fenced, with the number of their operations still running.
     fencing: BTreeMap<SessionId, usize>,
     /// Bytes waiting or running.
@@ -71,6 +83,7 @@ impl Osd {
             discarded: Vec::new(),
             discard_sync: None,
             sync_all: None,
+            sync_all_asked: Vec::new(),
             fencing: BTreeMap::new(),
             queued: 0,
             stamp: 0,
@@ -94,6 +107,10 @@ impl Osd {
             Input::Spill { tag, ino, object_size, data } => {
                 let effect = Effect::Spill { ino, object_size: u64::from(object_size), data };
                 self.enqueue(ino, Waiter::Spill(tag), effect);
+            }
+            Input::SyncAll { tag } => {
+                self.sync_all_asked.push(tag);
+                self.start_sync_all();
             }
             Input::Done { id, result } => self.done(id, result),
             Input::Access { session, ino, access } => self.set_access(session, ino, access),
@@ -170,8 +187,8 @@ impl Osd {
         if self.discard_sync.as_ref().is_some_and(|(ours, _)| *ours == id) {
             return self.discards_synced(result);
         }
-        if self.sync_all.is_some_and(|(ours, _)| ours == id) {
-            return self.all_synced(&result);
+        if self.sync_all.as_ref().is_some_and(|sync| sync.id == id) {
+            return self.all_synced(result);
         }
         let Some(ino) = self.running.remove(&id) else { return };
         let Some(queue) = self.files.get_mut(&ino) else { return };
@@ -246,18 +263,33 @@ impl Osd {
 
     /// Syncs everything when too many files wait for a sync that may never come.
     fn bound_dirty(&mut self) {
-        if self.sync_all.is_some() || self.dirty.len() <= self.config.dirty_files {
+        if self.dirty.len() > self.config.dirty_files {
+            self.start_sync_all();
+        }
+    }
+
+    /// Syncs everything for all who asked; one that is under way may have missed what they mean.
+    fn start_sync_all(&mut self) {
+        if self.sync_all.is_some() {
             return;
         }
         let id = self.new_id();
-        self.sync_all = Some((id, self.stamp));
+        let tags = std::mem::take(&mut self.sync_all_asked);
+        self.sync_all = Some(SyncAll { id, stamp: self.stamp, tags });
         self.out.push_back(Output::Run { id, effect: Effect::SyncAll });
     }
 
-    fn all_synced(&mut self, result: &EffectResult) {
-        let (_, covered) = self.sync_all.take().expect("the caller saw it");
+    fn all_synced(&mut self, result: EffectResult) {
+        let sync = self.sync_all.take().expect("the caller saw it");
         if result.is_ok() {
-            self.dirty.retain(|_, dirty| dirty.stamp > covered);
+            self.dirty.retain(|_, dirty| dirty.stamp > sync.stamp);
+        }
+        let result = result.map(drop).map_err(|error| to_data_error(&error));
+        for tag in sync.tags {
+            self.out.push_back(Output::SyncedAll { tag, result });
+        }
+        if !self.sync_all_asked.is_empty() {
+            self.start_sync_all();
         }
     }
 

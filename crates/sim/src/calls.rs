@@ -338,6 +338,7 @@ impl World {
                     self.data.read_log(file.0, bytes, pending.begun, now);
                 }
             }
+            (Track::SyncAll, Ok(_)) => self.data.all_synced(pending.by.epoch, pending.begun),
             (Track::Fsync { file }, Ok(_)) => self.data.synced(file.0, pending.by, pending.begun),
             (Track::Lock { file, exclusive }, Ok(_)) => {
                 let session = self.nodes[at].session.filter(|session| !self.fenced.contains(session));

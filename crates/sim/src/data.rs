@@ -138,6 +138,14 @@ impl Data {
         }
     }
 
+    /// A sync of everything that began at `begun` was answered well: all that the client wrote before is on the disk, also
+    /// through handles that are closed. What was lost before is not brought back by that.
+    pub fn all_synced(&mut self, epoch: Epoch, begun: u64) {
+        let writes = self.files.values_mut().flat_map(|file| &mut file.writes);
+        let before = |write: &&mut Write| write.epoch == epoch && write.ended.is_some_and(|ended| ended < begun);
+        writes.filter(before).filter(|write| !write.lossy).for_each(|write| write.synced = true);
+    }
+
     /// The disk under the server lost what was not synced, or failed.
     pub fn server_lost(&mut self) {
         for file in self.files.values_mut() {

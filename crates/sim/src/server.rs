@@ -70,6 +70,7 @@ enum Asked {
     Client { conn: u64, id: u64 },
     Discard { from: u64, object_size: u32 },
     Spill,
+    SyncAll { ticket: u64 },
 }
 
 /// A running server.
@@ -271,6 +272,10 @@ impl Server {
                 let tag = self.tag(Asked::Spill);
                 self.osd_feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
             }
+            Output::SyncData { ticket } => {
+                let tag = self.tag(Asked::SyncAll { ticket });
+                self.osd_feed(loligo_osd::Input::SyncAll { tag });
+            }
             Output::Access { session, ino, access } => {
                 let access = match access {
                     DataAccess::None => Access::None,
@@ -325,6 +330,11 @@ impl Server {
                 loligo_osd::Output::Spilled { tag, ino, result } => {
                     self.asked.remove(&tag);
                     self.mds_input(now, Input::Spilled { ino, ok: result.is_ok() });
+                }
+                loligo_osd::Output::SyncedAll { tag, result } => {
+                    if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {
+                        self.mds_input(now, Input::DataSynced { ticket, ok: result.is_ok() });
+                    }
                 }
                 loligo_osd::Output::Fenced { .. } => {}
             }

@@ -51,6 +51,7 @@ pub enum Track {
     Fsync {
         file: Ino,
     },
+    SyncAll,
     Lock {
         file: Ino,
         exclusive: bool,
@@ -169,7 +170,8 @@ impl Shell {
                 0..55 => self.names().await,
                 55..80 => self.blocks().await,
                 80..88 => self.append().await,
-                88..94 => self.lock().await,
+                88..93 => self.lock().await,
+                93 => self.call(Call::SyncAll, Track::SyncAll).await.map(drop),
                 _ => self.own_file().await,
             };
         }

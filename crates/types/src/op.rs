@@ -164,8 +164,8 @@ pub enum Op {
     GetLock { ino: Ino, handle: u64, lock: FileLock },
     /// Gives up waiting for a lock; the waiting request is answered `Interrupted`. `Done`.
     CancelLock { ino: Ino, owner: crate::LockOwner },
-    /// Waits until everything this session changed before is durable. `Done`. (All answers already are, under the
-    /// default policy; kept for policies that promise less.)
+    /// Waits until everything this session changed before is durable, data of all files included that was answered as
+    /// written. `Done`. (Answers to changes of metadata already are, under the default policy.)
     Sync,
 }
 

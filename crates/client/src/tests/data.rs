@@ -416,3 +416,62 @@ fn what_was_fetched_for_an_earlier_open_is_not_taken_for_a_later_one() {
     // Both are asked for again now, and the first answer is that of the shorter file.
     assert_eq!(net.read(0, fh, 150, 50), [2; 50]);
 }
+
+#[test]
+fn a_sync_of_everything_covers_closed_files_too() {
+    let mut net = Net::new(1);
+    let (fh, ino) = in_objects(&mut net, 100);
+    net.write(0, fh, 0, &[2; 10]);
+    release(&mut net, 0, fh);
+    net.ok(0, Call::Forget { inos: vec![ino] });
+    net.pass_time(1000);
+    assert_eq!(net.server.open_handles(0), 0);
+    log(&mut net);
+    net.ok(0, Call::SyncAll);
+    // The client knows nothing of the file any more; the server syncs it.
+    assert_eq!(log(&mut net), ["sync"]);
+    net.server.faults.syncs.push_back(FsError::Io);
+    assert_eq!(net.err(0, Call::SyncAll), FsError::Io);
+    net.ok(0, Call::SyncAll);
+}
+
+#[test]
+fn a_sync_of_everything_says_once_what_was_lost_before_it() {
+    let mut net = Net::new(1);
+    let (fh, _) = in_objects(&mut net, 100);
+    net.write(0, fh, 0, &[2; 10]);
+    net.server.faults.data.push_back(DataError::Io);
+    assert_eq!(net.err(0, Call::SyncAll), FsError::Io);
+    net.ok(0, Call::SyncAll);
+    // An earlier failure, that only the handle was told.
+    net.write(0, fh, 0, &[3; 10]);
+    net.server.faults.data.push_back(DataError::Io);
+    net.fsync(0, fh).unwrap_err();
+    assert_eq!(net.err(0, Call::SyncAll), FsError::Io);
+    net.ok(0, Call::SyncAll);
+}
+
+#[test]
+fn a_sync_of_everything_says_that_a_restart_lost_data_of_a_closed_file() {
+    for (synced, clean) in [(false, false), (true, false), (false, true)] {
+        let mut net = Net::new(1);
+        let (fh, ino) = in_objects(&mut net, 100);
+        net.write(0, fh, 0, &[2; 10]);
+        release(&mut net, 0, fh);
+        net.ok(0, Call::Forget { inos: vec![ino] });
+        net.pass_time(1000);
+        if synced {
+            net.ok(0, Call::SyncAll);
+        }
+        if clean {
+            net.server.restart_cleanly()
+        } else {
+            net.server.restart()
+        }
+        net.disconnect(0);
+        net.run();
+        let told = net.call(0, Call::SyncAll);
+        assert_eq!(told.is_err(), !synced && !clean, "{told:?}");
+        net.ok(0, Call::SyncAll);
+    }
+}

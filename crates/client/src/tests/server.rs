@@ -37,6 +37,8 @@ pub struct Faults {
     pub reads: VecDeque<DataError>,
     /// Changes of inline data that fail.
     pub inline: VecDeque<FsError>,
+    /// Syncs of everything that fail.
+    pub syncs: VecDeque<FsError>,
     /// Lock requests that fail.
     pub locks: VecDeque<FsError>,
     /// Do not answer at all.
@@ -447,7 +449,8 @@ impl Server {
                 Ok(Answer::Offset(at))
             }
             Op::SetLock { .. } => self.faults.locks.pop_front().map_or(Ok(Answer::Done), Err),
-            Op::Unlock { .. } | Op::Sync => Ok(Answer::Done),
+            Op::Unlock { .. } => Ok(Answer::Done),
+            Op::Sync => self.faults.syncs.pop_front().map_or(Ok(Answer::Done), Err),
             Op::Mkdir { .. } => Err(FsError::NotSupported),
             _ => Err(FsError::NotSupported),
         }

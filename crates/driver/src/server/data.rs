@@ -41,12 +41,13 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     }
 }
 
-/// A discard or spill that the metadata server asked for.
+/// What an answer is for.
 #[derive(Clone, Debug)]
 enum Asked {
     Client { conn: u64, id: u64 },
     Discard { from: u64, object_size: u32 },
     Spill,
+    SyncAll { ticket: u64 },
 }
 
 /// The plane.
@@ -124,6 +125,12 @@ impl DataPlane {
         self.feed(loligo_osd::Input::Spill { tag, ino, object_size, data });
     }
 
+    /// Makes all data durable that was answered before.
+    pub(crate) fn sync_all(&mut self, ticket: u64) {
+        let tag = self.tag(Asked::SyncAll { ticket });
+        self.feed(loligo_osd::Input::SyncAll { tag });
+    }
+
     pub(crate) fn done(&mut self, done: DataDone) {
         self.feed(loligo_osd::Input::Done { id: done.id, result: done.result });
     }
@@ -169,6 +176,11 @@ impl DataPlane {
             Output::Spilled { tag, ino, result } => {
                 self.asked.remove(&tag);
                 self.out.push_back(Out::Input(Input::Spilled { ino, ok: result.is_ok() }));
+            }
+            Output::SyncedAll { tag, result } => {
+                if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {
+                    self.out.push_back(Out::Input(Input::DataSynced { ticket, ok: result.is_ok() }));
+                }
             }
             Output::Fenced { .. } => {}
         }

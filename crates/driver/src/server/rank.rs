@@ -344,6 +344,7 @@ impl Rank {
             Output::Trim { below } => self.queues.table.push(table::Work::Trim { below }),
             Output::Discard { ino, from, object_size } => self.data.discard(ino, from, object_size),
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
+            Output::SyncData { ticket } => self.data.sync_all(ticket),
             Output::Access { session, ino, access } => self.data.access(session, ino, access),
             Output::Bound { conn, session } => {
                 self.lost.retain(|lost| *lost != session);

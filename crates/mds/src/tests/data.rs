@@ -239,3 +239,21 @@ fn handles_are_checked() {
     assert_eq!(world.call(a, close(1)), Ok(Answer::Done));
     assert_eq!(world.call(a, write_inline(ino, 1, 0, b"x")), Err(FsError::BadHandle));
 }
+
+#[test]
+fn a_sync_is_answered_when_all_data_is_durable() {
+    let (mut world, a, b, _) = file();
+    let first = world.send(a, Op::Sync);
+    assert_eq!((world.reply(a, first), &world.data_syncs[..]), (None, &[1][..]));
+    // What was answered meanwhile may not be in that one.
+    let second = world.send(b, Op::Sync);
+    let third = world.send(a, Op::Sync);
+    assert_eq!(world.data_syncs, [1]);
+    world.input(Input::DataSynced { ticket: 1, ok: true });
+    assert_eq!(world.reply(a, first), Some((Ok(Answer::Done), vec![])));
+    assert_eq!((world.reply(b, second), &world.data_syncs[..]), (None, &[1, 2][..]));
+    world.input(Input::DataSynced { ticket: 2, ok: false });
+    assert_eq!(world.reply(b, second), Some((Err(FsError::Io), vec![])));
+    assert_eq!(world.reply(a, third), Some((Err(FsError::Io), vec![])));
+    assert_eq!(world.data_syncs, [1, 2]);
+}

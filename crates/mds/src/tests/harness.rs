@@ -68,6 +68,8 @@ pub struct World {
     pub pending_loads: VecDeque<(u64, Vec<Need>)>,
     pub pending_checkpoints: VecDeque<(u64, Vec<Record>)>,
     pub pending_discards: VecDeque<(Ino, u64)>,
+    /// Syncs of all data that were asked for.
+    pub data_syncs: Vec<u64>,
     pub spills: Vec<(Ino, Arc<[u8]>)>,
     pub access: BTreeMap<(SessionId, Ino), DataAccess>,
     pub fenced: Vec<SessionId>,
@@ -105,6 +107,7 @@ impl World {
             pending_loads: VecDeque::new(),
             pending_checkpoints: VecDeque::new(),
             pending_discards: VecDeque::new(),
+            data_syncs: Vec::new(),
             spills: Vec::new(),
             access: BTreeMap::new(),
             fenced: Vec::new(),
@@ -166,6 +169,7 @@ impl World {
             Output::Access { session, ino, access } => {
                 self.access.insert((session, ino), access);
             }
+            Output::SyncData { ticket } => self.data_syncs.push(ticket),
             Output::Bound { .. } => {}
             Output::Fence { session } => self.fenced.push(session),
             Output::Stopped => self.stopped = true,

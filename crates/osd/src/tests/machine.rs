@@ -206,3 +206,26 @@ fn too_many_files_without_a_sync_are_all_synced() {
         assert!(matches!(effect, Effect::Sync { ranges, .. } if ranges.is_empty() == covered), "{ino}: {effect:?}");
     }
 }
+
+#[test]
+fn a_sync_of_everything_covers_what_was_answered_before_it_was_asked_for() {
+    let mut osd = osd();
+    osd.handle(Input::SyncAll { tag: 1 });
+    let [(first, Effect::SyncAll)] = runs(&mut osd)[..] else { panic!("it runs at once") };
+    ask(&mut osd, ALICE, 2, write_op(0, b"later"));
+    let (write, _) = runs(&mut osd)[0].clone();
+    done(&mut osd, write);
+    outputs(&mut osd);
+    osd.handle(Input::SyncAll { tag: 3 });
+    osd.handle(Input::SyncAll { tag: 4 });
+    assert!(outputs(&mut osd).is_empty(), "the one under way may have missed the write");
+    done(&mut osd, first);
+    let out = outputs(&mut osd);
+    assert_eq!(out[0], Output::SyncedAll { tag: 1, result: Ok(()) });
+    let Output::Run { id: second, effect: Effect::SyncAll } = out[1] else { panic!("{out:?}") };
+    let failed = Err(StoreError::Io { what: "disk".into(), cause: "broken".into() });
+    osd.handle(Input::Done { id: second, result: failed });
+    let bad = |tag| Output::SyncedAll { tag, result: Err(DataError::Io) };
+    assert_eq!(outputs(&mut osd), [bad(3), bad(4)]);
+    assert!(osd.is_idle());
+}
