@@ -10,6 +10,8 @@ use crate::session::{DataThen, Then};
 use crate::task::{Event, Step, Task, data_error};
 use crate::{CallResult, Done, Fallocate, Fh};
 
+/// A fallocate on shared data is begun again at most this often, because the file was cut under it.
+const TRIES_MAX: u32 = 16;
 /// Bytes copied or zeroed in one step.
 const CHUNK: u64 = 1 << 20;
 
@@ -21,6 +23,7 @@ pub(crate) struct Falloc {
     offset: u64,
     end: u64,
     asked: Asked,
+    tries: u32,
 }
 
 /// What the next answer is.
@@ -84,7 +87,7 @@ impl Client {
             Some(end) if end <= FILE_SIZE_MAX => end,
             _ => return self.fail(waiter, FsError::FileTooBig),
         };
-        let falloc = Falloc { fh, how, offset, end, asked: Asked::Flush };
+        let falloc = Falloc { fh, how, offset, end, asked: Asked::Flush, tries: 0 };
         // An inline range is zeroed by writes, which have the file to themselves one by one; so this has it not.
         self.spawn(waiter, cred, ino, Step::Fallocate(falloc));
     }
@@ -95,6 +98,14 @@ impl Client {
         match (event, falloc.asked) {
             (Event::Start, _) => self.flush_then(ino, id),
             (Event::Flushed, _) => {
+                falloc.asked = Asked::Size;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
+            // Cut since its attributes were seen: looks, and begins again.
+            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow)
+                if falloc.tries < TRIES_MAX =>
+            {
+                falloc.tries += 1;
                 falloc.asked = Asked::Size;
                 self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
             }

@@ -40,7 +40,10 @@ impl Mds {
         for event in events {
             apply(&mut self.tree, event, lsn);
             match event {
-                Event::Discard { ino, from, object_size } => self.discards.add(*ino, *from, *object_size, lsn),
+                Event::Discard { ino, from, object_size } => {
+                    self.discards.add(*ino, *from, *object_size, lsn);
+                    self.dropped(*ino);
+                }
                 Event::InodeGone(ino) => self.leases.forget(*ino),
                 _ => {}
             }

@@ -107,7 +107,10 @@ impl Mds {
         if !needs.is_empty() {
             return self.wait_for(job, needs);
         }
-        self.decide(job, held)
+        match self.tidy_first(job, held) {
+            Some(why) => Step::Wait(why),
+            None => self.decide(job, held),
+        }
     }
 
     fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {

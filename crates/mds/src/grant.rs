@@ -141,6 +141,10 @@ impl Mds {
                 rights = rights.without(Lease::BUFFER);
             }
             self.opens.give(ino, slot, rights);
+            if rights.has(Lease::CACHE) && self.opens.any_writer(ino) {
+                // From now on it looks itself after what lies beyond the end.
+                self.tidy.forget(ino);
+            }
         }
         self.opens.rights(ino, slot).without(recalled)
     }

@@ -163,7 +163,10 @@ impl Mds {
         }
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
-        for ino in self.opens.end(slot) {
+        for (ino, wrote) in self.opens.end(slot) {
+            if wrote {
+                self.tidy.forget(ino);
+            }
             self.closed(ino);
         }
         self.leases.end(slot);

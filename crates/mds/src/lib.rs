@@ -49,6 +49,7 @@ mod status;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod tidy;
 mod window;
 
 pub use config::{Config, Now};

@@ -23,6 +23,7 @@ use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Standing};
 use crate::status::Counters;
 use crate::sync::Syncs;
+use crate::tidy::Tidy;
 
 /// Most orphans ended after one input.
 const REAPS_PER_INPUT: usize = 64;
@@ -46,6 +47,7 @@ pub struct Mds {
     /// Files whose inline data is on its way to an object, with the size of their objects.
     pub(crate) spills: BTreeMap<Ino, u32>,
     pub(crate) syncs: Syncs,
+    pub(crate) tidy: Tidy,
     /// Orphans that may have had their last close.
     pub(crate) reaps: BTreeSet<Ino>,
     pub(crate) checkpointer: Checkpointer,
@@ -78,6 +80,7 @@ impl Mds {
             discards: Discards::default(),
             spills: BTreeMap::new(),
             syncs: Syncs::default(),
+            tidy: Tidy::default(),
             reaps: BTreeSet::new(),
             checkpointer: Checkpointer::default(),
             background: Background::default(),

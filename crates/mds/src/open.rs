@@ -3,6 +3,8 @@
 //! CACHE: only readers have the file open, or only one session has. BUFFER: only one session has it open, and for
 //! writing. Otherwise nobody has a right, and every read and write goes to the servers.
 
+use std::collections::BTreeMap;
+
 use loligo_types::{Ino, Lease, OpenFlags};
 
 use crate::hash::IntMap;
@@ -96,14 +98,15 @@ impl Opens {
         Some((handle, self.access_change(handle.ino, slot, before)))
     }
 
-    /// Ends all handles of a session; the inodes that it had open, ascending.
-    pub(crate) fn end(&mut self, slot: Slot) -> Vec<Ino> {
+    /// Ends all handles of a session; the inodes that it had open, ascending, and whether for writing.
+    pub(crate) fn end(&mut self, slot: Slot) -> Vec<(Ino, bool)> {
         let Some(handles) = self.by_slot.get_mut(usize::from(slot.0)).map(std::mem::take) else { return Vec::new() };
-        let mut inos: Vec<Ino> = handles.values().map(|handle| handle.ino).collect();
-        handles.into_values().for_each(|handle| self.leave(slot, handle));
-        inos.sort();
-        inos.dedup();
-        inos
+        let mut inos: BTreeMap<Ino, bool> = BTreeMap::new();
+        for handle in handles.into_values() {
+            *inos.entry(handle.ino).or_default() |= handle.write;
+            self.leave(slot, handle);
+        }
+        inos.into_iter().collect()
     }
 
     /// The rights that a session holds.
@@ -229,7 +232,7 @@ mod tests {
         opens.close(a, 2);
         assert_eq!(opens.allowed(Ino(9), b), Lease::CACHE);
         assert_eq!(opens.count(Ino(9)), 2);
-        assert_eq!(opens.end(a), [Ino(9)]);
+        assert_eq!(opens.end(a), [(Ino(9), false)]);
         opens.close(b, 1);
         assert!(opens.is_closed(Ino(9)));
     }

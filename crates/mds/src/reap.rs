@@ -36,8 +36,11 @@ impl Mds {
 
     /// A handle on the inode has ended: it may be the last of an orphan.
     pub(crate) fn closed(&mut self, ino: Ino) {
-        if self.opens.is_closed(ino) && self.tree.is_orphan(ino) {
-            self.reaps.insert(ino);
+        if self.opens.is_closed(ino) {
+            self.tidy.forget(ino);
+            if self.tree.is_orphan(ino) {
+                self.reaps.insert(ino);
+            }
         }
     }
 

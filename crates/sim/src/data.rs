@@ -44,8 +44,6 @@ struct Write {
     synced: bool,
     /// It may be gone.
     lossy: bool,
-    /// Nobody knows what became of it, and its writer is gone.
-    left: bool,
 }
 
 impl Write {
@@ -88,8 +86,7 @@ pub struct WriteId {
 impl Data {
     /// A new empty file, of blocks or only appended to.
     pub fn create(&mut self, file: u64) {
-        let first =
-            Write { tag: 0, epoch: 0, fh: 0, begun: 0, ended: Some(0), synced: true, lossy: false, left: false };
+        let first = Write { tag: 0, epoch: 0, fh: 0, begun: 0, ended: Some(0), synced: true, lossy: false };
         let blocks = vec![vec![0]; BLOCKS];
         self.files.insert(file, File { writes: vec![first], blocks });
     }
@@ -100,7 +97,7 @@ impl Data {
         let lossy = self.lost.contains(&epoch);
         let file_state = self.files.get_mut(&file).expect("files are created first");
         let at = file_state.writes.len();
-        file_state.writes.push(Write { tag, epoch, fh, begun: now, ended: None, synced: false, lossy, left: false });
+        file_state.writes.push(Write { tag, epoch, fh, begun: now, ended: None, synced: false, lossy });
         blocks.for_each(|block| file_state.blocks[block].push(at));
         WriteId { file, at }
     }
@@ -117,7 +114,7 @@ impl Data {
         let write = self.write(id);
         if write.ended.is_none() {
             write.ended = Some(now);
-            (write.lossy, write.left) = (true, true);
+            write.lossy = true;
         }
     }
 
@@ -203,11 +200,7 @@ impl File {
         let mut why = String::from("it was never written there");
         for write in writes().filter(|write| write.tag == tag && write.begun <= now) {
             let replaced = writes().find(|later| {
-                // What a writer that died left beyond the end may show in a gap that a later write leaves while
-                // several have the file open: nobody drops it then, because it could be what one of them just wrote.
-                let shows = write.left && later.tag == 0;
                 later.is_sure()
-                    && !shows
                     && write.ended.is_some_and(|ended| ended < later.begun)
                     && later.ended.is_some_and(|ended| ended < begun)
             });

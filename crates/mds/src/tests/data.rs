@@ -257,3 +257,82 @@ fn a_sync_is_answered_when_all_data_is_durable() {
     assert_eq!(world.reply(a, third), Some((Err(FsError::Io), vec![])));
     assert_eq!(world.data_syncs, [1, 2]);
 }
+
+fn cuts(world: &mut World, at: usize) -> u32 {
+    world.lookup(at, Ino::ROOT, "f").expect("it is there").cuts
+}
+
+#[test]
+fn the_first_growth_by_several_writers_drops_what_an_earlier_one_left_beyond_the_end() {
+    let (mut world, a, b, ino) = file();
+    spill(&mut world, a, ino, 1, 100);
+    assert_eq!(world.open(b, ino, WRITE, 1).1, Lease::NONE);
+    let known = cuts(&mut world, a);
+    world.discards = false;
+    let told = world.send(a, set_data(ino, 1, known, 200, false));
+    assert_eq!((world.reply(a, told), world.pending_discards.front()), (None, Some(&(ino, 100))));
+    world.discards = true;
+    world.pump();
+    // What it wrote beyond the end went with the rest: it must write again.
+    assert_eq!(world.reply(a, told).map(|(answer, _)| answer), Some(Err(FsError::Stale)));
+    let known = cuts(&mut world, a);
+    world.discards = false;
+    assert_eq!(size(world.call(a, set_data(ino, 1, known, 200, false))), 200);
+    assert_eq!(size(world.call(b, set_data(ino, 1, known, 300, false))), 300);
+    let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
+    assert_eq!(world.call(b, extend(10)), Ok(Answer::Offset(300)));
+    assert!(world.pending_discards.is_empty());
+}
+
+#[test]
+fn when_a_writer_dies_the_next_growth_drops_what_it_left() {
+    let (mut world, a, b, ino) = file();
+    spill(&mut world, a, ino, 1, 100);
+    world.open(b, ino, WRITE, 1);
+    let c = world.client();
+    world.open(c, ino, WRITE, 1);
+    let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
+    assert_eq!(world.call(a, extend(10)), Ok(Answer::Offset(100)));
+    world.disconnect(c);
+    world.wait_alive(1500);
+    assert_eq!(world.mds.status().sessions.len(), 2);
+    let known = cuts(&mut world, a);
+    world.discards = false;
+    let told = world.send(b, extend(10));
+    assert_eq!((world.reply(b, told), world.pending_discards.front()), (None, Some(&(ino, 110))));
+    world.discards = true;
+    world.pump();
+    assert_eq!(world.reply(b, told).map(|(answer, _)| answer), Some(Ok(Answer::Offset(110))));
+    assert_eq!(world.call(a, set_data(ino, 1, known, 200, false)), Err(FsError::Stale));
+}
+
+#[test]
+fn a_writer_that_is_alone_drops_what_lies_beyond_the_end_itself() {
+    let (mut world, a, _, ino) = file();
+    spill(&mut world, a, ino, 1, 100);
+    world.discards = false;
+    let known = cuts(&mut world, a);
+    assert_eq!(size(world.call(a, set_data(ino, 1, known, 200, false))), 200);
+    assert!(world.pending_discards.is_empty());
+}
+
+#[test]
+fn after_a_restart_nobody_is_sure_what_lies_beyond_the_end() {
+    let (mut world, a, b, ino) = file();
+    spill(&mut world, a, ino, 1, 100);
+    world.open(b, ino, WRITE, 1);
+    let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
+    assert_eq!(world.call(a, extend(10)), Ok(Answer::Offset(100)));
+    world.crash();
+    for at in [a, b] {
+        world.resume(at);
+        let opens = vec![(1, ino, WRITE, Lease::NONE)];
+        world.reclaim(at, loligo_types::msg::Reclaim { opens, ..Default::default() });
+    }
+    world.discards = false;
+    let told = world.send(b, extend(10));
+    assert_eq!((world.reply(b, told), world.pending_discards.front()), (None, Some(&(ino, 110))));
+    world.discards = true;
+    world.pump();
+    assert_eq!(world.reply(b, told).map(|(answer, _)| answer), Some(Ok(Answer::Offset(110))));
+}
