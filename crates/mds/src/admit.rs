@@ -76,18 +76,30 @@ impl Mds {
         if spare { None } else { Some(Step::Answer(Err(FsError::NoSpace))) }
     }
 
-    /// Whether the journal is so long that changes must wait.
+    /// Whether changes must wait for checkpoints: the journal is too long, or memory is full of what only it holds.
     #[inline]
     pub(crate) fn is_short_of_space(&self) -> bool {
-        self.log.limit > 0 && self.log.used >= self.log.limit
+        self.log.limit > 0 && self.log.used >= self.log.limit || self.is_overfull(self.config.cache_bytes_max / 8)
+    }
+
+    /// Whether the cache is over its limit by more than this, and there is enough in it that eviction cannot touch.
+    #[inline]
+    pub(crate) fn is_overfull(&self, over: usize) -> bool {
+        self.tree.dirty_records() >= self.config.checkpoint_records
+            && self.tree.memory_bytes() > self.config.cache_bytes_max.saturating_add(over)
+    }
+
+    /// Lets those go on that waited for room, if there is some.
+    pub(crate) fn wake_if_room(&mut self) {
+        if !self.is_short_of_space() {
+            self.parked.wake(&Why::Space);
+        }
     }
 
     /// The driver says how long the journal is.
     pub(crate) fn journal_space(&mut self, used: u64, limit: u64) {
         (self.log.used, self.log.limit) = (used, limit);
-        if !self.is_short_of_space() {
-            self.parked.wake(&Why::Space);
-        }
+        self.wake_if_room();
     }
 }
 

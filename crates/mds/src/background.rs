@@ -54,6 +54,7 @@ impl Mds {
         self.move_sums();
         self.evict();
         self.checkpoint();
+        self.wake_if_room();
     }
 
     fn time_out(&mut self) {

@@ -66,7 +66,9 @@ impl Mds {
         let dirty = self.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
         let old = self.now.mono_ms >= self.checkpointer.ended_ms + self.config.dirty_ms_max;
         let long = self.log.limit > 0 && self.log.used > self.log.limit / 2;
-        dirty && (self.stopping || old || long || self.tree.dirty_records() > self.config.dirty_max)
+        // Before changes have to wait for it.
+        let full = self.is_overfull(self.config.cache_bytes_max / 16);
+        dirty && (self.stopping || old || long || full || self.tree.dirty_records() > self.config.dirty_max)
     }
 
     /// The oldest change that only the journal knows to be executed.
@@ -116,6 +118,7 @@ impl Mds {
         self.tree.checkpoint_done();
         self.trim();
         self.checkpoint();
+        self.wake_if_room();
     }
 
     /// Whether a slice is in the table and its end is held back.

@@ -31,7 +31,8 @@ pub struct Config {
     pub recall_ms: u32,
     /// How long after a restart known sessions may reclaim what they held, milliseconds.
     pub grace_ms: u32,
-    /// Memory for the cache of records, bytes.
+    /// Memory for the cache of records, bytes. If changed records take more than this and an eighth, changes wait for
+    /// checkpoints.
     pub cache_bytes_max: usize,
     /// Most leases of one session; beyond, the oldest are recalled.
     pub leases_max: usize,

@@ -57,7 +57,13 @@ impl Mds {
     /// Runs a request as far as it goes.
     pub(crate) fn run(&mut self, mut job: Job) {
         match self.step(&mut job) {
-            Step::Wait(why) => self.parked.park(job, why),
+            Step::Wait(why) => {
+                let short = why == Why::Space;
+                self.parked.park(job, why);
+                if short {
+                    self.checkpoint();
+                }
+            }
             Step::Answer(result) => self.finish(job, result),
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct Job {
 pub(crate) enum Why {
     /// The end of the grace time.
     Grace,
-    /// Room in the journal.
+    /// Checkpoints, to make room in the journal and in memory.
     Space,
     /// So many loads.
     Load(usize),
@@ -57,7 +57,7 @@ impl Why {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Why::Grace => "grace",
-            Why::Space => "journal space",
+            Why::Space => "checkpoint",
             Why::Load(_) => "load",
             Why::Recall(_) => "recall",
             Why::Data(_) => "data",

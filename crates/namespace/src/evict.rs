@@ -12,7 +12,7 @@ pub struct Hand {
     hash: u64,
 }
 
-/// Entries looked at in one step; what is forgotten is forgotten as one range of hashes.
+/// Inodes, and entries or directories, looked at in one step; what is forgotten of a directory is one range of hashes.
 const STEP: usize = 64;
 
 impl Tree {
@@ -24,8 +24,9 @@ impl Tree {
 
     /// The same in at most so many steps of about 64 inodes and 64 entries each; the hands go on from where they stand.
     pub fn evict_some(&mut self, target_bytes: usize, steps_max: usize, pinned: &dyn Fn(Ino) -> bool) {
-        let mut steps = 2 * (self.inodes.places() / STEP + 1) + 2 * self.dirs.places();
-        steps = (steps + 2 * self.entries_cached() / STEP).min(steps_max);
+        // A directory takes two looks beside those at its entries.
+        let places = self.inodes.places() + 2 * self.dirs.places() + self.entries_cached();
+        let mut steps = (2 * (places / STEP + 1)).min(steps_max);
         while self.memory_bytes() > target_bytes && steps > 0 {
             self.step_inodes(pinned);
             self.step_entries();
@@ -74,18 +75,27 @@ impl Tree {
     }
 
     fn step_entries(&mut self) {
+        let mut left = STEP;
+        while left > 0 {
+            left -= self.step_dir(left).clamp(1, left);
+        }
+    }
+
+    /// Looks at no more than `max` entries of the directory under the hand, or moves the hand to the next one; how many
+    /// it has looked at.
+    fn step_dir(&mut self, max: usize) -> usize {
         if self.hand.dir >= self.dirs.places() {
             (self.hand.dir, self.hand.hash) = (0, 0);
         }
         let place = self.hand.dir;
         let Some(slot) = self.dirs.at(place) else {
             (self.hand.dir, self.hand.hash) = (place + 1, 0);
-            return;
+            return 0;
         };
         let (dir, from) = (slot.ino, self.hand.hash);
-        let (mut unused, mut last) = (Vec::new(), None);
-        for (hash, group) in slot.entries.range(from..).take(STEP) {
-            last = Some(*hash);
+        let (mut unused, mut last, mut seen) = (Vec::new(), None, 0);
+        for (hash, group) in slot.entries.range(from..).take(max) {
+            (last, seen) = (Some(*hash), seen + 1);
             let flags = group.entries().iter().fold(0, |all, entry| {
                 let flags = entry.flags.get();
                 entry.flags.set(flags & !flag::USED);
@@ -101,9 +111,11 @@ impl Tree {
         }
         if last.is_none() && from == 0 {
             // Nothing but that it is empty is known; its inode says that too.
-            return self.drop_dir(dir);
+            self.drop_dir(dir);
+        } else {
+            self.drop_entries(dir, &unused);
         }
-        self.drop_entries(dir, &unused);
+        seen
     }
 
     /// Forgets entries; of the range between the first and the last, only the single entries left are known then.
@@ -137,5 +149,44 @@ impl Tree {
         if let Some(slot) = self.inline.remove(&ino) {
             self.heap_bytes -= crate::tree::inline_bytes(slot.data.as_ref());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Inode, Kind, Name, Time};
+
+    use super::*;
+    use crate::tree::{Config, Loaded};
+
+    const DIRS: u64 = 1000;
+
+    fn many_small_directories() -> Tree {
+        let mut tree = Tree::new((1, 2), Config { inline_max: 4096 });
+        for ino in (1000..1000 + DIRS).map(Ino) {
+            let mut dir = Inode::new(ino, Kind::Dir, 0o755, 0, 0, Ino(0), Time(0));
+            dir.size = 3;
+            tree.load(Loaded::Inode(ino, Some(Box::new(dir))));
+            let name = |n: u64| (Name::new(format!("file {n}").as_bytes()).expect("a name"), Ino(n), Kind::File);
+            let entries = (0..3).map(|n| name(ino.0 * 10 + n)).collect();
+            tree.load(Loaded::Range { dir: ino, from_hash: 0, upto_hash: u64::MAX, entries });
+        }
+        tree
+    }
+
+    #[test]
+    fn small_directories_go_as_quickly_as_the_entries_of_a_large_one() {
+        let mut tree = many_small_directories();
+        // Two rounds, of which the first finds everything used; a directory is three entries and two looks.
+        let looks = 2 * DIRS as usize * (3 + 2);
+        tree.evict_some(0, looks / STEP + 2, &|_| false);
+        assert_eq!((tree.dirs.len(), tree.inodes_cached(), tree.memory_bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn eviction_ends_when_nothing_can_go() {
+        let mut tree = many_small_directories();
+        tree.evict(0, &|_| true);
+        assert_eq!((tree.dirs.len(), tree.inodes_cached()), (0, DIRS as usize));
     }
 }

@@ -14,9 +14,51 @@ fn changes_wait_for_room_and_reads_go_on() {
     let seq = world.send(a, mkdir(Ino::ROOT, "d"));
     assert_eq!(world.reply(a, seq), None);
     assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
-    assert_eq!(world.mds.status().waiting[0].why, "journal space");
+    assert_eq!(world.mds.status().waiting[0].why, "checkpoint");
     world.input(Input::JournalSpace { used: 10, limit: 100_000 });
     assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+}
+
+#[test]
+fn changes_wait_while_what_is_not_checkpointed_fills_the_cache() {
+    let limit = 64 << 10;
+    let mut world = World::with(crate::Config {
+        cache_bytes_max: limit,
+        checkpoint_records: 16,
+        dirty_ms_max: u64::MAX / 2,
+        ..config()
+    });
+    let a = world.client();
+    world.checkpoints = false;
+    let mut made = 0;
+    let waits = loop {
+        let seq = world.send(a, mkdir(Ino::ROOT, &format!("d{made}")));
+        // A tick gives back what little is clean.
+        world.wait_alive(100);
+        match world.reply(a, seq) {
+            Some((result, _)) => assert!(result.is_ok(), "{result:?}"),
+            None => break seq,
+        }
+        made += 1;
+        assert!(made < 1000, "the cache grows without end");
+    };
+    let held = world.mds.status().cache_bytes;
+    // Not at once by an eighth: the queue of what is dirty doubles when it grows.
+    assert!(held > limit && held < limit + limit / 2, "{held} bytes");
+    assert_eq!(world.mds.status().waiting[0].why, "checkpoint");
+    assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    world.wait_alive(1000);
+    assert_eq!(world.reply(a, waits), None, "nothing was checkpointed");
+    assert_eq!(world.pending_checkpoints.len(), 1);
+    world.checkpoints = true;
+    world.pump();
+    assert!(world.reply(a, waits).is_some_and(|(result, _)| result.is_ok()));
+    for i in 0..1000 {
+        world.mkdir(a, Ino::ROOT, &format!("e{i}"));
+    }
+    world.wait_alive(100);
+    let held = world.mds.status().cache_bytes;
+    assert!(held <= limit, "{held} bytes, although all can be evicted");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How RocksDB is set up: two cores, bounded memory and logs, a quick opening. Not tuned for any one
 //! benchmark; `docs/decisions/engine.md` has the numbers.
 
-use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options};
+use rocksdb::{BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options};
 
 use crate::store::OpenOptions;
 
@@ -23,9 +23,15 @@ fn blocks(options: &OpenOptions) -> BlockBasedOptions {
     blocks.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
     blocks.set_block_size(8 << 10);
     blocks.set_bloom_filter(10.0, false);
-    // Indexes and filters count in the cache, or memory would grow with the number of files.
+    // Indexes and filters count in the cache, or memory would grow with the number of files. In parts: once they do not
+    // all fit, a read that misses brings in a few KiB of them, and not the whole filter of a file of a million keys.
     blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_cache_index_and_filter_blocks_with_high_priority(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    blocks.set_partition_filters(true);
+    blocks.set_metadata_block_size(4 << 10);
+    blocks.set_pin_top_level_index_and_filter(true);
     blocks.set_format_version(5);
     blocks
 }
