@@ -34,19 +34,43 @@ impl Loader {
         Loader { table, hash_key }
     }
 
-    /// Reads everything that is needed, single rows together.
-    pub(crate) fn load(&self, needs: &[Need]) -> Result<Rows> {
-        let mut out = Rows { items: Vec::with_capacity(needs.len()), rows: 0 };
-        let singles: Vec<(&Need, Vec<u8>)> = needs.iter().filter_map(|n| Some((n, self.key(n)?))).collect();
-        let keys: Vec<&[u8]> = singles.iter().map(|(_, key)| key.as_slice()).collect();
-        let values = match keys.as_slice() {
+    /// Reads everything that each of these loads needs and tells it; the single rows of all of them with one call of the
+    /// table. If that fails, each load is tried alone, so that it fails none that it does not concern.
+    pub(crate) fn load_each(&self, loads: &[&[Need]], tell: &mut dyn FnMut(usize, Result<Rows>)) {
+        let keys: Vec<Vec<Vec<u8>>> = loads.iter().map(|needs| self.keys(needs)).collect();
+        let together: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
+        let mut together = match self.values(&together) {
+            Err(error) if loads.len() == 1 => return tell(0, Err(error)),
+            values => values.ok().map(Vec::into_iter),
+        };
+        for (at, (needs, keys)) in loads.iter().zip(&keys).enumerate() {
+            let values = match &mut together {
+                Some(values) => Ok(values.take(keys.len()).collect()),
+                None => self.values(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            };
+            tell(at, values.and_then(|values| self.rows(needs, keys, values)));
+        }
+    }
+
+    /// The keys of those needs that one row answers, in order.
+    fn keys(&self, needs: &[Need]) -> Vec<Vec<u8>> {
+        needs.iter().filter_map(|need| self.key(need)).collect()
+    }
+
+    fn values(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        Ok(match keys {
             [] => Vec::new(),
             [key] => vec![self.table.get(key)?],
             keys => self.table.multi_get(keys)?,
-        };
-        out.rows += values.len() as u64;
-        for ((need, key), value) in singles.into_iter().zip(values) {
-            out.items.push(single(need, &key, value.as_deref())?);
+        })
+    }
+
+    /// What the values of the needs' keys say, and the runs of rows that are needed beside them.
+    fn rows(&self, needs: &[Need], keys: &[Vec<u8>], values: Vec<Option<Vec<u8>>>) -> Result<Rows> {
+        let mut out = Rows { items: Vec::with_capacity(needs.len()), rows: values.len() as u64 };
+        let singles = needs.iter().filter(|need| !matches!(need, Need::Range { .. } | Need::Xattrs(_)));
+        for ((need, key), value) in singles.zip(keys).zip(values) {
+            out.items.push(single(need, key, value.as_deref())?);
         }
         for need in needs {
             match need {
@@ -151,4 +175,77 @@ fn single(need: &Need, key: &[u8], value: Option<&[u8]>) -> Result<Loaded> {
         Need::Inline(ino) => Loaded::Inline(*ino, value.map(decode_inline).transpose().map_err(bad)?),
         Need::Range { .. } | Need::Xattrs(_) => unreachable!("only needs with a key of their own come here"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_journal::table::{encode_entry, encode_inode};
+    use loligo_store::mem::{Fault, FaultPoint, MemDisk};
+    use loligo_store::{Backend, Batch, Durability, Identity};
+    use loligo_types::{Inode, Time};
+
+    use super::*;
+
+    const KEY: (u64, u64) = (3, 5);
+
+    fn file(ino: u64) -> Inode {
+        Inode::new(Ino(ino), Kind::File, 0o644, 0, 0, Ino(1), Time(0))
+    }
+
+    /// Inodes 300 and 301, a directory 400 with one entry, and a row of inode 500 that means nothing.
+    fn disk() -> (MemDisk, Loader) {
+        let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
+        let table = disk.open().expect("it is not open").table();
+        let mut batch = Batch::new();
+        for ino in [300, 301] {
+            batch.put(key_inode(Ino(ino)), encode_inode(&file(ino)));
+        }
+        let name = Name::new(b"name").expect("a name");
+        batch.put(key_entry(Ino(400), hash63(KEY, b"name"), &name), encode_entry(Ino(301), Kind::File));
+        batch.put(key_inode(Ino(500)), vec![0xff]);
+        table.write(&batch, Durability::Sync).expect("memory has room");
+        (disk, Loader::new(table, KEY))
+    }
+
+    /// For each load the inodes that it brought, absent ones as 0; `None` if it failed.
+    fn load(loader: &Loader, loads: &[&[Need]]) -> Vec<Option<Vec<u64>>> {
+        let mut told = Vec::new();
+        loader.load_each(loads, &mut |at, rows| {
+            assert_eq!(at, told.len(), "each is told once, in order");
+            let ino = |item: &Loaded| match item {
+                Loaded::Inode(_, inode) => Some(inode.as_ref().map_or(0, |inode| inode.ino.0)),
+                _ => None,
+            };
+            told.push(rows.ok().map(|rows| rows.items.iter().filter_map(ino).collect()));
+        });
+        told
+    }
+
+    #[test]
+    fn loads_that_are_read_together_get_what_each_needs() {
+        let (_disk, loader) = disk();
+        let (one, two) = ([Need::Inode(Ino(300))], [Need::Inode(Ino(301)), Need::Inode(Ino(302))]);
+        let range = [Need::Range { dir: Ino(400), from_hash: 0 }, Need::Inode(Ino(300))];
+        let told = load(&loader, &[&one, &range, &[], &two]);
+        let want = [vec![300], vec![300, 301], vec![], vec![301, 0]];
+        assert_eq!(told, want.map(Some));
+    }
+
+    #[test]
+    fn a_row_without_sense_fails_the_load_that_needs_it_only() {
+        let (_disk, loader) = disk();
+        let told = load(&loader, &[&[Need::Inode(Ino(300))], &[Need::Inode(Ino(500))], &[Need::Inode(Ino(301))]]);
+        assert_eq!(told, vec![Some(vec![300]), None, Some(vec![301])]);
+    }
+
+    #[test]
+    fn a_failed_read_of_many_is_tried_one_by_one() {
+        let (disk, loader) = disk();
+        disk.fail(FaultPoint::TableRead, 1, Fault::Io);
+        disk.fail(FaultPoint::TableRead, 2, Fault::Io);
+        let told = load(&loader, &[&[Need::Inode(Ino(300))], &[Need::Inode(Ino(301))]]);
+        assert_eq!(told, vec![None, Some(vec![301])]);
+        disk.fail(FaultPoint::TableRead, 1, Fault::Io);
+        assert_eq!(load(&loader, &[&[Need::Inode(Ino(300))]]), vec![None], "one alone is not tried again");
+    }
 }

@@ -108,14 +108,16 @@ pub(crate) type Load = (u64, Vec<Need>);
 /// A loading thread: runs until the queue is closed.
 pub(crate) fn run_loader(loader: &Loader, queue: &Queue<Load>, inbox: &Inbox<Done>) {
     while let Some(loads) = queue.take(LOADS_AT_ONCE) {
-        for (ticket, needs) in loads {
-            match loader.load(&needs) {
-                Ok(rows) => inbox.push(Done::Loaded { ticket, items: rows.items, rows: rows.rows }),
+        let needs: Vec<&[Need]> = loads.iter().map(|(_, needs)| needs.as_slice()).collect();
+        loader.load_each(&needs, &mut |at, rows| {
+            let (ticket, _) = loads[at];
+            inbox.push(match rows {
+                Ok(rows) => Done::Loaded { ticket, items: rows.items, rows: rows.rows },
                 Err(error) => {
                     tracing::error!("records could not be read: {error}");
-                    inbox.push(Done::LoadFailed { ticket });
+                    Done::LoadFailed { ticket }
                 }
-            }
-        }
+            });
+        });
     }
 }

@@ -39,6 +39,9 @@ fn blocks(options: &OpenOptions) -> BlockBasedOptions {
 fn memory_and_threads(db: &mut Options, options: &OpenOptions) {
     db.set_write_buffer_size(options.write_buffer_bytes);
     db.set_max_write_buffer_number(3);
+    // Names that are about to be made are looked up first, and are in none of the buffers.
+    db.set_memtable_prefix_bloom_ratio(0.02);
+    db.set_memtable_whole_key_filtering(true);
     db.set_target_file_size_base(64 << 20);
     db.set_level_compaction_dynamic_level_bytes(true);
     db.set_max_background_jobs(2);
