@@ -99,7 +99,8 @@ impl LocalTable {
 }
 
 fn open(path: &Path, options: &rocksdb::Options) -> Result<DB> {
-    DB::open_cf(options, path, [DEFAULT_FAMILY]).map_err(|e| kind_of(path, &e))
+    // Named with its options: a family that is only named, even the default one, is opened with RocksDB's defaults.
+    DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
 
 fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
@@ -181,5 +182,42 @@ impl Table for LocalTable {
             let bytes = number("rocksdb.total-sst-files-size")? + number("rocksdb.cur-size-all-mem-tables")?;
             Ok(TableSize { keys: number("rocksdb.estimate-num-keys")?, bytes })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FormatOptions, LocalStore};
+
+    /// What RocksDB itself says it was opened with.
+    fn options_in_use(table: &Path) -> String {
+        let files =
+            std::fs::read_dir(table).expect("the table is a directory").map(|file| file.expect("it can be read"));
+        let newest = files.filter(|file| file.file_name().to_string_lossy().starts_with("OPTIONS-"));
+        let newest = newest.max_by_key(|file| file.file_name()).expect("RocksDB writes its options down");
+        std::fs::read_to_string(newest.path()).expect("it is text")
+    }
+
+    #[test]
+    fn the_table_is_opened_with_the_options_that_were_chosen() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data");
+        LocalStore::format(&data, &FormatOptions::default()).expect("it is empty");
+        let options = OpenOptions { write_buffer_bytes: 3 << 20, ..OpenOptions::default() };
+        let store = LocalStore::open(&data, &options).expect("it was formatted");
+        let used = options_in_use(&data.join("table"));
+        let wanted = [
+            "  max_open_files=256",
+            "  write_buffer_size=3145728",
+            "  memtable_whole_key_filtering=true",
+            "  block_size=8192",
+            "  cache_index_and_filter_blocks=true",
+            "  partition_filters=true",
+            "  filter_policy=bloomfilter",
+        ];
+        let missing: Vec<_> = wanted.iter().filter(|line| !used.contains(**line)).collect();
+        assert!(missing.is_empty(), "{missing:?} not in\n{used}");
+        drop(store);
     }
 }
