@@ -52,7 +52,7 @@ pub const KEYS: &[Key] = &[
     key("table_cache_bytes", "64MiB", "memory for the table's block cache", Kind::Bytes),
     key(
         "journal_bytes",
-        "512MiB",
+        "256MiB",
         "journal that may be outstanding before changes wait for the checkpoint",
         Kind::Bytes,
     ),

@@ -78,7 +78,7 @@ impl ServerConfig {
             mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
             trust_tcp: false,
             connections_max: 1024,
-            journal_bytes: 512 << 20,
+            journal_bytes: 256 << 20,
             segment_bytes: 32 << 20,
             load_threads: 2,
             data_threads: 2,
