@@ -40,7 +40,13 @@ Options:
 
 /// Loligo, a file system whose directories choose their own rules.
 #[derive(Parser)]
-#[command(name = "loligo", version, about, long_about = None, help_template = TEMPLATE)]
+#[command(
+    name = "loligo",
+    version,
+    about = "Loligo, a file system whose directories choose their own rules",
+    long_about = None,
+    help_template = TEMPLATE
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -48,6 +54,9 @@ pub struct Cli {
     /// Configuration file (TOML); without it DATA/loligo.toml is read if it is there.
     #[arg(long, global = true, value_name = "FILE", env = "LOLIGO_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Show no progress of long work.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     /// Set one configuration key (see `loligo config`); may be repeated.
     #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = pair)]
     pub set: Vec<(String, String)>,
@@ -168,6 +177,26 @@ pub enum Command {
         /// For this shell.
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// Where to tell whoever started this in the background how the start went.
+    pub fn ready_fd(&self) -> Option<i32> {
+        match self {
+            Command::Up(Up { run, .. }) | Command::Serve(Serve { run, .. }) => run.ready_fd,
+            Command::Mount(args) => args.ready_fd,
+            _ => None,
+        }
+    }
+
+    /// Whether its output is for programs (`--json`).
+    pub fn for_programs(&self) -> bool {
+        match self {
+            Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
+            Command::Bench { what: Bench::Md(args) } => args.json,
+            _ => false,
+        }
+    }
 }
 
 /// `loligo up`.

@@ -11,6 +11,12 @@ pub fn start(filter: &str) -> Result<(), Failure> {
             .remedy("give a level (error, warn, info, debug, trace), or parts as in warn,loligo_mds=debug")
     })?;
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(parsed).with_writer(std::io::stderr).with_ansi(colours).init();
+    // A log that cannot be written (its disk is full) is no reason to end: the subscriber would panic where it tells so.
+    tracing_subscriber::fmt()
+        .with_env_filter(parsed)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .log_internal_errors(false)
+        .init();
     Ok(())
 }

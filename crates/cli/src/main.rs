@@ -24,17 +24,27 @@ use output::Outcome;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let ready = cli.command.ready_fd();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            if let Some(fd) = ready {
+                service::daemon::failed(fd, &failure);
+            }
+            failure.report()
+        }
     }
 }
 
 fn run(cli: Cli) -> Outcome {
     let global = settings::Given { file: cli.config, set: cli.set };
+    if cli.quiet || cli.command.for_programs() {
+        progress::none();
+    }
     if !matches!(cli.command, Command::Up(_) | Command::Serve(_) | Command::Mount(_) | Command::Bench { .. }) {
         end_quietly_when_the_reader_is_gone();
     }
+    service::preflight::many_files();
     match cli.command {
         Command::Up(args) => service::up::run(&args, &global),
         Command::Down(args) => service::down::run(&args),

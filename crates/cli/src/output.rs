@@ -2,6 +2,9 @@
 //! exit code.
 
 use std::fmt;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why a command failed, for a person.
@@ -35,9 +38,19 @@ impl Failure {
         self
     }
 
+    /// As another process of this program told it.
+    pub fn told(text: impl Into<String>, code: u8) -> Failure {
+        Failure { what: text.into(), remedy: None, code }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Says it on stderr and gives the exit code.
     pub fn report(&self) -> ExitCode {
-        eprintln!("loligo: {self}");
+        note(format_args!("loligo: {self}"));
         ExitCode::from(self.code)
     }
 }
@@ -64,10 +77,43 @@ impl<T, E: fmt::Display> Context<T> for Result<T, E> {
     }
 }
 
-/// Prints a line for commands that serve: a reader that is gone must not end them.
+/// Prints a line for commands that serve: a reader that is gone, or a full disk, must not end them.
 pub fn say(line: impl fmt::Display) {
-    use std::io::Write;
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// A line on stderr. Where that cannot be written there is nobody to tell (and `eprintln!` would panic).
+pub fn note(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Prints what a command was asked for. Not being able to is a failure: a full disk must not look like an answer.
+pub fn put(text: impl fmt::Display) -> Outcome {
+    let mut out = std::io::stdout();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|e| written("standard output", &e))
+}
+
+/// Output that could not be written.
+pub fn written(place: &str, error: &std::io::Error) -> Failure {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => "make room there, or write elsewhere",
+        _ => "write to a place that takes it",
+    };
+    Failure::new(format!("cannot write to {place}: {error}")).remedy(remedy)
+}
+
+/// A path as a shell reads it, for commands that a user is to copy.
+pub fn quoted(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(b);
+    match path.to_str() {
+        Some(text) if !text.is_empty() && bytes.iter().all(plain) => text.to_string(),
+        Some(text) if !text.chars().any(char::is_control) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => {
+            let escaped: String = bytes.iter().map(|b| b.escape_ascii().to_string()).collect();
+            format!("$'{escaped}'")
+        }
+    }
 }
 
 /// Result of a command.
@@ -126,6 +172,14 @@ mod tests {
         assert_eq!(human_count(12), "12");
         assert_eq!(human_time(3.25), "3.2 s");
         assert_eq!(human_time(7500.0), "2 h 5 min");
+    }
+
+    #[test]
+    fn paths_in_commands_to_copy_are_quoted_where_a_shell_would_not_read_them() {
+        assert_eq!(quoted(Path::new("/srv/data-1.x")), "/srv/data-1.x");
+        assert_eq!(quoted(Path::new("/my data/it's")), r"'/my data/it'\''s'");
+        assert_eq!(quoted(Path::new("/a\nb'c")), r"$'/a\nb\'c'");
+        assert_eq!(quoted(Path::new(std::ffi::OsStr::from_bytes(b"/\xff"))), r"$'/\xff'");
     }
 
     #[test]

@@ -121,7 +121,18 @@ impl Settings {
     /// this order. A file that was given must exist; without one `DATA/loligo.toml` is read if it is there.
     pub fn load(given: &Given, data: Option<&Path>, flags: &[(String, String)]) -> Result<Settings, Failure> {
         let mut all = Settings(KEYS.iter().map(|k| (k.name, (k.default.to_string(), Origin::Default))).collect());
-        let implied = data.map(|d| d.join("loligo.toml")).filter(|p| p.exists());
+        let implied = match data.map(|d| d.join("loligo.toml")) {
+            // That it cannot be seen does not mean that it is not there.
+            Some(path) => match path.try_exists() {
+                Ok(there) => there.then_some(path),
+                Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => None,
+                Err(e) => {
+                    return Err(Failure::new(format!("configuration file {}: {e}", path.display()))
+                        .remedy("run as the user whom the data directory belongs to"));
+                }
+            },
+            None => None,
+        };
         if let Some(path) = given.file.clone().or(implied) {
             all.read_file(&path)?;
         }
@@ -140,21 +151,27 @@ impl Settings {
     fn read_file(&mut self, path: &Path) -> Result<(), Failure> {
         let place = || format!("configuration file {}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| {
-            Failure::new(format!("{}: {e}", place())).remedy("give --config a file that exists and can be read")
+            Failure::usage(format!("{}: {e}", place())).remedy("give --config a text file that exists and can be read")
         })?;
-        let table: toml::Table =
-            text.parse().map_err(|e| Failure::new(format!("{}: {e}", place())).remedy("mend the TOML there"))?;
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+            Failure::usage(format!("{}: {}", place(), e.to_string().trim_end())).remedy("mend the TOML there")
+        })?;
         for (name, value) in table {
+            known(&name, &Origin::File(path.to_path_buf()))?;
+            let cannot = |what: &str| {
+                Failure::usage(format!("{}: {name} cannot be {what}", place()))
+                    .remedy(format!("`loligo config` shows how {name} is written"))
+            };
             let text = match value {
                 toml::Value::String(s) => s,
                 toml::Value::Integer(n) => n.to_string(),
                 toml::Value::Boolean(b) => b.to_string(),
                 toml::Value::Array(list) => {
-                    list.iter().map(|v| v.as_str().unwrap_or_default()).collect::<Vec<_>>().join(",")
+                    let parts =
+                        list.iter().map(|part| part.as_str().ok_or_else(|| cannot("a list of other than text")));
+                    parts.collect::<Result<Vec<_>, _>>()?.join(",")
                 }
-                other => {
-                    return Err(Failure::new(format!("{}: {name}: cannot be a {}", place(), other.type_str())));
-                }
+                other => return Err(cannot(&format!("a {}", other.type_str()))),
             };
             self.set(&name, text, Origin::File(path.to_path_buf()))?;
         }
@@ -162,11 +179,7 @@ impl Settings {
     }
 
     fn set(&mut self, name: &str, value: String, origin: Origin) -> Result<(), Failure> {
-        let Some(key) = KEYS.iter().find(|k| k.name == name) else {
-            let known: Vec<_> = KEYS.iter().map(|k| k.name).collect();
-            return Err(Failure::usage(format!("unknown setting `{name}` ({origin})"))
-                .remedy(format!("known are: {}", known.join(", "))));
-        };
+        let key = known(name, &origin)?;
         let bad = match key.kind {
             Kind::Number => value.parse::<u64>().err().map(|_| "a whole number"),
             Kind::Bytes => parse_bytes(&value).is_none().then_some("a size such as 64MiB"),
@@ -227,6 +240,15 @@ impl Settings {
     pub fn iter(&self) -> impl Iterator<Item = (&'static Key, &str, &Origin)> {
         KEYS.iter().filter_map(|k| self.0.get(k.name).map(|(v, o)| (k, v.as_str(), o)))
     }
+}
+
+/// The key of this name.
+fn known(name: &str, origin: &Origin) -> Result<&'static Key, Failure> {
+    KEYS.iter().find(|k| k.name == name).ok_or_else(|| {
+        let known: Vec<_> = KEYS.iter().map(|k| k.name).collect();
+        Failure::usage(format!("unknown setting `{name}` ({origin})"))
+            .remedy(format!("known are: {}", known.join(", ")))
+    })
 }
 
 /// Reads `123`, `64KiB`, `1.5GiB`, `2M` (powers of 1024 all).

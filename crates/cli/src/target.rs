@@ -7,7 +7,7 @@ use loligo_store_local::LocalStore;
 
 use crate::args::Target;
 use crate::mounts;
-use crate::output::Failure;
+use crate::output::{Failure, quoted};
 use crate::service::state::ServerState;
 
 /// Where a server answers questions about itself.
@@ -58,11 +58,16 @@ pub fn find(target: &Target) -> Result<Found, Failure> {
     if let Some(path) = &target.path {
         return by_path(path);
     }
-    if let Some(server) = &target.server {
+    if let Some(server) = named(target.server.as_deref()) {
         return by_address(server);
     }
     Err(Failure::usage("no server is named")
         .remedy("give --data DIR, --server ADDR or a path inside a mount, or set LOLIGO_SERVER"))
+}
+
+/// What `--server` or LOLIGO_SERVER says; an empty variable says nothing.
+pub fn named(server: Option<&str>) -> Option<&str> {
+    server.filter(|server| !server.is_empty())
 }
 
 /// The server that owns a data directory. It may have been killed since.
@@ -82,8 +87,8 @@ pub fn by_data(data: &Path) -> Result<Found, Failure> {
 
 /// Nobody serves this directory.
 pub fn not_running(data: &Path) -> Failure {
-    let data = data.display();
-    Failure::new(format!("no server runs on {data}")).remedy(format!("start one: loligo up --data {data} --mount DIR"))
+    Failure::new(format!("no server runs on {}", data.display()))
+        .remedy(format!("start one: loligo up --data {} --mount DIR", quoted(data)))
 }
 
 /// An address as a user writes it: a Unix socket's path, HOST:PORT, a data directory, or http://HOST:PORT for the
@@ -101,11 +106,15 @@ pub fn by_address(text: &str) -> Result<Found, Failure> {
     let mut found = Found { data: None, address: None, admin: None, state: None };
     if let Address::Unix(socket) = &address
         && let Some(data) = socket.parent()
-        && let Some(state) = ServerState::read(data)?
     {
-        found.data = Some(data.to_path_buf());
-        found.admin = Some(Admin::Unix(state.admin_socket.clone()));
-        found.state = Some(state);
+        if let Some(state) = ServerState::read(data)? {
+            found.data = Some(data.to_path_buf());
+            found.admin = Some(Admin::Unix(state.admin_socket.clone()));
+            found.state = Some(state);
+        } else if !socket.exists() {
+            // Whoever is asked there will be told of this path.
+            found.admin = Some(Admin::Unix(socket.clone()));
+        }
     }
     Ok(Found { address: Some(address), ..found })
 }

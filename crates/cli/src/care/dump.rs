@@ -12,7 +12,7 @@ use loligo_types::{Event, Ino, Inode, Kind, Name};
 
 use super::offline;
 use super::text::{Head, Tail, render};
-use crate::output::{Context, Failure, Outcome, human_files};
+use crate::output::{Context, Failure, Outcome, human_files, note, written};
 use crate::progress::{Bar, Unit};
 
 /// Writes it.
@@ -20,24 +20,43 @@ pub fn run(data: &Path, output: Option<&Path>) -> Outcome {
     let offline = offline::records(offline::store(data)?, data)?;
     let (head, dead) = count(&offline)?;
     match output {
-        None => write(&offline, head, &dead, std::io::stdout().lock()),
-        Some(path) => {
-            // Under another name until it is whole, so that no half of a dump is taken for one.
-            let part = path.with_file_name(format!("{}.part", path.file_name().unwrap_or_default().to_string_lossy()));
-            let place = || format!("output file {}", part.display());
-            let file = File::create(&part).context(place)?;
-            write(&offline, head, &dead, &file)?;
-            file.sync_all().context(place)?;
-            std::fs::rename(&part, path).context(|| format!("output file {}", path.display()))
-        }
+        None => write(&offline, head, &dead, std::io::stdout().lock(), "standard output"),
+        Some(path) => write_file(&offline, head, &dead, path),
     }?;
     if head.objects > 0 {
-        eprintln!(
+        note(format_args!(
             "loligo: the data of {} is in objects, and so not in the dump; `load` will give it the size, but no data",
             human_files(head.objects)
-        );
+        ));
     }
     Ok(())
+}
+
+/// Into a file: under another name until it is whole, so that no half of a dump is taken for one. What is no plain
+/// file, such as a pipe, is written as it is.
+fn write_file(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, path: &Path) -> Outcome {
+    let unusable = |e: std::io::Error| {
+        Failure::new(format!("output file {}: {e}", path.display())).remedy("name a file in a directory that takes it")
+    };
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_dir() => return Err(unusable(std::io::ErrorKind::IsADirectory.into())),
+        Ok(there) if !there.is_file() => {
+            let pipe = File::options().write(true).open(path).map_err(unusable)?;
+            return write(offline, head, dead, &pipe, &path.display().to_string());
+        }
+        _ => {}
+    }
+    // Through a symlink, so that the file is replaced and not the link.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let mut part = path.clone().into_os_string();
+    part.push(".part");
+    let part = Path::new(&part);
+    let file = File::create(part).map_err(unusable)?;
+    let place = part.display().to_string();
+    let done = write(offline, head, dead, &file, &place)
+        .and_then(|()| file.sync_all().map_err(|e| written(&place, &e)))
+        .and_then(|()| std::fs::rename(part, &path).map_err(unusable));
+    done.inspect_err(|_| _ = std::fs::remove_file(part))
 }
 
 /// Visits rows until one fails.
@@ -66,7 +85,7 @@ fn each(offline: &Offline, range: &loligo_journal::table::KeyRange, mut see: imp
 fn count(offline: &Offline) -> Result<(Head, BTreeSet<Ino>), Failure> {
     let mut head = Head { next_ino: offline.next_ino().0, ..Head::default() };
     let mut dead = BTreeSet::new();
-    let bar = Bar::start("counting", 0, Unit::Count);
+    let mut bar = Bar::start("counting", 0, Unit::Count);
     let range_of = |key: Vec<u8>| prefix_range(&key[..1]);
     each(offline, &range_of(key_inode(Ino(0))), |row| {
         bar.add(1);
@@ -111,18 +130,20 @@ fn inline(offline: &Offline, inode: &Inode) -> Result<Option<Event>, Failure> {
 }
 
 /// What is written, with its checksum.
-struct Lines<W: Write> {
+struct Lines<'a, W: Write> {
     out: BufWriter<W>,
+    /// Where it goes, for people.
+    place: &'a str,
     crc: u32,
     lines: u64,
 }
 
-impl<W: Write> Lines<W> {
+impl<W: Write> Lines<'_, W> {
     fn put(&mut self, mut line: String) -> Outcome {
         line.push('\n');
         self.crc = crc32c::crc32c_append(self.crc, line.as_bytes());
         self.lines += 1;
-        self.out.write_all(line.as_bytes()).context(|| "writing the dump".into())
+        self.out.write_all(line.as_bytes()).map_err(|e| written(self.place, &e))
     }
 
     fn record(&mut self, event: &Event, xattrs: usize) -> Outcome {
@@ -134,18 +155,18 @@ impl<W: Write> Lines<W> {
 
     fn end(mut self) -> Outcome {
         let tail = Tail { lines: self.lines, crc: self.crc }.render();
-        writeln!(self.out, "{tail}").and_then(|()| self.out.flush()).context(|| "writing the dump".into())
+        writeln!(self.out, "{tail}").and_then(|()| self.out.flush()).map_err(|e| written(self.place, &e))
     }
 }
 
-fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write) -> Outcome {
-    let mut lines = Lines { out: BufWriter::with_capacity(1 << 20, out), crc: 0, lines: 0 };
+fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write, place: &str) -> Outcome {
+    let mut lines = Lines { out: BufWriter::with_capacity(1 << 20, out), place, crc: 0, lines: 0 };
     lines.put(head.render())?;
     if head.objects > 0 {
         let (files, bytes) = (head.objects, head.object_bytes);
         lines.put(format!("# not in this dump: data in objects, files={files} bytes={bytes}"))?;
     }
-    let bar = Bar::start("dumping", head.inodes, Unit::Count);
+    let mut bar = Bar::start("dumping", head.inodes, Unit::Count);
     each(offline, &prefix_range(&key_inode(Ino(0))[..1]), |row| {
         bar.add(1);
         match row {
@@ -157,7 +178,7 @@ fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write) -
 }
 
 /// An inode, its xattrs, its data, its entries by name.
-fn write_inode<W: Write>(offline: &Offline, inode: Inode, lines: &mut Lines<W>) -> Outcome {
+fn write_inode<W: Write>(offline: &Offline, inode: Inode, lines: &mut Lines<'_, W>) -> Outcome {
     let mut xattrs = Vec::new();
     if inode.has_xattrs {
         each(offline, &xattr_range(inode.ino), |row| {

@@ -13,7 +13,7 @@ use loligo_types::{Event, Ino, Kind};
 use serde_json::json;
 
 use super::{objects, offline};
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count};
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
 
 /// Mending may bring to light what was hidden; after this many rounds it is given up.
@@ -61,33 +61,33 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
             "object_bytes": objects.bytes,
             "stopped_cleanly": clean,
         });
-        println!("{document:#}");
+        put(format_args!("{document:#}"))?;
     } else {
         for finding in &findings {
-            println!("{}: {}", if finding.loss { "LOST " } else { "wrong" }, finding.text);
+            put(format_args!("{}: {}", if finding.loss { "LOST " } else { "wrong" }, finding.text))?;
         }
         let checked_data = if data_checksums { ", all read and compared with their checksums" } else { "" };
-        println!(
+        put(format_args!(
             "{}: {} inodes, {} entries, {} objects ({}){checked_data}",
             data.display(),
             human_count(report.inodes),
             human_count(report.entries),
             human_count(objects.objects),
             human_bytes(objects.bytes)
-        );
+        ))?;
     }
     verdict(data, repair, found, left)
 }
 
 fn verdict(data: &Path, repair: bool, found: usize, left: usize) -> Outcome {
-    let data = data.display();
+    let (data, path) = (data.display(), quoted(data));
     match (found, left) {
         (0, _) => {
-            eprintln!("{data} is sound");
+            note(format_args!("{data} is sound"));
             Ok(())
         }
         (found, 0) => {
-            eprintln!("{data}: {found} problems found and mended");
+            note(format_args!("{data}: {found} problems found and mended"));
             Ok(())
         }
         (found, left) if repair => {
@@ -95,7 +95,7 @@ fn verdict(data: &Path, repair: bool, found: usize, left: usize) -> Outcome {
                 .remedy("damaged file data is to be restored from a copy: overwrite or remove those files"))
         }
         (found, _) => Err(Failure::found(format!("{data}: {found} problems found; nothing was changed"))
-            .remedy(format!("copy the directory if you can, then: loligo fsck --data {data} --repair"))),
+            .remedy(format!("copy the directory if you can, then: loligo fsck --data {path} --repair"))),
     }
 }
 
@@ -132,7 +132,7 @@ fn mend(offline: &mut Offline, first: Checked) -> Result<Checked, Failure> {
 fn check(offline: &Offline) -> Result<Checked, Failure> {
     let total = offline.backend().table().approximate_size().map(|size| size.keys).unwrap_or(0);
     // Each row is seen three times.
-    let bar = Bar::start("checking", total * 3, Unit::Count);
+    let mut bar = Bar::start("checking", total * 3, Unit::Count);
     let mut rows = Rows::default();
     let mut round = 0;
     let report = fsck::check(|see| {

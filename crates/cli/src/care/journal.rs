@@ -13,7 +13,7 @@ use loligo_types::Lsn;
 use serde_json::json;
 
 use super::offline;
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count};
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, written};
 
 /// One segment.
 #[derive(Default)]
@@ -60,7 +60,7 @@ fn inspect(rank: u32, log: Arc<dyn LogDir>, summary: bool, json: bool) -> Result
                         segments.entry(entry.segment).or_default().count(&entry);
                         if !summary {
                             let line = if json { entry.to_json() } else { entry.to_string() };
-                            writeln!(out, "{line}").context(|| "stdout".into())?;
+                            writeln!(out, "{line}").map_err(|e| written("standard output", &e))?;
                         }
                     }
                     Err(error) => {
@@ -73,10 +73,10 @@ fn inspect(rank: u32, log: Arc<dyn LogDir>, summary: bool, json: bool) -> Result
         }
     }
     for (id, segment) in &segments {
-        writeln!(out, "{}", segment.line(rank, *id, json)).context(|| "stdout".into())?;
+        writeln!(out, "{}", segment.line(rank, *id, json)).map_err(|e| written("standard output", &e))?;
     }
-    writeln!(out, "{}", end_line(rank, tail, broken.as_deref(), json)).context(|| "stdout".into())?;
-    out.flush().context(|| "stdout".into())?;
+    writeln!(out, "{}", end_line(rank, tail, broken.as_deref(), json)).map_err(|e| written("standard output", &e))?;
+    out.flush().map_err(|e| written("standard output", &e))?;
     Ok(broken)
 }
 

@@ -15,7 +15,7 @@ use loligo_types::{Event, Ino, Inode, Kind, RStat};
 
 use super::offline;
 use super::text::{Head, Tail, parse};
-use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_files};
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_files, note, put};
 use crate::progress::{Bar, Unit};
 
 /// Longest line: the largest value with each byte escaped, and some.
@@ -38,20 +38,20 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     LocalStore::format(&data, &StoreFormat::default()).map_err(|e| Failure::new(e.to_string()))?;
     let loaded = load(&data, head, &mut text);
     let loaded = loaded.inspect_err(|_| clear(&data))?;
-    println!(
+    let mut told = format!(
         "loaded {} inodes and {} entries into {}",
         human_count(loaded.inodes),
         human_count(loaded.entries),
         data.display()
     );
     if head.objects > 0 {
-        println!(
-            "without data: {} ({}), with the right size but reading as zeros; the data was in objects, which a dump does not hold",
+        told.push_str(&format!(
+            "\nwithout data: {} ({}), with the right size but reading as zeros; the data was in objects, which a dump does not hold",
             human_files(head.objects),
             human_bytes(head.object_bytes)
-        );
+        ));
     }
-    Ok(())
+    put(told)
 }
 
 /// Empties a directory that was made, or was empty, before.
@@ -60,7 +60,7 @@ fn clear(data: &Path) {
         let path = entry.path();
         let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         if let Err(e) = removed {
-            eprintln!("loligo: {} could not be removed: {e}", path.display());
+            note(format_args!("loligo: {} could not be removed: {e}", path.display()));
         }
     }
 }
@@ -88,7 +88,7 @@ fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
 /// Reads all lines; at the end the counts and the checksum are right.
 fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Head, Failure> {
     let total = head.inodes + head.entries + head.xattrs + head.inline;
-    let bar = Bar::start("loading", total, Unit::Count);
+    let mut bar = Bar::start("loading", total, Unit::Count);
     let mut seen =
         Head { objects: head.objects, object_bytes: head.object_bytes, next_ino: head.next_ino, ..Head::default() };
     let mut sums = Sums::default();

@@ -27,7 +27,7 @@ pub struct Report {
 pub fn check(blobs: &dyn Blobs, owners: &BTreeSet<u64>, read: bool) -> Result<Report, Failure> {
     let mut report = Report::default();
     let mut all = Vec::new();
-    let bar = Bar::start("listing objects", 0, Unit::Count);
+    let mut bar = Bar::start("listing objects", 0, Unit::Count);
     let listed = blobs.list(&mut |id, len| {
         bar.add(1);
         report.objects += 1;
@@ -42,7 +42,7 @@ pub fn check(blobs: &dyn Blobs, owners: &BTreeSet<u64>, read: bool) -> Result<Re
     });
     listed.context(|| "listing the objects".into())?;
     drop(bar);
-    let bar = Bar::start("reading file data", all.iter().map(|(_, len)| len).sum(), Unit::Bytes);
+    let mut bar = Bar::start("reading file data", all.iter().map(|(_, len)| len).sum(), Unit::Bytes);
     let mut buffer = vec![0; CHUNK];
     for (id, len) in all {
         let mut offset = 0;

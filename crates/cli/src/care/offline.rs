@@ -7,7 +7,7 @@ use loligo_driver::{Offline, ServerError};
 use loligo_store::StoreError;
 use loligo_store_local::{LocalStore, OpenOptions};
 
-use crate::output::Failure;
+use crate::output::{Failure, quoted};
 use crate::progress::{Bar, Unit};
 use crate::service::format;
 
@@ -19,7 +19,7 @@ pub fn store(data: &Path) -> Result<Arc<LocalStore>, Failure> {
         Err(error @ StoreError::InUse { .. }) => {
             let text = error.to_string();
             Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string())
-                .remedy(format!("stop it first: loligo down --data {}", data.display())))
+                .remedy(format!("stop it first: loligo down --data {}", quoted(data))))
         }
         Err(error) => Err(Failure::new(error.to_string())),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::output::Failure;
+use crate::output::{Failure, quoted};
 use crate::target::{Admin, Found};
 
 /// How long an answer may take; the server itself gives up after 5 s.
@@ -72,13 +72,13 @@ fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
     let gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     match (&found.data, &found.state) {
         (Some(data), Some(state)) if gone => {
-            let mount = state.mount.as_deref().map_or("DIR".to_string(), |mount| mount.display().to_string());
+            let mount = state.mount.as_deref().map_or("DIR".to_string(), quoted);
             Failure::new(format!(
                 "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",
                 data.display(),
                 state.pid
             ))
-            .remedy(format!("bring it back: loligo up --data {} --mount {mount}", data.display()))
+            .remedy(format!("bring it back: loligo up --data {} --mount {mount}", quoted(data)))
         }
         _ => Failure::new(format!("the server at {place} does not answer: {error}"))
             .remedy("is it running, and is this its admin address?"),

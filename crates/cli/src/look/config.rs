@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, put};
 use crate::settings::{Given, Settings};
 
 /// Prints it.
@@ -17,15 +17,14 @@ pub fn run(data: Option<&Path>, given: &Given, json: bool) -> Outcome {
     let settings = Settings::load(given, data, &[])?;
     settings.check()?;
     if json {
-        println!("{:#}", as_json(&settings));
-        return Ok(());
+        return put(format_args!("{:#}", as_json(&settings)));
     }
     let wide = settings.iter().map(|(key, value, _)| key.name.len() + value.len()).max().unwrap_or(0) + 5;
-    for (key, value, origin) in settings.iter() {
+    let lines = settings.iter().map(|(key, value, origin)| {
         let line = format!("{} = \"{value}\"", key.name);
-        println!("{line:wide$} # {origin}\n#   {}", key.doc);
-    }
-    Ok(())
+        format!("{line:wide$} # {origin}\n#   {}", key.doc)
+    });
+    put(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// As the admin plane shows it, too.

@@ -2,7 +2,7 @@
 
 use super::ask;
 use crate::args::Target;
-use crate::output::{Outcome, human_bytes, human_count, human_time};
+use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::service::admin::doc::{RankDoc, SessionDoc, StatusDoc};
 use crate::target;
 
@@ -16,13 +16,11 @@ pub fn run(target: &Target, json: bool) -> Outcome {
         let mut status: serde_json::Value = ask::json(&found, "/api/v1/status")?;
         let sessions: serde_json::Value = ask::json(&found, "/api/v1/sessions")?;
         status["sessions"] = sessions;
-        println!("{status:#}");
-        return Ok(());
+        return put(format_args!("{status:#}"));
     }
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
     let sessions: Vec<SessionDoc> = ask::json(&found, "/api/v1/sessions")?;
-    print!("{}", page(&status, &sessions));
-    Ok(())
+    put(page(&status, &sessions).trim_end())
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
@@ -31,7 +29,8 @@ fn line(out: &mut String, label: &str, text: &str) {
 
 fn page(status: &StatusDoc, sessions: &[SessionDoc]) -> String {
     let mut out = String::new();
-    line(&mut out, "file system", &format!("{} in {}", status.fs_id, status.data));
+    line(&mut out, "file system", &status.fs_id);
+    line(&mut out, "data", &status.data);
     let up = human_time(status.uptime_s);
     line(&mut out, "server", &format!("process {}, up {up}, version {}", status.pid, status.version));
     let reason = status.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
@@ -63,21 +62,26 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
         out,
         "journal",
         &format!(
-            "change {}, {} not yet durable; {} outstanding of {}; sync p50 {} us, p99 {} us, {:.1} changes each",
+            "change {}, {} not yet durable; {} outstanding of {}",
             human_count(journal.last_lsn),
-            journal.last_lsn.saturating_sub(journal.durable_lsn),
+            human_count(journal.last_lsn.saturating_sub(journal.durable_lsn)),
             human_bytes(journal.outstanding_bytes),
-            human_bytes(journal.limit_bytes),
-            journal.sync_p50_us,
-            journal.sync_p99_us,
-            journal.records_per_sync
+            human_bytes(journal.limit_bytes)
+        ),
+    );
+    line(
+        out,
+        "syncs",
+        &format!(
+            "p50 {:.0} us, p99 {:.0} us, {:.1} changes each",
+            journal.sync_p50_us, journal.sync_p99_us, journal.records_per_sync
         ),
     );
     line(
         out,
         "cache",
         &format!(
-            "{} inodes, {} of {}; {} records not yet in the table",
+            "{} inodes, {} of {}; {} rows not yet in the table",
             human_count(rank.cache_inodes),
             human_bytes(rank.cache_bytes),
             human_bytes(rank.cache_limit_bytes),
@@ -88,8 +92,20 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
         out,
         "clients",
         &format!(
-            "{} sessions, {} connections, {} leases ({} being recalled), {} locks, {} requests waiting",
-            rank.sessions, rank.connections, rank.leases, rank.recalls_pending, rank.locks, rank.waiting
+            "{} sessions, {} connections, {} requests waiting",
+            human_count(rank.sessions),
+            human_count(rank.connections),
+            human_count(rank.waiting)
+        ),
+    );
+    line(
+        out,
+        "leases",
+        &format!(
+            "{}, {} being recalled; {} locks",
+            human_count(rank.leases),
+            human_count(rank.recalls_pending),
+            human_count(rank.locks)
         ),
     );
     if rank.orphans > 0 {
@@ -112,7 +128,7 @@ fn ops_table(out: &mut String, rank: &RankDoc) {
 
 fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
     out.push_str(&format!(
-        "{:>8} {:>6} {:>7} {:>7} {:>12} {:<9} name\n",
+        "{:>7} {:>6} {:>5} {:>7} {:>11} {:<5} name\n",
         "session", "user", "opens", "leases", "requests", "state"
     ));
     for s in sessions.iter().take(SESSIONS_SHOWN) {
@@ -123,7 +139,7 @@ fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
         };
         let requests = human_count(s.requests);
         out.push_str(&format!(
-            "{:>8} {:>6} {:>7} {:>7} {requests:>12} {state:<9} {}\n",
+            "{:>7} {:>6} {:>5} {:>7} {requests:>11} {state:<5} {}\n",
             s.id, s.uid, s.opens, s.leases, s.name
         ));
     }

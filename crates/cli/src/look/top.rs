@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::ask;
 use crate::args::Target;
-use crate::output::{Failure, Outcome, human_bytes, human_count, human_time};
+use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, written};
 use crate::service::admin::doc::{OpDoc, StatusDoc};
 use crate::target::{self, Found};
 
@@ -44,11 +44,11 @@ pub fn run(target: &Target, interval: f64, count: u64) -> Outcome {
         let page = page(&last, &now);
         let mut out = std::io::stdout();
         // Home, the page with the rest of each line cleared, then the rest of the screen: no flicker.
-        let written = match terminal {
+        let shown_now = match terminal {
             true => write!(out, "\x1b[H{}\x1b[J", page.replace('\n', "\x1b[K\n")),
             false => writeln!(out, "{page}"),
         };
-        written.and_then(|()| out.flush()).map_err(|e| Failure::new(format!("stdout: {e}")))?;
+        shown_now.and_then(|()| out.flush()).map_err(|e| written("standard output", &e))?;
         last = now;
         shown += 1;
         if shown == count {
@@ -115,31 +115,31 @@ fn quantiles(before: &[(u64, u64)], after: &[(u64, u64)]) -> (f64, f64) {
 fn page(last: &Look, now: &Look) -> String {
     let seconds = now.at.duration_since(last.at).as_secs_f64().max(1e-3);
     let status = &now.status;
-    let mut out = format!("loligo top   {}   up {}   {}", status.data, human_time(status.uptime_s), status.health);
+    let mut out = format!("loligo top  {}\nup {}  {}", status.data, human_time(status.uptime_s), status.health);
     out.push_str(&status.reason.as_ref().map_or("\n".to_string(), |reason| format!(": {reason}\n")));
     for (rank, before) in status.ranks.iter().zip(&last.status.ranks) {
         let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let cpu = (rank.cpu_s - before.cpu_s).max(0.0) / seconds * 100.0;
         out.push_str(&format!(
-            "rank {}: cpu {cpu:.0} %   sessions {}   leases {}   waiting {}   in {}/s   out {}/s\n",
+            "rank {}: cpu {cpu:.0} %  sessions {}  leases {}  waiting {}\nwire: in {}/s  out {}/s\n",
             rank.rank,
-            rank.sessions,
+            human_count(rank.sessions),
             human_count(rank.leases),
-            rank.waiting,
+            human_count(rank.waiting),
             human_bytes(per_s(rank.bytes_in, before.bytes_in) as u64),
             human_bytes(per_s(rank.bytes_out, before.bytes_out) as u64),
         ));
         let (journal, old) = (&rank.journal, &before.journal);
         out.push_str(&format!(
-            "journal: lag {}   {:.0} changes/s   {:.0} syncs/s   outstanding {} of {}\n",
-            journal.last_lsn.saturating_sub(journal.durable_lsn),
+            "journal: lag {}  {:.0} changes/s  {:.0} syncs/s  outstanding {} of {}\n",
+            human_count(journal.last_lsn.saturating_sub(journal.durable_lsn)),
             per_s(journal.last_lsn, old.last_lsn),
             per_s(journal.syncs, old.syncs),
             human_bytes(journal.outstanding_bytes),
             human_bytes(journal.limit_bytes),
         ));
         out.push_str(&format!(
-            "cache: {} inodes   {} of {}   dirty {}   checkpoints {:.1}/s\n",
+            "cache: {} inodes  {} of {}  dirty {}  checkpoints {:.1}/s\n",
             human_count(rank.cache_inodes),
             human_bytes(rank.cache_bytes),
             human_bytes(rank.cache_limit_bytes),

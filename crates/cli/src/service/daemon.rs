@@ -1,5 +1,7 @@
-//! Going to the background: the command starts itself again in a new process session, waits until that one says that everything
-//! works, and ends. So errors of the start show where the user looks.
+//! Going to the background: the command starts itself again in a new process session, waits until that one says that
+//! everything works, or why not, and ends. So errors of the start show where the user looks.
+//!
+//! What the new process says goes through a pipe, not through the log, which may lie on a full disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -7,12 +9,51 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::output::{Context, Failure};
 
+/// What a process that was started says of its start: a word, a number, a line's end, and a text for people.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Everything works.
+    Ready(String),
+    /// It does not, with the exit code for it.
+    Failed(u8, String),
+    /// It ended without a word.
+    Nothing,
+}
+
+impl Told {
+    /// As it goes through the pipe.
+    fn encode(&self) -> String {
+        match self {
+            Told::Ready(text) => format!("ready 0\n{text}"),
+            Told::Failed(code, text) => format!("failed {code}\n{text}"),
+            Told::Nothing => String::new(),
+        }
+    }
+
+    fn decode(text: &str) -> Told {
+        let Some((head, text)) = text.split_once('\n') else { return Told::Nothing };
+        match head.split_once(' ') {
+            Some(("ready", _)) => Told::Ready(text.to_string()),
+            Some(("failed", code)) => Told::Failed(code.parse().unwrap_or(1), text.to_string()),
+            _ => Told::Nothing,
+        }
+    }
+
+    /// Waits for it at the other end of the pipe.
+    pub fn wait(pipe: impl Into<File>) -> std::io::Result<Told> {
+        let mut bytes = Vec::new();
+        pipe.into().read_to_end(&mut bytes)?;
+        Ok(Told::decode(&String::from_utf8_lossy(&bytes)))
+    }
+}
+
 /// Starts this program again in the background with the arguments it had, without `--daemon`.
 ///
-/// Returns the line that the new process wrote when it was ready. If it ends before, its last words are the error.
+/// Returns what the new process said when it was ready. If it fails before, its error is this one's.
 pub fn start(log: &Path) -> Result<String, Failure> {
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context(|| "a pipe".into())?;
     let program = std::env::current_exe().context(|| "this program's own file".into())?;
@@ -37,35 +78,66 @@ pub fn start(log: &Path) -> Result<String, Failure> {
     }
     let mut child = command.spawn().context(|| "starting the background process".into())?;
     drop(to);
-    let mut line = String::new();
-    File::from(from).read_to_string(&mut line).context(|| "waiting for the background process".into())?;
-    if line.is_empty() {
-        let status = child.wait().context(|| "the background process".into())?;
-        let text = std::fs::read(log).unwrap_or_default();
-        let tail = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
-        let last: Vec<_> = tail.lines().rev().take(5).collect();
-        let last: Vec<_> = last.into_iter().rev().collect();
-        return Err(Failure::new(format!(
-            "the background process ended while it started ({status}); its last words:\n{}",
-            last.join("\n")
-        ))
-        .remedy(format!("read {}", log.display())));
+    match Told::wait(from).context(|| "waiting for the background process".into())? {
+        Told::Ready(text) => Ok(text.trim_end().to_string()),
+        Told::Failed(code, text) => {
+            let _ = child.wait();
+            Err(Failure::told(format!("{}\n  log: {}", text.trim_end(), log.display()), code))
+        }
+        Told::Nothing => {
+            let status = child.wait().context(|| "the background process".into())?;
+            Err(Failure::new(format!(
+                "the background process ended while it started ({status}); its last words:\n{}",
+                last_words(log, before)
+            ))
+            .remedy(format!("read {}", log.display())))
+        }
     }
-    Ok(line.trim_end().to_string())
+}
+
+/// The end of what was logged since the log had this length.
+fn last_words(log: &Path, before: u64) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let tail = String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
+    let last: Vec<_> = tail.lines().rev().take(5).collect();
+    last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 /// Says that everything works to whoever started this process in the background; without one, on stdout.
 pub fn ready(fd: Option<i32>, line: &str) {
     match fd {
-        Some(fd) => {
-            // SAFETY: the number was given by the starting process for this one use; closing it tells that we are done.
-            let mut pipe = unsafe { File::from_raw_fd(fd) };
-            // The starter may be gone; nobody needs the line then.
-            let _ = writeln!(pipe, "{line}");
+        Some(fd) => tell(fd, &Told::Ready(line.to_string())),
+        None => crate::output::say(line),
+    }
+}
+
+/// Says why it failed to whoever started this process in the background.
+pub fn failed(fd: i32, failure: &Failure) {
+    tell(fd, &Told::Failed(failure.code(), failure.to_string()));
+}
+
+fn tell(fd: i32, told: &Told) {
+    // Afterwards the pipe is closed, and its number may be that of another file.
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the number was given by the starting process for this one use; closing it tells that we are done.
+    let mut pipe = unsafe { File::from_raw_fd(fd) };
+    // The starter may be gone; nobody needs it then.
+    let _ = pipe.write_all(told.encode().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_understood() {
+        for told in [Told::Ready("a\nb".into()), Told::Failed(2, "x\n  try: y".into()), Told::Nothing] {
+            assert_eq!(Told::decode(&told.encode()), told);
         }
-        None => {
-            crate::output::say(line);
-            let _ = std::io::stdout().flush();
-        }
+        assert_eq!(Told::decode("nonsense"), Told::Nothing);
+        assert_eq!(Told::decode("ready"), Told::Nothing);
     }
 }

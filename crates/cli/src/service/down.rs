@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::node::data_dir;
 use super::state::ServerState;
 use crate::args::Down;
-use crate::output::{Context, Failure, Outcome};
+use crate::output::{Context, Failure, Outcome, put, quoted};
 use crate::target::not_running;
 
 /// Stops it.
@@ -53,13 +53,12 @@ pub fn run(args: &Down) -> Outcome {
         ))
         .remedy(format!("its log says why ({}, or the terminal it ran in)", data.join("loligo.log").display())));
     }
-    println!(
+    put(format_args!(
         "stopped the server of {} (process {}) in {:.1} s",
         data.display(),
         state.pid,
         begun.elapsed().as_secs_f64()
-    );
-    Ok(())
+    ))
 }
 
 /// Whether this process is the one that listens on the socket.
@@ -75,6 +74,6 @@ fn killed(data: &Path, state: &ServerState) -> Failure {
         data.display(),
         state.pid
     ));
-    let mount = state.mount.as_deref().map_or("DIR".to_string(), |mount| mount.display().to_string());
-    failure.remedy(format!("bring it back: loligo up --data {} --mount {mount}", data.display()))
+    let mount = state.mount.as_deref().map_or("DIR".to_string(), quoted);
+    failure.remedy(format!("bring it back: loligo up --data {} --mount {mount}", quoted(data)))
 }

@@ -9,7 +9,7 @@ use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 
 use super::node::{data_dir, open_store};
 use crate::args::Format;
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, put, quoted};
 
 /// Memory for the table's cache while it is made.
 const SMALL_CACHE: usize = 8 << 20;
@@ -22,15 +22,19 @@ pub fn run(args: &Format) -> Outcome {
             LocalStore::format(&data, &StoreFormat::default()).err().map_or_else(String::new, |e| e.to_string());
         return Err(Failure::new(error));
     }
-    println!("formatted {}\n  use it  loligo up --data {} --mount DIR", data.display(), data.display());
-    Ok(())
+    put(format_args!("formatted {}\n  use it  loligo up --data {} --mount DIR", data.display(), quoted(&data)))
 }
 
 /// Makes a file system. `false`: there is a whole one already, and nothing was changed. One that was cut off while it
 /// was made is finished.
 pub fn make(data: &Path) -> Result<bool, Failure> {
     if let Some(parent) = data.parent() {
-        std::fs::create_dir_all(parent).map_err(|e| Failure::new(format!("{}: {e}", parent.display())))?;
+        std::fs::create_dir_all(parent).map_err(|e| unmade(data, &e))?;
+    }
+    if let Err(error) = std::fs::create_dir(data)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(unmade(data, &error));
     }
     match LocalStore::format(data, &StoreFormat::default()) {
         Ok(_) | Err(StoreError::AlreadyFormatted { .. }) => {}
@@ -47,6 +51,11 @@ pub fn make(data: &Path) -> Result<bool, Failure> {
         Err(ServerError::AlreadyFormatted) => Ok(false),
         Err(error) => Err(Failure::new(error.to_string())),
     }
+}
+
+fn unmade(data: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("data directory {} cannot be made: {error}", data.display()))
+        .remedy("name one below a directory that this user may write to")
 }
 
 /// A load that was cut off leaves rows in a table that is not formatted: nothing to build on.
@@ -74,18 +83,18 @@ pub fn require(data: &Path) -> Result<(), Failure> {
         Err(error @ (StoreError::NotFound { .. } | StoreError::Foreign { .. })) => {
             let first = error.to_string();
             let first = first.split(';').next().unwrap_or(&first).to_string();
-            Err(Failure::new(first).remedy(format!("make one: loligo format --data {}", data.display())))
+            Err(Failure::new(first).remedy(format!("make one: loligo format --data {}", quoted(data))))
         }
         Err(error) => Err(Failure::new(error.to_string())),
     }
 }
 
-/// Whether there is nothing yet, so that a file system may be made there.
+/// Whether there is nothing yet, or what a formatting left that was cut off, so that a file system may be made there.
+/// The store looks once more before it does.
 pub fn is_new(data: &Path) -> bool {
+    const MAY_BE: [&str; 6] = ["lost+found", "loligo.toml", "lock", "epochs", "epochs.tmp", "loligo.tmp"];
     match std::fs::read_dir(data) {
-        Ok(entries) => {
-            entries.flatten().all(|entry| entry.file_name() == "lost+found" || entry.file_name() == "loligo.toml")
-        }
+        Ok(entries) => entries.flatten().all(|entry| MAY_BE.iter().any(|name| entry.file_name() == *name)),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }

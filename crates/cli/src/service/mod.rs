@@ -11,4 +11,5 @@ pub mod umount;
 pub mod up;
 
 mod node;
+pub mod preflight;
 mod signals;

@@ -7,10 +7,11 @@ use loligo_driver::Address;
 
 use super::daemon;
 use super::node::{self, Way};
-use super::signals::Signals;
+use super::preflight;
+use super::signals::{Signals, UNSYNCED};
 use crate::args::MountArgs;
 use crate::mounts;
-use crate::output::{Context, Failure, Outcome};
+use crate::output::{Context, Failure, Outcome, quoted};
 use crate::settings::{Given, Settings};
 use crate::target::{self, Found};
 
@@ -21,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     let found = find(args)?;
     let address = found.address()?.clone();
+    preflight::files()?;
+    preflight::fuse()?;
     if args.daemon {
         let log = log_path(args, &found);
         node::check_log(&log)?;
@@ -46,12 +49,12 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         "mounted {address} at {}; process {}\n  stop it   loligo umount {}",
         at.display(),
         std::process::id(),
-        at.display()
+        quoted(&at)
     );
     daemon::ready(args.ready_fd, &text);
     loop {
         if let Some(signal) = signals.wait(LOOK) {
-            tracing::info!("{signal}: unmounting");
+            tracing::info!("{signal}: unmounting; another one ends it at once");
             break;
         }
         if mounted.mount.wait(Duration::ZERO) {
@@ -59,11 +62,11 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
             break;
         }
     }
-    mounted.stop()
+    mounted.stop(&signals.stopping(Some(at), UNSYNCED))
 }
 
 fn find(args: &MountArgs) -> Result<Found, Failure> {
-    match (&args.data, &args.server) {
+    match (&args.data, target::named(args.server.as_deref())) {
         (Some(data), _) => target::by_data(&node::data_dir(data)?),
         (None, Some(server)) => target::by_address(server),
         (None, None) => {

@@ -14,9 +14,10 @@ use loligo_store::StoreError;
 use loligo_store_local::{LocalStore, OpenOptions as StoreOptions};
 
 use super::admin::{Admin, Source};
+use super::signals::Stopping;
 use super::state::ServerState;
 use crate::args::{MountOptions as MountArgs, Run};
-use crate::output::{Context, Failure};
+use crate::output::{Context, Failure, note, quoted};
 use crate::progress::{Bar, Unit};
 use crate::settings::Settings;
 
@@ -65,6 +66,10 @@ pub fn settings(given: &crate::settings::Given, data: &Path, run: &Run) -> Resul
 /// The absolute path of a data directory, which a socket can be made in.
 pub fn data_dir(data: &Path) -> Result<PathBuf, Failure> {
     let full = std::path::absolute(data).context(|| format!("data directory {}", data.display()))?;
+    if full.to_str().is_none() {
+        return Err(Failure::usage(format!("data directory {}: the path is not UTF-8", full.display()))
+            .remedy("choose another one; a symbolic link to it will do"));
+    }
     if full.as_os_str().len() > SOCKET_DIR_MAX {
         return Err(Failure::usage(format!(
             "data directory {}: the path has {} bytes; a socket in it can be reached up to {SOCKET_DIR_MAX}",
@@ -72,6 +77,11 @@ pub fn data_dir(data: &Path) -> Result<PathBuf, Failure> {
             full.as_os_str().len()
         ))
         .remedy("use a shorter path; a symbolic link to it will do"));
+    }
+    if full.exists() && !full.is_dir() {
+        return Err(
+            Failure::new(format!("data directory {}: this is no directory", full.display())).remedy("name a directory")
+        );
     }
     Ok(full)
 }
@@ -96,7 +106,7 @@ pub fn open_store(data: &Path, table_cache: usize) -> Result<LocalStore, Failure
             Err(StoreError::InUse { .. }) if !is_served(data) && Instant::now() < until => wait_for_lock(data, until),
             Err(error @ StoreError::InUse { .. }) => {
                 let text = error.to_string();
-                let stop = format!("stop it: loligo down --data {}", data.display());
+                let stop = format!("stop it: loligo down --data {}", quoted(data));
                 return Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(stop));
             }
             Err(error) => return Err(Failure::new(error.to_string())),
@@ -111,7 +121,7 @@ pub fn is_served(data: &Path) -> bool {
 
 /// Waits until the lock is free or the time is over.
 fn wait_for_lock(data: &Path, until: Instant) {
-    eprintln!("loligo: waiting for the last server of {} to end", data.display());
+    note(format_args!("loligo: waiting for the last server of {} to end", data.display()));
     let Ok(lock) = File::open(data.join("lock")) else { return };
     let (free, freed) = std::sync::mpsc::channel();
     // A thread of its own, because the kernel's queue for a lock knows no limit of time. It gives the lock back at once,
@@ -130,7 +140,14 @@ impl Node {
         let begun = Instant::now();
         let store = open_store(data, settings.number("table_cache_bytes") as usize)?;
         let config = server_config(data, settings, store)?;
+        let refuses_tcp = !config.trust_tcp && config.listen.iter().any(|at| matches!(at, Address::Tcp(_)));
         let server = Arc::new(recover(config, begun, data)?);
+        if refuses_tcp {
+            tracing::warn!(
+                "connections over TCP will be refused, because the kernel does not tell who connects: set trust_tcp=true \
+                 if all users of this machine may act as root in the file system"
+            );
+        }
         let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
         let admin = Admin::start(settings.text("admin"), &admin_socket(data), source.clone())?;
         Ok(Node { server, source, data: data.to_path_buf(), admin })
@@ -184,12 +201,6 @@ fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<
         ..base.mds.clone()
     };
     let trust_tcp = settings.flag("trust_tcp");
-    if listen.len() > 1 && !trust_tcp {
-        tracing::warn!(
-            "connections over TCP will be refused, because the kernel does not tell who connects: set trust_tcp=true if \
-             all users of this machine may act as root in the file system"
-        );
-    }
     Ok(ServerConfig { listen, mds, trust_tcp, journal_bytes: settings.number("journal_bytes"), ..base })
 }
 
@@ -205,7 +216,8 @@ fn recover(config: ServerConfig, begun: Instant, data: &Path) -> Result<Server, 
     drop(bar);
     let server = server.map_err(|error| match error {
         ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display()))
-            .remedy(format!("loligo format --data {}", data.display())),
+            .remedy(format!("loligo format --data {}", quoted(data))),
+        error @ ServerError::NotLoopback { .. } => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     })?;
     if last.records > 0 {
@@ -286,7 +298,8 @@ fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Optio
 
 impl Mounted {
     /// Unmounts and writes back what the client holds.
-    pub fn stop(&self) -> Result<(), Failure> {
+    pub fn stop(&self, stopping: &Stopping) -> Result<(), Failure> {
+        stopping.now(format!("unmounting {}, which programs use", self.mount.path().display()));
         match self.mount.unmount() {
             Ok(loligo_mount::Unmounted::Forced) => {
                 tracing::warn!(
@@ -297,6 +310,7 @@ impl Mounted {
             Ok(_) => {}
             Err(error) => tracing::error!(path = %self.mount.path().display(), %error, "could not unmount"),
         }
+        stopping.now("bringing what was written lately to the server");
         let stopped = match &self.client {
             Below::Connected(client) => client.stop(WRITE_BACK),
             Below::Resident(client) => client.stop(WRITE_BACK),
@@ -319,5 +333,8 @@ pub fn log_file(data: &Path) -> PathBuf {
 /// Checks that the log can be written before anything is started.
 pub fn check_log(log: &Path) -> Result<(), Failure> {
     let place = || format!("log file {}", log.display());
-    OpenOptions::new().create(true).append(true).open(log).map(drop).context(place)
+    OpenOptions::new().create(true).append(true).open(log).map(drop).map_err(|e| {
+        Failure::new(format!("{}: {e}", place()))
+            .remedy("make it writable for this user; without --daemon no log file is needed")
+    })
 }

@@ -1,6 +1,8 @@
 //! What a running server tells about itself in its data directory: DATA/server.json. Written when everything works,
 //! removed at a clean end. Not a lock: that is the store's.
 
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -18,8 +20,14 @@ pub struct ServerState {
     pub admin_socket: PathBuf,
     /// HTTP admin address.
     pub admin: Option<String>,
-    /// Where the same process has mounted it.
+    /// Where the same process has mounted it; a name that is not UTF-8 only nearly.
+    #[serde(serialize_with = "nearly")]
     pub mount: Option<PathBuf>,
+}
+
+/// Only for people: who wants the path itself asks the kernel what is mounted.
+fn nearly<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
 fn path(data: &Path) -> PathBuf {
@@ -31,17 +39,30 @@ impl ServerState {
     pub fn write(&self, data: &Path) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(self).context(|| "server.json".into())?;
         let temporary = data.join("server.json.new");
-        std::fs::write(&temporary, text).context(|| temporary.display().to_string())?;
+        let place = || format!("what tells others of this server, {}", temporary.display());
+        let mut file = File::create(&temporary).context(place)?;
+        // On disk before it has its name: after a power cut it must not be there without its content.
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context(place)?;
         std::fs::rename(&temporary, path(data)).context(|| path(data).display().to_string())
     }
 
     /// Reads it; `None` if no server left one.
     pub fn read(data: &Path) -> Result<Option<ServerState>, Failure> {
         let path = path(data);
+        let unreadable = |why: String, what: &str| Err(Failure::new(format!("{}: {why}", path.display())).remedy(what));
         match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).context(|| path.display().to_string()),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).context(|| path.display().to_string()),
+            Ok(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(state) => Ok(Some(state)),
+                Err(e) => unreadable(
+                    format!("this is not what a server tells of itself ({e})"),
+                    "start the server (loligo up), which writes it anew; one that runs is stopped by SIGTERM",
+                ),
+            },
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                unreadable(e.to_string(), "run as root, or as the user whom the data directory belongs to")
+            }
+            Err(e) => unreadable(e.to_string(), "remove it, and start the server (loligo up)"),
         }
     }
 

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::mounts;
-use crate::output::{Context, Failure, Outcome};
+use crate::output::{Context, Failure, Outcome, quoted};
 
 /// Unmounts.
 pub fn run(path: &Path, lazy: bool) -> Outcome {
@@ -22,7 +22,7 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
             line.source,
             line.fs_type
         ))
-        .remedy(format!("umount {}", at.display())));
+        .remedy(format!("umount {}", quoted(&at))));
     }
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&at, flags) {
@@ -33,9 +33,17 @@ pub fn run(path: &Path, lazy: bool) -> Outcome {
     }
 }
 
+/// Takes a mount out of sight, in use or not.
+pub fn detach(at: &Path) -> Outcome {
+    match rustix::mount::unmount(at, UnmountFlags::DETACH) {
+        Err(Errno::PERM) => fusermount(at, true),
+        other => other.context(|| at.display().to_string()),
+    }
+}
+
 fn busy(at: &Path) -> Failure {
-    let at = at.display();
-    Failure::new(format!("{at} is in use"))
+    let (shown, at) = (at.display(), quoted(at));
+    Failure::new(format!("{shown} is in use"))
         .remedy(format!("`fuser -vm {at}` shows by whom; or loligo umount --lazy {at}, and it goes when they are done"))
 }
 

@@ -7,11 +7,11 @@ use loligo_store::StoreError;
 use loligo_store_local::LocalStore;
 
 use super::node::{self, Mounted, Node, Way};
-use super::signals::Signals;
-use super::{daemon, format, serve};
+use super::signals::{RECOVERS, Signals};
+use super::{daemon, format, preflight, serve};
 use crate::args::Up;
 use crate::mounts;
-use crate::output::{Context, Outcome};
+use crate::output::{Context, Outcome, quoted};
 use crate::settings::Given;
 
 /// How often the loop looks whether the mount or the server has ended by itself.
@@ -21,14 +21,18 @@ const LOOK: Duration = Duration::from_millis(100);
 pub fn run(args: &Up, given: &Given) -> Outcome {
     let data = node::data_dir(&args.data)?;
     let settings = node::settings(given, &data, &args.run)?;
+    // Before the formatting, whose store has threads: one that does not hold the signals back would be killed by them,
+    // and the process with it.
+    let signals = (!args.run.daemon).then(Signals::hold);
+    preflight::files()?;
+    preflight::fuse()?;
     make_if_new(&data)?;
-    if args.run.daemon {
+    let Some(signals) = signals else {
         let log = node::log_file(&data);
         node::check_log(&log)?;
         crate::output::say(daemon::start(&log)?);
         return Ok(());
-    }
-    let signals = Signals::hold();
+    };
     crate::log::start(settings.text("log"))?;
     if let Some(parent) = args.mount.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).context(|| format!("mount point {}", args.mount.display()))?;
@@ -45,13 +49,19 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
             return Err(failure);
         }
     };
-    node.tell(Some(at.clone()))?;
+    if let Err(failure) = node.tell(Some(at.clone())) {
+        // Nobody could find it, so it must not stay.
+        let _ = mounted.stop(&signals.stopping(Some(at), RECOVERS));
+        node.source.forget_mount();
+        let _ = node.stop();
+        return Err(failure);
+    }
     daemon::ready(args.run.ready_fd, &welcome(&at, &data, &node, args.run.ready_fd.is_some()));
     let fatal = until_told(&signals, &node, &mounted);
-    let _second = impatience(signals, &at);
-    let unmounted = mounted.stop();
+    let stopping = signals.stopping(Some(at), RECOVERS);
+    let unmounted = mounted.stop(&stopping);
     node.source.forget_mount();
-    serve::finish(node, fatal).and(unmounted)
+    serve::finish(node, fatal, &stopping).and(unmounted)
 }
 
 /// Makes a file system where nothing is, and finishes one whose making was cut off.
@@ -82,11 +92,12 @@ fn mount(
 }
 
 fn welcome(at: &Path, data: &Path, node: &Node, background: bool) -> String {
-    let (at, data) = (at.display(), data.display());
-    let stop =
-        if background { format!("loligo down --data {data}") } else { format!("Ctrl-C, or loligo down --data {data}") };
+    let (cd, down) = (quoted(at), format!("loligo down --data {}", quoted(data)));
+    let stop = if background { down } else { format!("Ctrl-C, or {down}") };
     format!(
-        "mounted at {at}; data in {data}; process {}\n  listening {}\n  use it    cd {at}\n  look      loligo status {at}\n  stop it   {stop}",
+        "mounted at {}; data in {}; process {}\n  listening {}\n  use it    cd {cd}\n  look      loligo status {cd}\n  stop it   {stop}",
+        at.display(),
+        data.display(),
         std::process::id(),
         node.addresses()
     )
@@ -96,7 +107,7 @@ fn welcome(at: &Path, data: &Path, node: &Node, background: bool) -> String {
 fn until_told(signals: &Signals, node: &Node, mounted: &Mounted) -> Option<String> {
     loop {
         if let Some(signal) = signals.wait(LOOK) {
-            tracing::info!("{signal}: unmounting and stopping");
+            tracing::info!("{signal}: unmounting and stopping; another one ends it at once");
             return None;
         }
         if mounted.mount.wait(Duration::ZERO) {
@@ -107,16 +118,4 @@ fn until_told(signals: &Signals, node: &Node, mounted: &Mounted) -> Option<Strin
             return Some(text);
         }
     }
-}
-
-/// A second signal while stopping ends the process at once, as a crash would: nothing acknowledged is lost.
-fn impatience(signals: Signals, at: &Path) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let at = at.to_path_buf();
-    std::thread::Builder::new().name("loligo-signals".into()).spawn(move || {
-        while signals.wait(Duration::from_secs(3600)).is_none() {}
-        eprintln!("loligo: stopped at once; the next start recovers from the journal");
-        // Whoever uses the mount gets errors; without it the next `up` finds the place free.
-        let _ = rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH);
-        std::process::exit(1);
-    })
 }

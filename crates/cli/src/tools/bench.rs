@@ -1,6 +1,5 @@
 //! `loligo bench`: runs workloads of `loligo_bench` against a server that runs, one started for the run, or a mount.
 
-use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,9 @@ use loligo_driver::Address;
 use loligo_driver::client::{Client, Options};
 
 use crate::args::BenchMd;
-use crate::output::{Context, Failure, Outcome};
+use crate::output::{Context, Failure, Outcome, put};
+use crate::progress::{Bar, Unit};
+use crate::service::daemon::Told;
 use crate::target;
 
 /// `loligo bench md`.
@@ -45,7 +46,7 @@ fn mounted(dir: &Path, mut config: Config, json: bool) -> Outcome {
 }
 
 fn native(args: &BenchMd, config: &mut Config) -> Outcome {
-    let found = match (&args.data, &args.server) {
+    let found = match (&args.data, target::named(args.server.as_deref())) {
         (Some(data), _) => Some(target::by_data(data)?),
         (None, Some(server)) => Some(target::by_address(server)?),
         (None, None) => None,
@@ -69,15 +70,23 @@ fn native(args: &BenchMd, config: &mut Config) -> Outcome {
 }
 
 fn measure(config: &Config, target: Target<'_>, json: bool) -> Outcome {
-    if !json {
-        println!("{}", PhaseResult::head());
-    }
-    let mut errors = 0;
+    let names: Vec<_> = config.phases.iter().map(|phase| phase.name()).collect();
+    let mut bar = Bar::start(&format!("measuring {}", names.first().unwrap_or(&"")), names.len() as u64, Unit::Count);
+    bar.alive();
+    let (mut done, mut errors, mut told) = (0, 0, Ok(()));
     let run = loligo_bench::run(config, target, |result| {
         errors += result.errors;
-        println!("{}", if json { result.to_json() } else { result.row() });
+        let head = if json || done > 0 { String::new() } else { PhaseResult::head() + "\n" };
+        let row = if json { result.to_json() } else { result.row() };
+        let put = bar.beside(|| put(format_args!("{head}{row}")));
+        told = std::mem::replace(&mut told, Ok(())).and(put);
+        done += 1;
+        bar.message(&names.get(done).map_or("cleaning up".to_string(), |name| format!("measuring {name}")));
+        bar.add(1);
     });
+    drop(bar);
     run.map_err(Failure::new)?;
+    told?;
     match errors {
         0 => Ok(()),
         n => Err(Failure::found(format!("{n} operations failed; the numbers do not count"))),
@@ -114,12 +123,11 @@ impl OwnServer {
         let child = command.spawn().context(|| "starting a server".into())?;
         drop(to);
         let own = OwnServer { child, data };
-        let mut line = String::new();
-        BufReader::new(std::fs::File::from(from)).read_line(&mut line).context(|| "waiting for the server".into())?;
-        if line.is_empty() {
-            return Err(Failure::new("the server for the run did not start; its words are above"));
+        match Told::wait(from).context(|| "waiting for the server".into())? {
+            Told::Ready(_) => Ok(own),
+            Told::Failed(code, text) => Err(Failure::told(format!("the server for the run: {text}"), code)),
+            Told::Nothing => Err(Failure::new("the server for the run did not start; its words are above")),
         }
-        Ok(own)
     }
 
     fn address(&self) -> Address {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::run::{Place, Service, can_mount, loligo, sh};
+use super::run::{Place, Service, can_mount, loligo, loligo_in, sh};
 
 /// A data directory of a format that nobody has made yet.
 fn newer(place: &Place) -> std::path::PathBuf {
@@ -137,6 +137,12 @@ fn an_address_that_makes_no_sense_or_where_nobody_is() {
     loligo("status --server http://127.0.0.1:1", &[]).fails(1, &["http://127.0.0.1:1 does not answer"]);
     loligo("status {}", &[place.dir.path()]).fails(1, &["neither inside a Loligo mount nor", "--data DIR"]);
     loligo("status", &[]).fails(2, &["no server is named", "LOLIGO_SERVER"]);
+    let with = |words: &str, server: &str| loligo_in(words, &[], |command| _ = command.env("LOLIGO_SERVER", server));
+    with("status", "").fails(2, &["no server is named"]);
+    with("mount /no/such/mount", "").fails(2, &["no server is named"]);
+    with("status", "/no/such/socket").fails(1, &["/no/such/socket does not answer", "is it running"]);
+    with("mount /no/such/mount", "127.0.0.1:1").fails(1, &["cannot connect", "running"]);
+    with("bench md", "127.0.0.1:1").fails(1, &["cannot connect"]);
     loligo("bench md --server 127.0.0.1:1", &[]).fails(1, &["cannot connect"]);
     assert!(super::run::fuse_mounts(place.dir.path()).is_empty());
 }
@@ -146,7 +152,7 @@ fn an_address_that_others_could_reach() {
     let place = Place::new();
     loligo("format --data {}", &[&place.data()]).ok();
     for words in ["serve --data {} --listen 0.0.0.0:0", "up --data {} --mount /no/such/mount --listen [::]:0"] {
-        loligo(words, &[&place.data()]).fails(1, &["reached from other machines", "TLS", "127.0.0.1"]);
+        loligo(words, &[&place.data()]).fails(2, &["reached from other machines", "TLS", "127.0.0.1"]);
     }
     loligo("serve --data {} --admin 0.0.0.0:0", &[&place.data()])
         .fails(2, &["reached from other machines", "127.0.0.1"]);
@@ -181,9 +187,21 @@ fn values_that_cannot_be() {
         loligo(&format!("serve --data {{}} --set {set}"), &[&place.data()]).fails(2, words);
     }
     loligo("config --set nonsense", &[]).fails(2, &["KEY=VALUE"]);
-    loligo("config --config {}", &[&place.path("none.toml")]).fails(1, &["none.toml", "exists"]);
-    std::fs::write(place.path("bad.toml"), "a = [").expect("a file");
-    loligo("config --config {}", &[&place.path("bad.toml")]).fails(1, &["bad.toml", "TOML"]);
+    loligo("config --config {}", &[&place.path("none.toml")]).fails(2, &["none.toml", "exists"]);
+    for (text, words) in [
+        (&b"a = ["[..], &["bad.toml", "TOML"][..]),
+        (b"colour = \"red\"", &["unknown setting `colour`", "bad.toml", "known are"]),
+        (b"[section]\nx = 1", &["unknown setting `section`"]),
+        (b"grace_ms = 1.5", &["grace_ms cannot be a float", "loligo config"]),
+        (b"grace_ms = -1", &["grace_ms = `-1`", "whole number"]),
+        (b"listen = [1, 2]", &["listen cannot be a list of other than text"]),
+        (b"listen = { a = 1 }", &["listen cannot be a table"]),
+        (b"log = \"\xff\"", &["bad.toml", "UTF-8", "text file"]),
+    ] {
+        std::fs::write(place.path("bad.toml"), text).expect("a file");
+        loligo("config --config {}", &[&place.path("bad.toml")]).fails(2, words);
+    }
+    loligo("config --config {}", &[place.dir.path()]).fails(2, &["directory"]);
     loligo("up --data {} --mount /m --ranks 2", &[&place.data()]).fails(2, &["--ranks"]);
     loligo("up --data {}", &[&place.data()]).fails(2, &["--mount"]);
     loligo("top --data {} --interval 0", &[&place.data()]).fails(2, &["--interval 0"]);

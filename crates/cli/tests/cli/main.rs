@@ -7,4 +7,8 @@ mod bench;
 mod care;
 mod cycle;
 mod help;
+mod hostile;
+mod output;
 mod run;
+mod stop;
+mod users;

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
@@ -92,9 +93,24 @@ pub fn sh(script: &str, dir: &Path) -> Ran {
     ran(shell)
 }
 
+/// Runs a script in a mount namespace of its own, as root: what it mounts, nobody else sees. `$L` is the command, `$D`
+/// the directory. `None` if that cannot be here.
+#[track_caller]
+pub fn apart(script: &str, dir: &Path) -> Option<Ran> {
+    if !rustix::process::geteuid().is_root() || !sh("unshare -m true", Path::new("/")).code.eq(&0) {
+        eprintln!("not tested: this needs root and mount namespaces");
+        return None;
+    }
+    let mut shell = command("unshare");
+    shell.args(["-m", "sh", "-euc", script]).current_dir("/").env("D", dir).env("L", LOLIGO);
+    Some(ran(shell))
+}
+
 /// Whether this machine lets us mount. Without it the tests with a mount pass without having tested it.
 pub fn can_mount() -> bool {
-    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    // As scripts/env.sh decides it: by opening the device.
+    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let can = device && rustix::process::geteuid().is_root();
     if !can {
         eprintln!("not tested: this needs /dev/fuse and root");
     }
@@ -146,7 +162,8 @@ impl Drop for Place {
 
 /// Our mounts below a directory, with the numbers of their connections.
 pub fn fuse_mounts(below: &Path) -> Vec<(PathBuf, u32)> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    let bytes = std::fs::read("/proc/self/mountinfo").expect("mountinfo");
+    let text = String::from_utf8_lossy(&bytes);
     let mounts = text.lines().filter(|line| line.contains(" - fuse")).filter_map(|line| {
         let fields: Vec<_> = line.split(' ').collect();
         let minor = fields.get(2)?.split_once(':')?.1.parse().ok()?;
@@ -159,7 +176,8 @@ pub fn fuse_mounts(below: &Path) -> Vec<(PathBuf, u32)> {
 pub struct Service {
     child: Child,
     pub welcome: String,
-    log: std::thread::JoinHandle<String>,
+    log: Arc<Mutex<String>>,
+    reader: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Service {
@@ -173,18 +191,35 @@ impl Service {
         }
         let mut child = command.spawn().expect("loligo can be started");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let err = child.stderr.take().expect("a pipe");
-        let log = std::thread::spawn(move || std::io::read_to_string(err).unwrap_or_default());
+        let err = BufReader::new(child.stderr.take().expect("a pipe"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let writer = log.clone();
+        let reader = std::thread::spawn(move || {
+            for line in err.lines().map_while(Result::ok) {
+                writer.lock().expect("no panic with it").push_str(&(line + "\n"));
+            }
+        });
         let mut welcome = String::new();
         while !welcome.contains("stop it") {
             let mut line = String::new();
             if out.read_line(&mut line).expect("output") == 0 {
                 let status = child.wait().expect("its end");
-                panic!("{words}: ended with {status}: {welcome}{}", log.join().unwrap_or_default());
+                reader.join().expect("no panic");
+                panic!("{words}: ended with {status}: {welcome}{}", log.lock().expect("no panic with it"));
             }
             welcome.push_str(&line);
         }
-        Service { child, welcome, log }
+        Service { child, welcome, log, reader: Some(reader) }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("no panic with it").clone()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
     }
 
     pub fn pid(&self) -> i32 {
@@ -212,7 +247,10 @@ impl Service {
             status.is_some()
         });
         let code = status.and_then(|status| status.code()).unwrap_or(-1);
-        (code, std::mem::replace(&mut self.log, std::thread::spawn(String::new)).join().unwrap_or_default())
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("no panic");
+        }
+        (code, self.log())
     }
 
     /// kill -9, waiting for the end.

@@ -61,7 +61,7 @@ pub struct TableDoc {
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct RankDoc {
     pub rank: u32,
-    pub sessions: usize,
+    pub sessions: u64,
     pub connections: u64,
     pub cache_bytes: u64,
     pub cache_limit_bytes: u64,
@@ -221,7 +221,7 @@ impl RankDoc {
         let (mds, metrics) = (&status.mds, &status.metrics);
         RankDoc {
             rank: mds.rank,
-            sessions: mds.sessions.len(),
+            sessions: mds.sessions.len() as u64,
             connections: metrics.connections.get(),
             cache_bytes: mds.cache_bytes as u64,
             cache_limit_bytes: source.settings.number("cache_bytes"),

@@ -1,0 +1,68 @@
+//! What a service needs of the machine, looked at before anything is made or started, so that the error names it.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::output::{Failure, Outcome};
+
+/// Open files that a server and a mount need at least: those of the table, the journal, objects in use, connections.
+const FILES_MIN: u64 = 256;
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+
+/// Takes as many open files as this process may have: a table alone may want hundreds.
+pub fn many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // It then stays as it is.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// Fails if this process may not have enough files open to serve or mount.
+pub fn files() -> Outcome {
+    match getrlimit(Resource::Nofile).current {
+        Some(most) if most < FILES_MIN => Err(Failure::new(format!(
+            "this process may have {most} files open, and a server or a mount needs {FILES_MIN} or more"
+        ))
+        .remedy("raise the limit: ulimit -n 65536, or LimitNOFILE= in its systemd unit")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this user can mount at all.
+pub fn fuse() -> Outcome {
+    let uid = rustix::process::geteuid();
+    if let Err(error) = std::fs::File::options().read(true).write(true).open(DEVICE) {
+        return Err(match error.kind() {
+            ErrorKind::NotFound => {
+                Failure::new(format!("there is no {DEVICE} on this machine, so nothing can be mounted"))
+                    .remedy("as root: modprobe fuse; for a container: --device /dev/fuse --cap-add SYS_ADMIN")
+            }
+            ErrorKind::PermissionDenied if !uid.is_root() => {
+                Failure::new(format!("{DEVICE}: user {} may not open it, so cannot mount: {error}", uid.as_raw()))
+                    .remedy(format!("as root: chmod 666 {DEVICE} (most systems have it so), or run this as root"))
+            }
+            _ => Failure::new(format!("{DEVICE} cannot be opened, so nothing can be mounted: {error}"))
+                .remedy("as root: modprobe fuse; for a container: --device /dev/fuse --cap-add SYS_ADMIN"),
+        });
+    }
+    if uid.is_root() || in_path(HELPER) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{HELPER} is not there, and user {} needs it to mount", uid.as_raw()))
+        .remedy("as root: apt-get install fuse3; or run this as root"))
+}
+
+/// Whether there is a program of this name.
+fn in_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| runs(&dir.join(name)))
+}
+
+fn runs(program: &Path) -> bool {
+    rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok() && program.is_file()
+}

@@ -1,0 +1,86 @@
+//! Being told to stop while already stopping.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::run::{Place, Service, can_mount, fuse_mounts, loligo, sh, until};
+
+/// Tells it again and again, as somebody impatient does, until it has ended.
+fn insist(service: &mut Service) {
+    until("another signal ends it", || {
+        if !service.has_ended() {
+            service.signal(Signal::INT);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        service.has_ended()
+    });
+}
+
+#[test]
+fn a_mount_whose_server_hangs_says_what_it_waits_for_and_ends_at_the_second_signal() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    let mut mounted = Service::start("mount --data {} {}", &[&data, &mount]);
+    sh("echo synced > $D/x; sync $D/x", &mount).ok();
+    // Somebody waits for an answer, so that the mount cannot end by itself.
+    let pid = place.path("pid");
+    let script = "exec 3>$1/y; echo $$ >$2; read go; echo more >&3";
+    let mut writer = std::process::Command::new("timeout");
+    writer.args(["-s", "KILL", "100", "sh", "-euc", script, "-"]).arg(&mount).arg(&pid);
+    let mut writer = writer.stdin(std::process::Stdio::piped()).spawn().expect("a shell");
+    let number = || std::fs::read_to_string(&pid).unwrap_or_default().trim().to_string();
+    until("the file is open", || !number().is_empty());
+    server.signal(Signal::STOP);
+    std::io::Write::write_all(&mut writer.stdin.take().expect("a pipe"), b"go\n").expect("it reads");
+    // Which system call it is blocked in, with its arguments: no longer the reading of its descriptor 0.
+    let blocked = || std::fs::read_to_string(format!("/proc/{}/syscall", number())).unwrap_or_default();
+    until("it waits for the mount", || blocked().split(' ').nth(1).is_some_and(|first| first != "0x0"));
+    mounted.signal(Signal::TERM);
+    until("it says what it waits for", || {
+        mounted.log().contains("loligo: still bringing what was written lately to the server")
+    });
+    assert!(mounted.log().contains("SIGTERM: unmounting; another one ends it at once"), "{}", mounted.log());
+    // The terminal that is closed asks to stop once more; that is not impatience.
+    mounted.signal(Signal::HUP);
+    insist(&mut mounted);
+    let (code, log) = mounted.ended();
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains("SIGINT once more: ended at once; what was written and not synced may be lost"), "{log}");
+    assert!(fuse_mounts(&mount).is_empty());
+    writer.wait().expect("its end");
+    server.signal(Signal::CONT);
+    assert_eq!(server.stop().0, 0);
+    let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    assert_eq!(sh("cat $D/x", &mount).ok().out, "synced\n");
+    assert_eq!(up.stop().0, 0);
+}
+
+#[test]
+fn up_cut_short_while_it_stops_has_lost_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    for round in 0..4 {
+        let mut up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+        sh(&format!("for i in $(seq 200); do echo $i > $D/{round}.$i; done; sync $D/{round}.200"), &mount).ok();
+        up.signal(Signal::TERM);
+        insist(&mut up);
+        // It may have been quicker than the second signal.
+        let (code, log) = up.ended();
+        assert_eq!(code == 1, log.contains("once more: ended at once; as after a crash"), "{code}: {log}");
+        assert!(fuse_mounts(&mount).is_empty(), "{log}");
+        let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+        let files = sh("ls $D | wc -l; cat $D/*.200 | wc -c", &mount).ok().out;
+        assert_eq!(files, format!("{}\n{}\n", 200 * (round + 1), 4 * (round + 1)));
+        assert_eq!(up.stop().0, 0);
+    }
+    loligo("fsck --data {}", &[&data]).ok();
+}

@@ -1,0 +1,102 @@
+//! Users other than root: mounting, and what they may not do.
+
+use super::run::{LOLIGO, Place, Ran, apart, loligo, sh};
+
+/// A script by a user without rights, in a mount namespace whose /dev/fuse everybody may open. `as` runs something as
+/// that user; `$H` is a directory of theirs, `$L` the command where they can reach it.
+fn as_user(place: &Place, open_device: bool, script: &str) -> Option<Ran> {
+    if sh("command -v setpriv && command -v fusermount3", place.dir.path()).code != 0 {
+        eprintln!("not tested: this needs setpriv and fusermount3");
+        return None;
+    }
+    let device = match open_device {
+        true => {
+            "mkdir $D/dev; mount -t tmpfs none $D/dev; mknod -m 666 $D/dev/fuse c 10 229; mount --bind $D/dev/fuse /dev/fuse"
+        }
+        false => {
+            "mkdir $D/dev; mount -t tmpfs none $D/dev; mknod -m 600 $D/dev/fuse c 10 229; mount --bind $D/dev/fuse /dev/fuse"
+        }
+    };
+    let whole = format!(
+        "[ -w /dev/fuse ] || {{ echo 'no fuse'; exit 0; }}
+        {device}
+        chmod 755 $D; H=$D/home; mkdir -m 700 $H; cp $L $D/loligo; chmod 755 $D/loligo; L=$D/loligo; chown 65534:65534 $H
+        as() {{ timeout 60 setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$@\"; }}
+        {script}"
+    );
+    let ran = apart(&whole, place.dir.path())?;
+    if ran.out.starts_with("no fuse") {
+        eprintln!("not tested: /dev/fuse cannot be opened");
+        return None;
+    }
+    Some(ran)
+}
+
+#[test]
+fn a_user_without_rights_mounts_uses_and_stops_a_file_system_of_their_own() {
+    let place = Place::new();
+    let script = "
+        trap 'as $L down --data $H/data >/dev/null 2>&1 || true' EXIT
+        as $L up --data $H/data --mount $H/mnt --daemon
+        as sh -euc 'cd $1/mnt; echo hello >x; cat x; mkdir d; ln x d/y; stat -c \"%U %h\" d/y; setfattr -n user.a -v b x || true' - $H
+        as $L status $H/mnt | grep health
+        as $L mount --data $H/data $H/second --daemon >/dev/null
+        as cat $H/second/x
+        as $L umount $H/second
+        ls $H/mnt 2>&1 || echo 'others are kept out'
+        kill -9 $(sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p' $H/data/server.json)
+        as $L up --data $H/data --mount $H/mnt --daemon >/dev/null
+        as cat $H/mnt/d/y
+        as $L down --data $H/data
+        as $L fsck --data $H/data
+        grep -c \" $H\" /proc/self/mountinfo || true";
+    let Some(ran) = as_user(&place, true, script) else { return };
+    let ran = ran.ok();
+    for words in
+        ["mounted at", "hello\n", "nobody 2\n", "serving", "others are kept out", "stopped the server", "\n0\n"]
+    {
+        assert!(ran.out.contains(words), "no `{words}` in {}\n{}", ran.out, ran.err);
+    }
+    assert_eq!(ran.out.matches("hello\n").count(), 3, "{}", ran.out);
+}
+
+#[test]
+fn a_user_who_cannot_mount_is_told_what_is_missing_and_nothing_is_made() {
+    let place = Place::new();
+    let script = "
+        as $L up --data $H/data --mount $H/mnt || echo code $?
+        as $L up --data $H/data --mount $H/mnt --daemon || echo code $?
+        ls $H | wc -l";
+    if let Some(ran) = as_user(&place, false, script) {
+        assert_eq!(ran.out, "code 1\ncode 1\n0\n", "{}", ran.err);
+        assert_eq!(ran.err.matches("/dev/fuse: user 65534 may not open it").count(), 2, "{}", ran.err);
+        assert!(ran.err.contains("chmod 666 /dev/fuse"), "{}", ran.err);
+    }
+    let place = Place::new();
+    let script = "
+        mkdir $D/bin; ln -s $(command -v setpriv) $(command -v timeout) $D/bin
+        PATH=$D/bin as $L up --data $H/data --mount $H/mnt || echo code $?
+        ls $H | wc -l";
+    if let Some(ran) = as_user(&place, true, script) {
+        assert_eq!(ran.out, "code 1\n0\n", "{}", ran.err);
+        assert!(ran.err.contains("fusermount3 is not there") && ran.err.contains("install fuse3"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_stranger_gets_nowhere_with_the_data_of_another() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let script = "
+        for words in status top fsck dump 'journal inspect' down serve 'mount /no/such/mount' format config 'bench md'; do
+            as $L $words --data $D/data >/dev/null || echo \"$? $words\"
+        done
+        as $L umount /proc || echo \"$? umount\"";
+    let Some(ran) = as_user(&place, true, script) else { return };
+    let ran = ran.ok();
+    assert_eq!(ran.out.lines().filter(|line| line.starts_with("1 ")).count(), 12, "{}\n{}", ran.out, ran.err);
+    assert_eq!(ran.err.matches("Permission denied").count(), 11, "{}", ran.err);
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    assert!(sh(&format!("{LOLIGO} fsck --data $D"), &data).code == 0);
+}
