@@ -9,7 +9,7 @@ help:
 	@echo 'make build   build the loligo command (optimised)'
 	@echo 'make check   formatting, clippy and the rules of the project'
 	@echo 'make test    install what is missing and run all tests'
-	@echo 'make bench   measure; see docs/performance.md'
+	@echo 'make bench   measure; see docs/performance.md (ARGS="-n 1000 --only loligo-disk" to choose; ARGS=-h says what)'
 	@echo 'make clean   remove what was built here (the caches outside the checkout stay)'
 
 up:
@@ -28,7 +28,7 @@ test:
 	@bash scripts/test.sh
 
 bench:
-	@bash scripts/bench.sh
+	@bash scripts/bench.sh $(ARGS)
 
 clean:
 	@bash scripts/clean.sh

@@ -25,7 +25,7 @@ while read -r crate; do pure+=(--package "loligo-$crate"); done < <(cargo run --
 if cargo fmt --version >/dev/null 2>&1; then
     part formatting cargo fmt --all --check
 else
-    say "warning: rustfmt is not there and could not be installed; formatting was NOT checked (rustup component add rustfmt)"
+    skipped formatting "rustfmt is not there and could not be installed (rustup component add rustfmt)"
 fi
 part tidy cargo run --quiet "${profile[@]}" --package xtask -- tidy
 if cargo clippy --version >/dev/null 2>&1; then
@@ -33,7 +33,7 @@ if cargo clippy --version >/dev/null 2>&1; then
         cargo clippy "${profile[@]}" "${pure[@]}" --lib --no-deps -- -D warnings
     part clippy cargo clippy "${profile[@]}" --workspace --all-targets -- -D warnings
 else
-    say "warning: clippy is not there and could not be installed; it was NOT run (rustup component add clippy)"
+    skipped clippy "it is not there and could not be installed (rustup component add clippy)"
 fi
 
 [ ${#failed[@]} = 0 ] && exit 0

@@ -61,14 +61,35 @@ locked_version() {
     awk -v want="name = \"$1\"" '$0 == want { getline; gsub(/version = |"/, ""); print; exit }' "$LOLIGO_TOP/Cargo.lock"
 }
 
-# fuse_usable: can this machine mount a FUSE file system? Tries what root can do about it; says why not.
+# skipped WHAT WHY: says that something was not tested, and keeps it for the end of `make test`.
+skipped() {
+    say "NOT TESTED: $1: $2"
+    [ -z "${LOLIGO_SKIPPED:-}" ] || printf '%s: %s\n' "$1" "$2" >>"$LOLIGO_SKIPPED"
+}
+
+# fuse_usable: can this machine mount a FUSE file system? Tries what root can do about it; says why not, and leaves the
+# reason in $fuse_reason. A machine that can is never excused: there a mount that fails is a failure.
 fuse_usable() {
     if [ ! -e /dev/fuse ] && [ "$(id -u)" = 0 ]; then
         modprobe fuse 2>/dev/null
         [ -e /dev/fuse ] || mknod -m 666 /dev/fuse c 10 229 2>/dev/null
     fi
+    fuse_reason=""
     if ! (: <>/dev/fuse) 2>/dev/null; then
-        say "/dev/fuse cannot be opened: load the fuse module (modprobe fuse), or run where FUSE is allowed"
-        return 1
+        fuse_reason="/dev/fuse cannot be opened: load the fuse module (modprobe fuse), or run where FUSE is allowed"
+    elif [ "$(id -u)" = 0 ] && ! may_mount; then
+        fuse_reason="this root lacks CAP_SYS_ADMIN, as in a container: give it --cap-add SYS_ADMIN"
+    elif [ "$(id -u)" != 0 ] && ! have fusermount3; then
+        fuse_reason="fusermount3 is not there: apt-get install fuse3"
     fi
+    [ -z "$fuse_reason" ] && return 0
+    say "$fuse_reason"
+    return 1
+}
+
+# may_mount: has this process CAP_SYS_ADMIN (bit 21)?
+may_mount() {
+    local caps
+    caps=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status 2>/dev/null)
+    [ -z "$caps" ] || [ $((0x$caps >> 21 & 1)) = 1 ]
 }

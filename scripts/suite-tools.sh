@@ -570,6 +570,7 @@ for check in "$@"; do
     *) word="FAILED with status $status" ;;
     esac
     case $word in
+    skipped:*) skipped "$check of the programs on a mount" "${word#skipped: }" ;;
     FAILED*)
         failed=$((failed + 1))
         echo "----- $check: the last it said -----"

@@ -7,6 +7,8 @@ cd "$LOLIGO_TOP" || exit 1
 
 profile=ci
 logs=$(mktemp -d "${TMPDIR:-/tmp}/loligo-test.XXXXXX")
+# Whatever is skipped, by a script or by a test, adds a line there.
+export LOLIGO_SKIPPED="$logs/skipped"
 summary=()
 failures=()
 running=""
@@ -22,13 +24,22 @@ finish() {
     done
     printf '\n===== summary (%d s) =====\n' $((SECONDS - began))
     printf '%s\n' "${summary[@]}"
+    local untested=""
+    if [ -s "$LOLIGO_SKIPPED" ]; then
+        untested=", but not everything could be tested on this machine (see above)"
+        printf '\n===== NOT TESTED on this machine =====\n'
+        sort "$LOLIGO_SKIPPED" | uniq -c | while read -r times what; do
+            if [ "$times" = 1 ]; then echo "- $what"; else echo "- $what ($times times)"; fi
+        done
+        echo "(LOLIGO_REQUIRE_MOUNT=1 makes it a failure if nothing can be mounted.)"
+    fi
     rm -rf "$logs"
     if [ ${#failures[@]} -gt 0 ]; then
         echo "FAILED: ${failures[*]}"
         exit 1
     fi
     [ "${1:-0}" = 0 ] || { echo "STOPPED before the end" && exit "$1"; }
-    echo "all steps passed"
+    echo "all steps passed$untested"
     exit 0
 }
 trap 'finish 130' INT TERM
@@ -55,6 +66,7 @@ step() {
     local took=$((SECONDS - started)) word=ok
     case $status in
     0) ;;
+    77) word="SKIPPED: see the end" status=0 ;;
     124 | 137) word="FAILED: over its limit of $minutes min" ;;
     *) word="FAILED with status $status" ;;
     esac

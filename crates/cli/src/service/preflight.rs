@@ -50,7 +50,15 @@ pub fn fuse() -> Outcome {
                 .remedy("as root: modprobe fuse; for a container: --device /dev/fuse --cap-add SYS_ADMIN"),
         });
     }
-    if uid.is_root() || in_path(HELPER) {
+    if uid.is_root() {
+        let rights = rustix::thread::capabilities(None);
+        if rights.is_ok_and(|sets| !sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN)) {
+            return Err(Failure::new("this root may not mount: it lacks CAP_SYS_ADMIN, as in most containers")
+                .remedy("give the container --cap-add SYS_ADMIN (and --device /dev/fuse), or run outside of it"));
+        }
+        return Ok(());
+    }
+    if in_path(HELPER) {
         return Ok(());
     }
     Err(Failure::new(format!("{HELPER} is not there, and user {} needs it to mount", uid.as_raw()))

@@ -1,12 +1,12 @@
 //! Users other than root: mounting, and what they may not do.
 
-use super::run::{LOLIGO, Place, Ran, apart, loligo, sh};
+use super::run::{LOLIGO, Place, Ran, apart, loligo, not_tested, sh};
 
 /// A script by a user without rights, in a mount namespace whose /dev/fuse everybody may open. `as` runs something as
 /// that user; `$H` is a directory of theirs, `$L` the command where they can reach it.
 fn as_user(place: &Place, open_device: bool, script: &str) -> Option<Ran> {
     if sh("command -v setpriv && command -v fusermount3", place.dir.path()).code != 0 {
-        eprintln!("not tested: this needs setpriv and fusermount3");
+        not_tested("tests of users without root: they need setpriv and fusermount3");
         return None;
     }
     let device = match open_device {
@@ -26,7 +26,7 @@ fn as_user(place: &Place, open_device: bool, script: &str) -> Option<Ran> {
     );
     let ran = apart(&whole, place.dir.path())?;
     if ran.out.starts_with("no fuse") {
-        eprintln!("not tested: /dev/fuse cannot be opened");
+        not_tested("tests of users without root: /dev/fuse cannot be opened");
         return None;
     }
     Some(ran)
@@ -99,4 +99,17 @@ fn a_stranger_gets_nowhere_with_the_data_of_another() {
     assert_eq!(ran.err.matches("Permission denied").count(), 11, "{}", ran.err);
     assert!(!ran.err.contains("panicked"), "{}", ran.err);
     assert!(sh(&format!("{LOLIGO} fsck --data $D"), &data).code == 0);
+}
+
+#[test]
+fn a_root_that_may_not_mount_is_told_so() {
+    let place = Place::new();
+    let script = "[ -w /dev/fuse ] || exit 0
+        setpriv --inh-caps -sys_admin --bounding-set -sys_admin timeout 60 $L up --data $D/data --mount $D/mnt || echo code $?
+        ls $D | wc -l";
+    let Some(ran) = apart(script, place.dir.path()) else { return };
+    if !ran.out.is_empty() {
+        assert_eq!(ran.out, "code 1\n0\n", "{}", ran.err);
+        assert!(ran.err.contains("CAP_SYS_ADMIN") && ran.err.contains("--cap-add"), "{}", ran.err);
+    }
 }
