@@ -9,7 +9,7 @@ use std::path::Path;
 
 use loligo_driver::{FormatOptions, Offline};
 use loligo_journal::table::{Meta, TABLE_VERSION, encode_meta, key_meta};
-use loligo_store::{Backend, Batch, Durability};
+use loligo_store::{Backend, Batch, Durability, StoreError};
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 use loligo_types::{Event, Ino, Inode, Kind, RStat};
 
@@ -17,6 +17,7 @@ use super::offline;
 use super::text::{Head, Tail, parse};
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_files, note, put};
 use crate::progress::{Bar, Unit};
+use crate::service::format;
 
 /// Longest line: the largest value with each byte escaped, and some.
 const LINE_MAX: u64 = 512 << 10;
@@ -35,7 +36,14 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     let mut text = Text { reader: &mut *reader, name, line: 0, crc: 0 };
     // Before anything is made.
     let head = text.head()?;
-    LocalStore::format(&data, &StoreFormat::default()).map_err(|e| Failure::new(e.to_string()))?;
+    match LocalStore::format(&data, &StoreFormat::default()) {
+        Ok(_) => {}
+        Err(error @ StoreError::AlreadyFormatted { .. }) => {
+            format::refuse_leftovers(&data, &*offline::store(&data)?)?;
+            return Err(Failure::new(error.to_string()));
+        }
+        Err(error) => return Err(Failure::new(error.to_string())),
+    }
     let loaded = load(&data, head, &mut text);
     let loaded = loaded.inspect_err(|_| clear(&data))?;
     let mut told = format!(

@@ -59,7 +59,7 @@ fn unmade(data: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// A load that was cut off leaves rows in a table that is not formatted: nothing to build on.
-fn refuse_leftovers(data: &Path, store: &LocalStore) -> Result<(), Failure> {
+pub fn refuse_leftovers(data: &Path, store: &LocalStore) -> Result<(), Failure> {
     let failed = |e: StoreError| Failure::new(e.to_string());
     let table = store.table();
     let formatted = table.get(&key_meta(Meta::Format)).map_err(failed)?.is_some();

@@ -215,8 +215,13 @@ fn recover(config: ServerConfig, begun: Instant, data: &Path) -> Result<Server, 
     });
     drop(bar);
     let server = server.map_err(|error| match error {
-        ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display()))
-            .remedy(format!("loligo format --data {}", quoted(data))),
+        ServerError::NotFormatted => {
+            Failure::new(format!("{} holds no finished file system", data.display())).remedy(format!(
+                "loligo format --data {} finishes one whose making was cut off; after a load that was, remove the \
+                 directory and load again",
+                quoted(data)
+            ))
+        }
         error @ ServerError::NotLoopback { .. } => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     })?;

@@ -10,5 +10,8 @@ pub fn run(shell: clap_complete::Shell) -> Outcome {
     // Into memory first: where it cannot be written, the generator panics.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "loligo", &mut script);
-    put(String::from_utf8_lossy(&script).trim_end())
+    // What is for the program itself is not to be proposed; the generators know nothing of hidden options.
+    let script = String::from_utf8_lossy(&script).replace("--ready-fd ", "");
+    let others = |line: &&str| !line.contains("ready-fd") || line.trim_end().ends_with("--ready-fd)");
+    put(script.lines().filter(others).collect::<Vec<_>>().join("\n"))
 }

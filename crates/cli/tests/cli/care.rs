@@ -271,3 +271,89 @@ fn a_journal_is_shown_as_text_and_as_json_and_its_end_is_judged() {
     let told = loligo("journal inspect --data {} --summary", &[&data]).fails(3, &["segment"]);
     assert!(told.out.contains("broken"), "{}", told.out);
 }
+
+/// The segments of the journal, oldest first.
+fn segments(data: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(data.join("journal/0")).expect("a journal");
+    let mut all: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    all.sort();
+    all
+}
+
+/// Each kind of damage has words of its own, and so has what only looks like it.
+#[test]
+fn a_journal_of_several_segments_tells_a_gap_from_a_newer_version_and_from_what_is_no_damage() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    // Each start begins a segment; killed ones are not trimmed until the next checkpoint.
+    for round in 0..3u8 {
+        let server = Service::start("serve --data {} --admin off", &[&data]);
+        let user = User::new(&data);
+        for n in 0..10 {
+            user.mkdir(Ino::ROOT, &[b'a' + round, b'0' + n]);
+        }
+        server.kill();
+    }
+    let all = segments(&data);
+    let newest = all.last().expect("a segment").clone();
+    let bytes = std::fs::read(&newest).expect("a segment");
+    let inspect = |flags: &str| loligo(&format!("journal inspect --data {{}} {flags}"), &[&data]);
+    let whole = inspect("--summary").ok().out;
+    assert!(whole.contains("whole; the next record is"), "{whole}");
+    // A newer version: the header is right, and not known.
+    let mut newer = bytes.clone();
+    newer[8..10].copy_from_slice(&7u16.to_le_bytes());
+    let crc = crc32c::crc32c(&newer[..60]);
+    newer[60..64].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&newest, &newer).expect("written");
+    let told = inspect("--summary").fails(3, &["version 7"]);
+    assert!(told.out.contains("broken"), "{}", told.out);
+    let json = inspect("--summary --json").fails(3, &[]).out;
+    let last: serde_json::Value = serde_json::from_str(json.lines().last().expect("a line")).expect("JSON");
+    assert!(last["error"].as_str().expect("text").contains("version 7"), "{last}");
+    loligo("serve --data {}", &[&data]).fails(1, &["version 7"]);
+    // Zeros behind the records are no damage: a segment may be longer than what was written.
+    std::fs::write(&newest, [&bytes[..], &[0; 4096]].concat()).expect("written");
+    assert!(inspect("--summary").ok().out.contains("whole"), "zeros");
+    std::fs::write(&newest, &bytes).expect("written");
+    // A segment between others that is gone.
+    if all.len() >= 3 {
+        let between = &all[all.len() - 2];
+        let kept = std::fs::read(between).expect("a segment");
+        std::fs::remove_file(between).expect("removed");
+        let told = inspect("--summary").fails(3, &["segment"]);
+        assert!(told.out.contains("broken"), "{}", told.out);
+        std::fs::write(between, kept).expect("written");
+    }
+    assert_eq!(inspect("--summary").ok().out, whole, "looking changes nothing");
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn a_load_that_was_cut_off_says_so_until_the_directory_is_removed() {
+    let place = Place::new();
+    filled(&place, false);
+    let (text, copy) = (place.path("text"), place.path("copy"));
+    loligo("dump --data {} -o {}", &[&place.data(), &text]).ok();
+    let whole = std::fs::read_to_string(&text).expect("a dump");
+    let mut load = std::process::Command::new(super::run::LOLIGO);
+    load.args(["load", "--quiet", "--data"]).arg(&copy).arg("-").stdin(std::process::Stdio::piped());
+    let mut load = load.spawn().expect("loligo can be started");
+    let mut stdin = load.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut stdin, &whole.as_bytes()[..whole.len() / 2]).expect("it reads");
+    // All it was given has been loaded once it waits for more: it is blocked in reading its descriptor 0.
+    let blocked = || std::fs::read_to_string(format!("/proc/{}/syscall", load.id())).unwrap_or_default();
+    super::run::until("it waits for more", || {
+        copy.join("journal").exists() && blocked().split(' ').nth(1) == Some("0x0")
+    });
+    rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::TERM)
+        .expect("alive");
+    load.wait().expect("its end");
+    loligo("load --data {} {}", &[&copy, &text])
+        .fails(1, &["a load that did not come to its end", "remove the directory"]);
+    loligo("serve --data {}", &[&copy]).fails(1, &["no finished file system", "remove the directory"]);
+    std::fs::remove_dir_all(&copy).expect("removed");
+    loligo("load --data {} {}", &[&copy, &text]).ok();
+    loligo("load --data {} {}", &[&copy, &text]).fails(1, &["already holds the file system"]);
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::run::{Place, Service, loligo, loligo_in};
+use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
 const COMMANDS: [&str; 15] = [
     "up",
@@ -53,6 +53,46 @@ fn completions_are_made_for_each_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = loligo(&format!("completions {shell}"), &[]).ok().out;
         assert!(script.contains("umount"), "{shell}");
+    }
+}
+
+#[test]
+fn completions_complete_in_bash() {
+    let script = format!(
+        "source <({LOLIGO} completions bash); complete -p loligo >/dev/null
+        at() {{ COMP_WORDS=(loligo \"$@\"); COMP_CWORD=$#; COMPREPLY=(); _loligo loligo \"${{@: -1}}\" x; echo \"${{COMPREPLY[*]}}\"; }}
+        at jou; at journal ins; at fsck --d; at up --r; at bench md --in; at completions ba"
+    );
+    let bash = std::process::Command::new("timeout").args(["60", "bash", "-euc", &script]).output().expect("bash");
+    let out = String::from_utf8_lossy(&bash.stdout);
+    let expected = "journal\ninspect\n--data --data-checksums\n--ranks --read-only\n--in-flight\nbash\n";
+    assert_eq!(out, expected, "{}", String::from_utf8_lossy(&bash.stderr));
+}
+
+/// What docs/cli.md and the README show is there: every option that they name is one of some command's.
+#[test]
+fn the_documents_name_only_options_and_commands_that_there_are() {
+    let mut known: String = COMMANDS.iter().map(|command| loligo(&format!("{command} --help"), &[]).ok().out).collect();
+    known += &loligo("bench md --help", &[]).ok().out;
+    known += &loligo("journal inspect --help", &[]).ok().out;
+    known += &loligo("--help", &[]).ok().out;
+    for text in [
+        include_str!("../../../../docs/cli.md"),
+        include_str!("../../../../README.md"),
+        include_str!("../../../../docs/config.md"),
+    ] {
+        for part in text.split("--").skip(1) {
+            let option: String = part.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+            // Options of other programs.
+            let other = ["cap-add", "device"].contains(&option.as_str());
+            let rule = option.trim_matches('-').is_empty();
+            assert!(rule || other || known.contains(&format!("--{option}")), "--{option} is in the documents only");
+        }
+        for part in text.split("`loligo ").skip(1) {
+            let command: String = part.chars().take_while(char::is_ascii_lowercase).collect();
+            let there = COMMANDS.contains(&command.as_str()) || ["help", ""].contains(&command.as_str());
+            assert!(there, "`loligo {command}` is in the documents only");
+        }
     }
 }
 
