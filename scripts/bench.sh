@@ -5,8 +5,9 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$LOLIGO_TOP"
 
+# What can be asked without building anything.
+case " $* " in *" -h "* | *" --help "*) exec bench/run.sh -h ;; esac
 scripts/setup.sh bench
 binary=$(scripts/build.sh)
 export LOLIGO_BIN="$binary"
-if [ -x bench/run.sh ]; then exec bench/run.sh "$@"; fi
-"$binary" bench md "$@"
+exec bench/run.sh "$@"

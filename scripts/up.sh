@@ -13,15 +13,21 @@ up)
     binary=$(scripts/build.sh)
     fuse_usable || exit 1
     mkdir -p "$mount"
-    "$binary" up --data "$data" --mount "$mount" --daemon
+    if timeout 20 "$binary" status --data "$data" >/dev/null 2>&1 && timeout 20 "$binary" status "$mount" >/dev/null 2>&1; then
+        say "it is up already"
+    else
+        "$binary" up --data "$data" --mount "$mount" --daemon
+    fi
+    down="make down"
+    if [ -n "${DATA:-}" ]; then down="DATA=$(printf %q "$DATA") make down"; fi
     cat <<TEXT
 
 A file system is mounted at $mount; its data is in $data.
 
-  use it     echo hello > $mount/hello && cat $mount/hello
-  look       $binary status --data $data
-  stop it    make down      (nothing is lost; 'make up' brings it back)
-  more       $binary help
+  use it     echo hello > $(printf %q "$mount/hello") && cat $(printf %q "$mount/hello")
+  look       $(printf %q "$binary") status --data $(printf %q "$data")
+  stop it    $down      (nothing is lost; 'make up' brings it back)
+  more       $(printf %q "$binary") help
 TEXT
     ;;
 down)
