@@ -211,6 +211,8 @@ fn a_full_disk_refuses_and_everything_goes_on_when_space_is_back() {
         assert_eq!(log.len(), 1000 + u64::from(round) * 500);
         let error = blobs.write_at(ObjectId::new(1, 0), 0, &vec![3; 32 << 20]).expect_err("the disk is full");
         assert!(error.is_full(), "{error}");
+        let there = if round == 0 { vec![] } else { vec![0] };
+        assert_eq!(blobs.objects_of(1), Ok(there), "nothing is left of an object that got no byte");
         disk.free();
         table.write(&batch(refused), Durability::Sync).expect("there is space again");
         log.append(&[2; 500]).expect("there is space again");

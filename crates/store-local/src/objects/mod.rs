@@ -156,7 +156,15 @@ impl Blobs for LocalBlobs {
         if data.is_empty() {
             return Ok(());
         }
-        self.with(id, true, |object| object.write_at(offset, data)).map(drop)
+        let write = |object: &Arc<Object>| {
+            object.write_at(offset, data).inspect_err(|_| {
+                if object.abandon_if_empty() {
+                    // Nobody else takes it out: it was there and not deleted until now.
+                    let _ = self.cache.remove(id, |_| (), || Ok(()));
+                }
+            })
+        };
+        self.with(id, true, write).map(drop)
     }
 
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {

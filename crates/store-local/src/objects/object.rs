@@ -51,17 +51,26 @@ impl Object {
     /// Opens the file of `id`; makes it if `make`, else gives `None` if there is none.
     pub(super) fn open(shared: &Arc<Shared>, id: ObjectId, make: bool) -> Result<Option<Arc<Self>>> {
         let path = shared.paths.of(id);
-        let open = || File::options().read(true).write(true).create(make).truncate(false).open(&path);
-        let file = match open() {
+        let open = |create| File::options().read(true).write(true).create_new(create).open(&path);
+        let (file, made) = match open(false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && make => {
-                shared.paths.make_bucket(id.ino)?;
-                open().map_err(|e| named(&path, &e))?
+                let made = open(true).or_else(|e| match e.kind() {
+                    io::ErrorKind::NotFound => {
+                        shared.paths.make_bucket(id.ino)?;
+                        open(true).map_err(|e| named(&path, &e))
+                    }
+                    _ => Err(named(&path, &e)),
+                });
+                (made?, true)
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|e| named(&path, &e))?,
+            other => (other.map_err(|e| named(&path, &e))?, false),
         };
         let size = file.metadata().map_err(|e| named(&path, &e))?.len();
         let object = Self { id, path, file, shared: shared.clone(), state: RwLock::new(State::fresh()) };
+        if size == 0 && !made && shared.epochs.unclean.is_empty() {
+            return Err(object.corrupt("its file is empty, which no clean end leaves".to_string()));
+        }
         if size > 0 {
             let state = object.load(size)?;
             *object.state.write().unwrap_or_else(PoisonError::into_inner) = state;
@@ -283,6 +292,21 @@ impl Object {
     /// Notes that the file was removed.
     pub(super) fn forget(&self) {
         self.write_lock().deleted = true;
+    }
+
+    /// After a write that failed: removes the object if there is nothing in it, so that nothing is left of a file that
+    /// got no byte. Whether it is removed; then it is still to be taken out of the cache.
+    pub(super) fn abandon_if_empty(&self) -> bool {
+        let mut state = self.write_lock();
+        if state.deleted || state.len > 0 {
+            return false;
+        }
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(object = %self.id, %error, "an empty object stays");
+            return false;
+        }
+        state.deleted = true;
+        true
     }
 
     fn write_head(&self, state: &mut State) -> Result<()> {

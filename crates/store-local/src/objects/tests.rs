@@ -205,6 +205,22 @@ fn a_header_that_was_never_written_is_damage_unless_an_opening_was_killed() {
 }
 
 #[test]
+fn an_object_file_that_was_emptied_is_damage_unless_an_opening_was_killed() {
+    let dir = formatted();
+    let store = open(&dir);
+    store.blobs().write_at(A, 0, &[1; 100]).expect("write");
+    store.close().expect("close");
+    drop(store);
+    file_of(dir.path(), A).set_len(0).expect("emptied");
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 1), Err(StoreError::Corrupt { .. })));
+    assert!(matches!(store.blobs().write_at(A, 50, &[2]), Err(StoreError::Corrupt { .. })), "not covered up");
+    drop(store);
+    let store = open(&dir);
+    assert_eq!(read(&store, A, 0, 1), Ok(vec![]), "it may be one that the killed opening had just made");
+}
+
+#[test]
 fn old_checksums_behind_a_cut_do_not_come_back() {
     let dir = formatted();
     let store = open_small(&dir);
