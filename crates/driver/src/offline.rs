@@ -244,7 +244,8 @@ impl Offline {
         self.settle()?;
         let mut batch = Batch::new();
         put_meta(&mut batch, Meta::Clean, 1);
-        put_meta(&mut batch, Meta::DataEpoch, self.head.next_data_epoch());
+        // Clients that lived on cannot be sure of what they wrote and did not tell: repairs may have removed it.
+        put_meta(&mut batch, Meta::DataEpoch, self.head.data_epoch.wrapping_add(1).max(1));
         self.table.write(&batch, Durability::Sync)?;
         self.backend.close()?;
         Ok(())

@@ -50,6 +50,7 @@ impl Mds {
         }
         self.free_slots();
         self.end_orphans();
+        self.tidy_left();
         self.end_discards();
         self.move_sums();
         self.evict();

@@ -152,7 +152,13 @@ impl Mds {
         }
     }
 
-    /// Ends a session: all it held is free.
+    /// Ends a session that has written back all it had.
+    pub(crate) fn goodbye(&mut self, slot: Slot) {
+        self.opens.end(slot).into_iter().for_each(|(ino, _)| self.closed(ino));
+        self.end_session(slot);
+    }
+
+    /// Ends a session that is dead, or counts as such: all it held is free.
     pub(crate) fn end_session(&mut self, slot: Slot) {
         let Some(session) = self.sessions.remove(slot) else { return };
         // First of all its data requests must stop: others may write as soon as its rights are gone.
@@ -166,6 +172,7 @@ impl Mds {
         for (ino, wrote) in self.opens.end(slot) {
             if wrote {
                 self.tidy.forget(ino);
+                self.tidy.leave(ino);
             }
             self.closed(ino);
         }

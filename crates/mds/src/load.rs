@@ -20,6 +20,8 @@ pub(crate) enum Waiter {
     Job(u64),
     /// The end of an orphan.
     Reap(Ino),
+    /// A look at what a dead session left.
+    Tidy(Ino),
     /// The propagation of recursive sums.
     Sums,
     /// A session that tells what it held before a restart.
@@ -98,6 +100,7 @@ impl Mds {
             match waiter {
                 Waiter::Job(id) => self.parked.less(id),
                 Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
+                Waiter::Tidy(ino) => self.tidy.leave(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
             }
@@ -116,6 +119,7 @@ impl Mds {
                     }
                 }
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
+                Waiter::Tidy(ino) => self.tidy.leave(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
             }

@@ -180,7 +180,7 @@ impl Mds {
                 self.out.push_back(Output::Send { conn, msg });
             }
             ToServer::Goodbye => {
-                self.end_session(slot);
+                self.goodbye(slot);
                 self.close_conn(conn);
             }
             ToServer::Reclaim(held) => self.reclaim(slot, held),

@@ -219,7 +219,7 @@ impl Mds {
             evicted: self.counters.evicted,
             checkpoints_failed: self.counters.checkpoints_failed,
             loads: self.loads.len(),
-            discards: self.discards.len(),
+            discards: self.discards.len() + self.tidy.left(),
             orphans: self.tree.orphans().count(),
             waiting: self.waiting_status(),
             waiting_count: self.parked.len(),

@@ -4,11 +4,16 @@
 //! one just wrote. So the server does it before the first growth that they tell, and counts that as a cut: what one of
 //! them has written beyond the end and not told of is refused as stale, and written again. From then on nothing lies
 //! there but what they write, until one of them dies.
+//!
+//! When a session dies and nobody else writes a file that it wrote, this is done at once: also with the objects of a
+//! file that is still inline, which it was moving there.
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Ino, Kind, Lease, Op};
+use loligo_namespace::{Found, Need};
+use loligo_types::{Event, Ino, Kind, Layout, Lease, Op};
 
+use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
 use crate::park::{Job, Why};
@@ -18,9 +23,24 @@ use crate::park::{Job, Why};
 pub(crate) struct Tidy {
     /// Open files of which nothing lies there but what their writers write now.
     known: BTreeSet<Ino>,
+    /// Files that sessions had open for writing when they died.
+    left: BTreeSet<Ino>,
 }
 
+/// Files of dead sessions looked at in one tick.
+const LEFT_PER_TICK: usize = 64;
+
 impl Tidy {
+    /// A session that had the file open for writing has died, or what is known of the file has been read.
+    pub(crate) fn leave(&mut self, ino: Ino) {
+        self.left.insert(ino);
+    }
+
+    /// How many files are to be looked at.
+    pub(crate) fn left(&self) -> usize {
+        self.left.len()
+    }
+
     /// Something may be left there now.
     pub(crate) fn forget(&mut self, ino: Ino) {
         if !self.known.is_empty() {
@@ -50,6 +70,39 @@ impl Mds {
         self.commit(None, &[Event::Inode(Box::new(inode)), discard]);
         self.tidy.known.insert(ino);
         Some(Why::Data(ino))
+    }
+
+    /// Drops what dead sessions left of files that nobody writes, a few at a time.
+    pub(crate) fn tidy_left(&mut self) {
+        if self.grace.is_some() || self.stopping || self.is_short_of_space() {
+            return;
+        }
+        let mut later = Vec::new();
+        for _ in 0..LEFT_PER_TICK {
+            let Some(ino) = self.tidy.left.pop_first() else { break };
+            if self.opens.any_writer(ino) {
+                continue;
+            }
+            if self.data_is_busy(ino) {
+                later.push(ino);
+                continue;
+            }
+            match self.tree.find(ino) {
+                Found::Unknown => drop(self.load(vec![Need::Inode(ino)], Waiter::Tidy(ino))),
+                Found::Here(inode) if inode.kind == Kind::File => {
+                    let from = if inode.inline { 0 } else { inode.size };
+                    let discard = Event::Discard { ino, from, object_size: inode.layout().object_size };
+                    self.commit(None, &[discard]);
+                }
+                Found::Here(_) => {}
+                Found::Gone => {
+                    // It may have been inline, and dropped nothing. Which size its objects had is all the same here.
+                    let object_size = Layout::default().object_size;
+                    self.commit(None, &[Event::Discard { ino, from: 0, object_size }]);
+                }
+            }
+        }
+        self.tidy.left.extend(later);
     }
 
     /// What lies beyond the end of a file is being dropped.

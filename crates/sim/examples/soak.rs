@@ -78,7 +78,7 @@ fn main() -> std::process::ExitCode {
     }
     let [servers, clients, connections, sessions] = faults;
     println!(
-        "{failed} of up to {count} seeds failed; {events} events, {calls} calls, {servers} server crashes, {clients} client \
+        "{failed} of up to {count} seeds failed; {events} events, {calls} calls, {servers} server restarts, {clients} client \
          crashes, {connections} resets, {sessions} sessions ended, {unchecked} histories too wide; {:.1} s",
         begun.elapsed().as_secs_f64()
     );

@@ -17,6 +17,7 @@ pub mod data;
 mod faults;
 pub mod history;
 mod knobs;
+mod life;
 mod links;
 pub mod locks;
 mod net;

@@ -57,7 +57,7 @@ pub struct Outcome {
     pub events: u64,
     /// Calls that clients made.
     pub calls: u64,
-    /// Crashes of the server, of clients, connections lost, sessions ended by the server.
+    /// Restarts of the server, crashes of clients, connections lost, sessions ended by the server.
     pub faults: [u64; 4],
     /// The history of names was too wide to be followed to the end.
     pub unchecked: bool,

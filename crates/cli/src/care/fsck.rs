@@ -1,7 +1,7 @@
 //! `loligo fsck`: checks a file system that is not served, and mends it if told to. What is right is decided in
 //! `loligo_namespace::fsck`; rows that cannot be read and objects of no file are found here.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -24,8 +24,8 @@ struct Checked {
     report: fsck::Report,
     /// Keys of rows that are to be removed.
     bad_keys: Vec<Vec<u8>>,
-    /// Inodes that may have objects.
-    owners: BTreeSet<u64>,
+    /// Inodes that may have objects, and how many of the first ones.
+    owners: BTreeMap<u64, u64>,
 }
 
 /// Checks, mends if told to, and says what was found.
@@ -40,10 +40,11 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
     findings.extend(object_findings(&objects));
     let found = findings.len();
     let mut left = found;
-    if repair && found > 0 {
+    if repair && (found > 0 || !objects.leftover.is_empty()) {
         checked = mend(&mut offline, checked)?;
         left = checked.report.findings.len() + objects.damaged.len();
         objects::remove(&*blobs, &objects.leaked)?;
+        objects::remove(&*blobs, &objects.leftover)?;
         offline.close().context(|| format!("writing the repairs into {}", data.display()))?;
     }
     let report = &checked.report;
@@ -59,12 +60,19 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
             "entries": report.entries,
             "objects": objects.objects,
             "object_bytes": objects.bytes,
+            "leftover_objects": objects.leftover.len(),
+            "leftover_bytes": objects.leftover_bytes,
             "stopped_cleanly": clean,
         });
         put(format_args!("{document:#}"))?;
     } else {
         for finding in &findings {
             put(format_args!("{}: {}", if finding.loss { "LOST " } else { "wrong" }, finding.text))?;
+        }
+        if !objects.leftover.is_empty() {
+            let (n, bytes) = (objects.leftover.len(), human_bytes(objects.leftover_bytes));
+            let what = if repair { "removed" } else { "--repair removes them" };
+            println!("note : {n} objects ({bytes}) were left by writers that died before they told of them: {what}");
         }
         let checked_data = if data_checksums { ", all read and compared with their checksums" } else { "" };
         put(format_args!(
@@ -162,7 +170,7 @@ struct Rows {
     findings: Vec<Finding>,
     bad_keys: Vec<Vec<u8>>,
     rewrites: Vec<Event>,
-    owners: BTreeSet<u64>,
+    owners: BTreeMap<u64, u64>,
 }
 
 impl Rows {
@@ -176,7 +184,9 @@ impl Rows {
         let event = match row {
             Row::Inode(inode) => {
                 if first && inode.kind == Kind::File {
-                    self.owners.insert(inode.ino.0);
+                    let size = if inode.inline { 0 } else { inode.size };
+                    let count = size.div_ceil(u64::from(inode.layout().object_size));
+                    self.owners.entry(inode.ino.0).or_insert(count);
                 }
                 Event::Inode(inode)
             }
@@ -199,7 +209,7 @@ impl Rows {
             Row::Orphan(ino) => Event::Orphan(ino),
             Row::Discard { ino, from, object_size } => {
                 // The next server drops these.
-                self.owners.insert(ino.0);
+                self.owners.insert(ino.0, u64::MAX);
                 Event::Discard { ino, from, object_size }
             }
             Row::Session(session) => Event::Session(session),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use loligo_driver::Offline;
 use loligo_driver::client::{Call, Client, Done, Options};
-use loligo_journal::table::{Meta, key_inode, key_meta};
-use loligo_store::{Batch, Durability};
+use loligo_journal::table::{Meta, Row, key_inode, key_meta};
+use loligo_store::{Batch, Durability, ObjectId};
 use loligo_store_local::{LocalStore, OpenOptions};
 use loligo_types::{Cred, Event, Ino, Kind, Name, Op, OpenFlags, SetAttr, SetTime, Time, XattrMode};
 
@@ -201,6 +201,37 @@ fn damage_is_found_told_and_mended() {
     assert_eq!((&mended["sound"], &mended["found"], &mended["left"]), (&true.into(), &again["found"], &0.into()));
     loligo("fsck --data {}", &[&data]).ok();
     assert_eq!(Service::start("serve --data {}", &[&data]).stop().0, 0);
+}
+
+#[test]
+fn objects_that_nobody_was_told_of_are_noted_and_removed() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let (mut inline, mut big) = (None, None);
+    damage(&data, |offline| {
+        let visited = offline.rows(&mut |(_, row)| {
+            if let Ok(Row::Inode(inode)) = row
+                && inode.kind == Kind::File
+            {
+                let found = if inode.inline { &mut inline } else { &mut big };
+                *found = Some(inode.ino.0);
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        visited.expect("it reads");
+        let blobs = offline.backend().blobs();
+        let left = [ObjectId::new(inline.expect("a small file"), 0), ObjectId::new(big.expect("a big file"), 9)];
+        left.iter().for_each(|id| blobs.write_at(*id, 0, b"left").expect("written"));
+        blobs.sync_all().expect("synced");
+    });
+    let found = loligo("fsck --data {} --json", &[&data]).ok().json();
+    assert_eq!((&found["sound"], &found["leftover_objects"]), (&true.into(), &2.into()));
+    let text = loligo("fsck --data {}", &[&data]).ok();
+    assert!(text.out.contains("2 objects") && text.out.contains("--repair removes them"), "{}", text.out);
+    loligo("fsck --data {} --repair", &[&data]).ok();
+    let left = loligo("fsck --data {} --json", &[&data]).ok().json();
+    assert_eq!((&left["leftover_objects"], &left["objects"]), (&0.into(), &1.into()));
 }
 
 #[test]

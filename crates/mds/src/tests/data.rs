@@ -336,3 +336,65 @@ fn after_a_restart_nobody_is_sure_what_lies_beyond_the_end() {
     world.pump();
     assert_eq!(world.reply(b, told).map(|(answer, _)| answer), Some(Ok(Answer::Offset(110))));
 }
+
+#[test]
+fn what_a_dead_writer_left_is_dropped_when_nobody_else_writes() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    // One died while it moved a file to objects, the other one while it wrote beyond the end.
+    let inline = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    let long = world.create(a, Ino::ROOT, "g", WRITE, 2).ino;
+    let shared = world.create(a, Ino::ROOT, "h", WRITE, 3).ino;
+    let read = world.create(b, Ino::ROOT, "i", WRITE, 4).ino;
+    world.call(a, write_inline(inline, 1, 0, b"some bytes")).expect("it fits");
+    assert_eq!(size(world.call(a, set_data(long, 2, 0, 100, true))), 100);
+    world.open(b, shared, WRITE, 3);
+    world.call(b, close(4)).expect("it is open");
+    world.open(a, read, READ, 4);
+    world.discards = false;
+    world.disconnect(a);
+    world.wait_alive(1500);
+    assert_eq!(world.mds.status().sessions.len(), 1);
+    assert_eq!(Vec::from(world.pending_discards.clone()), [(inline, 0), (long, 100)]);
+    // Who opens it now is told when that is done.
+    let seq = world.send(b, Op::Open { ino: inline, flags: WRITE, handle: 5 });
+    assert_eq!(world.reply(b, seq), None);
+    world.discards = true;
+    world.pump();
+    let Some((Ok(Answer::Opened { attr, .. }), _)) = world.reply(b, seq) else { panic!("not opened") };
+    assert_eq!((attr.size, attr.inline), (10, true));
+    assert_eq!(world.mds.status().discards, 0);
+}
+
+#[test]
+fn a_client_that_goes_in_order_left_nothing() {
+    let (mut world, a, b, _) = file();
+    world.discards = false;
+    world.message(a, loligo_types::msg::ToServer::Goodbye);
+    for _ in 0..5 {
+        world.message(b, loligo_types::msg::ToServer::Ping);
+        world.wait(100);
+    }
+    assert!(world.pending_discards.is_empty());
+}
+
+#[test]
+fn objects_that_a_dead_client_made_of_an_unlinked_file_are_dropped_too() {
+    // Nothing stays in memory, so that the inode is read for its end first.
+    let mut world = World::with(crate::Config { cache_bytes_max: 1, dirty_max: 1, ..config() });
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.call(b, unlink(Ino::ROOT, "f")).expect("it may");
+    world.wait_alive(500);
+    assert!(matches!(world.mds.tree.find(ino), loligo_namespace::Found::Unknown));
+    world.discards = false;
+    world.disconnect(a);
+    world.wait_alive(1500);
+    assert_eq!(world.mds.status().orphans, 0);
+    // It was still held in its inode, which says nothing of objects.
+    assert_eq!(Vec::from(world.pending_discards.clone()), [(ino, 0)]);
+    world.discards = true;
+    world.pump();
+    world.wait_alive(200);
+    assert_eq!(world.mds.status().discards, 0);
+}
