@@ -306,8 +306,11 @@ impl World {
         let listed = backend.blobs().list(&mut |id, len| {
             // Of a client that died while it moved an inline file to objects, a server that was restarted since knows
             // nothing: then only fsck sees what is left.
-            let left = files.get(&id.ino).is_none_or(|inline| *inline) && (calm || spilled.contains(&id.ino));
-            if left && !(files.contains_key(&id.ino) && !calm) {
+            let left = match files.get(&id.ino) {
+                Some(inline) => calm && *inline,
+                None => calm || spilled.contains(&id.ino),
+            };
+            if left {
                 wrong.push(format!("{id} of {len} bytes belongs to no file"));
             }
             std::ops::ControlFlow::Continue(())
