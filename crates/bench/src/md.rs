@@ -17,6 +17,8 @@ pub struct Config {
     pub in_flight: usize,
     /// Files of each client.
     pub files: usize,
+    /// Bytes of each file that smallwrite makes and smallread reads.
+    pub small_bytes: usize,
     /// One directory for all.
     pub shared: bool,
     /// In this order.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::result::{Measured, histogram};
-use crate::shape::{Phase, SMALL, Stock, dir_name, shuffled};
+use crate::shape::{Phase, Stock, dir_name, shuffled};
 use crate::{Config, cpu};
 
 /// What one client process brought home.
@@ -100,8 +100,8 @@ fn child(
 fn work(dir: &Path, client: usize, config: &Config, phase: Phase, stock: Stock) -> Report {
     let mut report = Report::default();
     let n = config.files;
-    let data = [b'x'; SMALL];
-    let mut buffer = [0u8; SMALL];
+    let data = vec![b'x'; config.small_bytes];
+    let mut buffer = vec![0u8; config.small_bytes];
     let file = |i: usize| dir.join(stock.file(client, i));
     let sub = |i: usize| dir.join(dir_name(client, i));
     match phase {

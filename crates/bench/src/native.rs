@@ -11,7 +11,7 @@ use loligo_driver::client::Client;
 use loligo_types::{Cred, FsError, Ino, Name, Op, OpenFlags, RenameMode};
 
 use crate::result::{Measured, histogram};
-use crate::shape::{Phase, SMALL, Stock, dir_name, shuffled};
+use crate::shape::{Phase, Stock, dir_name, shuffled};
 use crate::{Config, cpu};
 
 /// Connected clients and the directories that they work in.
@@ -25,6 +25,8 @@ struct Worker {
     cred: Arc<Cred>,
     id: usize,
     dir: Ino,
+    /// Bytes of a small file.
+    small_bytes: usize,
     /// Inodes of its files by number, learned at their creation.
     inos: Vec<Ino>,
 }
@@ -66,7 +68,14 @@ impl Run {
             let root = make_dir(&client, &cred, Ino::ROOT, run_id)?;
             let own = if config.shared { "shared".to_string() } else { format!("own.{id:03}") };
             let dir = make_dir(&client, &cred, root, &own)?;
-            workers.push(Worker { client, cred: Arc::clone(&cred), id, dir, inos: vec![Ino(0); config.files] });
+            workers.push(Worker {
+                client,
+                cred: Arc::clone(&cred),
+                id,
+                dir,
+                small_bytes: config.small_bytes,
+                inos: vec![Ino(0); config.files],
+            });
         }
         Ok(Run { workers, run_dir: name(run_id) })
     }
@@ -258,7 +267,7 @@ impl Worker {
     fn chains(&mut self, files: usize, window: usize, phase: Phase, stock: Stock) -> Share {
         let mut share = Share::new();
         let (to, from) = channel::<(usize, Instant, Result<(), FsError>)>();
-        let data: Arc<[u8]> = vec![b'x'; SMALL].into();
+        let data: Arc<[u8]> = vec![b'x'; self.small_bytes].into();
         let order: Vec<usize> =
             if phase == Phase::Smallread { shuffled(files).collect() } else { (0..files).collect() };
         let mut items = order.into_iter();
@@ -356,7 +365,7 @@ impl Chain {
                     let (client, cred) = (self.client.clone(), Arc::clone(&self.cred));
                     client.submit(&cred, Call::Open { ino, flags }, move |result| {
                         self.then(began, result, move |chain, fh| {
-                            chain.transfer(began, fh, Call::Read { fh, offset: 0, len: SMALL as u32 });
+                            chain.transfer(began, fh, Call::Read { fh, offset: 0, len: data.len() as u32 });
                         })
                     });
                 }

@@ -19,14 +19,11 @@ pub enum Phase {
     Mkdir,
     /// Remove them.
     Rmdir,
-    /// Create, write 4 KiB, close.
+    /// Create, write, close.
     Smallwrite,
-    /// Open, read 4 KiB, close.
+    /// Open, read, close.
     Smallread,
 }
-
-/// Bytes of a small file.
-pub const SMALL: usize = 4096;
 
 impl Phase {
     /// All, in an order in which each finds what it needs.
@@ -74,7 +71,7 @@ impl FromStr for Phase {
 pub struct Stock {
     /// Files are there.
     pub files: bool,
-    /// They hold [`SMALL`] bytes each.
+    /// They hold the bytes of a small file each.
     pub filled: bool,
     /// They have their second name.
     pub renamed: bool,

@@ -349,6 +349,9 @@ pub struct BenchMd {
     /// Files of each client.
     #[arg(long, default_value_t = 20_000)]
     pub files: usize,
+    /// Bytes of each file of smallwrite and smallread.
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=16 << 20))]
+    pub small_bytes: u32,
     /// All clients in one directory.
     #[arg(long)]
     pub shared: bool,

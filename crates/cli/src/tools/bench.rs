@@ -23,6 +23,7 @@ pub fn run(args: &BenchMd) -> Outcome {
         clients: args.clients,
         in_flight: args.in_flight.max(args.clients),
         files: args.files,
+        small_bytes: args.small_bytes as usize,
         shared: args.shared,
         phases,
         server_pids: args.server_pid.clone(),
