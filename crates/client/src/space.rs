@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, Cred, DataAnswer, DataOp, FsError, Ino, Op, SetAttr, SetTime};
+use loligo_types::{Answer, Cred, DataAnswer, DataOp, FsError, Ino, Op, SetTime};
 
 use crate::machine::{Client, Waiter};
 use crate::session::{DataThen, Then};
@@ -109,6 +109,11 @@ impl Client {
                 falloc.asked = Asked::Size;
                 self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
             }
+            (Event::Done(Err(crate::Failed { error: FsError::Busy, .. })), Asked::Grow) if falloc.tries < TRIES_MAX => {
+                falloc.tries += 1;
+                falloc.asked = Asked::Size;
+                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+            }
             (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
                 return Some(Err(error.into()));
             }
@@ -197,9 +202,12 @@ impl Client {
         let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
             return Some(Err(FsError::Interrupted.into()));
         };
-        if file.may_buffer() || file.attr.inline {
-            let set = SetAttr { size: Some(falloc.end), ..SetAttr::default() };
-            self.setattr(Waiter::Task(id), cred, ino, set, Some(falloc.fh));
+        if file.may_buffer() {
+            self.grow_alone(Waiter::Task(id), cred, ino, handle, falloc.end);
+        } else if file.attr.inline {
+            let (offset, data, mtime) = (Some(falloc.end), Arc::from(&[][..]), SetTime::Now);
+            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv: false };
+            self.request(cred, op, Then::Task(id));
         } else {
             // Others may let the file grow at the same time: this never shrinks it.
             let cuts = file.attr.cuts;

@@ -30,13 +30,28 @@ pub(crate) enum Step {
     Open(crate::open::Opening),
     Read(crate::read::Read),
     Write(crate::write::Writing),
-    SetAttr { set: SetAttr, handle: Option<u64>, flushed: bool },
-    Flush { fh: Fh, owner: Option<LockOwner>, unlocking: bool },
-    Fsync { fh: Fh },
+    /// `grow`: nothing is done if the file is that long by then.
+    SetAttr {
+        set: SetAttr,
+        handle: Option<u64>,
+        flushed: bool,
+        grow: bool,
+    },
+    Flush {
+        fh: Fh,
+        owner: Option<LockOwner>,
+        unlocking: bool,
+    },
+    Fsync {
+        fh: Fh,
+    },
     Fallocate(crate::space::Falloc),
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
-    SyncAll { left: usize, closed: u64 },
+    SyncAll {
+        left: usize,
+        closed: u64,
+    },
 }
 
 /// A call under way.

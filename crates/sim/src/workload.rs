@@ -278,8 +278,11 @@ impl Shell {
     async fn blocks(&mut self) -> Outcome<()> {
         let file = self.rng.pick(&self.places.clone().files);
         let write = !self.rng.one_in(3);
-        let flags = OpenFlags { read: true, write, ..OpenFlags::default() };
-        let done = self.call(Call::Open { ino: file, flags }, Track::None).await?;
+        let truncate = write && self.rng.one_in(12);
+        let flags = OpenFlags { read: true, write, truncate, ..OpenFlags::default() };
+        let cut = Track::Write { file, first: 0, end: BLOCKS, tag: 0, durable: true };
+        let track = if truncate { cut } else { Track::None };
+        let done = self.call(Call::Open { ino: file, flags }, track).await?;
         let fh = done.fh.ok_or(FsError::Io)?;
         let steps = self.rng.range(1, 6);
         let mut result = Ok(());
@@ -329,7 +332,9 @@ impl Shell {
                 self.call(Call::SetAttr { ino: file, set, fh }, track).await?;
             }
             _ => {
-                let call = Call::Fallocate { fh, how: Fallocate::PunchHole, offset, len };
+                let keep_size = self.rng.one_in(2);
+                let how = self.rng.pick(&[Fallocate::PunchHole, Fallocate::ZeroRange { keep_size }]);
+                let call = Call::Fallocate { fh, how, offset, len };
                 let track = Track::Write { file, first, end: first + count, tag: 0, durable: false };
                 self.call(call, track).await?;
             }

@@ -147,6 +147,7 @@ pub enum Op {
     ReadInline { ino: Ino, handle: u64 },
     /// Writes into a file that is held in the inode. `Entry`. `offset: None` appends at the current end, atomically.
     /// `Busy` if the file is not inline (any more) or would grow beyond the threshold: then spill, and use objects.
+    /// No data at an offset beyond the end makes the file reach up to it.
     /// `kill_priv`: clears setuid and setgid as a write by a non-owner must.
     WriteInline { ino: Ino, handle: u64, offset: Option<u64>, data: Arc<[u8]>, mtime: SetTime, kill_priv: bool },
     /// Tells size and times after data was written to objects. `Entry`. `spilled`: the data is now in objects (the

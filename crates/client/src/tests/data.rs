@@ -475,3 +475,39 @@ fn a_sync_of_everything_says_that_a_restart_lost_data_of_a_closed_file() {
         net.ok(0, Call::SyncAll);
     }
 }
+
+#[test]
+fn making_room_never_takes_away_what_is_written_meanwhile() {
+    for seed in 1..200 {
+        for others in [false, true] {
+            let mut net = Net::with(2, &config(), seed * 7);
+            let (fh, ino) = net.create(0, "a");
+            let (at, second) = if others { (1, net.open(1, ino, rw())) } else { (0, net.open(0, ino, rw())) };
+            let how = Fallocate::Allocate { keep_size: false };
+            let room = net.submit(0, Call::Fallocate { fh, how, offset: 0, len: 20 });
+            let steps = net.random(20);
+            for _ in 0..steps {
+                net.step();
+            }
+            let wrote = net.submit(at, write(second, 30, &[7; 10]));
+            net.run();
+            net.pass_time(5000);
+            assert!(net.nodes[0].done.remove(&room).unwrap().is_ok());
+            assert!(net.nodes[at].done.remove(&wrote).unwrap().is_ok());
+            assert_eq!(net.server.content(ino), [&[0; 30][..], &[7; 10]].concat(), "seed {seed}, {others}");
+        }
+    }
+}
+
+#[test]
+fn making_room_beyond_what_the_inode_holds_moves_a_shared_file_to_objects() {
+    let mut net = Net::new(2);
+    let (fh, ino) = net.create(0, "a");
+    net.write(0, fh, 0, b"some");
+    net.open(1, ino, rw());
+    let how = Fallocate::Allocate { keep_size: false };
+    net.ok(0, Call::Fallocate { fh, how, offset: 0, len: 20 });
+    assert_eq!(net.server.content(ino), [&b"some"[..], &[0; 16]].concat());
+    net.ok(0, Call::Fallocate { fh, how, offset: 0, len: 500 });
+    assert_eq!(net.server.content(ino), [&b"some"[..], &[0; 496]].concat());
+}

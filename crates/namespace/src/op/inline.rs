@@ -53,7 +53,8 @@ pub(crate) fn write(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, write: Write<'_>) -> F
     if !inode.inline || end > u64::from(tree.config().inline_max) {
         return Err(FsError::Busy);
     }
-    if write.data.is_empty() {
+    // Nothing, written beyond the end, makes the file longer: unlike a truncate it never makes it shorter.
+    if write.data.is_empty() && offset <= inode.size {
         return Ok(Change::only(Answer::Entry(inode.attr())));
     }
     let old = tree.inline(inode).ok_or_else(|| missing("inline data"))?;
@@ -99,6 +100,8 @@ mod tests {
             0 read /f = help!!
             0 write /f - ++ = size=8
             0 read /f = help!!++
+            0 write /f 10 = size=10
+            0 write /f 9 = size=10
             0 write /f 62 xxx = Busy
             0 write /f 62 xx = size=64
             0 write /f - y = Busy
