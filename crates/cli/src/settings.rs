@@ -65,6 +65,12 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
     ),
     key(
+        "look_us",
+        "100",
+        "after a request, how long the server looks for the next one before it sleeps, microseconds; it keeps an otherwise idle core busy so long",
+        Kind::Number,
+    ),
+    key(
         "fuse_threads",
         "0",
         "event loops of a mount; 0: of `up`, none but the server's own, else one a core, at least 2 and at most 8",
@@ -195,10 +201,11 @@ impl Settings {
 
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
-        let limits: [(&str, u64, u64); 5] = [
+        let limits: [(&str, u64, u64); 6] = [
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
             ("session_ms", 1000, u64::from(u32::MAX)),
             ("grace_ms", 0, u64::from(u32::MAX)),
+            ("look_us", 0, 10_000),
             ("fuse_threads", 0, 64),
             ("journal_bytes", 4 << 20, u64::MAX),
         ];

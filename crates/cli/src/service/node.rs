@@ -201,7 +201,8 @@ fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<
         ..base.mds.clone()
     };
     let trust_tcp = settings.flag("trust_tcp");
-    Ok(ServerConfig { listen, mds, trust_tcp, journal_bytes: settings.number("journal_bytes"), ..base })
+    let look = Duration::from_micros(settings.number("look_us"));
+    Ok(ServerConfig { listen, mds, trust_tcp, look, journal_bytes: settings.number("journal_bytes"), ..base })
 }
 
 /// Starts the server, showing how far it has come with the journal.

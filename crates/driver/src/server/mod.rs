@@ -63,6 +63,9 @@ pub struct ServerConfig {
     pub journal_bytes: u64,
     /// A journal segment is about this large, bytes.
     pub segment_bytes: u64,
+    /// After a request, how long the rank's thread looks for the next one before it sleeps. It gives its core away to
+    /// whoever needs it, but an idle core is kept busy so long. 0: it sleeps at once.
+    pub look: Duration,
     /// Threads that read the table.
     pub load_threads: usize,
     /// Threads that do data operations.
@@ -80,6 +83,7 @@ impl ServerConfig {
             connections_max: 1024,
             journal_bytes: 256 << 20,
             segment_bytes: 32 << 20,
+            look: Duration::from_micros(100),
             load_threads: 2,
             data_threads: 2,
         }

@@ -5,6 +5,7 @@
 
 mod resident;
 mod sockets;
+mod wait;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -94,6 +95,8 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     pub(crate) journal_bytes: u64,
     pub(crate) trust_tcp: bool,
+    /// How long to look for the next request before sleeping.
+    pub(crate) look: Duration,
 }
 
 /// The loop's state.
@@ -120,6 +123,9 @@ pub(crate) struct Rank {
     to_flush: Vec<u64>,
     requests: u64,
     next_tick: Instant,
+    look_until: Instant,
+    /// The last record that the journal's thread was given and has not reported durable.
+    awaited: Option<Lsn>,
     next_statfs: Instant,
     end: Option<End>,
 }
@@ -165,6 +171,8 @@ impl Rank {
             to_flush: Vec::new(),
             requests: 0,
             next_tick: now,
+            look_until: now,
+            awaited: None,
             next_statfs: now,
             end: None,
         })
@@ -197,37 +205,15 @@ impl Rank {
         }
     }
 
-    fn wait(&mut self, events: &mut Vec<(u64, epoll::EventFlags)>) {
-        let mut timeout = self.next_tick.saturating_duration_since(Instant::now());
-        if !self.inbox.may_sleep() {
-            timeout = Duration::ZERO;
-        }
-        let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: timeout.min(TICK).as_nanos() as i64 };
-        let mut buffer =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS];
-        let count = match epoll::wait(&self.epoll, &mut buffer[..], Some(&timeout)) {
-            Ok(count) => count,
-            Err(rustix::io::Errno::INTR) => 0,
-            Err(error) => {
-                self.end = Some(End::Fatal(format!("waiting for connections failed: {error}")));
-                0
-            }
-        };
-        let mut woken = false;
-        for event in &buffer[..count] {
-            match event.data.u64() {
-                TOKEN_WAKER => woken = true,
-                token => events.push((token, event.flags)),
-            }
-        }
-        self.inbox.awake(woken);
-    }
-
     fn bring(&mut self, done: Done) {
         match done {
-            Done::Durable(lsn) => self.feed(Input::Durable { lsn }),
+            Done::Durable(lsn) => {
+                self.awaited = self.awaited.filter(|awaited| *awaited > lsn);
+                self.feed(Input::Durable { lsn });
+            }
             Done::JournalHere(journal) => {
                 self.journal = Some(journal);
+                self.awaited = None;
                 // What was queued since it left its thread.
                 self.commit_here();
             }
@@ -419,7 +405,8 @@ impl Rank {
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
         while !self.appends.is_empty() || !self.to_flush.is_empty() || self.data.has_work() || self.resident_waits() {
-            if !self.appends.is_empty() {
+            if let Some((last, _)) = self.appends.last() {
+                self.awaited = self.journal.is_none().then_some(*last);
                 self.queues.journal.push(journal::Work::Append(std::mem::take(&mut self.appends)));
                 self.commit_here();
             }
@@ -433,6 +420,7 @@ impl Rank {
         if self.requests > 0 {
             self.metrics.round_requests.record(self.requests);
             self.requests = 0;
+            self.look_until = Instant::now() + self.limits.look;
         }
     }
 }

@@ -71,8 +71,8 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let journal = Journal::new(writer, log, segments.clone(), metrics.clone());
     let helpers = helpers(&config, journal, segments, &inbox, &metrics)?;
 
-    let ServerConfig { connections_max: connections, trust_tcp, .. } = config;
-    let limits = Limits { connections, journal_bytes, trust_tcp };
+    let ServerConfig { connections_max: connections, trust_tcp, look, .. } = config;
+    let limits = Limits { connections, journal_bytes, trust_tcp, look };
     let queues = Queues {
         journal: helpers.queues.journal.clone(),
         home: helpers.queues.home.clone(),
