@@ -56,7 +56,7 @@ pub const KEYS: &[Key] = &[
         "journal that may be outstanding before changes wait for the checkpoint",
         Kind::Bytes,
     ),
-    key("inline_max", "4KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
+    key("inline_max", "16KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
     key("session_ms", "60000", "a client that is silent this long is evicted, milliseconds", Kind::Number),
     key(
         "grace_ms",
