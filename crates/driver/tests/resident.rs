@@ -176,6 +176,9 @@ fn after_its_stop_a_resident_answers_nothing_but_errors() {
     assert_eq!(client.stop(PATIENCE), Err(FsError::Unavailable), "nobody is there to stop it");
 }
 
+/// The byte that a [`Piped`] guest does not bear.
+const PANICS: u8 = 255;
+
 /// Makes a directory for each byte of a pipe; ends with a zero.
 struct Piped {
     pipe: OwnedFd,
@@ -195,6 +198,7 @@ impl Guest for Piped {
             return true;
         }
         let [byte] = byte;
+        assert!(byte != PANICS, "a guest that is wrong");
         let (made, text) = (self.made.clone(), name(&format!("d{byte}")));
         let op = Op::Mkdir { dir: Ino::ROOT, name: text, mode: 0o755, umask: 0 };
         self.client.submit(&root(), Call::Op(op), move |result| {
@@ -238,6 +242,22 @@ fn a_guest_makes_its_calls_until_it_says_that_it_is_over() {
     client.stop(PATIENCE).expect("stopped");
     server.stop().expect("stopped");
     assert!(told.recv_timeout(PATIENCE).is_err(), "it was gone before the server was");
+}
+
+#[test]
+fn a_guest_that_panics_ends_neither_itself_nor_the_server() {
+    let site = Site::new();
+    let server = site.start();
+    let client = resident(&server);
+    let (bytes, done, _told) = piped(&client);
+    rustix::io::write(&bytes, &[1, PANICS, 2, PANICS, 3]).expect("written");
+    let mut made: Vec<u8> = (0..3).map(|_| done.recv_timeout(PATIENCE).expect("made")).collect();
+    made.sort_unstable();
+    assert_eq!(made, [1, 2, 3]);
+    rustix::io::write(&bytes, &[0]).expect("written");
+    assert_eq!(done.recv_timeout(PATIENCE), Ok(0));
+    client.stop(PATIENCE).expect("stopped");
+    server.stop().expect("stopped");
 }
 
 #[test]

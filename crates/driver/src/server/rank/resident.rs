@@ -1,6 +1,7 @@
 //! The resident client's part of a round: what its guest brings goes through its machine to the metadata machine and
 //! back, by value.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use loligo_client::{Input as ClientInput, Now as ClientNow, Output as ClientOutput};
@@ -57,7 +58,13 @@ impl Rank {
     /// The guest has something.
     pub(super) fn guest_turn(&mut self) {
         let Some(guest) = self.resident.as_mut().and_then(|r| r.guest.as_mut()) else { return };
-        if !guest.turn() {
+        // What a guest does wrong must not end the server. The request that it was at is answered with an error when it
+        // is dropped.
+        let goes_on = std::panic::catch_unwind(AssertUnwindSafe(|| guest.turn())).unwrap_or_else(|_| {
+            tracing::error!("the guest of the rank's thread panicked over a request; it goes on with the next");
+            true
+        });
+        if !goes_on {
             let _ = epoll::delete(&self.epoll, guest.source());
             if let Some(residence) = &mut self.resident {
                 residence.guest = None;
