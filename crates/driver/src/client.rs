@@ -49,7 +49,7 @@ pub trait Invalidate: Send + Sync {
 /// How to connect.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// What the client calls itself in `loligo status`; at most 255 bytes.
+    /// What the client calls itself in `loligo status`; a longer one is cut to 255 bytes.
     pub name: String,
     /// Ask for leases, so that what this client was told may be cached until it is recalled. Give `invalidate`, too, if
     /// there is a cache above the client.
@@ -62,10 +62,17 @@ pub struct Options {
     pub config: Config,
 }
 
+/// Longest name of a client that a server takes, bytes.
+const NAME_MAX: usize = 255;
+
 /// The machine's settings of these options.
 pub(crate) fn prepare(options: &Options) -> Config {
     let mut config = options.config.clone();
+    // A label for people: a longer one is cut, not refused.
     config.name.clone_from(&options.name);
+    while config.name.len() > NAME_MAX {
+        config.name.pop();
+    }
     config.cache = options.cache;
     config.cache_names = options.cache && options.cache_names;
     config

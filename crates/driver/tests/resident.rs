@@ -165,6 +165,32 @@ fn there_can_be_one_resident() {
 }
 
 #[test]
+fn a_resident_that_is_refused_is_told_why() {
+    let site = Site::new();
+    let mut config = site.config();
+    config.mds.sessions_max = 1;
+    let server = Server::start(config, &mut |_| {}).expect("the server starts");
+    let pair = server.connect_pair().expect("a pair");
+    let first = Client::connect(&pair, Options::default()).expect("welcome");
+    let refused = server.resident(&Options::default()).map(drop).expect_err("there is room for one session");
+    assert!(refused.to_string().contains("session"), "{refused}");
+    first.call(&root(), Call::GetAttr { ino: Ino::ROOT }).expect("the server goes on");
+    first.stop(PATIENCE).expect("stopped");
+    resident(&server).stop(PATIENCE).expect("there is room now");
+    server.stop().expect("stopped");
+}
+
+#[test]
+fn a_name_that_is_too_long_is_cut() {
+    let site = Site::new();
+    let server = site.start();
+    let options = Options { name: "ü".repeat(300), ..Options::default() };
+    let client = server.resident(&options).expect("welcome");
+    client.stop(PATIENCE).expect("stopped");
+    server.stop().expect("stopped");
+}
+
+#[test]
 fn after_its_stop_a_resident_answers_nothing_but_errors() {
     let site = Site::new();
     let server = site.start();

@@ -54,7 +54,6 @@ pub struct Offer {
     pub minor: u32,
     /// What it can do.
     pub capabilities: Capabilities,
-    max_readahead: u32,
 }
 
 /// What is wished of the kernel.
@@ -146,7 +145,7 @@ pub(crate) fn answer(body: &[u8], wish: &Wish) -> Result<(Option<Offer>, Vec<u8>
     // Times have nanoseconds.
     out.u32(1).u16(u16::try_from(wish.max_write.div_ceil(PAGE)).unwrap_or(u16::MAX)).u16(0).u32((used >> 32) as u32);
     out.0.resize(64, 0);
-    let offer = Offer { minor, capabilities: Capabilities(offered), max_readahead };
+    let offer = Offer { minor, capabilities: Capabilities(offered) };
     Ok((Some(offer), out.0))
 }
 

@@ -68,8 +68,6 @@ impl OpenFlags {
     pub const DIRECT_IO: OpenFlags = OpenFlags(1);
     /// Through the page cache as it is.
     pub const KEEP_CACHE: OpenFlags = OpenFlags(1 << 1);
-    /// Reading a directory through the page cache.
-    pub const CACHE_DIR: OpenFlags = OpenFlags(1 << 3);
 }
 
 /// The answer to one request. Dropped without an answer, it answers `EIO`, so that nobody waits for ever.

@@ -307,7 +307,7 @@ fn counts<S: Submit>(core: &Core<S>) -> Counts {
 fn begin<S: Submit>(core: &Core<S>, device: &Device, options: &MountOptions) -> Result<(), MountError> {
     let wish = dispatch::wish(options.max_write);
     let init = |source| MountError::Init { path: options.path.clone(), source };
-    let Offer { minor, capabilities, .. } = device.handshake(&wish).map_err(init)?;
+    let Offer { minor, capabilities } = device.handshake(&wish).map_err(init)?;
     core.kernel.attach(device.clone());
     if !capabilities.has(Capabilities::POSIX_ACL) {
         tracing::warn!("the kernel's FUSE does not know ACLs; only the server checks them");

@@ -283,7 +283,7 @@ impl Rank {
         let used = self.metrics.journal_space.get();
         self.feed(Input::JournalSpace { used, limit: self.limits.journal_bytes });
         self.feed(Input::Tick);
-        self.resident_feed(loligo_client::Input::Tick);
+        self.resident_ticks();
         self.data.tick();
         self.data_outputs();
     }

@@ -95,6 +95,8 @@ impl Resident {
             machine: Machine::new(prepare(options)),
             conn: 0,
             connected: false,
+            wants_connection: false,
+            hung_up: false,
             session: None,
             calls: HashMap::new(),
             next_call: 1,
@@ -153,6 +155,10 @@ pub(crate) struct Residence {
     /// The number of its connection, which has no socket.
     pub(crate) conn: u64,
     pub(crate) connected: bool,
+    /// It wants a (new) connection, which it gets with the next tick: what made it want one may need a moment to pass.
+    pub(crate) wants_connection: bool,
+    /// The server has closed the connection; to be told once everything that was sent before is heard.
+    pub(crate) hung_up: bool,
     pub(crate) session: Option<SessionId>,
     pub(crate) calls: HashMap<CallId, Callback>,
     pub(crate) next_call: u64,
@@ -174,6 +180,13 @@ impl Residence {
         self.next_call += 1;
         self.calls.insert(id, done);
         Input::Call { id, cred, call }
+    }
+
+    /// Nothing that was asked over the last connection is answered any more.
+    pub(crate) fn part(&mut self) {
+        self.session = None;
+        self.asked.clear();
+        self.data_asked.clear();
     }
 
     /// Tells the first who waits how the handshake went.

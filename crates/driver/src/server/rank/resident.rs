@@ -88,7 +88,7 @@ impl Rank {
 
     /// Whether the server has sent it something that it has not seen.
     pub(super) fn resident_waits(&self) -> bool {
-        self.resident.as_ref().is_some_and(|r| !r.incoming.is_empty())
+        self.resident.as_ref().is_some_and(|r| !r.incoming.is_empty() || r.hung_up)
     }
 
     /// Carries out what the resident client said and gives it what it was sent, until nothing is left.
@@ -100,6 +100,8 @@ impl Rank {
                 self.resident_output(output, &mut ready);
             } else if let Some(message) = residence.incoming.pop_front() {
                 residence.machine.handle(now, ClientInput::Message(message));
+            } else if std::mem::take(&mut residence.hung_up) {
+                residence.machine.handle(now, ClientInput::Disconnected);
             } else {
                 break;
             }
@@ -126,11 +128,18 @@ impl Rank {
                 // Without caches above, they have dropped it already.
                 None => self.resident_hears(ClientInput::Invalidated { token }),
             },
-            ClientOutput::Connect => self.resident_connects(),
+            ClientOutput::Connect => {
+                residence.wants_connection = true;
+                self.resident_parts();
+            }
             ClientOutput::Ready(_) => residence.welcome(Ok(())),
             ClientOutput::Refused { text, .. } => {
                 tracing::error!(text, "the server refuses its resident client");
+                let never_in = residence.welcomed.is_some();
                 residence.welcome(Err(text));
+                if never_in {
+                    self.resident = None;
+                }
             }
             ClientOutput::Stopped => {
                 residence.stopped = true;
@@ -146,7 +155,7 @@ impl Rank {
         let conn = self.next_conn;
         self.next_conn += 1;
         let Some(residence) = &mut self.resident else { return };
-        (residence.conn, residence.connected) = (conn, true);
+        (residence.conn, residence.connected, residence.hung_up) = (conn, true, false);
         self.metrics.accepted.add(1);
         let peer = Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true };
         self.feed(Input::Connected { conn: ConnId(conn), peer });
@@ -160,18 +169,27 @@ impl Rank {
             return;
         }
         let conn = residence.conn;
-        residence.session = None;
         residence.incoming.clear();
-        residence.asked.clear();
-        residence.data_asked.clear();
+        residence.part();
         self.data.disconnected(conn);
         self.feed(Input::Disconnected { conn: ConnId(conn) });
     }
 
     /// The server closes its connection.
     pub(super) fn resident_closed(&mut self) {
-        self.resident_parts();
-        self.resident_hears(ClientInput::Disconnected);
+        let Some(residence) = &mut self.resident else { return };
+        (residence.connected, residence.hung_up) = (false, true);
+        residence.part();
+        let conn = residence.conn;
+        self.data.disconnected(conn);
+    }
+
+    /// Time goes on for it.
+    pub(super) fn resident_ticks(&mut self) {
+        if self.resident.as_mut().is_some_and(|r| std::mem::take(&mut r.wants_connection)) {
+            self.resident_connects();
+        }
+        self.resident_feed(ClientInput::Tick);
     }
 
     /// Takes a message for the resident client, if it is one; counts what it answers.
