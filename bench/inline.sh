@@ -28,26 +28,22 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-binary=${LOLIGO_BIN:-$("$LOLIGO_TOP/scripts/build.sh")}
-scratch=$(mktemp -d "$dir/loligo-inline.XXXXXX")
-cleanup() {
-    trap - EXIT INT TERM
-    timeout -k 5 60 "$binary" down --data "$scratch/data" >/dev/null 2>&1 || true
-    rm -rf "$scratch"
-}
-trap cleanup EXIT INT TERM
+need_root
+fuse_usable || exit 1
+find_loligo
+make_scratch "$dir"
 
-# one THRESHOLD SIZE: lines "write|read OPS_PER_S CPU_US".
+# one THRESHOLD SIZE: appends lines "THRESHOLD SIZE PHASE FILES_PER_S CPU_US" to the results.
 one() {
-    timeout 60 "$binary" up --data "$scratch/data" --mount "$scratch/mnt" --daemon --set "inline_max=$1" >/dev/null
-    timeout 300 "$binary" bench md --json --mount "$scratch/mnt" --clients 4 --files "$files" --small-bytes "$2" \
-        --phases smallwrite,smallread |
-        while read -r line; do
-            printf '%s %s %s\n' "$(sed 's/.*"phase":"small\([a-z]*\)".*/\1/' <<<"$line")" \
-                "$(sed 's/.*"ops_per_s":\([0-9.]*\).*/\1/' <<<"$line")" \
-                "$(sed 's/.*"server_cpu_us_per_op":\([0-9.]*\).*/\1/' <<<"$line")"
-        done
-    timeout 60 "$binary" down --data "$scratch/data" >/dev/null
+    local line
+    LOLIGO_INLINE_MAX=$1 up "loligo-$1-$2" "$scratch/data" "$scratch/mnt"
+    work 300 "$binary" bench md --json --mount "$scratch/mnt" --clients 4 --files "$files" --small-bytes "$2" \
+        --phases smallwrite,smallread >"$scratch/lines"
+    while read -r line; do
+        echo "$1 $2 $(sed 's/.*"phase":"\([a-z]*\)".*/\1/' <<<"$line") $(value ops_per_s <<<"$line") \
+            $(value server_cpu_us_per_op <<<"$line")"
+    done <"$scratch/lines" >>"$scratch/results"
+    gone "loligo-$1-$2" "$scratch/mnt"
     rm -rf "$scratch/data"
 }
 
@@ -55,22 +51,21 @@ for ((run = 1; run <= runs; run++)); do
     for threshold in $THRESHOLDS; do
         for size in $SIZES; do
             say "run $run of $runs: threshold $threshold, size $size"
-            one "$threshold" "$size" | sed "s/^/$threshold $size /" >>"$scratch/results"
+            one "$threshold" "$size"
         done
     done
 done
 
 echo "| inline_max | file size | create, write, close: files/s (server CPU us) | open, read, close: files/s (server CPU us) |"
 echo "|---:|---:|---:|---:|"
-median() { sort -n | awk '{ v[NR] = $1 } END { printf "%.0f", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 cell() {
     local rate cpu
     rate=$(awk -v t="$1" -v s="$2" -v p="$3" '$1 == t && $2 == s && $3 == p { print $4 }' "$scratch/results" | median)
     cpu=$(awk -v t="$1" -v s="$2" -v p="$3" '$1 == t && $2 == s && $3 == p { print $5 }' "$scratch/results" | median)
-    echo "$rate ($cpu)"
+    LC_ALL=C printf '%.0f (%.0f)' "$rate" "$cpu"
 }
 for threshold in $THRESHOLDS; do
     for size in $SIZES; do
-        echo "| $threshold | $size | $(cell "$threshold" "$size" write) | $(cell "$threshold" "$size" read) |"
+        echo "| $threshold | $size | $(cell "$threshold" "$size" smallwrite) | $(cell "$threshold" "$size" smallread) |"
     done
 done
