@@ -2,6 +2,7 @@
 # Starts a file system in a temporary directory, runs the suites on its mount, checks it, stops it. Whatever happens,
 # nothing of it is left: no mount, no process, no file.
 # usage: scripts/mount-suites.sh LOLIGO [suite...]    suites: pjdfstest fsx tools restart fsck (default: all)
+# With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -24,7 +25,7 @@ tool pjdfstest 0.2.2 >/dev/null
 tool fsx 0.3.2 >/dev/null
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-mount.XXXXXX")
-data="$scratch/data" mount="$scratch/mnt"
+data="$scratch/data" mount="$scratch/mnt" ranks=${LOLIGO_RANKS:-1}
 mkdir "$mount"
 chmod 755 "$scratch"
 # A server of this script must not be found by, nor find, any other.
@@ -35,20 +36,34 @@ connection() { awk -v at="$mount" '$5 == at { split($3, dev, ":"); print dev[2] 
 mounted() { [ -n "$(connection)" ]; }
 
 start() {
-    timeout -k 5 60 "$binary" up --data "$data" --mount "$mount" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
+    timeout -k 5 60 "$binary" up --data "$data" --mount "$mount" --ranks "$ranks" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
         cat "$scratch/up.log"
         return 1
     }
     mounted || { cat "$scratch/up.log" && say "up succeeded, but nothing is mounted at $mount" && return 1; }
+    if [ "$ranks" -gt 1 ]; then
+        "$LOLIGO_TOP/scripts/thrash.sh" "$binary" "$data" "$mount" "$ranks" "${LOLIGO_THRASH_PAUSE:-1}" &
+        thrasher=$!
+    fi
+}
+
+# Ends the moves, if there are some.
+calm() {
+    [ -n "${thrasher:-}" ] || return 0
+    kill -TERM "$thrasher" 2>/dev/null
+    wait "$thrasher"
+    thrasher=
 }
 
 stop() {
+    calm
     timeout -k 5 60 "$binary" down --data "$data" </dev/null >"$scratch/down.log" 2>&1 || { cat "$scratch/down.log" && return 1; }
     ! mounted || { say "down succeeded, but $mount is still mounted" && return 1; }
 }
 
 cleanup() {
     trap - EXIT INT TERM
+    calm
     # A suite that still runs holds files on the mount.
     [ -z "${suite_pid:-}" ] || kill -TERM "$suite_pid" 2>/dev/null
     cd /
@@ -141,7 +156,11 @@ for suite in "$@"; do
         mkdir -p "$mount/pjdfstest" && chmod 755 "$mount/pjdfstest"
         run pjdfstest 6 "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
         ;;
-    fsx) for seed in 1 2 3; do run "fsx-$seed" 4 "$LOLIGO_TOP/scripts/fsx.sh" "$mount" "${FSX_OPS:-5000}" "$seed"; done ;;
+    fsx)
+        # In a directory of its own, which can move.
+        mkdir -p "$mount/fsx"
+        for seed in 1 2 3; do run "fsx-$seed" 4 "$LOLIGO_TOP/scripts/fsx.sh" "$mount/fsx" "${FSX_OPS:-5000}" "$seed"; done
+        ;;
     tools)
         mkdir -p "$mount/tools" && chmod 755 "$mount/tools"
         run tools 15 "$LOLIGO_TOP/scripts/suite-tools.sh" "$mount/tools"

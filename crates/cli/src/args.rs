@@ -23,6 +23,10 @@ Look:
   top          The same, live
   config       The effective configuration and where each value came from
 
+Ranks:
+  rank         The ranks that serve the namespace
+  subtree      Which rank has which directories; move and pin them
+
 Care:
   fsck         Check a file system, and repair it
   dump         Write the whole namespace as text
@@ -130,6 +134,16 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The ranks that serve the namespace.
+    Rank {
+        #[command(subcommand)]
+        what: RankCommand,
+    },
+    /// Which rank has which directories; move and pin them.
+    Subtree {
+        #[command(subcommand)]
+        what: Subtree,
+    },
     /// Check a file system that is not served, and repair it if told to.
     Fsck {
         /// Data directory.
@@ -194,6 +208,7 @@ impl Command {
         match self {
             Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
             Command::Bench { what: Bench::Md(args) } => args.json,
+            Command::Subtree { what: Subtree::Migrate { json, .. } } => *json,
             _ => false,
         }
     }
@@ -208,13 +223,21 @@ pub struct Up {
     /// Mount point; made if it is not there.
     #[arg(long, value_name = "DIR")]
     pub mount: PathBuf,
-    /// Metadata ranks in this process. One, until a namespace can span more.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
-    pub ranks: u32,
+    #[command(flatten)]
+    pub ranks: Ranks,
     #[command(flatten)]
     pub run: Run,
     #[command(flatten)]
     pub mount_options: MountOptions,
+}
+
+/// How many ranks there are.
+#[derive(Args, Clone, Copy)]
+pub struct Ranks {
+    /// Metadata ranks in this process; without it, as many as there were (a new file system: 1). More are added; there
+    /// cannot be fewer again.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(loligo_driver::server::RANKS_MAX)))]
+    pub ranks: Option<u16>,
 }
 
 /// How a service runs.
@@ -277,6 +300,8 @@ pub struct Serve {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     #[command(flatten)]
+    pub ranks: Ranks,
+    #[command(flatten)]
     pub run: Run,
 }
 
@@ -305,6 +330,71 @@ pub struct MountArgs {
     pub ready_fd: Option<i32>,
     #[command(flatten)]
     pub options: MountOptions,
+}
+
+/// `loligo rank`.
+#[derive(Subcommand)]
+pub enum RankCommand {
+    /// Print each rank with its state, its load and where it listens.
+    List {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `loligo subtree`.
+#[derive(Subcommand)]
+pub enum Subtree {
+    /// Print which rank has authority over which directories, and so over all below them that are not listed themselves.
+    List {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep a directory and all below it at a rank: sets its xattr loligo.policy.pin.
+    Pin {
+        #[command(flatten)]
+        dir: Directory,
+        /// The rank's number.
+        rank: u16,
+    },
+    /// Let a directory go where load wants it: removes the xattr.
+    Unpin {
+        #[command(flatten)]
+        dir: Directory,
+    },
+    /// Move the authority over a directory and all below it to another rank, now.
+    Migrate {
+        #[command(flatten)]
+        dir: Directory,
+        /// The rank's number.
+        rank: u16,
+        /// Return when it was begun; `loligo subtree list` shows when it is done.
+        #[arg(long)]
+        no_wait: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A directory of a file system.
+#[derive(Args, Clone)]
+pub struct Directory {
+    /// Data directory of the server; the directory is then given by its path in the file system, as in /a/b.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the server; likewise.
+    #[arg(long, value_name = "ADDR")]
+    pub server: Option<String>,
+    /// The directory, inside a mount unless a server is named.
+    #[arg(value_name = "DIRECTORY")]
+    pub path: PathBuf,
 }
 
 /// `loligo journal`.

@@ -1,7 +1,7 @@
 //! The one binary, `loligo`: reads the command line and hands over to a command. Not here: what any of them does.
 //!
-//! Commands stand by what a user wants: [`service`] starts and stops, [`look`] shows, [`care`] checks and moves,
-//! [`tools`] is the rest.
+//! Commands stand by what a user wants: [`service`] starts and stops, [`look`] shows, [`ranks`] says who serves
+//! what, [`care`] checks and moves, [`tools`] is the rest.
 
 mod args;
 mod care;
@@ -10,6 +10,7 @@ mod look;
 mod mounts;
 mod output;
 mod progress;
+mod ranks;
 mod service;
 mod settings;
 mod target;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Bench, Cli, Command, Journal};
+use args::{Bench, Cli, Command, Journal, RankCommand};
 use output::Outcome;
 
 fn main() -> ExitCode {
@@ -55,6 +56,8 @@ fn run(cli: Cli) -> Outcome {
         Command::Status { target, json } => look::status::run(&target, json),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
         Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),
+        Command::Rank { what: RankCommand::List { target, json } } => ranks::rank::list(&target, json),
+        Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
         Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),
         Command::Load { data, input } => care::load::run(&data, &input),

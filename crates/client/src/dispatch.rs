@@ -23,6 +23,7 @@ pub(crate) struct Pass {
 impl Client {
     pub(crate) fn dispatch(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
         match call {
+            Call::Op(Op::Sync) if !self.is_single() => self.sync_ranks(waiter, cred),
             Call::Op(op) => self.pass(waiter, cred, op),
             Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
@@ -122,7 +123,7 @@ impl Client {
 
     /// The answer of a call that is one request.
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
-        let names_cached = pass.dir != Ino(0) && self.leases.use_names(pass.dir);
+        let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir);
         if let (Some((handle, lock, take)), Ok(_)) = (pass.lock, &result) {
             if take && !self.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
                 return;
@@ -147,7 +148,7 @@ impl Client {
     fn overlay_entry(&mut self, attr: &mut Option<Attr>, lease: &mut loligo_types::Lease) {
         if let Some(attr) = attr {
             self.overlay(attr);
-            if !lease.is_none() && !self.leases.use_attr(attr.ino) {
+            if !lease.is_none() && !self.use_attr(attr.ino) {
                 *lease = loligo_types::Lease::NONE;
             }
         }

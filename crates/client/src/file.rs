@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Time};
+use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Rank, Time};
 
 use crate::Fh;
 use crate::blocks::Blocks;
@@ -49,6 +49,8 @@ pub(crate) struct Opened {
 /// What all handles of one inode share.
 #[derive(Debug)]
 pub(crate) struct File {
+    /// The rank that has it.
+    pub rank: Rank,
     /// As the server said last.
     pub attr: Attr,
     /// Size, place and cuts in `attr` are what the server has as long as the ATTR lease is held.
@@ -102,8 +104,9 @@ pub(crate) struct File {
 }
 
 impl File {
-    pub(crate) fn new(attr: Attr) -> File {
+    pub(crate) fn new(attr: Attr, rank: Rank) -> File {
         File {
+            rank,
             attr,
             current: false,
             rights: Lease::NONE,
@@ -224,6 +227,8 @@ impl File {
 pub(crate) struct Files {
     pub map: BTreeMap<Ino, File>,
     pub handles: BTreeMap<u64, Handle>,
+    /// The ranks at which handles are open, until these are told to close them.
+    pub at: BTreeMap<u64, Rank>,
     pub opened: BTreeMap<Fh, Opened>,
     /// Handles whose `Close` was not sent yet.
     pub closing: Vec<u64>,

@@ -80,6 +80,11 @@ pub(crate) struct Run {
 }
 
 impl File {
+    /// Tasks that wait until something is written.
+    pub(crate) fn flush_waiting(&self) -> impl Iterator<Item = u64> {
+        self.flush_waiters.iter().map(|waiter| waiter.task)
+    }
+
     /// The server restarted: what the run wrote before may be gone.
     pub(crate) fn restart_run(&mut self) {
         if let Some(run) = &mut self.run {
@@ -172,7 +177,8 @@ impl Client {
 
     /// Decides how `flying` goes to the server.
     fn plan(&mut self, ino: Ino) {
-        let inline_max = self.session.inline_max;
+        let rank = self.files.map.get(&ino).map_or(self.home, |file| file.rank);
+        let inline_max = self.session(rank).map_or(0, |session| session.inline_max);
         let reader = self.files.map.get(&ino).and_then(|file| self.files.reader(file));
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{Cred, Time};
+use loligo_types::{Cred, Rank, Time};
 
 use crate::{Call, CallResult, Invalidation};
 
@@ -37,6 +37,11 @@ pub struct Now {
 pub struct Config {
     /// What it calls itself, for `loligo status`; at most 255 bytes.
     pub name: String,
+    /// Its own number at all ranks (`Hello.client`), chosen at random: what it holds can then move from rank to rank
+    /// with the files. 0: the ranks know nothing of its other sessions.
+    pub client: u64,
+    /// The number that the driver's first connection has in inputs and outputs: most likely that of the rank there.
+    pub rank: Rank,
     /// Ask for leases on attributes and names. Without it nothing is cached but data of open files.
     pub cache: bool,
     /// Ask for leases on names of directories, too.
@@ -65,6 +70,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             name: String::from("client"),
+            client: 0,
+            rank: Rank::ZERO,
             cache: true,
             cache_names: true,
             write_buffer_file: 16 << 20,
@@ -85,12 +92,12 @@ impl Default for Config {
 pub enum Input {
     /// A program calls.
     Call { id: CallId, cred: Arc<Cred>, call: Call },
-    /// A connection asked for by [`Output::Connect`] was made.
-    Connected,
+    /// A connection asked for by [`Output::Connect`] was made, or the first one. `rank` is the one that was asked for.
+    Connected { rank: Rank },
     /// A message came over it.
-    Message(ToClient),
+    Message { rank: Rank, message: ToClient },
     /// It is gone, or could not be made.
-    Disconnected,
+    Disconnected { rank: Rank },
     /// The caches above have dropped what [`Output::Invalidate`] named.
     Invalidated { token: Token },
     /// Time goes on; every 50 ms or so.
@@ -102,12 +109,18 @@ pub enum Input {
 /// What it does.
 #[derive(Debug)]
 pub enum Output {
-    /// Send a message over the connection.
-    Send(ToServer),
-    /// Drop the connection, if there is one, and make a new one; after failures with growing pauses.
-    Connect,
-    /// The handshake is done.
-    Ready(Welcome),
+    /// Send a message over the connection to a rank.
+    Send { rank: Rank, message: ToServer },
+    /// Drop the connection to this rank, if there is one, and make a new one; after failures with growing pauses.
+    /// `address`: where, as the cluster map says; `None`: where the first one was made to.
+    ///
+    /// To a driver `rank` is nothing but the number of a connection. It is the rank's, unless another rank than
+    /// [`Config::rank`] was found at the first connection: these two have each other's number then.
+    Connect { rank: Rank, address: Option<String> },
+    /// The connection is not needed any more: drop it, and make no other.
+    Disconnect { rank: Rank },
+    /// The handshake over a connection is done.
+    Ready { rank: Rank, welcome: Welcome },
     /// The server will not have this client. Nothing is tried again.
     Refused { why: Refusal, text: String },
     /// A call is answered.

@@ -1,10 +1,10 @@
-//! Which leases are held, and giving back those that are of no use. Nothing is cached here.
+//! Which leases are held of each rank, and giving back those that are of no use. Nothing is cached here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Ino, Lease};
+use loligo_types::{Ino, Lease, Rank};
 
 use crate::machine::Client;
 
@@ -29,7 +29,7 @@ impl Hasher for InoHasher {
     }
 }
 
-/// What is held.
+/// What is held of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     held: HashMap<Ino, Lease, BuildHasherDefault<InoHasher>>,
@@ -98,6 +98,22 @@ impl Leases {
         all
     }
 
+    /// Takes over what another rank lent.
+    pub(crate) fn adopt(&mut self, ino: Ino, bits: Lease) {
+        let held = self.held.entry(ino).or_default();
+        *held = *held | bits;
+    }
+
+    /// Whether there is anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What is held on an inode.
+    pub(crate) fn of(&self, ino: Ino) -> Lease {
+        self.held.get(&ino).copied().unwrap_or_default()
+    }
+
     /// Everything held, by inode.
     pub(crate) fn all(&self) -> Vec<(Ino, Lease)> {
         let mut all: Vec<_> = self.held.iter().map(|(ino, bits)| (*ino, *bits)).collect();
@@ -107,37 +123,62 @@ impl Leases {
 }
 
 impl Client {
+    /// Whether the attributes of an inode are known to stay as they are.
+    pub(crate) fn has_attr(&self, ino: Ino) -> bool {
+        self.sessions.values().any(|session| session.leases.has_attr(ino))
+    }
+
+    /// Whether attributes that are given out now may be cached.
+    pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
+        self.sessions.values_mut().fold(false, |has, session| session.leases.use_attr(ino) | has)
+    }
+
+    /// The same for names of a directory: those that came with the answer at hand.
+    pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
+        self.sessions.get_mut(&self.names_from).is_some_and(|session| session.leases.use_names(dir))
+    }
+
     /// Caches above hold nothing of these inodes any more.
     pub(crate) fn forget(&mut self, inos: Vec<Ino>) {
-        for ino in &inos {
-            self.close_unused(*ino);
+        let single = self.is_single();
+        for ino in inos {
+            self.close_unused(ino);
+            if !single && !self.files.map.contains_key(&ino) {
+                self.router.forget(ino);
+            }
+            for session in self.sessions.values_mut() {
+                if single || !session.leases.of(ino).is_none() {
+                    session.leases.forgotten.insert(ino);
+                }
+            }
         }
-        self.leases.forgotten.extend(inos);
-        if self.leases.forgotten.len() >= RELEASE_MAX {
-            self.release_forgotten();
+        let many = |rank: &Rank| self.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= RELEASE_MAX);
+        for rank in self.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
+            self.release_forgotten(rank);
         }
     }
 
     /// Gives back the leases of forgotten inodes.
-    pub(crate) fn release_forgotten(&mut self) {
-        if self.leases.forgotten.is_empty() || !self.is_up() {
+    pub(crate) fn release_forgotten(&mut self, rank: Rank) {
+        if !self.is_up(rank) {
             return;
         }
-        let next_seq = self.session.next_seq;
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let next_seq = session.next_seq;
         let mut released = Vec::new();
-        for ino in std::mem::take(&mut self.leases.forgotten) {
+        for ino in std::mem::take(&mut session.leases.forgotten) {
             // An open file's attributes are in use here, whatever the kernel keeps.
             if self.files.map.contains_key(&ino) {
                 continue;
             }
-            let bits = self.leases.take(ino, Lease::ATTR | Lease::NAMES);
+            let bits = session.leases.take(ino, Lease::ATTR | Lease::NAMES);
             if !bits.is_none() {
-                self.leases.void_below.insert(ino, next_seq);
+                session.leases.void_below.insert(ino, next_seq);
                 released.push((ino, bits));
             }
         }
         for batch in released.chunks(RELEASE_MAX) {
-            self.send(ToServer::Release(batch.to_vec()));
+            self.send(rank, ToServer::Release(batch.to_vec()));
         }
     }
 }

@@ -45,7 +45,9 @@ impl Client {
     /// there, or asks for one, which would go with it.
     pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
         let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
-        let asks = self.session.pending.values().any(|pending| match &pending.request.op {
+        let paused = self.paused.iter().map(|paused| &paused.pending);
+        let mut pending = self.sessions.values().flat_map(|session| session.pending.values()).chain(paused);
+        let asks = pending.any(|pending| match &pending.request.op {
             Op::SetLock { ino: of, lock: other, .. } => (*of, other.kind, other.owner) == (ino, lock.kind, lock.owner),
             _ => false,
         });

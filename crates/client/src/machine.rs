@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Rank};
 
 use crate::file::Files;
-use crate::leases::Leases;
+use crate::moves::Paused;
 use crate::recall::Recalls;
-use crate::session::Session;
+use crate::route::Router;
+use crate::session::{PendingData, Session};
 use crate::task::{Event, Task};
 use crate::unstable::Unsynced;
 use crate::{Call, CallId, CallResult, Config, Done, Input, Invalidation, Now, Output, Token};
@@ -33,8 +34,23 @@ pub struct Client {
     pub(crate) out: VecDeque<Output>,
     /// Calls that have not been answered.
     pub(crate) calls: BTreeSet<CallId>,
-    pub(crate) session: Session,
-    pub(crate) leases: Leases,
+    /// One with each rank that was asked something.
+    pub(crate) sessions: BTreeMap<Rank, Session>,
+    /// The rank at the driver's first connection: as configured, until it is known.
+    pub(crate) home: Rank,
+    pub(crate) home_known: bool,
+    pub(crate) router: Router,
+    /// Who said what is being handled, and who answered for the names in it.
+    pub(crate) speaker: Rank,
+    pub(crate) names_from: Rank,
+    /// Requests that are sent on later.
+    pub(crate) paused: Vec<Paused>,
+    /// Data requests of files that are looked for.
+    pub(crate) parked: BTreeMap<Ino, Vec<(u64, PendingData)>>,
+    pub(crate) fs_id: Option<[u8; 16]>,
+    /// The server will not have this client.
+    pub(crate) refused: bool,
+    pub(crate) next_data: u64,
     pub(crate) files: Files,
     pub(crate) recalls: Recalls,
     pub(crate) tasks: BTreeMap<u64, Task>,
@@ -63,12 +79,21 @@ impl Client {
     /// A client that is not connected. Its driver is to connect at once.
     pub fn new(config: Config) -> Client {
         Client {
+            sessions: BTreeMap::from([(config.rank, Session::default())]),
+            home: config.rank,
+            home_known: false,
+            router: Router::default(),
+            speaker: config.rank,
+            names_from: config.rank,
+            paused: Vec::new(),
+            parked: BTreeMap::new(),
+            fs_id: None,
+            refused: false,
+            next_data: 0,
             config,
             now: Now::default(),
             out: VecDeque::new(),
             calls: BTreeSet::new(),
-            session: Session::default(),
-            leases: Leases::default(),
             files: Files::default(),
             recalls: Recalls::default(),
             tasks: BTreeMap::new(),
@@ -95,9 +120,9 @@ impl Client {
         }
         match input {
             Input::Call { id, cred, call } => self.begin(id, cred, call),
-            Input::Connected => self.connected(),
-            Input::Message(message) => self.message(message),
-            Input::Disconnected => self.disconnected(),
+            Input::Connected { rank } => self.connected(self.swapped(rank)),
+            Input::Message { rank, message } => self.message(self.swapped(rank), message),
+            Input::Disconnected { rank } => self.disconnected(self.swapped(rank)),
             Input::Invalidated { token } => self.invalidated(token),
             Input::Tick => self.on_tick(),
             Input::Stop => self.stop(),
@@ -123,7 +148,8 @@ impl Client {
     fn begin(&mut self, id: CallId, cred: Arc<Cred>, call: Call) {
         self.calls.insert(id);
         let waiter = Waiter::Call(id);
-        if self.stopping || self.session.refused || self.session.gave_up {
+        let nobody = self.is_single() && self.session(self.only()).is_some_and(|session| session.gave_up);
+        if self.stopping || self.refused || nobody {
             self.fail(waiter, FsError::Unavailable);
         } else {
             self.dispatch(waiter, &cred, call);
@@ -165,7 +191,7 @@ impl Client {
     /// Attributes as they are with what is held back, and whether they may be cached.
     pub(crate) fn done_attr(&mut self, mut attr: Attr) -> Done {
         self.overlay(&mut attr);
-        Done { attr_cached: self.leases.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
+        Done { attr_cached: self.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
     }
 
     /// Changes attributes into what they will be when everything held back is written.
@@ -177,7 +203,7 @@ impl Client {
 
     /// Takes attributes that the server sent. `current`: the ATTR lease is held with them.
     pub(crate) fn learn(&mut self, attr: &Attr) {
-        let current = self.leases.has_attr(attr.ino);
+        let current = self.has_attr(attr.ino);
         if let Some(file) = self.files.map.get_mut(&attr.ino)
             && file.learn(attr)
         {

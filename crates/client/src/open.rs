@@ -1,9 +1,10 @@
 //! Opening and closing. A handle stays open at the server for a while after its last close here, and serves the next
 //! open that asks for the same, without a message.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, SetAttr};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
 
 use crate::file::{File, Handle, Opened};
 use crate::machine::{Client, Waiter};
@@ -86,8 +87,7 @@ impl Client {
                 if let Some(file) = self.files.map.get_mut(&ino) {
                     file.at_risk = true;
                 }
-                let names_cached =
-                    opening.dir != Ino(0) && error == FsError::NotFound && self.leases.use_names(opening.dir);
+                let names_cached = opening.dir != Ino(0) && error == FsError::NotFound && self.use_names(opening.dir);
                 return Some(Err(crate::Failed { error, names_cached }));
             }
             Event::Reply(Ok(answer)) => {
@@ -101,12 +101,12 @@ impl Client {
                     return Some(Err(FsError::Interrupted.into()));
                 }
                 let done = self.opened(&cred, handle, flags, &attr, rights, data);
-                let names_cached = dir != Ino(0) && self.leases.use_names(dir);
+                let names_cached = dir != Ino(0) && self.use_names(dir);
                 let answer = Answer::Opened { attr: done.1, created, rights: done.2, data: None };
                 let mut result = Done {
                     fh: Some(done.0),
                     keep_data: done.3,
-                    attr_cached: self.leases.use_attr(attr.ino),
+                    attr_cached: self.use_attr(attr.ino),
                     names_cached,
                     ..Done::plain(answer)
                 };
@@ -163,13 +163,18 @@ impl Client {
             reusable: true,
         };
         self.files.handles.insert(handle, handle_state);
+        let rank = *self.files.at.entry(handle).or_insert(self.speaker);
         if !is_file {
             self.learn(attr);
             return (fh, *attr, Lease::NONE, false);
         }
         let known = self.files.map.contains_key(&attr.ino);
-        let current = self.leases.has_attr(attr.ino);
-        let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr));
+        let current = self.has_attr(attr.ino);
+        if known {
+            // It may have moved since it was opened before.
+            self.move_file(attr.ino, rank);
+        }
+        let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr, rank));
         let keep = known && file.may_cache() && !flags.truncate;
         file.handles.push(handle);
         if flags.truncate {
@@ -217,7 +222,7 @@ impl Client {
     /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
     /// would look at can have changed since.
     fn reopen(&mut self, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) -> Option<Done> {
-        if flags.truncate || !self.leases.has_attr(ino) || self.session.suspended {
+        if flags.truncate || !self.has_attr(ino) || self.is_suspended(ino) {
             return None;
         }
         let file = self.files.map.get(&ino)?;
@@ -378,8 +383,13 @@ impl Client {
     /// Closes at the server what is closed here.
     pub(crate) fn send_closes(&mut self) {
         let Some(cred) = self.files.close_cred.take() else { return };
-        let handles = std::mem::take(&mut self.files.closing);
-        self.request(&cred, Op::Close { handles }, Then::Nothing);
+        let mut ranks = BTreeMap::<Rank, Vec<u64>>::new();
+        for handle in std::mem::take(&mut self.files.closing) {
+            ranks.entry(self.files.at.remove(&handle).unwrap_or(self.home)).or_default().push(handle);
+        }
+        for (rank, handles) in ranks {
+            self.request_at(rank, Cred::clone(&cred), Op::Close { handles }, Then::Nothing, 0);
+        }
     }
 
     /// The file of an open handle, for reading or writing data.

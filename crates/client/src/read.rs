@@ -11,7 +11,8 @@ use loligo_types::{Answer, Cred, DataError, DataOp, FsError, Ino, Op};
 use crate::blocks::{BLOCK, Fetch};
 use crate::file::File;
 use crate::machine::{Client, Waiter};
-use crate::session::{DataThen, Then, bytes_at};
+use crate::request::bytes_at;
+use crate::session::{DataThen, Then};
 use crate::task::{Event, Step, Task, data_error};
 use crate::{CallResult, Done, Fh, Invalidation};
 
@@ -92,7 +93,7 @@ impl Client {
 
     /// What can be read without the server, if it may be and is here.
     fn read_now(&mut self, ino: Ino, offset: u64, end: u64) -> Option<Arc<[u8]>> {
-        if self.session.suspended {
+        if self.is_suspended(ino) {
             return None;
         }
         self.tick += 1;
@@ -196,9 +197,10 @@ impl Client {
             self.after_read(ino, read.fh);
             return Some(Ok(Done::plain(Answer::Bytes(bytes))));
         }
-        let current = self.leases.has_attr(ino) && !self.session.suspended;
+        let suspended = self.is_suspended(ino);
+        let current = self.has_attr(ino) && !suspended;
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
-        if file.may_cache() && !self.session.suspended || current && file.current && file.is_clean() {
+        if file.may_cache() && !suspended || current && file.current && file.is_clean() {
             read.end = (read.offset + read.len).min(file.size);
             let (inline, size) = (file.attr.inline, file.attr.size);
             read.change = file.attr.change;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Ino, Lease};
+use loligo_types::{Ino, Lease, Rank};
 
 use crate::machine::Client;
 use crate::{Invalidation, Token};
@@ -28,6 +28,8 @@ enum Phase {
 /// The part of a recall that concerns data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DataRecall {
+    /// Who wants it.
+    pub rank: Rank,
     id: u64,
     bits: Lease,
     phase: Phase,
@@ -52,45 +54,45 @@ impl DataRecall {
 #[derive(Debug, Default)]
 pub(crate) struct Recalls {
     /// How many parts of each are not done.
-    open: BTreeMap<(Ino, u64), usize>,
+    open: BTreeMap<(Rank, Ino, u64), usize>,
     /// Invalidations that are waited for; `true`: of data.
-    tokens: BTreeMap<Token, (Ino, u64, bool)>,
+    tokens: BTreeMap<Token, (Rank, Ino, u64, bool)>,
 }
 
 impl Recalls {
     /// The file of these recalls is closed, which is the most that can be given up.
     pub(crate) fn file_gone(&mut self, ino: Ino, recalls: &[DataRecall]) {
         for recall in recalls {
-            if let Some(left) = self.open.get_mut(&(ino, recall.id)) {
+            if let Some(left) = self.open.get_mut(&(recall.rank, ino, recall.id)) {
                 *left = left.saturating_sub(1);
             }
         }
     }
 
-    /// A new session knows nothing of them.
-    pub(crate) fn clear(&mut self) {
-        self.open.clear();
-        self.tokens.clear();
+    /// A new session with a rank knows nothing of them.
+    pub(crate) fn clear(&mut self, rank: Rank) {
+        self.open.retain(|(of, _, _), _| *of != rank);
+        self.tokens.retain(|_, (of, _, _, _)| *of != rank);
     }
 }
 
 impl Client {
-    /// The server wants something back.
-    pub(crate) fn recalled(&mut self, ino: Ino, id: u64, bits: Lease) {
-        if self.recalls.open.contains_key(&(ino, id)) {
+    /// A rank wants something back.
+    pub(crate) fn recalled(&mut self, rank: Rank, ino: Ino, id: u64, bits: Lease) {
+        if self.recalls.open.contains_key(&(rank, ino, id)) {
             // Said again over a new connection, and under way already.
             return;
         }
-        let held = self.leases.take(ino, bits & (Lease::ATTR | Lease::NAMES));
+        let held = self.take_lent(rank, ino, bits & (Lease::ATTR | Lease::NAMES));
         let mut parts = 0;
         if held.has(Lease::NAMES) {
             let token = self.invalidate(Invalidation::Names(ino), true);
-            self.recalls.tokens.insert(token, (ino, id, false));
+            self.recalls.tokens.insert(token, (rank, ino, id, false));
             parts += 1;
         }
         if held.has(Lease::ATTR) {
             let token = self.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.tokens.insert(token, (ino, id, false));
+            self.recalls.tokens.insert(token, (rank, ino, id, false));
             parts += 1;
         }
         let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
@@ -99,21 +101,36 @@ impl Client {
                 file.current = false;
             }
             if !data.is_none() {
-                file.recalls.push(DataRecall { id, bits: data, phase: Phase::Flush(file.written) });
+                file.recalls.push(DataRecall { rank, id, bits: data, phase: Phase::Flush(file.written) });
                 parts += 1;
             }
         }
-        self.recalls.open.insert((ino, id), parts);
+        self.recalls.open.insert((rank, ino, id), parts);
         self.finish_recalls();
         self.kick(ino);
         self.step_recalls(ino);
     }
 
+    /// Gives up what a rank lent. What was held of it, and what caches above hold for the sake of another rank: of a
+    /// directory in several fragments, or of what has moved meanwhile.
+    fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
+        // Of a directory that is one rank's as a whole nobody else can have lent anything that still counts: that it has
+        // moved may not have been heard yet.
+        let parted = self.router.is_parted(ino);
+        let mut held = Lease::NONE;
+        for (of, session) in &mut self.sessions {
+            let given = if *of == rank || !parted { bits } else { bits.without(Lease::NAMES) };
+            held = held | (session.leases.of(ino) & bits);
+            session.leases.take(ino, given);
+        }
+        held
+    }
+
     /// Caches above have dropped something.
     pub(crate) fn invalidated(&mut self, token: Token) {
-        let Some((ino, id, data)) = self.recalls.tokens.remove(&token) else { return };
+        let Some((rank, ino, id, data)) = self.recalls.tokens.remove(&token) else { return };
         if !data {
-            return self.part_done(ino, id);
+            return self.part_done(rank, ino, id);
         }
         if let Some(file) = self.files.map.get_mut(&ino) {
             let written = file.written;
@@ -127,8 +144,8 @@ impl Client {
         self.step_recalls(ino);
     }
 
-    fn part_done(&mut self, ino: Ino, id: u64) {
-        if let Some(left) = self.recalls.open.get_mut(&(ino, id)) {
+    fn part_done(&mut self, rank: Rank, ino: Ino, id: u64) {
+        if let Some(left) = self.recalls.open.get_mut(&(rank, ino, id)) {
             *left = left.saturating_sub(1);
         }
         self.finish_recalls();
@@ -142,22 +159,24 @@ impl Client {
         }
         // A handle that is closed here only would keep a right alive.
         self.send_closes();
-        for (ino, id) in done {
-            self.recalls.open.remove(&(ino, id));
-            if self.is_up() {
-                self.send(ToServer::RecallDone { ino, id });
+        for (rank, ino, id) in done {
+            self.recalls.open.remove(&(rank, ino, id));
+            if self.is_up(rank) {
+                self.send(rank, ToServer::RecallDone { ino, id });
             }
-            self.session.recalls_done.push_back((ino, id));
-            if self.session.recalls_done.len() > DONE_MAX {
-                self.session.recalls_done.pop_front();
+            let Some(session) = self.sessions.get_mut(&rank) else { continue };
+            session.recalls_done.push_back((ino, id));
+            if session.recalls_done.len() > DONE_MAX {
+                session.recalls_done.pop_front();
             }
         }
     }
 
     /// Answers again what may have been lost with a connection.
-    pub(crate) fn repeat_recalls_done(&mut self) {
-        for (ino, id) in self.session.recalls_done.clone() {
-            self.send(ToServer::RecallDone { ino, id });
+    pub(crate) fn repeat_recalls_done(&mut self, rank: Rank) {
+        let Some(session) = self.session(rank) else { return };
+        for (ino, id) in session.recalls_done.clone() {
+            self.send(rank, ToServer::RecallDone { ino, id });
         }
     }
 
@@ -167,7 +186,7 @@ impl Client {
         while let Some(recall) = self.files.map.get(&ino).and_then(|file| file.recalls.get(at)).copied() {
             if self.step_recall(ino, at, recall) {
                 // Done, and taken out.
-                self.part_done(ino, recall.id);
+                self.part_done(recall.rank, ino, recall.id);
             } else {
                 at += 1;
             }
@@ -186,7 +205,7 @@ impl Client {
                 }
                 let phase = if recall.bits.has(Lease::CACHE) && cached {
                     let token = self.invalidate(Invalidation::Data(ino), true);
-                    self.recalls.tokens.insert(token, (ino, recall.id, true));
+                    self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, true));
                     Phase::Invalidate(token)
                 } else {
                     Phase::Gate(file.written)

@@ -1,108 +1,199 @@
-//! When the connection, the server or the session is lost.
+//! When a connection, a rank or the session with one is lost: what other ranks have goes on.
 //!
 //! A lost connection costs nothing: the session goes on over a new one, and what was not answered is sent again. A server
 //! that restarted is told what was held. A lost session loses what was held under it: handles are stale, and data that
 //! was not written is reported lost, once, by the next close or fsync.
 
-use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{FsError, Lease, Op};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::machine::Client;
-use crate::session::{Link, Then};
-use crate::{Fh, Invalidation, Output};
+use loligo_types::msg::{Reclaim, Refusal, ToServer};
+use loligo_types::{FsError, Ino, Lease, Op, Rank};
+
+use crate::file::File;
+use crate::machine::{Client, Waiter};
+use crate::session::{DataThen, Link, Pending, Then};
+use crate::task::{Event, Step};
+use crate::{CallId, Fh, Invalidation, Output};
 
 impl Client {
-    pub(crate) fn is_up(&self) -> bool {
-        self.session.link == Link::Up
+    pub(crate) fn is_up(&self, rank: Rank) -> bool {
+        self.session(rank).is_some_and(|session| session.link == Link::Up)
     }
 
-    /// The connection is gone.
-    pub(crate) fn disconnected(&mut self) {
-        self.session.link = Link::Down;
-        self.session.down_since.get_or_insert(self.now.ms);
-        if !self.session.refused && !self.stopped {
-            self.out.push_back(Output::Connect);
+    /// A connection is gone.
+    pub(crate) fn disconnected(&mut self, rank: Rank) {
+        let now = self.now.ms;
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.link = Link::Down;
+        session.down_since.get_or_insert(now);
+        if self.refused || self.stopped {
+            return;
         }
+        if self.router.may_be(rank) {
+            return self.want_connection(rank);
+        }
+        // The rank is no more, and what it had is another's.
+        self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.session_lost(rank);
+        self.sessions.remove(&rank);
     }
 
-    pub(crate) fn refused(&mut self, why: Refusal, text: String) {
-        if matches!(why, Refusal::TooMany | Refusal::Stopping) && self.session.fs_id.is_some() {
+    pub(crate) fn refused(&mut self, rank: Rank, why: Refusal, text: String) {
+        let for_now = matches!(why, Refusal::TooMany | Refusal::Stopping) && self.fs_id.is_some();
+        if for_now || rank != self.home {
             // It was welcome before: this may be over soon.
-            return self.disconnected();
+            return self.disconnected(rank);
         }
-        self.session.link = Link::Down;
-        self.session.refused = true;
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.link = Link::Down;
+        }
+        self.refused = true;
         self.out.push_back(Output::Refused { why, text });
-        self.give_up_calls();
+        self.give_up_rank(rank);
     }
 
-    /// The server has ended the session.
-    pub(crate) fn evicted(&mut self) {
-        self.session.id = None;
-        self.session.link = Link::Down;
-        self.session_lost();
-        self.disconnected();
+    /// A rank has ended the session.
+    pub(crate) fn evicted(&mut self, rank: Rank) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.id = None;
+            session.link = Link::Down;
+        }
+        self.session_lost(rank);
+        self.disconnected(rank);
     }
 
-    /// Everything held is void. Calls under way fail, but those that may simply be asked again.
-    pub(crate) fn session_lost(&mut self) {
-        self.drop_leases();
-        self.recalls.clear();
-        self.session.recalls_done.clear();
-        self.session.data.clear();
-        self.session.data_held = false;
-        let pending = std::mem::take(&mut self.session.pending);
-        self.session.next_seq = 1;
-        self.session.unsent = 0;
-        self.lose_files();
-        let tasks = std::mem::take(&mut self.tasks);
-        self.events.clear();
-        for (_, task) in tasks {
-            self.fail(task.waiter, FsError::Stale);
-        }
-        for (waiter, _) in std::mem::take(&mut self.blocked) {
-            self.fail(waiter, FsError::Stale);
-        }
-        // Waiters that were tasks are gone with the others.
-        self.events.clear();
+    /// Everything held there is void. Calls under way fail, but those that may simply be asked again.
+    pub(crate) fn session_lost(&mut self, rank: Rank) {
+        let single = self.sessions.len() == 1;
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.recalls_done.clear();
+        let (data, elsewhere) =
+            std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
+                self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
+            });
+        session.data_held = false;
+        let pending = std::mem::take(&mut session.pending);
+        session.next_seq = 1;
+        session.unsent = 0;
+        let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
+        lost.extend(data.values().filter_map(|pending| match pending.then {
+            DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
+            DataThen::Flush(_) | DataThen::Block { .. } => None,
+        }));
+        self.lose_held(rank, lost, single);
         for (_, pending) in pending {
-            let Then::Pass(pass) = pending.then else { continue };
-            if is_repeatable(&pending.request.op) {
-                let cred = pass.cred.clone();
-                self.request(&cred, pending.request.op, Then::Pass(pass));
-            } else {
-                // Whether it was done is not known.
-                self.fail(pass.waiter, FsError::Io);
+            self.pending_lost(pending);
+        }
+        // Of files that moved meanwhile: every data operation may be repeated.
+        for (id, pending) in elsewhere {
+            if let Some(to) = self.files.map.get(&pending.request.ino).map(|file| file.rank) {
+                self.data_request_at(to, id, pending);
             }
         }
     }
 
-    fn lose_files(&mut self) {
+    /// What had moved to a rank has not arrived there.
+    pub(crate) fn held_lost(&mut self, rank: Rank) {
+        let leases = self.session(rank).is_some_and(|session| !session.leases.is_empty());
+        if leases || self.files.map.values().any(|file| file.rank == rank) {
+            self.lose_held(rank, BTreeSet::new(), false);
+        }
+    }
+
+    /// Gives up everything that a rank had lent, and the tasks that need it. `all`: every one.
+    fn lose_held(&mut self, rank: Rank, mut lost: BTreeSet<u64>, all: bool) {
+        self.drop_leases(rank);
+        self.recalls.clear(rank);
+        let (orphans, waiting) = self.lose_files(rank);
+        if all {
+            lost.extend(self.tasks.keys());
+        } else {
+            lost.extend(self.tasks.iter().filter(|(_, task)| orphans.contains(&task.ino)).map(|(id, _)| *id));
+        }
+        let tasks: Vec<_> = lost.into_iter().filter_map(|id| Some((id, self.tasks.remove(&id)?))).collect();
+        for (id, task) in tasks {
+            if all {
+                self.fail(task.waiter, FsError::Stale);
+            } else {
+                self.finish(id, &task, Err(FsError::Stale.into()));
+            }
+        }
+        // Others that wait for one of several files.
+        self.events.extend(waiting.into_iter().map(|task| (task, Event::Flushed)));
+        if all {
+            for (waiter, _) in std::mem::take(&mut self.blocked) {
+                self.fail(waiter, FsError::Stale);
+            }
+        }
+        // Those that go on have lost only what was wanted back.
+        for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.recalls.retain(|recall| recall.rank != rank);
+            }
+            self.start_waiting(ino);
+        }
+        self.relieve();
+    }
+
+    fn pending_lost(&mut self, pending: Pending) {
+        let op = pending.request.op;
+        match pending.then {
+            Then::Pass(pass) if is_repeatable(&op) => {
+                let cred = pass.cred.clone();
+                self.request(&cred, op, Then::Pass(pass));
+            }
+            Then::Second(second) if is_repeatable(&op) && task_of(&second.then).is_none() => {
+                self.request(&Arc::new(pending.request.cred), op, Then::Second(second));
+            }
+            // Of a file that moved meanwhile, and so is not lost: what a run asks for may be repeated.
+            Then::Flush(ino) if self.files.map.contains_key(&ino) => {
+                self.request(&Arc::new(pending.request.cred), op, Then::Flush(ino));
+            }
+            // Whether it was done is not known.
+            Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
+            Then::Located(ino) => self.located(ino, self.home, &Err(FsError::Stale)),
+            _ => {}
+        }
+    }
+
+    /// Forgets the files and handles at a rank; which files, and which tasks waited for their data to be written.
+    fn lose_files(&mut self, rank: Rank) -> (BTreeSet<Ino>, Vec<u64>) {
         // Whether the server that knows nothing of the session was restarted, it does not say.
         self.unsynced.lose();
-        let files = std::mem::take(&mut self.files.map);
+        let (files, left) =
+            std::mem::take(&mut self.files.map).into_iter().partition::<BTreeMap<_, _>, _>(|(_, f)| f.rank == rank);
+        self.files.map = left;
         if files.values().any(|file| !file.is_clean()) {
             self.unsynced.fail(FsError::Io);
         }
-        for opened in self.files.opened.values_mut().filter(|opened| !opened.dead) {
+        let at = &self.files.at;
+        let here = |handle: &u64| at.get(handle) == Some(&rank);
+        for opened in self.files.opened.values_mut().filter(|opened| !opened.dead && here(&opened.handle)) {
             opened.dead = true;
             if let Some(file) = files.get(&opened.ino) {
                 opened.lost = opened.flags.write && (!file.is_clean() || opened.errors_seen != file.errors);
             }
         }
+        self.files.handles.retain(|handle, _| !here(handle));
+        self.files.closing.retain(|handle| !here(handle));
+        self.files.at.retain(|_, at| *at != rank);
+        if self.files.closing.is_empty() {
+            self.files.close_cred = None;
+        }
+        let handles = &self.files.handles;
+        self.files.idle.retain(|handle| handles.contains_key(handle));
+        self.files.locks.retain(|(ino, _, _), _| !files.contains_key(ino));
         for (ino, file) in &files {
             if file.may_cache() {
                 self.invalidate(Invalidation::Data(*ino), false);
             }
+            self.dirty.remove(ino);
+            self.blocks_of.remove(ino);
+            self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
         }
-        self.files.handles.clear();
-        self.files.closing.clear();
-        self.files.close_cred = None;
-        self.files.idle.clear();
-        self.files.locks.clear();
-        self.dirty.clear();
-        self.blocks_of.clear();
-        self.block_bytes = 0;
+        let waiting = files.values().flat_map(File::flush_waiting).collect();
+        (files.into_keys().collect(), waiting)
     }
 
     /// What a handle of a lost session says: first that data was lost, if it was, then that it is stale.
@@ -111,52 +202,116 @@ impl Client {
         if lost { FsError::Io } else { FsError::Stale }
     }
 
-    /// The server restarted: tells it what is held. `lost`: it may have forgotten data that was not synced.
-    pub(crate) fn reclaim(&mut self, lost: bool) {
+    /// A rank restarted: tells it what is held. `lost`: it may have forgotten data that was not synced.
+    pub(crate) fn reclaim(&mut self, rank: Rank, lost: bool) {
         // Recalls of the server before the restart are void; if it still wants something back it says so again.
-        self.recalls.clear();
-        self.session.recalls_done.clear();
+        self.recalls.clear(rank);
         for file in self.files.map.values_mut() {
-            file.recalls.clear();
+            file.recalls.retain(|recall| recall.rank != rank);
         }
-        let mut claim = Reclaim { leases: self.leases.all(), ..Reclaim::default() };
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.recalls_done.clear();
+        session.restarts += u64::from(lost);
+        let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
         for (number, handle) in &self.files.handles {
-            let rights = self.files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
-            claim.opens.push((*number, handle.ino, handle.flags, rights));
+            if self.files.at.get(number) == Some(&rank) {
+                let rights = self.files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
+                claim.opens.push((*number, handle.ino, handle.flags, rights));
+            }
         }
         for ((ino, _, _), locks) in &self.files.locks {
-            claim.locks.extend(locks.iter().map(|(handle, lock)| (*ino, *handle, *lock)));
+            if self.files.map.get(ino).is_none_or(|file| file.rank == rank) {
+                claim.locks.extend(locks.iter().map(|(handle, lock)| (*ino, *handle, *lock)));
+            }
         }
-        self.send(ToServer::Reclaim(claim));
+        self.send(rank, ToServer::Reclaim(claim));
         if lost {
-            self.session.restarts += 1;
-            self.rewrite_unstable();
+            self.rewrite_unstable(rank);
         }
-        let inos: Vec<_> = self.files.map.keys().copied().collect();
-        for ino in inos {
+        for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
             self.start_waiting(ino);
         }
     }
 
-    /// So long without a connection: calls fail, whatever becomes of their requests.
+    /// So long without a connection to a rank: calls that it is to answer fail, whatever becomes of their requests.
+    pub(crate) fn give_up_rank(&mut self, rank: Rank) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.gave_up = true;
+        }
+        if self.refused || self.is_single() {
+            return self.give_up_calls();
+        }
+        for id in self.calls_at(rank) {
+            if self.calls.remove(&id) {
+                self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
+            }
+        }
+    }
+
+    /// All calls fail.
     pub(crate) fn give_up_calls(&mut self) {
-        self.session.gave_up = true;
         for id in std::mem::take(&mut self.calls) {
             self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
         }
     }
 
-    /// The server may have given to others what this client holds: nothing is served from here until it is back.
-    pub(crate) fn suspend(&mut self) {
-        self.session.suspended = true;
-        self.drop_leases();
-        let cached: Vec<_> = self.files.map.iter().filter(|(_, f)| f.may_cache()).map(|(ino, _)| *ino).collect();
-        for ino in cached {
-            self.invalidate(Invalidation::Data(ino), false);
+    /// Calls that cannot end without a rank.
+    fn calls_at(&self, rank: Rank) -> BTreeSet<CallId> {
+        let mut waiters: Vec<Waiter> = self.blocked.iter().map(|(waiter, _)| *waiter).collect();
+        if let Some(session) = self.session(rank) {
+            waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
+            waiters.extend(session.data.values().filter_map(|pending| match pending.then {
+                DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
+                DataThen::Flush(_) | DataThen::Block { .. } => None,
+            }));
         }
-        for file in self.files.map.values_mut() {
-            file.current = false;
+        let at = |ino: &Ino| self.files.map.get(ino).is_some_and(|file| file.rank == rank);
+        let tasks = self.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
+        waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
+        waiters.into_iter().filter_map(|waiter| self.call_of(waiter)).collect()
+    }
+
+    fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
+        loop {
+            match waiter {
+                Waiter::Call(id) => return Some(id),
+                Waiter::Task(id) => waiter = self.tasks.get(&id)?.waiter,
+                Waiter::Nobody => return None,
+            }
         }
+    }
+
+    /// A rank may have given to others what this client holds: nothing of it is served from here until it is back.
+    pub(crate) fn suspend(&mut self, rank: Rank) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.suspended = true;
+        }
+        self.drop_leases(rank);
+        for ino in self.files_at(rank) {
+            if self.files.map.get(&ino).is_some_and(|file| file.may_cache()) {
+                self.invalidate(Invalidation::Data(ino), false);
+            }
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.current = false;
+            }
+        }
+    }
+}
+
+/// The task that waits for an answer.
+fn task_of(then: &Then) -> Option<u64> {
+    match waiter_of(then)? {
+        Waiter::Task(id) => Some(id),
+        Waiter::Call(_) | Waiter::Nobody => None,
+    }
+}
+
+fn waiter_of(then: &Then) -> Option<Waiter> {
+    match then {
+        Then::Task(id) => Some(Waiter::Task(*id)),
+        Then::Pass(pass) => Some(pass.waiter),
+        Then::Second(second) => waiter_of(&second.then),
+        Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) => None,
     }
 }
 

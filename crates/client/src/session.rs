@@ -1,17 +1,15 @@
-//! The session with the server: handshake, numbered requests and their answers, data requests. What happens when the
-//! connection or the session is lost is in `recover`.
+//! The sessions, one with each rank that was asked something: handshake and messages. Requests and their answers are in
+//! `request`, what concerns several ranks in `moves`; what happens when a connection or a session is lost is in `recover`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 
-use loligo_types::limits::IN_FLIGHT_MAX;
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Seq, SessionId};
+use loligo_types::{Ino, Rank, SessionId};
 
+use crate::Output;
 use crate::dispatch::Pass;
+use crate::leases::Leases;
 use crate::machine::Client;
-use crate::task::Event;
-use crate::{Invalidation, Output};
 
 /// What the answer to a request is for.
 #[derive(Debug)]
@@ -25,6 +23,20 @@ pub(crate) enum Then {
     Flush(Ino),
     /// The server has taken back what was held, so data requests are welcome.
     Reclaimed,
+    /// Where a file is whose data requests wait.
+    Located(Ino),
+    /// The answer that another rank began.
+    Second(Box<Second>),
+}
+
+/// An answer of which one rank gave the first part.
+#[derive(Debug)]
+pub(crate) struct Second {
+    /// Who answered for the name.
+    pub names: Rank,
+    /// In answer to a create: whether the file is new.
+    pub created: Option<bool>,
+    pub then: Then,
 }
 
 /// What the answer to a data request is for.
@@ -49,6 +61,8 @@ pub(crate) enum DataThen {
 pub(crate) struct Pending {
     pub request: Request,
     pub then: Then,
+    /// How often it was sent on.
+    pub hops: u32,
 }
 
 /// A data request without an answer.
@@ -58,6 +72,8 @@ pub(crate) struct PendingData {
     pub then: DataThen,
     /// The server was too busy: to be sent again.
     pub again: bool,
+    /// How often the file had moved.
+    pub hops: u32,
 }
 
 /// How far the connection is.
@@ -72,16 +88,12 @@ pub(crate) enum Link {
     Up,
 }
 
-/// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
-const WINDOW: u64 = 100_000;
-
-/// State of the session.
+/// State of the session with one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub link: Link,
     /// Id and secret.
     pub id: Option<(SessionId, u64)>,
-    pub fs_id: Option<[u8; 16]>,
     pub inline_max: u64,
     pub session_ms: u64,
     pub next_seq: u64,
@@ -90,7 +102,6 @@ pub(crate) struct Session {
     pub unsent: u64,
     /// Requests sent over this connection and not answered.
     pub in_flight: usize,
-    pub next_data: u64,
     pub data: BTreeMap<u64, PendingData>,
     /// Data requests wait: the server restarted and may not know yet what is open.
     pub data_held: bool,
@@ -104,271 +115,184 @@ pub(crate) struct Session {
     pub down_since: Option<u64>,
     /// Calls fail until there is one again.
     pub gave_up: bool,
-    /// The server will not have this client.
-    pub refused: bool,
     /// So long without the server that it may have given the leases to others: nothing cached is used.
     pub suspended: bool,
     /// Recalls that were answered lately: the answer may have been lost with a connection.
-    pub recalls_done: std::collections::VecDeque<(Ino, u64)>,
+    pub recalls_done: VecDeque<(Ino, u64)>,
+    /// What it lent.
+    pub leases: Leases,
+    /// A connection is wanted, and where to is not known.
+    pub nowhere: bool,
+}
+
+impl Session {
+    /// Nothing can be given back to it, and nothing got from it.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.id.is_none() || self.gave_up
+    }
+
+    pub(crate) fn first_unanswered(&self) -> u64 {
+        self.pending.keys().next().copied().unwrap_or(self.next_seq)
+    }
 }
 
 impl Client {
-    pub(crate) fn send(&mut self, message: ToServer) {
-        self.session.last_sent = self.now.ms;
-        self.out.push_back(Output::Send(message));
+    /// The session with a rank, for reading.
+    pub(crate) fn session(&self, rank: Rank) -> Option<&Session> {
+        self.sessions.get(&rank)
+    }
+
+    /// The session with a rank; asks for a connection if there was none.
+    pub(crate) fn open_session(&mut self, rank: Rank) -> &mut Session {
+        if !self.sessions.contains_key(&rank) {
+            let session = Session { down_since: Some(self.now.ms), last_heard: self.now.ms, ..Session::default() };
+            self.sessions.insert(rank, session);
+            self.want_connection(rank);
+        }
+        self.sessions.entry(rank).or_default()
+    }
+
+    /// Asks for a connection, now or when it is known where to.
+    pub(crate) fn want_connection(&mut self, rank: Rank) {
+        let address = if rank == self.home { None } else { self.router.address(rank) };
+        let nowhere = rank != self.home && address.is_none();
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.nowhere = nowhere;
+        }
+        if !nowhere {
+            self.out.push_back(Output::Connect { rank: self.swapped(rank), address });
+        }
+    }
+
+    /// From the number by which the driver knows a connection to the rank, and back. The driver's first connection was
+    /// made before it was known which rank is there: if it is another one than was thought, the two change names.
+    pub(crate) fn swapped(&self, rank: Rank) -> Rank {
+        if rank == self.home {
+            self.config.rank
+        } else if rank == self.config.rank {
+            self.home
+        } else {
+            rank
+        }
+    }
+
+    pub(crate) fn send(&mut self, rank: Rank, message: ToServer) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.last_sent = self.now.ms;
+        }
+        self.out.push_back(Output::Send { rank: self.swapped(rank), message });
     }
 
     /// A connection was made: greets.
-    pub(crate) fn connected(&mut self) {
-        self.session.link = Link::Greeting;
-        self.session.last_heard = self.now.ms;
+    pub(crate) fn connected(&mut self, rank: Rank) {
+        let now = self.now.ms;
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.link = Link::Greeting;
+        session.last_heard = now;
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
-            resume: self.session.id,
+            resume: session.id,
             name: self.config.name.clone(),
-            fs_id: self.session.fs_id,
+            client: self.config.client,
+            fs_id: self.fs_id,
         };
-        self.send(ToServer::Hello(hello));
+        self.send(rank, ToServer::Hello(hello));
     }
 
-    pub(crate) fn message(&mut self, message: ToClient) {
-        self.session.last_heard = self.now.ms;
-        match (self.session.link, message) {
-            (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(welcome),
-            (Link::Greeting, ToClient::Refused { why, text }) => self.refused(why, text),
-            (Link::Up, ToClient::Reply { seq, result, granted }) => self.reply(seq, result, &granted),
-            (Link::Up, ToClient::Data { id, result }) => self.data_reply(id, result),
-            (Link::Up, ToClient::Recall { ino, id, bits }) => self.recalled(ino, id, bits),
-            (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(),
+    pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
+        let now = self.now.ms;
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.last_heard = now;
+        self.speaker = rank;
+        match (session.link, message) {
+            (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
+            (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
+            (Link::Up, ToClient::Reply { seq, result, granted }) => self.reply(rank, seq, result, &granted),
+            (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {
+                self.redirected(rank, seq, to, &routes, done);
+            }
+            (Link::Up, ToClient::Data { id, result }) => self.data_reply(rank, id, result),
+            (Link::Up, ToClient::Recall { ino, id, bits }) => self.recalled(rank, ino, id, bits),
+            (Link::Up, ToClient::Routes { routes, moved }) => self.moved(rank, &routes, &moved),
+            (Link::Up, ToClient::Map(map)) => self.learn_map(&map),
+            (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
             // Of a connection that was given up already, or out of place.
             _ => {}
         }
     }
 
-    fn welcomed(&mut self, welcome: Welcome) {
-        let had = self.session.id.replace((welcome.session, welcome.secret)).is_some();
-        let before = std::mem::replace(&mut self.session.data_epoch, welcome.data_epoch);
-        let lost = before != welcome.data_epoch || before == 0;
-        self.session.fs_id = Some(welcome.fs_id);
-        self.session.inline_max = u64::from(welcome.inline_max);
-        self.session.session_ms = u64::from(welcome.session_ms).max(100);
-        self.session.down_since = None;
-        self.session.gave_up = false;
-        self.out.push_back(Output::Ready(welcome.clone()));
-        if had && !welcome.resumed {
-            self.session_lost();
-        } else if welcome.resumed && !welcome.kept {
-            self.reclaim(lost);
-            self.hold_data();
-        } else if welcome.resumed {
-            self.repeat_recalls_done();
+    /// Which rank is where the driver's first connection goes. Whether it is the one that it ought to be.
+    fn find_home(&mut self, rank: Rank, speaks: Rank) -> Option<Rank> {
+        if rank == speaks {
+            self.home_known |= rank == self.home;
+            return Some(rank);
         }
-        if std::mem::take(&mut self.session.suspended) {
-            for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
+        if rank != self.home || self.home_known {
+            return None;
+        }
+        if self.sessions.contains_key(&speaks) {
+            return None;
+        }
+        let session = self.sessions.remove(&rank)?;
+        self.sessions.insert(speaks, session);
+        (self.home, self.home_known, self.speaker) = (speaks, true, speaks);
+        Some(speaks)
+    }
+
+    fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
+        let Some(rank) = self.find_home(rank, welcome.rank) else {
+            // Somebody else has the address by now.
+            return self.disconnected(rank);
+        };
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let had = session.id.replace((welcome.session, welcome.secret)).is_some();
+        let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
+        let lost = before != welcome.data_epoch || before == 0;
+        session.inline_max = u64::from(welcome.inline_max);
+        session.session_ms = u64::from(welcome.session_ms).max(100);
+        session.down_since = None;
+        session.gave_up = false;
+        let suspended = std::mem::take(&mut session.suspended);
+        self.fs_id = Some(welcome.fs_id);
+        self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
+        if had && !welcome.resumed {
+            self.session_lost(rank);
+        } else if !had && !welcome.kept {
+            // What had moved there before the first hello has not arrived.
+            self.held_lost(rank);
+        } else if welcome.resumed && !welcome.kept {
+            self.reclaim(rank, lost);
+            self.hold_data(rank);
+        } else if welcome.resumed {
+            self.repeat_recalls_done(rank);
+        }
+        if suspended {
+            for ino in self.files_at(rank) {
                 self.start_waiting(ino);
             }
         }
-        self.session.link = Link::Up;
-        self.resend();
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.link = Link::Up;
+        }
+        self.resend(rank);
+        self.learn_map(&welcome.map);
+        self.learn_routes(&welcome.routes);
     }
 
-    /// Sends what is unanswered, in order.
-    fn resend(&mut self) {
-        self.session.in_flight = 0;
-        self.session.unsent = 0;
-        self.send_data();
-        self.send_requests();
+    /// The open files that a rank has.
+    pub(crate) fn files_at(&self, rank: Rank) -> Vec<Ino> {
+        self.files.map.iter().filter(|(_, file)| file.rank == rank).map(|(ino, _)| *ino).collect()
     }
 
-    /// Sends all data requests that are unanswered, unless they must wait.
-    fn send_data(&mut self) {
-        if self.session.data_held {
-            return;
-        }
-        let data: Vec<_> = self.session.data.values().map(|pending| pending.request.clone()).collect();
-        for pending in self.session.data.values_mut() {
-            pending.again = false;
-        }
-        for request in data {
-            self.send(ToServer::Data(request));
-        }
+    /// Whether what a rank lent for an open file cannot be relied on.
+    pub(crate) fn is_suspended(&self, ino: Ino) -> bool {
+        let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
+        session.is_some_and(|session| session.suspended)
     }
 
-    /// Holds data requests back until a request was answered that the server does only when it knows what is open.
-    pub(crate) fn hold_data(&mut self) {
-        let Some(cred) = self.files.handles.values().next().map(|handle| Cred::clone(&handle.cred)) else { return };
-        self.session.data_held = true;
-        let seq = self.session.next_seq.max(1);
-        self.session.next_seq = seq + 1;
-        let op = Op::Close { handles: Vec::new() };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op };
-        self.session.pending.insert(seq, Pending { request, then: Then::Reclaimed });
-    }
-
-    /// Sends requests as far as the server takes them.
-    fn send_requests(&mut self) {
-        while self.session.link == Link::Up && self.session.in_flight < IN_FLIGHT_MAX {
-            let Some((seq, pending)) = self.session.pending.range(self.session.unsent..).next() else { return };
-            let (seq, mut request) = (*seq, pending.request.clone());
-            let first = self.first_unanswered();
-            if seq >= first + WINDOW {
-                return;
-            }
-            request.answered = Seq(first);
-            self.session.unsent = seq + 1;
-            self.session.in_flight += 1;
-            self.send(ToServer::Request(request));
-        }
-    }
-
-    fn first_unanswered(&self) -> u64 {
-        self.session.pending.keys().next().copied().unwrap_or(self.session.next_seq)
-    }
-
-    /// Asks the server something.
-    pub(crate) fn request(&mut self, cred: &Arc<Cred>, op: Op, then: Then) {
-        self.session.next_seq = self.session.next_seq.max(1);
-        let seq = self.session.next_seq;
-        self.session.next_seq += 1;
-        let want = self.want(&op);
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred: Cred::clone(cred), op };
-        self.session.pending.insert(seq, Pending { request, then });
-        self.send_requests();
-    }
-
-    /// Leases that are of use with an operation.
-    fn want(&self, op: &Op) -> Lease {
-        if !self.config.cache {
-            return Lease::NONE;
-        }
-        let names = if self.config.cache_names { Lease::NAMES } else { Lease::NONE };
-        match op {
-            Op::Lookup { .. }
-            | Op::LookupParent { .. }
-            | Op::Create { .. }
-            | Op::Mknod { .. }
-            | Op::Mkdir { .. }
-            | Op::Symlink { .. }
-            | Op::Link { .. } => names | Lease::ATTR,
-            Op::Readdir { plus: true, .. } => names | Lease::ATTR,
-            Op::Readdir { .. } => names,
-            Op::GetAttr { .. }
-            | Op::SetAttr { .. }
-            | Op::Open { .. }
-            | Op::Tmpfile { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::WriteInline { .. }
-            | Op::SetData { .. } => Lease::ATTR,
-            _ => Lease::NONE,
-        }
-    }
-
-    fn reply(&mut self, seq: Seq, result: FsResult<Answer>, granted: &[(Ino, Lease)]) {
-        let Some(pending) = self.session.pending.remove(&seq.0) else { return };
-        self.session.in_flight = self.session.in_flight.saturating_sub(1);
-        if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
-            // It has waited so long that the server must remember too much for it: it is to ask again.
-            let Request { cred, op, .. } = pending.request;
-            return self.request(&Arc::new(cred), op, pending.then);
-        }
-        let answered = self.first_unanswered();
-        self.leases.grant(seq.0, granted, answered);
-        if let Ok(answer) = &result {
-            self.learn_answer(seq, answer);
-        }
-        match pending.then {
-            Then::Nothing => {}
-            Then::Pass(pass) => self.passed(pass, result),
-            Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
-            Then::Flush(ino) => self.flush_reply(ino, result),
-            Then::Reclaimed => {
-                self.session.data_held = false;
-                self.send_data();
-            }
-        }
-        self.send_requests();
-    }
-
-    fn learn_answer(&mut self, seq: Seq, answer: &Answer) {
-        if let Answer::Entry(attr) = answer {
-            self.learn(attr);
-        }
-        if let Answer::Entries { entries, .. } = answer {
-            for entry in entries {
-                if !entry.lease.is_none() {
-                    self.leases.grant(seq.0, &[(entry.ino, entry.lease)], 0);
-                }
-            }
-        }
-    }
-
-    /// Asks the data server something; the request's number. The file must be known.
-    pub(crate) fn data_request(&mut self, ino: Ino, op: DataOp, then: DataThen) -> u64 {
-        let object_size = self.files.map.get(&ino).map(|file| file.attr.layout).unwrap_or_default().object_size;
-        self.session.next_data += 1;
-        let id = self.session.next_data;
-        let request = DataRequest { id, ino, object_size, op };
-        if self.session.link == Link::Up && !self.session.data_held {
-            self.send(ToServer::Data(request.clone()));
-        }
-        self.session.data.insert(id, PendingData { request, then, again: false });
-        id
-    }
-
-    fn data_reply(&mut self, id: u64, result: Result<DataAnswer, DataError>) {
-        let Some(pending) = self.session.data.get_mut(&id) else { return };
-        if result == Err(DataError::Busy) {
-            pending.again = true;
-            return;
-        }
-        let then = pending.then;
-        self.session.data.remove(&id);
-        match then {
-            DataThen::Task(task) => self.events.push_back((task, Event::Data(result))),
-            DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
-            DataThen::Flush(ino) => self.flush_data(ino, result),
-            DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
-        }
-    }
-
-    /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
-    /// rest on earlier ones.
-    pub(crate) fn repeat_busy(&mut self) {
-        if self.session.link != Link::Up || self.session.data_held {
-            return;
-        }
-        let again: Vec<_> = self.session.data.values_mut().filter(|p| p.again).collect();
-        let requests: Vec<_> = again
-            .into_iter()
-            .map(|pending| {
-                pending.again = false;
-                pending.request.clone()
-            })
-            .collect();
-        for request in requests {
-            self.send(ToServer::Data(request));
-        }
-    }
-
-    /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
-    pub(crate) fn drop_leases(&mut self) {
-        for (ino, bits) in self.leases.take_all() {
-            if bits.has(Lease::NAMES) {
-                self.invalidate(Invalidation::Names(ino), false);
-            }
-            if bits.has(Lease::ATTR) {
-                self.invalidate(Invalidation::Attr(ino), false);
-            }
-        }
-    }
-}
-
-/// The bytes of an answer to a read.
-pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result<(u64, Arc<[u8]>), DataError> {
-    match result? {
-        DataAnswer::Bytes(bytes) => Ok((at, bytes)),
-        // The server breaks the protocol; nothing it said can be used.
-        _ => Err(DataError::Io),
+    /// How often the rank that has an open file restarted and may have lost data.
+    pub(crate) fn restarts(&self, ino: Ino) -> u64 {
+        let session = self.files.map.get(&ino).and_then(|file| self.session(file.rank));
+        session.map_or(0, |session| session.restarts)
     }
 }

@@ -319,6 +319,22 @@ impl Client {
         self.events.push_back((id, Event::Flushed));
     }
 
+    /// Everything of which a rank has told this client is durable when it is answered, files that are open here apart.
+    pub(crate) fn sync_ranks(&mut self, waiter: Waiter, cred: &Arc<Cred>) {
+        let step = Step::SyncRanks { left: self.sessions.len() };
+        let id = self.new_task(Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step });
+        self.ask_all_to_sync(id, cred);
+    }
+
+    /// Each rank makes durable what it has. How many were asked.
+    fn ask_all_to_sync(&mut self, id: u64, cred: &Arc<Cred>) -> usize {
+        let ranks: Vec<_> = self.sessions.keys().copied().collect();
+        for rank in &ranks {
+            self.request_at(*rank, Cred::clone(cred), Op::Sync, Then::Task(id), 0);
+        }
+        ranks.len()
+    }
+
     pub(crate) fn step_sync_all(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let cred = Arc::clone(&task.cred);
         let Step::SyncAll { left, closed } = &mut task.step else { return None };
@@ -328,16 +344,30 @@ impl Client {
                 if *left == 0 {
                     // What was written through handles that are closed by now is the server's to make durable.
                     *closed = self.unsynced.closed;
-                    self.request(&cred, Op::Sync, Then::Task(id));
+                    *left = self.ask_all_to_sync(id, &cred);
                 }
                 None
             }
             Event::Reply(Err(error)) => Some(Err(error.into())),
+            Event::Reply(Ok(_)) if *left > 1 => {
+                *left -= 1;
+                None
+            }
             Event::Reply(Ok(answer)) => {
                 self.unsynced.settled = self.unsynced.settled.max(*closed);
                 Some(self.unsynced.tell().map_or(Ok(Done::plain(answer)), |error| Err(error.into())))
             }
             _ => None,
         }
+    }
+}
+
+/// A rank has answered.
+pub(crate) fn step_sync_ranks(left: &mut usize, event: Event) -> Option<CallResult> {
+    let Event::Reply(result) = event else { return None };
+    *left = left.saturating_sub(1);
+    match result {
+        Err(error) => Some(Err(error.into())),
+        Ok(answer) => (*left == 0).then(|| Ok(Done::plain(answer))),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, SetAttr};
 
 use crate::machine::{Client, Waiter};
+use crate::space::step_sync_ranks;
 use crate::{CallResult, Fh};
 
 /// What happens to a task.
@@ -52,6 +53,10 @@ pub(crate) enum Step {
         left: usize,
         closed: u64,
     },
+    /// `left`: ranks that have not answered.
+    SyncRanks {
+        left: usize,
+    },
 }
 
 /// A call under way.
@@ -89,9 +94,10 @@ impl Client {
 
     /// Gives a file to the next that waits for it.
     pub(crate) fn start_waiting(&mut self, ino: Ino) {
+        let suspended = self.is_suspended(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         // What is held back is this client's to write again only once the server has taken it back.
-        if file.exclusive.is_some() || file.is_gated() || self.session.suspended {
+        if file.exclusive.is_some() || file.is_gated() || suspended {
             return;
         }
         if let Some(id) = file.waiting.pop_front() {
@@ -113,6 +119,7 @@ impl Client {
             Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
             Step::Seek(_) => self.step_seek(id, &mut task, event),
             Step::Copy(_) => self.step_copy(id, &mut task, event),
+            Step::SyncRanks { left } => step_sync_ranks(left, event),
             Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
         };
         match result {
@@ -144,7 +151,8 @@ pub(crate) fn data_error(error: DataError) -> FsError {
     match error {
         DataError::NoSpace => FsError::NoSpace,
         DataError::Io | DataError::Corrupt => FsError::Io,
-        DataError::Stale => FsError::Stale,
+        // Sent on before it comes here.
+        DataError::Moved | DataError::Stale => FsError::Stale,
         DataError::Busy => FsError::Busy,
         DataError::TooLarge => FsError::FileTooBig,
     }

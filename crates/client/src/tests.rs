@@ -5,5 +5,6 @@ mod extents;
 mod faults;
 mod model;
 mod net;
+mod ranks;
 mod server;
 mod sessions;

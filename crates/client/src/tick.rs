@@ -1,44 +1,60 @@
 //! What happens because time went on, and stopping.
 
-use loligo_types::Op;
 use loligo_types::msg::ToServer;
+use loligo_types::{Op, Rank};
 
 use crate::Output;
 use crate::machine::Client;
+use crate::session::{Link, Session};
 
 impl Client {
     pub(crate) fn on_tick(&mut self) {
-        self.keep_alive();
-        if self.is_up() {
-            self.close_idle();
-            self.send_closes();
-            self.release_forgotten();
-            self.flush_old();
-            self.repeat_busy();
+        let ranks: Vec<_> = self.sessions.keys().copied().collect();
+        for rank in &ranks {
+            self.keep_alive(*rank);
+        }
+        self.end_pauses();
+        if !ranks.iter().any(|rank| self.is_up(*rank)) {
+            return;
+        }
+        self.close_idle();
+        self.send_closes();
+        for rank in &ranks {
+            self.release_forgotten(*rank);
+        }
+        self.flush_old();
+        for rank in ranks {
+            self.repeat_busy(rank);
         }
     }
 
-    fn keep_alive(&mut self) {
-        let (now, session) = (self.now.ms, &self.session);
+    fn keep_alive(&mut self, rank: Rank) {
+        let now = self.now.ms;
+        let Some(session) = self.session(rank) else { return };
         let silence = now.saturating_sub(session.last_heard);
-        if self.is_up() {
+        if session.link == Link::Up {
             if silence > session.session_ms {
                 // It answers nothing, not even a ping.
-                self.disconnected();
+                self.disconnected(rank);
             } else if now.saturating_sub(session.last_sent.min(session.last_heard)) >= session.session_ms / 3
                 && now.saturating_sub(session.last_sent) >= session.session_ms / 12
             {
-                self.send(ToServer::Ping);
+                self.send(rank, ToServer::Ping);
             }
         }
-        let session = &self.session;
+        let Some(session) = self.session(rank) else { return };
         // A little before the server may think so.
-        if !session.suspended && session.id.is_some() && silence > session.session_ms * 3 / 4 && !self.is_up() {
-            self.suspend();
+        if !session.suspended
+            && session.id.is_some()
+            && silence > session.session_ms * 3 / 4
+            && session.link != Link::Up
+        {
+            self.suspend(rank);
         }
-        let down = self.session.down_since.map_or(0, |since| now.saturating_sub(since));
-        if down >= self.config.give_up_ms && !self.session.gave_up {
-            self.give_up_calls();
+        let Some(session) = self.session(rank) else { return };
+        let down = session.down_since.map_or(0, |since| now.saturating_sub(since));
+        if down >= self.config.give_up_ms && !session.gave_up {
+            self.give_up_rank(rank);
         }
     }
 
@@ -57,20 +73,30 @@ impl Client {
         if self.stopped {
             return;
         }
+        let hopeless = |session: &Session| self.refused || session.is_hopeless();
         // Without a session there is nothing to give back and nobody to give it to.
-        let nobody = self.session.id.is_none() || self.session.refused || self.session.gave_up;
-        if !self.dirty.is_empty() && !nobody {
+        let waits = |ino| {
+            let session = self.files.map.get(ino).and_then(|file| self.session(file.rank));
+            session.is_none_or(|session| !hopeless(session))
+        };
+        if self.dirty.iter().any(waits) {
             return;
         }
-        if self.is_up() {
-            // Waits for locks may never end; everything else is answered soon.
-            let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
-            if !self.session.data.is_empty() || !self.session.pending.values().all(|p| waits(&p.request.op)) {
+        for session in self.sessions.values() {
+            if session.link == Link::Up {
+                // Waits for locks may never end; everything else is answered soon.
+                let waits = |op: &Op| matches!(op, Op::SetLock { wait: true, .. });
+                if !session.data.is_empty() || !session.pending.values().all(|p| waits(&p.request.op)) {
+                    return;
+                }
+            } else if !hopeless(session) && session.down_since.is_none() {
                 return;
             }
-            self.send(ToServer::Goodbye);
-        } else if !nobody && self.session.down_since.is_none() {
-            return;
+        }
+        for rank in self.sessions.keys().copied().collect::<Vec<_>>() {
+            if self.is_up(rank) {
+                self.send(rank, ToServer::Goodbye);
+            }
         }
         self.stopped = true;
         self.give_up_calls();

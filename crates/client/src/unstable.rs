@@ -2,7 +2,7 @@
 //! stopped has forgotten it: then it is written again, so that the sync that comes later says the truth. What cannot be
 //! kept (too much, or others may have written since) is at risk: after a restart the next fsync or close reports it lost.
 
-use loligo_types::{FsError, Ino};
+use loligo_types::{FsError, Ino, Rank};
 
 use crate::Invalidation;
 use crate::extents::Extents;
@@ -86,11 +86,10 @@ impl Client {
         }
     }
 
-    /// The server restarted: what its disk did not have is to be written again, or is lost.
-    pub(crate) fn rewrite_unstable(&mut self) {
+    /// A rank restarted: what its disk did not have is to be written again, or is lost.
+    pub(crate) fn rewrite_unstable(&mut self, rank: Rank) {
         self.unsynced.lose();
-        let inos: Vec<Ino> = self.files.map.keys().copied().collect();
-        for ino in inos {
+        for ino in self.files_at(rank) {
             let now = self.now.ms;
             let Some(file) = self.files.map.get_mut(&ino) else { continue };
             file.restart_run();
@@ -120,6 +119,7 @@ impl Client {
                 }
             }
         }
-        self.unstable.clear();
+        let files = &self.files.map;
+        self.unstable.retain(|ino| files.get(ino).is_some_and(|file| file.rank != rank));
     }
 }

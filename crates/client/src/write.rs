@@ -78,7 +78,7 @@ impl Client {
         let Some(file) = self.files.map.get(&ino) else { return self.fail(waiter, FsError::Stale) };
         let free = file.exclusive.is_none() && file.waiting.is_empty() && !file.is_gated();
         let kills = write.kill_priv && file.attr.mode & 0o6000 != 0;
-        if free && file.may_buffer() && !full && !kills && !self.session.suspended {
+        if free && file.may_buffer() && !full && !kills && !self.is_suspended(ino) {
             if let Err(error) = self.buffer(ino, &write) {
                 return self.fail(waiter, error);
             }
@@ -280,7 +280,7 @@ impl Client {
                     return None;
                 }
             }
-            (writing.cuts, writing.restarts) = (file.attr.cuts, self.session.restarts);
+            (writing.cuts, writing.restarts) = (file.attr.cuts, self.restarts(ino));
             let mut pieces = Vec::new();
             split(writing.at, &write.data, &mut pieces);
             writing.queue = pieces.into();
@@ -333,7 +333,7 @@ impl Client {
         result: FsResult<Answer>,
     ) -> Option<CallResult> {
         match (writing.asked, result) {
-            (Asked::Tell, Ok(_)) if writing.restarts != self.session.restarts && writing.tries < TRIES_MAX => {
+            (Asked::Tell, Ok(_)) if writing.restarts != self.restarts(ino) && writing.tries < TRIES_MAX => {
                 writing.tries += 1;
                 self.write_through(id, ino, cred, writing)
             }

@@ -1,7 +1,7 @@
-//! The client that a program uses: calls in, answers out, over one connection, from any number of threads.
+//! The client that a program uses: calls in, answers out, over a connection to each rank, from any number of threads.
 //!
 //! What a call means, and everything about sessions, leases and cached data, is in the machine (`loligo_client`); here
-//! are its socket and its threads. A [`Client`] is a library in somebody else's process, used by many threads, so its one
+//! are its sockets and its threads. A [`Client`] is a library in somebody else's process, used by many threads, so its one
 //! machine is behind a lock (held for microseconds, never over a system call that may wait): the thread that submits a
 //! call encodes and writes the request itself, and one receiving thread reads, feeds the machine and runs the callbacks
 //! outside of the lock. Caches above are told by threads of their own, because the kernel may make them wait for calls
@@ -12,12 +12,14 @@ pub(crate) mod calls;
 mod core;
 mod future;
 pub(crate) mod invalidator;
+mod link;
 mod outbox;
 pub mod path;
 mod receiver;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +60,8 @@ pub struct Options {
     pub cache_names: bool,
     /// Caches above.
     pub invalidate: Option<Arc<dyn Invalidate>>,
-    /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above.
+    /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above, and
+    /// `client` by a random number, unless it is given.
     pub config: Config,
 }
 
@@ -74,6 +77,10 @@ pub(crate) fn prepare(options: &Options) -> Config {
         config.name.pop();
     }
     config.cache = options.cache;
+    if config.client == 0 {
+        // The seeds of the standard library's maps come from the system.
+        config.client = RandomState::new().build_hasher().finish();
+    }
     config.cache_names = options.cache && options.cache_names;
     config
 }

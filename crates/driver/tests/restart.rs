@@ -124,7 +124,7 @@ fn offline_sees_what_the_journal_has_and_writes_repairs() {
     offline
         .write(&[
             loligo_types::Event::EntryGone { dir: ROOT, name: common::name("a") },
-            loligo_types::Event::Entry { dir: ROOT, name: renamed, ino: dir.ino, kind },
+            loligo_types::Event::Entry { dir: ROOT, name: renamed, ino: dir.ino, kind, remote: false },
         ])
         .expect("it writes");
     assert_eq!(names(&offline), ["z"]);

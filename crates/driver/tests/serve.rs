@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Raw, Site, create, lookup, mkdir};
 use loligo_driver::{Address, Server, ServerError};
-use loligo_types::msg::{DataRequest, Hello, Refusal, ToClient, ToServer};
+use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Refusal, ToClient, ToServer};
 use loligo_types::{Answer, DataAnswer, DataError, DataOp, FsError, Ino, Op, SetTime};
 
 const ROOT: Ino = Ino::ROOT;
@@ -30,10 +30,10 @@ fn a_connection_makes_and_finds_names() {
     raw.send(&ToServer::Goodbye);
     assert_eq!(raw.try_recv(), None);
     let status = server.status().expect("it runs");
-    assert_eq!(status.mds.ops["mkdir"].count, 1);
-    let done: u64 = status.metrics.ops.iter().map(|(_, op)| op.done.get()).sum();
+    assert_eq!(status.ranks[0].mds.ops["mkdir"].count, 1);
+    let done: u64 = status.ranks[0].metrics.ops.iter().map(|(_, op)| op.done.get()).sum();
     assert_eq!(done, 5);
-    assert!(status.metrics.journal_sync.snapshot().count > 0);
+    assert!(status.ranks[0].metrics.journal_sync.snapshot().count > 0);
     server.stop().expect("it stops");
 }
 
@@ -244,7 +244,7 @@ fn loopback_tcp_serves_only_where_its_users_are_trusted() {
         let mut stream = TcpStream::connect(at).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
         let mut bytes = Vec::new();
-        let hello = Hello { versions: (1, 1), ..Hello::default() };
+        let hello = Hello { versions: (PROTOCOL_VERSION, PROTOCOL_VERSION), ..Hello::default() };
         loligo_wire::encode_to_server(&ToServer::Hello(hello), &mut bytes);
         stream.write_all(&bytes).expect("it is sent");
         let mut decoder = loligo_wire::Decoder::<loligo_wire::FromServer>::new();
@@ -305,10 +305,10 @@ fn a_status_tells_the_cpu_time_of_the_moment() {
     let site = Site::new();
     let server = site.start();
     let mut raw = Raw::session(&site.socket());
-    let before = server.status().expect("it runs").metrics.rank_cpu_ns.get();
+    let before = server.status().expect("it runs").ranks[0].metrics.rank_cpu_ns.get();
     for _ in 0..100 {
         raw.entry(mkdir(Ino::ROOT, "x"));
         raw.call(Op::Rmdir { dir: Ino::ROOT, name: common::name("x") }).expect("it is empty");
     }
-    assert!(server.status().expect("it runs").metrics.rank_cpu_ns.get() > before, "100 requests took no time");
+    assert!(server.status().expect("it runs").ranks[0].metrics.rank_cpu_ns.get() > before, "100 requests took no time");
 }

@@ -41,6 +41,7 @@ pub fn program() -> Option<PathBuf> {
 pub struct Scratch {
     program: PathBuf,
     top: PathBuf,
+    ranks: u32,
 }
 
 impl Scratch {
@@ -51,10 +52,17 @@ impl Scratch {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let top = std::env::temp_dir().join(format!("loligo-e2e-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&top).expect("a directory for the test");
-        let scratch = Scratch { program, top };
+        let scratch = Scratch { program, top, ranks: 1 };
         let status = scratch.command("format").arg("--data").arg(scratch.data()).status().expect("loligo runs");
         assert!(status.success(), "loligo format failed");
         Some(scratch)
+    }
+
+    /// Servers have so many ranks from now on.
+    #[must_use]
+    pub fn with_ranks(mut self, ranks: u32) -> Scratch {
+        self.ranks = ranks;
+        self
     }
 
     /// The data directory.
@@ -75,6 +83,25 @@ impl Scratch {
         command
     }
 
+    fn server(&self, sub: &str) -> Command {
+        let mut command = self.command(sub);
+        command.arg("--data").arg(self.data()).args(["--ranks", &self.ranks.to_string()]);
+        command
+    }
+
+    /// Starts to move these directories (paths from the root) between the ranks at random, until it is dropped.
+    pub fn thrash(&self, dirs: &[&str]) -> Thrasher {
+        let script = "while true; do for dir in \"$@\"; do \
+                      timeout 20 \"$PROGRAM\" --quiet subtree migrate \"$dir\" $((RANDOM % RANKS)) --data \"$DATA\"; sleep 0.05; \
+                      done; done";
+        let mut command = Command::new("bash");
+        command.args(["-c", script, "thrash"]).args(dirs).env("PROGRAM", &self.program).env("DATA", self.data());
+        command.env("RANKS", self.ranks.to_string()).env_remove("LOLIGO_SERVER");
+        // Refusals are expected: a rank that is down, a directory that is gone.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Thrasher { child: command.spawn().expect("bash runs") }
+    }
+
     fn log(&self) -> String {
         let log = std::fs::read_to_string(self.top.join("log")).unwrap_or_default();
         let tail: Vec<&str> = log.lines().rev().take(40).collect();
@@ -83,14 +110,13 @@ impl Scratch {
 
     /// Starts a server, and waits until it serves.
     pub fn serve(&self) -> Process {
-        self.start(self.command("serve").arg("--data").arg(self.data()), None)
+        self.start(&mut self.server("serve"), None)
     }
 
     /// Makes ready to start a server later. A program that has files of a mount open waits for their server when it
     /// starts another program (their descriptors are closed in the new one), so it cannot start that very server.
     pub fn prepare_server(&self) -> Prepared<'_> {
-        let mut command = self.command("serve");
-        command.arg("--data").arg(self.data());
+        let command = self.server("serve");
         let mut waiting = Command::new("sh");
         waiting.args(["-c", "read go && exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
         let log = std::fs::OpenOptions::new().append(true).open(self.top.join("log")).expect("a log for the test");
@@ -107,7 +133,7 @@ impl Scratch {
     /// Starts a server with a mount in one process. A dead mount of an earlier one may be there.
     pub fn up(&self, name: &str) -> Process {
         let place = self.place(name);
-        self.start(self.command("up").arg("--data").arg(self.data()).arg("--mount").arg(&place), Some(&place))
+        self.start(self.server("up").arg("--mount").arg(&place), Some(&place))
     }
 
     /// Starts a process, and waits until it says on its standard output that everything works.
@@ -144,6 +170,18 @@ impl Drop for Scratch {
         if let Err(error) = std::fs::remove_dir_all(&self.top) {
             eprintln!("{}: {error}", self.top.display());
         }
+    }
+}
+
+/// Moves directories until it is dropped.
+pub struct Thrasher {
+    child: Child,
+}
+
+impl Drop for Thrasher {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

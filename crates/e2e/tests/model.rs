@@ -162,14 +162,35 @@ fn loligo(bin: &Path, args: &[&std::ffi::OsStr]) {
 
 #[test]
 fn a_mount_answers_as_the_model_does() {
+    compare_mount(1, 100..130);
+}
+
+#[test]
+fn a_mount_of_several_ranks_answers_as_the_model_does_while_directories_move() {
+    compare_mount(4, 130..150);
+}
+
+/// Compares a mount of so many ranks, between which the directories of the comparison move.
+fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>) {
     let Some(bin) = binary() else { return };
     let protected = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|t| t.trim() == "1");
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (data, mount) = (dir.path().join("data"), dir.path().join("mnt"));
-    let (d, m) = (data.as_os_str(), mount.as_os_str());
-    loligo(&bin, &["up".as_ref(), "--data".as_ref(), d, "--mount".as_ref(), m, "--daemon".as_ref()]);
+    let (d, m, n) = (data.as_os_str(), mount.as_os_str(), ranks.to_string());
+    let up = [
+        "up".as_ref(),
+        "--data".as_ref(),
+        d,
+        "--mount".as_ref(),
+        m,
+        "--ranks".as_ref(),
+        n.as_ref(),
+        "--daemon".as_ref(),
+    ];
+    loligo(&bin, &up);
+    let thrasher = (ranks > 1).then(|| thrash(&bin, &data, &mount, ranks));
     let mut failed = None;
-    for seed in 100..130 {
+    for seed in seeds {
         let root = mount.join(format!("seed.{seed}"));
         let outcome = std::thread::scope(|scope| scope.spawn(|| compare(&root, seed, protected)).join());
         match outcome {
@@ -181,11 +202,24 @@ fn a_mount_answers_as_the_model_does() {
             break;
         }
     }
+    if let Some(mut thrasher) = thrasher {
+        thrasher.kill().and_then(|()| thrasher.wait()).expect("the mover of directories ends");
+    }
     loligo(&bin, &["down".as_ref(), "--data".as_ref(), d]);
     if let Some(text) = failed {
         panic!("{text}");
     }
     loligo(&bin, &["fsck".as_ref(), "--data".as_ref(), d]);
+}
+
+/// Moves directories of the mount to random ranks. In a shell of its own, which has none of the mount's files open.
+fn thrash(bin: &Path, data: &Path, mount: &Path, ranks: u32) -> std::process::Child {
+    let script = "while true; do for dir in $(find \"$M\" -mindepth 1 -maxdepth 3 -type d 2>/dev/null | shuf -n 5); do \
+                  timeout 20 \"$BIN\" --quiet subtree migrate \"${dir#$M}\" $((RANDOM % N)) --data \"$D\"; done; done";
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).env("BIN", bin).env("D", data).env("M", mount).env("N", ranks.to_string());
+    let null = std::process::Stdio::null;
+    command.stdin(null()).stdout(null()).stderr(null()).spawn().expect("bash runs")
 }
 
 fn compare(root: &Path, seed: u8, protected_hardlinks: bool) -> Result<(), Mismatch> {

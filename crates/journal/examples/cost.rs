@@ -29,7 +29,7 @@ fn main() {
     (dir.mtime, dir.ctime, dir.size, dir.change) = (now, now, 12_345, 12_346);
     let events = [
         Event::Inode(Box::new(file.clone())),
-        Event::Entry { dir: dir.ino, name: name.clone(), ino: file.ino, kind: Kind::File },
+        Event::Entry { dir: dir.ino, name: name.clone(), ino: file.ino, kind: Kind::File, remote: false },
         Event::Inode(Box::new(dir)),
     ];
     let origin = Origin { session: SessionId(7), seq: Seq(123_456), answered: Seq(123_400), ino: file.ino, value: 1 };

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use loligo_types::attr::Extra;
+use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, Event, Ino, Inode, Kind, Layout, Name, Origin, RStat, Seq, SessionId, SessionRecord, Time,
+    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, Inode, Kind, Layout, Lease, Letter, LockKind, LockOwner,
+    MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId, SessionRecord, Target,
+    Time,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -62,14 +65,16 @@ fn acl() -> impl Strategy<Value = Acl> {
 
 fn extra() -> impl Strategy<Value = Extra> {
     let symlink = option::of(bytes(40).prop_map(|target| Box::<[u8]>::from(&*target)));
-    (symlink, option::of(acl()), option::of(acl()), rstat(), option::of(object_size()), any::<bool>()).prop_map(
-        |(symlink, acl, default_acl, rstat, size, linkable)| Extra {
+    let rdev = prop_oneof![Just(0), small()];
+    (symlink, option::of(acl()), option::of(acl()), rstat(), option::of(object_size()), any::<bool>(), rdev).prop_map(
+        |(symlink, acl, default_acl, rstat, size, linkable, rdev)| Extra {
             symlink,
             acl,
             default_acl,
             rstat,
             layout: size.map(|object_size| Layout { object_size }),
             linkable,
+            rdev,
         },
     )
 }
@@ -78,11 +83,11 @@ pub fn inode() -> impl Strategy<Value = Inode> {
     // Times from a small set, so that they are often equal.
     let time = prop_oneof![Just(Time(0)), Just(Time(1_700_000_000_123_456_789)), any::<i64>().prop_map(Time)];
     let numbers = (ino(), ino(), number(), number(), small(), small(), small());
-    let rare = (prop_oneof![Just(0), small()], prop_oneof![Just(0), small()], rstat(), option::of(extra()));
+    let rare = (number(), prop_oneof![Just(0), small()], rstat(), option::of(extra()));
     (numbers, rare, vec(time, 4), kind(), 0u16..0o10000, any::<bool>(), any::<bool>()).prop_map(
         |(
             (ino, parent, size, change, uid, gid, nlink),
-            (rdev, cuts, accounted, extra),
+            (place, cuts, accounted, extra),
             times,
             kind,
             mode,
@@ -92,7 +97,7 @@ pub fn inode() -> impl Strategy<Value = Inode> {
             Inode {
                 size,
                 nlink,
-                rdev,
+                place: Place(place),
                 cuts,
                 accounted,
                 change,
@@ -111,16 +116,113 @@ pub fn inode() -> impl Strategy<Value = Inode> {
 
 pub fn session() -> impl Strategy<Value = SessionRecord> {
     let done = vec((number().prop_map(Seq), ino(), number()), 0..5);
-    (number(), bytes(30), any::<bool>(), small(), number(), done).prop_map(|(id, name, local, uid, answered, done)| {
-        SessionRecord { id: SessionId(id), name: Box::from(&*name), local, uid, answered: Seq(answered), done }
+    (number(), bytes(30), number(), any::<bool>(), small(), number(), done).prop_map(
+        |(id, name, client, local, uid, answered, done)| SessionRecord {
+            id: SessionId(id),
+            name: Box::from(&*name),
+            client,
+            local,
+            uid,
+            answered: Seq(answered),
+            done,
+        },
+    )
+}
+
+pub fn rank() -> impl Strategy<Value = Rank> {
+    prop_oneof![0u16..3, any::<u16>()].prop_map(Rank)
+}
+
+pub fn target() -> impl Strategy<Value = Target> {
+    (ino(), kind(), any::<bool>()).prop_map(|(ino, kind, remote)| Target { ino, kind, remote })
+}
+
+fn frag() -> impl Strategy<Value = Frag> {
+    (0..=Frag::BITS_MAX, any::<u32>())
+        .prop_map(|(bits, value)| Frag::new(bits, value & ((1 << bits) - 1)).expect("the value has no more bits"))
+}
+
+pub fn route() -> impl Strategy<Value = Route> {
+    (ino(), frag(), rank(), number()).prop_map(|(dir, frag, rank, version)| Route { dir, frag, rank, version })
+}
+
+pub fn peer() -> impl Strategy<Value = PeerRecord> {
+    (rank(), number(), number(), number()).prop_map(|(rank, sent, acked, received)| PeerRecord {
+        rank,
+        sent,
+        acked,
+        received,
     })
+}
+
+fn lease() -> impl Strategy<Value = Lease> {
+    (0u8..32).prop_map(Lease)
+}
+
+fn lock() -> impl Strategy<Value = FileLock> {
+    let kind = any::<bool>().prop_map(|posix| if posix { LockKind::Posix } else { LockKind::Flock });
+    (kind, any::<bool>(), number(), small(), number(), number()).prop_map(
+        |(kind, exclusive, owner, pid, start, end)| FileLock {
+            kind,
+            exclusive,
+            owner: LockOwner(owner),
+            pid,
+            start,
+            end,
+        },
+    )
+}
+
+fn client() -> impl Strategy<Value = MovedClient> {
+    let flags = any::<[bool; 5]>().prop_map(|[read, write, truncate, append, exec]| OpenFlags {
+        read,
+        write,
+        truncate,
+        append,
+        exec,
+    });
+    let held = (
+        vec((number(), ino(), flags, lease()), 0..3),
+        vec((ino(), lease()), 0..4),
+        vec((ino(), number(), lock()), 0..3),
+    );
+    (number(), bytes(30), small(), held).prop_map(|(client, name, uid, (opens, leases, locks))| MovedClient {
+        client,
+        name: Box::from(&*name),
+        uid,
+        held: Reclaim { opens, leases, locks },
+    })
+}
+
+fn letter() -> impl Strategy<Value = Letter> {
+    prop_oneof![
+        (number(), vec(record_event(), 0..4)).prop_map(|(tx, events)| Letter::Commit { tx, events }),
+        (vec(route(), 0..3), vec(record_event(), 0..4), vec(client(), 0..3))
+            .prop_map(|(routes, events, clients)| Letter::Import { routes, events, clients }),
+        (ino(), any::<i64>(), any::<i64>()).prop_map(|(dir, entries, bytes)| Letter::Sum { dir, entries, bytes }),
+    ]
 }
 
 pub fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
+        12 => record_event(),
+        2 => route().prop_map(Event::Route),
+        1 => ino().prop_map(Event::RouteGone),
+        1 => peer().prop_map(Event::Peer),
+        1 => vec(ino(), 0..6).prop_map(|inos| Event::Departed(inos.into())),
+        3 => (rank(), number(), letter())
+            .prop_map(|(to, seq, letter)| Event::Letter { to, seq, letter: Arc::new(letter) }),
+    ]
+}
+
+/// An event of a rank's own records.
+fn record_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
         4 => inode().prop_map(|inode| Event::Inode(Box::new(inode))),
         1 => ino().prop_map(Event::InodeGone),
-        4 => (ino(), name(), ino(), kind()).prop_map(|(dir, name, ino, kind)| Event::Entry { dir, name, ino, kind }),
+        4 => (ino(), name(), target()).prop_map(|(dir, name, Target { ino, kind, remote })| {
+            Event::Entry { dir, name, ino, kind, remote }
+        }),
         1 => (ino(), name()).prop_map(|(dir, name)| Event::EntryGone { dir, name }),
         1 => (ino(), bytes(20), bytes(99)).prop_map(|(ino, name, value)| Event::Xattr { ino, name, value }),
         1 => (ino(), bytes(20)).prop_map(|(ino, name)| Event::XattrGone { ino, name }),

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use loligo_journal::table::{Meta, Row, decode_row};
+use loligo_journal::table::{Meta, Row, TABLE_VERSION, decode_row};
 use loligo_journal::{MemSource, ReadConfig, Reader, Record, Tail, Writer, WriterConfig, decode_record, encode_record};
 use loligo_types::attr::Extra;
+use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, Event, Ino, Inode, Kind, Layout, Lsn, Name, Origin, RStat, Seq, SessionId, SessionRecord,
+    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, Inode, Kind, Layout, Lease, Letter, LockKind, LockOwner, Lsn,
+    MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId, SessionRecord, Target,
     Time,
 };
 
@@ -48,8 +50,10 @@ fn name(text: &str) -> Name {
 const BIRTH: Time = Time(0x0102_0304_0506_0708);
 const LATER: Time = Time(0x1112_1314_1516_1718);
 
+const HASH: u64 = 0x0123_4567_89ab_cdef;
+
 fn new_file() -> Inode {
-    Inode::new(Ino(256), Kind::File, 0o644, 1000, 100, Ino::ROOT, BIRTH)
+    Inode { place: Place::embedded(HASH), ..Inode::new(Ino(256), Kind::File, 0o644, 1000, 100, Ino::ROOT, BIRTH) }
 }
 
 fn parent() -> Inode {
@@ -71,12 +75,12 @@ fn rare() -> Inode {
         ])
     };
     Inode {
-        rdev: 0x0801,
         size: 300,
         nlink: 3,
         atime: Time(-1),
         mtime: LATER,
         ctime: Time(0),
+        place: Place::floating(Rank(3)),
         accounted: RStat { entries: 5, bytes: -6 },
         change: u64::MAX,
         cuts: 9,
@@ -88,6 +92,7 @@ fn rare() -> Inode {
             default_acl: Some(acl(4)),
             rstat: RStat { entries: 64, bytes: -65 },
             layout: Some(Layout { object_size: 65_536 }),
+            rdev: 0x0801,
             linkable: true,
         })),
         ..Inode::new(Ino(0x1234), Kind::Block, 0o7777, u32::MAX, 128, Ino(300), BIRTH)
@@ -98,11 +103,39 @@ fn session() -> SessionRecord {
     SessionRecord {
         id: SessionId(7),
         name: b"host:1"[..].into(),
+        client: 0x0102,
         local: true,
         uid: 1000,
         answered: Seq(40),
         done: vec![(Seq(40), Ino(256), 1), (Seq(300), Ino(0), 0)],
     }
+}
+
+fn route() -> Route {
+    let frag = Frag::new(3, 5).expect("5 has three bits");
+    Route { dir: Ino(256), frag, rank: Rank(2), version: 300 }
+}
+
+fn peer() -> PeerRecord {
+    PeerRecord { rank: Rank(2), sent: 300, acked: 298, received: 7 }
+}
+
+fn letter(seq: u64, letter: Letter) -> Event {
+    Event::Letter { to: Rank(2), seq, letter: Arc::new(letter) }
+}
+
+/// With what a client holds on the file: open for reading and writing, two leases, a lock on all of it.
+fn import() -> Letter {
+    let flags = OpenFlags { read: true, write: true, truncate: false, append: true, exec: false };
+    let lock =
+        FileLock { kind: LockKind::Posix, exclusive: true, owner: LockOwner(9), pid: 300, start: 16, end: u64::MAX };
+    let held = Reclaim {
+        opens: vec![(5, Ino(256), flags, Lease(3))],
+        leases: vec![(Ino(256), Lease(7)), (Ino(255), Lease(1))],
+        locks: vec![(Ino(256), 5, lock)],
+    };
+    let client = MovedClient { client: 0x0102, name: b"host:1"[..].into(), uid: 1000, held };
+    Letter::Import { routes: vec![route()], events: vec![Event::InlineGone(Ino(256))], clients: vec![client] }
 }
 
 fn bytes(text: &str) -> Arc<[u8]> {
@@ -116,7 +149,8 @@ fn events() -> Vec<(&'static str, Event)> {
         ("inode-parent", Event::Inode(Box::new(parent()))),
         ("inode-rare", Event::Inode(Box::new(rare()))),
         ("inode-gone", Event::InodeGone(ino)),
-        ("entry", Event::Entry { dir: Ino::ROOT, name: name("file"), ino, kind: Kind::File }),
+        ("entry", Event::Entry { dir: Ino::ROOT, name: name("file"), ino, kind: Kind::File, remote: false }),
+        ("entry-remote", Event::Entry { dir: Ino::ROOT, name: name("far"), ino, kind: Kind::Dir, remote: true }),
         ("entry-gone", Event::EntryGone { dir: Ino::ROOT, name: name("file") }),
         ("xattr", Event::Xattr { ino, name: bytes("user.a"), value: bytes("xyz") }),
         ("xattr-gone", Event::XattrGone { ino, name: bytes("user.a") }),
@@ -129,6 +163,13 @@ fn events() -> Vec<(&'static str, Event)> {
         ("session", Event::Session(session())),
         ("session-gone", Event::SessionGone(SessionId(7))),
         ("next-ino", Event::NextIno(Ino(1 << 20))),
+        ("route", Event::Route(route())),
+        ("route-gone", Event::RouteGone(ino)),
+        ("letter-commit", letter(300, Letter::Commit { tx: 77, events: vec![Event::InlineGone(ino)] })),
+        ("letter-import", letter(1, import())),
+        ("letter-sum", letter(2, Letter::Sum { dir: ino, entries: 64, bytes: -65 })),
+        ("peer", Event::Peer(peer())),
+        ("departed", Event::Departed([Ino(256), Ino(300), Ino(299)].into())),
     ]
 }
 
@@ -151,18 +192,35 @@ fn rows() -> Vec<(&'static str, Row)> {
         ("inode-rare", Row::Inode(Box::new(rare()))),
         (
             "entry",
-            Row::Entry { dir: Ino::ROOT, hash: 0x0123_4567_89ab_cdef, name: name("file"), ino, kind: Kind::File },
+            Row::Entry {
+                dir: Ino::ROOT,
+                hash: HASH,
+                name: name("file"),
+                target: Target { ino, kind: Kind::File, remote: false },
+            },
+        ),
+        (
+            "entry-remote",
+            Row::Entry {
+                dir: Ino::ROOT,
+                hash: HASH,
+                name: name("far"),
+                target: Target { ino, kind: Kind::Dir, remote: true },
+            },
         ),
         ("xattr", Row::Xattr { ino, name: bytes("user.a"), value: bytes("xyz") }),
         ("inline", Row::Inline { ino, data: bytes("data") }),
-        ("orphan", Row::Orphan(ino)),
-        ("discard", Row::Discard { ino, from: 5000, object_size: 4 << 20 }),
+        ("orphan", Row::Orphan { ino, rank: Rank(2) }),
+        ("discard", Row::Discard { ino, rank: Rank(2), from: 5000, object_size: 4 << 20 }),
         ("session", Row::Session(session())),
-        ("meta-format", Row::Meta { meta: Meta::Format, value: 1 }),
-        ("meta-next-ino", Row::Meta { meta: Meta::NextIno, value: 1 << 20 }),
-        ("meta-replay-from", Row::Meta { meta: Meta::ReplayFrom, value: 300 }),
-        ("meta-clean", Row::Meta { meta: Meta::Clean, value: 1 }),
-        ("meta-data-epoch", Row::Meta { meta: Meta::DataEpoch, value: 7 }),
+        ("meta-format", Row::Meta { meta: Meta::Format, rank: Rank::ZERO, value: TABLE_VERSION }),
+        ("meta-next-ino", Row::Meta { meta: Meta::NextIno, rank: Rank(2), value: 1 << 20 }),
+        ("meta-replay-from", Row::Meta { meta: Meta::ReplayFrom, rank: Rank(2), value: 300 }),
+        ("meta-clean", Row::Meta { meta: Meta::Clean, rank: Rank::ZERO, value: 1 }),
+        ("meta-data-epoch", Row::Meta { meta: Meta::DataEpoch, rank: Rank::ZERO, value: 7 }),
+        ("meta-ranks", Row::Meta { meta: Meta::Ranks, rank: Rank::ZERO, value: 3 }),
+        ("route", Row::Route { of: Rank(1), route: route() }),
+        ("peer", Row::Peer { of: Rank(1), peer: peer() }),
     ]
 }
 
@@ -256,8 +314,18 @@ fn blocks(document: &str) -> BTreeMap<String, String> {
 #[test]
 fn the_documents_show_the_same_bytes() {
     let shown = [
-        ("event.md", EVENT_DOC, EVENT, &["create", "inode-rare", "session"][..]),
-        ("table.md", TABLE_DOC, TABLE, &["inode", "entry", "xattr", "discard", "session", "meta-replay-from"]),
+        (
+            "event.md",
+            EVENT_DOC,
+            EVENT,
+            &["create", "inode-rare", "session", "route", "letter-import", "letter-sum", "departed"][..],
+        ),
+        (
+            "table.md",
+            TABLE_DOC,
+            TABLE,
+            &["inode", "entry", "xattr", "discard", "session", "meta-replay-from", "route", "peer"],
+        ),
         ("journal.md", JOURNAL_DOC, JOURNAL, &["segment"]),
     ];
     for (file, document, golden, needed) in shown {

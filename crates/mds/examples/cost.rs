@@ -35,7 +35,7 @@ impl Bench {
                 conn,
                 peer: Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false },
             });
-            let hello = Hello { versions: (1, 1), resume: None, name: "cost".into(), fs_id: None };
+            let hello = Hello { versions: (2, 2), client: 0, resume: None, name: "cost".into(), fs_id: None };
             bench.input(Input::Message { conn, msg: ToServer::Hello(hello) });
             bench.sync();
         }

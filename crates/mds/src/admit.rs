@@ -42,7 +42,15 @@ impl Mds {
             }
         };
         let Request { seq, want, cred, op, .. } = request;
-        let reply = |error| Reply { slot, session: id, seq, result: Err(error), asks: Asks::default(), cut: None };
+        let reply = |error| Reply {
+            slot,
+            session: id,
+            seq,
+            result: Err(error),
+            asks: Asks::default(),
+            cut: None,
+            redirect: None,
+        };
         let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
         if !peer.is_some_and(|peer| may_claim(peer, &cred)) {
             return self.gate(reply(FsError::NotAuthorized));
@@ -52,7 +60,7 @@ impl Mds {
         }
         let since_ms = self.now.mono_ms;
         let (flushed, marks) = (Vec::new(), Vec::new());
-        self.run(Job { id: 0, slot, session: id, seq, want, cred, op, again, flushed, marks, since_ms });
+        self.run(Job { id: 0, slot, session: id, seq, want, cred, op, again, flushed, marks, tx: None, since_ms });
     }
 
     /// What every request meets first, each time it starts.

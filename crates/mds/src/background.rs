@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{propagate, propagate_need};
-use loligo_types::{FsError, Ino};
+use loligo_namespace::{Need, propagate, propagate_abroad, propagate_need};
+use loligo_types::{FsError, Ino, Letter};
+
+use crate::cluster::Where;
 
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -53,6 +55,10 @@ impl Mds {
         self.tidy_left();
         self.end_discards();
         self.move_sums();
+        if !self.cluster.is_alone() {
+            self.cluster_tick();
+        }
+        self.beat();
         self.evict();
         self.checkpoint();
         self.wake_if_room();
@@ -115,6 +121,9 @@ impl Mds {
             return;
         }
         let needs = propagate_need(&self.tree, SUMS_PER_TICK);
+        if !self.cluster.is_alone() {
+            return self.move_sums_in_cluster(needs);
+        }
         if !needs.is_empty() {
             self.background.sums_waiting = true;
             self.load(needs, Waiter::Sums);
@@ -128,10 +137,38 @@ impl Mds {
         }
     }
 
+    /// The same where some directories are other ranks'.
+    fn move_sums_in_cluster(&mut self, needs: Vec<Need>) {
+        if !self.cluster.ready || self.cluster.exports.is_active() {
+            return;
+        }
+        let (here, abroad) = self.sum_needs(needs);
+        if !here.is_empty() {
+            self.background.sums_waiting = true;
+            self.load(here, Waiter::Sums);
+            return;
+        }
+        // What is lent comes back as the borrower saw it.
+        let locked = |ino| self.cluster.loans.locked(ino).is_some();
+        let (mut events, sums) = propagate_abroad(&self.tree, SUMS_PER_TICK, &|ino| abroad.contains(&ino), &locked);
+        // One letter a record: the next one has the next number.
+        for (dir, sum) in sums {
+            let mut wants = Vec::new();
+            let Where::Elsewhere(rank) = self.locate(dir, &mut wants) else { continue };
+            events.extend(self.write_letter(rank, Letter::Sum { dir, entries: sum.entries, bytes: sum.bytes }));
+            self.commit(None, &std::mem::take(&mut events));
+        }
+        if !events.is_empty() {
+            self.commit(None, &events);
+        }
+    }
+
     /// Gives memory back if the cache is over its limit, in small steps.
     pub(crate) fn evict(&mut self) {
-        // In the grace time what was looked up for a reclaim must still be there when the rest of it is read.
-        if self.tree.memory_bytes() > self.config.cache_bytes_max && self.grace.is_none() {
+        // In the grace time what was looked up for a reclaim must still be there when the rest of it is read; the same when
+        // something is about to move.
+        let keeps = self.grace.is_some() || self.keeps_all();
+        if self.tree.memory_bytes() > self.config.cache_bytes_max && !keeps {
             let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
             self.tree.evict_some(low, EVICT_STEPS, &|_| false);
         }

@@ -62,6 +62,19 @@ impl Mds {
         self.checkpointer.ended_ms = self.now.mono_ms;
     }
 
+    /// Wants everything up to a record in the table soon.
+    pub(crate) fn checkpoint_upto(&mut self, lsn: Lsn) {
+        if self.checkpointer.round.is_none_or(|round| round < lsn) {
+            self.checkpointer.round = Some(lsn);
+        }
+        self.checkpoint();
+    }
+
+    /// Whether a slice is on its way into the table.
+    pub(crate) fn checkpoint_is_under_way(&self) -> bool {
+        self.checkpointer.slice.is_some()
+    }
+
     fn is_time_to_checkpoint(&self) -> bool {
         let dirty = self.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
         let old = self.now.mono_ms >= self.checkpointer.ended_ms + self.config.dirty_ms_max;
@@ -94,7 +107,9 @@ impl Mds {
         if let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.upto <= durable)
             && let Some(records) = slice.records.take()
         {
-            self.out.push_back(Output::Checkpoint { id: slice.id, records });
+            let id = slice.id;
+            self.heat_store(&records);
+            self.out.push_back(Output::Checkpoint { id, records });
         }
     }
 
@@ -117,6 +132,10 @@ impl Mds {
         self.checkpointer.slice = None;
         self.tree.checkpoint_done();
         self.trim();
+        if !self.cluster.is_alone() {
+            self.send_landed();
+            self.step_export();
+        }
         self.checkpoint();
         self.wake_if_room();
     }
@@ -143,9 +162,39 @@ impl Mds {
         }
     }
 
+    /// The journal is needed from here on.
+    fn needed_from(&self) -> Lsn {
+        let needed =
+            self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
+        needed.unwrap_or(self.log.last.next()).min(self.log.durable.next())
+    }
+
+    /// Wants everything up to a record in the table for good; whether it is.
+    pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
+        if self.cluster.settled > lsn {
+            return true;
+        }
+        let table_upto = self.tree.oldest_dirty().unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        if table_upto <= lsn {
+            self.checkpoint_upto(lsn);
+        } else if self.cluster.settling <= lsn {
+            self.cluster.settling = table_upto;
+            let replay_from = self.needed_from();
+            self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
+            self.out.push_back(Output::Settle { replay_from, table_upto });
+        }
+        false
+    }
+
+    /// It is.
+    pub(crate) fn table_settled(&mut self, table_upto: Lsn) {
+        self.cluster.settled = self.cluster.settled.max(table_upto);
+        self.send_landed();
+        self.step_export();
+    }
+
     fn trim(&mut self) {
-        let needed = self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).min();
-        let below = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        let below = self.needed_from();
         if below > self.checkpointer.trimmed {
             self.checkpointer.trimmed = below;
             self.out.push_back(Output::Trim { below });
@@ -156,6 +205,7 @@ impl Mds {
     pub(crate) fn stop(&mut self) {
         self.stopping = true;
         self.checkpointer.retry_ms = 0;
+        self.stop_borrowing();
     }
 
     /// Says so when everything is out and in the table.

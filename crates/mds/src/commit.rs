@@ -45,8 +45,15 @@ impl Mds {
                     self.dropped(*ino);
                 }
                 Event::InodeGone(ino) => self.leases.forget(*ino),
+                Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
+                Event::Route(route) => self.route_written(*route),
+                Event::RouteGone(dir) => self.route_gone(*dir),
+                Event::Xattr { .. } | Event::XattrGone { .. } => self.note_pin(event),
                 _ => {}
             }
+        }
+        if let Some(tail) = &mut self.cluster.tail {
+            tail.extend_from_slice(events);
         }
         self.out.push_back(Output::Append { lsn, record });
         lsn

@@ -1,6 +1,6 @@
 //! Settings of the machine, and the time as it is given to it.
 
-use loligo_types::Time;
+use loligo_types::{ClusterMap, Rank, Time};
 
 /// The time of an input: one clock that never goes back, for time-outs, and the wall clock, for stamps only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,7 +15,9 @@ pub struct Now {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// This metadata server's logical number.
-    pub rank: u32,
+    pub rank: Rank,
+    /// Who else is there. Alone in it (or with nobody in it), a rank asks nobody about anything.
+    pub map: ClusterMap,
     /// The file system.
     pub fs_id: [u8; 16],
     /// Secret of the file system, made once by format: orders directories, and makes the secrets of sessions.
@@ -46,6 +48,14 @@ pub struct Config {
     pub checkpoint_records: usize,
     /// How long leases on a directory are withheld after they had to be recalled for a change of its entries, milliseconds.
     pub contended_ms: u64,
+    /// After this time what was done with a directory counts half, milliseconds.
+    pub heat_half_life_ms: u64,
+    /// Most fragments of directories whose heat is remembered; beyond, the coldest are forgotten.
+    pub heat_dirs_max: usize,
+    /// One request in so many is counted for the heat of directories, and stands for all of them; 1: each.
+    pub heat_sample: u32,
+    /// How often a rank tells others of its load, milliseconds.
+    pub beat_ms: u64,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -53,7 +63,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            rank: 0,
+            rank: Rank::ZERO,
+            map: ClusterMap::default(),
             fs_id: [0; 16],
             hash_key: (0, 0),
             inline_max: 4096,
@@ -68,6 +79,10 @@ impl Default for Config {
             dirty_ms_max: 10_000,
             checkpoint_records: 2000,
             contended_ms: 1000,
+            heat_half_life_ms: 5000,
+            heat_dirs_max: 65_536,
+            heat_sample: 8,
+            beat_ms: 1000,
             root: (0o755, 0, 0),
         }
     }

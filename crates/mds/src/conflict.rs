@@ -2,8 +2,8 @@
 //!
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
-use loligo_namespace::{Change, Tree};
-use loligo_types::{Answer, Event, Ino, Kind, Lease, Op};
+use loligo_namespace::{Change, Lookup, Tree};
+use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -23,6 +23,10 @@ fn changes_data(op: &Op) -> bool {
     }
 }
 
+fn is_same(tree: &Tree, dir: Ino, name: &Name, ino: Ino) -> bool {
+    matches!(tree.entry(dir, name), Lookup::Present(target) if target.ino == ino)
+}
+
 /// What an event claims. An inode whose change counter stays only brings sums up to date, which nobody caches.
 fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
     match event {
@@ -35,6 +39,8 @@ fn claim_of(tree: &Tree, event: &Event, data: bool) -> Option<Claim> {
             Some((inode.ino, bits))
         }
         Event::InodeGone(ino) => Some((*ino, Lease::ATTR | DATA)),
+        // Put down anew, only because the inode does not live with it any more: nobody can tell.
+        Event::Entry { dir, name, ino, .. } if is_same(tree, *dir, name, *ino) => None,
         Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some((*dir, Lease::NAMES)),
         _ => None,
     }

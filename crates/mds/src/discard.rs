@@ -55,6 +55,11 @@ impl Discards {
         self.replies.entry(ino).or_default().push(reply);
     }
 
+    /// Of which inodes something is to be dropped.
+    pub(crate) fn inos(&self) -> Vec<Ino> {
+        self.by_ino.keys().copied().collect()
+    }
+
     /// Of how many inodes something is to be dropped.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()

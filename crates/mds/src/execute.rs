@@ -1,8 +1,10 @@
 //! One request from admission to the gate: need, prepare, conflicts, apply. Each wait is a [`Why`], after which the
 //! request starts here again; until it is applied it has changed nothing.
 
-use loligo_namespace::{Change, Ctx, answer_again, need, need_again, prepare};
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Stamp};
+use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp};
+
+use crate::cluster::{Gathered, Where};
 
 use crate::gate::Reply;
 use crate::machine::Mds;
@@ -15,6 +17,8 @@ pub(crate) enum Step {
     Answer(FsResult<Answer>),
     /// It waits.
     Wait(Why),
+    /// Another rank is to answer it.
+    Redirect(Rank),
 }
 
 /// The handle in an operation, and the inode it must be of.
@@ -58,6 +62,9 @@ impl Mds {
     pub(crate) fn run(&mut self, mut job: Job) {
         match self.step(&mut job) {
             Step::Wait(why) => {
+                if job.tx.is_some() {
+                    self.give_back_for(&mut job, &why);
+                }
                 let short = why == Why::Space;
                 self.parked.park(job, why);
                 if short {
@@ -65,6 +72,7 @@ impl Mds {
                 }
             }
             Step::Answer(result) => self.finish(job, result),
+            Step::Redirect(rank) => self.redirect(job, rank),
         }
     }
 
@@ -80,7 +88,18 @@ impl Mds {
 
     fn finish(&mut self, mut job: Job, result: FsResult<Answer>) {
         self.parked.unmark(&mut job);
+        self.give_back(&mut job, false);
         let reply = Reply::new(self, job, result);
+        self.gate(reply);
+    }
+
+    /// Sends a request to another rank; if it was executed here before, only for the answer.
+    fn redirect(&mut self, mut job: Job, rank: Rank) {
+        self.parked.unmark(&mut job);
+        self.give_back(&mut job, false);
+        self.counters.redirects += 1;
+        self.heat_redirect();
+        let reply = Reply::redirect(job, rank);
         self.gate(reply);
     }
 
@@ -90,6 +109,11 @@ impl Mds {
         }
         if let Some(origin) = job.again.map(|done| origin_of(job, done.0, done.1)) {
             return self.again(job, &origin);
+        }
+        if !self.cluster.is_alone()
+            && let Some(step) = self.authority(job)
+        {
+            return step;
         }
         let held = match self.check_handle(job) {
             Ok(held) => held,
@@ -109,17 +133,74 @@ impl Mds {
         {
             return Step::Wait(Why::Data(ino));
         }
+        if !self.cluster.is_alone() {
+            return self.step_in_cluster(job, held);
+        }
         let needs = need(&self.tree, &job.op, &job.cred);
         if !needs.is_empty() {
             return self.wait_for(job, needs);
         }
+        self.step_loaded(job, held)
+    }
+
+    /// The same where some of what is needed may be other ranks'.
+    fn step_in_cluster(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
+        let guests = job.tx;
+        if let Some(tx) = guests {
+            self.invite(tx);
+        }
+        let step = match self.gather(job) {
+            Gathered::All => match self.blocked(job) {
+                Some(step) => step,
+                None => self.step_loaded(job, held),
+            },
+            Gathered::Own(needs) => self.wait_for(job, needs),
+            Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
+            Gathered::Foreign(foreign) => self.borrow(job, foreign),
+        };
+        if guests.is_some() {
+            self.tree.dismiss();
+        }
+        step
+    }
+
+    /// The name is here, its inode is not.
+    fn tell_remote(&mut self, job: &mut Job, ino: Ino, rank: Rank) -> Step {
+        let (dir, kind) = match &job.op {
+            Op::Lookup { dir, name } | Op::Create { dir, name, .. } => match self.tree.entry(*dir, name) {
+                Lookup::Present(target) => (*dir, target.kind),
+                _ => return Step::Wait(Why::Locked),
+            },
+            Op::LookupParent { dir } => return self.remote_parent(*dir, ino, rank),
+            _ => return Step::Redirect(rank),
+        };
+        if let Some(step) = self.blocked(job) {
+            return step;
+        }
+        Step::Answer(match may_search(&self.tree, dir, &job.cred) {
+            Ok(()) if kind == Kind::Dir && matches!(job.op, Op::Create { .. }) => Err(FsError::IsDir),
+            Ok(()) => Ok(Answer::Remote { ino, kind, rank }),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn remote_parent(&self, dir: Ino, ino: Ino, rank: Rank) -> Step {
+        Step::Answer(match self.tree.inode(dir) {
+            Some(inode) if inode.kind != Kind::Dir => Err(FsError::NotDir),
+            Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
+            None => Err(FsError::NotFound),
+        })
+    }
+
+    fn step_loaded(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
         match self.tidy_first(job, held) {
             Some(why) => Step::Wait(why),
             None => self.decide(job, held),
         }
     }
 
-    fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
+    /// Lets a request wait for records.
+    pub(crate) fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
         let id = self.parked.number(job);
         let count = self.load(needs, crate::load::Waiter::Job(id));
         Step::Wait(Why::Load(count))
@@ -138,15 +219,19 @@ impl Mds {
     }
 
     fn decide(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
-        let opens = &self.opens;
+        let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
+        let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
         let ctx = Ctx {
             cred: &job.cred,
             stamp: Stamp { now: self.now.wall, ino: self.tree.next_ino() },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
-            open_count: &|ino| opens.count(ino),
+            open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)),
+            route_version: &|ino| cluster.routes.version(ino),
         };
+        let bad_pin = self.is_bad_pin(job);
         let change = match prepare(&self.tree, &job.op, &ctx) {
+            Ok(_) if bad_pin => return Step::Answer(Err(FsError::Invalid)),
             Ok(change) => change,
             Err(FsError::Busy) if matches!(job.op, Op::WriteInline { .. }) => return self.spill(job),
             Err(error) => return Step::Answer(Err(error)),
@@ -162,8 +247,10 @@ impl Mds {
             return Step::Answer(Ok(change.answer));
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);
-        self.commit(Some(origin), &change.events);
-        Step::Answer(Ok(change.answer))
+        let Change { events, answer, .. } = change;
+        let events = self.part(job, events);
+        self.commit(Some(origin), &events);
+        Step::Answer(Ok(answer))
     }
 
     /// A cut of a file found by name while an earlier cut of it is not done yet.
@@ -189,6 +276,12 @@ impl Mds {
 
     /// Answers a request that was executed before.
     fn again(&mut self, job: &mut Job, origin: &Origin) -> Step {
+        if !self.cluster.is_alone()
+            && origin.ino.0 != 0
+            && let Some(step) = self.again_elsewhere(job, origin.ino)
+        {
+            return step;
+        }
         let mut needs = need_again(&self.tree, origin);
         if needs.is_empty()
             && opens(&job.op).is_some()
@@ -209,6 +302,24 @@ impl Mds {
             self.open_handle(job, answer);
         }
         Step::Answer(answer)
+    }
+}
+
+impl Mds {
+    /// What a request of before concerned may have become another rank's.
+    fn again_elsewhere(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
+        if !self.cluster.ready {
+            return Some(Step::Wait(Why::Peers));
+        }
+        if let Some(step) = self.moved(ino) {
+            return Some(step);
+        }
+        let mut wants = Vec::new();
+        match self.locate(ino, &mut wants) {
+            Where::Here => None,
+            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
+            Where::Unknown => Some(self.wait_for(job, wants)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use loligo_types::msg::ToClient;
-use loligo_types::{Answer, FsResult, Ino, Lsn, Seq, SessionId};
+use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 
 use crate::grant::Asks;
 use crate::io::{ConnId, Output};
@@ -21,17 +21,31 @@ pub(crate) struct Reply {
     pub(crate) asks: Asks,
     /// Inode that it shows and whose objects were cut, which must be done first.
     pub(crate) cut: Option<Ino>,
+    /// It is another rank's to answer; of a request that was executed here before, with what it made.
+    pub(crate) redirect: Option<(Rank, Option<(Ino, u64)>)>,
 }
 
 impl Reply {
     /// Of a request that is executed.
     pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
         mds.counters.count(&job.op, result.is_ok());
+        if mds.heat.sampler.choose() {
+            mds.heat_op(&job.op);
+        }
         let asks = Asks::of(&mds.tree, &job, &result);
         // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
         let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
-        Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, cut }
+        Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, cut, redirect: None }
+    }
+}
+
+impl Reply {
+    /// Sends the client to another rank.
+    pub(crate) fn redirect(job: Job, rank: Rank) -> Reply {
+        let Job { slot, session, seq, again, .. } = job;
+        let redirect = Some((rank, again));
+        Reply { slot, session, seq, result: Ok(Answer::Done), asks: Asks::default(), cut: None, redirect }
     }
 }
 
@@ -77,6 +91,9 @@ impl Mds {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
         self.emit_discards();
         self.emit_checkpoint();
+        if !self.cluster.is_alone() {
+            self.cluster_durable();
+        }
         while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.log.durable) {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
@@ -99,6 +116,11 @@ impl Mds {
         session.window.answer(reply.seq);
         session.errors += u64::from(reply.result.is_err());
         let Some(conn) = session.conn else { return };
+        if let Some((rank, done)) = reply.redirect {
+            let routes = self.cluster.routes.all();
+            let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
+            return self.out.push_back(Output::Send { conn, msg });
+        }
         let granted = self.grant(&mut reply);
         let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted };
         self.out.push_back(Output::Send { conn, msg });

@@ -18,9 +18,22 @@ use crate::session::{Slot, Standing};
 pub(crate) struct Grace {
     /// At the latest until then.
     pub(crate) until_ms: u64,
-    /// What sessions told, while the inodes in it are being read; and how many reads that waits for.
-    told: BTreeMap<SessionId, (Reclaim, usize)>,
+    /// What sessions told, while the inodes in it are being read.
+    told: BTreeMap<SessionId, Telling>,
 }
+
+/// What a session told.
+#[derive(Debug)]
+struct Telling {
+    held: Reclaim,
+    /// Reads that it waits for.
+    left: usize,
+    /// How often something was read for it.
+    rounds: usize,
+}
+
+/// Reads for one reclaim, one after the other, at most: as many directories as can lie above each other, and their entries.
+const ROUNDS_MAX: usize = 2 * loligo_types::limits::DEPTH_MAX;
 
 impl Grace {
     pub(crate) fn until(until_ms: u64) -> Grace {
@@ -72,31 +85,56 @@ impl Mds {
         }
         session.standing = Standing::Reclaiming;
         let id = session.id;
-        let mut inos: Vec<Ino> = held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
-        inos.sort();
-        inos.dedup();
-        inos.retain(|ino| matches!(self.tree.find(*ino), Found::Unknown));
-        let count = self.load(inos.into_iter().map(Need::Inode).collect(), Waiter::Reclaim(slot, id));
         if let Some(grace) = &mut self.grace {
-            grace.told.insert(id, (held, count + 1));
+            grace.told.insert(id, Telling { held, left: 0, rounds: 0 });
         }
-        self.reclaim_loaded(slot, id);
+        self.reclaim_further(slot, id);
     }
 
     /// One of the reads for a reclaim is done.
     pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
+        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) else { return };
+        told.left -= 1;
+        if told.left == 0 {
+            self.reclaim_further(slot, id);
+        }
+    }
+
+    /// Reads what is missing for a reclaim, or gives back what was held.
+    fn reclaim_further(&mut self, slot: Slot, id: SessionId) {
+        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get(&id)) else { return };
+        let mut inos: Vec<Ino> = told.held.opens.iter().take(HANDLES_MAX).map(|(_, ino, ..)| *ino).collect();
+        inos.sort();
+        inos.dedup();
+        let rounds = told.rounds;
+        let needs = self.reclaim_needs(&inos, rounds);
+        let count = self.load(needs, Waiter::Reclaim(slot, id));
         let Some(grace) = &mut self.grace else { return };
-        let Some((_, left)) = grace.told.get_mut(&id) else { return };
-        *left -= 1;
-        if *left > 0 {
+        if let (1.., Some(told)) = (count, grace.told.get_mut(&id)) {
+            (told.left, told.rounds) = (count, told.rounds + 1);
             return;
         }
-        let Some((held, _)) = grace.told.remove(&id) else { return };
+        let Some(Telling { held, .. }) = grace.told.remove(&id) else { return };
         let session = self.sessions.same(slot, id);
         if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
             self.take_back(slot, id, held);
             self.reclaimed(slot);
         }
+    }
+
+    /// What must be read before it is known which of these inodes are there, and are this rank's: in a cluster also
+    /// directories above them, one by one.
+    fn reclaim_needs(&mut self, inos: &[Ino], rounds: usize) -> Vec<Need> {
+        let mut needs = Vec::new();
+        if self.cluster.is_alone() {
+            let unknown = inos.iter().filter(|ino| rounds == 0 && matches!(self.tree.find(**ino), Found::Unknown));
+            needs.extend(unknown.map(|ino| Need::Inode(*ino)));
+        } else if rounds < ROUNDS_MAX {
+            inos.iter().for_each(|ino| _ = self.locate(*ino, &mut needs));
+            needs.sort();
+            needs.dedup();
+        }
+        needs
     }
 
     /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
@@ -147,7 +185,14 @@ impl Mds {
         }
         let cred = Cred::user(session.uid, u32::MAX);
         let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
-        let ctx = Ctx { cred: &cred, stamp, handle_read: false, handle_write: false, open_count: &|_| 1 };
+        let ctx = Ctx {
+            cred: &cred,
+            stamp,
+            handle_read: false,
+            handle_write: false,
+            open_count: &|_| 1,
+            route_version: &|_| None,
+        };
         let flags = OpenFlags { truncate: false, ..flags };
         prepare(&self.tree, &Op::Open { ino, flags, handle: 0 }, &ctx).is_ok()
     }

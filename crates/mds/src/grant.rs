@@ -113,7 +113,11 @@ impl Mds {
 
     /// A lease is given only on what has not changed since the answer was made, and that nobody waits to change.
     #[inline]
-    fn may_lease(&self, ask: &Ask, slot: Slot) -> bool {
+    fn may_lease(&mut self, ask: &Ask, slot: Slot) -> bool {
+        if self.cluster.exports.is_active() && self.is_leaving(ask.ino) {
+            // What clients hold of it is on its way to another rank.
+            return false;
+        }
         if self.parked.is_marked(ask.ino) || !self.recalls.pending(ask.ino, slot).is_none() {
             return false;
         }

@@ -39,13 +39,13 @@ impl Mds {
         if let Err((why, text)) = self.check_hello(&hello, &peer) {
             return self.refuse(conn, why, &text);
         }
-        let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello.name) };
+        let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello) };
         if secret != session_secret(self.config.hash_key, id.0) {
             return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
         }
         match self.sessions.find(id) {
             Some(slot) => self.resume_session(conn, &peer, slot),
-            None => self.begin_session(conn, &peer, &hello.name),
+            None => self.begin_session(conn, &peer, &hello),
         }
     }
 
@@ -90,17 +90,33 @@ impl Mds {
 
     /// A new session. Its number is that of the journal record that tells of it, so no number is ever used twice; the
     /// client learns it when the record is durable.
-    fn begin_session(&mut self, conn: ConnId, peer: &Peer, name: &str) {
+    fn begin_session(&mut self, conn: ConnId, peer: &Peer, hello: &Hello) {
+        if hello.client != 0
+            && let Some(slot) = self.moved_session(hello.client, peer)
+        {
+            return self.resume_session(conn, peer, slot);
+        }
         if self.sessions.len() >= self.config.sessions_max {
             return self.refuse(conn, Refusal::TooMany, "there are too many sessions already");
         }
-        let id = SessionId(self.log.last.next().0);
-        let session = Session::new(id, name.as_bytes().into(), peer, self.now.mono_ms);
+        let id = SessionId::new(self.me(), self.log.last.next());
+        let session = Session::new(id, hello.name.as_bytes().into(), hello.client, peer, self.now.mono_ms);
         let record = session.record();
         let slot = self.sessions.insert(session);
         self.sessions.bind(slot, conn);
         self.commit(None, &[Event::Session(record)]);
         self.gate_welcome(conn, slot, id);
+    }
+
+    /// The session that came with what moved here, if it is this client's.
+    fn moved_session(&mut self, client: u64, peer: &Peer) -> Option<Slot> {
+        // One that a restart found has not been told of by its client, which tells what it holds when it connects.
+        let waits = |session: &Session| session.moved || session.standing == Standing::Lost;
+        let of_it = |(_, session): &(Slot, &Session)| session.client == client && waits(session);
+        let (slot, uid) = self.sessions.iter().find(of_it).map(|(slot, session)| (slot, session.uid))?;
+        let session = self.sessions.get_mut(slot).filter(|_| peer.trusted || peer.uid == Some(uid))?;
+        (session.moved, session.local, session.uid) = (false, peer.local, peer.uid.unwrap_or(u32::MAX));
+        Some(slot)
     }
 
     fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot) {
@@ -137,6 +153,9 @@ impl Mds {
             inline_max: self.config.inline_max,
             session_ms: self.config.session_ms,
             data_epoch: self.config.data_epoch,
+            rank: self.me(),
+            map: self.cluster.map.clone(),
+            routes: self.cluster.routes.all(),
         });
         self.out.push_back(Output::Send { conn, msg });
     }
@@ -166,6 +185,7 @@ impl Mds {
         self.commit(None, &[Event::SessionGone(session.id)]);
         for mut job in self.parked.take_session(slot) {
             self.parked.unmark(&mut job);
+            self.give_back(&mut job, false);
         }
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);

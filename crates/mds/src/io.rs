@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use loligo_namespace::{Loaded, Need, Record};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Ino, Lsn, SessionId, StatFs};
+use loligo_types::{Ino, Lsn, Rank, SessionId, StatFs};
+
+use crate::admin::{Ask, Told};
+use crate::peer::PeerMsg;
 
 /// A connection, numbered by the driver; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,12 +58,28 @@ pub enum Input {
     DataSynced { ticket: u64, ok: bool },
     /// The process of a session that was there before the restart is known to be dead.
     PeerDead { session: SessionId },
+    /// There is a (new) connection to another rank.
+    PeerUp { rank: Rank },
+    /// It is gone.
+    PeerDown { rank: Rank },
+    /// A message of another rank came.
+    Peer { from: Rank, msg: PeerMsg },
+    /// What [`Output::Settle`] asked for is so.
+    Settled { table_upto: Lsn },
+    /// Of the inodes of [`Output::Quiesce`] no data operation is under way, and what was answered is durable, or not.
+    Quiesced { ticket: u64, ok: bool },
+    /// An administrator asks.
+    Admin { id: u64, ask: Ask },
     /// Totals of the store, from time to time.
     StatFs(StatFs),
+    /// What the machine's thread took of one processor since this was last said, percent; about once a second.
+    Cpu { percent: f32 },
     /// Journal bytes not yet trimmed, and the limit above which changes must wait (back-pressure).
     JournalSpace { used: u64, limit: u64 },
     /// Time goes on; at least every 50 ms.
     Tick,
+    /// What [`Output::Again`] asked for.
+    Again,
     /// Stop: checkpoint everything, then say [`Output::Stopped`].
     Stop,
 }
@@ -74,6 +93,10 @@ pub enum DataAccess {
     Read,
     /// Read and write.
     Write,
+    /// Nothing for now: its data requests are answered `Busy`, to be sent again.
+    Moving,
+    /// Nothing: its data requests are answered `Moved`.
+    Moved,
 }
 
 /// What it does.
@@ -97,12 +120,25 @@ pub enum Output {
     Spill { ino: Ino, data: Arc<[u8]>, object_size: u32 },
     /// Make all file data durable that was answered before. One at a time.
     SyncData { ticket: u64 },
+    /// Make durable all checkpoints so far, that replay begins at `replay_from`, and that below `table_upto` it does not
+    /// apply what records say of inodes: the table has it.
+    Settle { replay_from: Lsn, table_upto: Lsn },
+    /// End what is under way of data operations on these inodes (nobody has access to them any more), make what was
+    /// answered durable, and keep nothing of them in memory: another rank will serve them.
+    Quiesce { ticket: u64, inos: Vec<Ino> },
+    /// Send a message to another rank, if there is a connection.
+    Peer { to: Rank, msg: PeerMsg },
+    /// The answer to an administrator.
+    Told { id: u64, told: Told },
     /// From now on the session may do this with the file's objects.
     Access { session: SessionId, ino: Ino, access: DataAccess },
     /// The connection speaks for this session from now on (for routing data requests).
     Bound { conn: ConnId, session: SessionId },
     /// The session is gone: its queued data requests must not be executed any more.
     Fence { session: SessionId },
+    /// There is more of a long work to do: come back with [`Input::Again`] when what has come meanwhile is done (a driver
+    /// may leave it to the next tick).
+    Again,
     /// Everything is checkpointed and all answers are out: the driver may end.
     Stopped,
     /// The rank cannot go on; the text says why and what to do.

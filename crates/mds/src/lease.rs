@@ -79,6 +79,13 @@ impl Leases {
         })
     }
 
+    /// All leases, by inode.
+    pub(crate) fn all(&self) -> Vec<(Ino, Slot, Lease)> {
+        let mut inos: Vec<Ino> = self.heads.keys().copied().collect();
+        inos.sort();
+        inos.into_iter().flat_map(|ino| self.holders(ino).map(move |(slot, bits)| (ino, slot, bits))).collect()
+    }
+
     /// Whether anybody but this session holds one of the bits.
     #[inline]
     pub(crate) fn others_hold(&self, ino: Ino, slot: Slot, bits: Lease) -> bool {

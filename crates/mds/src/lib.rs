@@ -19,9 +19,11 @@
 //! A request that waits holds nothing that another request waits for: it only forbids new grants on the inodes it is
 //! about to touch (see `park.rs`). So nobody waits in a circle, and what it waits for only shrinks.
 
+pub mod admin;
 mod admit;
 mod background;
 mod checkpoint;
+mod cluster;
 mod commit;
 mod config;
 mod conflict;
@@ -32,6 +34,7 @@ mod grace;
 mod grant;
 mod handshake;
 mod hash;
+pub mod heat;
 pub mod io;
 mod lease;
 mod load;
@@ -40,6 +43,7 @@ mod lockop;
 mod machine;
 mod open;
 mod park;
+pub mod peer;
 mod reap;
 mod recall;
 mod recover;

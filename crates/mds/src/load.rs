@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::{Loaded, Need};
-use loligo_types::{FsError, Ino, SessionId};
+use loligo_types::{FsError, Ino, Rank, SessionId};
 
 use crate::io::Output;
 use crate::machine::Mds;
+use crate::park::Why;
+use crate::peer::TxId;
 use crate::session::Slot;
 
 /// Who waits for a read.
@@ -24,6 +26,14 @@ pub(crate) enum Waiter {
     Tidy(Ino),
     /// The propagation of recursive sums.
     Sums,
+    /// A transaction of another rank.
+    Loan(TxId),
+    /// The letter of another rank at the head of its queue.
+    Letter(Rank),
+    /// The look at memory for a migration.
+    Survey,
+    /// Whoever looks again.
+    Nobody,
     /// A session that tells what it held before a restart.
     Reclaim(Slot, SessionId),
 }
@@ -94,7 +104,14 @@ impl Mds {
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.end_ticket(ticket) else { return };
-        items.into_iter().for_each(|item| self.tree.load(item));
+        let spots = self.spots_of(&items);
+        if self.cluster.is_alone() {
+            items.into_iter().for_each(|item| self.tree.load(item));
+        } else {
+            let stale = ticket <= self.cluster.barrier;
+            items.into_iter().for_each(|item| self.take_item(item, stale));
+        }
+        self.heat_fetch(spots);
         self.loads.since_evict += 1;
         for waiter in done.waiters {
             match waiter {
@@ -103,6 +120,10 @@ impl Mds {
                 Waiter::Tidy(ino) => self.tidy.leave(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
+                Waiter::Loan(tx) => self.loan_loaded(tx),
+                Waiter::Letter(rank) => self.letter_loaded(rank),
+                Waiter::Survey => self.survey_loaded(),
+                Waiter::Nobody => self.parked.wake(&Why::Locked),
             }
         }
         self.land_checkpoint();
@@ -122,6 +143,10 @@ impl Mds {
                 Waiter::Tidy(ino) => self.tidy.leave(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
+                Waiter::Loan(tx) => self.loan_failed(tx),
+                Waiter::Letter(rank) => self.letter_loaded(rank),
+                Waiter::Survey => self.survey_loaded(),
+                Waiter::Nobody => self.parked.wake(&Why::Locked),
             }
         }
         self.land_checkpoint();

@@ -70,6 +70,14 @@ impl Locks {
         !self.files.is_empty() && self.files.contains_key(&ino)
     }
 
+    /// All that are held, by file: file, session, handle, lock.
+    pub(crate) fn all(&self) -> Vec<(Ino, Slot, u64, FileLock)> {
+        let of = |(ino, file): (&Ino, &FileLocks)| {
+            file.held.iter().map(|held| (*ino, held.slot, held.handle, held.lock)).collect::<Vec<_>>()
+        };
+        self.files.iter().flat_map(of).collect()
+    }
+
     /// How many ranges are held.
     pub(crate) fn held(&self) -> usize {
         self.files.values().map(|file| file.held.len()).sum()

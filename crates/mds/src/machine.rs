@@ -8,11 +8,13 @@ use loligo_types::{Ino, StatFs};
 
 use crate::background::Background;
 use crate::checkpoint::Checkpointer;
+use crate::cluster::Cluster;
 use crate::commit::Log;
 use crate::config::{Config, Now};
 use crate::discard::Discards;
 use crate::gate::Gate;
 use crate::grace::Grace;
+use crate::heat::Heat;
 use crate::io::{ConnId, Input, Output};
 use crate::lease::Leases;
 use crate::load::Loads;
@@ -51,10 +53,12 @@ pub struct Mds {
     /// Orphans that may have had their last close.
     pub(crate) reaps: BTreeSet<Ino>,
     pub(crate) checkpointer: Checkpointer,
+    pub(crate) cluster: Cluster,
     pub(crate) background: Background,
     pub(crate) grace: Option<Grace>,
     pub(crate) statfs: StatFs,
     pub(crate) counters: Counters,
+    pub(crate) heat: Heat,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
 }
@@ -62,7 +66,10 @@ pub struct Mds {
 impl Mds {
     /// A machine over an existing table, before anything is known of it.
     pub(crate) fn empty(config: Config, now: Now) -> Mds {
-        let tree = Tree::new(config.hash_key, loligo_namespace::Config { inline_max: config.inline_max });
+        let settings = loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank };
+        let tree = Tree::new(config.hash_key, settings);
+        let heat = Heat::new(&config);
+        let cluster = Cluster { map: config.map.clone(), ..Cluster::default() };
         Mds {
             config,
             now,
@@ -83,10 +90,12 @@ impl Mds {
             tidy: Tidy::default(),
             reaps: BTreeSet::new(),
             checkpointer: Checkpointer::default(),
+            cluster,
             background: Background::default(),
             grace: None,
             statfs: StatFs::default(),
             counters: Counters::default(),
+            heat,
             stopping: false,
             stopped: false,
         }
@@ -112,9 +121,17 @@ impl Mds {
             Input::Spilled { ino, ok } => self.spilled(ino, ok),
             Input::DataSynced { ticket, ok } => self.data_synced(ticket, ok),
             Input::PeerDead { session } => self.peer_dead(session),
+            Input::PeerUp { rank } => self.peer_up(rank),
+            Input::PeerDown { rank } => self.peer_down(rank),
+            Input::Peer { from, msg } => self.peer_message(from, msg),
+            Input::Settled { table_upto } => self.table_settled(table_upto),
+            Input::Quiesced { ticket, ok } => self.quiesced(ticket, ok),
+            Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,
+            Input::Cpu { percent } => self.heat.cpu_percent = percent,
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),
             Input::Tick => self.tick(),
+            Input::Again => self.step_export(),
             Input::Stop => self.stop(),
         }
         self.settle();

@@ -23,6 +23,13 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
+    /// How it would be opened again.
+    pub(crate) fn flags(self) -> OpenFlags {
+        OpenFlags { read: self.read, write: self.write, ..OpenFlags::default() }
+    }
+}
+
+impl Handle {
     pub(crate) fn new(ino: Ino, flags: OpenFlags) -> Handle {
         Handle { ino, read: flags.read || flags.exec, write: flags.write }
     }
@@ -164,6 +171,26 @@ impl Opens {
         }
     }
 
+    /// Who has what open, and what it may do with the data; by inode.
+    pub(crate) fn all_shares(&self) -> Vec<(Ino, Slot, DataAccess)> {
+        let shares = self.by_ino.iter().flat_map(|(ino, shares)| shares.iter().map(|share| (*ino, share.slot)));
+        let mut all: Vec<(Ino, Slot, DataAccess)> =
+            shares.map(|(ino, slot)| (ino, slot, self.access(ino, slot))).collect();
+        all.sort();
+        all
+    }
+
+    /// All handles with their numbers; by session.
+    pub(crate) fn all_handles(&self) -> Vec<(Slot, u64, Handle)> {
+        let mut all = Vec::new();
+        for (slot, handles) in self.by_slot.iter().enumerate() {
+            let mut of_it: Vec<(u64, Handle)> = handles.iter().map(|(number, handle)| (*number, *handle)).collect();
+            of_it.sort_by_key(|(number, _)| *number);
+            all.extend(of_it.into_iter().map(|(number, handle)| (Slot(slot as u16), number, handle)));
+        }
+        all
+    }
+
     fn shares(&self, ino: Ino) -> &[Share] {
         if self.by_ino.is_empty() {
             return &[];
@@ -196,7 +223,8 @@ impl Opens {
         }
     }
 
-    fn access(&self, ino: Ino, slot: Slot) -> DataAccess {
+    /// What a session may do with the data of a file.
+    pub(crate) fn access(&self, ino: Ino, slot: Slot) -> DataAccess {
         match self.share(ino, slot) {
             None => DataAccess::None,
             Some(share) if share.writers > 0 => DataAccess::Write,

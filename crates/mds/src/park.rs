@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::{Cred, Ino, Lease, Op, Seq, SessionId};
 
+use crate::peer::TxId;
 use crate::session::Slot;
 
 /// A request on its way.
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     pub(crate) flushed: Vec<Ino>,
     /// Inodes it has marked.
     pub(crate) marks: Vec<Ino>,
+    /// The transaction over ranks that it has become.
+    pub(crate) tx: Option<TxId>,
     /// When it came.
     pub(crate) since_ms: u64,
 }
@@ -50,6 +53,14 @@ pub(crate) enum Why {
     Sync(u64),
     /// The next life of the server, to which the client sends it again.
     Stop,
+    /// A connection to another rank.
+    Peers,
+    /// What other ranks lend.
+    Borrow,
+    /// The end of a transaction over ranks that has something locked.
+    Locked,
+    /// The end of a migration.
+    Moving,
 }
 
 impl Why {
@@ -64,6 +75,10 @@ impl Why {
             Why::Lock => "lock",
             Why::Sync(_) => "sync",
             Why::Stop => "stop",
+            Why::Peers => "peers",
+            Why::Borrow => "borrow",
+            Why::Locked => "locked",
+            Why::Moving => "moving",
         }
     }
 }
@@ -93,7 +108,8 @@ impl Parked {
     /// Lets it wait.
     pub(crate) fn park(&mut self, mut job: Job, why: Why) {
         let id = self.number(&mut job);
-        if matches!(why, Why::Grace | Why::Space | Why::Data(_) | Why::Sync(_)) {
+        if matches!(why, Why::Grace | Why::Space | Why::Data(_) | Why::Sync(_) | Why::Peers | Why::Locked | Why::Moving)
+        {
             self.queues.entry(why.clone()).or_default().push(id);
         }
         self.jobs.insert(id, (job, why));
@@ -114,6 +130,30 @@ impl Parked {
     pub(crate) fn wake(&mut self, which: &Why) {
         if !self.queues.is_empty() {
             self.ready.extend(self.queues.remove(which).unwrap_or_default());
+        }
+    }
+
+    /// Ends the wait of one.
+    pub(crate) fn ready(&mut self, id: u64) {
+        if self.jobs.contains_key(&id) && !self.ready.contains(&id) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Forbids new grants on these.
+    pub(crate) fn mark_inos(&mut self, inos: &[Ino]) {
+        inos.iter().for_each(|ino| *self.marks.entry(*ino).or_default() += 1);
+    }
+
+    /// Allows them again.
+    pub(crate) fn unmark_inos(&mut self, inos: &[Ino]) {
+        for ino in inos {
+            if let Some(count) = self.marks.get_mut(ino) {
+                *count -= 1;
+                if *count == 0 {
+                    self.marks.remove(ino);
+                }
+            }
         }
     }
 
@@ -178,13 +218,7 @@ impl Parked {
 
     /// Takes a request's marks away.
     pub(crate) fn unmark(&mut self, job: &mut Job) {
-        for ino in job.marks.drain(..) {
-            if let Some(count) = self.marks.get_mut(&ino) {
-                *count -= 1;
-                if *count == 0 {
-                    self.marks.remove(&ino);
-                }
-            }
-        }
+        let marks = std::mem::take(&mut job.marks);
+        self.unmark_inos(&marks);
     }
 }

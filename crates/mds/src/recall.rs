@@ -152,5 +152,6 @@ impl Mds {
             session.shedding = session.shedding.saturating_sub(1);
         }
         recall.waiters.into_iter().for_each(|job| self.parked.less(job));
+        self.next_loans();
     }
 }

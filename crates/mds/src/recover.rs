@@ -2,7 +2,7 @@
 
 use loligo_journal::Record;
 use loligo_namespace::{Loaded, Tree, apply};
-use loligo_types::{Event, Ino, Lsn, SessionRecord};
+use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank, Route, SessionRecord};
 
 use crate::config::{Config, Now};
 use crate::grace::Grace;
@@ -14,10 +14,18 @@ use crate::session::{Session, Slot};
 pub struct TableMeta {
     /// Inode numbers below this may be in use; 0: the table was never written to.
     pub next_ino: Ino,
+    /// What records of the journal below this say of inodes is in the table.
+    pub table_upto: Lsn,
     /// Sessions.
     pub sessions: Vec<SessionRecord>,
     /// Inodes without a name.
     pub orphans: Vec<Ino>,
+    /// What this rank has put down of the subtree map.
+    pub routes: Vec<Route>,
+    /// What others have.
+    pub other_routes: Vec<Route>,
+    /// How far letters to and from others have come.
+    pub peers: Vec<PeerRecord>,
     /// Bytes of objects to be dropped: inode, from where on, object size.
     pub discards: Vec<(Ino, u64, u32)>,
 }
@@ -36,10 +44,19 @@ impl Mds {
         if meta.next_ino.0 != 0 {
             mds.tree.load(Loaded::NextIno(meta.next_ino));
         }
+        mds.cluster.settled = meta.table_upto;
         for record in meta.sessions {
             mds.sessions.insert(Session::restore(&record, now.mono_ms));
             mds.tree.load(Loaded::Session(record));
         }
+        for route in meta.routes {
+            mds.cluster.routes.learn(route);
+            mds.tree.load(Loaded::Route(route));
+        }
+        for route in meta.other_routes {
+            mds.cluster.routes.learn(route);
+        }
+        meta.peers.into_iter().for_each(|peer| mds.tree.load(Loaded::Peer(peer)));
         meta.orphans.into_iter().for_each(|ino| mds.tree.load(Loaded::Orphan(ino)));
         for (ino, from, object_size) in meta.discards {
             mds.tree.load(Loaded::Discard { ino, from, object_size });
@@ -51,6 +68,10 @@ impl Mds {
     pub fn replay(&mut self, lsn: Lsn, record: &Record) {
         self.log.last = self.log.last.max(lsn);
         for event in &record.events {
+            if lsn < self.cluster.settled && event.is_of_inode() {
+                // It may be another rank's by now.
+                continue;
+            }
             apply(&mut self.tree, event, lsn);
             match event {
                 Event::Session(session) => self.replay_session(session),
@@ -60,9 +81,16 @@ impl Mds {
                         self.sessions.free_slot(slot);
                     }
                 }
+                Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
+                Event::Route(route) => {
+                    self.cluster.routes.learn(*route);
+                }
+                Event::RouteGone(dir) => self.cluster.routes.forget(*dir),
+                Event::Xattr { .. } | Event::XattrGone { .. } => self.note_pin(event),
                 _ => {}
             }
         }
+        self.replay_departures(lsn, record);
         let Some(origin) = &record.origin else { return };
         let slot = self.sessions.find(origin.session);
         if let Some(session) = slot.and_then(|slot| self.sessions.get_mut(slot)) {
@@ -70,6 +98,35 @@ impl Mds {
             session.window.replay(origin.seq, origin.ino, origin.value);
             session.unsaved.get_or_insert(lsn);
         }
+    }
+
+    /// What this record gave to another rank, which may not have it in the table yet; and what it took.
+    fn replay_departures(&mut self, lsn: Lsn, record: &Record) {
+        let mut gone: &[Ino] = &[];
+        for event in &record.events {
+            match event {
+                Event::Departed(inos) => gone = inos,
+                Event::Letter { to, seq, letter } if matches!(**letter, Letter::Import { .. }) => {
+                    self.replay_departure(*to, *seq, gone, lsn);
+                }
+                // Back again.
+                Event::Inode(inode) => drop(self.cluster.departed.remove(&inode.ino)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Links to all others, without connections yet.
+    fn begin_life(&mut self) {
+        self.cluster.life = u64::try_from(self.now.wall.0).unwrap_or(0).max(1);
+        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
+        for rank in others.collect::<Vec<_>>() {
+            let acked = self.tree.peer(rank).acked;
+            let link = self.cluster.links.entry(rank).or_default();
+            link.outbox.retain(|(seq, ..)| *seq > acked);
+            link.received = acked;
+        }
+        self.check_ready();
     }
 
     fn replay_session(&mut self, record: &SessionRecord) {
@@ -87,7 +144,8 @@ impl Mds {
         self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
         self.log.last = self.log.last.max(last);
         self.log.durable = self.log.last;
-        if self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {
+        self.begin_life();
+        if self.config.rank == Rank::ZERO && self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {
             let (mode, uid, gid) = self.config.root;
             self.commit(None, &Tree::format(now.wall, mode, uid, gid));
         }

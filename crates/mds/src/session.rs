@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Lsn, SessionId, SessionRecord};
+use loligo_types::{Lsn, MovedClient, SessionId, SessionRecord};
 
 use crate::hash::IntMap;
 use crate::io::{ConnId, Peer};
@@ -31,6 +31,10 @@ pub(crate) struct Session {
     pub(crate) name: Box<[u8]>,
     pub(crate) local: bool,
     pub(crate) uid: u32,
+    /// The client's number at every rank; 0: it keeps to this one.
+    pub(crate) client: u64,
+    /// It came with what moved here, and its client has not connected yet.
+    pub(crate) moved: bool,
     pub(crate) conn: Option<ConnId>,
     /// When a message last came.
     pub(crate) heard_ms: u64,
@@ -45,12 +49,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, name: Box<[u8]>, peer: &Peer, now_ms: u64) -> Session {
+    pub(crate) fn new(id: SessionId, name: Box<[u8]>, client: u64, peer: &Peer, now_ms: u64) -> Session {
         Session {
             id,
             name,
             local: peer.local,
             uid: peer.uid.unwrap_or(u32::MAX),
+            client,
+            moved: false,
             conn: None,
             heard_ms: now_ms,
             window: Window::default(),
@@ -62,6 +68,13 @@ impl Session {
         }
     }
 
+    /// Of a client that has not connected here, but holds something that moved here.
+    pub(crate) fn moved(id: SessionId, client: &MovedClient, now_ms: u64) -> Session {
+        let peer = Peer { uid: Some(client.uid), groups: Vec::new(), trusted: false, local: false };
+        let session = Session::new(id, client.name.clone(), client.client, &peer, now_ms);
+        Session { moved: true, ..session }
+    }
+
     /// As a restart finds it.
     pub(crate) fn restore(record: &SessionRecord, now_ms: u64) -> Session {
         Session {
@@ -69,6 +82,8 @@ impl Session {
             name: record.name.clone(),
             local: record.local,
             uid: record.uid,
+            client: record.client,
+            moved: false,
             conn: None,
             heard_ms: now_ms,
             window: Window::restore(record.answered, &record.done),
@@ -87,6 +102,7 @@ impl Session {
             name: self.name.clone(),
             local: self.local,
             uid: self.uid,
+            client: self.client,
             answered: self.window.answered(),
             done: self.window.done(),
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Lsn, Op, SessionId};
+use loligo_types::{Lsn, Op, Rank, SessionId};
 
+use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
 use crate::session::Standing;
 
@@ -68,10 +69,10 @@ pub struct GraceStatus {
 }
 
 /// Everything.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Status {
     /// This server's logical number.
-    pub rank: u32,
+    pub rank: Rank,
     /// Sessions by number.
     pub sessions: Vec<SessionStatus>,
     /// Operations by name; those never asked for are absent.
@@ -122,6 +123,14 @@ pub struct Status {
     pub waiting: Vec<WaitStatus>,
     /// How many wait.
     pub waiting_count: usize,
+    /// The load of this rank.
+    pub load: Load,
+    /// What it knows of the load of others.
+    pub others: Vec<KnownLoad>,
+    /// The hottest directories, hottest first; at most 10.
+    pub hottest: Vec<HotDir>,
+    /// What was counted so far, not decayed; of requests, samples with their weight.
+    pub heat_totals: LoadVec,
 }
 
 /// How many operations there are.
@@ -172,9 +181,15 @@ pub(crate) struct Counters {
     pub(crate) recalls: u64,
     pub(crate) evicted: u64,
     pub(crate) checkpoints_failed: u64,
+    pub(crate) redirects: u64,
 }
 
 impl Counters {
+    /// Requests answered or redirected so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.redirects + self.ops.iter().map(|(_, count)| count.count).sum::<u64>()
+    }
+
     /// One operation more.
     #[inline]
     pub(crate) fn count(&mut self, op: &Op, ok: bool) {
@@ -223,6 +238,10 @@ impl Mds {
             orphans: self.tree.orphans().count(),
             waiting: self.waiting_status(),
             waiting_count: self.parked.len(),
+            load: self.load_now(),
+            others: self.known_loads(),
+            hottest: self.hottest(),
+            heat_totals: self.heat.totals,
         }
     }
 

@@ -56,7 +56,14 @@ impl Bench {
         std::hint::black_box(&touch);
         let stamp = Stamp { now: Time(self.now), ino: self.tree.next_ino() };
         let open_count = |_| 0;
-        let ctx = Ctx { cred: &self.cred, stamp, handle_read: true, handle_write: true, open_count: &open_count };
+        let ctx = Ctx {
+            cred: &self.cred,
+            stamp,
+            handle_read: true,
+            handle_write: true,
+            open_count: &open_count,
+            route_version: &|_| None,
+        };
         let change = prepare(&self.tree, op, &ctx).expect("the operation is allowed");
         let lsn = self.tree.last_lsn().next();
         change.events.iter().for_each(|event| apply(&mut self.tree, event, lsn));
@@ -101,7 +108,11 @@ fn name(n: usize) -> Name {
 
 fn main() {
     let files: usize = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(1_000_000);
-    let mut bench = Bench { tree: Tree::new((1, 2), Config { inline_max: 4096 }), cred: Cred::root(), now: 0 };
+    let mut bench = Bench {
+        tree: Tree::new((1, 2), Config { inline_max: 4096, rank: loligo_types::Rank::ZERO }),
+        cred: Cred::root(),
+        now: 0,
+    };
     for event in Tree::format(Time(0), 0o755, 0, 0) {
         apply(&mut bench.tree, &event, loligo_types::Lsn(1));
     }

@@ -107,3 +107,11 @@ pub fn without_privilege(inode: &Inode, cred: &Cred) -> u16 {
     }
     mode
 }
+
+/// Whether the caller may look names up in a directory that is in memory.
+pub fn may_search(tree: &crate::Tree, dir: loligo_types::Ino, cred: &Cred) -> FsResult<()> {
+    match tree.find(dir) {
+        crate::Found::Here(inode) => check_search(inode, cred),
+        _ => Err(FsError::NotFound),
+    }
+}

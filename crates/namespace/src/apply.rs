@@ -7,9 +7,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Event, Ino, Inode, Kind, Lsn, Name, Time};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Lsn, Name, Route, Target, Time};
 
-use crate::tree::{InlineSlot, Key, Slot, Small, Tree, XattrSet, XattrSlot, extra_bytes, flag, hash63, inline_bytes};
+use crate::tree::{
+    ABSENT, InlineSlot, Key, Slot, Small, Tree, XattrSet, XattrSlot, extra_bytes, flag, hash63, inline_bytes,
+};
 
 /// Applies one event of the journal record `lsn`. LSNs must not descend.
 pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
@@ -17,8 +19,10 @@ pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
     match event {
         Event::Inode(inode) => put_inode(tree, inode, lsn),
         Event::InodeGone(ino) => drop_inode(tree, *ino, lsn),
-        Event::Entry { dir, name, ino, kind } => put_entry(tree, *dir, name, *ino, *kind, lsn),
-        Event::EntryGone { dir, name } => put_entry(tree, *dir, name, Ino(0), Kind::File, lsn),
+        Event::Entry { dir, name, ino, kind, remote } => {
+            put_entry(tree, *dir, name, Target { ino: *ino, kind: *kind, remote: *remote }, lsn);
+        }
+        Event::EntryGone { dir, name } => put_entry(tree, *dir, name, ABSENT, lsn),
         Event::Xattr { ino, name, value } => put_xattr(tree, *ino, name, Some(value), lsn),
         Event::XattrGone { ino, name } => put_xattr(tree, *ino, name, None, lsn),
         Event::Inline { ino, data } => put_inline(tree, *ino, Some(data), lsn),
@@ -33,6 +37,12 @@ pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
         }
         Event::SessionGone(id) => put_small(tree, |t| &mut t.sessions, *id, None, Key::Session(*id), lsn),
         Event::NextIno(ino) => raise_next_ino(tree, *ino, lsn),
+        Event::Route(route) => put_route(tree, route, lsn),
+        Event::RouteGone(dir) => drop_routes(tree, *dir, lsn),
+        // The journal is the only place that holds letters; how far they have come is a record.
+        Event::Letter { .. } => {}
+        Event::Peer(peer) => put_small(tree, |t| &mut t.peers, peer.rank, Some(*peer), Key::Peer(peer.rank), lsn),
+        Event::Departed(inos) => inos.iter().for_each(|ino| tree.forget(*ino)),
     }
 }
 
@@ -104,9 +114,9 @@ fn drop_inode(tree: &mut Tree, ino: Ino, lsn: Lsn) {
     tree.trim_unsettled();
 }
 
-fn put_entry(tree: &mut Tree, dir: Ino, name: &Name, ino: Ino, kind: Kind, lsn: Lsn) {
+fn put_entry(tree: &mut Tree, dir: Ino, name: &Name, target: Target, lsn: Lsn) {
     let hash = hash63(tree.key, name.as_bytes());
-    let (entry, added) = tree.dir_slot(dir).put(hash, name.as_bytes(), ino, kind);
+    let (entry, added) = tree.dir_slot(dir).put(hash, name.as_bytes(), target);
     let queue = becomes_dirty(&entry.flags);
     tree.heap_bytes += added;
     if queue {
@@ -153,6 +163,31 @@ fn put_discard(tree: &mut Tree, ino: Ino, from: u64, object_size: u32, lsn: Lsn)
     put_small(tree, |t| &mut t.discards, ino, Some((from, object_size)), Key::Discard(ino), lsn);
 }
 
+/// Of two lines for the same fragment the newer one stays. A new one takes the place of those that it covers, and of
+/// those that cover it.
+fn put_route(tree: &mut Tree, route: &Route, lsn: Lsn) {
+    let same = tree.routes.range((route.dir, Frag::WHOLE)..).take_while(|((dir, _), _)| *dir == route.dir);
+    let overlap =
+        same.filter(|((_, frag), _)| *frag != route.frag && (frag.covers(route.frag) || route.frag.covers(*frag)));
+    let old: Vec<(Ino, Frag)> = overlap.filter(|(_, rec)| rec.value.is_some()).map(|(key, _)| *key).collect();
+    for key in old {
+        put_small(tree, |t| &mut t.routes, key, None, Key::Route(key.0, key.1), lsn);
+    }
+    let key = (route.dir, route.frag);
+    let known = tree.routes.get(&key).and_then(|rec| rec.value);
+    if known.is_none_or(|known| known.version <= route.version) {
+        put_small(tree, |t| &mut t.routes, key, Some(*route), Key::Route(key.0, key.1), lsn);
+    }
+}
+
+fn drop_routes(tree: &mut Tree, dir: Ino, lsn: Lsn) {
+    let of_it = tree.routes.range((dir, Frag::WHOLE)..).take_while(|((d, _), _)| *d == dir);
+    let keys: Vec<(Ino, Frag)> = of_it.map(|(key, _)| *key).collect();
+    for key in keys {
+        put_small(tree, |t| &mut t.routes, key, None, Key::Route(key.0, key.1), lsn);
+    }
+}
+
 fn put_small<K: Ord, V>(
     tree: &mut Tree,
     table: impl Fn(&mut Tree) -> &mut BTreeMap<K, Small<V>>,
@@ -169,7 +204,7 @@ fn put_small<K: Ord, V>(
 }
 
 fn raise_next_ino(tree: &mut Tree, ino: Ino, lsn: Lsn) {
-    if ino > tree.next_ino {
+    if ino.birth_rank() == tree.config.rank && ino > tree.next_ino {
         tree.next_ino = ino;
         if becomes_dirty(&tree.next_ino_flags) {
             tree.dirty.push(lsn, Key::NextIno);

@@ -5,9 +5,9 @@
 //! is durable up to [`Checkpoint::upto`], and trim the journal only below [`Tree::oldest_dirty`] after
 //! [`Tree::checkpoint_done`].
 
-use loligo_types::{Event, Ino, Lsn};
+use loligo_types::{Event, Ino, Lsn, PeerRecord, Rank, Route, Target};
 
-use crate::tree::{Key, Small, Tree, flag, xattr_bytes};
+use crate::tree::{Entry, Key, Small, Tree, flag, xattr_bytes};
 
 /// One record to write or remove in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,6 +76,43 @@ impl Tree {
         self.dirty.waiting()
     }
 
+    /// What a changed record is now, as the events that make it so; it stays as it is.
+    pub fn dirty_events(&self, key: Key) -> Vec<Event> {
+        let is_dirty = |flags: &std::cell::Cell<u8>| flags.get() & flag::DIRTY != 0;
+        let mut events = Vec::new();
+        match key {
+            Key::Inode(ino) => {
+                if let Some(slot) = self.inodes.get(ino.0).filter(|slot| is_dirty(&slot.flags)) {
+                    let gone = slot.flags.get() & flag::GONE != 0;
+                    events.push(if gone { Event::InodeGone(ino) } else { Event::Inode(Box::new(slot.inode.clone())) });
+                }
+            }
+            Key::Entry(dir, hash) => {
+                let group = self.dirs.get(dir.0).and_then(|slot| slot.entries.get(&hash));
+                let entries = group.iter().flat_map(|group| group.entries()).filter(|entry| is_dirty(&entry.flags));
+                events.extend(entries.map(|entry| entry_event(dir, entry)));
+            }
+            Key::Xattrs(ino) => {
+                let items = self.xattrs.get(&ino).into_iter().flat_map(|set| set.items.iter());
+                events.extend(items.filter(|(_, slot)| is_dirty(&slot.flags)).map(|(name, slot)| {
+                    let name = name.clone();
+                    match slot.value.clone() {
+                        Some(value) => Event::Xattr { ino, name, value },
+                        None => Event::XattrGone { ino, name },
+                    }
+                }));
+            }
+            Key::Inline(ino) => {
+                if let Some(slot) = self.inline.get(&ino).filter(|slot| is_dirty(&slot.flags)) {
+                    let gone = Event::InlineGone(ino);
+                    events.push(slot.data.clone().map_or(gone, |data| Event::Inline { ino, data }));
+                }
+            }
+            _ => {}
+        }
+        events
+    }
+
     fn take_record(&mut self, key: Key, out: &mut Vec<Record>) {
         match key {
             Key::Inode(ino) => self.take_inode(ino, out),
@@ -100,6 +137,15 @@ impl Tree {
                 Some(record) => Event::Session((**record).clone()),
                 None => Event::SessionGone(id),
             }),
+            Key::Route(dir, frag) => {
+                // A line that is gone has no rank to say; its key is all that counts.
+                let gone = Route { dir, frag, rank: Rank::ZERO, version: 0 };
+                take_small(self.routes.get(&(dir, frag)), out, |value| Event::Route(*value.unwrap_or(&gone)));
+            }
+            Key::Peer(rank) => {
+                let none = PeerRecord { rank, sent: 0, acked: 0, received: 0 };
+                take_small(self.peers.get(&rank), out, |value| Event::Peer(*value.unwrap_or(&none)));
+            }
             Key::NextIno => {
                 if start(&self.next_ino_flags) {
                     out.push(Record::plain(Event::NextIno(self.next_ino)));
@@ -124,11 +170,7 @@ impl Tree {
     fn take_entries(&mut self, dir: Ino, hash: u64, out: &mut Vec<Record>) {
         let Some(group) = self.dirs.get(dir.0).and_then(|slot| slot.entries.get(&hash)) else { return };
         for entry in group.entries().iter().filter(|entry| start(&entry.flags)) {
-            let name = entry.name.to_name();
-            let event = match entry.ino {
-                Ino(0) => Event::EntryGone { dir, name },
-                ino => Event::Entry { dir, name, ino, kind: entry.kind },
-            };
+            let event = entry_event(dir, entry);
             out.push(Record { event, hash, sweep: false });
         }
     }
@@ -168,6 +210,8 @@ impl Tree {
             Key::Discard(ino) => land_small(&mut self.discards, &ino),
             Key::Session(id) => land_small(&mut self.sessions, &id),
             Key::NextIno => end(&self.next_ino_flags),
+            Key::Route(dir, frag) => land_small(&mut self.routes, &(dir, frag)),
+            Key::Peer(rank) => land_small(&mut self.peers, &rank),
         }
     }
 
@@ -225,8 +269,19 @@ impl Tree {
             Key::Orphan(ino) => self.orphans.get(&ino).iter().for_each(|record| again(&record.flags)),
             Key::Discard(ino) => self.discards.get(&ino).iter().for_each(|record| again(&record.flags)),
             Key::Session(id) => self.sessions.get(&id).iter().for_each(|record: &&Small<_>| again(&record.flags)),
+            Key::Route(dir, frag) => self.routes.get(&(dir, frag)).iter().for_each(|record| again(&record.flags)),
+            Key::Peer(rank) => self.peers.get(&rank).iter().for_each(|record| again(&record.flags)),
             Key::NextIno => again(&self.next_ino_flags),
         }
+    }
+}
+
+/// What an entry says.
+fn entry_event(dir: Ino, entry: &Entry) -> Event {
+    let name = entry.name.to_name();
+    match entry.target() {
+        Target { ino: Ino(0), .. } => Event::EntryGone { dir, name },
+        Target { ino, kind, remote } => Event::Entry { dir, name, ino, kind, remote },
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Ctx<'a> {
     pub handle_write: bool,
     /// How often an inode is open anywhere: decides whether the loss of its last name makes it an orphan.
     pub open_count: &'a dyn Fn(Ino) -> u32,
+    /// The version of the route of a whole directory, if there ever was one.
+    pub route_version: &'a dyn Fn(Ino) -> Option<u64>,
 }
 
 /// A decision: what to apply and journal as one record, and what to answer then.

@@ -2,7 +2,7 @@
 
 use loligo_types::Ino;
 
-use crate::tree::{Tree, flag};
+use crate::tree::{ENTRY_BYTES, Entry, Tree, flag};
 
 /// Where the two clock hands stand: a place among the inodes, and a directory's place with a hash in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,6 +137,20 @@ impl Tree {
         }
     }
 
+    /// Forgets all that is known of an inode and of its entries, changes included: it is another rank's.
+    pub fn forget(&mut self, ino: Ino) {
+        self.drop_xattrs(ino);
+        self.drop_inline(ino);
+        if let Some(slot) = self.inodes.remove(ino.0) {
+            self.heap_bytes -= crate::tree::extra_bytes(&slot.inode);
+        }
+        if let Some(slot) = self.dirs.remove(ino.0) {
+            let entries = slot.entries.values().flat_map(|group| group.entries());
+            let cost = |entry: &Entry| ENTRY_BYTES + entry.name.heap_bytes();
+            self.heap_bytes -= slot.complete.heap_bytes() + entries.map(cost).sum::<usize>();
+        }
+    }
+
     /// Forgets the xattrs of an inode.
     pub(crate) fn drop_xattrs(&mut self, ino: Ino) {
         if let Some(set) = self.xattrs.remove(&ino) {
@@ -154,7 +168,7 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use loligo_types::{Inode, Kind, Name, Time};
+    use loligo_types::{Inode, Kind, Name, Rank, Target, Time};
 
     use super::*;
     use crate::tree::{Config, Loaded};
@@ -162,12 +176,17 @@ mod tests {
     const DIRS: u64 = 1000;
 
     fn many_small_directories() -> Tree {
-        let mut tree = Tree::new((1, 2), Config { inline_max: 4096 });
+        let mut tree = Tree::new((1, 2), Config { inline_max: 4096, rank: Rank::ZERO });
         for ino in (1000..1000 + DIRS).map(Ino) {
             let mut dir = Inode::new(ino, Kind::Dir, 0o755, 0, 0, Ino(0), Time(0));
             dir.size = 3;
             tree.load(Loaded::Inode(ino, Some(Box::new(dir))));
-            let name = |n: u64| (Name::new(format!("file {n}").as_bytes()).expect("a name"), Ino(n), Kind::File);
+            let name = |n: u64| {
+                (
+                    Name::new(format!("file {n}").as_bytes()).expect("a name"),
+                    Target { ino: Ino(n), kind: Kind::File, remote: false },
+                )
+            };
             let entries = (0..3).map(|n| name(ino.0 * 10 + n)).collect();
             tree.load(Loaded::Range { dir: ino, from_hash: 0, upto_hash: u64::MAX, entries });
         }

@@ -24,13 +24,15 @@ mod tree;
 mod vxattr;
 mod work;
 
+pub use access::may_search;
 pub use answer::{answer_again, need_again};
 pub use apply::apply;
 pub use checkpoint::{Checkpoint, Record};
 pub use ctx::{Change, Ctx};
 pub use need::{Need, need};
 pub use op::prepare;
+pub use op::xattr::{PIN, pinned_ranks};
 pub use reap::reap;
-pub use rstat::{propagate, propagate_need};
+pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need};
 pub use touches::{Inos, Touch, touches};
-pub use tree::{Config, Found, HASH_MAX, Loaded, Lookup, Tree, XattrPair, hash63};
+pub use tree::{Config, Found, HASH_MAX, Key as DirtyKey, Loaded, Lookup, Tree, XattrPair, hash63};

@@ -1,6 +1,6 @@
 //! Which records an operation must have in memory before it can be decided. Decides nothing.
 
-use loligo_types::{Cred, Ino, Inode, Kind, Name, Op, limits};
+use loligo_types::{Cred, Ino, Inode, Name, Op, Target, limits};
 
 use crate::op;
 use crate::tree::{Found, Lookup, Tree};
@@ -56,10 +56,10 @@ impl<'a> Wants<'a> {
     }
 
     /// Wants a directory and a name in it; gives the entry if it is here.
-    pub fn entry(&mut self, dir: Ino, name: &Name) -> Option<(Ino, Kind)> {
+    pub fn entry(&mut self, dir: Ino, name: &Name) -> Option<Target> {
         self.inode(dir);
         match self.tree.entry(dir, name) {
-            Lookup::Present { ino, kind } => return Some((ino, kind)),
+            Lookup::Present(target) => return Some(target),
             Lookup::Unknown => self.add(Need::Entry { dir, name: name.clone() }),
             Lookup::Absent => {}
         }
@@ -68,8 +68,8 @@ impl<'a> Wants<'a> {
 
     /// Wants a name and the inode it points to.
     pub fn target(&mut self, dir: Ino, name: &Name) -> Option<&'a Inode> {
-        let (ino, _) = self.entry(dir, name)?;
-        self.inode(ino)
+        let target = self.entry(dir, name)?;
+        self.inode(target.ino)
     }
 
     /// Wants all xattrs.
@@ -89,6 +89,16 @@ impl<'a> Wants<'a> {
     /// Wants the directory that counts an inode.
     pub fn counter(&mut self, inode: &Inode) {
         self.inode(inode.parent);
+    }
+
+    /// Wants to know the primary name of an inode.
+    pub fn primary(&mut self, inode: &Inode) {
+        if let Some(hash) = inode.place.hash()
+            && self.inode(inode.parent).is_some()
+            && !self.tree.primary_known(inode)
+        {
+            self.add(Need::Range { dir: inode.parent, from_hash: hash });
+        }
     }
 
     /// Wants all directories above one, itself included.

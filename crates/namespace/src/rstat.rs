@@ -33,6 +33,11 @@ pub fn add(dir: &mut Inode, delta: RStat) {
     }
 }
 
+/// Adds what another rank says has grown below a directory.
+pub fn add_sum(dir: &mut Inode, entries: i64, bytes: i64) {
+    add(dir, RStat { entries, bytes });
+}
+
 /// Counts `child` newly in `dir`.
 pub fn enter(dir: &mut Inode, child: &mut Inode) {
     child.parent = dir.ino;
@@ -62,15 +67,32 @@ pub fn propagate_need(tree: &Tree, max: usize) -> Vec<Need> {
 /// One batch: the events that settle the oldest `max` unsettled inodes with their parents; `None` if there is nothing
 /// to do. Neither change counters nor times move, so nobody's lease is touched.
 pub fn propagate(tree: &Tree, max: usize) -> Option<Vec<Event>> {
+    let (events, abroad) = propagate_abroad(tree, max, &|_| false, &|_| false);
+    debug_assert!(abroad.is_empty(), "nothing is abroad");
+    (!events.is_empty()).then_some(events)
+}
+
+/// The same where some directories are other ranks': also what is to be added to those. What is `locked`, or in a directory
+/// that is, stays as it is for now.
+pub fn propagate_abroad(
+    tree: &Tree,
+    max: usize,
+    abroad: &dyn Fn(Ino) -> bool,
+    locked: &dyn Fn(Ino) -> bool,
+) -> (Vec<Event>, Vec<(Ino, RStat)>) {
+    let mut sums: BTreeMap<Ino, RStat> = BTreeMap::new();
     let mut work: BTreeMap<Ino, Inode> = BTreeMap::new();
     for ino in tree.unsettled.iter().take(max) {
         let Some(mut inode) = work.get(ino).or_else(|| tree.inode(*ino)).cloned() else { continue };
-        if !is_unsettled(&inode) {
+        if !is_unsettled(&inode) || locked(*ino) || locked(inode.parent) {
             continue;
         }
         let own = inode.own();
         let delta = minus(own, inode.accounted);
-        if !work.contains_key(&inode.parent) {
+        if abroad(inode.parent) {
+            let sum = sums.entry(inode.parent).or_default();
+            *sum = plus(*sum, delta);
+        } else if !work.contains_key(&inode.parent) {
             match tree.find(inode.parent) {
                 Found::Unknown => continue,
                 Found::Gone => inode.parent = Ino(0),
@@ -83,10 +105,8 @@ pub fn propagate(tree: &Tree, max: usize) -> Option<Vec<Event>> {
         inode.accounted = own;
         work.insert(*ino, inode);
     }
-    if work.is_empty() {
-        return None;
-    }
-    Some(work.into_values().map(|inode| Event::Inode(Box::new(inode))).collect())
+    let events = work.into_values().map(|inode| Event::Inode(Box::new(inode))).collect();
+    (events, sums.into_iter().collect())
 }
 
 impl Tree {
@@ -98,7 +118,11 @@ impl Tree {
     /// Drops settled inodes from the front of the queue.
     pub(crate) fn trim_unsettled(&mut self) {
         while let Some(ino) = self.unsettled.front().copied() {
-            let slot = self.inodes.get(ino.0).expect("a queued inode is never evicted");
+            // Never evicted, but it may have become another rank's.
+            let Some(slot) = self.inodes.get(ino.0) else {
+                self.unsettled.pop_front();
+                continue;
+            };
             let gone = slot.flags.get() & flag::GONE != 0;
             if !gone && is_unsettled(&slot.inode) {
                 return;

@@ -67,7 +67,7 @@ impl Touch {
 pub fn touches(tree: &Tree, op: &Op) -> Touch {
     let mut touch = Touch::default();
     let present = |dir: Ino, name| match tree.entry(dir, name) {
-        Lookup::Present { ino, .. } => Some(ino),
+        Lookup::Present(target) => Some(target.ino),
         _ => None,
     };
     match op {
@@ -86,6 +86,8 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
         Op::Link { ino, dir, .. } => {
             touch.dir(*dir);
             touch.both(*ino);
+            // The name that was the primary one is put down anew.
+            tree.inode(*ino).into_iter().for_each(|inode| touch.names.add(inode.parent));
         }
         Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
             touch.dir(*dir);

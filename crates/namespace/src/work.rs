@@ -1,6 +1,6 @@
 //! The working copies of a change: inodes are copied when first touched and become events at the end.
 
-use loligo_types::{Answer, Attr, Event, FsError, FsResult, Ino, Inode, Kind, RStat, Time, limits};
+use loligo_types::{Answer, Attr, Event, FsError, FsResult, Ino, Inode, Kind, Place, RStat, Target, Time, limits};
 
 use crate::access;
 use crate::ctx::{Change, Ctx};
@@ -35,9 +35,9 @@ pub(crate) fn dir_of<'a>(tree: &'a Tree, ctx: &Ctx<'_>, dir: Ino) -> FsResult<&'
 }
 
 /// What a name points to.
-pub(crate) fn entry_of(tree: &Tree, dir: Ino, name: &loligo_types::Name) -> FsResult<Option<(Ino, Kind)>> {
+pub(crate) fn entry_of(tree: &Tree, dir: Ino, name: &loligo_types::Name) -> FsResult<Option<Target>> {
     match tree.entry(dir, name) {
-        Lookup::Present { ino, kind } => Ok(Some((ino, kind))),
+        Lookup::Present(target) => Ok(Some(target)),
         Lookup::Absent => Ok(None),
         Lookup::Unknown => Err(missing("an entry")),
     }
@@ -45,8 +45,8 @@ pub(crate) fn entry_of(tree: &Tree, dir: Ino, name: &loligo_types::Name) -> FsRe
 
 /// The inode a name points to: `NotFound` if there is none, `Io` if the entry dangles (see fsck).
 pub(crate) fn target_of<'a>(tree: &'a Tree, dir: Ino, name: &loligo_types::Name) -> FsResult<&'a Inode> {
-    let (ino, _) = entry_of(tree, dir, name)?.ok_or(FsError::NotFound)?;
-    pointed(tree, ino)
+    let target = entry_of(tree, dir, name)?.ok_or(FsError::NotFound)?;
+    pointed(tree, target.ino)
 }
 
 /// The inode an entry points to.
@@ -146,9 +146,17 @@ impl<'a> Work<'a> {
         *self.quiet(inode) = copy;
     }
 
-    /// One name of `victim` goes. With its last name an inode becomes an orphan if it is open, or is gone.
-    pub fn drop_link(&mut self, victim: &Inode, ctx: &Ctx<'_>) {
+    /// One name of `victim` goes; `primary`: the one that it is embedded with. With its last name an inode becomes an
+    /// orphan if it is open, or is gone.
+    pub fn drop_link(&mut self, victim: &Inode, primary: bool, ctx: &Ctx<'_>) {
+        let floating = Place::floating(self.tree.owner(victim.ino));
+        if victim.kind == Kind::Dir && (ctx.route_version)(victim.ino).is_some() {
+            self.event(Event::RouteGone(victim.ino));
+        }
         let copy = self.edit(victim);
+        if primary {
+            copy.place = floating;
+        }
         copy.nlink = if copy.kind == Kind::Dir { 0 } else { copy.nlink.saturating_sub(1) };
         if copy.nlink > 0 {
             return;

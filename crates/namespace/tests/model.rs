@@ -19,7 +19,7 @@ struct Bare {
 
 impl Bare {
     fn new() -> Bare {
-        let mut tree = Tree::new((1, 2), Config { inline_max: 65_536 });
+        let mut tree = Tree::new((1, 2), Config { inline_max: 65_536, rank: loligo_types::Rank::ZERO });
         for event in Tree::format(Time(1), 0o777, 0, 0) {
             apply(&mut tree, &event, Lsn(1));
         }
@@ -30,7 +30,14 @@ impl Bare {
         assert_eq!(need(&self.tree, op, cred), [], "a tree that is wholly in memory needs nothing: {op:?}");
         self.next += 1;
         let stamp = Stamp { now: Time(self.next as i64), ino: Ino(self.next) };
-        let ctx = Ctx { cred, stamp, handle_read: handle, handle_write: handle, open_count: &|_| 0 };
+        let ctx = Ctx {
+            cred,
+            stamp,
+            handle_read: handle,
+            handle_write: handle,
+            open_count: &|_| 0,
+            route_version: &|_| None,
+        };
         let change = prepare(&self.tree, op, &ctx)?;
         self.lsn = self.lsn.next();
         for event in &change.events {

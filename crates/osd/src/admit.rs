@@ -46,17 +46,23 @@ pub(crate) fn check_limits(object_size: u64, op: &DataOp) -> Result<(), DataErro
     if fine && size_fits { Ok(()) } else { Err(DataError::TooLarge) }
 }
 
-/// The right that a request needs.
-pub(crate) fn needed(op: &DataOp) -> Access {
+/// What a request does to the file's bytes, as far as it matters for the right to do it.
+pub(crate) fn class_asked(op: &DataOp) -> Class {
     match op {
-        DataOp::Read { .. } | DataOp::Seek { .. } | DataOp::Sync => Access::Read,
-        DataOp::Write { .. } | DataOp::Punch { .. } | DataOp::Discard { .. } => Access::Write,
+        DataOp::Read { .. } | DataOp::Seek { .. } => Class::Read,
+        DataOp::Sync => Class::Sync,
+        DataOp::Write { .. } | DataOp::Punch { .. } | DataOp::Discard { .. } => Class::Write,
     }
 }
 
-/// The right that an operation of this class needs.
-pub(crate) fn needed_by(class: Class) -> Access {
-    if class == Class::Write { Access::Write } else { Access::Read }
+/// Why whoever has this right may not do this; `None`: it may.
+pub(crate) fn refusal(access: Access, class: Class) -> Option<DataError> {
+    match (access, class) {
+        (Access::Write, _) | (Access::Read, Class::Read | Class::Sync) => None,
+        (Access::None | Access::Read, _) => Some(DataError::Stale),
+        (Access::Moving, _) => Some(DataError::Busy),
+        (Access::Moved, _) => Some(DataError::Moved),
+    }
 }
 
 /// The effect of a request within the limits.

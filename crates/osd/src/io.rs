@@ -13,10 +13,14 @@ pub type Tag = u64;
 pub type EffectId = u64;
 
 /// What a session may do with the objects of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing (any more): its queued operations on the file are dropped.
+    /// Nothing (any more): what it asks, and what waits, is answered with `Stale`.
     None,
+    /// Nothing for now: answered with `Busy`, to be sent again.
+    Moving,
+    /// Nothing here any more: answered with `Moved`, to be sent to another rank.
+    Moved,
     /// Read and sync.
     Read,
     /// Everything.
@@ -67,6 +71,14 @@ pub enum Input {
     SyncAll {
         /// Comes back with the answer.
         tag: Tag,
+    },
+    /// Another server is to have these files, of which nobody has any access now: end what is under way, make durable
+    /// what was changed, and keep nothing of it in memory. Answered with [`Output::Quiesced`].
+    Quiesce {
+        /// Comes back with the answer.
+        ticket: u64,
+        /// The files.
+        inos: Vec<Ino>,
     },
     /// An effect was carried out.
     Done {
@@ -141,6 +153,13 @@ pub enum Output {
         tag: Tag,
         /// How it went.
         result: Result<(), DataError>,
+    },
+    /// The answer to [`Input::Quiesce`]: no operation on these files runs or waits.
+    Quiesced {
+        /// The ticket given.
+        ticket: u64,
+        /// All that was changed is durable. If not, the server still remembers what a later sync must cover.
+        ok: bool,
     },
     /// No operation of the fenced session is running, and none will.
     Fenced {

@@ -14,6 +14,7 @@ mod execute;
 mod io;
 mod machine;
 mod queue;
+mod quiesce;
 
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_types::{DataError, DataOp, Ino, SessionId};
 
-use crate::admit::{check_limits, class_of, cost, needed, needed_by, to_effect, touches};
+use crate::admit::{check_limits, class_asked, class_of, cost, refusal, to_effect, touches};
 use crate::dirty::Dirty;
 use crate::execute::{Effect, EffectResult, to_data_error};
 use crate::io::{Access, EffectId, Input, Output, Tag};
 use crate::queue::{Queue, Queued, Waiter};
+use crate::quiesce::Quiesce;
 
 /// Limits of an object server.
 #[derive(Debug, Clone, Copy)]
@@ -44,29 +45,31 @@ pub struct Osd {
     config: Config,
     rights: BTreeMap<(SessionId, Ino), Access>,
     trusted: BTreeSet<SessionId>,
-    files: BTreeMap<Ino, Queue>,
+    pub(crate) files: BTreeMap<Ino, Queue>,
     /// Which file an effect that is out belongs to.
     running: BTreeMap<EffectId, Ino>,
     /// What a sync that is out covers; put back if it fails.
     syncing: BTreeMap<EffectId, Dirty>,
     /// Objects changed and not synced.
-    dirty: BTreeMap<Ino, Dirty>,
+    pub(crate) dirty: BTreeMap<Ino, Dirty>,
     /// Discards that were carried out and wait to be made durable.
-    discarded: Vec<Carried>,
+    pub(crate) discarded: Vec<Carried>,
     /// The discards being made durable: one sync covers all that came meanwhile.
-    discard_sync: Option<(EffectId, Vec<Carried>)>,
+    pub(crate) discard_sync: Option<(EffectId, Vec<Carried>)>,
     /// A sync of everything that is out.
     sync_all: Option<SyncAll>,
     /// Who asked for a sync of everything since that one began.
     sync_all_asked: Vec<Tag>,
     /// Sessions being fenced, with the number of their operations still running.
     fencing: BTreeMap<SessionId, usize>,
+    /// Files that are to be quiet.
+    pub(crate) quiesces: Vec<Quiesce>,
     /// Bytes waiting or running.
     queued: u64,
     /// Counts changes, for [`Dirty::stamp`].
     stamp: u64,
     next_id: EffectId,
-    out: VecDeque<Output>,
+    pub(crate) out: VecDeque<Output>,
 }
 
 impl Osd {
@@ -85,6 +88,7 @@ impl Osd {
             sync_all: None,
             sync_all_asked: Vec::new(),
             fencing: BTreeMap::new(),
+            quiesces: Vec::new(),
             queued: 0,
             stamp: 0,
             next_id: 1,
@@ -118,6 +122,7 @@ impl Osd {
                 self.trusted.insert(session);
             }
             Input::Fence { session } => self.fence(session),
+            Input::Quiesce { ticket, inos } => self.quiesce(ticket, inos),
         }
     }
 
@@ -133,7 +138,11 @@ impl Osd {
 
     /// True if nothing waits, runs, or is left to be drained.
     pub fn is_idle(&self) -> bool {
-        self.out.is_empty() && self.files.is_empty() && self.discard_sync.is_none() && self.sync_all.is_none()
+        self.out.is_empty()
+            && self.files.is_empty()
+            && self.discard_sync.is_none()
+            && self.sync_all.is_none()
+            && self.quiesces.is_empty()
     }
 
     fn request(
@@ -145,8 +154,8 @@ impl Osd {
         op: DataOp,
     ) -> Result<(), DataError> {
         check_limits(object_size, &op)?;
-        if self.access(session, ino) < needed(&op) {
-            return Err(DataError::Stale);
+        if let Some(error) = refusal(self.access(session, ino), class_asked(&op)) {
+            return Err(error);
         }
         let effect = to_effect(ino, object_size, op);
         // A lone operation is always let in, or a small bound would refuse it for ever.
@@ -157,7 +166,7 @@ impl Osd {
         Ok(())
     }
 
-    fn enqueue(&mut self, ino: Ino, waiter: Waiter, effect: Effect) {
+    pub(crate) fn enqueue(&mut self, ino: Ino, waiter: Waiter, effect: Effect) {
         let id = self.new_id();
         let (class, range) = class_of(&effect);
         let (cost, touches) = (cost(&effect), touches(&effect));
@@ -198,9 +207,13 @@ impl Osd {
         }
         self.queued -= op.cost;
         self.note_changes(ino, &op, result.is_ok());
+        if op.waiter == Waiter::Quiesce && result.is_err() {
+            self.not_quiet(ino);
+        }
         self.answer(ino, &op, result);
         self.start(ino);
         self.sync_discards();
+        self.quieten(ino);
         self.bound_dirty();
     }
 
@@ -237,6 +250,7 @@ impl Osd {
                 Ok(_) => self.discarded.push((tag, ino, op.touches.objects.map_or(0, |(cut, _)| cut))),
                 Err(error) => self.out.push_back(Output::Discarded { tag, ino, result: Err(error) }),
             },
+            Waiter::Quiesce => {}
         }
     }
 
@@ -255,10 +269,11 @@ impl Osd {
     fn discards_synced(&mut self, result: EffectResult) {
         let result = result.map(drop).map_err(|error| to_data_error(&error));
         let (_, batch) = self.discard_sync.take().expect("the caller saw it");
-        for (tag, ino, _) in batch {
-            self.out.push_back(Output::Discarded { tag, ino, result });
+        for (tag, ino, _) in &batch {
+            self.out.push_back(Output::Discarded { tag: *tag, ino: *ino, result });
         }
         self.sync_discards();
+        batch.iter().for_each(|(_, ino, _)| self.quieten(*ino));
     }
 
     /// Syncs everything when too many files wait for a sync that may never come.
@@ -269,7 +284,7 @@ impl Osd {
     }
 
     /// Syncs everything for all who asked; one that is under way may have missed what they mean.
-    fn start_sync_all(&mut self) {
+    pub(crate) fn start_sync_all(&mut self) {
         if self.sync_all.is_some() {
             return;
         }
@@ -291,13 +306,16 @@ impl Osd {
         if !self.sync_all_asked.is_empty() {
             self.start_sync_all();
         }
+        self.quieten_all(result.is_ok());
     }
 
     fn access(&self, session: SessionId, ino: Ino) -> Access {
-        if self.trusted.contains(&session) {
-            return Access::Write;
+        match self.rights.get(&(session, ino)) {
+            // Not even who may do everything may change what another server is about to have.
+            Some(away @ (Access::Moving | Access::Moved)) => *away,
+            _ if self.trusted.contains(&session) => Access::Write,
+            known => known.copied().unwrap_or(Access::None),
         }
-        self.rights.get(&(session, ino)).copied().unwrap_or(Access::None)
     }
 
     /// Changes a right. What waits and needs more is refused; what runs goes on.
@@ -307,9 +325,9 @@ impl Osd {
             _ => self.rights.insert((session, ino), access),
         };
         let allowed = self.access(session, ino);
-        for op in self.take_waiting(ino, |op| op.waiter.is(session) && needed_by(op.class) > allowed) {
-            if let Waiter::Session(session, tag) = op.waiter {
-                self.out.push_back(Output::Reply { session, tag, result: Err(DataError::Stale) });
+        for op in self.take_waiting(ino, |op| op.waiter.is(session) && refusal(allowed, op.class).is_some()) {
+            if let (Waiter::Session(session, tag), Some(error)) = (op.waiter, refusal(allowed, op.class)) {
+                self.out.push_back(Output::Reply { session, tag, result: Err(error) });
             }
         }
     }
@@ -340,6 +358,7 @@ impl Osd {
             self.files.remove(&ino);
         }
         self.start(ino);
+        self.quieten(ino);
         taken
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Waiter {
     Discard(Tag),
     /// The metadata server's spill.
     Spill(Tag),
+    /// The sync of a file that is to be quiet.
+    Quiesce,
 }
 
 impl Waiter {

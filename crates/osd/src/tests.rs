@@ -2,6 +2,7 @@
 //! it allows.
 
 mod machine;
+mod quiesce;
 mod random;
 
 use std::sync::Arc;

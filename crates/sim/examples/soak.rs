@@ -1,4 +1,5 @@
-//! Runs many seeds, or one with its trace: `soak --seeds 0..1000 [--ms N] [--canary NAME]`, `soak --seed N --trace`.
+//! Runs many seeds, or one with its trace: `soak --seeds 0..1000 [--ranks A..B] [--ms N]
+//! [--canary NAME] [--go-on]`, `soak --seed N --trace`.
 
 use std::time::Instant;
 
@@ -27,6 +28,11 @@ fn args() -> Result<Args, String> {
                 let seed = number(&value()?)?;
                 args.seeds = seed..seed + 1;
             }
+            "--ranks" => {
+                let text = value()?;
+                let (from, to) = text.split_once("..").unwrap_or((&text, &text));
+                args.options.ranks = (number(from)?, number(to)?);
+            }
             "--ms" => args.options.duration_ms = number(&value()?)?,
             "--trace" => (args.options.trace, args.options.print) = (true, true),
             "--go-on" => args.go_on = true,
@@ -50,13 +56,14 @@ fn main() -> std::process::ExitCode {
         }
     };
     let begun = Instant::now();
-    let (mut events, mut calls, mut unchecked, mut failed) = (0, 0, 0, 0);
+    let (mut events, mut calls, mut unchecked, mut failed, mut migrations) = (0, 0, 0, 0, 0);
     let mut faults = [0; 4];
     let (first, count) = (args.seeds.start, args.seeds.end - args.seeds.start);
     for seed in args.seeds {
         let outcome = run(seed, args.options.clone());
         events += outcome.events;
         calls += outcome.calls;
+        migrations += outcome.migrations;
         unchecked += u64::from(outcome.unchecked);
         faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
         if !outcome.findings.is_empty() {
@@ -79,7 +86,7 @@ fn main() -> std::process::ExitCode {
     let [servers, clients, connections, sessions] = faults;
     println!(
         "{failed} of up to {count} seeds failed; {events} events, {calls} calls, {servers} server restarts, {clients} client \
-         crashes, {connections} resets, {sessions} sessions ended, {unchecked} histories too wide; {:.1} s",
+         crashes, {connections} resets, {sessions} sessions ended, {unchecked} histories too wide, {migrations} migrations; {:.1} s",
         begun.elapsed().as_secs_f64()
     );
     std::process::ExitCode::from(u8::from(failed > 0))

@@ -1,13 +1,13 @@
 //! Calls: from a program's request to the checks, the client, and back.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use loligo_client::{Call, CallId, CallResult, Client, Input};
-use loligo_types::{Answer, Cred, FsError, Ino, Kind, Op};
+use loligo_types::{Answer, Cred, FsError, Ino, Kind, Op, Rank, SessionId};
 
 use crate::data::{WriteId, Writer};
 use crate::locks::Held;
@@ -67,14 +67,25 @@ fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
 
 impl World {
     pub fn new_node(&mut self) -> Node {
+        let (life, mut home) = (self.next_life, 0);
+        self.next_life += 1;
+        let mut config = loligo_client::Config { client: life, ..self.knobs.client.clone() };
+        if self.seats.len() > 1 {
+            home = self.rng.below(self.seats.len() as u64) as usize;
+            // Now and then another one is there than was thought.
+            let thought = if self.rng.one_in(4) { 0 } else { home };
+            config.rank = Rank(thought as u16);
+        }
         Node {
-            client: Client::new(self.knobs.client.clone()),
-            life: 0,
+            first: config.rank,
+            home,
+            client: Client::new(config),
+            life,
             up: false,
-            conn: None,
-            connecting: false,
-            ready: false,
-            session: None,
+            conns: BTreeMap::new(),
+            connecting: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            sessions: BTreeMap::new(),
             epoch: 0,
             calls: BTreeMap::new(),
             kernel: Kernel::default(),
@@ -88,15 +99,14 @@ impl World {
     /// A client machine starts, without programs.
     pub fn begin_node(&mut self, at: usize) {
         let mut node = self.new_node();
-        (node.life, node.epoch, node.up) = (self.next_life, self.next_epoch, true);
+        (node.epoch, node.up) = (self.next_epoch, true);
         node.cut_off_until = self.nodes[at].cut_off_until;
-        self.next_life += 1;
         self.next_epoch += 1;
-        node.connecting = true;
-        let life = node.life;
+        let (life, number, rank) = (node.life, node.first, node.home);
+        node.connecting.insert(number, rank);
         self.nodes[at] = node;
         self.note(|| format!("client {at} starts"));
-        self.after(100, Event::Connect { node: at, life });
+        self.after(100, Event::Connect { node: at, life, number, rank });
         self.after(50_000, Event::ClientTick { node: at, life });
     }
 
@@ -125,7 +135,7 @@ impl World {
         }
         self.outcome.faults[1] += 1;
         self.note(|| format!("client {at} crashes"));
-        self.leave(at);
+        self.leave_all(at);
         self.nodes[at].up = false;
         self.nodes[at].programs.clear();
         let epoch = self.nodes[at].epoch;
@@ -145,7 +155,6 @@ impl World {
         let epoch = std::mem::replace(&mut self.nodes[node].epoch, self.next_epoch);
         self.next_epoch += 1;
         self.data.client_lost(epoch);
-        self.nodes[node].session = None;
         self.note(|| format!("client {node} lost its session"));
     }
 
@@ -241,7 +250,8 @@ impl World {
         self.outcome.calls += 1;
         let op = self.next_op;
         let node = &self.nodes[at];
-        let (epoch, session, begun) = (node.epoch, node.session, self.now);
+        let sessions: BTreeSet<SessionId> = node.sessions.values().copied().collect();
+        let (epoch, begun) = (node.epoch, self.now);
         self.note(|| format!("client {at} call {} op {op} {call:?} {track:?}", id.0));
         let mut write = None;
         let by = Writer { epoch, fh: fh_of(&call) };
@@ -263,7 +273,7 @@ impl World {
             _ => {}
         }
         let turn = self.nodes[at].kernel.turn;
-        let pending = Pending { caller, want, track, op, write, begun, by, session, turn };
+        let pending = Pending { caller, want, track, op, write, begun, by, sessions, turn };
         self.nodes[at].calls.insert(id, pending);
         self.feed_client(at, Input::Call { id, cred: Arc::new(Cred::root()), call });
     }
@@ -308,7 +318,12 @@ impl World {
                 if !ns.is_read() {
                     self.nodes[at].kernel.end(ns);
                 }
+                // With several ranks one may know the name and another one, asked later, the attributes.
+                let parted = self.seats.len() > 1 && matches!(ns, NsOp::Lookup { .. });
                 match res_of(result, pending.begun == now) {
+                    Some(Res::Entry { ino, dir, .. }) if parted => {
+                        self.history.answer(pending.op, &Res::Name { ino, dir });
+                    }
                     // Asked again, a change is answered with the attributes of later.
                     Some(Res::Entry { ino, dir, nlink, .. }) if !ns.is_read() && nlink > 0 => {
                         self.history.answer(pending.op, &Res::Name { ino, dir });
@@ -341,10 +356,11 @@ impl World {
             (Track::SyncAll, Ok(_)) => self.data.all_synced(pending.by.epoch, pending.begun),
             (Track::Fsync { file }, Ok(_)) => self.data.synced(file.0, pending.by, pending.begun),
             (Track::Lock { file, exclusive }, Ok(_)) => {
-                let session = self.nodes[at].session.filter(|session| !self.fenced.contains(session));
-                if let Some(session) = session.filter(|_| pending.by.epoch == self.nodes[at].epoch) {
-                    let owner = self.owner(at, pending.caller);
-                    self.locks.got(Held { file: file.0, session, owner, exclusive: *exclusive });
+                let node = &self.nodes[at];
+                let fenced = node.sessions.values().any(|session| self.fenced.contains(session));
+                if !fenced && pending.by.epoch == node.epoch {
+                    let (owner, client) = (self.owner(at, pending.caller), node.life);
+                    self.locks.got(Held { file: file.0, client, owner, exclusive: *exclusive });
                 }
             }
             _ => {}
@@ -372,12 +388,25 @@ impl World {
 
     fn lost_call(&mut self, at: usize, pending: &Pending, call: LostCall) {
         let node = &self.nodes[at];
-        match pending.session.or(node.session) {
-            Some(session) if !self.ended.contains(&session) => self.lost.push((session, call)),
+        let mut sessions: BTreeSet<SessionId> = node.sessions.values().copied().collect();
+        sessions.extend(&pending.sessions);
+        sessions.retain(|session| !self.ended.contains(session));
+        if !sessions.is_empty() {
+            self.lost.push((sessions, call));
+        } else if node.up && node.sessions.is_empty() {
             // It waits in the client for a session to come.
-            None if node.up => self.nodes[at].lost_early.push(call),
-            _ => self.close_lost(call),
+            self.nodes[at].lost_early.push(call);
+        } else {
+            self.close_lost(call);
         }
+    }
+
+    /// A session has ended: nothing happens under it any more.
+    pub fn close_lost_of(&mut self, session: SessionId) {
+        self.lost.iter_mut().for_each(|(sessions, _)| _ = sessions.remove(&session));
+        let (gone, left): (Vec<_>, Vec<_>) = self.lost.drain(..).partition(|(sessions, _)| sessions.is_empty());
+        self.lost = left;
+        gone.into_iter().for_each(|(_, call)| self.close_lost(call));
     }
 
     /// It cannot happen any more.

@@ -34,19 +34,28 @@ impl World {
             }
             // At whatever moment: also between a write and its sync.
             4 => {
-                let (life, us) = (self.server_life, self.rng.range(0, 3000));
-                self.after(us, Event::Crash { life });
+                let rank = self.some_rank();
+                let (life, us) = (self.seats[rank].life, self.rng.range(0, 3000));
+                let all = self.seats.len() > 1 && self.rng.one_in(4);
+                self.after(us, Event::Crash { rank, life, all });
             }
             5 => {
                 let plan = CrashPlan { keep: Keep::All, torn: Torn::Byte, seed: 0 };
-                self.crash_server(&plan);
+                let rank = self.some_rank();
+                self.crash_server(rank, &plan);
             }
             6 => self.disk_fault(),
-            _ => self.with_server(|server, now| server.stop(now)),
+            7 => self.stop_servers(),
+            8 => self.break_pair(),
+            _ => self.stall_pair(),
         }
         let ms = self.knobs.fault_every_ms;
         let next = self.rng.range(ms * 200, ms * 1800);
         self.after(next, Event::Fault);
+    }
+
+    fn some_rank(&mut self) -> usize {
+        if self.seats.len() == 1 { 0 } else { self.rng.below(self.seats.len() as u64) as usize }
     }
 
     fn some_connection(&mut self) -> Option<u64> {
@@ -97,12 +106,12 @@ impl World {
         let us = self.rng.range(50_000, 4_000_000);
         self.note(|| format!("client {node} is cut off for {us} us"));
         self.nodes[node].cut_off_until = self.now + us;
-        if let Some(id) = self.nodes[node].conn {
+        for id in self.nodes[node].conns.values().copied().collect::<Vec<_>>() {
             if self.rng.one_in(2) {
                 self.reset(id);
             } else {
                 // Neither end is told: only silence.
-                let Some(conn) = self.net.conns.get_mut(&id) else { return };
+                let Some(conn) = self.net.conns.get_mut(&id) else { continue };
                 conn.up.drop_all();
                 conn.down.drop_all();
                 let (a, b) = (self.rng.range(us / 2, us * 2), self.rng.range(us / 2, us * 2));
@@ -113,7 +122,8 @@ impl World {
     }
 
     fn disk_fault(&mut self) {
-        if self.server.is_none() {
+        let rank = self.some_rank();
+        if self.seats[rank].server.is_none() {
             return;
         }
         let point = self.rng.pick(&[
@@ -132,7 +142,10 @@ impl World {
         };
         let nth = self.rng.range(1, 20);
         self.note(|| format!("disk fault planned: {point:?} {nth} {fault:?}"));
-        self.disk.fail(point, nth, fault);
+        match point {
+            FaultPoint::LogAppend | FaultPoint::LogSync => self.seats[rank].journal.fail(point, nth, fault),
+            _ => self.disk.fail(point, nth, fault),
+        }
         self.disk_faults = true;
     }
 }

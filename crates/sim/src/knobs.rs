@@ -1,5 +1,8 @@
 //! What a run is like: everything that is chosen once, from the seed.
 
+use loligo_types::Rank;
+
+use crate::options::Options;
 use crate::rng::Rng;
 
 /// The choices.
@@ -15,7 +18,11 @@ pub struct Knobs {
     pub kernel: (u64, u64),
     pub fault_every_ms: u64,
     /// How often each kind of fault comes, out of all.
-    pub fault_weights: [u64; 8],
+    pub fault_weights: [u64; 10],
+    pub ranks: usize,
+    /// Checkpoints are synced, and not only written.
+    pub table_syncs: bool,
+    pub migrate_every_ms: u64,
     pub server: loligo_mds::Config,
     pub client: loligo_client::Config,
     pub segment_size: u64,
@@ -27,10 +34,12 @@ pub const SESSION_MS: u32 = 1500;
 
 impl Knobs {
     /// Those of a seed.
-    pub fn new(rng: &mut Rng, fs_id: [u8; 16], hash_key: (u64, u64)) -> Knobs {
+    pub fn new(rng: &mut Rng, fs_id: [u8; 16], hash_key: (u64, u64), options: &Options) -> Knobs {
         let slow = |rng: &mut Rng, short: u64, long: u64| (rng.range(short / 2, short), rng.range(short, long));
         let client = loligo_client::Config {
             name: "sim".into(),
+            client: 0,
+            rank: Rank::ZERO,
             cache: !rng.one_in(6),
             cache_names: !rng.one_in(6),
             write_buffer_file: rng.pick(&[200, 1000, 100_000]),
@@ -60,11 +69,18 @@ impl Knobs {
             root: (0o755, 0, 0),
             ..loligo_mds::Config::default()
         };
-        let mut fault_weights = [0; 8];
-        for weight in &mut fault_weights {
+        let mut fault_weights = [0; 10];
+        for weight in &mut fault_weights[..8] {
             *weight = rng.pick(&[0, 1, 1, 3]);
         }
         fault_weights[0] += 1;
+        let (first, last) = options.ranks;
+        let ranks = if first < last { rng.range(first, last) } else { first }.clamp(1, 5) as usize;
+        if ranks > 1 {
+            fault_weights[8] = rng.pick(&[0, 1, 3, 6]);
+            fault_weights[9] = rng.pick(&[0, 1, 3]);
+        }
+        let migrate_every_ms = if ranks > 1 { rng.pick(&[100, 300, 1000, 3000]) } else { 0 };
         let segment_size = rng.pick(&[1_000, 10_000, 1 << 20]);
         Knobs {
             clients: rng.range(2, 3) as usize,
@@ -80,6 +96,9 @@ impl Knobs {
             server,
             client,
             segment_size,
+            ranks,
+            table_syncs: !rng.one_in(3),
+            migrate_every_ms,
             // A journal that could not be cut to below its limit would stop everything.
             journal_limit: rng.pick(&[40_000, 1 << 22]).max(segment_size * 6),
         }

@@ -1,16 +1,18 @@
 //! Deterministic simulation: the production machines over a fake network, disk and clock from one seed.
 //!
-//! One server (metadata machine, object machine, journal, all on a disk in memory that forgets what was not synced) and
-//! some client machines with programs that make random calls. Connections break and stall, machines stop at any moment,
-//! disks fail. What is checked all the time:
+//! One rank or several (each a metadata machine, an object machine, and a journal on a disk of its own in memory that
+//! forgets what was not synced; one table and one store of objects for all), and some client machines with programs that
+//! make random calls. Connections to clients and between ranks break and stall, machines stop at any moment, alone or all
+//! together, disks fail, and somebody orders migrations all the time. What is checked all the time:
 //!
 //! - names and attributes: some order of the calls explains all answers, also those out of a cache ([`history`]);
 //! - file data: nothing that was surely written is missing, nothing is seen that cannot be there ([`data`]);
 //! - locks exclude each other ([`locks`]), and no change passes a lease of another session ([`watch`]);
-//! - after every restart the whole tree is sound; at the end every call was answered, nothing is left over, fsck is silent.
+//! - after every restart of a lone rank the whole tree is sound; at the end every call was answered, nothing is under way
+//!   between ranks, no inode is in the memory of two, nothing is left over, the table alone is a sound tree, fsck is silent.
 //!
 //! Everything follows from the seed: [`run`] twice gives the same trace. What is *not* simulated: bytes on the wire,
-//! threads, the kernel's cache of file data, more than one server.
+//! threads, the kernel's cache of file data.
 
 mod calls;
 pub mod data;
@@ -23,10 +25,12 @@ pub mod locks;
 mod net;
 mod node;
 mod options;
+mod peers;
 mod recovery;
 mod rng;
 mod rows;
 mod run;
+mod seat;
 mod server;
 pub mod tree;
 pub mod watch;

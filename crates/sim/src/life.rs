@@ -1,102 +1,150 @@
-//! The server as the world sees it: it starts, does what it wants done, stops in order or at any moment, and starts again.
+//! The ranks as the world sees them: they start, do what they want done, stop in order or at any moment, alone or all
+//! together, and start again.
 
-use loligo_store::Backend;
-use loligo_store::mem::CrashPlan;
-use loligo_types::Lsn;
+use loligo_store::mem::{CrashPlan, Keep};
+use loligo_store::{Backend, Durability};
+use loligo_types::{Lsn, Rank};
 
-use crate::server::{Act, Server, Start, Work};
+use crate::server::{Act, Disks, Server, Start, Work};
 use crate::world::{Event, World};
 
 impl World {
-    pub fn start_server(&mut self) {
-        if self.server.is_some() || self.stopped {
+    fn disks(&mut self, rank: usize) -> Result<Disks, String> {
+        let shared = match &self.store {
+            Some(store) => store.clone(),
+            None => {
+                let store: std::sync::Arc<dyn Backend> = self.disk.open().map_err(|e| e.to_string())?;
+                self.store.insert(store).clone()
+            }
+        };
+        let journal = self.seats[rank].journal.open().map_err(|e| e.to_string())?;
+        Ok(Disks { shared, journal })
+    }
+
+    pub fn start_server(&mut self, rank: usize) {
+        if self.seats[rank].server.is_some() || self.seats[rank].stopped {
             return;
         }
-        let backend: std::sync::Arc<dyn Backend> = match self.disk.open() {
-            Ok(backend) => backend,
-            Err(error) => return self.wrong(format!("the disk does not open: {error}")),
+        let disks = match self.disks(rank) {
+            Ok(disks) => disks,
+            Err(error) => return self.wrong(format!("a disk of rank {rank} does not open: {error}")),
         };
         let start = Start {
-            config: loligo_mds::Config { data_epoch: self.data_epoch, ..self.knobs.server.clone() },
+            config: loligo_mds::Config {
+                rank: Rank(rank as u16),
+                map: crate::seat::map_of(self.seats.len()),
+                data_epoch: self.seats[rank].data_epoch,
+                ..self.knobs.server.clone()
+            },
             segment_size: self.knobs.segment_size,
             journal_limit: self.knobs.journal_limit,
             canary: self.options.canary,
             chance: self.rng.bits(),
+            trace: self.options.trace,
+            durability: if self.knobs.table_syncs { Durability::Sync } else { Durability::Buffered },
         };
         let now = self.mds_now();
-        match Server::start(backend, start, now) {
+        match Server::start(disks, start, now) {
             Ok((server, faults)) => {
-                self.server_life = self.next_life;
+                self.seats[rank].life = self.next_life;
                 self.next_life += 1;
-                self.note(|| "server starts".into());
-                self.server = Some(server);
+                self.note(|| format!("rank {rank} starts"));
+                self.seats[rank].server = Some(server);
                 for fault in faults {
                     self.wrong(format!("after a restart: {fault}"));
                 }
-                self.acts();
+                self.acts(rank);
             }
-            Err(text) => self.wrong(format!("the server does not start: {text}")),
+            // Whoever started it starts it again.
+            Err(text) if self.disk_faults => {
+                self.note(|| format!("rank {rank} does not start: {text}"));
+                self.seats[rank].journal.crash(&CrashPlan::lose_nothing());
+                self.after(100_000, Event::StartServer(rank));
+            }
+            Err(text) => self.wrong(format!("rank {rank} does not start: {text}")),
         }
     }
 
-    /// Lets the server do something, and carries out what it wants.
-    pub fn with_server(&mut self, work: impl FnOnce(&mut Server, loligo_mds::Now)) {
+    /// Whether all ranks run.
+    pub fn all_up(&self) -> bool {
+        self.seats.iter().all(|seat| seat.server.is_some())
+    }
+
+    /// Lets a rank do something, and carries out what it wants.
+    pub fn with_server(&mut self, rank: usize, work: impl FnOnce(&mut Server, loligo_mds::Now)) {
         let now = self.mds_now();
-        if let Some(server) = &mut self.server {
+        if let Some(server) = &mut self.seats[rank].server {
             work(server, now);
-            self.acts();
+            self.acts(rank);
         }
     }
 
-    fn acts(&mut self) {
-        while let Some(act) = self.server.as_mut().and_then(|server| server.out.pop_front()) {
+    fn acts(&mut self, rank: usize) {
+        while let Some(act) = self.seats[rank].server.as_mut().and_then(|server| server.out.pop_front()) {
             match act {
                 Act::Send { conn, msg } => self.send_to_client(conn, msg),
                 Act::Close { conn } => self.close_by_server(conn),
                 Act::Begin(work) => {
                     let us = self.delay_of(&work);
-                    self.after(us, Event::Work { life: self.server_life, work });
+                    let life = self.seats[rank].life;
+                    self.after(us, Event::Work { rank, life, work });
                 }
-                Act::Fenced { session, lsn } => {
-                    self.note(|| format!("session {session} ends with record {lsn}"));
-                    self.outcome.faults[3] += 1;
-                    self.fenced.insert(session);
-                    self.fences.push((session, lsn));
-                    self.locks.ended(session);
-                    if let Some(epoch) = self.epochs.get(&session) {
-                        self.data.client_lost(*epoch);
+                Act::Fenced { session, lsn } => self.fenced(rank, session, lsn),
+                Act::Peer { to, msg } => self.send_to_peer(rank, usize::from(to.0), msg),
+                Act::Told { id, told } => self.told(rank, id, &told),
+                Act::Durable(lsn) => self.durable(rank, lsn),
+                Act::DataFailed => self.data.server_lost(),
+                Act::Note(text) => self.note(|| format!("rank {rank} {text}")),
+                Act::Fatal(text) => {
+                    self.note(|| format!("rank {rank} fails: {text}"));
+                    let plan = self.crash_plan();
+                    return self.crash_server(rank, &plan);
+                }
+                Act::Stopped => {
+                    self.note(|| format!("rank {rank} stopped"));
+                    self.seats[rank].stopped = true;
+                    if !self.ends && self.seats.iter().all(|seat| seat.stopped) {
+                        return self.restart_in_order();
                     }
                 }
-                Act::Durable(lsn) => self.durable(lsn),
-                Act::DataFailed => self.data.server_lost(),
-                Act::Fatal(text) => {
-                    self.note(|| format!("server fails: {text}"));
-                    let plan = self.crash_plan();
-                    return self.crash_server(&plan);
-                }
-                Act::Stopped if self.ends => {
-                    self.stopped = true;
-                    self.note(|| "server stopped".into());
-                }
-                Act::Stopped => return self.restart_in_order(),
             }
         }
     }
 
-    fn durable(&mut self, lsn: Lsn) {
-        if let Some(server) = &mut self.server {
+    fn learn_sessions(&mut self, rank: usize) {
+        if let Some(server) = &mut self.seats[rank].server {
+            self.clients.extend(server.watch.begun.drain(..));
+        }
+    }
+
+    fn fenced(&mut self, rank: usize, session: loligo_types::SessionId, lsn: Lsn) {
+        self.note(|| format!("session {session} ends with record {lsn} of rank {rank}"));
+        self.outcome.faults[3] += 1;
+        self.fenced.insert(session);
+        self.seats[rank].fences.push((session, lsn));
+        self.learn_sessions(rank);
+        let client = self.clients.get(&session).copied().unwrap_or(0);
+        self.locks.ended(client);
+        let now = self.nodes.iter().find(|node| node.life == client).map(|node| node.epoch);
+        for epoch in self.epochs.get(&session).copied().into_iter().chain(now) {
+            self.data.client_lost(epoch);
+        }
+    }
+
+    fn durable(&mut self, rank: usize, lsn: Lsn) {
+        self.learn_sessions(rank);
+        if let Some(server) = &mut self.seats[rank].server {
             let (known, later) = server.watch.spilled.drain(..).partition(|(with, _)| *with <= lsn);
             let known: Vec<(Lsn, u64)> = known;
             server.watch.spilled = later;
             self.spilled.extend(known.into_iter().map(|(_, ino)| ino));
         }
-        let (ended, left): (Vec<_>, Vec<_>) = self.fences.drain(..).partition(|(_, with)| *with <= lsn);
-        self.fences = left;
+        let fences = self.seats[rank].fences.drain(..);
+        let (ended, left): (Vec<_>, Vec<_>) = fences.partition(|(_, with)| *with <= lsn);
+        self.seats[rank].fences = left;
         for (session, _) in ended {
             self.ended.insert(session);
-            let (gone, left): (Vec<_>, Vec<_>) = self.lost.drain(..).partition(|(of, _)| *of == session);
-            self.lost = left;
-            gone.into_iter().for_each(|(_, call)| self.close_lost(call));
+            self.close_lost_of(session);
         }
     }
 
@@ -110,45 +158,82 @@ impl World {
         self.rng.delay(short, long)
     }
 
-    /// The server has stopped in order: all that it answered is made durable, and another one starts.
-    fn restart_in_order(&mut self) {
-        let synced = self.server.as_ref().is_some_and(|server| server.blobs.sync_all().is_ok());
-        if !synced {
-            let plan = self.crash_plan();
-            return self.crash_server(&plan);
+    /// All ranks are told to stop; they start again when the last one has. Not while one of them is down.
+    pub fn stop_servers(&mut self) {
+        if !self.all_up() {
+            return;
         }
-        self.outcome.faults[0] += 1;
-        self.note(|| "server stopped, to be started again".into());
-        self.server = None;
-        self.disk.crash(&CrashPlan::lose_all());
-        self.lose_server();
+        self.stopping = true;
+        for rank in 0..self.seats.len() {
+            self.with_server(rank, |server, now| server.stop(now));
+        }
     }
 
-    /// The server's machine or process stops.
-    pub fn crash_server(&mut self, plan: &CrashPlan) {
-        if self.server.take().is_none() {
+    /// The ranks have stopped in order: all that they answered is made durable, and they start again.
+    fn restart_in_order(&mut self) {
+        let synced = self.seats.iter().filter_map(|seat| seat.server.as_ref()).all(Server::sync_all);
+        if !synced {
+            let plan = self.crash_plan();
+            return self.crash_all(&plan);
+        }
+        self.outcome.faults[0] += 1;
+        self.note(|| "all stopped, to be started again".into());
+        self.end_all(&CrashPlan::lose_all());
+    }
+
+    /// One rank's machine or process stops: of its journal the plan says what is left; table and objects are elsewhere.
+    pub fn crash_server(&mut self, rank: usize, plan: &CrashPlan) {
+        if self.seats.len() == 1 || self.stopping {
+            // Ranks that stop together end together.
+            return self.crash_all(plan);
+        }
+        if self.seats[rank].server.take().is_none() {
             return;
         }
         self.outcome.faults[0] += 1;
-        self.data_epoch += 1;
-        self.note(|| format!("server crashes: {plan:?}"));
-        self.disk.crash(plan);
-        self.lose_data(plan);
-        self.lose_server();
+        self.seats[rank].data_epoch += 1;
+        self.note(|| format!("rank {rank} crashes: {plan:?}"));
+        self.seats[rank].journal.crash(plan);
+        self.lose_server(rank);
     }
 
-    fn lose_data(&mut self, plan: &CrashPlan) {
-        if plan.keep != loligo_store::mem::Keep::All {
+    /// All ranks stop at once, and so does what they share.
+    pub fn crash_all(&mut self, plan: &CrashPlan) {
+        if self.seats.iter().all(|seat| seat.server.is_none()) {
+            return;
+        }
+        self.outcome.faults[0] += 1;
+        for seat in &mut self.seats {
+            seat.data_epoch += 1;
+        }
+        self.note(|| format!("all ranks crash: {plan:?}"));
+        self.end_all(plan);
+        if plan.keep != Keep::All {
             self.data.server_lost();
         }
     }
 
-    /// Nothing of it is left but its disk: connections break, and after a while it starts again.
-    fn lose_server(&mut self) {
+    fn end_all(&mut self, plan: &CrashPlan) {
         self.disk_faults = false;
-        self.fences.clear();
-        self.server_life = 0;
-        let conns: Vec<u64> = self.net.conns.keys().copied().collect();
+        self.stopping = false;
+        for rank in 0..self.seats.len() {
+            self.seats[rank].stopped = false;
+            if self.seats[rank].server.take().is_some() {
+                let seed = plan.seed.wrapping_add(rank as u64 + 1);
+                self.seats[rank].journal.crash(&CrashPlan { seed, ..*plan });
+                self.lose_server(rank);
+            }
+        }
+        self.store = None;
+        self.disk.crash(plan);
+    }
+
+    /// Nothing of it is left but its disk: connections break, and after a while it starts again.
+    fn lose_server(&mut self, rank: usize) {
+        self.seats[rank].fences.clear();
+        self.seats[rank].life = 0;
+        let of_it = self.net.conns.iter().filter(|(_, conn)| conn.rank == rank);
+        let conns: Vec<u64> = of_it.map(|(id, _)| *id).collect();
         for id in conns {
             let (rng, now) = (&mut self.rng, self.now);
             let Some(conn) = self.net.conns.get_mut(&id) else { continue };
@@ -158,7 +243,8 @@ impl World {
             let us = self.rng.delay(1000, 100_000);
             self.at(end + us, Event::GoneClient(id));
         }
+        self.lose_peers_of(rank);
         let us = self.rng.range(1_000, 400_000);
-        self.after(us, Event::StartServer);
+        self.after(us, Event::StartServer(rank));
     }
 }

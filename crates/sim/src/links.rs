@@ -1,15 +1,17 @@
 //! What travels between machines, and what a client machine does with what reaches it.
 
+use std::collections::BTreeSet;
+
 use loligo_client::{Input, Output, Token};
-use loligo_types::FsError;
-use loligo_types::msg::{Refusal, ToClient, ToServer};
+use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
+use loligo_types::{FsError, Rank};
 
 use crate::options::Canary;
 use crate::world::{Event, World, show};
 
 impl World {
-    pub fn send_to_server(&mut self, node: usize, mut msg: ToServer) {
-        let Some(id) = self.nodes[node].conn else { return };
+    pub fn send_to_server(&mut self, node: usize, number: Rank, mut msg: ToServer) {
+        let Some(id) = self.nodes[node].conns.get(&number).copied() else { return };
         let us = self.rng.delay(self.knobs.net.0, self.knobs.net.1);
         let at = self.now + us;
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
@@ -55,55 +57,66 @@ impl World {
     pub fn arrive_at_server(&mut self, id: u64) {
         let now = self.now;
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        if conn.gone_up || conn.server_life != self.server_life {
+        let rank = conn.rank;
+        if conn.gone_up || conn.server_life != self.seats[rank].life {
             return;
         }
         let Some(msg) = conn.up.pop(now) else { return };
         self.note(|| format!("-> conn {id} {}", show(&msg)));
-        self.with_server(|server, now| server.message(now, id, msg));
+        self.with_server(rank, |server, now| server.message(now, id, msg));
     }
 
     pub fn arrive_at_client(&mut self, id: u64) {
         let now = self.now;
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        let (node, life) = (conn.node, conn.node_life);
+        let (node, life, rank) = (conn.node, conn.node_life, conn.number);
         let Some(msg) = conn.down.pop(now) else { return };
-        if !self.is_alive(node, life) || self.nodes[node].conn != Some(id) {
+        if !self.is_alive(node, life) || self.nodes[node].conns.get(&rank) != Some(&id) {
             return;
         }
         self.note(|| format!("<- conn {id} client {node} {}", show(&msg)));
         if matches!(msg, ToClient::Evicted) {
+            self.nodes[node].sessions.remove(&rank);
             self.lose_epoch(node);
         }
-        self.feed_client(node, Input::Message(msg));
+        self.feed_client(node, Input::Message { rank, message: msg });
     }
 
     pub fn gone_server(&mut self, id: u64) {
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        let ours = conn.server_life == self.server_life && !conn.gone_up;
+        let rank = conn.rank;
+        let ours = conn.server_life == self.seats[rank].life && !conn.gone_up;
         conn.gone_up = true;
         if ours {
-            self.note(|| format!("server loses conn {id}"));
-            self.with_server(|server, now| server.disconnected(now, id));
+            self.note(|| format!("rank {rank} loses conn {id}"));
+            self.with_server(rank, |server, now| server.disconnected(now, id));
         }
         self.net.tidy();
     }
 
     pub fn gone_client(&mut self, id: u64) {
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
-        let (node, life) = (conn.node, conn.node_life);
+        let (node, life, rank) = (conn.node, conn.node_life, conn.number);
         let first = !std::mem::replace(&mut conn.gone_down, true);
         self.net.tidy();
-        if first && self.is_alive(node, life) && self.nodes[node].conn == Some(id) {
+        if first && self.is_alive(node, life) && self.nodes[node].conns.get(&rank) == Some(&id) {
             self.note(|| format!("client {node} loses conn {id}"));
-            self.nodes[node].conn = None;
-            self.feed_client(node, Input::Disconnected);
+            self.nodes[node].conns.remove(&rank);
+            self.feed_client(node, Input::Disconnected { rank });
         }
     }
 
-    /// The client lets its connection go; the server learns of it some time later.
-    pub fn leave(&mut self, node: usize) {
-        let Some(id) = self.nodes[node].conn.take() else { return };
+    /// The client lets all its connections go.
+    pub fn leave_all(&mut self, node: usize) {
+        for number in self.nodes[node].conns.keys().copied().collect::<Vec<_>>() {
+            self.leave(node, number);
+        }
+    }
+
+    /// The client lets a connection go; the server learns of it some time later.
+    pub fn leave(&mut self, node: usize, number: Rank) {
+        self.nodes[node].ready.remove(&number);
+        let Some(id) = self.nodes[node].conns.remove(&number) else { return };
         let us = self.rng.delay(2000, 500_000);
         let (rng, now) = (&mut self.rng, self.now);
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
@@ -119,28 +132,28 @@ impl World {
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
         conn.up.drop_all();
         conn.gone_up = true;
-        let end = conn.down.end(now);
+        let (end, rank) = (conn.down.end(now), conn.rank);
         self.at(end + us, Event::GoneClient(id));
-        self.with_server(|server, now| server.disconnected(now, id));
+        self.with_server(rank, |server, now| server.disconnected(now, id));
     }
 
-    pub fn connect(&mut self, node: usize, life: u64) {
-        if !self.is_alive(node, life) || !self.nodes[node].connecting {
+    pub fn connect(&mut self, node: usize, life: u64, number: Rank, rank: usize) {
+        if !self.is_alive(node, life) || self.nodes[node].connecting.get(&number) != Some(&rank) {
             return;
         }
-        self.nodes[node].connecting = false;
-        if self.server.is_none() || self.nodes[node].cut_off_until > self.now {
-            return self.feed_client(node, Input::Disconnected);
+        self.nodes[node].connecting.remove(&number);
+        if self.seats[rank].server.is_none() || self.nodes[node].cut_off_until > self.now {
+            return self.feed_client(node, Input::Disconnected { rank: number });
         }
         let id = self.net.next;
         self.net.next += 1;
-        let (server_life, node_life) = (self.server_life, life);
-        let conn = crate::net::Conn { node, node_life, server_life, ..crate::net::Conn::default() };
+        let (server_life, node_life) = (self.seats[rank].life, life);
+        let conn = crate::net::Conn { node, node_life, server_life, rank, number, ..crate::net::Conn::default() };
         self.net.conns.insert(id, conn);
-        self.nodes[node].conn = Some(id);
-        self.note(|| format!("client {node} has conn {id}"));
-        self.with_server(|server, now| server.connected(now, id));
-        self.feed_client(node, Input::Connected);
+        self.nodes[node].conns.insert(number, id);
+        self.note(|| format!("client {node} has conn {id} to rank {rank}"));
+        self.with_server(rank, |server, now| server.connected(now, id));
+        self.feed_client(node, Input::Connected { rank: number });
     }
 
     pub fn is_alive(&self, node: usize, life: u64) -> bool {
@@ -159,23 +172,19 @@ impl World {
     pub fn client_output(&mut self, node: usize, output: Output) {
         let life = self.nodes[node].life;
         match output {
-            Output::Send(msg) => self.send_to_server(node, msg),
-            Output::Connect => {
-                self.leave(node);
-                (self.nodes[node].connecting, self.nodes[node].ready) = (true, false);
+            Output::Send { rank, message } => self.send_to_server(node, rank, message),
+            Output::Connect { rank: number, address } => {
+                self.leave(node, number);
+                let rank = address.and_then(|at| at.parse().ok()).unwrap_or(self.nodes[node].home);
+                self.nodes[node].connecting.insert(number, rank);
                 let us = self.rng.delay(20_000, 200_000);
-                self.after(us, Event::Connect { node, life });
+                self.after(us, Event::Connect { node, life, number, rank });
             }
-            Output::Ready(welcome) => {
-                let known = self.nodes[node].session;
-                if known.is_some() && known != Some(welcome.session) && self.options.canary.is_none() {
-                    self.lose_epoch(node);
-                }
-                (self.nodes[node].session, self.nodes[node].ready) = (Some(welcome.session), true);
-                self.epochs.insert(welcome.session, self.nodes[node].epoch);
-                let early = std::mem::take(&mut self.nodes[node].lost_early);
-                self.lost.extend(early.into_iter().map(|call| (welcome.session, call)));
+            Output::Disconnect { rank } => {
+                self.nodes[node].connecting.remove(&rank);
+                self.leave(node, rank);
             }
+            Output::Ready { rank, welcome } => self.welcomed(node, rank, &welcome),
             // Its machine tries again with a new client, as whoever mounts would.
             Output::Refused { why: Refusal::Stopping, .. } => self.after(1, Event::Refused { node, life }),
             Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
@@ -191,14 +200,29 @@ impl World {
             }
             Output::Stopped => {
                 (self.nodes[node].stopped, self.nodes[node].up) = (true, false);
-                if let Some(id) = self.nodes[node].conn.take()
-                    && let Some(conn) = self.net.conns.get_mut(&id)
-                {
-                    conn.gone_down = true;
-                    let end = conn.up.end(self.now);
-                    self.at(end + 1, Event::GoneServer(id));
+                for id in std::mem::take(&mut self.nodes[node].conns).into_values() {
+                    if let Some(conn) = self.net.conns.get_mut(&id) {
+                        conn.gone_down = true;
+                        let end = conn.up.end(self.now);
+                        self.at(end + 1, Event::GoneServer(id));
+                    }
                 }
             }
         }
+    }
+
+    fn welcomed(&mut self, node: usize, rank: Rank, welcome: &Welcome) {
+        let known = self.nodes[node].sessions.insert(rank, welcome.session);
+        let canary = self.options.canary == Some(Canary::SessionForgotten);
+        let other = known.is_some_and(|known| known != welcome.session) && !canary;
+        // What moved there before its first hello may not have arrived.
+        let late = known.is_none() && !welcome.kept && self.nodes[node].sessions.len() > 1;
+        if other || late {
+            self.lose_epoch(node);
+        }
+        self.nodes[node].ready.insert(rank);
+        self.epochs.insert(welcome.session, self.nodes[node].epoch);
+        let early = std::mem::take(&mut self.nodes[node].lost_early);
+        self.lost.extend(early.into_iter().map(|call| (BTreeSet::from([welcome.session]), call)));
     }
 }

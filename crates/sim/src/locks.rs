@@ -1,13 +1,12 @@
 //! Whether locks exclude each other. A lock counts as held from the answer that gave it to the call that gives it back,
-//! or until the server ended the session.
-
-use loligo_types::SessionId;
+//! or until a rank ended a session of the client.
 
 /// A lock that a client was told it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
     pub file: u64,
-    pub session: SessionId,
+    /// The client's number at all ranks.
+    pub client: u64,
     /// Client and its thread.
     pub owner: u64,
     pub exclusive: bool,
@@ -36,8 +35,8 @@ impl Locks {
         self.held.retain(|other| other.owner != owner || other.file != file);
     }
 
-    /// The server ended a session.
-    pub fn ended(&mut self, session: SessionId) {
-        self.held.retain(|other| other.session != session);
+    /// A rank ended a session of the client: it may be the one that had its locks.
+    pub fn ended(&mut self, client: u64) {
+        self.held.retain(|other| other.client != client);
     }
 }

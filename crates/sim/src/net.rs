@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use loligo_types::Rank;
 use loligo_types::msg::{ToClient, ToServer};
 
 use crate::rng::Rng;
@@ -81,6 +82,10 @@ impl<M> Stream<M> {
 pub struct Conn {
     pub node: usize,
     pub node_life: u64,
+    /// What the client calls it.
+    pub number: Rank,
+    /// The rank at the other end.
+    pub rank: usize,
     pub server_life: u64,
     pub up: Stream<ToServer>,
     pub down: Stream<ToClient>,

@@ -2,13 +2,13 @@
 //! programs that call.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use loligo_client::{CallId, Client, Invalidation};
-use loligo_types::{Ino, SessionId};
+use loligo_types::{Ino, Rank, SessionId};
 
 use crate::calls::LostCall;
 use crate::data::{Epoch, WriteId, Writer};
@@ -116,7 +116,7 @@ pub struct Pending {
     pub write: Option<WriteId>,
     pub begun: u64,
     pub by: Writer,
-    pub session: Option<SessionId>,
+    pub sessions: BTreeSet<SessionId>,
     pub turn: u64,
 }
 
@@ -132,12 +132,16 @@ pub struct Node {
     pub client: Client,
     pub life: u64,
     pub up: bool,
-    pub conn: Option<u64>,
-    /// It waits for a connection.
-    pub connecting: bool,
+    /// The rank that its first connection goes to, and what it is called before that is known.
+    pub home: usize,
+    pub first: Rank,
+    /// Connections, by what it calls them.
+    pub conns: BTreeMap<Rank, u64>,
+    /// It waits for these.
+    pub connecting: BTreeMap<Rank, usize>,
     /// The handshake over the present connection is done.
-    pub ready: bool,
-    pub session: Option<SessionId>,
+    pub ready: BTreeSet<Rank>,
+    pub sessions: BTreeMap<Rank, SessionId>,
     pub epoch: Epoch,
     pub calls: BTreeMap<CallId, Pending>,
     pub kernel: Kernel,

@@ -15,17 +15,26 @@ pub enum Canary {
     RecallsDropped,
     /// A client that comes back gets a new session that pretends to be the old one, so that nothing is recognised.
     SessionForgotten,
+    /// A letter between ranks comes a second time, under the number of the next one.
+    LettersDoubled,
+    /// What moves from rank to rank comes without the changes that the table does not have.
+    ImportsEmptied,
+    /// What the table is to have for good it has until the next crash.
+    SettleDoesNothing,
 }
 
 impl Canary {
-    /// All of them.
-    pub const ALL: [Canary; 6] = [
+    /// All of them; the last three need several ranks.
+    pub const ALL: [Canary; 9] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
         Canary::ReplaySkips,
         Canary::RecallsDropped,
         Canary::SessionForgotten,
+        Canary::LettersDoubled,
+        Canary::ImportsEmptied,
+        Canary::SettleDoesNothing,
     ];
 }
 
@@ -34,6 +43,8 @@ impl Canary {
 pub struct Options {
     /// Simulated time of the random part, milliseconds.
     pub duration_ms: u64,
+    /// How many ranks, from and to: chosen from the seed between these.
+    pub ranks: (u64, u64),
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -44,7 +55,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { duration_ms: 5_000, trace: false, print: false, canary: None }
+        Options { duration_ms: 5_000, ranks: (1, 1), trace: false, print: false, canary: None }
     }
 }
 
@@ -57,6 +68,8 @@ pub struct Outcome {
     pub events: u64,
     /// Calls that clients made.
     pub calls: u64,
+    /// Migrations that began.
+    pub migrations: u64,
     /// Restarts of the server, crashes of clients, connections lost, sessions ended by the server.
     pub faults: [u64; 4],
     /// The history of names was too wide to be followed to the end.

@@ -7,8 +7,8 @@ use loligo_journal::table::{Meta, Row};
 use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
 use loligo_mds::TableMeta;
 use loligo_namespace::{Loaded, Tree, apply, invariants};
-use loligo_store::{Backend, LogDir, LogReader, StoreError};
-use loligo_types::{Ino, Lsn};
+use loligo_store::{Backend, LogDir, LogReader, StoreError, Table};
+use loligo_types::{Ino, Lsn, Rank};
 
 use crate::rows::{self, Result};
 
@@ -47,24 +47,30 @@ pub struct Found {
     pub rows: Vec<Row>,
 }
 
-/// Reads all that a start needs.
-pub fn read(backend: &dyn Backend) -> Result<Found> {
-    let table = backend.table();
-    let rows = rows::all_rows(&*table)?;
-    let mut meta = TableMeta::default();
+/// Reads all that a start of a rank needs: what of the table is its own, and its journal, which lies elsewhere.
+pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Found> {
+    let rows = rows::all_rows(table)?;
+    let mut meta = TableMeta { next_ino: Ino::first_of(rank), ..TableMeta::default() };
     for row in &rows {
         match row {
-            Row::Session(session) => meta.sessions.push(session.clone()),
-            Row::Orphan(ino) => meta.orphans.push(*ino),
-            Row::Discard { ino, from, object_size } => meta.discards.push((*ino, *from, *object_size)),
-            Row::Meta { meta: Meta::NextIno, value } => meta.next_ino = Ino(*value),
+            Row::Session(session) if session.id.rank() == rank => meta.sessions.push(session.clone()),
+            Row::Orphan { ino, rank: of } if *of == rank => meta.orphans.push(*ino),
+            Row::Discard { ino, rank: of, from, object_size } if *of == rank => {
+                meta.discards.push((*ino, *from, *object_size));
+            }
+            Row::Route { of, route } if *of == rank => meta.routes.push(*route),
+            Row::Route { route, .. } => meta.other_routes.push(*route),
+            Row::Meta { meta: Meta::TableUpto, rank: of, value } if *of == rank => meta.table_upto = Lsn(*value),
+            Row::Peer { of, peer } if *of == rank => meta.peers.push(*peer),
+            Row::Meta { meta: Meta::NextIno, rank: of, value } if *of == rank => meta.next_ino = Ino(*value),
             _ => {}
         }
     }
-    let log = backend.log_dir(0).map_err(|e| e.to_string())?;
+    let number = u32::from(rank.0);
+    let log = journal.log_dir(number).map_err(|e| e.to_string())?;
     let source = LogSource { dir: log, open: BTreeMap::new() };
-    let from = rows::replay_from(&*table)?;
-    let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(0), from };
+    let from = rows::replay_from(table, rank)?;
+    let config = ReadConfig { fs: Some(journal.identity().fs_id), rank: Some(number), from };
     let mut reader = Reader::open(source, config).map_err(|e| e.to_string())?;
     let mut records = Vec::new();
     while let Some(raw) = reader.next_record().map_err(|e| e.to_string())? {
@@ -74,12 +80,13 @@ pub fn read(backend: &dyn Backend) -> Result<Found> {
     Ok(Found { meta, records, tail, rows })
 }
 
-/// The whole tree, with every record in memory; checks what must hold after every change.
-pub fn check_tree(found: &Found, key: (u64, u64), inline_max: u32) -> Vec<String> {
-    let mut tree = Tree::new(key, loligo_namespace::Config { inline_max });
+/// The whole tree of these rows and records, all in memory; checks what must hold after every change. With several ranks
+/// that is so only when nothing is on its way between them and all is in the table.
+pub fn check_tree(rows: &[Row], records: &[(Lsn, Record)], key: (u64, u64), inline_max: u32) -> Vec<String> {
+    let mut tree = Tree::new(key, loligo_namespace::Config { inline_max, rank: Rank::ZERO });
     let mut entries: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
     let mut xattrs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
-    for row in &found.rows {
+    for row in rows {
         match row.clone() {
             Row::Inode(inode) => {
                 if inode.kind == loligo_types::Kind::Dir {
@@ -87,14 +94,14 @@ pub fn check_tree(found: &Found, key: (u64, u64), inline_max: u32) -> Vec<String
                 }
                 tree.load(Loaded::Inode(inode.ino, Some(inode)));
             }
-            Row::Entry { dir, name, ino, kind, .. } => entries.entry(dir).or_default().push((name, ino, kind)),
+            Row::Entry { dir, name, target, .. } => entries.entry(dir).or_default().push((name, target)),
             Row::Xattr { ino, name, value } => xattrs.entry(ino).or_default().push((name, value)),
             Row::Inline { ino, data } => tree.load(Loaded::Inline(ino, Some(data))),
-            Row::Orphan(ino) => tree.load(Loaded::Orphan(ino)),
-            Row::Discard { ino, from, object_size } => tree.load(Loaded::Discard { ino, from, object_size }),
+            Row::Orphan { ino, .. } => tree.load(Loaded::Orphan(ino)),
+            Row::Discard { ino, from, object_size, .. } => tree.load(Loaded::Discard { ino, from, object_size }),
             Row::Session(session) => tree.load(Loaded::Session(session)),
-            Row::Meta { meta: Meta::NextIno, value } => tree.load(Loaded::NextIno(Ino(value))),
-            Row::Meta { .. } => {}
+            Row::Meta { meta: Meta::NextIno, rank: Rank::ZERO, value } => tree.load(Loaded::NextIno(Ino(value))),
+            Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } => {}
         }
     }
     for (dir, entries) in entries {
@@ -103,7 +110,7 @@ pub fn check_tree(found: &Found, key: (u64, u64), inline_max: u32) -> Vec<String
     for (ino, items) in xattrs {
         tree.load(Loaded::Xattrs(ino, items));
     }
-    for (lsn, record) in &found.records {
+    for (lsn, record) in records {
         record.events.iter().for_each(|event| apply(&mut tree, event, *lsn));
     }
     invariants::check(&tree)

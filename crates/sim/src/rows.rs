@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use loligo_journal::table::{
     Meta, Row, TABLE_VERSION, decode_entry, decode_inline, decode_inode, decode_meta, decode_row, decode_xattr,
-    dir_range_from, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan,
-    encode_session, encode_xattr, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta, key_orphan,
-    key_session, key_xattr, split_entry_key, split_xattr_key, xattr_range,
+    dir_range_from, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan, encode_peer,
+    encode_route, encode_session, encode_xattr, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta,
+    key_orphan, key_peer, key_route, key_session, key_xattr, split_entry_key, split_xattr_key, xattr_range,
 };
 use loligo_namespace::{Loaded, Need, Record, Tree, hash63};
 use loligo_store::{Batch, Durability, Table};
-use loligo_types::{Event, Ino, Lsn, Time};
+use loligo_types::{Event, Ino, Lsn, Rank, Target, Time};
 
 /// Why rows cannot be read or written, in words.
 pub type Result<T> = std::result::Result<T, String>;
@@ -22,32 +22,41 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Adds what one event says of its row.
-pub fn put_event(batch: &mut Batch, event: &Event, hash: u64) {
+/// Adds what one event of a rank says of its row.
+pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
     match event {
         Event::Inode(inode) => batch.put(key_inode(inode.ino), encode_inode(inode)),
         Event::InodeGone(ino) => batch.delete(key_inode(*ino)),
-        Event::Entry { dir, name, ino, kind } => batch.put(key_entry(*dir, hash, name), encode_entry(*ino, *kind)),
+        Event::Entry { dir, name, ino, kind, remote } => {
+            let target = Target { ino: *ino, kind: *kind, remote: *remote };
+            batch.put(key_entry(*dir, hash, name), encode_entry(target))
+        }
         Event::EntryGone { dir, name } => batch.delete(key_entry(*dir, hash, name)),
         Event::Xattr { ino, name, value } => batch.put(key_xattr(*ino, name), encode_xattr(value)),
         Event::XattrGone { ino, name } => batch.delete(key_xattr(*ino, name)),
         Event::Inline { ino, data } => batch.put(key_inline(*ino), encode_inline(data)),
         Event::InlineGone(ino) => batch.delete(key_inline(*ino)),
-        Event::Orphan(ino) => batch.put(key_orphan(*ino), encode_orphan()),
+        Event::Orphan(ino) => batch.put(key_orphan(*ino), encode_orphan(rank)),
         Event::OrphanGone(ino) => batch.delete(key_orphan(*ino)),
-        Event::Discard { ino, from, object_size } => batch.put(key_discard(*ino), encode_discard(*from, *object_size)),
+        Event::Discard { ino, from, object_size } => {
+            batch.put(key_discard(*ino), encode_discard(rank, *from, *object_size))
+        }
         Event::DiscardGone(ino) => batch.delete(key_discard(*ino)),
         Event::Session(session) => batch.put(key_session(session.id), encode_session(session)),
         Event::SessionGone(id) => batch.delete(key_session(*id)),
-        Event::NextIno(ino) => batch.put(key_meta(Meta::NextIno), encode_meta(ino.0)),
+        Event::NextIno(ino) => batch.put(key_meta(Meta::NextIno, rank), encode_meta(ino.0)),
+        Event::Route(route) if route.version == 0 => batch.delete(key_route(rank, route.dir, route.frag)),
+        Event::Route(route) => batch.put(key_route(rank, route.dir, route.frag), encode_route(route)),
+        Event::Peer(peer) => batch.put(key_peer(rank, peer.rank), encode_peer(peer)),
+        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) => batch,
     };
 }
 
-/// The batch that writes these records.
-pub fn batch_of(table: &dyn Table, records: &[Record]) -> Result<Batch> {
+/// The batch that writes these records of a rank.
+pub fn batch_of(table: &dyn Table, rank: Rank, records: &[Record]) -> Result<Batch> {
     let mut batch = Batch::new();
     for record in records {
-        put_event(&mut batch, &record.event, record.hash);
+        put_event(&mut batch, &record.event, record.hash, rank);
         if let (true, Event::InodeGone(ino)) = (record.sweep, &record.event) {
             let range = xattr_range(*ino);
             for (key, _) in table.scan(&range.start, &range.end, usize::MAX).map_err(text)? {
@@ -64,27 +73,35 @@ pub fn format(table: &dyn Table, key: (u64, u64), now: Time) -> Result<()> {
     let mut next = Ino(Ino::FIRST.0 + 1);
     for event in Tree::format(now, 0o755, 0, 0) {
         match &event {
-            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes())),
+            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes()), Rank::ZERO),
             Event::NextIno(ino) => next = next.max(*ino),
-            _ => put_event(&mut batch, &event, 0),
+            _ => put_event(&mut batch, &event, 0, Rank::ZERO),
         }
     }
-    batch.put(key_meta(Meta::NextIno), encode_meta(next.0));
-    batch.put(key_meta(Meta::ReplayFrom), encode_meta(1));
-    batch.put(key_meta(Meta::Format), encode_meta(TABLE_VERSION));
+    batch.put(key_meta(Meta::NextIno, Rank::ZERO), encode_meta(next.0));
+    batch.put(key_meta(Meta::ReplayFrom, Rank::ZERO), encode_meta(1));
+    batch.put(key_meta(Meta::Format, Rank::ZERO), encode_meta(TABLE_VERSION));
     table.write(&batch, Durability::Sync).map_err(text)
 }
 
-/// Where replay starts.
-pub fn replay_from(table: &dyn Table) -> Result<Lsn> {
-    let value = table.get(&key_meta(Meta::ReplayFrom)).map_err(text)?;
+/// Where replay of a rank's journal starts.
+pub fn replay_from(table: &dyn Table, rank: Rank) -> Result<Lsn> {
+    let value = table.get(&key_meta(Meta::ReplayFrom, rank)).map_err(text)?;
     Ok(Lsn(value.map(|v| decode_meta(&v)).transpose().map_err(text)?.unwrap_or(1).max(1)))
 }
 
-/// Says where replay starts, durably.
-pub fn put_replay_from(table: &dyn Table, lsn: Lsn) -> Result<()> {
+/// Says where replay of a rank's journal starts, durably; and so is all that was written before.
+pub fn put_replay_from(table: &dyn Table, rank: Rank, lsn: Lsn) -> Result<()> {
     let mut batch = Batch::new();
-    batch.put(key_meta(Meta::ReplayFrom), encode_meta(lsn.0));
+    batch.put(key_meta(Meta::ReplayFrom, rank), encode_meta(lsn.0));
+    table.write(&batch, Durability::Sync).map_err(text)
+}
+
+/// Says durably where replay starts, and below which record it leaves out what is said of inodes.
+pub fn put_settled(table: &dyn Table, rank: Rank, replay_from: Lsn, table_upto: Lsn) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.put(key_meta(Meta::ReplayFrom, rank), encode_meta(replay_from.0));
+    batch.put(key_meta(Meta::TableUpto, rank), encode_meta(table_upto.0));
     table.write(&batch, Durability::Sync).map_err(text)
 }
 
@@ -98,14 +115,16 @@ pub fn all_rows(table: &dyn Table) -> Result<Vec<Row>> {
 pub fn event_of(row: Row) -> Option<Event> {
     Some(match row {
         Row::Inode(inode) => Event::Inode(inode),
-        Row::Entry { dir, name, ino, kind, .. } => Event::Entry { dir, name, ino, kind },
+        Row::Entry { dir, name, target: Target { ino, kind, remote }, .. } => {
+            Event::Entry { dir, name, ino, kind, remote }
+        }
         Row::Xattr { ino, name, value } => Event::Xattr { ino, name, value },
         Row::Inline { ino, data } => Event::Inline { ino, data },
-        Row::Orphan(ino) => Event::Orphan(ino),
-        Row::Discard { ino, from, object_size } => Event::Discard { ino, from, object_size },
+        Row::Orphan { ino, .. } => Event::Orphan(ino),
+        Row::Discard { ino, from, object_size, .. } => Event::Discard { ino, from, object_size },
         Row::Session(session) => Event::Session(session),
-        Row::Meta { meta: Meta::NextIno, value } => Event::NextIno(Ino(value)),
-        Row::Meta { .. } => return None,
+        Row::Meta { meta: Meta::NextIno, value, .. } => Event::NextIno(Ino(value)),
+        Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } => return None,
     })
 }
 
@@ -155,9 +174,9 @@ fn load_range(table: &dyn Table, dir: Ino, from_hash: u64) -> Result<Loaded> {
     }
     let mut entries = Vec::new();
     for (key, value) in &rows {
-        let (ino, kind) = decode_entry(value).map_err(text)?;
+        let target = decode_entry(value).map_err(text)?;
         let (_, _, name) = split_entry_key(key).ok_or("an entry's key makes no sense")?;
-        entries.push((name, ino, kind));
+        entries.push((name, target));
     }
     Ok(Loaded::Range { dir, from_hash, upto_hash, entries })
 }

@@ -69,7 +69,8 @@ impl World {
         match self.world_answers.remove(&id) {
             Some(result) => result.map_err(|failed| failed.error),
             None => {
-                self.wrong(format!("{text} was not answered"));
+                let status = self.show_servers();
+                self.wrong(format!("{text} was not answered: {status}"));
                 Err(FsError::Unavailable)
             }
         }
@@ -80,7 +81,11 @@ impl World {
         let text = format!("{call:?}");
         let names = matches!(track, Track::Names(_)) || self.quiet && matches!(call, Call::Open { .. });
         // A client that gave up long ago needs a moment to find the server again.
-        let up = |world: &mut World| world.server.is_some() && world.nodes[0].ready;
+        let up = |world: &mut World| {
+            let node = &world.nodes[0];
+            let connected = node.connecting.is_empty() && node.conns.keys().all(|rank| node.ready.contains(rank));
+            world.all_up() && connected && !node.ready.is_empty()
+        };
         if !self.until(CALL_MS, up) {
             self.wrong("the first client does not find the server".into());
             return None;
@@ -136,6 +141,7 @@ impl World {
         self.data.create(log.0);
         places.logs.push(log);
         places.lock = self.make_file(data, "lock", false);
+        places.data = data;
         places.own = self.make_dir("own");
         let mut state = State::default();
         for dir in &places.dirs {
@@ -155,7 +161,10 @@ impl World {
         let first = self.rng.range(1_000, 200_000);
         self.after(first, Event::Fault);
         // Something must happen for programs that were put in to begin.
-        self.after(0, Event::Crash { life: u64::MAX });
+        self.after(0, Event::Crash { rank: 0, life: u64::MAX, all: false });
+        if self.seats.len() > 1 {
+            self.after(first / 2, Event::Thrash);
+        }
         let ms = self.options.duration_ms;
         self.until(ms, |_| false);
     }
@@ -169,12 +178,14 @@ impl World {
         self.quiet = true;
         self.stop.set(true);
         self.nodes.iter_mut().for_each(|node| node.cut_off_until = 0);
+        self.unblock_pairs();
         if self.disk_faults {
             // Those that were planned go with the process.
-            self.crash_server(&CrashPlan::lose_nothing());
+            self.crash_all(&CrashPlan::lose_nothing());
         }
         let idle = |world: &mut World| {
-            world.server.is_some()
+            world.all_up()
+                && !world.stopping
                 && world
                     .nodes
                     .iter()
@@ -187,14 +198,12 @@ impl World {
                     text += &format!("\n  client {at} call {} since {}: {:?}", id.0, pending.begun, pending.track);
                 }
             }
-            if let Some(server) = &self.server {
-                text += &format!("\n  server: {:?}", server.mds.status());
-            }
+            text += &self.show_servers();
             return self.wrong(text);
         }
         if self.rng.one_in(2) {
             let plan = CrashPlan::lose_some(Torn::Byte, self.rng.bits());
-            self.crash_server(&plan);
+            self.crash_all(&plan);
         }
     }
 
@@ -244,7 +253,8 @@ impl World {
             return self.wrong("a client does not stop".into());
         }
         let empty = |world: &mut World| {
-            world.server.as_ref().is_some_and(|server| {
+            world.seats.iter().all(|seat| {
+                let Some(server) = &seat.server else { return false };
                 let status = server.mds.status();
                 status.sessions.is_empty()
                     && status.orphans == 0
@@ -257,23 +267,58 @@ impl World {
             })
         };
         if !self.until(QUIET_MS, empty) {
-            let status = self.server.as_ref().map(|server| server.mds.status());
-            self.wrong(format!("with all clients gone the server still holds something: {status:?}"));
+            let status = self.show_servers();
+            self.wrong(format!("with all clients gone the server still holds something: {status}"));
         }
+        self.look_at_ranks();
         // All sessions have ended: what was lost cannot come any more.
         for (_, call) in std::mem::take(&mut self.lost) {
             self.close_lost(call);
         }
     }
 
+    /// When nothing is under way between ranks, each inode is one rank's at most.
+    fn look_at_ranks(&mut self) {
+        let at_rest = |world: &mut World| {
+            let servers = world.seats.iter().map(|seat| seat.server.as_ref());
+            world.all_linked()
+                && servers.into_iter().all(|server| server.is_some_and(|server| server.mds.under_way().is_empty()))
+        };
+        if !self.until(2 * QUIET_MS, at_rest) && !self.is_broken() {
+            let status = self.show_servers();
+            return self.wrong(format!("what is under way between ranks does not end: {status}"));
+        }
+        let mut owners: BTreeMap<Ino, usize> = BTreeMap::new();
+        let mut twice = Vec::new();
+        for (rank, seat) in self.seats.iter().enumerate() {
+            for ino in seat.server.iter().flat_map(|server| server.mds.inodes_held()) {
+                if let Some(other) = owners.insert(ino, rank) {
+                    twice.push(format!("inode {ino} is held by rank {other} and by rank {rank}"));
+                }
+            }
+        }
+        twice.into_iter().for_each(|text| self.wrong(text));
+    }
+
     fn stop_server(&mut self) {
         self.ends = true;
-        self.with_server(|server, now| server.stop(now));
-        if !self.until(QUIET_MS, |world| world.stopped) {
-            let status = self.server.as_ref().map(|server| server.mds.status());
-            return self.wrong(format!("the server does not stop: {status:?}"));
+        self.stop_servers();
+        if !self.until(QUIET_MS, |world| world.seats.iter().all(|seat| seat.stopped)) {
+            let status = self.show_servers();
+            return self.wrong(format!("the server does not stop: {status}"));
         }
-        self.server = None;
+        self.seats.iter_mut().for_each(|seat| seat.server = None);
+        self.store = None;
+    }
+
+    fn show_servers(&self) -> String {
+        let mut text = String::new();
+        for (rank, seat) in self.seats.iter().enumerate() {
+            let status = seat.server.as_ref().map(|server| server.mds.status());
+            let under_way = seat.server.as_ref().map(|server| server.mds.under_way());
+            text += &format!("\n  rank {rank}: {under_way:?} {status:?}");
+        }
+        text
     }
 
     fn look_at_disk(&mut self) {
@@ -285,12 +330,18 @@ impl World {
             Ok(rows) => rows,
             Err(text) => return self.wrong(text),
         };
-        let left = rows.iter().filter(|row| matches!(row, Row::Orphan(_) | Row::Discard { .. } | Row::Session(_)));
+        let left = rows.iter().filter(|row| matches!(row, Row::Orphan { .. } | Row::Discard { .. } | Row::Session(_)));
         for row in left.cloned().collect::<Vec<_>>() {
             self.wrong(format!("after a stop in order the table has {row:?}"));
         }
+        self.check_letters(&rows);
+        if self.seats.len() > 1 {
+            let config = &self.knobs.server;
+            let faults = crate::recovery::check_tree(&rows, &[], config.hash_key, config.inline_max);
+            faults.into_iter().for_each(|fault| self.wrong(format!("at the end: {fault}")));
+        }
         let events: Vec<_> = rows.iter().cloned().filter_map(rows::event_of).collect();
-        for finding in fsck::check_all(&events).findings {
+        for finding in fsck::check_all(self.knobs.server.hash_key, &events).findings {
             self.wrong(format!("fsck: {}", finding.text));
         }
         // Whether each file is held in its inode.
@@ -322,6 +373,31 @@ impl World {
         self.compare_names(&rows);
     }
 
+    /// After a stop in order no letter is on its way, and the subtree map says one thing.
+    fn check_letters(&mut self, rows: &[Row]) {
+        let (mut peers, mut routes) = (BTreeMap::new(), BTreeMap::new());
+        let mut wrong = Vec::new();
+        for row in rows {
+            match row {
+                Row::Peer { of, peer } => drop(peers.insert((*of, peer.rank), *peer)),
+                Row::Route { route, .. } => {
+                    let known = routes.insert((route.dir, route.frag, route.version), route.rank);
+                    if known.is_some_and(|rank| rank != route.rank) {
+                        wrong.push(format!("ranks {known:?} and {} are both said to have {route:?}", route.rank));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for ((of, to), peer) in &peers {
+            let received = peers.get(&(*to, *of)).map_or(0, |other| other.received);
+            if peer.sent != received {
+                wrong.push(format!("rank {of} sent letters up to {} to rank {to}, which has {received}", peer.sent));
+            }
+        }
+        wrong.into_iter().for_each(|text| self.wrong(text));
+    }
+
     /// The names in the table must be those of one of the ways that everything can have happened.
     fn compare_names(&mut self, rows: &[Row]) {
         if self.history.gave_up {
@@ -331,9 +407,9 @@ impl World {
         let mut attrs: BTreeMap<u64, (u16, u32)> = BTreeMap::new();
         for row in rows {
             match row {
-                Row::Entry { dir, name, ino, .. } => {
+                Row::Entry { dir, name, target, .. } => {
                     if let Some(id) = NAMES.iter().position(|n| n.as_bytes() == name.as_bytes()) {
-                        entries.entry(dir.0).or_default().insert(id as NameId, ino.0);
+                        entries.entry(dir.0).or_default().insert(id as NameId, target.ino.0);
                     }
                 }
                 Row::Inode(inode) => drop(attrs.insert(inode.ino.0, (inode.mode, inode.nlink))),

@@ -1,16 +1,20 @@
-//! One life of the simulated server: the production machines and journal, driven as the driver's threads do it, with
+//! One life of a simulated rank: the production machines and journal, driven as the driver's threads do it, with
 //! every wait an event that the world brings later, or never.
+
+mod storage;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use loligo_journal::{Writer, WriterConfig};
+use loligo_mds::admin::{Ask, Told};
+use loligo_mds::peer::PeerMsg;
 use loligo_mds::{ConnId, DataAccess, Input, Mds, Now, Output, Peer};
 use loligo_namespace::{Loaded, Need, Record};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd};
-use loligo_store::{Backend, Blobs, Durability, LogDir, LogFile, StoreError, Table};
+use loligo_store::{Backend, Blobs, Durability, LogDir, LogFile, Table};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{DataAnswer, DataError, Ino, Lsn, SessionId};
+use loligo_types::{DataAnswer, DataError, Ino, Lsn, Rank, SessionId};
 
 use crate::options::Canary;
 use crate::recovery;
@@ -49,10 +53,16 @@ pub enum Act {
     Begin(Work),
     /// The session is gone; durably so with this record.
     Fenced { session: SessionId, lsn: Lsn },
+    /// Say this to another rank.
+    Peer { to: Rank, msg: PeerMsg },
+    /// The answer to an administrator.
+    Told { id: u64, told: Told },
     /// The journal is durable up to here.
     Durable(Lsn),
     /// An effect on file data failed.
     DataFailed,
+    /// A line for the trace.
+    Note(String),
     /// It stops: with a failure, or in order.
     Fatal(String),
     /// All is in the table.
@@ -63,6 +73,7 @@ pub enum Act {
 enum TableWork {
     Checkpoint { id: u64, records: Vec<Record> },
     Trim { below: Lsn },
+    Settle { replay_from: Lsn, table_upto: Lsn },
 }
 
 #[derive(Debug)]
@@ -73,12 +84,13 @@ enum Asked {
     SyncAll { ticket: u64 },
 }
 
-/// A running server.
+/// A running rank.
 pub struct Server {
+    rank: Rank,
     pub mds: Mds,
     osd: Osd,
-    /// Keeps the disk open.
-    _backend: Arc<dyn Backend>,
+    /// Keep the disks open: the one that all share, and the journal's.
+    _disks: Disks,
     table: Arc<dyn Table>,
     pub blobs: Arc<dyn Blobs>,
     log: Arc<dyn LogDir>,
@@ -99,8 +111,21 @@ pub struct Server {
     last_append: Lsn,
     journal_limit: u64,
     canary: Option<Canary>,
+    /// Files that are to be quiet, by the ticket of who wants it.
+    quieting: BTreeMap<u64, Vec<Ino>>,
+    durability: Durability,
+    trace: bool,
     pub watch: Watch,
     pub out: VecDeque<Act>,
+}
+
+/// What a rank keeps its things on.
+#[derive(Clone)]
+pub struct Disks {
+    /// Table and objects: all ranks'.
+    pub shared: Arc<dyn Backend>,
+    /// The rank's journal.
+    pub journal: Arc<dyn Backend>,
 }
 
 /// What a start needs to know.
@@ -111,25 +136,30 @@ pub struct Start {
     pub canary: Option<Canary>,
     /// A number for choices of canaries.
     pub chance: u64,
+    /// That of checkpoints: the journal keeps what they wrote until a trim has synced the table.
+    pub durability: Durability,
+    /// Records are shown.
+    pub trace: bool,
 }
 
 impl Server {
     /// Recovers. Also says what is wrong with the tree that was found.
-    pub fn start(backend: Arc<dyn Backend>, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
-        let Start { config, segment_size, journal_limit, canary, chance } = start;
-        let mut found = recovery::read(&*backend)?;
+    pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
+        let Start { config, segment_size, journal_limit, canary, chance, durability, trace } = start;
+        let (rank, alone) = (config.rank, config.map.ranks.len() < 2);
+        let mut found = recovery::read(&*disks.shared.table(), &*disks.journal, rank)?;
         if canary == Some(Canary::ReplaySkips) && !found.records.is_empty() {
             let at = found.records.len() - 1 - chance as usize % found.records.len().min(8);
             found.records.remove(at);
         }
-        let faults = recovery::check_tree(&found, config.hash_key, config.inline_max);
         let mut watch = Watch::default();
-        for row in &found.rows {
-            if let Some(event) = rows::event_of(row.clone()) {
-                watch.learn(&event);
-            }
+        let mut faults = Vec::new();
+        if alone {
+            faults = recovery::check_tree(&found.rows, &found.records, config.hash_key, config.inline_max);
+            let known = found.rows.iter().filter_map(|row| rows::event_of(row.clone()));
+            known.for_each(|event| watch.learn(&event));
         }
-        found.records.iter().flat_map(|(_, r)| &r.events).for_each(|event| watch.learn(event));
+        found.records.iter().filter(|_| alone).flat_map(|(_, r)| &r.events).for_each(|event| watch.learn(event));
         let key = config.hash_key;
         let fs = config.fs_id;
         let mut mds = Mds::recover(config, found.meta.clone(), now);
@@ -138,14 +168,15 @@ impl Server {
         }
         let last = Lsn(found.tail.next_lsn.0 - 1);
         mds.recovered(now, last);
-        let writer = Writer::resume(WriterConfig { fs, rank: 0, segment_size }, &found.tail);
+        let writer = Writer::resume(WriterConfig { fs, rank: u32::from(rank.0), segment_size }, &found.tail);
         let mut server = Server {
+            rank,
             mds,
             osd: Osd::new(loligo_osd::Config { queue_bytes: 64 << 10, dirty_files: 4 }),
-            table: backend.table(),
-            blobs: backend.blobs(),
-            log: backend.log_dir(0).map_err(|e| e.to_string())?,
-            _backend: backend,
+            table: disks.shared.table(),
+            blobs: disks.shared.blobs(),
+            log: disks.journal.log_dir(u32::from(rank.0)).map_err(|e| e.to_string())?,
+            _disks: disks,
             key,
             writer,
             file: None,
@@ -163,6 +194,9 @@ impl Server {
             last_append: last,
             journal_limit,
             canary,
+            quieting: BTreeMap::new(),
+            durability,
+            trace,
             watch,
             out: VecDeque::from([Act::Begin(Work::Tick)]),
         };
@@ -226,6 +260,21 @@ impl Server {
         }
     }
 
+    /// There is a connection to another rank, or it is gone.
+    pub fn peer(&mut self, now: Now, rank: Rank, up: bool) {
+        self.feed(now, if up { Input::PeerUp { rank } } else { Input::PeerDown { rank } });
+    }
+
+    /// Another rank says something.
+    pub fn peer_message(&mut self, now: Now, from: Rank, msg: PeerMsg) {
+        self.feed(now, Input::Peer { from, msg });
+    }
+
+    /// An administrator asks.
+    pub fn admin(&mut self, now: Now, id: u64, ask: Ask) {
+        self.feed(now, Input::Admin { id, ask });
+    }
+
     /// The server is to stop in order.
     pub fn stop(&mut self, now: Now) {
         self.feed(now, Input::Stop);
@@ -261,12 +310,20 @@ impl Server {
             Output::Close { conn } => self.out.push_back(Act::Close { conn: conn.0 }),
             Output::Append { lsn, record } => {
                 self.last_append = lsn;
+                if self.trace
+                    && let Ok(record) = loligo_journal::decode_record(&record)
+                {
+                    self.out.push_back(Act::Note(format!("record {lsn} {:?} {:?}", record.origin, record.events)));
+                }
                 self.appends.push((lsn, record));
                 self.kick_journal();
             }
             Output::Load { ticket, needs } => self.out.push_back(Act::Begin(Work::LoadRead { ticket, needs })),
             Output::Checkpoint { id, records } => self.push_table(TableWork::Checkpoint { id, records }),
             Output::Trim { below } => self.push_table(TableWork::Trim { below }),
+            Output::Settle { replay_from, table_upto } => {
+                self.push_table(TableWork::Settle { replay_from, table_upto });
+            }
             Output::Discard { ino, from, object_size } => self.discard(ino, from, object_size),
             Output::Spill { ino, data, object_size } => {
                 let tag = self.tag(Asked::Spill);
@@ -276,15 +333,25 @@ impl Server {
                 let tag = self.tag(Asked::SyncAll { ticket });
                 self.osd_feed(loligo_osd::Input::SyncAll { tag });
             }
+            Output::Quiesce { ticket, inos } => {
+                self.quieting.insert(ticket, inos.clone());
+                self.osd_feed(loligo_osd::Input::Quiesce { ticket, inos });
+            }
+            Output::Peer { to, msg } => self.out.push_back(Act::Peer { to, msg }),
+            Output::Told { id, told } => self.out.push_back(Act::Told { id, told }),
             Output::Access { session, ino, access } => {
                 let access = match access {
                     DataAccess::None => Access::None,
                     DataAccess::Read => Access::Read,
                     DataAccess::Write => Access::Write,
+                    DataAccess::Moving => Access::Moving,
+                    DataAccess::Moved => Access::Moved,
                 };
                 self.osd_feed(loligo_osd::Input::Access { session, ino, access });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
+            // The next tick comes soon enough.
+            Output::Again => {}
             Output::Fence { session } => {
                 self.osd_feed(loligo_osd::Input::Fence { session });
                 // The record that ends the session is the next one.
@@ -336,6 +403,12 @@ impl Server {
                         self.mds_input(now, Input::DataSynced { ticket, ok: result.is_ok() });
                     }
                 }
+                loligo_osd::Output::Quiesced { ticket, ok } => {
+                    // A discard that is to be tried again must not come when another rank has the file.
+                    let inos = self.quieting.remove(&ticket).unwrap_or_default();
+                    let ok = ok && !self.retry.iter().any(|(ino, ..)| inos.contains(ino));
+                    self.mds_input(now, Input::Quiesced { ticket, ok });
+                }
                 loligo_osd::Output::Fenced { .. } => {}
             }
         }
@@ -359,113 +432,5 @@ impl Server {
         }
         self.results.insert(id, result);
         self.out.push_back(Act::Begin(Work::EffectDone { id }));
-    }
-
-    fn kick_journal(&mut self) {
-        if self.canary == Some(Canary::EarlyDurable)
-            && let Some((lsn, _)) = self.appends.last()
-        {
-            let lsn = *lsn;
-            self.mds.handle(Now::default(), Input::Durable { lsn });
-        }
-        if !self.journal_busy {
-            self.journal_busy = true;
-            self.out.push_back(Act::Begin(Work::JournalWrite));
-        }
-    }
-
-    fn journal_failed(&mut self, now: Now) {
-        self.writer.fail();
-        self.feed(now, Input::JournalFailed);
-    }
-
-    fn journal_write(&mut self, now: Now) {
-        for (lsn, record) in std::mem::take(&mut self.appends) {
-            match self.writer.append(&record) {
-                Ok(got) if got == lsn => {}
-                other => return self.out.push_back(Act::Fatal(format!("record {lsn} came as {other:?}"))),
-            }
-        }
-        match self.journal_batches() {
-            Ok(()) => self.out.push_back(Act::Begin(Work::JournalSync)),
-            Err(_) => self.journal_failed(now),
-        }
-    }
-
-    fn journal_batches(&mut self) -> std::result::Result<(), StoreError> {
-        while let Some(batch) = self.writer.take_batch() {
-            if self.file.as_ref().is_none_or(|(id, _)| *id != batch.segment) {
-                self.file = Some((batch.segment, self.log.create(batch.segment)?));
-            }
-            if let Some((_, file)) = &mut self.file {
-                file.append(&batch.bytes)?;
-            }
-            self.unsynced = Some(batch.last);
-            self.writer.recycle(batch.bytes);
-        }
-        Ok(())
-    }
-
-    fn journal_sync(&mut self, now: Now) {
-        if let Some(lsn) = self.unsynced.take() {
-            let lies = self.canary == Some(Canary::JournalSyncDoesNothing);
-            if let Some((_, file)) = self.file.as_mut().filter(|_| !lies)
-                && file.sync().is_err()
-            {
-                return self.journal_failed(now);
-            }
-            let durable = self.writer.synced(lsn);
-            self.out.push_back(Act::Durable(durable));
-            self.feed(now, Input::Durable { lsn: durable });
-        }
-        if self.writer.has_pending() || !self.appends.is_empty() {
-            self.out.push_back(Act::Begin(Work::JournalWrite));
-        } else {
-            self.journal_busy = false;
-        }
-    }
-
-    fn push_table(&mut self, work: TableWork) {
-        self.table_queue.push_back(work);
-        if !self.table_busy {
-            self.table_busy = true;
-            self.out.push_back(Act::Begin(Work::Table));
-        }
-    }
-
-    fn table_work(&mut self, now: Now) {
-        match self.table_queue.pop_front() {
-            Some(TableWork::Checkpoint { id, records }) => {
-                let input = match self.checkpoint(&records) {
-                    Ok(()) => Input::CheckpointDone { id },
-                    Err(full) => Input::CheckpointFailed { id, full },
-                };
-                self.feed(now, input);
-            }
-            Some(TableWork::Trim { below }) => self.trim(below),
-            None => {}
-        }
-        self.table_busy = !self.table_queue.is_empty();
-        if self.table_busy {
-            self.out.push_back(Act::Begin(Work::Table));
-        }
-    }
-
-    fn checkpoint(&self, records: &[Record]) -> std::result::Result<(), bool> {
-        let batch = rows::batch_of(&*self.table, records).map_err(|_| false)?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        self.table.write(&batch, Durability::Sync).map_err(|error| error.is_full())
-    }
-
-    fn trim(&mut self, below: Lsn) {
-        let helps = self.writer.segments().nth(1).is_some_and(|second| second.first <= below);
-        if helps && rows::put_replay_from(&*self.table, below).is_ok() {
-            for id in self.writer.trim(below) {
-                // One that cannot be deleted is only in the way.
-                let _ = self.log.delete(id);
-            }
-        }
     }
 }

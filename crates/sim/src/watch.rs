@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loligo_journal::{Record, decode_record};
 use loligo_mds::{ConnId, Output};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Answer, Event, Ino, Kind, Lease, Lsn, SessionId};
+use loligo_types::{Answer, Event, Ino, Kind, Lease, Letter, Lsn, Name, SessionId};
 
 const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
 
@@ -16,8 +16,12 @@ pub struct Watch {
     held: BTreeMap<(Ino, SessionId), Lease>,
     recalls: BTreeMap<(SessionId, u64), (Ino, Lease)>,
     changes: BTreeMap<Ino, u64>,
+    /// Names, as far as they are known: that their inode lives elsewhere is nothing that clients see.
+    names: BTreeMap<(Ino, Name), Ino>,
     /// Files that have objects, as the record says.
     pub spilled: Vec<(Lsn, u64)>,
+    /// Sessions that were begun, and the client's number.
+    pub begun: Vec<(SessionId, u64)>,
     /// What is wrong.
     pub findings: Vec<String>,
 }
@@ -25,8 +29,11 @@ pub struct Watch {
 impl Watch {
     /// Learns the inodes there are, at a start.
     pub fn learn(&mut self, event: &Event) {
-        if let Event::Inode(inode) = event {
-            self.changes.insert(inode.ino, inode.change);
+        match event {
+            Event::Inode(inode) => drop(self.changes.insert(inode.ino, inode.change)),
+            Event::Entry { dir, name, ino, .. } => drop(self.names.insert((*dir, name.clone()), *ino)),
+            Event::EntryGone { dir, name } => drop(self.names.remove(&(*dir, name.clone()))),
+            _ => {}
         }
     }
 
@@ -79,6 +86,14 @@ impl Watch {
     fn changed(&mut self, lsn: Lsn, record: &Record) {
         let by = record.origin.map(|origin| origin.session);
         for event in &record.events {
+            match event {
+                Event::Session(session) => self.begun.push((session.id, session.client)),
+                // What moves away is no more this rank's to give or to ask back, and what comes was changed elsewhere.
+                Event::Route(_) => self.forget(),
+                // What all it is that moves does not stand here.
+                Event::Letter { letter, .. } if matches!(**letter, Letter::Import { .. }) => self.held.clear(),
+                _ => {}
+            }
             let (ino, bits) = match event {
                 Event::Inode(inode) => {
                     if inode.kind == Kind::File && !inode.inline {
@@ -91,18 +106,35 @@ impl Watch {
                     (inode.ino, Lease::ATTR)
                 }
                 Event::InodeGone(ino) => (*ino, Lease::ATTR),
-                Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => (*dir, Lease::NAMES),
+                Event::Entry { dir, name, ino, remote, .. } => {
+                    let before = self.names.insert((*dir, name.clone()), *ino);
+                    if before.map_or(*remote, |before| before == *ino) {
+                        continue;
+                    }
+                    (*dir, Lease::NAMES)
+                }
+                Event::EntryGone { dir, name } => {
+                    self.names.remove(&(*dir, name.clone()));
+                    (*dir, Lease::NAMES)
+                }
                 _ => continue,
             };
             let Some(by) = by else { continue };
             let others = self.held.range((ino, SessionId(0))..=(ino, SessionId(u64::MAX)));
             for ((_, other), held) in others {
                 if *other != by && held.any(bits) {
-                    let text = format!("session {by} changed inode {ino} while session {other} held {bits:?} of it");
+                    let text = format!(
+                        "session {by} changed inode {ino} while session {other} held {bits:?} of it: {event:?}"
+                    );
                     self.findings.push(text);
                 }
             }
         }
+    }
+
+    fn forget(&mut self) {
+        self.changes.clear();
+        self.names.clear();
     }
 
     fn give(&mut self, ino: Ino, session: SessionId, bits: Lease) {

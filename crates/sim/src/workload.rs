@@ -105,6 +105,8 @@ pub struct Places {
     pub files: Vec<Ino>,
     /// Files that are appended to.
     pub logs: Vec<Ino>,
+    /// Where those lie.
+    pub data: Ino,
     /// The directory of files that programs have for themselves.
     pub own: Ino,
     /// A file to lock.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use loligo_client::{Input, Invalidation, Token};
 use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Identity};
-use loligo_types::{Lsn, SessionId, Time};
+use loligo_types::{Ino, Rank, SessionId, Time};
 
 use crate::data::{Data, Epoch};
 use crate::history::History;
@@ -15,9 +16,11 @@ use crate::locks::Locks;
 use crate::net::Net;
 use crate::node::Node;
 use crate::options::{Options, Outcome};
+use crate::peers::Pair;
 use crate::rng::Rng;
 use crate::rows;
-use crate::server::{Server, Work};
+use crate::seat::Seat;
+use crate::server::Work;
 use crate::workload::Places;
 
 /// Lines of the trace that are kept.
@@ -34,6 +37,9 @@ pub enum Event {
     Connect {
         node: usize,
         life: u64,
+        /// What the client calls it, and the rank that is there.
+        number: Rank,
+        rank: usize,
     },
     ClientTick {
         node: usize,
@@ -52,10 +58,38 @@ pub enum Event {
         program: usize,
     },
     Work {
+        rank: usize,
         life: u64,
         work: Work,
     },
-    StartServer,
+    StartServer(usize),
+    /// The connections between ranks are looked at.
+    LookAtPairs,
+    /// An end of such a connection learns that it is there, or gone, or that something came.
+    PairUp {
+        at: usize,
+        side: usize,
+        number: u64,
+    },
+    PairDown {
+        at: usize,
+        side: usize,
+        number: u64,
+    },
+    ToPeer {
+        at: usize,
+        side: usize,
+        number: u64,
+    },
+    /// A migration is ordered.
+    Thrash,
+    /// It is passed on to another rank.
+    Order {
+        rank: usize,
+        dir: Ino,
+        to: Rank,
+        hops: u64,
+    },
     /// A new client came to a server that is stopping.
     Refused {
         node: usize,
@@ -63,9 +97,11 @@ pub enum Event {
     },
     StartNode(usize),
     Fault,
-    /// A crash of the server that was planned for this moment.
+    /// A crash of a rank (or of all) that was planned for this moment.
     Crash {
+        rank: usize,
         life: u64,
+        all: bool,
     },
 }
 
@@ -78,9 +114,17 @@ pub struct World {
     pub options: Options,
     pub knobs: Knobs,
     pub net: Net,
+    /// Table and objects of all ranks.
     pub disk: MemDisk,
-    pub server: Option<Server>,
-    pub server_life: u64,
+    /// That, as long as a rank has it open.
+    pub store: Option<Arc<dyn Backend>>,
+    pub seats: Vec<Seat>,
+    pub pairs: Vec<Pair>,
+    /// Orders to migrate that were not answered: what, to whom, how often passed on.
+    pub orders: BTreeMap<u64, (Ino, Rank, u64)>,
+    pub next_ask: u64,
+    /// All ranks were told to stop.
+    pub stopping: bool,
     pub nodes: Vec<Node>,
     pub history: History,
     pub data: Data,
@@ -101,21 +145,18 @@ pub struct World {
     pub epochs: BTreeMap<SessionId, Epoch>,
     /// Sessions that the server ended.
     pub fenced: BTreeSet<SessionId>,
-    /// And with which record; gone from here when that is durable.
-    pub fences: Vec<(SessionId, Lsn)>,
+    /// Whose a session is: the client's number.
+    pub clients: BTreeMap<SessionId, u64>,
     /// Durably ended.
     pub ended: BTreeSet<SessionId>,
-    /// Calls whose outcome nobody knows, by session.
-    pub lost: Vec<(SessionId, crate::calls::LostCall)>,
+    /// Calls whose outcome nobody knows, with the sessions under which they may still happen.
+    pub lost: Vec<(BTreeSet<SessionId>, crate::calls::LostCall)>,
     /// Faults of the disk may be to come.
     pub disk_faults: bool,
     /// Files that had objects, as the metadata server knows.
     pub spilled: BTreeSet<u64>,
     /// The run comes to its end: a server that stops is not started again.
     pub ends: bool,
-    pub stopped: bool,
-    /// What a server tells of data that was not synced: changes unless the one before stopped in order.
-    pub data_epoch: u64,
     pub outcome: Outcome,
     tail: VecDeque<String>,
 }
@@ -130,18 +171,21 @@ impl World {
             hash_key[at..at + 8].copy_from_slice(&rng.bits().to_le_bytes());
         }
         let key = halves(&hash_key);
-        let knobs = Knobs::new(&mut rng, fs_id, key);
+        let knobs = Knobs::new(&mut rng, fs_id, key, &options);
         let mut world = World {
             now: 1_000_000,
             counter: 0,
             queue: BTreeMap::new(),
             rng,
             options,
-            knobs,
             net: Net::default(),
             disk: MemDisk::new(Identity::new(fs_id, hash_key)),
-            server: None,
-            server_life: 0,
+            seats: (0..knobs.ranks).map(|_| Seat::new(Identity::new(fs_id, hash_key))).collect(),
+            store: None,
+            pairs: Pair::all(knobs.ranks),
+            orders: BTreeMap::new(),
+            next_ask: 0,
+            stopping: false,
             nodes: Vec::new(),
             history: History::default(),
             data: Data::default(),
@@ -158,16 +202,15 @@ impl World {
             next_life: 1,
             epochs: BTreeMap::new(),
             fenced: BTreeSet::new(),
-            fences: Vec::new(),
+            clients: BTreeMap::new(),
             ended: BTreeSet::new(),
             lost: Vec::new(),
             disk_faults: false,
             spilled: BTreeSet::new(),
             ends: false,
-            stopped: false,
-            data_epoch: 1,
             outcome: Outcome::default(),
             tail: VecDeque::new(),
+            knobs,
         };
         let formatted = world
             .disk
@@ -177,7 +220,10 @@ impl World {
         if let Err(text) = formatted {
             world.wrong(format!("formatting failed: {text}"));
         }
-        world.start_server();
+        (0..world.seats.len()).for_each(|rank| world.start_server(rank));
+        if world.seats.len() > 1 {
+            world.look_at_pairs();
+        }
         for at in 0..world.knobs.clients {
             let node = world.new_node();
             world.nodes.push(node);
@@ -284,8 +330,10 @@ impl World {
         let mut found = std::mem::take(&mut self.history.findings);
         found.append(&mut self.data.findings);
         found.append(&mut self.locks.findings);
-        if let Some(server) = &mut self.server {
-            found.append(&mut server.watch.findings);
+        for seat in &mut self.seats {
+            if let Some(server) = &mut seat.server {
+                found.append(&mut server.watch.findings);
+            }
         }
         found.into_iter().for_each(|text| self.wrong(text));
     }
@@ -296,7 +344,7 @@ impl World {
             Event::ToClient(conn) => self.arrive_at_client(conn),
             Event::GoneServer(conn) => self.gone_server(conn),
             Event::GoneClient(conn) => self.gone_client(conn),
-            Event::Connect { node, life } => self.connect(node, life),
+            Event::Connect { node, life, number, rank } => self.connect(node, life, number, rank),
             Event::ClientTick { node, life } => {
                 if self.is_alive(node, life) {
                     self.feed_client(node, Input::Tick);
@@ -316,13 +364,19 @@ impl World {
                     self.wake(node, program);
                 }
             }
-            Event::Work { life, work } => {
-                if life == self.server_life && self.server.is_some() {
-                    self.note(|| format!("server {}", show_work(&work)));
-                    self.with_server(|server, now| server.work(now, work));
+            Event::Work { rank, life, work } => {
+                if life == self.seats[rank].life && self.seats[rank].server.is_some() {
+                    self.note(|| format!("rank {rank} {}", show_work(&work)));
+                    self.with_server(rank, |server, now| server.work(now, work));
                 }
             }
-            Event::StartServer => self.start_server(),
+            Event::StartServer(rank) => self.start_server(rank),
+            Event::LookAtPairs => self.look_at_pairs(),
+            Event::PairUp { at, side, number } => self.pair_up(at, side, number),
+            Event::PairDown { at, side, number } => self.pair_down(at, side, number),
+            Event::ToPeer { at, side, number } => self.arrive_at_peer(at, side, number),
+            Event::Thrash => self.thrash(),
+            Event::Order { rank, dir, to, hops } => self.order_again(rank, dir, to, hops),
             Event::Refused { node, life } => {
                 if self.is_alive(node, life) {
                     self.crash_node(node);
@@ -335,10 +389,10 @@ impl World {
                 }
             }
             Event::Fault => self.fault(),
-            Event::Crash { life } => {
-                if life == self.server_life && !self.quiet {
+            Event::Crash { rank, life, all } => {
+                if life == self.seats[rank].life && life != 0 && !self.quiet {
                     let plan = self.crash_plan();
-                    self.crash_server(&plan);
+                    if all { self.crash_all(&plan) } else { self.crash_server(rank, &plan) }
                 }
             }
         }

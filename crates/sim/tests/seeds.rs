@@ -2,12 +2,21 @@
 
 use loligo_sim::{Canary, Options, run};
 
-fn assert_clean(seeds: impl IntoIterator<Item = u64>) {
+/// As many ranks as there can be of several.
+const SEVERAL: (u64, u64) = (2, 5);
+
+fn several() -> Options {
+    Options { ranks: SEVERAL, ..Options::default() }
+}
+
+fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) {
+    let (from, to) = options.ranks;
     for seed in seeds {
-        let outcome = run(seed, Options::default());
+        let outcome = run(seed, options.clone());
         assert!(
             outcome.findings.is_empty(),
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --seed {seed} --trace`): {:#?}",
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to} --seed {seed} \
+             --trace`): {:#?}",
             outcome.findings
         );
     }
@@ -15,7 +24,11 @@ fn assert_clean(seeds: impl IntoIterator<Item = u64>) {
 
 /// How many seeds until the fault shows.
 fn found_after(canary: Canary, most: u64) -> u64 {
-    let options = Options { canary: Some(canary), ..Options::default() };
+    found_after_with(Options::default(), canary, most)
+}
+
+fn found_after_with(options: Options, canary: Canary, most: u64) -> u64 {
+    let options = Options { canary: Some(canary), ..options };
     let found = (0..most).find(|seed| !run(*seed, options.clone()).findings.is_empty());
     found.unwrap_or_else(|| panic!("{canary:?} was not found with {most} seeds")) + 1
 }
@@ -32,13 +45,31 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn the_same_seed_gives_the_same_trace_with_several_ranks() {
+    let mut migrations = 0;
+    for seed in [1, 7, 61] {
+        let options = Options { trace: true, ..several() };
+        let (first, second) = (run(seed, options.clone()), run(seed, options));
+        assert!(first == second, "seed {seed} ran differently the second time");
+        assert!(first.events > 1000 && first.calls > 100, "seed {seed} did next to nothing: {first:?}");
+        migrations += first.migrations;
+    }
+    assert!(migrations >= 5, "hardly anything moved: {migrations}");
+}
+
+#[test]
 fn seeds_are_clean() {
-    assert_clean(0..200);
+    assert_clean(&Options::default(), 0..150);
+}
+
+#[test]
+fn seeds_are_clean_with_several_ranks() {
+    assert_clean(&several(), 0..200);
 }
 
 /// What was wrong, and the seeds that showed it when it was found. A seed means another run as soon as the workload
 /// changes: these are kept because they are cheap, not because they would find the same again.
-const ONCE_WRONG: [(&str, &[u64]); 21] = [
+const ONCE_WRONG: [(&str, &[u64]); 22] = [
     ("fallocate cut off what another one wrote meanwhile", &[300831]),
     ("what was read ahead for an earlier open answered the fetch of a later one", &[87]),
     ("a client that had lost its session was refused for good by a server that was stopping", &[1338, 1998]),
@@ -60,12 +91,40 @@ const ONCE_WRONG: [(&str, &[u64]); 21] = [
     ("what is written again after a restart came over a cut or a hole", &[150, 297, 721, 1097]),
     ("an fsync was answered by the sync before its write", &[1351]),
     ("a lock that came after its call was given up was never given back", &[943]),
+    ("who counts a file moved with a name that it does not live with", &[323, 501, 595]),
+];
+
+/// The same with several ranks.
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 13] = [
+    ("what a session had open was not found below its directories after a restart", &[17, 68]),
+    ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
+    ("sums moved through what was lent, and came back as they had been", &[150, 165]),
+    ("a file that had moved within its rank was looked for where it had been, and said to be gone", &[3, 460]),
+    ("a sum for a directory that had moved to where the sum came from was lost", &[2407]),
+    ("a sum that came for a directory while it was lent was lost", &[893, 2024, 5265, 5314]),
+    ("a migration never ended where hardly anything stays in memory", &[355, 390, 513, 514, 1034]),
+    ("a loan that was denied was never called where hardly anything stays in memory", &[167, 2143, 2566, 2767]),
+    ("a migration that waits did not find its directory in a tiny cache", &[77]),
+    ("what was lent in one round was taken for the answer to a later one", &[660, 1083]),
+    ("a client was not told which of its open files had moved", &[899, 534, 5683]),
+    (
+        "a directory that another rank's decision moved away still counted as below one that moves",
+        &[274, 1582, 1892, 3582],
+    ),
+    ("a lease was called back by the new rank before the client had heard that it had moved", &[3733]),
 ];
 
 #[test]
 fn seeds_that_were_wrong_are_clean() {
     for (_, seeds) in ONCE_WRONG {
-        assert_clean(seeds.iter().copied());
+        assert_clean(&Options::default(), seeds.iter().copied());
+    }
+}
+
+#[test]
+fn seeds_that_were_wrong_with_several_ranks_are_clean() {
+    for (_, seeds) in ONCE_WRONG_WITH_SEVERAL {
+        assert_clean(&several(), seeds.iter().copied());
     }
 }
 
@@ -97,4 +156,19 @@ fn recalls_that_nobody_obeys_are_found() {
 #[test]
 fn a_session_that_is_forgotten_is_found() {
     found_after(Canary::SessionForgotten, 40);
+}
+
+#[test]
+fn a_letter_that_comes_twice_is_found() {
+    found_after_with(several(), Canary::LettersDoubled, 20);
+}
+
+#[test]
+fn changes_that_are_left_out_of_what_moves_are_found() {
+    found_after_with(several(), Canary::ImportsEmptied, 60);
+}
+
+#[test]
+fn a_table_that_forgets_what_it_had_for_good_is_found() {
+    found_after_with(several(), Canary::SettleDoesNothing, 60);
 }

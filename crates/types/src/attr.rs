@@ -1,6 +1,6 @@
 //! What is known of a file: the record of an inode, and the attributes a client sees.
 
-use crate::{Acl, Ino, Time, limits};
+use crate::{Acl, Ino, Place, Time, limits};
 
 /// The type of a file. The number is persisted: keep stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -78,6 +78,8 @@ pub struct Extra {
     pub rstat: RStat,
     /// Layout when it is not the default.
     pub layout: Option<Layout>,
+    /// Device number of Char and Block, in Linux's `makedev` form.
+    pub rdev: u32,
     /// Made without a name (O_TMPFILE) and still nameable: `Link` may give it its first name.
     pub linkable: bool,
 }
@@ -99,8 +101,6 @@ pub struct Inode {
     pub nlink: u32,
     /// Bytes for a file, target length for a symlink; for a directory the number of entries.
     pub size: u64,
-    /// Device number of Char and Block, in Linux's `makedev` form.
-    pub rdev: u32,
     /// Last access.
     pub atime: Time,
     /// Last change of content.
@@ -109,9 +109,11 @@ pub struct Inode {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
-    /// The directory that counts it in its recursive sums: its own for a directory, that of the newest link
-    /// for a file; 0 if none does.
+    /// The directory that counts it in its recursive sums, and has its primary name: its own for a directory, that of
+    /// the newest link (as a rule) for a file; 0 if none does.
     pub parent: Ino,
+    /// Where it lives: embedded with its primary name (which is in `parent`), or by itself.
+    pub place: Place,
     /// What `parent` has already counted of it (see [`Inode::own`]).
     pub accounted: RStat,
     /// Counts changes of this inode; the change attribute of NFSv4 and the version that leases compare.
@@ -138,12 +140,12 @@ impl Inode {
             gid,
             nlink: if kind == Kind::Dir { 2 } else { 1 },
             size: 0,
-            rdev: 0,
             atime: now,
             mtime: now,
             ctime: now,
             btime: now,
             parent,
+            place: Place::default(),
             accounted: RStat::default(),
             change: 1,
             cuts: 0,
@@ -203,7 +205,7 @@ impl Inode {
             gid: self.gid,
             nlink: self.nlink,
             size: self.size,
-            rdev: self.rdev,
+            rdev: self.extra.as_ref().map_or(0, |extra| extra.rdev),
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,

@@ -47,4 +47,6 @@ pub enum DataError {
     Busy = 5,
     /// Longer than `limits::DATA_OP_MAX`, or past the largest file.
     TooLarge = 6,
+    /// Another rank has the file now: send it there.
+    Moved = 7,
 }

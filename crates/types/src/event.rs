@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Ino, Inode, Kind, Name, Seq, SessionId};
+use crate::{Ino, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
 
 /// Which request made a record, so that a repeated request is answered and not executed again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -29,6 +29,8 @@ pub struct SessionRecord {
     pub id: SessionId,
     /// What the client calls itself, for `loligo status`; at most 255 bytes.
     pub name: Box<[u8]>,
+    /// The client it belongs to, which has the same number at every rank; 0: it never said.
+    pub client: u64,
     /// It lives in the server's own process, and so dies with it.
     pub local: bool,
     /// User whom the connection belongs to, as the server saw it.
@@ -46,8 +48,9 @@ pub enum Event {
     Inode(Box<Inode>),
     /// An inode and its xattrs and inline data are gone for good.
     InodeGone(Ino),
-    /// A directory entry is now this.
-    Entry { dir: Ino, name: Name, ino: Ino, kind: Kind },
+    /// A directory entry is now this. `remote`: the inode does not live with this name (see [`crate::Place`]); it is a
+    /// directory with a route of its own, or a file whose primary name is another one or none.
+    Entry { dir: Ino, name: Name, ino: Ino, kind: Kind, remote: bool },
     /// A directory entry is gone.
     EntryGone { dir: Ino, name: Name },
     /// An xattr is now this.
@@ -70,6 +73,72 @@ pub enum Event {
     Session(SessionRecord),
     /// A session has ended.
     SessionGone(SessionId),
-    /// Inode numbers below this may be in use.
+    /// Inode numbers of this rank's range below this may be in use.
     NextIno(Ino),
+    /// The rank knows this of the subtree map.
+    Route(Route),
+    /// It has forgotten what it knew of the directory's fragments, which is gone.
+    RouteGone(Ino),
+    /// The rank promises another one this, from now on.
+    Letter { to: Rank, seq: u64, letter: Arc<Letter> },
+    /// How far letters to and from another rank have come.
+    Peer(PeerRecord),
+    /// All records of these inodes (and their entries, where they are directories) are another rank's from now on: what
+    /// earlier events of this journal said of them is void.
+    Departed(Arc<[Ino]>),
+}
+
+impl Event {
+    /// Whether it is about a record that another rank may come to have: an inode with all it has, an entry.
+    pub fn is_of_inode(&self) -> bool {
+        matches!(
+            self,
+            Event::Inode(_)
+                | Event::InodeGone(_)
+                | Event::Entry { .. }
+                | Event::EntryGone { .. }
+                | Event::Xattr { .. }
+                | Event::XattrGone { .. }
+                | Event::Inline { .. }
+                | Event::InlineGone(_)
+        )
+    }
+}
+
+/// What is kept of the letters between this rank and another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct PeerRecord {
+    /// The other one.
+    pub rank: Rank,
+    /// Number of the last letter written to it; the first is 1.
+    pub sent: u64,
+    /// It has said that it will not need those up to here again.
+    pub acked: u64,
+    /// Number of the last letter of it that was applied here.
+    pub received: u64,
+}
+
+/// What one rank durably promises another in the record that makes it true on its own side: delivered in order, applied
+/// once, however often either of them crashes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Letter {
+    /// The receiver's part of a transaction over ranks: records that it lent under this number are now this.
+    Commit { tx: u64, events: Vec<Event> },
+    /// Authority over what these routes name, with what the table does not have of it and what clients hold on it.
+    Import { routes: Vec<Route>, events: Vec<Event>, clients: Vec<MovedClient> },
+    /// What is below a directory has grown by this (see [`crate::RStat`]).
+    Sum { dir: Ino, entries: i64, bytes: i64 },
+}
+
+/// What one client holds on what moves.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MovedClient {
+    /// Its number at every rank.
+    pub client: u64,
+    /// What it calls itself.
+    pub name: Box<[u8]>,
+    /// User whom its connection belongs to.
+    pub uid: u32,
+    /// What it holds.
+    pub held: Reclaim,
 }

@@ -30,10 +30,18 @@ pub const DATA_OP_MAX: usize = 4 << 20;
 pub const FRAME_MAX: usize = 8 << 20;
 /// Most requests of one session that may be unanswered.
 pub const IN_FLIGHT_MAX: usize = 4096;
+/// Most inodes that one message says have moved.
+pub const MOVED_MAX: usize = 65_536;
 /// Most entries of one readdir answer.
 pub const READDIR_MAX: usize = 4096;
 /// Most supplementary groups of a caller (Linux NGROUPS_MAX).
 pub const GROUPS_MAX: usize = 65_536;
+/// Most lines of the subtree map in one message.
+pub const ROUTES_MAX: usize = 65_536;
+/// Most ranks of a cluster map.
+pub const RANKS_MAX: usize = 4096;
+/// Longest address of a rank in the cluster map, bytes.
+pub const ADDRESS_MAX: usize = 255;
 /// Longest chain of directories that is searched for a rename cycle.
 pub const DEPTH_MAX: usize = 65_536;
 
@@ -45,4 +53,6 @@ const _: () = assert!(XATTR_VALUE_MAX + XATTR_NAME_MAX + 4096 <= FRAME_MAX);
 const _: () = assert!(XATTR_TOTAL_MAX + 4096 <= FRAME_MAX);
 // A full readdir answer fits: a name and an attribute record take at most 600 bytes.
 const _: () = assert!(READDIR_MAX * 600 <= FRAME_MAX);
+// A whole cluster map and all routes fit beside each other in a message without payload.
+const _: () = assert!(ROUTES_MAX * 36 + RANKS_MAX * (ADDRESS_MAX + 16) + 4096 <= FRAME_MAX - DATA_OP_MAX);
 const _: () = assert!(INLINE_MAX <= DATA_OP_MAX);

@@ -1,11 +1,12 @@
 //! The messages between clients and servers, as plain data. Their bytes are the wire's.
 
 use crate::{
-    Answer, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Lease, Op, OpenFlags, Seq, SessionId,
+    Answer, ClusterMap, Cred, DataAnswer, DataError, DataOp, FileLock, FsResult, Ino, Lease, Op, OpenFlags, Rank,
+    Route, Seq, SessionId,
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -16,6 +17,9 @@ pub struct Hello {
     pub resume: Option<(SessionId, u64)>,
     /// What the client calls itself; at most 255 bytes.
     pub name: String,
+    /// The client's own number, chosen at random when it starts and the same at every rank: what it holds moves with
+    /// the files from rank to rank under it. 0: it keeps to one rank.
+    pub client: u64,
     /// File system that the client was connected to before; another one is refused.
     pub fs_id: Option<[u8; 16]>,
 }
@@ -103,6 +107,12 @@ pub struct Welcome {
     /// As long as this stays the same, data that was answered is still there, synced or not: it changes when the server
     /// starts and is not sure of that. 0: nothing is said.
     pub data_epoch: u64,
+    /// The rank that speaks.
+    pub rank: Rank,
+    /// Who else is there.
+    pub map: ClusterMap,
+    /// All that this rank knows of the subtree map.
+    pub routes: Vec<Route>,
 }
 
 /// Why a connection was refused. The number is on the wire.
@@ -132,6 +142,16 @@ pub enum ToClient {
     Refused { why: Refusal, text: String },
     /// The answer to a request. `granted`: leases that come with it.
     Reply { seq: Seq, result: FsResult<Answer>, granted: Vec<(Ino, Lease)> },
+    /// The request is another rank's to answer: ask that one, with a number of its session. `routes`: enough of the map
+    /// to be right the next time. `done`: it was executed here before what it concerns moved, and only its answer is to be
+    /// made again (inode, and value as in `Origin`); it must not be executed once more.
+    Redirect { seq: Seq, rank: Rank, routes: Vec<Route>, done: Option<(Ino, u64)> },
+    /// The subtree map has changed; sent to those who hold something on what has moved. `moved`: the inodes of which the client
+    /// had something open, locked, or a lease, and has it at the first route's rank from now on; over several messages, if
+    /// they are many.
+    Routes { routes: Vec<Route>, moved: Vec<Ino> },
+    /// The cluster map has changed.
+    Map(ClusterMap),
     /// The answer to a data request.
     Data { id: u64, result: Result<DataAnswer, DataError> },
     /// Give these bits up (or, with `FLUSH`, write back) and answer `RecallDone`.

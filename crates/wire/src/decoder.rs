@@ -7,7 +7,7 @@ use loligo_types::limits::FRAME_MAX;
 use loligo_types::msg::{ToClient, ToServer};
 use prost::Message;
 
-use crate::frame::{HEADER_LEN, Header, TO_CLIENT, TO_SERVER};
+use crate::frame::{HEAD_MAX, HEADER_LEN, Header, TO_CLIENT, TO_SERVER};
 use crate::{DecodeError, HANDSHAKE_MAX, from_client, from_server, proto};
 
 /// Payloads of at least this are received straight into their final place, bytes.
@@ -23,6 +23,9 @@ pub trait Side {
     type Message;
     #[doc(hidden)]
     const DIRECTION: u8;
+    /// Longest frame before the handshake is done, bytes.
+    #[doc(hidden)]
+    const FIRST_MAX: usize;
     #[doc(hidden)]
     fn message(head: &[u8], payload: Payload) -> Result<Self::Message, DecodeError>;
 }
@@ -37,6 +40,7 @@ pub enum FromServer {}
 impl Side for FromClient {
     type Message = ToServer;
     const DIRECTION: u8 = TO_SERVER;
+    const FIRST_MAX: usize = HANDSHAKE_MAX;
     fn message(head: &[u8], payload: Payload) -> Result<ToServer, DecodeError> {
         from_client::decode(proto::ToServer::decode(head)?, payload)
     }
@@ -45,6 +49,8 @@ impl Side for FromClient {
 impl Side for FromServer {
     type Message = ToClient;
     const DIRECTION: u8 = TO_CLIENT;
+    // The welcome holds the maps.
+    const FIRST_MAX: usize = HEAD_MAX;
     fn message(head: &[u8], payload: Payload) -> Result<ToClient, DecodeError> {
         from_server::decode(proto::ToClient::decode(head)?, payload)
     }
@@ -104,14 +110,14 @@ impl<S: Side> Default for Decoder<S> {
 
 impl<S: Side> Decoder<S> {
     /// A decoder of a new connection: until [`Decoder::handshake_done`] only frames of up to
-    /// [`HANDSHAKE_MAX`] bytes are accepted.
+    /// [`HANDSHAKE_MAX`] bytes are accepted from a client, and of up to [`crate::HEAD_MAX`] from a server.
     pub fn new() -> Self {
         Decoder {
             buffer: Vec::new(),
             start: 0,
             end: 0,
             direct: None,
-            max: HANDSHAKE_MAX,
+            max: S::FIRST_MAX,
             failed: None,
             side: PhantomData,
         }

@@ -12,7 +12,7 @@ pub const FRAME_VERSION: u8 = 1;
 pub const HEADER_LEN: usize = 16;
 /// Longest message without its payload, bytes. A full readdir answer and a large `Reclaim` fit.
 pub const HEAD_MAX: usize = FRAME_MAX - DATA_OP_MAX;
-/// Longest frame before the handshake is done, bytes.
+/// Longest frame of a client before the handshake is done, bytes.
 pub const HANDSHAKE_MAX: usize = 16 << 10;
 
 /// Direction byte of a message to a server.

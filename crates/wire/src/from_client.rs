@@ -54,6 +54,7 @@ fn to_hello(hello: &Hello) -> proto::Hello {
         resume_secret: hello.resume.map_or(0, |(_, secret)| secret),
         name: hello.name.clone(),
         fs_id: hello.fs_id.map(|id| id.to_vec()),
+        client: hello.client,
     }
 }
 
@@ -64,6 +65,7 @@ fn hello(m: proto::Hello) -> Result<Hello> {
         resume: m.resume_session.map(|session| (SessionId(session), m.resume_secret)),
         name: m.name,
         fs_id: m.fs_id.as_deref().map(fs_id).transpose()?,
+        client: m.client,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Messages to a client, to protobuf and back with every check.
 
-use loligo_types::limits::READDIR_MAX;
+use loligo_types::limits::{MOVED_MAX, READDIR_MAX};
 use loligo_types::msg::{Refusal, ToClient, Welcome};
 use loligo_types::{Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Seq, SessionId, StatFs};
 
@@ -8,6 +8,7 @@ use crate::common::{
     attr, fs_id, kind, lease, leases, limit, lock, name, need, to_attr, to_kind, to_lease, to_leases, to_lock,
 };
 use crate::decoder::Payload;
+use crate::map::{rank, routes, to_map, to_rank, to_routes};
 use crate::proto::data_reply::Result as WireData;
 use crate::proto::reply::Result as WireReply;
 use crate::proto::to_client::Msg;
@@ -28,6 +29,17 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
         ToClient::Reply { seq, result, granted } => {
             Msg::Reply(proto::Reply { seq: seq.0, granted: to_leases(granted), result: Some(to_result(result)) })
         }
+        ToClient::Redirect { seq, rank, routes, done } => Msg::Redirect(proto::Redirect {
+            seq: seq.0,
+            rank: to_rank(*rank),
+            routes: to_routes(routes),
+            done: done.map(|(ino, value)| proto::Executed { ino: ino.0, value }),
+        }),
+        ToClient::Routes { routes, moved } => {
+            let moved = moved.iter().map(|ino| ino.0).collect();
+            Msg::Routes(proto::Routes { routes: to_routes(routes), moved })
+        }
+        ToClient::Map(map) => Msg::Map(to_map(map)),
         ToClient::Data { id, result } => Msg::Data(proto::DataReply { id: *id, result: Some(to_data_result(result)) }),
         ToClient::Recall { ino, id, bits } => Msg::Recall(proto::Recall { ino: ino.0, id: *id, bits: to_lease(*bits) }),
         ToClient::Pong => Msg::Pong(proto::Empty {}),
@@ -48,6 +60,17 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
             result: result(need(m.result, "the result")?, &mut payload)?,
             granted: leases(m.granted)?,
         },
+        Msg::Redirect(m) => ToClient::Redirect {
+            seq: Seq(m.seq),
+            rank: rank(m.rank)?,
+            routes: routes(m.routes)?,
+            done: m.done.map(|done| (Ino(done.ino), done.value)),
+        },
+        Msg::Routes(m) => {
+            limit(m.moved.len(), MOVED_MAX, "inodes that moved")?;
+            ToClient::Routes { routes: routes(m.routes)?, moved: m.moved.into_iter().map(Ino).collect() }
+        }
+        Msg::Map(m) => ToClient::Map(crate::map::map(m)?),
         Msg::Data(m) => ToClient::Data { id: m.id, result: data_result(need(m.result, "the result")?, &mut payload)? },
         Msg::Recall(m) => ToClient::Recall { ino: Ino(m.ino), id: m.id, bits: lease(m.bits)? },
         Msg::Pong(_) => ToClient::Pong,
@@ -68,6 +91,9 @@ fn to_welcome(welcome: &Welcome) -> proto::Welcome {
         inline_max: welcome.inline_max,
         session_ms: welcome.session_ms,
         data_epoch: welcome.data_epoch,
+        rank: to_rank(welcome.rank),
+        map: Some(to_map(&welcome.map)),
+        routes: to_routes(&welcome.routes),
     }
 }
 
@@ -82,6 +108,9 @@ fn welcome(m: proto::Welcome) -> Result<Welcome> {
         inline_max: m.inline_max,
         session_ms: m.session_ms,
         data_epoch: m.data_epoch,
+        rank: rank(m.rank)?,
+        map: crate::map::map(m.map.unwrap_or_default())?,
+        routes: routes(m.routes)?,
     })
 }
 
@@ -123,6 +152,9 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
         }),
         Answer::Lock(lock) => WireReply::Lock(proto::LockAnswer { lock: lock.as_ref().map(to_lock) }),
         Answer::Offset(offset) => WireReply::Offset(*offset),
+        Answer::Remote { ino, kind, rank } => {
+            WireReply::Remote(proto::Remote { ino: ino.0, kind: to_kind(*kind), rank: to_rank(*rank) })
+        }
     }
 }
 
@@ -154,6 +186,7 @@ fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> 
         }),
         WireReply::Lock(m) => Answer::Lock(m.lock.map(|held| lock(Some(held))).transpose()?),
         WireReply::Offset(offset) => Answer::Offset(offset),
+        WireReply::Remote(m) => Answer::Remote { ino: Ino(m.ino), kind: kind(m.kind)?, rank: rank(m.rank)? },
     }))
 }
 
@@ -205,6 +238,7 @@ fn data_error(code: i32) -> Result<DataError> {
         4 => DataError::Stale,
         5 => DataError::Busy,
         6 => DataError::TooLarge,
+        7 => DataError::Moved,
         _ => return Err(DecodeError::Invalid("data error")),
     })
 }

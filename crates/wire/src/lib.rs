@@ -16,6 +16,7 @@ mod error;
 mod frame;
 mod from_client;
 mod from_server;
+mod map;
 mod op;
 
 #[cfg(test)]

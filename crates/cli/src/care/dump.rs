@@ -8,7 +8,7 @@ use std::path::Path;
 
 use loligo_driver::Offline;
 use loligo_journal::table::{Row, dir_range, key_inline, key_inode, prefix_range, xattr_range};
-use loligo_types::{Event, Ino, Inode, Kind, Name};
+use loligo_types::{Event, Ino, Inode, Kind, Name, Rank, Target};
 
 use super::offline;
 use super::text::{Head, Tail, render};
@@ -83,7 +83,8 @@ fn each(offline: &Offline, range: &loligo_journal::table::KeyRange, mut see: imp
 
 /// Counts what will be written, and finds the inodes that will not: those without a name.
 fn count(offline: &Offline) -> Result<(Head, BTreeSet<Ino>), Failure> {
-    let mut head = Head { next_ino: offline.next_ino().0, ..Head::default() };
+    let next_ino = offline.next_inos().get(&Rank::ZERO).map_or(0, |ino| ino.0);
+    let mut head = Head { next_ino, ..Head::default() };
     let mut dead = BTreeSet::new();
     let mut bar = Bar::start("counting", 0, Unit::Count);
     let range_of = |key: Vec<u8>| prefix_range(&key[..1]);
@@ -166,6 +167,10 @@ fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write, p
         let (files, bytes) = (head.objects, head.object_bytes);
         lines.put(format!("# not in this dump: data in objects, files={files} bytes={bytes}"))?;
     }
+    let used = |(rank, next): &(&Rank, &Ino)| **rank != Rank::ZERO && **next > Ino::first_of(**rank);
+    for (_, next) in offline.next_inos().iter().filter(used) {
+        lines.record(&Event::NextIno(*next), 0)?;
+    }
     let mut bar = Bar::start("dumping", head.inodes, Unit::Count);
     each(offline, &prefix_range(&key_inode(Ino(0))[..1]), |row| {
         bar.add(1);
@@ -198,15 +203,15 @@ fn write_inode<W: Write>(offline: &Offline, inode: Inode, lines: &mut Lines<'_, 
         return Ok(());
     }
     // The table has them in the order of a secret hash; by name the same tree always gives the same text.
-    let mut entries: BTreeMap<Name, (Ino, Kind)> = BTreeMap::new();
+    let mut entries: BTreeMap<Name, Target> = BTreeMap::new();
     each(offline, &dir_range(ino), |row| {
-        if let Row::Entry { name, ino, kind, .. } = row {
-            entries.insert(name, (ino, kind));
+        if let Row::Entry { name, target, .. } = row {
+            entries.insert(name, target);
         }
         Ok(())
     })?;
-    for (name, (target, kind)) in entries {
-        lines.record(&Event::Entry { dir: ino, name, ino: target, kind }, 0)?;
+    for (name, Target { ino: target, kind, remote }) in entries {
+        lines.record(&Event::Entry { dir: ino, name, ino: target, kind, remote }, 0)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use loligo_driver::Offline;
 use loligo_journal::table::{Meta, Row};
 use loligo_namespace::fsck::{self, Finding};
 use loligo_store::Backend;
-use loligo_types::{Event, Ino, Kind};
+use loligo_types::{Event, Ino, Kind, Target};
 use serde_json::json;
 
 use super::{objects, offline};
@@ -35,7 +35,9 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
     let mut offline = offline::records(store, data)?;
     let clean = offline.was_clean();
     let mut checked = check(&offline)?;
-    let mut findings = std::mem::take(&mut checked.report.findings);
+    let damage = offline.damage().iter().map(|text| Finding { text: text.clone(), loss: true });
+    let mut findings: Vec<Finding> = damage.collect();
+    findings.append(&mut checked.report.findings);
     let objects = objects::check(&*blobs, &checked.owners, data_checksums)?;
     findings.extend(object_findings(&objects));
     let found = findings.len();
@@ -143,7 +145,7 @@ fn check(offline: &Offline) -> Result<Checked, Failure> {
     let mut bar = Bar::start("checking", total * 3, Unit::Count);
     let mut rows = Rows::default();
     let mut round = 0;
-    let report = fsck::check(|see| {
+    let report = fsck::check(offline.hash_key(), |see| {
         round += 1;
         let first = round == 1;
         let visited = offline.rows(&mut |(key, row)| {
@@ -190,9 +192,9 @@ impl Rows {
                 }
                 Event::Inode(inode)
             }
-            Row::Entry { dir, hash, name, ino, kind } => {
+            Row::Entry { dir, hash, name, target: Target { ino, kind, remote } } => {
                 let wrong = first && hash != offline.hash(&name);
-                let event = Event::Entry { dir, name, ino, kind };
+                let event = Event::Entry { dir, name, ino, kind, remote };
                 if wrong {
                     let text = format!(
                         "entry {} lies at a wrong place in its directory",
@@ -206,14 +208,19 @@ impl Rows {
             }
             Row::Xattr { ino, name, value } => Event::Xattr { ino, name, value },
             Row::Inline { ino, data } => Event::Inline { ino, data },
-            Row::Orphan(ino) => Event::Orphan(ino),
-            Row::Discard { ino, from, object_size } => {
+            Row::Orphan { ino, .. } => Event::Orphan(ino),
+            Row::Discard { ino, from, object_size, .. } => {
                 // The next server drops these.
                 self.owners.insert(ino.0, u64::MAX);
                 Event::Discard { ino, from, object_size }
             }
             Row::Session(session) => Event::Session(session),
-            Row::Meta { meta: Meta::NextIno, value } => Event::NextIno(Ino(value)),
+            Row::Route { route, .. } => Event::Route(route),
+            Row::Peer { peer, .. } => Event::Peer(peer),
+            // One beyond its rank's range says nothing.
+            Row::Meta { meta: Meta::NextIno, rank, value } if Ino(value).birth_rank() == rank => {
+                Event::NextIno(Ino(value))
+            }
             Row::Meta { .. } => return,
         };
         see(&event);

@@ -11,7 +11,7 @@ use loligo_driver::{FormatOptions, Offline};
 use loligo_journal::table::{Meta, TABLE_VERSION, encode_meta, key_meta};
 use loligo_store::{Backend, Batch, Durability, StoreError};
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
-use loligo_types::{Event, Ino, Inode, Kind, RStat};
+use loligo_types::{Event, Ino, Inode, Kind, Place, RStat, Rank};
 
 use super::offline;
 use super::text::{Head, Tail, parse};
@@ -80,14 +80,15 @@ fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
     let mut offline = offline::records(store, data)?;
     let failed = || format!("writing into {}", data.display());
     // Without this row there is no file system for whoever opens the directory.
-    offline.remove(&[key_meta(Meta::Format)]).context(failed)?;
+    offline.remove(&[key_meta(Meta::Format, Rank::ZERO)]).context(failed)?;
     let seen = records(head, text, &mut offline)
         .map_err(|failure| failure.remedy("the directory is empty again; dump once more"))?;
+    super::places::settle(&mut offline, seen.entries)?;
     let next_ino = Event::NextIno(Ino(head.next_ino.max(Ino::FIRST.0)));
     offline.write(&[next_ino]).context(failed)?;
     table.flush().context(failed)?;
     let mut batch = Batch::new();
-    batch.put(key_meta(Meta::Format), encode_meta(TABLE_VERSION));
+    batch.put(key_meta(Meta::Format, Rank::ZERO), encode_meta(TABLE_VERSION));
     table.write(&batch, Durability::Sync).context(failed)?;
     offline.close().context(failed)?;
     Ok(seen)
@@ -100,18 +101,26 @@ fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Hea
     let mut seen =
         Head { objects: head.objects, object_bytes: head.object_bytes, next_ino: head.next_ino, ..Head::default() };
     let mut sums = Sums::default();
+    let mut next_inos = BTreeMap::from([(Rank::ZERO, Ino(head.next_ino.max(Ino::FIRST.0)))]);
     let mut batch = Vec::with_capacity(BATCH);
     let failed = || "writing into the table".to_string();
     while let Some(event) = text.record()? {
         bar.add(1);
         match &event {
-            Event::Inode(inode) if inode.ino.0 >= head.next_ino.max(Ino::FIRST.0) => {
-                return Err(text.wrong(&format!("inode {} is not below next-ino={}", inode.ino, head.next_ino)));
+            Event::Inode(inode) => {
+                let next = next_inos.get(&inode.ino.birth_rank()).copied().unwrap_or(Ino(0));
+                if inode.ino >= next {
+                    return Err(text.wrong(&format!("inode {} is not below next-ino={next}", inode.ino)));
+                }
+                seen.inodes += 1;
             }
-            Event::Inode(_) => seen.inodes += 1,
+            Event::NextIno(ino) => drop(next_inos.insert(ino.birth_rank(), *ino)),
             Event::Entry { .. } => seen.entries += 1,
             Event::Xattr { .. } => seen.xattrs += 1,
             _ => seen.inline += 1,
+        }
+        if let Event::Entry { name, ino, kind: Kind::Dir, .. } = &event {
+            sums.places.insert(*ino, Place::embedded(offline.hash(name)));
         }
         batch.extend(sums.take(event));
         if batch.len() >= BATCH {
@@ -200,6 +209,8 @@ impl Text<'_> {
 struct Sums {
     dirs: BTreeMap<Ino, Box<Inode>>,
     below: BTreeMap<Ino, RStat>,
+    /// Where directories are.
+    places: BTreeMap<Ino, Place>,
 }
 
 impl Sums {
@@ -216,6 +227,8 @@ impl Sums {
             self.dirs.insert(inode.ino, inode);
             return None;
         }
+        // Until its names are known.
+        inode.place = Place::floating(Rank::ZERO);
         if inode.parent.0 != 0 {
             inode.accounted = inode.own();
             self.add(inode.parent, inode.accounted);
@@ -252,7 +265,11 @@ impl Sums {
                 }
             }
         }
-        self.dirs.into_values().map(Event::Inode).collect()
+        let place = |mut dir: Box<Inode>| {
+            dir.place = self.places.get(&dir.ino).copied().unwrap_or_default();
+            Event::Inode(dir)
+        };
+        self.dirs.into_values().map(place).collect()
     }
 }
 

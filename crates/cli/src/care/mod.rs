@@ -8,4 +8,5 @@ pub mod load;
 
 mod objects;
 mod offline;
+mod places;
 mod text;

@@ -18,19 +18,35 @@ const ANSWER_MAX: u64 = 64 << 20;
 
 /// The JSON document at a path.
 pub fn json<T: DeserializeOwned>(found: &Found, path: &str) -> Result<T, Failure> {
-    let text = text(found, path)?;
-    serde_json::from_str(&text).map_err(|e| {
+    parsed(path, &text(found, path)?)
+}
+
+fn parsed<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|e| {
         Failure::new(format!("the server's answer to {path} cannot be understood: {e}"))
             .remedy("use a loligo of the server's version")
     })
 }
 
+/// The answer to an order.
+pub fn order<T: DeserializeOwned>(found: &Found, path: &str) -> Result<T, Failure> {
+    if let Admin::Tcp(at) = found.admin()? {
+        return Err(Failure::usage(format!("http://{at} takes no orders, as it has no login"))
+            .remedy("on the server's machine give --data DIR, or a path inside a mount"));
+    }
+    parsed(path, &answer(found, "POST", path)?)
+}
+
 /// The page at a path.
 pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
+    answer(found, "GET", path)
+}
+
+fn answer(found: &Found, method: &str, path: &str) -> Result<String, Failure> {
     let admin = found.admin()?;
     let answer = match admin {
-        Admin::Unix(socket) => unix(socket, path),
-        Admin::Tcp(at) => tcp(at, path),
+        Admin::Unix(socket) => unix(socket, method, path),
+        Admin::Tcp(at) => tcp(at, method, path),
     };
     let answer = answer.map_err(|e| nobody(found, admin, &e))?;
     let bad =
@@ -38,27 +54,29 @@ pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(bad)?;
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_string()),
+        // It can, and says why it will not.
+        Some("409") => Err(Failure::new(body.trim())),
         Some(_) if !body.trim().is_empty() => Err(Failure::new(format!("the server cannot answer: {}", body.trim()))),
         _ => Err(bad()),
     }
 }
 
-fn unix(socket: &Path, path: &str) -> io::Result<String> {
+fn unix(socket: &Path, method: &str, path: &str) -> io::Result<String> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    exchange(stream, path)
+    exchange(stream, method, path)
 }
 
-fn tcp(at: &str, path: &str) -> io::Result<String> {
+fn tcp(at: &str, method: &str, path: &str) -> io::Result<String> {
     let address = at.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?;
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    exchange(stream, path)
+    exchange(stream, method, path)
 }
 
 /// HTTP/1.0: the body ends with the connection.
-fn exchange(mut stream: impl Read + Write, path: &str) -> io::Result<String> {
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: loligo\r\nAccept: */*\r\n\r\n")?;
+fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Result<String> {
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: loligo\r\nAccept: */*\r\n\r\n")?;
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
     Ok(answer)

@@ -1,7 +1,8 @@
 //! Commands that show something and change nothing.
 
 pub mod config;
+mod hot;
 pub mod status;
 pub mod top;
 
-mod ask;
+pub mod ask;

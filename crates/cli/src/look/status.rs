@@ -1,9 +1,12 @@
 //! `loligo status`: what a server does and how it is, for a person or as JSON.
 
-use super::ask;
+use std::collections::BTreeMap;
+
+use super::{ask, hot};
 use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
-use crate::service::admin::doc::{RankDoc, SessionDoc, StatusDoc};
+use crate::ranks::rank;
+use crate::service::admin::doc::{OpDoc, RankDoc, SessionDoc, StatusDoc};
 use crate::target;
 
 /// Sessions shown; `/api/v1/sessions` has all.
@@ -20,14 +23,15 @@ pub fn run(target: &Target, json: bool) -> Outcome {
     }
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
     let sessions: Vec<SessionDoc> = ask::json(&found, "/api/v1/sessions")?;
-    put(page(&status, &sessions).trim_end())
+    let ops: BTreeMap<String, OpDoc> = ask::json(&found, "/api/v1/ops")?;
+    put(page(&status, &ops, &sessions).trim_end())
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
     out.push_str(&format!("{label:<12} {text}\n"));
 }
 
-fn page(status: &StatusDoc, sessions: &[SessionDoc]) -> String {
+fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDoc]) -> String {
     let mut out = String::new();
     line(&mut out, "file system", &status.fs_id);
     line(&mut out, "data", &status.data);
@@ -46,11 +50,18 @@ fn page(status: &StatusDoc, sessions: &[SessionDoc]) -> String {
         "table",
         &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)),
     );
-    for rank in &status.ranks {
+    if let [rank] = &status.ranks[..] {
         rank_lines(&mut out, rank);
-        out.push('\n');
-        ops_table(&mut out, rank);
     }
+    out.push('\n');
+    out.push_str(&rank::table(&status.ranks, |rank| rank.requests_per_s));
+    out.push('\n');
+    let hottest = hot::table(&status.ranks);
+    if !hottest.is_empty() {
+        out.push_str(&hottest);
+        out.push('\n');
+    }
+    ops_table(&mut out, ops);
     out.push('\n');
     sessions_table(&mut out, sessions);
     out
@@ -113,12 +124,12 @@ fn rank_lines(out: &mut String, rank: &RankDoc) {
     }
 }
 
-fn ops_table(out: &mut String, rank: &RankDoc) {
+fn ops_table(out: &mut String, ops: &BTreeMap<String, OpDoc>) {
     out.push_str(&format!(
         "{:<14} {:>13} {:>9} {:>10} {:>10}\n",
         "operation", "answered", "errors", "p50 us", "p99 us"
     ));
-    let mut ops: Vec<_> = rank.ops.iter().collect();
+    let mut ops: Vec<_> = ops.iter().collect();
     ops.sort_by_key(|(name, op)| (std::cmp::Reverse(op.count), *name));
     for (name, op) in ops {
         let (count, errors) = (human_count(op.count), human_count(op.errors));
@@ -128,8 +139,8 @@ fn ops_table(out: &mut String, rank: &RankDoc) {
 
 fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
     out.push_str(&format!(
-        "{:>7} {:>6} {:>5} {:>7} {:>11} {:<5} name\n",
-        "session", "user", "opens", "leases", "requests", "state"
+        "{:>4} {:>7} {:>6} {:>5} {:>7} {:>11} {:<5} name\n",
+        "rank", "session", "user", "opens", "leases", "requests", "state"
     ));
     for s in sessions.iter().take(SESSIONS_SHOWN) {
         let state = match (s.connected, s.in_flight) {
@@ -139,8 +150,8 @@ fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
         };
         let requests = human_count(s.requests);
         out.push_str(&format!(
-            "{:>7} {:>6} {:>5} {:>7} {requests:>11} {state:<5} {}\n",
-            s.id, s.uid, s.opens, s.leases, s.name
+            "{:>4} {:>7} {:>6} {:>5} {:>7} {requests:>11} {state:<5} {}\n",
+            s.rank, s.id, s.uid, s.opens, s.leases, s.name
         ));
     }
     if sessions.len() > SESSIONS_SHOWN {

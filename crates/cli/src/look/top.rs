@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::ask;
+use super::{ask, hot};
 use crate::args::Target;
 use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, written};
-use crate::service::admin::doc::{OpDoc, StatusDoc};
+use crate::ranks::rank;
+use crate::service::admin::doc::{OpDoc, RankDoc, StatusDoc};
 use crate::target::{self, Found};
 
 type Ops = BTreeMap<String, OpDoc>;
@@ -117,12 +118,20 @@ fn page(last: &Look, now: &Look) -> String {
     let status = &now.status;
     let mut out = format!("loligo top  {}\nup {}  {}", status.data, human_time(status.uptime_s), status.health);
     out.push_str(&status.reason.as_ref().map_or("\n".to_string(), |reason| format!(": {reason}\n")));
-    for (rank, before) in status.ranks.iter().zip(&last.status.ranks) {
+    if status.ranks.len() > 1 {
+        let asked = |rank: &RankDoc| rank.ops.values().map(|op| op.count).sum::<u64>();
+        let before = |rank: &RankDoc| last.status.ranks.iter().find(|old| old.rank == rank.rank).map_or(0, asked);
+        let per_s = |rank: &RankDoc| (asked(rank).saturating_sub(before(rank)) as f64 / seconds).round() as u64;
+        out.push_str(&rank::table(&status.ranks, per_s));
+    }
+    let alone = if status.ranks.len() == 1 { &status.ranks[..] } else { &[] };
+    for (rank, before) in alone.iter().zip(&last.status.ranks) {
         let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let cpu = (rank.cpu_s - before.cpu_s).max(0.0) / seconds * 100.0;
         out.push_str(&format!(
-            "rank {}: cpu {cpu:.0} %  sessions {}  leases {}  waiting {}\nwire: in {}/s  out {}/s\n",
+            "rank {}: cpu {cpu:.0} %  load {:.0}  sessions {}  leases {}  waiting {}\nwire: in {}/s  out {}/s\n",
             rank.rank,
+            rank.load.auth,
             human_count(rank.sessions),
             human_count(rank.leases),
             human_count(rank.waiting),
@@ -154,6 +163,10 @@ fn page(last: &Look, now: &Look) -> String {
     for rate in rates(&last.ops, &now.ops, seconds) {
         let Rate { name, per_s, errors_per_s, p50_us, p99_us } = rate;
         out.push_str(&format!("{name:<14} {per_s:>11.0} {errors_per_s:>10.1} {p50_us:>10.1} {p99_us:>10.1}\n"));
+    }
+    let hottest = hot::table(&status.ranks);
+    if !hottest.is_empty() {
+        out.push_str(&format!("\n{hottest}"));
     }
     out
 }

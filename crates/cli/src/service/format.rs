@@ -6,6 +6,7 @@ use loligo_driver::{FormatOptions, ServerError};
 use loligo_journal::table::{Meta, key_meta};
 use loligo_store::{Backend, StoreError};
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
+use loligo_types::Rank;
 
 use super::node::{data_dir, open_store};
 use crate::args::Format;
@@ -62,7 +63,10 @@ fn unmade(data: &Path, error: &std::io::Error) -> Failure {
 pub fn refuse_leftovers(data: &Path, store: &LocalStore) -> Result<(), Failure> {
     let failed = |e: StoreError| Failure::new(e.to_string());
     let table = store.table();
-    let formatted = table.get(&key_meta(Meta::Format)).map_err(failed)?.is_some();
+    // The key of the first layout named no rank; its file systems are refused by name elsewhere.
+    let key = key_meta(Meta::Format, Rank::ZERO);
+    let has = |key: &[u8]| Ok::<bool, Failure>(table.get(key).map_err(failed)?.is_some());
+    let formatted = has(&key)? || has(&key[..2])?;
     if formatted || table.scan(&[], &[], 1).map_err(failed)?.is_empty() {
         return Ok(());
     }

@@ -16,15 +16,15 @@ use loligo_store_local::{LocalStore, OpenOptions as StoreOptions};
 use super::admin::{Admin, Source};
 use super::signals::Stopping;
 use super::state::ServerState;
-use crate::args::{MountOptions as MountArgs, Run};
+use crate::args::{MountOptions as MountArgs, Ranks, Run};
 use crate::output::{Context, Failure, note, quoted};
 use crate::progress::{Bar, Unit};
 use crate::settings::Settings;
 
 /// How long a process that was killed may take to let go of its data directory.
 const LET_GO: Duration = Duration::from_secs(15);
-/// The longest path of a Unix socket (`sun_path`), less the names of ours.
-const SOCKET_DIR_MAX: usize = 107 - "/loligo.sock".len();
+/// The longest path of a Unix socket (`sun_path`), less the longest name of ours.
+const SOCKET_DIR_MAX: usize = 107 - "/loligo-63.sock".len();
 /// How long clients may take to write back what they hold.
 const WRITE_BACK: Duration = Duration::from_secs(60);
 
@@ -136,10 +136,10 @@ fn wait_for_lock(data: &Path, until: Instant) {
 
 impl Node {
     /// Starts a server on a formatted data directory.
-    pub fn start(data: &Path, settings: &Settings) -> Result<Node, Failure> {
+    pub fn start(data: &Path, ranks: Ranks, settings: &Settings) -> Result<Node, Failure> {
         let begun = Instant::now();
         let store = open_store(data, settings.number("table_cache_bytes") as usize)?;
-        let config = server_config(data, settings, store)?;
+        let config = ServerConfig { ranks: ranks.ranks.unwrap_or(0), ..server_config(data, settings, store)? };
         let refuses_tcp = !config.trust_tcp && config.listen.iter().any(|at| matches!(at, Address::Tcp(_)));
         let server = Arc::new(recover(config, begun, data)?);
         if refuses_tcp {
@@ -223,7 +223,7 @@ fn recover(config: ServerConfig, begun: Instant, data: &Path) -> Result<Server, 
                 quoted(data)
             ))
         }
-        error @ ServerError::NotLoopback { .. } => Failure::usage(error.to_string()),
+        error @ (ServerError::NotLoopback { .. } | ServerError::FewerRanks { .. }) => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     })?;
     if last.records > 0 {
@@ -237,7 +237,7 @@ pub enum Way<'a> {
     /// By a connection, with threads that read the kernel's requests.
     Address(Address),
     /// On the thread of the server in this process, which then reads the kernel's requests itself, unless the settings
-    /// ask for threads.
+    /// ask for threads or there are several ranks.
     Server(&'a Server),
 }
 
@@ -263,14 +263,22 @@ pub fn mount(
     let mut below = None;
     let client_options = |kernel| client_options(name, kernel, settings);
     let mount = match way {
-        Way::Server(server) if threads == 0 => Mount::start(&options, |kernel: Arc<Kernel>| {
-            let client = server.resident(&client_options(kernel))?;
-            below = Some(Below::Resident(client.clone()));
-            Ok::<_, ServerError>(client)
-        }),
+        Way::Server(server) if threads == 0 && server.rank_count() == 1 => {
+            Mount::start(&options, |kernel: Arc<Kernel>| {
+                let client = server.resident(&client_options(kernel))?;
+                below = Some(Below::Resident(client.clone()));
+                Ok::<_, ServerError>(client)
+            })
+        }
         way => {
             let address = match way {
                 Way::Address(address) => address,
+                // As any other mount: it has to find the others, too.
+                Way::Server(server) if server.rank_count() > 1 => server
+                    .addresses()
+                    .first()
+                    .cloned()
+                    .ok_or_else(|| Failure::new("the server listens nowhere; this is a bug"))?,
                 Way::Server(server) => {
                     server.connect_pair().context(|| "a connection to the server in this process".into())?
                 }

@@ -24,7 +24,7 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     }
     let signals = Signals::hold();
     crate::log::start(settings.text("log"))?;
-    let node = Node::start(&data, &settings)?;
+    let node = Node::start(&data, args.ranks, &settings)?;
     if let Err(failure) = node.tell(None) {
         let _ = node.stop();
         return Err(failure);

@@ -95,11 +95,11 @@ fn metrics_are_what_prometheus_reads() {
             assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
         }
     }
-    assert!(text.contains("loligo_ops_total{op=\"mkdir\"} 4\n"), "{text}");
-    assert!(text.contains("loligo_op_errors_total{op=\"mkdir\"} 1\n"));
-    assert!(text.contains("loligo_op_seconds_bucket{op=\"mkdir\",le=\"+Inf\"} 4\n"));
-    assert!(text.contains("loligo_sessions{state=\"connected\"} 1\n"));
-    assert!(text.contains("loligo_journal_records_total "));
+    assert!(text.contains("loligo_ops_total{rank=\"0\",op=\"mkdir\"} 4\n"), "{text}");
+    assert!(text.contains("loligo_op_errors_total{rank=\"0\",op=\"mkdir\"} 1\n"));
+    assert!(text.contains("loligo_op_seconds_bucket{rank=\"0\",op=\"mkdir\",le=\"+Inf\"} 4\n"));
+    assert!(text.contains("loligo_sessions{rank=\"0\",state=\"connected\"} 1\n"));
+    assert!(text.contains("loligo_journal_records_total{rank=\"0\"} "));
     assert_eq!(server.stop().0, 0);
 }
 
@@ -119,6 +119,8 @@ fn the_other_pages_answer_and_unknown_ones_say_so() {
     assert_eq!(json("/api/v1/ops")["mkdir"]["count"], 4);
     assert!(json("/api/v1/ops")["mkdir"]["latency_ns"][0][0].is_u64());
     assert_eq!(json("/api/v1/status")["ranks"][0]["rank"], 0);
+    assert_eq!(json("/api/v1/subtrees"), serde_json::json!([]));
+    assert_eq!(json("/api/v1/migrations"), serde_json::json!([]));
     assert_eq!(page(&data, "/nothing").0, 404);
     assert!(page(&data, "/").1.contains("/metrics"));
     // A connection that says nothing does not hold up the end.

@@ -202,7 +202,9 @@ fn values_that_cannot_be() {
         loligo("config --config {}", &[&place.path("bad.toml")]).fails(2, words);
     }
     loligo("config --config {}", &[place.dir.path()]).fails(2, &["directory"]);
-    loligo("up --data {} --mount /m --ranks 2", &[&place.data()]).fails(2, &["--ranks"]);
+    for ranks in ["0", "65", "many"] {
+        loligo(&format!("up --data {{}} --mount /m --ranks {ranks}"), &[&place.data()]).fails(2, &["--ranks", ranks]);
+    }
     loligo("up --data {}", &[&place.data()]).fails(2, &["--mount"]);
     loligo("top --data {} --interval 0", &[&place.data()]).fails(2, &["--interval 0"]);
     loligo("bench md --phases create,jump", &[]).fails(2, &["unknown phase `jump`", "smallread"]);

@@ -133,6 +133,40 @@ fn a_dump_that_is_loaded_dumps_the_same_and_is_sound() {
 }
 
 #[test]
+fn a_dump_of_several_ranks_is_loaded_as_one_rank_that_keeps_their_numbers() {
+    let place = Place::new();
+    let (text, copy) = (place.path("text"), place.path("copy"));
+    let (far, next) = (1u64 << 48 | 300, 1u64 << 48 | 305);
+    let zero = "0.000000000";
+    let inode = |ino: u64, kind: &str, mode: &str, numbers: &str, rest: &str| {
+        format!(
+            "inode {ino} {kind} mode={mode} uid=0 gid=0 {numbers} atime={zero} mtime={zero} ctime={zero} btime={zero} {rest}"
+        )
+    };
+    let lines = [
+        "loligo-dump 1 inodes=4 entries=4 xattrs=0 inline=0 objects=0 object-bytes=0 next-ino=300".to_string(),
+        format!("next-ino {next}"),
+        inode(1, "dir", "0755", "nlink=3 size=2", "parent=1 change=1"),
+        "entry 1 a 256 dir".to_string(),
+        "entry 1 device 257 char".to_string(),
+        inode(256, "dir", "0755", "nlink=2 size=2", "parent=1 change=1"),
+        format!("entry 256 f {far} file"),
+        format!("entry 256 g {far} file"),
+        inode(257, "char", "0600", "nlink=1 size=0", "parent=1 change=1 rdev=259"),
+        inode(far, "file", "0644", "nlink=2 size=0", "parent=256 change=1 data=inline"),
+    ];
+    let body = lines.join("\n") + "\n";
+    let whole = format!("{body}end lines={} crc32c={:08x}\n", lines.len(), crc32c::crc32c(body.as_bytes()));
+    std::fs::write(&text, &whole).expect("a file");
+    loligo("load --data {} {}", &[&copy, &text]).ok();
+    loligo("fsck --data {}", &[&copy]).ok();
+    assert_eq!(loligo("dump --data {}", &[&copy]).ok().out, whole);
+    // A number beyond what its rank has given out.
+    std::fs::write(&text, whole.replace(&format!("next-ino {next}"), &format!("next-ino {far}"))).expect("a file");
+    loligo("load --data {} {}", &[&place.path("never"), &text]).fails(1, &["is not below next-ino"]);
+}
+
+#[test]
 fn a_dump_holds_what_is_in_the_journal_only() {
     let place = Place::new();
     filled(&place, true);
@@ -188,7 +222,13 @@ fn damage_is_found_told_and_mended() {
         batch.put(b"I\0\0\0\0\0\0\x7f\xff\x01".to_vec(), b"??".to_vec());
         offline.backend().table().write(&batch, Durability::Sync).expect("written");
         offline
-            .write(&[Event::Entry { dir: Ino::ROOT, name: name(b"ghost"), ino: Ino(9999), kind: Kind::File }])
+            .write(&[Event::Entry {
+                dir: Ino::ROOT,
+                name: name(b"ghost"),
+                ino: Ino(9999),
+                kind: Kind::File,
+                remote: false,
+            }])
             .expect("written");
     });
     let found = loligo("fsck --data {}", &[&data]).fails(3, &["problems found; nothing was changed", "--repair"]);
@@ -266,7 +306,7 @@ fn an_unfinished_load_is_nothing_to_build_on() {
     let data = place.data();
     let store = LocalStore::open(&data, &OpenOptions::default()).expect("the store");
     let mut offline = Offline::open(Arc::new(store), &mut |_| ()).expect("a file system");
-    offline.remove(&[key_meta(Meta::Format)]).expect("removed");
+    offline.remove(&[key_meta(Meta::Format, loligo_types::Rank::ZERO)]).expect("removed");
     drop(offline);
     loligo("serve --data {}", &[&data]).fails(1, &["holds no finished file system"]);
     loligo("format --data {}", &[&data]).fails(1, &["a load that did not come to its end", "remove the directory"]);

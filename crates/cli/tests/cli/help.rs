@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "up",
     "down",
     "format",
@@ -14,6 +14,8 @@ const COMMANDS: [&str; 15] = [
     "status",
     "top",
     "config",
+    "rank",
+    "subtree",
     "fsck",
     "dump",
     "load",
@@ -25,7 +27,7 @@ const COMMANDS: [&str; 15] = [
 #[test]
 fn help_lists_every_command_in_its_group() {
     let help = loligo("help", &[]).ok().out;
-    let groups: Vec<usize> = ["Service:", "Look:", "Care:", "Tools:"]
+    let groups: Vec<usize> = ["Service:", "Look:", "Ranks:", "Care:", "Tools:"]
         .iter()
         .map(|group| help.find(group).unwrap_or_else(|| panic!("no {group} in {help}")))
         .collect();
@@ -74,7 +76,9 @@ fn completions_complete_in_bash() {
 fn the_documents_name_only_options_and_commands_that_there_are() {
     let mut known: String = COMMANDS.iter().map(|command| loligo(&format!("{command} --help"), &[]).ok().out).collect();
     known += &loligo("bench md --help", &[]).ok().out;
-    known += &loligo("journal inspect --help", &[]).ok().out;
+    for words in ["journal inspect", "rank list", "subtree list", "subtree pin", "subtree unpin", "subtree migrate"] {
+        known += &loligo(&format!("{words} --help"), &[]).ok().out;
+    }
     known += &loligo("--help", &[]).ok().out;
     for text in [
         include_str!("../../../../docs/cli.md"),

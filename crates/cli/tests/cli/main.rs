@@ -9,6 +9,7 @@ mod cycle;
 mod help;
 mod hostile;
 mod output;
+mod ranks;
 mod run;
 mod stop;
 mod users;

@@ -1,7 +1,7 @@
 //! Random calls by two clients on one file, over a network that reorders between connections, loses connections and
 //! restarts the server, against a plain vector of bytes: every read and every size must be as if there were no cache.
 
-use loligo_types::FsError;
+use loligo_types::{FsError, Rank};
 use proptest::prelude::*;
 
 use super::net::{Net, config, create, ro, rw, wo};
@@ -212,7 +212,7 @@ impl Run {
                 }
                 self.net.disconnect(at);
                 // A restarted server waits for those it knew before it goes on.
-                while restart && self.net.nodes.iter().any(|node| !node.client.is_up()) {
+                while restart && self.net.nodes.iter().any(|node| !node.client.is_up(Rank::ZERO)) {
                     self.net.step();
                 }
                 self.net.server.forgets = false;

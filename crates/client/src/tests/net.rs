@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, OpenFlags, SetAttr, Time};
+use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, OpenFlags, Rank, SetAttr, Time};
 
 use super::server::Server;
 use crate::{Call, CallId, CallResult, Client, Config, Done, Fh, Input, Invalidation, Now, Output, Token};
@@ -86,12 +86,12 @@ impl Net {
         node.client.handle(now, input);
         while let Some(output) = node.client.poll() {
             match output {
-                Output::Send(message) => {
+                Output::Send { message, .. } => {
                     if node.connected {
                         node.to_server.push_back(message);
                     }
                 }
-                Output::Connect => {
+                Output::Connect { .. } => {
                     node.want_connect = true;
                     node.connected = false;
                     node.to_server.clear();
@@ -99,7 +99,8 @@ impl Net {
                 }
                 Output::Complete { id, result } => assert!(node.done.insert(id, result).is_none(), "answered twice"),
                 Output::Invalidate { token, what } => node.invalidations.push_back((token, what)),
-                Output::Ready(_) => {}
+                Output::Ready { .. } => {}
+                Output::Disconnect { .. } => panic!("there is only one rank"),
                 Output::Refused { .. } => node.refused = true,
                 Output::Stopped => node.stopped = true,
             }
@@ -111,7 +112,7 @@ impl Net {
             self.nodes[at].connected = false;
             self.nodes[at].to_server.clear();
             self.server.hung_up(at);
-            self.feed(at, Input::Disconnected);
+            self.feed(at, Input::Disconnected { rank: Rank::ZERO });
         }
     }
 
@@ -141,7 +142,7 @@ impl Net {
             0 => {
                 self.nodes[at].want_connect = false;
                 self.nodes[at].connected = true;
-                self.feed(at, Input::Connected);
+                self.feed(at, Input::Connected { rank: Rank::ZERO });
             }
             1 => {
                 let message = self.nodes[at].to_server.pop_front().unwrap();
@@ -149,7 +150,7 @@ impl Net {
             }
             2 => {
                 let message = self.server.out[at].pop_front().unwrap();
-                self.feed(at, Input::Message(message));
+                self.feed(at, Input::Message { rank: Rank::ZERO, message });
             }
             _ => {
                 let (token, _) = self.nodes[at].invalidations.pop_front().unwrap();

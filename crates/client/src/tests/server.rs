@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loligo_types::msg::{Hello, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op,
-    OpenFlags, Seq, SessionId, SetTime, Time,
+    Answer, Attr, ClusterMap, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease,
+    Name, Op, OpenFlags, Rank, Seq, SessionId, SetTime, Time,
 };
 
 pub const INLINE_MAX: usize = 64;
@@ -191,7 +191,7 @@ impl Server {
             self.recalls.retain(|recall| recall.0 != client);
         }
         self.out[client].push_back(ToClient::Welcome(Welcome {
-            version: 1,
+            version: 2,
             session: SessionId(client as u64 + 1),
             secret: self.epoch,
             resumed,
@@ -200,6 +200,9 @@ impl Server {
             inline_max: INLINE_MAX as u32,
             session_ms: 10_000,
             data_epoch: self.data_epoch,
+            rank: Rank::ZERO,
+            map: ClusterMap::default(),
+            routes: Vec::new(),
         }));
         for (_, ino, id, bits) in self.recalls.iter().filter(|recall| recall.0 == client) {
             self.out[client].push_back(ToClient::Recall { ino: *ino, id: *id, bits: *bits });

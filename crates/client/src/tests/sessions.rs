@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Refusal, ToClient, ToServer};
-use loligo_types::{Cred, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Name, Op};
+use loligo_types::{Cred, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Name, Op, Rank};
 
 use super::net::{Net, create, ro, rw, write};
 use crate::{Call, CallId, Client, Config, Input, Invalidation, Now, Output};
@@ -127,11 +127,11 @@ struct Hand {
 impl Hand {
     fn connected() -> Hand {
         let mut hand = Hand { client: Client::new(Config::default()), ms: 1 };
-        hand.feed(Input::Connected);
+        hand.feed(Input::Connected { rank: Rank::ZERO });
         let mut net = Net::new(1);
         net.server.receive(0, ToServer::Hello(loligo_types::msg::Hello { versions: (1, 1), ..Default::default() }));
         let welcome = net.server.out[0].pop_front().unwrap();
-        hand.feed(Input::Message(welcome));
+        hand.feed(Input::Message { rank: Rank::ZERO, message: welcome });
         hand
     }
 
@@ -146,7 +146,10 @@ impl Hand {
 }
 
 fn sent(outputs: &[Output]) -> Vec<&ToServer> {
-    outputs.iter().filter_map(|output| if let Output::Send(message) = output { Some(message) } else { None }).collect()
+    outputs
+        .iter()
+        .filter_map(|output| if let Output::Send { message, .. } = output { Some(message) } else { None })
+        .collect()
 }
 
 fn attr(ino: u64) -> loligo_types::Attr {
@@ -156,7 +159,10 @@ fn attr(ino: u64) -> loligo_types::Attr {
 
 fn reply(seq: u64, granted: &[(Ino, Lease)]) -> Input {
     let result = Ok(loligo_types::Answer::Entry(attr(500)));
-    Input::Message(ToClient::Reply { seq: loligo_types::Seq(seq), result, granted: granted.to_vec() })
+    Input::Message {
+        rank: Rank::ZERO,
+        message: ToClient::Reply { seq: loligo_types::Seq(seq), result, granted: granted.to_vec() },
+    }
 }
 
 #[test]
@@ -167,9 +173,9 @@ fn a_live_client_pings_at_a_third_of_the_sessions_time() {
     hand.ms = 3400;
     assert_eq!(sent(&hand.feed(Input::Tick)), [&ToServer::Ping]);
     assert!(sent(&hand.feed(Input::Tick)).is_empty());
-    hand.feed(Input::Message(ToClient::Pong));
+    hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Pong });
     hand.ms = 14_000;
-    assert!(matches!(hand.feed(Input::Tick)[..], [Output::Connect]));
+    assert!(matches!(hand.feed(Input::Tick)[..], [Output::Connect { address: None, .. }]));
 }
 
 #[test]
@@ -188,7 +194,10 @@ fn forgotten_leases_are_given_back_in_a_batch() {
     assert_eq!(sent(&out), [&ToServer::Release(vec![(Ino(501), Lease::ATTR)])]);
     // An answer from before the release grants nothing that was given back.
     hand.feed(reply(3, &[(Ino(501), Lease::ATTR)]));
-    let out = hand.feed(Input::Message(ToClient::Recall { ino: Ino(501), id: 5, bits: Lease::ATTR }));
+    let out = hand.feed(Input::Message {
+        rank: Rank::ZERO,
+        message: ToClient::Recall { ino: Ino(501), id: 5, bits: Lease::ATTR },
+    });
     assert_eq!(sent(&out), [&ToServer::RecallDone { ino: Ino(501), id: 5 }]);
 }
 
@@ -198,7 +207,8 @@ fn a_recall_is_answered_when_the_caches_above_have_dropped_it() {
     hand.call(1, Call::GetAttr { ino: Ino(500) });
     let both = Lease::ATTR | Lease::NAMES;
     hand.feed(reply(1, &[(Ino(500), both)]));
-    let out = hand.feed(Input::Message(ToClient::Recall { ino: Ino(500), id: 5, bits: both }));
+    let out =
+        hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Recall { ino: Ino(500), id: 5, bits: both } });
     let [
         Output::Invalidate { token: names, what: Invalidation::Names(_) },
         Output::Invalidate { token: attr, what: Invalidation::Attr(_) },
@@ -219,11 +229,11 @@ fn a_recall_is_answered_when_the_caches_above_have_dropped_it() {
 fn a_refusal_ends_everything() {
     let mut hand = Hand { client: Client::new(Config::default()), ms: 1 };
     hand.call(1, Call::GetAttr { ino: Ino::ROOT });
-    hand.feed(Input::Connected);
+    hand.feed(Input::Connected { rank: Rank::ZERO });
     let why = Refusal::NotAuthorized;
-    let out = hand.feed(Input::Message(ToClient::Refused { why, text: "no".into() }));
+    let out = hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Refused { why, text: "no".into() } });
     assert!(matches!(&out[..], [Output::Refused { .. }, Output::Complete { result: Err(_), .. }]));
-    assert!(hand.feed(Input::Disconnected).is_empty());
+    assert!(hand.feed(Input::Disconnected { rank: Rank::ZERO }).is_empty());
     let out = hand.call(2, Call::GetAttr { ino: Ino::ROOT });
     assert!(matches!(&out[..], [Output::Complete { result: Err(failed), .. }] if failed.error == FsError::Unavailable));
 }
@@ -231,11 +241,11 @@ fn a_refusal_ends_everything() {
 #[test]
 fn a_client_that_lost_its_session_waits_for_a_server_that_is_stopping() {
     let mut hand = Hand::connected();
-    hand.feed(Input::Message(ToClient::Evicted));
-    hand.feed(Input::Connected);
+    hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Evicted });
+    hand.feed(Input::Connected { rank: Rank::ZERO });
     let (why, text) = (Refusal::Stopping, "soon".into());
-    let out = hand.feed(Input::Message(ToClient::Refused { why, text }));
-    assert!(matches!(&out[..], [Output::Connect]), "{out:?}");
+    let out = hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Refused { why, text } });
+    assert!(matches!(&out[..], [Output::Connect { address: None, .. }]), "{out:?}");
 }
 
 #[test]

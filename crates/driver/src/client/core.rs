@@ -1,22 +1,21 @@
 //! The machine behind its lock, and what is done with its outputs. No thread of its own: submitters and the receiver
 //! both come here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loligo_client::{CallId, Client as Machine, Input, Now, Output};
 use loligo_types::msg::{Refusal, Welcome};
-use loligo_types::{Cred, FsError, Time};
+use loligo_types::{Cred, FsError, Rank, Time};
 
 use super::calls::{self, Callback};
 use super::invalidator::Invalidator;
-use super::outbox::Outbox;
+use super::link::Link;
 use super::receiver::{self, Aside, Incoming};
 use super::{Call, CallResult, ConnectError, Options};
 use crate::Address;
-use crate::alive::Alive;
 use crate::sock::{Sock, Waker};
 
 /// How long a server may take to say welcome.
@@ -41,18 +40,17 @@ pub struct Core {
     machine: Machine,
     calls: HashMap<CallId, Callback>,
     next_call: u64,
-    /// Connection, while there is one.
-    pub sock: Option<Arc<Sock>>,
-    pub outbox: Outbox,
-    /// The machine asked for a (new) connection.
-    pub want_connect: bool,
+    /// One for each rank, by the machine's numbers for them.
+    pub links: BTreeMap<Rank, Link>,
+    /// Connections that were made beside the receiver, or could not be.
+    pub made: Vec<(Rank, std::io::Result<Sock>)>,
     pub progress: Progress,
     pub stopped: bool,
     welcome: Option<Welcome>,
-    /// Unix socket of the server, if it is one with a name.
+    /// Unix socket of the first connection, if it is one with a name.
     socket: Option<PathBuf>,
-    /// Tells a server that starts again that this process lives.
-    alive: Option<Alive>,
+    /// The number of the first connection.
+    first: Rank,
     invalidator: Option<Invalidator>,
 }
 
@@ -60,6 +58,8 @@ pub struct Core {
 pub struct Shared {
     pub address: Address,
     pub waker: Waker,
+    /// The number of the first connection.
+    pub first: Rank,
     /// The receiving side of the connection: of the receiver, or of a thread that waits for its own call.
     pub incoming: Mutex<Incoming>,
     pub aside: Aside,
@@ -73,13 +73,14 @@ impl Shared {
     pub fn start(address: Address, options: Options) -> Result<Arc<Shared>, ConnectError> {
         let failed = |source| ConnectError::Io { address: address.clone(), source };
         let waker = Waker::new().map_err(failed)?;
+        let config = super::prepare(&options);
+        let first = config.rank;
         let core = Core {
-            machine: Machine::new(super::prepare(&options)),
+            machine: Machine::new(config),
             calls: HashMap::new(),
             next_call: 1,
-            sock: None,
-            outbox: Outbox::default(),
-            want_connect: true,
+            links: BTreeMap::from([(first, Link::first())]),
+            made: Vec::new(),
             progress: Progress::default(),
             stopped: false,
             welcome: None,
@@ -87,12 +88,13 @@ impl Shared {
                 Address::Unix(path) => Some(path.clone()),
                 Address::Tcp(_) | Address::Pair(_) => None,
             },
-            alive: None,
+            first,
             invalidator: None,
         };
         let shared = Arc::new(Shared {
             address: address.clone(),
             waker,
+            first,
             incoming: Mutex::default(),
             aside: Aside::default(),
             core: Mutex::new(core),
@@ -272,7 +274,7 @@ impl Shared {
     pub fn abandon(&self) {
         let mut core = self.lock();
         core.stopped = true;
-        core.sock = None;
+        core.links.clear();
         core.invalidator = None;
         let mut left: Vec<_> = std::mem::take(&mut core.calls).into_iter().collect();
         drop(core);
@@ -341,12 +343,26 @@ struct Events {
 impl Core {
     /// Whether nothing is for the receiver to do but what may come unasked.
     pub fn is_quiet(&self) -> bool {
-        self.calls.is_empty() && self.outbox.is_empty() && !self.want_connect && !self.stopped && self.sock.is_some()
+        let now = Instant::now();
+        let links = || self.links.values().all(|link| link.is_quiet(now));
+        self.calls.is_empty() && !self.stopped && self.made.is_empty() && links()
     }
 
     /// Whether something could not be sent at once.
     pub fn is_writing(&self) -> bool {
-        !self.outbox.is_empty()
+        self.links.values().any(|link| !link.outbox.is_empty())
+    }
+
+    /// In how long the receiver is to make a connection, or to take one over; none: there is nothing to be made.
+    pub fn next_due(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let made = (!self.made.is_empty()).then_some(Duration::ZERO);
+        self.links.values().filter_map(|link| link.due(now)).chain(made).min()
+    }
+
+    /// Whether one is to be made now.
+    pub fn must_connect(&self) -> bool {
+        self.next_due().is_some_and(|due| due.is_zero())
     }
 
     /// How many calls are not answered.
@@ -370,9 +386,9 @@ impl Core {
         let mut events = Events::default();
         while let Some(output) = self.machine.poll() {
             match output {
-                Output::Send(msg) => {
-                    if self.sock.is_some() {
-                        self.outbox.push(&msg);
+                Output::Send { rank, message } => {
+                    if let Some(link) = self.links.get_mut(&rank).filter(|link| link.sock.is_some()) {
+                        link.outbox.push(&message);
                     }
                 }
                 Output::Complete { id, result } => {
@@ -385,18 +401,23 @@ impl Core {
                     // Without caches above, they have dropped it already.
                     None => self.machine.handle(Now::default(), Input::Invalidated { token }),
                 },
-                Output::Connect => {
-                    (self.sock, self.want_connect) = (None, true);
-                    self.outbox.clear();
+                Output::Connect { rank, address } => {
+                    self.links.entry(rank).or_default().reconnect(address);
                     events.wake = true;
                 }
-                Output::Ready(welcome) => {
-                    if self.welcome.as_ref().is_none_or(|before| before.session != welcome.session) {
-                        self.alive = self.socket.as_ref().and_then(|at| Alive::hold(at, welcome.session));
+                Output::Disconnect { rank } => {
+                    self.links.remove(&rank);
+                    events.wake = true;
+                }
+                Output::Ready { rank, welcome } => {
+                    if let Some(link) = self.links.get_mut(&rank) {
+                        link.welcomed(welcome.session, self.socket.as_ref());
                     }
-                    self.welcome = Some(welcome);
-                    self.progress = Progress::Ready;
-                    events.changed = true;
+                    if rank == self.first {
+                        self.welcome = Some(welcome);
+                        self.progress = Progress::Ready;
+                        events.changed = true;
+                    }
                 }
                 Output::Refused { why, text } => {
                     tracing::error!(?why, text, "the server refuses this client");
@@ -404,7 +425,8 @@ impl Core {
                     events.changed = true;
                 }
                 Output::Stopped => {
-                    (self.stopped, self.alive) = (true, None);
+                    self.stopped = true;
+                    self.links.values_mut().for_each(Link::stopped);
                     (events.changed, events.wake) = (true, true);
                 }
             }
@@ -414,20 +436,6 @@ impl Core {
 
     /// Writes what can be written. Whether the receiver must go on with it.
     pub fn flush(&mut self) -> bool {
-        if self.outbox.is_empty() {
-            return false;
-        }
-        let Some(sock) = &self.sock else {
-            self.outbox.clear();
-            return false;
-        };
-        match self.outbox.write(sock) {
-            Ok(all) => !all,
-            // The receiver sees the end of the connection when it reads.
-            Err(_) => {
-                self.outbox.clear();
-                false
-            }
-        }
+        self.links.values_mut().fold(false, |more, link| link.flush() | more)
     }
 }

@@ -5,21 +5,23 @@
 //! waits receives itself if it can, and the receiver steps aside for as long as such calls go on: it looks every few
 //! milliseconds whether they still do, and is called back at once when somebody else needs it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use loligo_client::Input;
+use loligo_types::Rank;
 use loligo_types::msg::ToClient;
 use loligo_wire::{Decoder, FromServer};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::CallResult;
 use super::calls::{self, Callback};
-use super::core::Shared;
+use super::core::{Core, Shared};
 use crate::Address;
 use crate::sock::Sock;
 
@@ -104,7 +106,7 @@ impl Aside {
         let others = {
             let core = shared.lock();
             let led = usize::from(self.led.load(Ordering::SeqCst));
-            core.unanswered() > led || core.is_writing() && led == 0 || core.want_connect || core.stopped
+            core.unanswered() > led || core.is_writing() && led == 0 || core.must_connect() || core.stopped
         };
         if !others {
             drop(self.back.wait_timeout(order, ASIDE));
@@ -117,46 +119,75 @@ impl Aside {
 /// Callbacks whose results came.
 type Ready = Vec<(Callback, CallResult)>;
 
-/// The connection as a receiver sees it.
+/// A connection as a receiver sees it.
+struct Connection {
+    rank: Rank,
+    sock: Arc<Sock>,
+    decoder: Decoder<FromServer>,
+}
+
+/// When to try again after so many attempts.
+fn next_attempt(attempts: u32) -> Option<Instant> {
+    let pause = Duration::from_millis(10 << attempts.min(10)).min(PAUSE_MAX);
+    (attempts > 0).then(|| Instant::now() + pause)
+}
+
+/// The connections as a receiver sees them.
 #[derive(Default)]
 pub struct Incoming {
-    connection: Option<(Arc<Sock>, Decoder<FromServer>)>,
+    connections: Vec<Connection>,
     /// Attempts to connect since the last message came.
-    attempts: u32,
+    attempts: BTreeMap<Rank, u32>,
     /// Looks in vain since one helped, and calls that were not worth one.
     vain: u32,
 }
 
 impl Incoming {
-    /// Waits for the socket, at most this long, and takes what came; the callbacks for it are to be run. Whether there is
-    /// still a connection to wait on.
+    /// Waits for the sockets, at most this long, and takes what came; the callbacks for it are to be run. Whether there
+    /// is still a connection to wait on, and none to be made.
     pub fn receive(&mut self, shared: &Shared, limit: Duration, ready: &mut Ready) -> bool {
-        let Some((sock, _)) = &self.connection else { return false };
-        let sock = Arc::clone(sock);
-        let writing = {
+        if self.connections.is_empty() {
+            return false;
+        }
+        let socks: Vec<_> = self.connections.iter().map(|c| (c.rank, Arc::clone(&c.sock))).collect();
+        let mut fds = Vec::with_capacity(socks.len() + 1);
+        {
             let core = shared.lock();
-            if core.want_connect || core.stopped {
+            if core.stopped || core.must_connect() || self.is_outdated(&core) {
                 return false;
             }
-            core.is_writing()
-        };
-        let interest = if writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut fds = [PollFd::new(&*sock, interest), PollFd::from_borrowed_fd(shared.waker.as_fd(), PollFlags::IN)];
+            for (rank, sock) in &socks {
+                let writing = core.links.get(rank).is_some_and(|link| !link.outbox.is_empty());
+                let interest = if writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+                fds.push(PollFd::new(&**sock, interest));
+            }
+        }
+        fds.push(PollFd::from_borrowed_fd(shared.waker.as_fd(), PollFlags::IN));
         if rustix::event::poll(&mut fds, Some(&timespec(limit))).is_err() {
             return true;
         }
-        let (socket, wake) = (fds[0].revents(), fds[1].revents());
-        if !wake.is_empty() {
+        if fds.last().is_some_and(|waker| !waker.revents().is_empty()) {
             shared.waker.clear();
         }
-        if socket.contains(PollFlags::OUT) {
+        if fds.iter().any(|fd| fd.revents().contains(PollFlags::OUT)) {
             shared.lock().flush();
         }
-        if socket.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && !self.read(shared, &sock, ready) {
-            self.lost(shared);
-            return false;
+        let mut lives = true;
+        for ((rank, _), fd) in socks.iter().zip(&fds) {
+            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+                && !self.read(shared, *rank, ready)
+            {
+                self.lost(shared, *rank);
+                lives = false;
+            }
         }
-        true
+        lives
+    }
+
+    /// Whether the machine has given up one of the connections.
+    fn is_outdated(&self, core: &Core) -> bool {
+        let gone = |rank| core.links.get(rank).is_none_or(|link| link.want_connect);
+        self.connections.iter().any(|connection| gone(&connection.rank))
     }
 
     /// Whether a thread that waits for its own call should look for the answer before it sleeps.
@@ -174,24 +205,29 @@ impl Incoming {
 
     /// Takes what came, if anything did. Whether there is still a connection to wait on, and nothing else to do for it.
     pub fn glance(&mut self, shared: &Shared, ready: &mut Ready) -> bool {
-        let Some((sock, _)) = &self.connection else { return false };
-        let sock = Arc::clone(sock);
         {
             let core = shared.lock();
-            if core.want_connect || core.stopped || core.is_writing() {
+            let other = core.stopped || core.is_writing() || core.must_connect();
+            if other || self.connections.is_empty() || self.is_outdated(&core) {
                 return false;
             }
         }
-        let lives = self.read(shared, &sock, ready);
-        if !lives {
-            self.lost(shared);
+        let mut lives = true;
+        for at in (0..self.connections.len()).rev() {
+            let rank = self.connections[at].rank;
+            if !self.read(shared, rank, ready) {
+                self.lost(shared, rank);
+                lives = false;
+            }
         }
         lives
     }
 
     /// Reads what is there and gives it to the machine. Whether the connection lives.
-    fn read(&mut self, shared: &Shared, sock: &Sock, ready: &mut Ready) -> bool {
-        let Some((_, decoder)) = &mut self.connection else { return true };
+    fn read(&mut self, shared: &Shared, rank: Rank, ready: &mut Ready) -> bool {
+        let Some(Connection { sock, decoder, .. }) = self.connections.iter_mut().find(|c| c.rank == rank) else {
+            return true;
+        };
         let mut alive = true;
         let mut inputs = Vec::new();
         while alive && inputs.len() < MESSAGES_MAX {
@@ -202,7 +238,7 @@ impl Incoming {
                 Ok(None) => break,
                 Ok(Some(n)) => {
                     decoder.filled(n);
-                    alive = decode(decoder, &mut inputs);
+                    alive = decode(rank, decoder, &mut inputs);
                     if n < room {
                         break;
                     }
@@ -210,16 +246,37 @@ impl Incoming {
             }
         }
         if !inputs.is_empty() {
-            self.attempts = 0;
+            self.attempts.remove(&rank);
             ready.extend(shared.take_in(inputs));
         }
         alive
     }
 
-    fn lost(&mut self, shared: &Shared) {
-        self.connection = None;
-        shared.lock().sock = None;
-        shared.feed(Input::Disconnected);
+    fn lost(&mut self, shared: &Shared, rank: Rank) {
+        self.connections.retain(|connection| connection.rank != rank);
+        if let Some(link) = shared.lock().links.get_mut(&rank) {
+            link.sock = None;
+            link.not_before = next_attempt(self.attempts.get(&rank).copied().unwrap_or(0));
+        }
+        shared.feed(Input::Disconnected { rank });
+    }
+
+    /// A connection was made, or could not be.
+    fn made(&mut self, shared: &Shared, rank: Rank, result: io::Result<Sock>) {
+        let sock = match result {
+            Ok(sock) => Arc::new(sock),
+            Err(error) => {
+                tracing::debug!(%rank, %error, "no connection could be made");
+                return self.lost(shared, rank);
+            }
+        };
+        match shared.lock().links.get_mut(&rank) {
+            Some(link) if link.want_connect => link.connected(Arc::clone(&sock)),
+            // Nobody wants it any more.
+            _ => return,
+        }
+        self.connections.push(Connection { rank, sock, decoder: Decoder::new() });
+        shared.feed(Input::Connected { rank });
     }
 }
 
@@ -250,11 +307,15 @@ impl Receiver {
             if !shared.aside.step(&mut self.seen, &shared) {
                 let mut incoming = shared.incoming.lock().unwrap_or_else(PoisonError::into_inner);
                 self.follow(&mut incoming);
-                if incoming.connection.is_none() {
-                    self.connect(incoming);
+                self.connect(&mut incoming);
+                let due = shared.lock().next_due().unwrap_or(TICK);
+                let limit = TICK.saturating_sub(self.ticked.elapsed()).min(due);
+                if incoming.connections.is_empty() {
+                    drop(incoming);
+                    self.pause(limit);
                 } else {
                     let mut ready = Ready::new();
-                    incoming.receive(&shared, TICK.saturating_sub(self.ticked.elapsed()), &mut ready);
+                    incoming.receive(&shared, limit, &mut ready);
                     // Before their callbacks run: the next call of a thread that is woken by one finds the way free.
                     drop(incoming);
                     calls::run(ready);
@@ -267,73 +328,130 @@ impl Receiver {
         }
     }
 
-    /// Does what the machine said about the connection.
+    /// Does what the machine said about connections, and takes over those that were made.
     fn follow(&self, incoming: &mut Incoming) {
-        let mut core = self.shared.lock();
-        if std::mem::take(&mut core.want_connect) {
-            incoming.connection = None;
+        let made = {
+            let mut core = self.shared.lock();
+            let links = &mut core.links;
+            let attempts = &mut incoming.attempts;
+            incoming.connections.retain(|Connection { rank, .. }| match links.get_mut(rank) {
+                Some(link) if link.want_connect => {
+                    link.not_before = next_attempt(attempts.get(rank).copied().unwrap_or(0));
+                    false
+                }
+                link => link.is_some(),
+            });
+            attempts.retain(|rank, _| links.contains_key(rank));
+            let made = std::mem::take(&mut core.made);
+            for (rank, _) in &made {
+                if let Some(link) = core.links.get_mut(rank) {
+                    link.connecting = false;
+                }
+            }
+            made
+        };
+        for (rank, result) in made {
+            incoming.made(&self.shared, rank, result);
         }
     }
 
-    fn connect(&mut self, mut incoming: MutexGuard<'_, Incoming>) {
-        if incoming.attempts > 0 {
-            let pause = Duration::from_millis(10 << incoming.attempts.min(10)).min(PAUSE_MAX);
-            self.pause(pause);
-            if self.shared.lock().stopped {
-                return;
+    /// Makes the connections whose time has come.
+    fn connect(&mut self, incoming: &mut Incoming) {
+        let now = Instant::now();
+        let mut wanted = Vec::new();
+        for (rank, link) in &self.shared.lock().links {
+            if link.due(now).is_some_and(|due| due.is_zero()) {
+                let attempts = incoming.attempts.entry(*rank).or_default();
+                *attempts = attempts.saturating_add(1);
+                wanted.push((*rank, link.address.clone()));
             }
         }
-        incoming.attempts = incoming.attempts.saturating_add(1);
-        let connected = match &self.shared.address {
+        for (rank, address) in wanted {
+            let Some(address) = self.address(&address) else {
+                tracing::warn!(%rank, ?address, "the address of a rank in the cluster map makes no sense; is it of a newer release?");
+                incoming.lost(&self.shared, rank);
+                continue;
+            };
+            if incoming.connections.is_empty() {
+                self.connect_here(incoming, rank, &address);
+            } else {
+                self.connect_beside(incoming, rank, address);
+            }
+        }
+    }
+
+    /// Where to: as the cluster map says, or as this client was told.
+    fn address(&self, address: &Option<String>) -> Option<Address> {
+        address.as_ref().map_or_else(|| Some(self.shared.address.clone()), |text| text.parse().ok())
+    }
+
+    /// Connects: there is nobody else to listen to.
+    fn connect_here(&mut self, incoming: &mut Incoming, rank: Rank, address: &Address) {
+        let first = rank == self.shared.first;
+        let mut connected = match address {
             Address::Pair(_) if self.ever => Err(io::Error::other("the server in this process is gone")),
             address => Sock::connect(address),
         };
-        match connected {
-            Ok(sock) => {
-                self.ever = true;
-                let sock = Arc::new(sock);
-                incoming.connection = Some((Arc::clone(&sock), Decoder::new()));
-                {
-                    let mut core = self.shared.lock();
-                    core.want_connect = false;
-                    core.sock = Some(sock);
-                    core.outbox.clear();
-                }
-                self.shared.feed(Input::Connected);
-            }
-            Err(error) => {
-                if !self.ever {
+        if first && !self.ever {
+            match connected {
+                Ok(_) => self.ever = true,
+                Err(error) => {
+                    let kind = error.kind();
                     self.shared.first_connect_failed(error);
+                    connected = Err(kind.into());
                 }
-                incoming.lost(&self.shared);
             }
         }
+        incoming.made(&self.shared, rank, connected);
+    }
+
+    /// Connects on a thread of its own: what others send must not wait for a rank that is not there.
+    fn connect_beside(&self, incoming: &mut Incoming, rank: Rank, address: Address) {
+        if let Some(link) = self.shared.lock().links.get_mut(&rank) {
+            link.connecting = true;
+        }
+        if let (Address::Pair(_), true) = (&address, self.ever) {
+            return self.connected_beside(rank, Err(io::Error::other("the server in this process is gone")));
+        }
+        let shared = Arc::downgrade(&self.shared);
+        let made = thread::Builder::new().name("lol-connect".into()).spawn(move || {
+            let connected = Sock::connect(&address);
+            if let Some(shared) = shared.upgrade() {
+                shared.lock().made.push((rank, connected));
+                shared.waker.wake();
+                shared.aside.call_back();
+            }
+        });
+        if let Err(error) = made {
+            if let Some(link) = self.shared.lock().links.get_mut(&rank) {
+                link.connecting = false;
+            }
+            incoming.made(&self.shared, rank, Err(error));
+        }
+    }
+
+    fn connected_beside(&self, rank: Rank, connected: io::Result<Sock>) {
+        self.shared.lock().made.push((rank, connected));
+        self.shared.waker.wake();
     }
 
     /// Waits without a connection.
     fn pause(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            let mut fds = [PollFd::new(&self.shared.waker, PollFlags::IN)];
-            let _ = rustix::event::poll(&mut fds, Some(&timespec(left.min(TICK))));
-            self.shared.waker.clear();
-            self.shared.feed(Input::Tick);
-            if self.shared.lock().stopped {
-                return;
-            }
-        }
+        let mut fds = [PollFd::new(&self.shared.waker, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut fds, Some(&timespec(pause)));
+        self.shared.waker.clear();
     }
 }
 
 /// Takes the whole messages out. Whether the bytes made sense.
-fn decode(decoder: &mut Decoder<FromServer>, inputs: &mut Vec<Input>) -> bool {
+fn decode(rank: Rank, decoder: &mut Decoder<FromServer>, inputs: &mut Vec<Input>) -> bool {
     loop {
         match decoder.next_message() {
             Ok(Some(msg)) => {
                 if matches!(msg, ToClient::Welcome(_)) {
                     decoder.handshake_done();
                 }
-                inputs.push(Input::Message(msg));
+                inputs.push(Input::Message { rank, message: msg });
             }
             Ok(None) => return true,
             Err(error) => {

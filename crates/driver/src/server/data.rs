@@ -60,6 +60,8 @@ pub(crate) struct DataPlane {
     out: VecDeque<Out>,
     /// Discards that failed, to be tried again with the next tick.
     retry: Vec<(Ino, u64, u32)>,
+    /// Files that are to be quiet, by the ticket of who wants it.
+    quieting: HashMap<u64, Vec<Ino>>,
 }
 
 impl DataPlane {
@@ -72,6 +74,7 @@ impl DataPlane {
             next_tag: 1,
             out: VecDeque::new(),
             retry: Vec::new(),
+            quieting: HashMap::new(),
         }
     }
 
@@ -106,6 +109,8 @@ impl DataPlane {
             DataAccess::None => Access::None,
             DataAccess::Read => Access::Read,
             DataAccess::Write => Access::Write,
+            DataAccess::Moving => Access::Moving,
+            DataAccess::Moved => Access::Moved,
         };
         self.feed(loligo_osd::Input::Access { session, ino, access });
     }
@@ -129,6 +134,12 @@ impl DataPlane {
     pub(crate) fn sync_all(&mut self, ticket: u64) {
         let tag = self.tag(Asked::SyncAll { ticket });
         self.feed(loligo_osd::Input::SyncAll { tag });
+    }
+
+    /// Ends what is under way on these files and forgets them.
+    pub(crate) fn quiesce(&mut self, ticket: u64, inos: Vec<Ino>) {
+        self.quieting.insert(ticket, inos.clone());
+        self.feed(loligo_osd::Input::Quiesce { ticket, inos });
     }
 
     pub(crate) fn done(&mut self, done: DataDone) {
@@ -181,6 +192,12 @@ impl DataPlane {
                 if let Some(Asked::SyncAll { ticket }) = self.asked.remove(&tag) {
                     self.out.push_back(Out::Input(Input::DataSynced { ticket, ok: result.is_ok() }));
                 }
+            }
+            Output::Quiesced { ticket, ok } => {
+                // A discard that is to be tried again must not come when another rank has the file.
+                let inos = self.quieting.remove(&ticket).unwrap_or_default();
+                let ok = ok && !self.retry.iter().any(|(ino, ..)| inos.contains(ino));
+                self.out.push_back(Out::Input(Input::Quiesced { ticket, ok }));
             }
             Output::Fenced { .. } => {}
         }

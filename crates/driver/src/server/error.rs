@@ -2,6 +2,9 @@
 
 use loligo_journal::ReadError;
 use loligo_store::StoreError;
+use loligo_types::Rank;
+
+use super::cluster::RANKS_MAX;
 
 /// What went wrong, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,42 @@ pub enum ServerError {
     /// The table is of a newer layout.
     #[error("the table has layout {found}, this program knows {known}: use a newer version of loligo")]
     NewerTable {
+        /// Found.
+        found: u64,
+        /// Known.
+        known: u64,
+    },
+    /// Some ranks would be left out.
+    #[error(
+        "this file system was served by {there} ranks, and each may have changes in its journal that the table lacks, \
+         so {asked} cannot serve it: start it with `--ranks {there}`, or more"
+    )]
+    FewerRanks {
+        /// Asked for.
+        asked: u16,
+        /// There were.
+        there: u16,
+    },
+    /// More than a process can have.
+    #[error("{asked} ranks are too many for one process: it can have {RANKS_MAX}")]
+    TooManyRanks {
+        /// Asked for.
+        asked: u16,
+    },
+    /// There is no such rank.
+    #[error("there is no rank {rank}; there are the ranks 0 to {last}")]
+    NoSuchRank {
+        /// Asked for.
+        rank: Rank,
+        /// The last one.
+        last: Rank,
+    },
+    /// The table is of an older layout.
+    #[error(
+        "the table has layout {found}, this program knows {known} only: dump the file system with the version of loligo \
+         that made it, and load the dump into a new directory with this version"
+    )]
+    OlderTable {
         /// Found.
         found: u64,
         /// Known.

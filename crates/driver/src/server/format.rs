@@ -2,12 +2,13 @@
 
 use std::time::SystemTime;
 
-use loligo_journal::table::{Meta, TABLE_VERSION, key_meta};
+use loligo_journal::table::{Meta, TABLE_VERSION};
 use loligo_namespace::{Tree, hash63};
 use loligo_store::{Backend, Batch, Durability};
-use loligo_types::{Event, Ino, Time};
+use loligo_types::{Event, Ino, Rank, Time};
 
 use super::error::{Result, ServerError};
+use super::recover::check_layout;
 use super::rows::{put_event, put_meta};
 
 /// What the root directory is like.
@@ -30,8 +31,10 @@ impl Default for FormatOptions {
 /// Makes the root directory and the table's head, in one durable batch. Refuses a store that has a file system.
 pub fn format(backend: &dyn Backend, options: &FormatOptions) -> Result<()> {
     let table = backend.table();
-    if table.get(&key_meta(Meta::Format))?.is_some() {
-        return Err(ServerError::AlreadyFormatted);
+    match check_layout(&*table) {
+        Ok(()) => return Err(ServerError::AlreadyFormatted),
+        Err(ServerError::NotFormatted) => {}
+        Err(other) => return Err(other),
     }
     let key = hash_key(backend);
     let mut batch = Batch::new();
@@ -39,15 +42,16 @@ pub fn format(backend: &dyn Backend, options: &FormatOptions) -> Result<()> {
     let mut next_ino = Ino(Ino::FIRST.0 + 1);
     for event in Tree::format(now(), options.mode, options.uid, options.gid) {
         match &event {
-            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes())),
+            Event::Entry { name, .. } => put_event(&mut batch, &event, hash63(key, name.as_bytes()), Rank::ZERO),
             Event::NextIno(ino) => next_ino = next_ino.max(*ino),
-            _ => put_event(&mut batch, &event, 0),
+            _ => put_event(&mut batch, &event, 0, Rank::ZERO),
         }
     }
-    put_meta(&mut batch, Meta::NextIno, next_ino.0);
-    put_meta(&mut batch, Meta::ReplayFrom, 1);
-    put_meta(&mut batch, Meta::Clean, 1);
-    put_meta(&mut batch, Meta::Format, TABLE_VERSION);
+    put_meta(&mut batch, Meta::NextIno, Rank::ZERO, next_ino.0);
+    put_meta(&mut batch, Meta::ReplayFrom, Rank::ZERO, 1);
+    put_meta(&mut batch, Meta::Ranks, Rank::ZERO, 1);
+    put_meta(&mut batch, Meta::Clean, Rank::ZERO, 1);
+    put_meta(&mut batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
     table.write(&batch, Durability::Sync)?;
     Ok(())
 }

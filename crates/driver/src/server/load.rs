@@ -8,7 +8,7 @@ use loligo_journal::table::{
 };
 use loligo_namespace::{Loaded, Need, hash63};
 use loligo_store::Table;
-use loligo_types::{Ino, Kind, Name};
+use loligo_types::{Ino, Name, Target};
 
 use super::error::{Result, bad_row};
 
@@ -110,17 +110,19 @@ impl Loader {
             }
             limit *= 2;
         };
-        let mut entries: Vec<(Name, Ino, Kind)> = Vec::with_capacity(rows.len());
+        let mut entries: Vec<(Name, Target)> = Vec::with_capacity(rows.len());
         for (key, value) in &rows {
-            let (ino, kind) = decode_entry(value).map_err(|e| bad_row(key, &e))?;
+            let target = decode_entry(value).map_err(|e| bad_row(key, &e))?;
             let Some((_, _, name)) = split_entry_key(key) else {
                 return Err(bad_row(key, &loligo_journal::DecodeError::Invalid { what: "entry key", at: 0 }));
             };
-            entries.push((name, ino, kind));
+            entries.push((name, target));
         }
         out.rows += rows.len() as u64;
-        let inodes: Vec<Vec<u8>> = entries.iter().map(|(_, ino, _)| key_inode(*ino)).collect();
-        let inos: Vec<Ino> = entries.iter().map(|(_, ino, _)| *ino).collect();
+        // The row of an inode that lives elsewhere is another rank's: it may be about to change.
+        let inos: Vec<Ino> =
+            entries.iter().filter(|(_, target)| !target.remote).map(|(_, target)| target.ino).collect();
+        let inodes: Vec<Vec<u8>> = inos.iter().map(|ino| key_inode(*ino)).collect();
         out.items.push(Loaded::Range { dir, from_hash, upto_hash, entries });
         self.prefetch(&inos, &inodes, out)
     }
@@ -182,7 +184,7 @@ mod tests {
     use loligo_journal::table::{encode_entry, encode_inode};
     use loligo_store::mem::{Fault, FaultPoint, MemDisk};
     use loligo_store::{Backend, Batch, Durability, Identity};
-    use loligo_types::{Inode, Time};
+    use loligo_types::{Inode, Kind, Time};
 
     use super::*;
 
@@ -192,16 +194,20 @@ mod tests {
         Inode::new(Ino(ino), Kind::File, 0o644, 0, 0, Ino(1), Time(0))
     }
 
-    /// Inodes 300 and 301, a directory 400 with one entry, and a row of inode 500 that means nothing.
+    /// Inodes 300 to 302, a directory 400 with an entry for 301 and a remote one for 302, and a row of inode 500 that
+    /// means nothing.
     fn disk() -> (MemDisk, Loader) {
         let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
         let table = disk.open().expect("it is not open").table();
         let mut batch = Batch::new();
-        for ino in [300, 301] {
+        for ino in [300, 301, 302] {
             batch.put(key_inode(Ino(ino)), encode_inode(&file(ino)));
         }
-        let name = Name::new(b"name").expect("a name");
-        batch.put(key_entry(Ino(400), hash63(KEY, b"name"), &name), encode_entry(Ino(301), Kind::File));
+        for (name, ino, remote) in [("name", 301, false), ("far", 302, true)] {
+            let (hash, name) = (hash63(KEY, name.as_bytes()), Name::new(name.as_bytes()).expect("a name"));
+            let target = Target { ino: Ino(ino), kind: Kind::File, remote };
+            batch.put(key_entry(Ino(400), hash, &name), encode_entry(target));
+        }
         batch.put(key_inode(Ino(500)), vec![0xff]);
         table.write(&batch, Durability::Sync).expect("memory has room");
         (disk, Loader::new(table, KEY))
@@ -224,11 +230,11 @@ mod tests {
     #[test]
     fn loads_that_are_read_together_get_what_each_needs() {
         let (_disk, loader) = disk();
-        let (one, two) = ([Need::Inode(Ino(300))], [Need::Inode(Ino(301)), Need::Inode(Ino(302))]);
+        let (one, two) = ([Need::Inode(Ino(300))], [Need::Inode(Ino(301)), Need::Inode(Ino(303))]);
         let range = [Need::Range { dir: Ino(400), from_hash: 0 }, Need::Inode(Ino(300))];
         let told = load(&loader, &[&one, &range, &[], &two]);
         let want = [vec![300], vec![300, 301], vec![], vec![301, 0]];
-        assert_eq!(told, want.map(Some));
+        assert_eq!(told, want.map(Some), "and no inode that lives elsewhere than with the entry");
     }
 
     #[test]

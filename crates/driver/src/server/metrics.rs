@@ -81,6 +81,14 @@ impl Distribution {
         0
     }
 
+    /// Adds the values of another histogram.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(bucket, n)| *bucket += n);
+    }
+
     /// Upper bound (inclusive) and number of values of each bucket that is not empty, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, n)| (upper(at), *n))
@@ -195,6 +203,8 @@ pub struct Metrics {
     pub rounds: Counter,
     /// Requests of a round that had any.
     pub round_requests: Histogram,
+    /// Requests answered in the last second or so, per second.
+    pub requests_per_s: Counter,
     /// CPU time of the rank thread, nanoseconds; refreshed with each tick.
     pub rank_cpu_ns: Counter,
     /// Records written to the journal.
@@ -245,5 +255,9 @@ mod tests {
         assert!((500..640).contains(&d.quantile(0.5)), "{}", d.quantile(0.5));
         assert!((990..1280).contains(&d.quantile(0.99)));
         assert_eq!(Distribution::default().quantile(0.5), 0);
+        let mut all = Distribution::default();
+        all.merge(&d);
+        all.merge(&d);
+        assert_eq!((all.count, all.sum, all.quantile(0.5)), (2000, 1_001_000, d.quantile(0.5)));
     }
 }

@@ -1,13 +1,15 @@
 //! The server of a file system: its threads around the machines, from start to stop.
 //!
-//! One rank thread owns all sockets and the machines; a journal thread, a checkpoint thread, loading threads and data
-//! threads wait for disks in its stead. The rank thread talks to them by queues, they to it by its inbox.
+//! Each rank has a thread that owns its sockets and machines; a journal thread, a checkpoint thread, loading threads and
+//! data threads wait for disks in its stead. The rank thread talks to them by queues, they to it by its inbox, and so do
+//! ranks to each other. They share the table and the objects.
 
 pub(crate) mod error;
 pub(crate) mod format;
 pub(crate) mod recover;
 pub(crate) mod rows;
 
+mod cluster;
 mod conn;
 mod data;
 mod journal;
@@ -22,13 +24,16 @@ mod table;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use loligo_mds::admin::{Ask, Told};
 use loligo_store::{Backend, Identity, TableSize};
+use loligo_types::Rank;
 
+pub use self::cluster::RANKS_MAX;
 pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
 pub use self::metrics::Metrics;
@@ -50,25 +55,29 @@ const DROP_TIME: Duration = Duration::from_secs(30);
 pub struct ServerConfig {
     /// The store. Whoever opened it holds its lock.
     pub backend: Arc<dyn Backend>,
-    /// Where to listen. Unix sockets, and TCP addresses of this host that no other host can reach.
+    /// How many ranks, at most [`RANKS_MAX`]; 0: as many as there were. Never fewer than there were: each may have
+    /// changes in its journal. New ones are added.
+    pub ranks: u16,
+    /// Where rank 0 listens: Unix sockets, and TCP addresses of this host that no other host can reach. Rank N listens
+    /// beside it: at `loligo-N.sock` for `loligo.sock`, N ports above (or also at a free one).
     pub listen: Vec<Address>,
-    /// Settings of the metadata server; file system, key and rank are set from the store.
+    /// Settings of each rank; file system, key, rank and cluster map are set by the server.
     pub mds: loligo_mds::Config,
     /// Whoever connects over TCP may claim to be any user. Only where all users of this host may act as root in the
     /// file system: the kernel does not tell who connects over TCP, so otherwise such connections are refused.
     pub trust_tcp: bool,
-    /// Most connections.
+    /// Most connections of a rank.
     pub connections_max: usize,
-    /// The journal is kept below this, bytes; above, changes wait for checkpoints.
+    /// The journal of a rank is kept below this, bytes; above, changes wait for checkpoints.
     pub journal_bytes: u64,
     /// A journal segment is about this large, bytes.
     pub segment_bytes: u64,
     /// After a request, how long the rank's thread looks for the next one before it sleeps. It gives its core away to
     /// whoever needs it, but an idle core is kept busy so long. 0: it sleeps at once.
     pub look: Duration,
-    /// Threads that read the table.
+    /// Threads that read the table, over all ranks; each has one at least.
     pub load_threads: usize,
-    /// Threads that do data operations.
+    /// Threads that do data operations, likewise.
     pub data_threads: usize,
 }
 
@@ -77,6 +86,7 @@ impl ServerConfig {
     pub fn new(backend: Arc<dyn Backend>) -> ServerConfig {
         ServerConfig {
             backend,
+            ranks: 1,
             listen: Vec::new(),
             mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
             trust_tcp: false,
@@ -95,38 +105,49 @@ pub fn socket_in(data: &Path) -> Address {
     Address::Unix(data.join("loligo.sock"))
 }
 
-/// What the rank thread tells of itself.
-pub(crate) struct RankStatus {
-    pub(crate) mds: loligo_mds::Status,
+/// A picture of a rank.
+pub struct RankStatus {
+    /// Which.
+    pub rank: Rank,
+    /// The metadata server's own.
+    pub mds: loligo_mds::Status,
+    /// Where it listens.
+    pub addresses: Vec<Address>,
+    /// All its counters.
+    pub metrics: Arc<Metrics>,
 }
 
 /// A picture of a server.
 pub struct Status {
     /// The file system.
     pub identity: Identity,
-    /// The metadata server's own.
-    pub mds: loligo_mds::Status,
-    /// Where it listens.
+    /// Its ranks, by number.
+    pub ranks: Vec<RankStatus>,
+    /// Where clients connect: the addresses of rank 0, which tells them of the others.
     pub addresses: Vec<Address>,
     /// Space of the store's device.
     pub space: loligo_store::StatFs,
     /// The table.
     pub table: TableSize,
-    /// All counters.
-    pub metrics: Arc<Metrics>,
 }
 
 /// A running server. Dropping it stops it as [`Server::stop_within`] does, with half a minute.
 pub struct Server {
     backend: Arc<dyn Backend>,
-    inbox: Arc<Inbox<Done>>,
-    metrics: Arc<Metrics>,
-    addresses: Vec<Address>,
+    /// By number; there is at least one.
+    ranks: Vec<Seat>,
     supervisor: Mutex<Option<JoinHandle<Result<()>>>>,
     ended: Arc<Ended>,
 }
 
-/// How the rank ended, once it has.
+/// What the server knows of a rank's thread.
+struct Seat {
+    inbox: Arc<Inbox<Done>>,
+    metrics: Arc<Metrics>,
+    addresses: Vec<Address>,
+}
+
+/// How the ranks ended, once all have.
 #[derive(Default)]
 struct Ended {
     end: Mutex<Option<End>>,
@@ -139,50 +160,71 @@ impl Server {
         start::start(config, progress)
     }
 
-    /// A connection to this server for a client in the same process, which is trusted and dies with it.
+    /// A connection to rank 0 for a client in the same process, which is trusted and dies with it.
     pub fn connect_pair(&self) -> Result<Address> {
         let (ours, theirs): (OwnedFd, OwnedFd) = Sock::pair().map_err(error::system("making a socket pair"))?;
-        self.inbox.push(Done::Command(Command::Adopt(ours)));
+        self.first().inbox.push(Done::Command(Command::Adopt(ours)));
         Ok(Address::Pair(Arc::new(theirs)))
     }
 
-    /// Makes the client that lives on the rank's thread, of which there can be one, and waits until it is welcomed.
+    /// Makes the client that lives on the rank's thread, of which there can be one, and waits until it is welcomed. Only
+    /// where there is one rank: with more, its calls would wait for the others on the thread that they need.
     pub fn resident(&self, options: &crate::client::Options) -> Result<Resident> {
+        if self.ranks.len() > 1 {
+            return Err(ServerError::Fatal("a server with several ranks has no resident client: connect to it".into()));
+        }
         let (to, from) = channel();
-        let resident =
-            Resident::begin(&self.inbox, options, to).map_err(error::system("starting the invalidation threads"))?;
+        let resident = Resident::begin(&self.first().inbox, options, to)
+            .map_err(error::system("starting the invalidation threads"))?;
         match from.recv_timeout(STATUS_TIME) {
             Ok(Ok(())) => Ok(resident),
             Ok(Err(text)) => Err(ServerError::Fatal(text)),
-            Err(_) => Err(ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))),
+            Err(_) => Err(self.silent()),
         }
     }
 
-    /// Where it listens, with the ports that the system chose.
-    pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+    fn first(&self) -> &Seat {
+        &self.ranks[0]
     }
 
-    /// All counters.
+    /// How many ranks there are.
+    pub fn rank_count(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Where rank 0 listens, with the ports that the system chose. Clients begin there, and are told of the others.
+    pub fn addresses(&self) -> &[Address] {
+        &self.first().addresses
+    }
+
+    /// All counters of rank 0; [`Server::status`] has those of the others, too.
     pub fn metrics(&self) -> Arc<Metrics> {
-        self.metrics.clone()
+        self.first().metrics.clone()
     }
 
     /// A picture of it; an error if it has ended or does not answer.
     pub fn status(&self) -> Result<Status> {
-        let (to, from) = channel();
-        self.inbox.push(Done::Command(Command::Status(to)));
-        let rank = from.recv_timeout(STATUS_TIME).map_err(|_| {
-            ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))
-        })?;
+        let asked: Vec<_> = self.ranks.iter().map(|seat| ask(seat, Command::Status)).collect();
+        let answers = asked.into_iter().map(|from| from.recv_timeout(STATUS_TIME).map_err(|_| self.silent()));
         Ok(Status {
             identity: self.backend.identity(),
-            mds: rank.mds,
-            addresses: self.addresses.clone(),
+            ranks: answers.collect::<Result<_>>()?,
+            addresses: self.addresses().to_vec(),
             space: self.backend.statfs()?,
             table: self.backend.table().approximate_size()?,
-            metrics: self.metrics.clone(),
         })
+    }
+
+    /// Asks a rank something, or orders it to do something, as its administrator.
+    pub fn admin(&self, rank: Rank, what: Ask) -> Result<Told> {
+        let last = Rank(self.ranks.len() as u16 - 1);
+        let seat = self.ranks.get(usize::from(rank.0)).ok_or(ServerError::NoSuchRank { rank, last })?;
+        ask(seat, |to| Command::Admin(what, to)).recv_timeout(STATUS_TIME).map_err(|_| self.silent())
+    }
+
+    /// Why there is no answer.
+    fn silent(&self) -> ServerError {
+        ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))
     }
 
     fn fatal_text(&self) -> Option<String> {
@@ -216,18 +258,24 @@ impl Server {
     /// Stops cleanly: answers what is under way, checkpoints everything, and says on disk that nothing is to be
     /// recovered. Further calls do nothing.
     pub fn stop(&self) -> Result<()> {
-        self.inbox.push(Done::Command(Command::Stop));
+        self.tell_all(|| Command::Stop);
         self.join()
     }
 
     /// As [`Server::stop`]; but if it cannot be done in this time (the disk is full, say), the server ends without a
     /// checkpoint, with an error that says so. Nothing acknowledged is lost: the next start recovers it.
     pub fn stop_within(&self, time: Duration) -> Result<()> {
-        self.inbox.push(Done::Command(Command::Stop));
+        self.tell_all(|| Command::Stop);
         if self.wait_fatal(Some(time)).is_none() {
-            self.inbox.push(Done::Command(Command::Abandon));
+            self.tell_all(|| Command::Abandon);
         }
         self.join()
+    }
+
+    fn tell_all(&self, command: impl Fn() -> Command) {
+        for seat in &self.ranks {
+            seat.inbox.push(Done::Command(command()));
+        }
     }
 
     fn join(&self) -> Result<()> {
@@ -238,6 +286,13 @@ impl Server {
             Some(Err(_)) => Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into())),
         }
     }
+}
+
+/// Gives a rank a command that is answered; where the answer comes.
+fn ask<T>(seat: &Seat, command: impl FnOnce(Sender<T>) -> Command) -> Receiver<T> {
+    let (to, from) = channel();
+    seat.inbox.push(Done::Command(command(to)));
+    from
 }
 
 impl Drop for Server {

@@ -13,11 +13,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use loligo_mds::admin::Told;
+use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Input, Mds, Output, Peer};
 use loligo_namespace::Loaded;
 use loligo_types::{Lsn, SessionId, StatFs};
 use rustix::event::epoll;
 
+use super::cluster::Others;
 use super::conn::Conn;
 use super::data::{DataDone, DataPlane};
 use super::format::now as wall;
@@ -59,8 +62,21 @@ pub(crate) enum Done {
         id: u64,
         full: Option<bool>,
     },
+    /// What [`loligo_mds::Output::Settle`] asked for is so.
+    Settled {
+        table_upto: Lsn,
+    },
     Data(DataDone),
     StatFs(loligo_store::StatFs),
+    /// Another rank says something.
+    Peer {
+        from: loligo_types::Rank,
+        msg: Box<PeerMsg>,
+    },
+    /// The last rank of the process has come to a clean stop.
+    AllStopped,
+    /// Another rank has failed.
+    OtherFailed(String),
     Command(Command),
     Resident(Ask),
 }
@@ -71,6 +87,7 @@ pub(crate) enum Command {
     Abandon,
     Adopt(OwnedFd),
     Status(Sender<RankStatus>),
+    Admin(loligo_mds::admin::Ask, Sender<Told>),
 }
 
 /// How the loop ended.
@@ -111,6 +128,10 @@ pub(crate) struct Rank {
     listeners: Listeners,
     conns: HashMap<u64, Conn>,
     resident: Option<Box<Residence>>,
+    others: Others,
+    /// Administrators who wait for an answer, by the number of their question.
+    told: HashMap<u64, Sender<Told>>,
+    next_ask: u64,
     /// Sessions whose connection broke: their clients may come back, or be dead.
     lost: Vec<SessionId>,
     next_conn: u64,
@@ -122,12 +143,18 @@ pub(crate) struct Rank {
     journal: Option<Box<journal::Journal>>,
     to_flush: Vec<u64>,
     requests: u64,
+    /// Requests answered and nanoseconds of processor time taken when that was last looked at, and when that was.
+    answered: (u64, u64, Instant),
     next_tick: Instant,
+    /// The metadata server has more of a long work to do.
+    again: bool,
     look_until: Instant,
     /// The last record that the journal's thread was given and has not reported durable.
     awaited: Option<Lsn>,
     next_statfs: Instant,
     end: Option<End>,
+    /// It came to its end, whatever that was, and the others know or need not know.
+    has_ended: bool,
 }
 
 impl Rank {
@@ -141,6 +168,7 @@ impl Rank {
         metrics: Arc<Metrics>,
         limits: Limits,
         listeners: Listeners,
+        others: Others,
         begun: Instant,
     ) -> std::io::Result<Rank> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -161,6 +189,9 @@ impl Rank {
             listeners,
             conns: HashMap::new(),
             resident: None,
+            others,
+            told: HashMap::new(),
+            next_ask: 1,
             lost: Vec::new(),
             next_conn: 1,
             own_uid: rustix::process::geteuid().as_raw(),
@@ -170,11 +201,14 @@ impl Rank {
             journal: None,
             to_flush: Vec::new(),
             requests: 0,
+            answered: (0, 0, now),
             next_tick: now,
+            again: false,
             look_until: now,
             awaited: None,
             next_statfs: now,
             end: None,
+            has_ended: false,
         })
     }
 
@@ -182,6 +216,9 @@ impl Rank {
     pub(crate) fn run(mut self) -> End {
         let mut events = Vec::with_capacity(EVENTS);
         let mut brought = Vec::new();
+        for rank in self.others.ranks() {
+            self.feed(Input::PeerUp { rank });
+        }
         loop {
             self.wait(&mut events);
             self.now = Instant::now();
@@ -189,6 +226,9 @@ impl Rank {
                 self.socket_event(token, ready);
             }
             self.inbox.take(&mut brought);
+            if std::mem::take(&mut self.again) {
+                self.feed(Input::Again);
+            }
             for done in brought.drain(..) {
                 self.bring(done);
             }
@@ -197,6 +237,10 @@ impl Rank {
             }
             self.finish_round();
             if let Some(end) = self.end.take() {
+                self.has_ended = true;
+                if let End::Fatal(text) = &end {
+                    self.others.failed(text);
+                }
                 self.send_home();
                 self.resident_ends();
                 self.linger();
@@ -232,6 +276,7 @@ impl Rank {
             Done::LoadFailed { ticket } => self.feed(Input::LoadFailed { ticket }),
             Done::Checkpoint { id, full: None } => self.feed(Input::CheckpointDone { id }),
             Done::Checkpoint { id, full: Some(full) } => self.feed(Input::CheckpointFailed { id, full }),
+            Done::Settled { table_upto } => self.feed(Input::Settled { table_upto }),
             Done::Data(done) => {
                 self.data.done(done);
                 self.data_outputs();
@@ -244,6 +289,9 @@ impl Rank {
                     inodes_free: if space.total_inodes == 0 { u64::MAX >> 1 } else { space.free_inodes },
                 }));
             }
+            Done::Peer { from, msg } => self.feed(Input::Peer { from, msg: *msg }),
+            Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),
+            Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
             Done::Command(Command::Stop) => self.feed(Input::Stop),
             Done::Command(Command::Abandon) => {
@@ -260,12 +308,23 @@ impl Rank {
             Done::Command(Command::Status(to)) => {
                 let _ = to.send(self.status());
             }
+            Done::Command(Command::Admin(ask, to)) => {
+                let id = self.next_ask;
+                self.next_ask += 1;
+                self.told.insert(id, to);
+                self.feed(Input::Admin { id, ask });
+            }
         }
     }
 
     fn status(&self) -> RankStatus {
         self.metrics.rank_cpu_ns.set(thread_cpu_ns());
-        RankStatus { mds: self.mds.status() }
+        RankStatus {
+            rank: self.others.own(),
+            mds: self.mds.status(),
+            addresses: self.listeners.addresses(),
+            metrics: self.metrics.clone(),
+        }
     }
 
     fn tick(&mut self) {
@@ -275,6 +334,7 @@ impl Rank {
             self.next_statfs = self.now + STATFS_EVERY;
             self.queues.table.push(table::Work::StatFs);
             self.metrics.rank_cpu_ns.set(thread_cpu_ns());
+            self.tell_rate();
             self.judge();
         }
         if self.journal.is_some() && !self.queues.journal.is_empty() {
@@ -286,6 +346,19 @@ impl Rank {
         self.resident_ticks();
         self.data.tick();
         self.data_outputs();
+    }
+
+    /// How many requests a second were answered, and how busy the thread was, since the last look.
+    fn tell_rate(&mut self) {
+        let answered = self.metrics.ops.iter().map(|(_, op)| op.done.get()).sum();
+        let cpu_ns = self.metrics.rank_cpu_ns.get();
+        let (before, cpu_before, then) = std::mem::replace(&mut self.answered, (answered, cpu_ns, self.now));
+        let seconds = self.now.saturating_duration_since(then).as_secs_f64();
+        if seconds > 0.0 {
+            self.metrics.requests_per_s.set(((answered - before) as f64 / seconds).round() as u64);
+            let percent = cpu_ns.saturating_sub(cpu_before) as f64 / seconds / 1e7;
+            self.feed(Input::Cpu { percent: percent as f32 });
+        }
     }
 
     /// Ends the sessions of clients that died, so that nobody waits for what they held.
@@ -327,10 +400,22 @@ impl Rank {
             Output::Append { lsn, record } => self.appends.push((lsn, record)),
             Output::Load { ticket, needs } => self.queues.loads.push((ticket, needs)),
             Output::Checkpoint { id, records } => self.queues.table.push(table::Work::Checkpoint { id, records }),
+            Output::Again => self.again = true,
+            Output::Settle { replay_from, table_upto } => {
+                self.queues.table.push(table::Work::Settle { replay_from, table_upto });
+            }
             Output::Trim { below } => self.queues.table.push(table::Work::Trim { below }),
             Output::Discard { ino, from, object_size } => self.data.discard(ino, from, object_size),
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
             Output::SyncData { ticket } => self.data.sync_all(ticket),
+            Output::Quiesce { ticket, inos } => self.data.quiesce(ticket, inos),
+            Output::Peer { to, msg } => self.others.send(to, msg),
+            Output::Told { id, told } => {
+                // Who asked may have lost patience.
+                if let Some(to) = self.told.remove(&id) {
+                    let _ = to.send(told);
+                }
+            }
             Output::Access { session, ino, access } => self.data.access(session, ino, access),
             Output::Bound { conn, session } => {
                 self.lost.retain(|lost| *lost != session);
@@ -341,12 +426,17 @@ impl Rank {
                 }
             }
             Output::Fence { session } => self.data.fence(session),
-            Output::Stopped => self.end = self.end.take().or(Some(End::Stopped)),
+            Output::Stopped => {
+                if self.others.stopped() {
+                    self.end = self.end.take().or(Some(End::Stopped));
+                }
+            }
             Output::Fatal { text } => self.fatal(text),
         }
     }
 
     fn fatal(&mut self, text: String) {
+        let text = if self.others.is_alone() { text } else { format!("rank {}: {text}", self.others.own()) };
         tracing::error!("{text}");
         if !matches!(self.end, Some(End::Fatal(_))) {
             self.end = Some(End::Fatal(text));
@@ -428,6 +518,9 @@ impl Rank {
 /// However the rank ends: whoever still hands it something learns that nobody takes it.
 impl Drop for Rank {
     fn drop(&mut self) {
+        if !self.has_ended {
+            self.others.failed(&format!("the thread of rank {} panicked; this is a bug", self.others.own()));
+        }
         self.inbox.close();
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use loligo_client::{Call, CallId, CallResult, Client as Machine, Input, Token};
 use loligo_types::msg::ToClient;
-use loligo_types::{Cred, FsError, SessionId};
+use loligo_types::{Cred, FsError, Rank, SessionId};
 
 use super::conn::Asked;
 use super::queue::Inbox;
@@ -91,8 +91,10 @@ impl Resident {
             }
             None => None,
         };
+        let config = prepare(options);
         let residence = Residence {
-            machine: Machine::new(prepare(options)),
+            rank: config.rank,
+            machine: Machine::new(config),
             conn: 0,
             connected: false,
             wants_connection: false,
@@ -152,6 +154,8 @@ impl Resident {
 /// What the rank keeps of its resident client.
 pub(crate) struct Residence {
     pub(crate) machine: Machine,
+    /// What the machine calls this server.
+    pub(crate) rank: Rank,
     /// The number of its connection, which has no socket.
     pub(crate) conn: u64,
     pub(crate) connected: bool,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use loligo_journal::table::Meta;
 use loligo_namespace::{Need, Record};
 use loligo_store::{Backend, Batch, Durability, Table};
-use loligo_types::Lsn;
+use loligo_types::{Lsn, Rank};
 
 use super::error::{Result, ServerError};
 use super::journal::{self, Segments};
@@ -26,12 +26,15 @@ pub(crate) enum Work {
     Checkpoint { id: u64, records: Vec<Record> },
     /// The journal's records below this are in the table.
     Trim { below: Lsn },
+    /// Make all checkpoints durable, and where replay begins.
+    Settle { replay_from: Lsn, table_upto: Lsn },
     /// Look how much space there is.
     StatFs,
 }
 
 /// The checkpoint thread.
 pub(crate) struct Checkpointer {
+    pub(crate) rank: Rank,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) table: Arc<dyn Table>,
     pub(crate) segments: Arc<Segments>,
@@ -50,6 +53,12 @@ impl Checkpointer {
                     Work::Trim { below } => {
                         trimmed = Some(below);
                         self.trim(below);
+                    }
+                    Work::Settle { replay_from, table_upto } => {
+                        trimmed = Some(replay_from);
+                        if self.settle(replay_from, Some(table_upto)) {
+                            inbox.push(Done::Settled { table_upto });
+                        }
                     }
                     Work::StatFs => match self.backend.statfs() {
                         Ok(space) => inbox.push(Done::StatFs(space)),
@@ -81,7 +90,7 @@ impl Checkpointer {
     /// Not synced: the journal keeps what was checkpointed until [`Checkpointer::trim`] has synced the table, and replay
     /// over any older state of the table converges. So checkpoints do not compete with the journal for syncs.
     fn write(&self, records: &[Record]) -> Result<()> {
-        let batch = batch_of(&*self.table, records)?;
+        let batch = batch_of(&*self.table, self.rank, records)?;
         if !batch.is_empty() {
             self.table.write(&batch, Durability::Buffered)?;
         }
@@ -90,15 +99,25 @@ impl Checkpointer {
 
     /// Says durably where replay starts, which syncs all checkpoints before it, and then lets the segments before it go, if that frees any.
     fn trim(&self, below: Lsn) {
-        if !self.segments.trim_helps(below) {
-            return;
+        if self.segments.trim_helps(below) {
+            self.settle(below, None);
         }
+    }
+
+    fn settle(&self, below: Lsn, table_upto: Option<Lsn>) -> bool {
         let mut batch = Batch::new();
-        put_meta(&mut batch, Meta::ReplayFrom, below.0);
+        if let Some(upto) = table_upto {
+            put_meta(&mut batch, Meta::TableUpto, self.rank, upto.0);
+        }
+        put_meta(&mut batch, Meta::ReplayFrom, self.rank, below.0);
         match self.table.write(&batch, Durability::Sync) {
             Ok(()) => self.journal.push(journal::Work::Trim(below)),
-            Err(error) => tracing::warn!("the journal cannot be trimmed now: {error}"),
+            Err(error) => {
+                tracing::warn!("the journal cannot be trimmed now: {error}");
+                return false;
+            }
         }
+        true
     }
 }
 

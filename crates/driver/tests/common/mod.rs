@@ -89,7 +89,7 @@ impl Raw {
 
     pub fn hello(&mut self, resume: Option<(SessionId, u64)>) -> Welcome {
         let versions = (PROTOCOL_VERSION, PROTOCOL_VERSION);
-        self.send(&ToServer::Hello(Hello { versions, resume, name: "raw".into(), fs_id: None }));
+        self.send(&ToServer::Hello(Hello { versions, resume, name: "raw".into(), client: 0, fs_id: None }));
         match self.recv() {
             ToClient::Welcome(welcome) => welcome,
             other => panic!("instead of a welcome: {other:?}"),

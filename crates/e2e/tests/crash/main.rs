@@ -21,6 +21,8 @@ use target::{Library, Mounted, Target};
 use worker::Worker;
 
 const WORKERS: usize = 4;
+/// The workers' directories.
+const DIRS: [&str; WORKERS] = ["/w0", "/w1", "/w2", "/w3"];
 
 fn crashes() -> u64 {
     std::env::var("LOLIGO_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(5)
@@ -110,6 +112,31 @@ fn a_mount_in_its_own_process_sees_a_crash_as_a_pause() {
     let mount = scratch.mount("m");
     let server = survive(&scratch, server, &Mounted { root: mount.path().to_owned() });
     mount.stop();
+    server.stop();
+}
+
+#[test]
+fn several_ranks_keep_what_they_acknowledged_while_directories_move() {
+    let Some(scratch) = Scratch::new("crash-ranks") else { return };
+    let scratch = scratch.with_ranks(4);
+    let server = scratch.serve();
+    let mount = scratch.mount("m");
+    let thrasher = scratch.thrash(&DIRS);
+    let server = survive(&scratch, server, &Mounted { root: mount.path().to_owned() });
+    drop(thrasher);
+    mount.stop();
+    server.stop();
+}
+
+#[test]
+fn a_program_with_the_client_library_follows_directories_that_move_through_crashes() {
+    let Some(scratch) = Scratch::new("crash-ranks-lib") else { return };
+    let scratch = scratch.with_ranks(3);
+    let server = scratch.serve();
+    let target = Library::connect(&scratch);
+    let thrasher = scratch.thrash(&DIRS);
+    let server = survive(&scratch, server, &target);
+    drop((thrasher, target));
     server.stop();
 }
 

@@ -59,6 +59,11 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
+    /// The next byte, if there is one, which stays.
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
     #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
         let byte = *self.bytes.get(self.at).ok_or(DecodeError::Truncated { at: self.at })?;

@@ -1,7 +1,11 @@
 //! The bytes of one event: a code, then its fields.
 
-use loligo_types::{Event, Ino, Kind, SessionId};
+use std::sync::Arc;
 
+use loligo_types::{Event, Ino, Kind, Rank, SessionId};
+
+use super::letter::{put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
+use super::letter::{take_peer, take_rank, take_route};
 use super::{Cursor, DecodeError, put_bytes, put_inode, put_object_size, put_session, put_u64};
 use super::{take_inode, take_object_size, take_session};
 
@@ -22,7 +26,15 @@ mod code {
     pub const SESSION: u8 = 13;
     pub const SESSION_GONE: u8 = 14;
     pub const NEXT_INO: u8 = 15;
+    pub const ROUTE: u8 = 16;
+    pub const ROUTE_GONE: u8 = 17;
+    pub const LETTER: u8 = 18;
+    pub const PEER: u8 = 19;
+    pub const DEPARTED: u8 = 20;
 }
+
+/// Code of a letter, which no other letter may hold.
+pub(super) const LETTER: u8 = code::LETTER;
 
 /// Short name of an event, the same in `loligo journal inspect`, logs and the documentation.
 pub fn event_name(event: &Event) -> &'static str {
@@ -42,6 +54,11 @@ pub fn event_name(event: &Event) -> &'static str {
         Event::Session(_) => "session",
         Event::SessionGone(_) => "session_gone",
         Event::NextIno(_) => "next_ino",
+        Event::Route(_) => "route",
+        Event::RouteGone(_) => "route_gone",
+        Event::Letter { .. } => "letter",
+        Event::Peer(_) => "peer",
+        Event::Departed(_) => "departed",
     }
 }
 
@@ -59,11 +76,11 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_inode(out, inode);
         }
         Event::InodeGone(ino) => put_head(out, code::INODE_GONE, ino.0),
-        Event::Entry { dir, name, ino, kind } => {
+        Event::Entry { dir, name, ino, kind, remote } => {
             put_head(out, code::ENTRY, dir.0);
             put_bytes(out, name.as_bytes());
             put_u64(out, ino.0);
-            out.push(kind.code());
+            out.push(entry_kind(*kind, *remote));
         }
         Event::EntryGone { dir, name } => {
             put_head(out, code::ENTRY_GONE, dir.0);
@@ -97,13 +114,31 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         }
         Event::SessionGone(id) => put_head(out, code::SESSION_GONE, id.0),
         Event::NextIno(ino) => put_head(out, code::NEXT_INO, ino.0),
+        Event::Route(route) => {
+            put_head(out, code::ROUTE, route.dir.0);
+            put_route(out, route);
+        }
+        Event::RouteGone(dir) => put_head(out, code::ROUTE_GONE, dir.0),
+        Event::Letter { to, seq, letter } => {
+            put_head(out, code::LETTER, *seq);
+            put_rank(out, *to);
+            put_letter(out, letter);
+        }
+        Event::Peer(peer) => {
+            put_head(out, code::PEER, u64::from(peer.rank.0));
+            put_peer(out, peer);
+        }
+        Event::Departed(inos) => {
+            put_head(out, code::DEPARTED, 0);
+            put_inos(out, inos);
+        }
     }
 }
 
 pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::NEXT_INO).contains(&code) {
+    if !(code::INODE..=code::DEPARTED).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -112,7 +147,11 @@ pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
     Ok(match code {
         code::INODE => Event::Inode(Box::new(take_inode(from, ino)?)),
         code::INODE_GONE => Event::InodeGone(ino),
-        code::ENTRY => Event::Entry { dir: ino, name: from.name()?, ino: Ino(from.u64()?), kind: take_kind(from)? },
+        code::ENTRY => {
+            let (name, to) = (from.name()?, Ino(from.u64()?));
+            let (kind, remote) = take_entry_kind(from)?;
+            Event::Entry { dir: ino, name, ino: to, kind, remote }
+        }
         code::ENTRY_GONE => Event::EntryGone { dir: ino, name: from.name()? },
         code::XATTR => Event::Xattr { ino, name: from.bytes()?.into(), value: from.bytes()?.into() },
         code::XATTR_GONE => Event::XattrGone { ino, name: from.bytes()?.into() },
@@ -125,12 +164,32 @@ pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
         code::SESSION => Event::Session(take_session(from, SessionId(number))?),
         code::SESSION_GONE => Event::SessionGone(SessionId(number)),
         code::NEXT_INO => Event::NextIno(ino),
+        code::ROUTE => Event::Route(take_route(from, ino)?),
+        code::ROUTE_GONE => Event::RouteGone(ino),
+        code::LETTER => {
+            let to = take_rank(from)?;
+            Event::Letter { to, seq: number, letter: Arc::new(take_letter(from)?) }
+        }
+        code::PEER => {
+            let rank = u16::try_from(number).map(Rank).map_err(|_| from.invalid("rank"))?;
+            Event::Peer(take_peer(from, rank)?)
+        }
+        code::DEPARTED => Event::Departed(take_inos(from)?),
         code => return Err(DecodeError::UnknownEvent { code, at }),
     })
 }
 
-/// Takes the code of a kind.
-pub(crate) fn take_kind(from: &mut Cursor<'_>) -> Result<Kind, DecodeError> {
+/// Bit of the kind of an entry: its inode does not live with it. Persisted.
+const REMOTE: u8 = 0x80;
+
+/// The byte of what an entry points to.
+pub(crate) fn entry_kind(kind: Kind, remote: bool) -> u8 {
+    kind.code() | if remote { REMOTE } else { 0 }
+}
+
+/// Takes it.
+pub(crate) fn take_entry_kind(from: &mut Cursor<'_>) -> Result<(Kind, bool), DecodeError> {
     let code = from.u8()?;
-    Kind::from_code(code).ok_or_else(|| from.invalid("kind"))
+    let kind = Kind::from_code(code & !REMOTE).ok_or_else(|| from.invalid("kind"))?;
+    Ok((kind, code & REMOTE != 0))
 }

@@ -4,21 +4,21 @@
 
 use loligo_types::attr::Extra;
 use loligo_types::limits::OBJECT_SIZE_MAX;
-use loligo_types::{Acl, AclEntry, AclTag, Ino, Inode, Kind, Layout, RStat, Time};
+use loligo_types::{Acl, AclEntry, AclTag, Ino, Inode, Kind, Layout, Place, RStat, Time};
 
 use super::{Cursor, DecodeError, put_bytes, put_u64, put_zigzag};
 
 // Flags of an inode. Persisted: keep stable.
 const INLINE: u16 = 1 << 0;
 const HAS_XATTRS: u16 = 1 << 1;
-const RDEV: u16 = 1 << 2;
+// 1 << 2 was the device number in version 1, which is a rare part now.
 const EXTRA: u16 = 1 << 3;
 const ACCOUNTED: u16 = 1 << 4;
 const ATIME: u16 = 1 << 5;
 const MTIME: u16 = 1 << 6;
 const CTIME: u16 = 1 << 7;
 const CUTS: u16 = 1 << 8;
-const FLAGS_ALL: u16 = (CUTS << 1) - 1;
+const FLAGS_ALL: u16 = ((CUTS << 1) - 1) & !(1 << 2);
 
 // Flags of the rare parts. Persisted: keep stable.
 const SYMLINK: u8 = 1 << 0;
@@ -27,7 +27,8 @@ const DEFAULT_ACL: u8 = 1 << 2;
 const RSTAT: u8 = 1 << 3;
 const LAYOUT: u8 = 1 << 4;
 const LINKABLE: u8 = 1 << 5;
-const EXTRA_ALL: u8 = (LINKABLE << 1) - 1;
+const RDEV: u8 = 1 << 6;
+const EXTRA_ALL: u8 = (RDEV << 1) - 1;
 
 /// The shortest ACL entry: tag, id and permissions of one byte each.
 const ACL_ENTRY_MIN: usize = 3;
@@ -41,7 +42,6 @@ pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     debug_assert!(inode.mode <= 0o7777, "mode {:o} has bits beyond the permission bits", inode.mode);
     let flags = flag(INLINE, inode.inline)
         | flag(HAS_XATTRS, inode.has_xattrs)
-        | flag(RDEV, inode.rdev != 0)
         | flag(EXTRA, inode.extra.is_some())
         | flag(ACCOUNTED, inode.accounted != RStat::default())
         | flag(ATIME, inode.atime != inode.btime)
@@ -57,10 +57,9 @@ pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     put_u64(out, u64::from(inode.nlink));
     put_u64(out, inode.size);
     put_u64(out, inode.parent.0);
+    // A hash has all its bits: a varint would be longer.
+    out.extend_from_slice(&inode.place.0.to_le_bytes());
     put_u64(out, inode.change);
-    if inode.rdev != 0 {
-        put_u64(out, u64::from(inode.rdev));
-    }
     if inode.accounted != RStat::default() {
         put_rstat(out, inode.accounted);
     }
@@ -97,8 +96,8 @@ pub(crate) fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, Decod
         nlink: from.u32()?,
         size: from.u64()?,
         parent: Ino(from.u64()?),
+        place: Place(u64::from_le_bytes(from.array()?)),
         change: from.u64()?,
-        rdev: if flags & RDEV != 0 { from.u32()? } else { 0 },
         accounted: if flags & ACCOUNTED != 0 { take_rstat(from)? } else { RStat::default() },
         cuts: if flags & CUTS != 0 { from.u32()? } else { 0 },
         inline: flags & INLINE != 0,
@@ -140,7 +139,8 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
             | flag(DEFAULT_ACL, extra.default_acl.is_some())
             | flag(RSTAT, extra.rstat != RStat::default())
             | flag(LAYOUT, extra.layout.is_some())
-            | flag(LINKABLE, extra.linkable),
+            | flag(LINKABLE, extra.linkable)
+            | flag(RDEV, extra.rdev != 0),
     );
     if let Some(target) = &extra.symlink {
         put_bytes(out, target);
@@ -153,6 +153,9 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
     }
     if let Some(layout) = extra.layout {
         put_object_size(out, layout.object_size);
+    }
+    if extra.rdev != 0 {
+        put_u64(out, u64::from(extra.rdev));
     }
 }
 
@@ -176,6 +179,9 @@ fn take_extra(from: &mut Cursor<'_>) -> Result<Extra, DecodeError> {
     }
     if flags & LAYOUT != 0 {
         extra.layout = Some(Layout { object_size: take_object_size(from)? });
+    }
+    if flags & RDEV != 0 {
+        extra.rdev = from.u32()?;
     }
     Ok(extra)
 }

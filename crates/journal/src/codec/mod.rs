@@ -7,6 +7,7 @@ mod bytes;
 mod error;
 mod event;
 mod inode;
+mod letter;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -14,18 +15,19 @@ mod tests;
 pub(crate) use bytes::{Cursor, put_bytes, put_u64, put_zigzag};
 pub use error::DecodeError;
 pub use event::event_name;
-pub(crate) use event::take_kind;
+pub(crate) use event::{entry_kind, take_entry_kind};
 pub(crate) use inode::{put_inode, put_object_size, take_inode, take_object_size};
+pub(crate) use letter::{put_peer, put_rank, take_peer, take_rank};
 pub(crate) use session::{put_session, take_session};
 
 use loligo_types::{Event, Ino, Origin, Seq, SessionId};
 
 /// Version of the event format, the first byte of every record body. Persisted.
-pub const EVENT_VERSION: u8 = 1;
+pub const EVENT_VERSION: u8 = 2;
 /// Flag of a record body: an origin follows. Persisted.
 const FLAG_ORIGIN: u8 = 1;
 /// The shortest event: a code and a number of one byte.
-const EVENT_MIN: usize = 2;
+pub(crate) const EVENT_MIN: usize = 2;
 
 /// A decoded record: one change, atomic.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

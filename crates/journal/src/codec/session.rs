@@ -14,6 +14,7 @@ pub(crate) fn put_session(out: &mut Vec<u8>, session: &SessionRecord) {
     out.push(if session.local { LOCAL } else { 0 });
     put_bytes(out, &session.name);
     put_u64(out, u64::from(session.uid));
+    put_u64(out, session.client);
     put_u64(out, session.answered.0);
     put_u64(out, session.done.len() as u64);
     for (seq, ino, value) in &session.done {
@@ -32,11 +33,12 @@ pub(crate) fn take_session(from: &mut Cursor<'_>, id: SessionId) -> Result<Sessi
     };
     let name = from.bytes()?.into();
     let uid = from.u32()?;
+    let client = from.u64()?;
     let answered = Seq(from.u64()?);
     let count = from.count(DONE_MIN, "number of executed requests")?;
     let mut done = Vec::with_capacity(count);
     for _ in 0..count {
         done.push((Seq(from.u64()?), Ino(from.u64()?), from.u64()?));
     }
-    Ok(SessionRecord { id, name, local, uid, answered, done })
+    Ok(SessionRecord { id, name, client, local, uid, answered, done })
 }

@@ -67,17 +67,17 @@ proptest! {
 fn a_record_of_another_version_is_told_from_a_broken_one() {
     let mut bytes = encoded(None, &[Event::NextIno(Ino(7))]);
     bytes[0] = 9;
-    let error = DecodeError::UnknownVersion { what: "record", found: 9, known: 1 };
+    let error = DecodeError::UnknownVersion { what: "record", found: 9, known: 2 };
     assert_eq!(decode_record(&bytes), Err(error));
     assert_eq!(
         error.to_string(),
-        "the record has format version 9, this program knows 1: use the version that wrote it"
+        "the record has format version 9, this program knows 2: use the version that wrote it"
     );
 }
 
 #[test]
 fn an_event_of_the_future_is_named_by_its_code() {
-    for code in [0, 16, 255] {
+    for code in [0, 21, 255] {
         let error = decode_record(&[EVENT_VERSION, 0, 1, code, 0]).expect_err("no such event");
         assert_eq!(error, DecodeError::UnknownEvent { code, at: 3 });
     }
@@ -91,6 +91,15 @@ fn a_count_or_length_beyond_the_bytes_allocates_nothing() {
         let bytes = [head, &huge[..], &[0; 20]].concat();
         assert!(decode_record(&bytes).is_err());
     }
+}
+
+#[test]
+fn letters_do_not_lie_in_letters_however_many() {
+    // A letter to rank 0 that holds one event (in a transaction 0), which is a letter again.
+    let inner = [18, 1, 0, 1, 0, 1];
+    let bytes = [&[EVENT_VERSION, 0, 1][..], &inner.repeat(1 << 20)].concat();
+    let error = decode_record(&bytes).expect_err("no letter in a letter");
+    assert!(matches!(error, DecodeError::Invalid { what: "a letter in a letter", .. }), "{error}");
 }
 
 #[test]

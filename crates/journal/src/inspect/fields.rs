@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Acl, Event, Inode, Kind, SessionRecord};
+use loligo_types::{Acl, Event, Inode, Kind, Letter, Rank, Route, SessionRecord};
 
 use super::text::escape;
 
@@ -54,12 +54,14 @@ pub fn fields(event: &Event) -> Fields {
         | Event::Orphan(ino)
         | Event::OrphanGone(ino)
         | Event::DiscardGone(ino)
+        | Event::RouteGone(ino)
         | Event::NextIno(ino) => vec![("ino", number(ino.0))],
-        Event::Entry { dir, name, ino, kind } => vec![
+        Event::Entry { dir, name, ino, kind, remote } => vec![
             ("dir", number(dir.0)),
             ("name", text(name.as_bytes())),
             ("ino", number(ino.0)),
             ("kind", kind_name(*kind)),
+            ("remote", Value::Flag(*remote)),
         ],
         Event::EntryGone { dir, name } => vec![("dir", number(dir.0)), ("name", text(name.as_bytes()))],
         Event::Xattr { ino, name, value } => {
@@ -72,7 +74,48 @@ pub fn fields(event: &Event) -> Fields {
         }
         Event::Session(session) => session_fields(session),
         Event::SessionGone(id) => vec![("id", number(id.0))],
+        Event::Route(route) => route_fields(route),
+        Event::Letter { to, seq, letter } => letter_fields(*to, *seq, letter),
+        Event::Peer(peer) => vec![
+            ("rank", number(peer.rank.0)),
+            ("sent", number(peer.sent)),
+            ("acked", number(peer.acked)),
+            ("received", number(peer.received)),
+        ],
+        Event::Departed(inos) => vec![("inodes", number(inos.len() as u64))],
     }
+}
+
+fn route_fields(route: &Route) -> Fields {
+    vec![
+        ("dir", number(route.dir.0)),
+        ("frag", Value::Text(route.frag.to_string())),
+        ("rank", number(route.rank.0)),
+        ("version", number(route.version)),
+    ]
+}
+
+/// A letter in short: whom to, and how much of what.
+fn letter_fields(to: Rank, seq: u64, letter: &Letter) -> Fields {
+    let mut all = vec![("to", number(to.0)), ("seq", number(seq))];
+    match letter {
+        Letter::Commit { tx, events } => {
+            all.extend([("letter", text(b"commit")), ("tx", number(*tx)), ("events", number(events.len() as u64))]);
+        }
+        Letter::Import { routes, events, clients } => all.extend([
+            ("letter", text(b"import")),
+            ("routes", number(routes.len() as u64)),
+            ("events", number(events.len() as u64)),
+            ("clients", number(clients.len() as u64)),
+        ]),
+        Letter::Sum { dir, entries, bytes } => all.extend([
+            ("letter", text(b"sum")),
+            ("dir", number(dir.0)),
+            ("entries", number(*entries)),
+            ("bytes", number(*bytes)),
+        ]),
+    }
+    all
 }
 
 fn inode_fields(inode: &Inode) -> Fields {
@@ -89,11 +132,12 @@ fn inode_fields(inode: &Inode) -> Fields {
         ("ctime_ns", number(inode.ctime.0)),
         ("btime_ns", number(inode.btime.0)),
         ("parent", number(inode.parent.0)),
+        ("place", Value::Text(format!("{:016x}", inode.place.0))),
         ("change", number(inode.change)),
         ("inline", Value::Flag(inode.inline)),
     ];
     let rare = [
-        ("rdev", i128::from(inode.rdev)),
+        ("rdev", i128::from(inode.extra.as_ref().map_or(0, |extra| extra.rdev))),
         ("cuts", i128::from(inode.cuts)),
         ("accounted_entries", i128::from(inode.accounted.entries)),
         ("accounted_bytes", i128::from(inode.accounted.bytes)),
@@ -129,6 +173,7 @@ fn session_fields(session: &SessionRecord) -> Fields {
         ("name", text(&session.name)),
         ("local", Value::Flag(session.local)),
         ("uid", number(session.uid)),
+        ("client", number(session.client)),
         ("answered", number(session.answered.0)),
         ("done", Value::List(done.collect())),
     ]

@@ -24,7 +24,10 @@ fn journal(records: &[(Option<Origin>, Vec<Event>)]) -> MemSource {
 fn entry() -> (Option<Origin>, Vec<Event>) {
     let origin = Origin { session: SessionId(3), seq: Seq(9), answered: Seq(8), ino: Ino(256), value: 1 };
     let name = Name::new(b"a \"b\"\\\n\xff").expect("a name");
-    (Some(origin), vec![Event::Entry { dir: Ino(1), name, ino: Ino(256), kind: Kind::File }, Event::Orphan(Ino(5))])
+    (
+        Some(origin),
+        vec![Event::Entry { dir: Ino(1), name, ino: Ino(256), kind: Kind::File, remote: false }, Event::Orphan(Ino(5))],
+    )
 }
 
 #[test]
@@ -34,7 +37,7 @@ fn a_record_is_shown_as_text_and_as_one_line_of_json() {
     assert_eq!(
         shown.to_string(),
         "lsn 1 segment 1 offset 64 size 49 session 3 seq 9 answered 8 ino 256 value 1\n  \
-         entry dir=1 name=\"a \\\"b\\\"\\\\\\x0a\\xff\" ino=256 kind=file\n  \
+         entry dir=1 name=\"a \\\"b\\\"\\\\\\x0a\\xff\" ino=256 kind=file remote=false\n  \
          orphan ino=5"
     );
     assert_eq!(
@@ -42,7 +45,7 @@ fn a_record_is_shown_as_text_and_as_one_line_of_json() {
         "{\"segment\":1,\"offset\":64,\"lsn\":1,\"size\":49,\
          \"origin\":{\"session\":3,\"seq\":9,\"answered\":8,\"ino\":256,\"value\":1},\
          \"events\":[{\"event\":\"entry\",\"dir\":1,\"name\":\"a \\\"b\\\"\\\\\\\\\\\\x0a\\\\xff\",\
-         \"ino\":256,\"kind\":\"file\"},{\"event\":\"orphan\",\"ino\":5}]}"
+         \"ino\":256,\"kind\":\"file\",\"remote\":false},{\"event\":\"orphan\",\"ino\":5}]}"
     );
     assert!(inspector.next().is_none());
     assert_eq!(inspector.tail().expect("read to the end").next_lsn, Lsn(2));
@@ -65,12 +68,12 @@ fn a_check_counts_and_says_how_the_journal_ends() {
 fn a_body_that_is_not_understood_is_told_with_its_place_and_the_rest_is_still_shown() {
     let mut writer = Writer::new(WriterConfig::new([1; 16], 0));
     let mut source = MemSource::default();
-    for body in [&[1u8, 0, 0][..], &[9, 0, 0], &[1, 0, 0]] {
+    for body in [&[2u8, 0, 0][..], &[9, 0, 0], &[2, 0, 0]] {
         writer.append(body).expect("the writer has not failed");
     }
     source.write(&writer.take_batch().expect("three records"));
     let report = verify(source.clone(), ReadConfig::default());
-    let error = DecodeError::UnknownVersion { what: "record", found: 9, known: 1 };
+    let error = DecodeError::UnknownVersion { what: "record", found: 9, known: 2 };
     assert_eq!(report.end, Err(InspectError::Record { segment: 1, offset: 91, lsn: Lsn(2), error }));
     let inspector = Inspector::open(source, ReadConfig::default()).expect("a good journal");
     assert_eq!(inspector.map(|entry| entry.is_ok()).collect::<Vec<_>>(), [true, false, true]);

@@ -1,6 +1,6 @@
 //! Keys: how they are made, taken apart, and which ranges of them belong together.
 
-use loligo_types::{Ino, Name, SessionId};
+use loligo_types::{Frag, Ino, Name, Rank, SessionId};
 
 use super::Meta;
 
@@ -13,9 +13,11 @@ pub(super) const ORPHAN: u8 = b'O';
 pub(super) const DISCARD: u8 = b'R';
 pub(super) const SESSION: u8 = b'S';
 pub(super) const META: u8 = b'M';
+pub(super) const ROUTE: u8 = b'F';
+pub(super) const PEER: u8 = b'P';
 
 /// The first bytes of all keys, in ascending order.
-pub const PREFIXES: [u8; 8] = [INLINE, ENTRY, INODE, META, ORPHAN, DISCARD, SESSION, XATTR];
+pub const PREFIXES: [u8; 10] = [INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, DISCARD, SESSION, XATTR];
 
 /// Keys from `start` up to and without `end`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,8 +42,11 @@ fn numbered(prefix: u8, number: u64) -> Vec<u8> {
     key
 }
 
-fn one_byte_name(prefix: u8, code: u8) -> Vec<u8> {
-    vec![prefix, code]
+fn of_rank(prefix: u8, rank: Rank) -> Vec<u8> {
+    let mut key = Vec::with_capacity(16);
+    key.push(prefix);
+    key.extend_from_slice(&rank.0.to_be_bytes());
+    key
 }
 
 /// `I` ino: an inode.
@@ -89,9 +94,53 @@ pub fn key_session(id: SessionId) -> Vec<u8> {
     numbered(SESSION, id.0)
 }
 
-/// `M` code: a single value.
-pub fn key_meta(meta: Meta) -> Vec<u8> {
-    one_byte_name(META, meta.code())
+/// `M` code rank: a single value of a rank; those of the whole file system are rank 0's.
+pub fn key_meta(meta: Meta, rank: Rank) -> Vec<u8> {
+    let mut key = vec![META, meta.code()];
+    key.extend_from_slice(&rank.0.to_be_bytes());
+    key
+}
+
+/// `F` rank dir bits value: what a rank has put down of the subtree map.
+pub fn key_route(rank: Rank, dir: Ino, frag: Frag) -> Vec<u8> {
+    let mut key = of_rank(ROUTE, rank);
+    key.extend_from_slice(&dir.0.to_be_bytes());
+    key.push(frag.bits);
+    key.extend_from_slice(&frag.value.to_be_bytes());
+    key
+}
+
+/// `P` rank peer: how far letters between a rank and another one have come.
+pub fn key_peer(rank: Rank, peer: Rank) -> Vec<u8> {
+    let mut key = of_rank(PEER, rank);
+    key.extend_from_slice(&peer.0.to_be_bytes());
+    key
+}
+
+/// All that a rank has put down of the subtree map.
+pub fn route_range(rank: Rank) -> KeyRange {
+    prefix_range(&of_rank(ROUTE, rank))
+}
+
+/// How far a rank's letters have come.
+pub fn peer_range(rank: Rank) -> KeyRange {
+    prefix_range(&of_rank(PEER, rank))
+}
+
+/// Rank, directory and fragment of a route's key; `None` if it is no such key.
+pub(super) fn split_route_key(key: &[u8]) -> Option<(Rank, Ino, Frag)> {
+    let (ROUTE, rest) = key.split_first().map(|(prefix, rest)| (*prefix, rest))? else { return None };
+    let (rank, rest) = rest.split_first_chunk::<2>()?;
+    let (dir, rest) = rest.split_first_chunk::<8>()?;
+    let (bits, value) = rest.split_first()?;
+    let frag = Frag::new(*bits, u32::from_be_bytes(value.try_into().ok()?))?;
+    Some((Rank(u16::from_be_bytes(*rank)), Ino(u64::from_be_bytes(*dir)), frag))
+}
+
+/// The two ranks of a peer's key; `None` if it is no such key.
+pub(super) fn split_peer_key(key: &[u8]) -> Option<(Rank, Rank)> {
+    let [PEER, a, b, c, d] = *key else { return None };
+    Some((Rank(u16::from_be_bytes([a, b])), Rank(u16::from_be_bytes([c, d]))))
 }
 
 /// All keys that begin with `prefix`, which is none of 0xff alone.

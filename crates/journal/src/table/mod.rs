@@ -11,16 +11,17 @@ mod value;
 
 pub use key::{
     KeyRange, PREFIXES, dir_range, dir_range_from, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta,
-    key_orphan, key_session, key_xattr, prefix_range, split_entry_key, split_xattr_key, xattr_range,
+    key_orphan, key_peer, key_route, key_session, key_xattr, peer_range, prefix_range, route_range, split_entry_key,
+    split_xattr_key, xattr_range,
 };
 pub use row::{Row, decode_row};
 pub use value::{
     TABLE_VERSION, VALUE_VERSION, decode_discard, decode_entry, decode_inline, decode_inode, decode_meta,
-    decode_orphan, decode_session, decode_xattr, encode_discard, encode_entry, encode_inline, encode_inode,
-    encode_meta, encode_orphan, encode_session, encode_xattr,
+    decode_orphan, decode_peer, decode_route, decode_session, decode_xattr, encode_discard, encode_entry,
+    encode_inline, encode_inode, encode_meta, encode_orphan, encode_peer, encode_route, encode_session, encode_xattr,
 };
 
-/// Single values of the whole file system. The number is persisted: keep stable.
+/// Single values, of each rank or (rank 0's) of the whole file system. The number is persisted: keep stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Meta {
@@ -35,11 +36,18 @@ pub enum Meta {
     /// Grows when a server starts after another stop than a clean one: data may be lost that clients were told is
     /// written.
     DataEpoch = 5,
+    /// How many ranks the file system has: their journals may hold changes. Of the whole file system, as `Format`, `Clean`
+    /// and `DataEpoch`.
+    Ranks = 6,
+    /// What journal records below this LSN say of inodes is in the table, durably: replay does not apply it again, for
+    /// another rank may have them by now.
+    TableUpto = 7,
 }
 
 impl Meta {
     /// All of them.
-    pub const ALL: [Meta; 5] = [Meta::Format, Meta::NextIno, Meta::ReplayFrom, Meta::Clean, Meta::DataEpoch];
+    pub const ALL: [Meta; 7] =
+        [Meta::Format, Meta::NextIno, Meta::ReplayFrom, Meta::Clean, Meta::DataEpoch, Meta::Ranks, Meta::TableUpto];
 
     /// The one with this number, if there is one.
     pub fn from_code(code: u8) -> Option<Meta> {

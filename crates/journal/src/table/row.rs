@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Ino, Inode, Kind, Name, SessionId, SessionRecord};
+use loligo_types::{Ino, Inode, Name, PeerRecord, Rank, Route, SessionId, SessionRecord, Target};
 
 use super::key::{self, split, split_entry_key, split_xattr_key};
 use super::value;
@@ -15,19 +15,23 @@ pub enum Row {
     /// An inode.
     Inode(Box<Inode>),
     /// A directory entry, with the hash that its key has.
-    Entry { dir: Ino, hash: u64, name: Name, ino: Ino, kind: Kind },
+    Entry { dir: Ino, hash: u64, name: Name, target: Target },
     /// An xattr.
     Xattr { ino: Ino, name: Arc<[u8]>, value: Arc<[u8]> },
     /// The data held in an inode.
     Inline { ino: Ino, data: Arc<[u8]> },
-    /// An inode without a name.
-    Orphan(Ino),
-    /// Bytes of objects to be dropped.
-    Discard { ino: Ino, from: u64, object_size: u32 },
+    /// An inode without a name, and the rank that has it.
+    Orphan { ino: Ino, rank: Rank },
+    /// Bytes of objects to be dropped, and the rank that does it.
+    Discard { ino: Ino, rank: Rank, from: u64, object_size: u32 },
+    /// What a rank (the first) has put down of the subtree map.
+    Route { of: Rank, route: Route },
+    /// How far letters between a rank (the first) and another one have come.
+    Peer { of: Rank, peer: PeerRecord },
     /// A session.
     Session(SessionRecord),
     /// A single value.
-    Meta { meta: Meta, value: u64 },
+    Meta { meta: Meta, rank: Rank, value: u64 },
 }
 
 impl Row {
@@ -35,17 +39,17 @@ impl Row {
     pub fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         match self {
             Row::Inode(inode) => (key::key_inode(inode.ino), value::encode_inode(inode)),
-            Row::Entry { dir, hash, name, ino, kind } => {
-                (key::key_entry(*dir, *hash, name), value::encode_entry(*ino, *kind))
-            }
+            Row::Entry { dir, hash, name, target } => (key::key_entry(*dir, *hash, name), value::encode_entry(*target)),
             Row::Xattr { ino, name, value } => (key::key_xattr(*ino, name), value::encode_xattr(value)),
             Row::Inline { ino, data } => (key::key_inline(*ino), value::encode_inline(data)),
-            Row::Orphan(ino) => (key::key_orphan(*ino), value::encode_orphan()),
-            Row::Discard { ino, from, object_size } => {
-                (key::key_discard(*ino), value::encode_discard(*from, *object_size))
+            Row::Orphan { ino, rank } => (key::key_orphan(*ino), value::encode_orphan(*rank)),
+            Row::Discard { ino, rank, from, object_size } => {
+                (key::key_discard(*ino), value::encode_discard(*rank, *from, *object_size))
             }
+            Row::Route { of, route } => (key::key_route(*of, route.dir, route.frag), value::encode_route(route)),
+            Row::Peer { of, peer } => (key::key_peer(*of, peer.rank), value::encode_peer(peer)),
             Row::Session(session) => (key::key_session(session.id), value::encode_session(session)),
-            Row::Meta { meta, value } => (key_meta(*meta), value::encode_meta(*value)),
+            Row::Meta { meta, rank, value } => (key_meta(*meta, *rank), value::encode_meta(*value)),
         }
     }
 }
@@ -53,17 +57,23 @@ impl Row {
 /// Reads any row. The key must be exactly one that this module makes.
 pub fn decode_row(key: &[u8], value: &[u8]) -> Result<Row, DecodeError> {
     let bad = DecodeError::Invalid { what: "table key", at: key.len() };
-    if let [key::META, code] = key {
-        let meta = Meta::from_code(*code).ok_or(bad)?;
-        return Ok(Row::Meta { meta, value: value::decode_meta(value)? });
+    if let [key::META, code, high, low] = key {
+        let (meta, rank) = (Meta::from_code(*code).ok_or(bad)?, Rank(u16::from_be_bytes([*high, *low])));
+        return Ok(Row::Meta { meta, rank, value: value::decode_meta(value)? });
+    }
+    if let Some((of, dir, frag)) = key::split_route_key(key) {
+        let (rank, version) = value::decode_route(value)?;
+        return Ok(Row::Route { of, route: Route { dir, frag, rank, version } });
+    }
+    if let Some((of, rank)) = key::split_peer_key(key) {
+        return Ok(Row::Peer { of, peer: value::decode_peer(rank, value)? });
     }
     let (prefix, number, rest) = split(key).ok_or(bad)?;
     let ino = Ino(number);
     match prefix {
         key::ENTRY => {
             let (dir, hash, name) = split_entry_key(key).ok_or(bad)?;
-            let (ino, kind) = value::decode_entry(value)?;
-            Ok(Row::Entry { dir, hash, name, ino, kind })
+            Ok(Row::Entry { dir, hash, name, target: value::decode_entry(value)? })
         }
         key::XATTR => {
             let (ino, name) = split_xattr_key(key).ok_or(bad)?;
@@ -72,10 +82,10 @@ pub fn decode_row(key: &[u8], value: &[u8]) -> Result<Row, DecodeError> {
         _ if !rest.is_empty() => Err(bad),
         key::INODE => Ok(Row::Inode(Box::new(value::decode_inode(ino, value)?))),
         key::INLINE => Ok(Row::Inline { ino, data: value::decode_inline(value)? }),
-        key::ORPHAN => value::decode_orphan(value).map(|()| Row::Orphan(ino)),
+        key::ORPHAN => Ok(Row::Orphan { ino, rank: value::decode_orphan(value)? }),
         key::DISCARD => {
-            let (from, object_size) = value::decode_discard(value)?;
-            Ok(Row::Discard { ino, from, object_size })
+            let (rank, from, object_size) = value::decode_discard(value)?;
+            Ok(Row::Discard { ino, rank, from, object_size })
         }
         key::SESSION => Ok(Row::Session(value::decode_session(SessionId(number), value)?)),
         _ => Err(bad),

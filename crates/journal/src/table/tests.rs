@@ -1,6 +1,6 @@
 //! Keys sort as they must, ranges hold what they say, values come back, and rows are told apart.
 
-use loligo_types::{Ino, Name};
+use loligo_types::{Frag, Ino, Name, Rank};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,19 +13,27 @@ fn row() -> impl Strategy<Value = Row> {
     let n = || any::<u64>();
     prop_oneof![
         arbitrary::inode().prop_map(|inode| Row::Inode(Box::new(inode))),
-        (n(), n(), arbitrary::name(), n(), 1u8..8).prop_map(|(dir, hash, name, ino, kind)| Row::Entry {
+        (n(), n(), arbitrary::name(), arbitrary::target()).prop_map(|(dir, hash, name, target)| Row::Entry {
             dir: Ino(dir),
             hash,
             name,
-            ino: Ino(ino),
-            kind: loligo_types::Kind::from_code(kind).expect("1 to 7 are kinds"),
+            target
         }),
         (n(), bytes(), bytes()).prop_map(|(ino, name, value)| Row::Xattr { ino: Ino(ino), name, value }),
         (n(), bytes()).prop_map(|(ino, data)| Row::Inline { ino: Ino(ino), data }),
-        n().prop_map(|ino| Row::Orphan(Ino(ino))),
-        (n(), n(), 0u32..31).prop_map(|(ino, from, bits)| Row::Discard { ino: Ino(ino), from, object_size: 1 << bits }),
+        (n(), arbitrary::rank()).prop_map(|(ino, rank)| Row::Orphan { ino: Ino(ino), rank }),
+        (n(), arbitrary::rank(), n(), 0u32..31).prop_map(|(ino, rank, from, bits)| {
+            let ino = Ino(ino);
+            Row::Discard { ino, rank, from, object_size: 1 << bits }
+        }),
+        (arbitrary::rank(), arbitrary::route()).prop_map(|(of, route)| Row::Route { of, route }),
+        (arbitrary::rank(), arbitrary::peer()).prop_map(|(of, peer)| Row::Peer { of, peer }),
         arbitrary::session().prop_map(Row::Session),
-        (0usize..Meta::ALL.len(), n()).prop_map(|(at, value)| Row::Meta { meta: Meta::ALL[at], value }),
+        (0usize..Meta::ALL.len(), arbitrary::rank(), n()).prop_map(|(at, rank, value)| Row::Meta {
+            meta: Meta::ALL[at],
+            rank,
+            value
+        }),
     ]
 }
 
@@ -42,13 +50,16 @@ proptest! {
     #[test]
     fn a_row_whose_value_has_another_version_is_refused(row in row()) {
         let (key, mut value) = row.encode();
-        value[0] = 2;
-        let refused = matches!(decode_row(&key, &value), Err(DecodeError::UnknownVersion { found: 2, known: 1, .. }));
-        prop_assert!(refused);
+        for version in [1, 3] {
+            value[0] = version;
+            let error = decode_row(&key, &value).expect_err("it is no value of this version");
+            let refused = matches!(error, DecodeError::UnknownVersion { found, known: 2, .. } if found == version);
+            prop_assert!(refused, "{}", error);
+        }
     }
 
     #[test]
-    fn random_rows_never_panic(key in vec(any::<u8>(), 0..30), value in vec(any::<u8>(), 0..60), at in 0usize..8) {
+    fn random_rows_never_panic(key in vec(any::<u8>(), 0..30), value in vec(any::<u8>(), 0..60), at in 0..PREFIXES.len()) {
         let _ = decode_row(&key, &value);
         let _ = decode_row(&[&[PREFIXES[at]], &key[..]].concat(), &[&[VALUE_VERSION], &value[..]].concat());
     }
@@ -94,9 +105,27 @@ fn keys_that_nobody_makes_are_refused() {
     let short = key_inode(Ino(5))[..8].to_vec();
     let unknown = [&b"Z"[..], &[0; 8]].concat();
     let no_name = key_xattr(Ino(5), b"");
-    for key in [long, short, unknown, no_name, b"M\x09".to_vec(), b"M".to_vec(), Vec::new()] {
+    // A single value of no rank, as in version 1; an unknown one; a rank and a half.
+    let meta = [&b"M\x01"[..], b"M\x09\0\0", b"M\x01\0\0\0", b"M"].map(<[u8]>::to_vec);
+    let route = key_route(Rank(1), Ino(5), Frag::WHOLE);
+    let (mut fine, cut) = (route.clone(), route[..route.len() - 1].to_vec());
+    fine[11] = Frag::BITS_MAX + 1;
+    let peer = key_peer(Rank(1), Rank(2))[..4].to_vec();
+    for key in meta.into_iter().chain([long, short, unknown, no_name, fine, cut, peer, Vec::new()]) {
         let refused = decode_row(&key, &[VALUE_VERSION, 0]);
         assert!(matches!(refused, Err(DecodeError::Invalid { what: "table key", .. })), "{key:02x?}");
+    }
+}
+
+#[test]
+fn what_a_rank_has_put_down_lies_together() {
+    let frag = Frag::new(3, 5).expect("5 has three bits");
+    for rank in [0, 1, 0xff, 0x100, u16::MAX].map(Rank) {
+        for other in [0, 1, 0xff, 0x100, u16::MAX].map(Rank) {
+            assert_eq!(route_range(rank).contains(&key_route(other, Ino(u64::MAX), frag)), rank == other);
+            assert_eq!(peer_range(rank).contains(&key_peer(other, rank)), rank == other);
+        }
+        assert!(!route_range(rank).contains(&key_inode(Ino(1))) && !peer_range(rank).contains(&key_orphan(Ino(1))));
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Ino, Inode, Kind, SessionId, SessionRecord};
+use loligo_types::{Ino, Inode, PeerRecord, Rank, Route, SessionId, SessionRecord, Target};
 
 use crate::codec::{
-    Cursor, DecodeError, put_inode, put_object_size, put_session, put_u64, take_inode, take_kind, take_object_size,
-    take_session,
+    Cursor, DecodeError, entry_kind, put_inode, put_object_size, put_peer, put_rank, put_session, put_u64,
+    take_entry_kind, take_inode, take_object_size, take_peer, take_rank, take_session,
 };
 
 /// Version of every value, its first byte. Persisted.
-pub const VALUE_VERSION: u8 = 1;
+pub const VALUE_VERSION: u8 = 2;
 
 /// Version of the table's layout as a whole, the value of `Meta::Format`. Persisted.
-pub const TABLE_VERSION: u64 = 1;
+pub const TABLE_VERSION: u64 = 2;
 
 /// Value of an inode.
 pub fn encode_inode(inode: &Inode) -> Vec<u8> {
@@ -29,18 +29,18 @@ pub fn decode_inode(ino: Ino, value: &[u8]) -> Result<Inode, DecodeError> {
 }
 
 /// Value of a directory entry.
-pub fn encode_entry(ino: Ino, kind: Kind) -> Vec<u8> {
+pub fn encode_entry(target: Target) -> Vec<u8> {
     let mut out = Vec::with_capacity(12);
-    out.extend_from_slice(&[VALUE_VERSION, kind.code()]);
-    put_u64(&mut out, ino.0);
+    out.extend_from_slice(&[VALUE_VERSION, entry_kind(target.kind, target.remote)]);
+    put_u64(&mut out, target.ino.0);
     out
 }
 
 /// Reads the value of a directory entry.
-pub fn decode_entry(value: &[u8]) -> Result<(Ino, Kind), DecodeError> {
+pub fn decode_entry(value: &[u8]) -> Result<Target, DecodeError> {
     whole(value, "entry value", |from| {
-        let kind = take_kind(from)?;
-        Ok((Ino(from.u64()?), kind))
+        let (kind, remote) = take_entry_kind(from)?;
+        Ok(Target { ino: Ino(from.u64()?), kind, remote })
     })
 }
 
@@ -64,27 +64,55 @@ pub fn decode_inline(value: &[u8]) -> Result<Arc<[u8]>, DecodeError> {
     whole(value, "inline value", |from| Ok(from.rest().into()))
 }
 
-/// Value of an orphan: only that it is there.
-pub fn encode_orphan() -> Vec<u8> {
-    vec![VALUE_VERSION]
-}
-
-/// Checks the value of an orphan.
-pub fn decode_orphan(value: &[u8]) -> Result<(), DecodeError> {
-    whole(value, "orphan value", |_| Ok(()))
-}
-
-/// Value of a discard: first byte to drop, and the object size of the file.
-pub fn encode_discard(from: u64, object_size: u32) -> Vec<u8> {
+/// Value of an orphan: the rank that has it.
+pub fn encode_orphan(rank: Rank) -> Vec<u8> {
     let mut out = vec![VALUE_VERSION];
+    put_rank(&mut out, rank);
+    out
+}
+
+/// Reads the value of an orphan: the rank that has it.
+pub fn decode_orphan(value: &[u8]) -> Result<Rank, DecodeError> {
+    whole(value, "orphan value", take_rank)
+}
+
+/// Value of a route; directory and fragment stand in its key.
+pub fn encode_route(route: &Route) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_rank(&mut out, route.rank);
+    put_u64(&mut out, route.version);
+    out
+}
+
+/// Reads the value of a route: rank and version.
+pub fn decode_route(value: &[u8]) -> Result<(Rank, u64), DecodeError> {
+    whole(value, "route value", |from| Ok((take_rank(from)?, from.u64()?)))
+}
+
+/// Value of how far letters have come; the ranks stand in its key.
+pub fn encode_peer(peer: &PeerRecord) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_peer(&mut out, peer);
+    out
+}
+
+/// Reads how far letters have come; `rank`, the other one, stands in its key.
+pub fn decode_peer(rank: Rank, value: &[u8]) -> Result<PeerRecord, DecodeError> {
+    whole(value, "peer value", |from| take_peer(from, rank))
+}
+
+/// Value of a discard: the rank that drops, first byte to drop, and the object size of the file.
+pub fn encode_discard(rank: Rank, from: u64, object_size: u32) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_rank(&mut out, rank);
     put_u64(&mut out, from);
     put_object_size(&mut out, object_size);
     out
 }
 
-/// Reads the value of a discard: first byte to drop, and object size.
-pub fn decode_discard(value: &[u8]) -> Result<(u64, u32), DecodeError> {
-    whole(value, "discard value", |from| Ok((from.u64()?, take_object_size(from)?)))
+/// Reads the value of a discard: the rank that drops, first byte to drop, and object size.
+pub fn decode_discard(value: &[u8]) -> Result<(Rank, u64, u32), DecodeError> {
+    whole(value, "discard value", |from| Ok((take_rank(from)?, from.u64()?, take_object_size(from)?)))
 }
 
 /// Value of a session.

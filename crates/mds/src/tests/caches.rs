@@ -109,7 +109,7 @@ fn check(world: &World, caches: &[Cache], seed: u64) {
         for (dir, names) in &cache.names {
             for (text, known) in names {
                 let now = match world.mds.tree.entry(*dir, &name(text)) {
-                    loligo_namespace::Lookup::Present { ino, .. } => Some(ino),
+                    loligo_namespace::Lookup::Present(target) => Some(target.ino),
                     _ => None,
                 };
                 assert!(pending(*dir) || now == *known, "seed {seed}: client {at} {dir:?}/{text} {known:?} is {now:?}");

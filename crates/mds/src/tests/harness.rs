@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use loligo_journal::decode_record;
 use loligo_namespace::{Need, Record};
-use loligo_types::msg::{Hello, Reclaim, Request, ToClient, ToServer, Welcome};
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Seq, SessionId, SetAttr, SetTime, StatFs, Time,
+    Answer, Attr, Cred, FsResult, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, Seq, SessionId, SetAttr, SetTime, StatFs,
+    Time,
 };
 
-use super::rows::{meta, read, write};
+use super::rows::{meta, read, settle, write};
+use crate::admin::Told;
+use crate::peer::PeerMsg;
 use crate::{Config, ConnId, DataAccess, Input, Mds, Now, Output, Peer};
 
 pub const READ: OpenFlags = OpenFlags { read: true, write: false, truncate: false, append: false, exec: false };
@@ -37,6 +40,8 @@ pub struct Client {
     pub want: Lease,
     pub uid: u32,
     pub closed: bool,
+    /// Its number at every rank; 0: it keeps to one.
+    pub number: u64,
 }
 
 /// A connection number that has a default.
@@ -77,6 +82,13 @@ pub struct World {
     pub stopped: bool,
     pub fatal: Option<String>,
     pub last_lsn: Lsn,
+    /// Messages to other ranks that were given out.
+    pub to_peers: VecDeque<(Rank, PeerMsg)>,
+    /// What an administrator was told last.
+    pub told: Option<Told>,
+    /// Data operations that are under way end by themselves when something moves.
+    pub quiesces: bool,
+    pub pending_quiesces: VecDeque<u64>,
 }
 
 pub fn config() -> Config {
@@ -115,6 +127,10 @@ impl World {
             stopped: false,
             fatal: None,
             last_lsn: Lsn(0),
+            to_peers: VecDeque::new(),
+            told: None,
+            quiesces: true,
+            pending_quiesces: VecDeque::new(),
         };
         world.pump();
         world
@@ -139,6 +155,8 @@ impl World {
                 self.checkpoint_one();
             } else if self.discards && !self.pending_discards.is_empty() {
                 self.discard_one();
+            } else if self.quiesces && !self.pending_quiesces.is_empty() {
+                self.quiesce_one();
             } else if !self.obey_one() {
                 return;
             }
@@ -170,7 +188,16 @@ impl World {
                 self.access.insert((session, ino), access);
             }
             Output::SyncData { ticket } => self.data_syncs.push(ticket),
-            Output::Bound { .. } => {}
+            Output::Quiesce { ticket, .. } => self.pending_quiesces.push_back(ticket),
+            Output::Settle { replay_from, table_upto } => {
+                self.trimmed = self.trimmed.max(replay_from);
+                self.journal.retain(|lsn, _| *lsn >= replay_from);
+                settle(&mut self.table, self.config.rank, table_upto);
+                self.mds.handle(self.now, Input::Settled { table_upto });
+            }
+            Output::Peer { to, msg } => self.to_peers.push_back((to, msg)),
+            Output::Told { told, .. } => self.told = Some(told),
+            Output::Bound { .. } | Output::Again => {}
             Output::Fence { session } => self.fenced.push(session),
             Output::Stopped => self.stopped = true,
             Output::Fatal { text } => self.fatal = Some(text),
@@ -206,13 +233,18 @@ impl World {
 
     pub fn checkpoint_one(&mut self) {
         let Some((id, records)) = self.pending_checkpoints.pop_front() else { return };
-        records.into_iter().for_each(|record| write(&mut self.table, record));
+        records.into_iter().for_each(|record| write(&mut self.table, self.config.rank, record));
         self.mds.handle(self.now, Input::CheckpointDone { id });
     }
 
     pub fn discard_one(&mut self) {
         let Some((ino, _)) = self.pending_discards.pop_front() else { return };
         self.mds.handle(self.now, Input::Discarded { ino });
+    }
+
+    fn quiesce_one(&mut self) {
+        let Some(ticket) = self.pending_quiesces.pop_front() else { return };
+        self.mds.handle(self.now, Input::Quiesced { ticket, ok: true });
     }
 
     fn obey_one(&mut self) -> bool {
@@ -256,14 +288,34 @@ impl World {
         at
     }
 
+    /// A client that has the same number at every rank.
+    pub fn client_of_many(&mut self, number: u64) -> usize {
+        let at = self.clients.len();
+        self.clients.push(Client { obeys: true, want: BOTH, number, ..Client::default() });
+        self.connect(at);
+        at
+    }
+
+    /// Connects without a session to go on with.
+    pub fn connect(&mut self, at: usize) {
+        self.dial(at, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false }, None);
+    }
+
     fn dial(&mut self, at: usize, peer: Peer, resume: Option<(SessionId, u64)>) {
         self.next_conn += 1;
         let conn = ConnId(self.next_conn);
         let client = &mut self.clients[at];
         (client.conn, client.welcome, client.closed) = (ConnId2(conn), None, false);
         client.recalls.clear();
+        let number = client.number;
         self.input(Input::Connected { conn, peer });
-        let hello = Hello { versions: (1, 1), resume, name: format!("client {at}"), fs_id: None };
+        let hello = Hello {
+            versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
+            client: number,
+            resume,
+            name: format!("client {at}"),
+            fs_id: None,
+        };
         self.input(Input::Message { conn, msg: ToServer::Hello(hello) });
     }
 
@@ -362,9 +414,11 @@ impl World {
         self.pending_loads.clear();
         self.pending_checkpoints.clear();
         self.pending_discards.clear();
+        self.to_peers.clear();
+        self.pending_quiesces.clear();
         let last = self.journal.last_key_value().map_or(Lsn(self.trimmed.0.saturating_sub(1)), |(lsn, _)| *lsn);
         self.last_lsn = last;
-        let mut mds = Mds::recover(self.config.clone(), meta(&self.table), self.now);
+        let mut mds = Mds::recover(self.config.clone(), meta(&self.table, self.config.rank), self.now);
         for (lsn, record) in &self.journal {
             mds.replay(*lsn, &decode_record(record).expect("what was encoded can be decoded"));
         }

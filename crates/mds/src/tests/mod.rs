@@ -2,13 +2,15 @@
 
 mod back_pressure;
 mod caches;
+mod cluster_harness;
 mod coherence;
 mod data;
 mod exactly_once;
-mod harness;
+pub(crate) mod harness;
 mod locks;
 mod property;
 mod random;
+mod ranks;
 mod restart;
 mod rows;
 mod sessions;

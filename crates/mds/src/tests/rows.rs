@@ -5,26 +5,45 @@ use std::sync::Arc;
 
 use loligo_journal::table;
 use loligo_namespace::{Loaded, Need, Record, Tree};
-use loligo_types::{Event, Ino};
+use loligo_types::{Event, Ino, Lsn, Rank, Target};
 
 use crate::TableMeta;
 
-/// What a restart reads from the table at first.
-pub fn meta(rows: &BTreeMap<Vec<u8>, Vec<u8>>) -> TableMeta {
+/// What a restart of a rank reads from the table at first.
+pub fn meta(rows: &BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank) -> TableMeta {
     let mut meta = TableMeta::default();
+    if rank != Rank::ZERO {
+        meta.next_ino = Ino::first_of(rank);
+    }
     for (key, value) in rows {
         match table::decode_row(key, value).expect("the table holds what was written") {
-            table::Row::Session(record) => meta.sessions.push(record),
-            table::Row::Orphan(ino) => meta.orphans.push(ino),
-            table::Row::Discard { ino, from, object_size } => meta.discards.push((ino, from, object_size)),
-            table::Row::Meta { meta: table::Meta::NextIno, value } => meta.next_ino = Ino(value),
+            table::Row::Session(record) if record.id.rank() == rank => meta.sessions.push(record),
+            table::Row::Orphan { ino, rank: of } if of == rank => meta.orphans.push(ino),
+            table::Row::Discard { ino, rank: of, from, object_size } if of == rank => {
+                meta.discards.push((ino, from, object_size));
+            }
+            table::Row::Route { of, route } if of == rank => meta.routes.push(route),
+            table::Row::Route { route, .. } => meta.other_routes.push(route),
+            table::Row::Peer { of, peer } if of == rank => meta.peers.push(peer),
+            table::Row::Meta { meta: table::Meta::NextIno, rank: of, value } if of == rank => {
+                meta.next_ino = Ino(value)
+            }
+            table::Row::Meta { meta: table::Meta::TableUpto, rank: of, value } if of == rank => {
+                meta.table_upto = Lsn(value);
+            }
             _ => {}
         }
     }
     meta
 }
 
-pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, record: Record) {
+/// Says in the table what a rank has settled.
+pub fn settle(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, table_upto: Lsn) {
+    rows.insert(table::key_meta(table::Meta::TableUpto, rank), table::encode_meta(table_upto.0));
+}
+
+/// Writes one record of a rank.
+pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, record: Record) {
     let hash = record.hash;
     let (key, value) = match record.event {
         Event::Inode(inode) => (table::key_inode(inode.ino), Some(table::encode_inode(&inode))),
@@ -35,23 +54,29 @@ pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, record: Record) {
             }
             (table::key_inode(ino), None)
         }
-        Event::Entry { dir, name, ino, kind } => {
-            (table::key_entry(dir, hash, &name), Some(table::encode_entry(ino, kind)))
+        Event::Entry { dir, name, ino, kind, remote } => {
+            (table::key_entry(dir, hash, &name), Some(table::encode_entry(Target { ino, kind, remote })))
         }
         Event::EntryGone { dir, name } => (table::key_entry(dir, hash, &name), None),
         Event::Xattr { ino, name, value } => (table::key_xattr(ino, &name), Some(table::encode_xattr(&value))),
         Event::XattrGone { ino, name } => (table::key_xattr(ino, &name), None),
         Event::Inline { ino, data } => (table::key_inline(ino), Some(table::encode_inline(&data))),
         Event::InlineGone(ino) => (table::key_inline(ino), None),
-        Event::Orphan(ino) => (table::key_orphan(ino), Some(table::encode_orphan())),
+        Event::Orphan(ino) => (table::key_orphan(ino), Some(table::encode_orphan(rank))),
         Event::OrphanGone(ino) => (table::key_orphan(ino), None),
         Event::Discard { ino, from, object_size } => {
-            (table::key_discard(ino), Some(table::encode_discard(from, object_size)))
+            (table::key_discard(ino), Some(table::encode_discard(rank, from, object_size)))
         }
         Event::DiscardGone(ino) => (table::key_discard(ino), None),
         Event::Session(record) => (table::key_session(record.id), Some(table::encode_session(&record))),
         Event::SessionGone(id) => (table::key_session(id), None),
-        Event::NextIno(ino) => (table::key_meta(table::Meta::NextIno), Some(table::encode_meta(ino.0))),
+        Event::NextIno(ino) => (table::key_meta(table::Meta::NextIno, rank), Some(table::encode_meta(ino.0))),
+        Event::Route(route) => {
+            let there = (route.version > 0).then(|| table::encode_route(&route));
+            (table::key_route(rank, route.dir, route.frag), there)
+        }
+        Event::Peer(peer) => (table::key_peer(rank, peer.rank), Some(table::encode_peer(&peer))),
+        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) => return,
     };
     match value {
         Some(value) => rows.insert(key, value),
@@ -70,7 +95,7 @@ pub fn read(rows: &BTreeMap<Vec<u8>, Vec<u8>>, key: (u64, u64), need: &Need) -> 
             Loaded::Inode(*ino, value.map(|v| Box::new(table::decode_inode(*ino, v).expect(broken))))
         }
         Need::Entry { dir, name } => {
-            let hash = Tree::new(key, loligo_namespace::Config { inline_max: 0 }).hash(name);
+            let hash = Tree::new(key, loligo_namespace::Config { inline_max: 0, rank: Rank::ZERO }).hash(name);
             let found = rows.get(&table::key_entry(*dir, hash, name));
             let found = found.map(|value| table::decode_entry(value).expect(broken));
             Loaded::Entry { dir: *dir, name: name.clone(), found }
@@ -87,8 +112,7 @@ pub fn read(rows: &BTreeMap<Vec<u8>, Vec<u8>>, key: (u64, u64), need: &Need) -> 
                     }
                     hashes.push(hash);
                 }
-                let (ino, kind) = table::decode_entry(value).expect(broken);
-                entries.push((name, ino, kind));
+                entries.push((name, table::decode_entry(value).expect(broken)));
             }
             Loaded::Range { dir: *dir, from_hash: *from_hash, upto_hash, entries }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Event, Ino, Kind, Name, RStat};
+use loligo_types::{Event, Ino, Kind, Name, Place, RStat, Rank};
 
 use super::Report;
 use super::scan::{Fact, LOST_FOUND, Scan};
@@ -10,6 +10,7 @@ use super::scan::{Fact, LOST_FOUND, Scan};
 pub fn mend(mut scan: Scan) -> Report {
     mend_counter(&mut scan);
     let mut changed = mend_shape(&mut scan);
+    super::place::mend_files(&mut scan, &mut changed);
     mend_parents(&mut scan, &mut changed);
     let sums = sums(&scan.facts);
     for at in 0..scan.facts.len() {
@@ -19,13 +20,20 @@ pub fn mend(mut scan: Scan) -> Report {
     scan.report
 }
 
-/// A number must never be given out twice.
+/// A number must never be given out twice: of each rank's range, the last one says.
 fn mend_counter(scan: &mut Scan) {
-    let last = scan.facts.last().map_or(Ino(0), |fact| fact.inode.ino);
-    if last >= scan.next_ino {
-        scan.next_ino = Ino(last.0 + 1).max(Ino::FIRST);
-        let text = format!("inode {last} is beyond the counter");
-        scan.report.add(false, text, [Event::NextIno(scan.next_ino)]);
+    let Scan { facts, next_inos, report, .. } = scan;
+    next_inos.entry(Rank::ZERO).or_insert(Ino::FIRST);
+    for (at, fact) in facts.iter().enumerate() {
+        let (last, rank) = (fact.inode.ino, fact.inode.ino.birth_rank());
+        if facts.get(at + 1).is_some_and(|next| next.inode.ino.birth_rank() == rank) {
+            continue;
+        }
+        let next = next_inos.entry(rank).or_insert(Ino(0));
+        if last >= *next {
+            *next = Ino(last.0 + 1).max(Ino::first_of(rank));
+            report.add(false, format!("inode {last} is beyond the counter"), [Event::NextIno(*next)]);
+        }
     }
 }
 
@@ -90,10 +98,12 @@ fn adopt(scan: &mut Scan, ino: Ino, changed: &mut BTreeSet<Ino>) {
     }
     let name = Name::new(name.as_bytes()).expect("digits are a name");
     scan.lost_names.insert(name.clone());
+    let at = scan.at(&name);
     let Some(fact) = scan.fact(ino) else { return };
     let kind = fact.inode.kind;
     fact.links = 1;
-    fact.inode.parent = home;
+    (fact.inode.parent, fact.inode.place) = (home, at);
+    (fact.embedded, fact.remote) = (true, false);
     fact.place = (kind == Kind::Dir).then(|| (home, name.clone()));
     if let Some(home) = scan.fact(home) {
         home.entries += 1;
@@ -101,29 +111,32 @@ fn adopt(scan: &mut Scan, ino: Ino, changed: &mut BTreeSet<Ino>) {
     }
     changed.insert(ino);
     let text = format!("nothing leads to inode {ino}; it is put in lost+found as {name}");
-    scan.report.add(true, text, [Event::Entry { dir: home, name, ino, kind }]);
+    scan.report.add(true, text, [Event::Entry { dir: home, name, ino, kind, remote: false }]);
 }
 
 fn lost_found(scan: &mut Scan, changed: &mut BTreeSet<Ino>) -> Ino {
     if let Some(ino) = scan.lost_found {
         return ino;
     }
-    let ino = scan.next_ino;
-    scan.next_ino = Ino(ino.0 + 1);
+    let next = scan.next_inos.entry(Rank::ZERO).or_insert(Ino::FIRST);
+    let ino = *next;
+    *next = Ino(ino.0 + 1);
+    let next = *next;
     let name = Name::new(LOST_FOUND).expect("a good name");
     let mut fact = Fact::new_dir(ino);
-    fact.inode.mode = 0o700;
+    (fact.inode.mode, fact.inode.place) = (0o700, scan.at(&name));
     (fact.links, fact.place) = (1, Some((Ino::ROOT, name.clone())));
-    // The highest number so far: the order stays.
-    scan.facts.push(fact);
+    // The highest number of its range so far: the order stays.
+    let at = scan.facts.partition_point(|fact| fact.inode.ino < ino);
+    scan.facts.insert(at, fact);
     if let Some(root) = scan.fact(Ino::ROOT) {
         root.entries += 1;
         root.subdirs += 1;
     }
     changed.insert(ino);
     scan.lost_found = Some(ino);
-    let entry = Event::Entry { dir: Ino::ROOT, name, ino, kind: Kind::Dir };
-    scan.report.repairs.extend([Event::NextIno(scan.next_ino), entry]);
+    let entry = Event::Entry { dir: Ino::ROOT, name, ino, kind: Kind::Dir, remote: false };
+    scan.report.repairs.extend([Event::NextIno(next), entry]);
     ino
 }
 
@@ -148,8 +161,17 @@ fn remove_unlinked(scan: &mut Scan) {
 
 /// Where a directory is decides its parent; the sums follow from that.
 fn mend_parents(scan: &mut Scan, changed: &mut BTreeSet<Ino>) {
-    let Scan { facts, report, .. } = scan;
+    let Scan { facts, report, key, .. } = scan;
     for fact in facts.iter_mut().filter(|fact| fact.inode.kind == Kind::Dir) {
+        if let (Some((dir, name)), false) = (&fact.place, fact.remote) {
+            let at = Place::embedded(crate::hash63(*key, name.as_bytes()));
+            if fact.inode.place != at {
+                let text = format!("directory {} does not say that it lives with {name} in {dir}", fact.inode.ino);
+                report.add(false, text, []);
+                fact.inode.place = at;
+                changed.insert(fact.inode.ino);
+            }
+        }
         let (ino, said) = (fact.inode.ino, fact.inode.parent);
         let parent = if ino == Ino::ROOT { ino } else { fact.place.as_ref().map_or(Ino(0), |(dir, _)| *dir) };
         if said != parent {

@@ -2,6 +2,7 @@
 //! itself; sums that are merely behind are no fault.
 
 mod mend;
+mod place;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -38,9 +39,10 @@ impl Report {
 }
 
 /// Checks the records that `visit` hands over, as the events that would make them. It is called three times and must
-/// show the same records each time, in any order; memory is needed for the inodes, not for the entries.
-pub fn check<E>(mut visit: impl FnMut(&mut dyn FnMut(&Event)) -> Result<(), E>) -> Result<Report, E> {
-    let mut scan = scan::Scan::default();
+/// show the same records each time, in any order; memory is needed for the inodes, not for the entries. `key`: that under
+/// which names are hashed ([`crate::hash63`]).
+pub fn check<E>(key: (u64, u64), mut visit: impl FnMut(&mut dyn FnMut(&Event)) -> Result<(), E>) -> Result<Report, E> {
+    let mut scan = scan::Scan::new(key);
     visit(&mut |event| scan.inodes(event))?;
     scan.sort();
     visit(&mut |event| scan.lost_found(event))?;
@@ -49,12 +51,12 @@ pub fn check<E>(mut visit: impl FnMut(&mut dyn FnMut(&Event)) -> Result<(), E>) 
 }
 
 /// [`check`] of records that are in memory.
-pub fn check_all(events: &[Event]) -> Report {
+pub fn check_all(key: (u64, u64), events: &[Event]) -> Report {
     let visit = |see: &mut dyn FnMut(&Event)| -> Result<(), std::convert::Infallible> {
         events.iter().for_each(see);
         Ok(())
     };
-    match check(visit) {
+    match check(key, visit) {
         Ok(report) => report,
         Err(never) => match never {},
     }

@@ -1,8 +1,8 @@
 //! Goes over all records and gathers, per inode, what others say of it. Repairs single records that speak of nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Event, Ino, Inode, Kind, Name, Time};
+use loligo_types::{Event, Ino, Inode, Kind, Name, Place, Rank, Time};
 
 use super::Report;
 
@@ -26,11 +26,26 @@ pub struct Fact {
     pub xattrs: bool,
     /// It has an orphan record.
     pub orphan: bool,
+    /// Not a directory: the entry that it is embedded with is there.
+    pub embedded: bool,
+    /// Directory: its entry says that it lives elsewhere.
+    pub remote: bool,
 }
 
 impl Fact {
     fn new(inode: Inode) -> Fact {
-        Fact { inode, links: 0, entries: 0, subdirs: 0, place: None, inline: None, xattrs: false, orphan: false }
+        Fact {
+            inode,
+            links: 0,
+            entries: 0,
+            subdirs: 0,
+            place: None,
+            inline: None,
+            xattrs: false,
+            orphan: false,
+            embedded: false,
+            remote: false,
+        }
     }
 
     /// A directory that repairs make, in the root.
@@ -39,12 +54,26 @@ impl Fact {
     }
 }
 
+/// An entry of a file that does not fit to where the file says that it lives.
+pub struct Stray {
+    pub dir: Ino,
+    pub name: Name,
+    pub ino: Ino,
+    pub remote: bool,
+}
+
 /// What was gathered.
 #[derive(Default)]
 pub struct Scan {
+    /// Under which names are hashed.
+    pub key: (u64, u64),
     /// By inode number.
     pub facts: Vec<Fact>,
-    pub next_ino: Ino,
+    /// Of each rank, as far as it says.
+    pub next_inos: BTreeMap<Rank, Ino>,
+    /// Entries that say they have their file, which says it lives elsewhere; and such as are where their file says it
+    /// lives, but say that they do not have it.
+    pub strays: Vec<Stray>,
     pub orphans: BTreeSet<Ino>,
     /// The directory for lost inodes, and the names in it.
     pub lost_found: Option<Ino>,
@@ -55,12 +84,21 @@ pub struct Scan {
 }
 
 impl Scan {
+    pub fn new(key: (u64, u64)) -> Scan {
+        Scan { key, ..Scan::default() }
+    }
+
+    /// Where an entry with this name has its inode.
+    pub fn at(&self, name: &Name) -> Place {
+        Place::embedded(crate::hash63(self.key, name.as_bytes()))
+    }
+
     /// First round: inodes and orphans.
     pub fn inodes(&mut self, event: &Event) {
         match event {
             Event::Inode(inode) => self.facts.push(Fact::new((**inode).clone())),
             Event::Orphan(ino) => drop(self.orphans.insert(*ino)),
-            Event::NextIno(ino) => self.next_ino = *ino,
+            Event::NextIno(ino) => drop(self.next_inos.insert(ino.birth_rank(), *ino)),
             _ => {}
         }
     }
@@ -88,7 +126,7 @@ impl Scan {
 
     /// Second round: where lost inodes go.
     pub fn lost_found(&mut self, event: &Event) {
-        if let Event::Entry { dir: Ino::ROOT, name, ino, kind: Kind::Dir } = event
+        if let Event::Entry { dir: Ino::ROOT, name, ino, kind: Kind::Dir, .. } = event
             && name.as_bytes() == LOST_FOUND
             && self.fact(*ino).is_some_and(|fact| fact.inode.kind == Kind::Dir)
         {
@@ -99,7 +137,7 @@ impl Scan {
     /// Third round: entries, xattrs, inline data.
     pub fn parts(&mut self, event: &Event) {
         match event {
-            Event::Entry { dir, name, ino, kind } => self.entry(*dir, name, *ino, *kind),
+            Event::Entry { dir, name, ino, kind, remote } => self.entry(*dir, name, *ino, *kind, *remote),
             Event::Xattr { ino, name, .. } => match self.fact(*ino) {
                 Some(fact) => fact.xattrs = true,
                 None => {
@@ -117,7 +155,7 @@ impl Scan {
         }
     }
 
-    fn entry(&mut self, dir: Ino, name: &Name, ino: Ino, kind: Kind) {
+    fn entry(&mut self, dir: Ino, name: &Name, ino: Ino, kind: Kind, remote: bool) {
         self.report.entries += 1;
         let gone = || Event::EntryGone { dir, name: name.clone() };
         if self.fact(dir).is_none_or(|fact| fact.inode.kind != Kind::Dir) {
@@ -131,11 +169,14 @@ impl Scan {
             );
         };
         let right = target.inode.kind;
-        if right == Kind::Dir && !self.place(dir, name, ino) {
+        if right == Kind::Dir && !self.place(dir, name, ino, remote) {
             return;
         }
+        if right != Kind::Dir {
+            self.embed(dir, name, ino, remote);
+        }
         if right != kind {
-            let entry = Event::Entry { dir, name: name.clone(), ino, kind: right };
+            let entry = Event::Entry { dir, name: name.clone(), ino, kind: right, remote };
             self.report.add(false, format!("entry {name} in {dir} has the wrong type"), [entry]);
         }
         if self.lost_found == Some(dir) {
@@ -151,18 +192,18 @@ impl Scan {
     }
 
     /// A directory has one name. Of several the one in its parent stays. Says whether this one does.
-    fn place(&mut self, dir: Ino, name: &Name, ino: Ino) -> bool {
+    fn place(&mut self, dir: Ino, name: &Name, ino: Ino, remote: bool) -> bool {
         let Some(fact) = self.fact(ino) else { return false };
         let parent = fact.inode.parent;
         let here = Some((dir, name.clone()));
         let (drop_dir, drop_name) = match fact.place.clone() {
             None if ino == Ino::ROOT => (dir, name.clone()),
             None => {
-                fact.place = here;
+                (fact.place, fact.remote) = (here, remote);
                 return true;
             }
             Some((old, old_name)) if dir == parent && old != parent => {
-                fact.place = here;
+                (fact.place, fact.remote) = (here, remote);
                 fact.links -= 1;
                 if let Some(old) = self.fact(old) {
                     old.entries -= 1;
@@ -176,6 +217,18 @@ impl Scan {
         let text = format!("directory {ino} has one more name: {drop_name} in {drop_dir}");
         self.report.add(false, text, [Event::EntryGone { dir: drop_dir, name: drop_name }]);
         stays
+    }
+
+    /// A file lives with one of its names, or with none.
+    fn embed(&mut self, dir: Ino, name: &Name, ino: Ino, remote: bool) {
+        let at = self.at(name);
+        let Some(fact) = self.fact(ino) else { return };
+        let here = fact.inode.parent == dir && fact.inode.place == at;
+        if here && !remote && !fact.embedded {
+            fact.embedded = true;
+        } else if here || !remote {
+            self.strays.push(Stray { dir, name: name.clone(), ino, remote });
+        }
     }
 
     /// The fact of an inode.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Event, Ino, Kind, Lsn, Name, RStat};
+use loligo_types::{Event, Ino, Kind, Lsn, Name, Place, RStat, Rank};
 
 use super::check_all;
 use crate::testing::script;
-use crate::testing::table::Table;
+use crate::testing::table::{KEY, Table};
 use crate::{Loaded, Record, apply};
 
 fn sound() -> Table {
@@ -40,9 +40,7 @@ fn with(table: &Table, events: &[Event]) -> Table {
     let mut table = table.clone();
     for event in events {
         let hash = match event {
-            Event::Entry { name, .. } | Event::EntryGone { name, .. } => {
-                crate::hash63(crate::testing::table::KEY, name.as_bytes())
-            }
+            Event::Entry { name, .. } | Event::EntryGone { name, .. } => crate::hash63(KEY, name.as_bytes()),
             _ => 0,
         };
         table.write(&Record { event: event.clone(), hash, sweep: true });
@@ -54,11 +52,11 @@ fn with(table: &Table, events: &[Event]) -> Table {
 fn damage(damage: impl Fn(&Table) -> Vec<Event>, words: &str) {
     let sound = sound();
     let broken = with(&sound, &damage(&sound));
-    let report = check_all(&broken.events());
+    let report = check_all(KEY, &broken.events());
     let texts: Vec<&str> = report.findings.iter().map(|finding| finding.text.as_str()).collect();
     assert!(texts.iter().any(|text| text.contains(words)), "no \"{words}\" in {texts:#?}");
     let mended = with(&broken, &report.repairs);
-    let again = check_all(&mended.events());
+    let again = check_all(KEY, &mended.events());
     assert_eq!(again.findings, [], "after {:#?}", report.repairs);
     // The mended table holds the invariants of a live tree.
     let mut tree = crate::testing::empty_tree();
@@ -84,7 +82,7 @@ const O: u64 = 262;
 
 #[test]
 fn a_sound_tree_has_no_findings() {
-    let report = check_all(&sound().events());
+    let report = check_all(KEY, &sound().events());
     assert_eq!(report.findings, []);
     assert_eq!(report.repairs, []);
     assert_eq!((report.inodes, report.entries), (8, 7));
@@ -113,7 +111,13 @@ fn data_and_xattrs_without_their_inode_or_the_other_way_round() {
 
 #[test]
 fn entries_that_lead_nowhere_or_lie() {
-    let entry = |dir, text: &str, ino, kind| Event::Entry { dir: Ino(dir), name: name(text), ino: Ino(ino), kind };
+    let entry = |dir, text: &str, ino, kind| Event::Entry {
+        dir: Ino(dir),
+        name: name(text),
+        ino: Ino(ino),
+        kind,
+        remote: false,
+    };
     damage(|_| vec![entry(A, "n", 999, Kind::File)], "points to 999, which is no inode");
     damage(|_| vec![entry(F, "n", X, Kind::File)], "which is no directory");
     damage(|_| vec![entry(A, "f", F, Kind::Fifo)], "wrong type");
@@ -131,7 +135,7 @@ fn what_nothing_leads_to_is_put_in_lost_found() {
     let ring = |table: &Table| {
         let mut b = table.inodes[&Ino(B)].clone();
         b.parent = Ino(C);
-        let entry = Event::Entry { dir: Ino(C), name: name("b"), ino: Ino(B), kind: Kind::Dir };
+        let entry = Event::Entry { dir: Ino(C), name: name("b"), ino: Ino(B), kind: Kind::Dir, remote: false };
         vec![gone(A, "b"), entry, Event::Inode(Box::new(b))]
     };
     damage(ring, "nothing leads to inode 257");
@@ -142,6 +146,82 @@ fn orphans_and_their_records() {
     damage(|_| vec![Event::OrphanGone(Ino(O))], "was unlinked, but is no orphan");
     damage(|_| vec![Event::Orphan(Ino(999))], "is no inode");
     damage(|_| vec![Event::Orphan(Ino(F))], "is an orphan, but has a name");
+}
+
+#[test]
+fn files_live_with_one_of_their_names_or_with_none() {
+    let entry = |dir, text: &str, ino, remote| Event::Entry {
+        dir: Ino(dir),
+        name: name(text),
+        ino: Ino(ino),
+        kind: Kind::File,
+        remote,
+    };
+    let elsewhere = |i: &mut loligo_types::Inode| i.place = Place::embedded(1 << 62 | 5);
+    let floats = |i: &mut loligo_types::Inode| i.place = Place::floating(Rank::ZERO);
+    damage(edit(X, floats), "inode 260 does not say that it lives with x in 257");
+    damage(edit(X, elsewhere), "inode 260 does not say that it lives with x in 257");
+    damage(edit(X, |i| i.parent = Ino(A)), "inode 260 does not say that it lives with x in 257");
+    damage(|_| vec![entry(B, "x", X, true)], "entry x in 257 does not say that inode 260 lives with it");
+    let both = |_: &Table| vec![entry(A, "f", F, false), entry(B, "g", F, false)];
+    damage(both, "says that inode 259 lives with it, which has another primary name");
+    damage(
+        |table| [edit(X, elsewhere)(table), vec![entry(B, "x", X, true)]].concat(),
+        "inode 260 says that it lives with a name that it does not have",
+    );
+    damage(edit(O, elsewhere), "inode 262 says that it lives with a name that it does not have");
+    damage(edit(C, elsewhere), "directory 258 does not say that it lives with c in 257");
+}
+
+#[test]
+fn what_lives_elsewhere_than_with_its_entry_is_sound() {
+    let sound = sound();
+    let floating = edit(X, |i| i.place = Place::floating(Rank(3)))(&sound);
+    let far = Event::Entry { dir: Ino(B), name: name("x"), ino: Ino(X), kind: Kind::File, remote: true };
+    let dir = Event::Entry { dir: Ino(B), name: name("c"), ino: Ino(C), kind: Kind::Dir, remote: true };
+    let spread = with(&with(&sound, &floating), &[far, dir]);
+    assert_eq!(check_all(KEY, &spread.events()).findings, []);
+}
+
+#[test]
+fn further_names_that_move_leave_the_file_where_it_lives() {
+    let further = "
+        0 mkdir /d 755
+        0 mkdir /e 755
+        0 create /d/g 644
+        0 link /d/g /d/h
+        0 rename /d/g /e/g
+        0 link /e/g /e/i
+        ";
+    // Its primary name goes; the last one that is left then moves to where nobody counts it.
+    let floating = "
+        0 mkdir /d 755
+        0 mkdir /e 755
+        0 create /e/h 644
+        0 link /e/h /d/g
+        0 unlink /d/g
+        0 rename /e/h /x
+        0 rename /x /d/x
+        ";
+    for steps in [further, floating] {
+        let mut fs = script::check(steps);
+        fs.settle();
+        fs.checkpoint(usize::MAX);
+        assert_eq!(check_all(KEY, &fs.table.events()).findings, [], "{steps}");
+    }
+}
+
+#[test]
+fn each_rank_has_a_counter() {
+    let far = Ino::first_of(Rank(2));
+    let mut file = loligo_types::Inode::new(Ino(far.0 + 7), Kind::File, 0, 0, 0, Ino(0), loligo_types::Time(0));
+    (file.nlink, file.place) = (0, Place::floating(Rank(2)));
+    let mut events = sound().events();
+    events.extend([Event::Orphan(file.ino), Event::NextIno(Ino(far.0 + 3)), Event::Inode(Box::new(file))]);
+    let report = check_all(KEY, &events);
+    assert_eq!(report.repairs, [Event::NextIno(Ino(far.0 + 8))], "{:?}", report.findings);
+    events.extend(report.repairs);
+    assert_eq!(check_all(KEY, &events).findings, []);
 }
 
 #[test]

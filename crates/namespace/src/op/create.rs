@@ -1,6 +1,6 @@
 //! Create: opens a name, and makes a regular file if it is not there.
 
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Name, OpenFlags};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Name, OpenFlags, Target};
 
 use super::{make, open, open_data};
 use crate::access;
@@ -19,14 +19,14 @@ pub(crate) struct How {
 
 pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, name: &Name, flags: OpenFlags, exclusive: bool) {
     match wants.entry(dir, name) {
-        Some((ino, _)) if !exclusive => open::need(wants, ino, flags),
+        Some(target) if !exclusive => open::need(wants, target.ino, flags),
         _ => {}
     }
 }
 
 pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name, how: How) -> FsResult<Change> {
     let parent = dir_of(tree, ctx, dir)?;
-    if let Some((ino, kind)) = entry_of(tree, dir, name)? {
+    if let Some(Target { ino, kind, .. }) = entry_of(tree, dir, name)? {
         return match kind {
             _ if how.exclusive => Err(FsError::Exists),
             Kind::Dir => Err(FsError::IsDir),

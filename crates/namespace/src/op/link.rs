@@ -1,6 +1,6 @@
 //! Link: one more name for a file.
 
-use loligo_types::{Event, FsError, FsResult, Ino, Kind, Name, limits};
+use loligo_types::{Event, FsError, FsResult, Ino, Kind, Name, Place, Target, limits};
 
 use super::make;
 use crate::ctx::{Change, Ctx};
@@ -12,6 +12,9 @@ pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, dir: Ino, name: &Name) {
     wants.entry(dir, name);
     if let Some(inode) = wants.inode(ino) {
         wants.counter(inode);
+        if wants.tree.owner(ino) == wants.tree.owner(dir) {
+            wants.primary(inode);
+        }
     }
 }
 
@@ -36,14 +39,22 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, dir: Ino, name: &Nam
     if inode.nlink == 0 {
         work.event(Event::OrphanGone(ino));
     }
-    make::add_entry(&mut work, parent, name, ino, inode.kind);
+    // The newest name becomes the primary one, if it is with the same rank.
+    let remote = tree.owner(ino) != tree.owner(dir);
+    make::add_entry(&mut work, parent, name, Target { ino, kind: inode.kind, remote });
+    if !remote && let Some(name) = tree.primary_name(inode) {
+        work.event(Event::Entry { dir: inode.parent, name, ino, kind: inode.kind, remote: true });
+    }
     let copy = work.edit(inode);
     copy.nlink += 1;
+    if !remote {
+        copy.place = Place::embedded(tree.hash(name));
+    }
     if let Some(extra) = &mut copy.extra {
         extra.linkable = false;
     }
     // The newest link's directory counts it: the older one often goes soon (link and unlink as a rename).
-    if inode.parent != dir {
+    if inode.parent != dir && !remote {
         work.uncount(inode);
         work.count_in(inode, parent);
     }

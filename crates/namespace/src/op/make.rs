@@ -1,6 +1,6 @@
 //! What all operations that make an inode share: the checks, its owner, group, mode and ACLs, and its entry.
 
-use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name};
+use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name, Place, Target};
 
 use crate::access::{self, S_ISGID, S_ISVTX};
 use crate::acl;
@@ -49,8 +49,9 @@ pub(crate) fn new_inode(ctx: &Ctx<'_>, dir: &Inode, kind: Kind, mode: u16, umask
 }
 
 /// Adds the entry of an inode to a directory.
-pub(crate) fn add_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, ino: Ino, kind: Kind) {
-    work.event(Event::Entry { dir: dir.ino, name: name.clone(), ino, kind });
+pub(crate) fn add_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, target: Target) {
+    let Target { ino, kind, remote } = target;
+    work.event(Event::Entry { dir: dir.ino, name: name.clone(), ino, kind, remote });
     let copy = work.edit_dir(dir);
     copy.size += 1;
     if kind == Kind::Dir {
@@ -69,7 +70,8 @@ pub(crate) fn drop_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, kind: Ki
 }
 
 /// Makes an inode with its entry.
-pub(crate) fn make(work: &mut Work<'_>, dir: &Inode, name: &Name, inode: Inode) {
-    add_entry(work, dir, name, inode.ino, inode.kind);
+pub(crate) fn make(work: &mut Work<'_>, dir: &Inode, name: &Name, mut inode: Inode) {
+    add_entry(work, dir, name, Target { ino: inode.ino, kind: inode.kind, remote: false });
+    inode.place = Place::embedded(work.tree.hash(name));
     work.add_inode(inode, dir);
 }

@@ -25,7 +25,9 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name, node: N
         return Err(FsError::Perm);
     }
     let mut inode = make::new_inode(ctx, parent, node.kind, node.mode, node.umask);
-    inode.rdev = if is_device { node.rdev } else { 0 };
+    if is_device {
+        inode.extra_mut().rdev = node.rdev;
+    }
     let mut work = Work::new(tree, ctx.stamp.now);
     let made = inode.clone();
     make::make(&mut work, parent, name, inode);

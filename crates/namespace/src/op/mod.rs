@@ -21,7 +21,7 @@ mod symlink;
 mod tmpfile;
 mod truncate;
 mod unlink;
-mod xattr;
+pub(crate) mod xattr;
 
 use loligo_types::{Answer, Cred, FsError, FsResult, Op};
 
@@ -48,9 +48,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         Op::Link { ino, dir, name } => link::need(wants, *ino, *dir, name),
         Op::Unlink { dir, name } => unlink::need(wants, *dir, name),
         Op::Rmdir { dir, name } => drop(wants.target(*dir, name)),
-        Op::Rename { dir, name, new_dir, new_name, mode } => {
-            rename::need(wants, *dir, name, *new_dir, new_name, *mode);
-        }
+        Op::Rename { dir, name, new_dir, new_name, .. } => rename::need(wants, *dir, name, *new_dir, new_name),
         Op::Readdir { dir, cookie, limit, plus, .. } => readdir::need(wants, *dir, *cookie, *limit, *plus),
         Op::GetXattr { ino, name } => xattr::need_get(wants, *ino, name),
         Op::ListXattr { ino } => xattr::need_all(wants, *ino),

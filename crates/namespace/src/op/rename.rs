@@ -1,17 +1,19 @@
 //! Rename: replaces, refuses to replace, or exchanges. The order of the checks is Linux's.
 
-use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name, RenameMode, limits};
+use loligo_types::{Event, Frag, FsError, FsResult, Ino, Inode, Kind, Name, Place, RenameMode, Route, Target, limits};
 
 use super::{DONE, make};
 use crate::access::{self, W};
 use crate::ctx::{Change, Ctx};
 use crate::need::Wants;
 use crate::tree::{Found, Tree};
-use crate::work::{Work, dir_of, entry_of, missing, pointed, subdirs, target_of};
+use crate::work::{Work, dir_of, entry_of, missing, pointed, subdirs};
 
-pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, name: &Name, new_dir: Ino, new_name: &Name, mode: RenameMode) {
+pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, name: &Name, new_dir: Ino, new_name: &Name) {
     let source = wants.target(dir, name);
     let target = wants.target(new_dir, new_name);
+    // It may come to live with its new name.
+    source.into_iter().for_each(|inode| wants.counter(inode));
     if dir != new_dir {
         if source.is_some_and(|inode| inode.kind == Kind::Dir) {
             wants.ancestors(new_dir);
@@ -20,18 +22,16 @@ pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, name: &Name, new_dir: Ino, n
             wants.ancestors(dir);
         }
     }
-    if let Some(target) = target
-        && mode == RenameMode::Replace
-    {
-        wants.counter(target);
-    }
+    target.into_iter().for_each(|inode| wants.counter(inode));
 }
 
-/// The four inodes of a rename.
+/// The four inodes of a rename, and whether the entries say that their inode does not live with them.
 struct Four<'a> {
     dir: &'a Inode,
     name: &'a Name,
     source: &'a Inode,
+    source_remote: bool,
+    target_remote: bool,
     new_dir: &'a Inode,
     new_name: &'a Name,
     target: Option<&'a Inode>,
@@ -46,12 +46,12 @@ pub(crate) fn prepare(
 ) -> FsResult<Change> {
     let old = dir_of(tree, ctx, dir)?;
     let new = dir_of(tree, ctx, new_dir)?;
-    let source = target_of(tree, dir, name)?;
-    let target = match entry_of(tree, new_dir, new_name)? {
-        Some((ino, _)) => Some(pointed(tree, ino)?),
-        None => None,
-    };
-    let four = Four { dir: old, name, source, new_dir: new, new_name, target };
+    let from = entry_of(tree, dir, name)?.ok_or(FsError::NotFound)?;
+    let source = pointed(tree, from.ino)?;
+    let to = entry_of(tree, new_dir, new_name)?;
+    let target = to.map(|to| pointed(tree, to.ino)).transpose()?;
+    let (source_remote, target_remote) = (from.remote, to.is_some_and(|to| to.remote));
+    let four = Four { dir: old, name, source, source_remote, target_remote, new_dir: new, new_name, target };
     match (mode, target) {
         (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists),
         (RenameMode::Exchange, None) => return Err(FsError::NotFound),
@@ -64,7 +64,7 @@ pub(crate) fn prepare(
     }
     check_permissions(ctx, &four, mode)?;
     let work = Work::new(tree, ctx.stamp.now);
-    Ok(if mode == RenameMode::Exchange { exchange(work, &four) } else { replace(work, ctx, &four) })
+    Ok(if mode == RenameMode::Exchange { exchange(work, ctx, &four) } else { replace(work, ctx, &four) })
 }
 
 /// A directory cannot move below itself, nor replace one that it lies in.
@@ -138,24 +138,25 @@ fn replace(mut work: Work<'_>, ctx: &Ctx<'_>, four: &Four<'_>) -> Change {
         if target.kind == Kind::Dir {
             subdirs(copy, -1);
         }
-        work.drop_link(target, ctx);
+        work.drop_link(target, !four.target_remote, ctx);
     }
     make::drop_entry(&mut work, four.dir, four.name, four.source.kind);
-    make::add_entry(&mut work, four.new_dir, four.new_name, four.source.ino, four.source.kind);
-    move_inode(&mut work, four.source, four.dir, four.new_dir);
+    let moved =
+        Moved { inode: four.source, remote: four.source_remote, from: four.dir, to: four.new_dir, name: four.new_name };
+    let target = move_inode(&mut work, ctx, &moved);
+    make::add_entry(&mut work, four.new_dir, four.new_name, target);
     work.finish(DONE, Ino(0))
 }
 
-fn exchange(mut work: Work<'_>, four: &Four<'_>) -> Change {
+fn exchange(mut work: Work<'_>, ctx: &Ctx<'_>, four: &Four<'_>) -> Change {
     let target = four.target.expect("checked: an exchange has both");
-    let entry = |dir: &Inode, name: &Name, inode: &Inode| Event::Entry {
-        dir: dir.ino,
-        name: name.clone(),
-        ino: inode.ino,
-        kind: inode.kind,
-    };
-    work.event(entry(four.dir, four.name, target));
-    work.event(entry(four.new_dir, four.new_name, four.source));
+    let (dir, name, new_dir, new_name) = (four.dir, four.name, four.new_dir, four.new_name);
+    let there = Moved { inode: four.source, remote: four.source_remote, from: dir, to: new_dir, name: new_name };
+    let back = Moved { inode: target, remote: four.target_remote, from: new_dir, to: dir, name };
+    for moved in [there, back] {
+        let Target { ino, kind, remote } = move_inode(&mut work, ctx, &moved);
+        work.event(Event::Entry { dir: moved.to.ino, name: moved.name.clone(), ino, kind, remote });
+    }
     work.edit_dir(four.dir);
     work.edit_dir(four.new_dir);
     if four.dir.ino != four.new_dir.ino {
@@ -164,18 +165,46 @@ fn exchange(mut work: Work<'_>, four: &Four<'_>) -> Change {
         subdirs(work.edit_dir(four.dir), delta);
         subdirs(work.edit_dir(four.new_dir), -delta);
     }
-    move_inode(&mut work, four.source, four.dir, four.new_dir);
-    move_inode(&mut work, target, four.new_dir, four.dir);
     work.finish(DONE, Ino(0))
 }
 
-/// The inode's own record: its ctime, and who counts it if the old directory did.
-fn move_inode(work: &mut Work<'_>, inode: &Inode, from: &Inode, to: &Inode) {
+/// An inode that gets another name.
+struct Moved<'a> {
+    inode: &'a Inode,
+    /// It does not live with the old name.
+    remote: bool,
+    from: &'a Inode,
+    to: &'a Inode,
+    name: &'a Name,
+}
+
+/// The inode's own record: its ctime, who counts it if the old directory did, and where it lives. What the new entry is
+/// to say.
+fn move_inode(work: &mut Work<'_>, ctx: &Ctx<'_>, moved: &Moved<'_>) -> Target {
+    let Moved { inode, from, to, .. } = *moved;
     work.edit(inode);
-    if from.ino != to.ino && inode.parent == from.ino {
+    let owner = work.tree.owner(inode.ino);
+    let together = owner == work.tree.owner(to.ino);
+    let is_dir = inode.kind == Kind::Dir;
+    // A file that floats and has no other name lives with this one.
+    let alone = is_dir || !moved.remote || inode.place.rank().is_some() && inode.nlink == 1;
+    let embeds = alone && (together || is_dir);
+    let lives_there = !alone && inode.place.hash().is_some();
+    if inode.parent != to.ino && (embeds || inode.parent == from.ino && !lives_there) {
         work.uncount(inode);
         work.count_in(inode, to);
     }
+    if embeds {
+        work.edit(inode).place = Place::embedded(work.tree.hash(moved.name));
+    } else if alone {
+        work.edit(inode).place = Place::floating(owner);
+    }
+    if is_dir && !together && (ctx.route_version)(inode.ino).is_none() {
+        // What is below it stays with the rank that has it.
+        work.event(Event::Route(Route { dir: inode.ino, frag: Frag::WHOLE, rank: owner, version: 1 }));
+    }
+    let remote = if is_dir { moved.remote || !together } else { !embeds };
+    Target { ino: inode.ino, kind: inode.kind, remote }
 }
 
 #[cfg(test)]

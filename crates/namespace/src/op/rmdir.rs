@@ -21,7 +21,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsRe
     }
     let mut work = Work::new(tree, ctx.stamp.now);
     make::drop_entry(&mut work, parent, name, Kind::Dir);
-    work.drop_link(victim, ctx);
+    work.drop_link(victim, true, ctx);
     Ok(work.finish(DONE, Ino(0)))
 }
 

@@ -1,6 +1,6 @@
 //! Tmpfile: opens a new file without a name (O_TMPFILE). It is an orphan from birth.
 
-use loligo_types::{Answer, Event, FsResult, Ino, Kind, Lease, OpenFlags};
+use loligo_types::{Answer, Event, FsResult, Ino, Kind, Lease, OpenFlags, Place};
 
 use super::{make, open_data};
 use crate::access;
@@ -20,6 +20,7 @@ pub(crate) fn prepare(
     access::check_change(parent, ctx.cred)?;
     let mut inode = make::new_inode(ctx, parent, Kind::File, mode, umask);
     inode.nlink = 0;
+    inode.place = Place::floating(tree.owner(dir));
     if linkable {
         inode.extra_mut().linkable = true;
     }

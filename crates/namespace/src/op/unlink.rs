@@ -7,7 +7,7 @@ use crate::access;
 use crate::ctx::{Change, Ctx};
 use crate::need::Wants;
 use crate::tree::Tree;
-use crate::work::{Work, dir_of, target_of};
+use crate::work::{Work, dir_of, entry_of, pointed};
 
 pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, name: &Name) {
     if let Some(inode) = wants.target(dir, name) {
@@ -17,7 +17,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, name: &Name) {
 
 pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsResult<Change> {
     let parent = dir_of(tree, ctx, dir)?;
-    let victim = target_of(tree, dir, name)?;
+    let target = entry_of(tree, dir, name)?.ok_or(FsError::NotFound)?;
+    let victim = pointed(tree, target.ino)?;
     access::check_change(parent, ctx.cred)?;
     access::check_sticky(parent, victim, ctx.cred)?;
     if victim.kind == Kind::Dir {
@@ -25,7 +26,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsRe
     }
     let mut work = Work::new(tree, ctx.stamp.now);
     make::drop_entry(&mut work, parent, name, victim.kind);
-    work.drop_link(victim, ctx);
+    work.drop_link(victim, !target.remote, ctx);
     Ok(work.finish(DONE, Ino(0)))
 }
 

@@ -1,9 +1,9 @@
-//! GetXattr, ListXattr, SetXattr, RemoveXattr: user, trusted and security names are records; ACLs are in the inode;
-//! names under `loligo.` are computed.
+//! GetXattr, ListXattr, SetXattr, RemoveXattr: user, trusted and security names are records, and so are policies; ACLs are
+//! in the inode; other names under `loligo.` are computed.
 
 use std::sync::Arc;
 
-use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, XattrMode, limits};
+use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, Rank, XattrMode, limits};
 
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
@@ -13,6 +13,16 @@ use crate::tree::{Tree, XattrPair};
 use crate::vxattr;
 use crate::work::{Work, inode_of, missing};
 
+/// The policy that says which ranks may have a directory and all below it: their numbers with commas between them, of which
+/// the first is where it goes if it is somewhere else.
+pub const PIN: &[u8] = b"loligo.policy.pin";
+
+/// The ranks that a pin names; none if it makes no sense.
+pub fn pinned_ranks(value: &[u8]) -> Option<Vec<Rank>> {
+    let text = std::str::from_utf8(value).ok()?;
+    text.trim().split(',').map(|number| number.trim().parse().ok().map(Rank)).collect()
+}
+
 /// What a name is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Space {
@@ -21,6 +31,8 @@ enum Space {
     Security,
     AccessAcl,
     DefaultAcl,
+    /// A rule that a directory has: root's to set, everybody's to read, and not listed, so that copies do not take it along.
+    Policy,
     Computed,
 }
 
@@ -31,6 +43,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
     match name {
         form::ACCESS => return Ok(Space::AccessAcl),
         form::DEFAULT => return Ok(Space::DefaultAcl),
+        PIN => return Ok(Space::Policy),
         _ => {}
     }
     let spaces = [
@@ -47,7 +60,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
 }
 
 fn is_record(name: &[u8]) -> bool {
-    matches!(space_of(name), Ok(Space::User | Space::Trusted | Space::Security))
+    matches!(space_of(name), Ok(Space::User | Space::Trusted | Space::Security | Space::Policy))
 }
 
 pub(crate) fn need_get(wants: &mut Wants<'_>, ino: Ino, name: &[u8]) {
@@ -78,7 +91,8 @@ fn check(inode: &Inode, cred: &Cred, space: Space, write: bool) -> FsResult<()> 
     let denied = |write: bool| Err(if write { FsError::Perm } else { FsError::NoData });
     match space {
         Space::Trusted if !cred.is_root() => denied(write),
-        Space::Security if write && !cred.is_root() => Err(FsError::Perm),
+        Space::Security | Space::Policy if write && !cred.is_root() => Err(FsError::Perm),
+        Space::Policy if write && inode.kind != Kind::Dir => Err(FsError::NotDir),
         Space::User => {
             if !matches!(inode.kind, Kind::File | Kind::Dir) {
                 return denied(write);
@@ -121,7 +135,7 @@ pub(crate) fn list(tree: &Tree, ctx: &Ctx<'_>, ino: Ino) -> FsResult<Change> {
         add(form::DEFAULT);
     }
     for (name, _) in tree.xattrs(inode).ok_or_else(|| missing("xattrs"))? {
-        if ctx.cred.is_root() || !name.starts_with(b"trusted.") {
+        if !name.starts_with(vxattr::PREFIX) && (ctx.cred.is_root() || !name.starts_with(b"trusted.")) {
             add(&name);
         }
     }
@@ -148,6 +162,9 @@ pub(crate) fn set(
         Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, form::parse(value)?)?,
         _ => {
             check(inode, ctx.cred, space, true)?;
+            if space == Space::Policy && pinned_ranks(value).is_none() {
+                return Err(FsError::Invalid);
+            }
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
             let old = all.iter().find(|(other, _)| other == name);
             match mode {
@@ -231,6 +248,27 @@ fn set_default_acl(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, acl: Optio
 #[cfg(test)]
 mod tests {
     use crate::testing::script::check;
+
+    #[test]
+    fn a_pin_is_roots_to_set_on_directories_and_is_not_listed() {
+        check(
+            "
+            0 mkdir /d 755
+            0 chown /d 1000 1000
+            0 create /f 644
+            1000 setxattr /d loligo.policy.pin 1 = Perm
+            0 setxattr /d loligo.policy.pin x = Invalid
+            0 setxattr /f loligo.policy.pin 1 = NotDir
+            0 setxattr /d loligo.policy.pin 1,2
+            1000 getxattr /d loligo.policy.pin = 1,2
+            0 listxattr /d =
+            1000 removexattr /d loligo.policy.pin = Perm
+            0 removexattr /d loligo.policy.pin
+            0 getxattr /d loligo.policy.pin = NoData
+            0 setxattr /d loligo.policy.other 1 = Perm
+            ",
+        );
+    }
 
     #[test]
     fn user_names_on_files_and_directories() {

@@ -22,7 +22,7 @@ pub struct Fs {
 }
 
 pub fn empty_tree() -> Tree {
-    Tree::new(table::KEY, Config { inline_max: INLINE_MAX })
+    Tree::new(table::KEY, Config { inline_max: INLINE_MAX, rank: loligo_types::Rank::ZERO })
 }
 
 impl Fs {
@@ -66,7 +66,14 @@ impl Fs {
         self.load(op, cred);
         let stamp = Stamp { now: Time(self.now), ino: self.tree.next_ino() };
         let open_count = |ino: Ino| self.open.get(&ino).copied().unwrap_or(0);
-        let ctx = Ctx { cred, stamp, handle_read: handle, handle_write: handle, open_count: &open_count };
+        let ctx = Ctx {
+            cred,
+            stamp,
+            handle_read: handle,
+            handle_write: handle,
+            open_count: &open_count,
+            route_version: &|_| None,
+        };
         let touch = crate::touches(&self.tree, op);
         let change = prepare(&self.tree, op, &ctx)?;
         self.check_touches(op, &touch, &change);

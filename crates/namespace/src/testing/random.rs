@@ -264,7 +264,7 @@ fn run(steps: Vec<(Step, u8)>) {
         let _: Vec<()> = events.iter().map(|event| apply(&mut replayed.tree, event, *lsn)).collect();
     }
     let end = final_table(&mut a);
-    assert_eq!(crate::fsck::check_all(&end.events()).findings, []);
+    assert_eq!(crate::fsck::check_all(super::table::KEY, &end.events()).findings, []);
     assert_eq!(end, final_table(&mut replayed));
     assert_eq!(end, final_table(&mut b));
     b.tree.evict(0, &|_| false);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Event, Ino, Inode, Kind, SessionRecord};
+use loligo_types::{Event, Ino, Inode, SessionRecord, Target};
 
 use crate::{Loaded, Need, Record, hash63};
 
@@ -15,7 +15,7 @@ type Bytes = Arc<[u8]>;
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Table {
     pub inodes: BTreeMap<Ino, Inode>,
-    pub entries: BTreeMap<(Ino, u64, Vec<u8>), (Ino, Kind)>,
+    pub entries: BTreeMap<(Ino, u64, Vec<u8>), Target>,
     pub xattrs: BTreeMap<(Ino, Bytes), Bytes>,
     pub inline: BTreeMap<Ino, Arc<[u8]>>,
     pub orphans: BTreeMap<Ino, ()>,
@@ -34,9 +34,9 @@ impl Table {
                     self.xattrs.retain(|(owner, _), _| *owner != ino);
                 }
             }
-            Event::Entry { dir, name, ino, kind } => {
+            Event::Entry { dir, name, ino, kind, remote } => {
                 assert_eq!(record.hash, hash63(KEY, name.as_bytes()));
-                self.entries.insert((dir, record.hash, name.as_bytes().to_vec()), (ino, kind));
+                self.entries.insert((dir, record.hash, name.as_bytes().to_vec()), Target { ino, kind, remote });
             }
             Event::EntryGone { dir, name } => {
                 self.entries.remove(&(dir, record.hash, name.as_bytes().to_vec()));
@@ -52,6 +52,7 @@ impl Table {
             Event::Session(record) => drop(self.sessions.insert(record.id.0, record)),
             Event::SessionGone(id) => drop(self.sessions.remove(&id.0)),
             Event::NextIno(ino) => self.next_ino = ino,
+            event => panic!("one rank alone does not write {event:?}"),
         }
     }
 
@@ -69,8 +70,8 @@ impl Table {
                 let few: Vec<_> = range.clone().take_while(|(key, _)| key.1 <= third).collect();
                 let end = range.count() <= few.len();
                 let upto_hash = if end { u64::MAX } else { few.last().map_or(u64::MAX, |(key, _)| key.1) };
-                let entry = |((_, _, name), (ino, kind)): (&(Ino, u64, Vec<u8>), &(Ino, Kind))| {
-                    (loligo_types::Name::new(name).expect("it came from a name"), *ino, *kind)
+                let entry = |((_, _, name), target): (&(Ino, u64, Vec<u8>), &Target)| {
+                    (loligo_types::Name::new(name).expect("it came from a name"), *target)
                 };
                 Loaded::Range { dir, from_hash, upto_hash, entries: few.into_iter().map(entry).collect() }
             }
@@ -97,11 +98,12 @@ impl Table {
     pub fn events(&self) -> Vec<Event> {
         let name = |bytes: &[u8]| loligo_types::Name::new(bytes).expect("it came from a name");
         let mut all: Vec<Event> = self.inodes.values().map(|inode| Event::Inode(Box::new(inode.clone()))).collect();
-        all.extend(self.entries.iter().map(|((dir, _, bytes), (ino, kind))| Event::Entry {
+        all.extend(self.entries.iter().map(|((dir, _, bytes), target)| Event::Entry {
             dir: *dir,
             name: name(bytes),
-            ino: *ino,
-            kind: *kind,
+            ino: target.ino,
+            kind: target.kind,
+            remote: target.remote,
         }));
         let xattr = |((ino, name), value): (&(Ino, Bytes), &Bytes)| Event::Xattr {
             ino: *ino,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use loligo_types::{Ino, Kind};
+use loligo_types::{Ino, Kind, Target};
 
 use super::ranges::Ranges;
 use super::slab::Keyed;
@@ -22,6 +22,16 @@ pub struct Entry {
     /// See [`flag`].
     pub flags: Cell<u8>,
 }
+
+impl Entry {
+    /// What it points to.
+    pub fn target(&self) -> Target {
+        Target { ino: self.ino, kind: self.kind, remote: self.flags.get() & flag::REMOTE != 0 }
+    }
+}
+
+/// What is put down for an entry that is known to be absent.
+pub const ABSENT: Target = Target { ino: Ino(0), kind: Kind::File, remote: false };
 
 /// All entries of one hash: nearly always one.
 #[derive(Clone, Debug)]
@@ -97,7 +107,7 @@ impl DirSlot {
         match self.entries.get(&hash).and_then(|group| group.find(name)) {
             Some(entry) => {
                 entry.flags.set(entry.flags.get() | flag::USED);
-                if entry.ino.0 == 0 { Lookup::Absent } else { Lookup::Present { ino: entry.ino, kind: entry.kind } }
+                if entry.ino.0 == 0 { Lookup::Absent } else { Lookup::Present(entry.target()) }
             }
             None if self.complete.covers(hash) => Lookup::Absent,
             None => Lookup::Unknown,
@@ -110,8 +120,9 @@ impl DirSlot {
     }
 
     /// Makes an entry what is given; returns its flags before (none if it is new) and the bytes that were added.
-    pub fn put(&mut self, hash: u64, name: &[u8], ino: Ino, kind: Kind) -> (&Entry, usize) {
+    pub fn put(&mut self, hash: u64, name: &[u8], target: Target) -> (&Entry, usize) {
         use std::collections::btree_map::Entry as Slot;
+        let Target { ino, kind, remote } = target;
         let fresh = || Entry { name: SmallName::new(name), ino, kind, flags: Cell::new(0) };
         let (group, mut added) = match self.entries.entry(hash) {
             Slot::Vacant(slot) => {
@@ -129,6 +140,8 @@ impl DirSlot {
         let entry = group.find_mut(name).expect("it was just put there");
         entry.ino = ino;
         entry.kind = kind;
+        let flags = entry.flags.get() & !flag::REMOTE;
+        entry.flags.set(if remote { flags | flag::REMOTE } else { flags });
         (entry, added)
     }
 

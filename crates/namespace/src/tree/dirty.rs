@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::{Ino, Lsn, SessionId};
+use loligo_types::{Frag, Ino, Lsn, Rank, SessionId};
 
 /// Which record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,10 @@ pub enum Key {
     Session(SessionId),
     /// The inode counter.
     NextIno,
+    /// A line of the subtree map.
+    Route(Ino, Frag),
+    /// The letters to and from another rank.
+    Peer(Rank),
 }
 
 /// Keys of dirty records by the LSN that first made them dirty, and those that a checkpoint is writing.
@@ -37,6 +41,11 @@ impl DirtyQueue {
     #[inline]
     pub fn push(&mut self, lsn: Lsn, key: Key) {
         self.waiting.push_back((lsn, key));
+    }
+
+    /// Keys of dirty records that are not being written, oldest first.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> + '_ {
+        self.waiting.iter().map(|(_, key)| key)
     }
 
     /// The oldest change that is not in the table.

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use loligo_types::{Ino, Inode, Kind, Name, SessionRecord, Time};
+use loligo_types::{Ino, Inode, Kind, Name, PeerRecord, Route, SessionRecord, Target, Time};
 
-use super::dir::DirSlot;
+use super::dir::{ABSENT, DirSlot};
 use super::ranges::Ranges;
 use super::xattrs::xattr_bytes;
 use super::{HASH_MAX, InlineSlot, Slot, Small, Tree, XattrPair, XattrSet, XattrSlot, extra_bytes, flag, hash63};
@@ -22,7 +22,7 @@ pub enum Loaded {
         /// Name.
         name: Name,
         /// What it points to.
-        found: Option<(Ino, Kind)>,
+        found: Option<Target>,
     },
     /// All entries of a directory with a hash in `from_hash..=upto_hash`. At the end of the directory `upto_hash` is
     /// `u64::MAX`; before it, the hash of the last entry, all of whose namesakes must be there.
@@ -34,7 +34,7 @@ pub enum Loaded {
         /// Last hash, inclusive.
         upto_hash: u64,
         /// The entries.
-        entries: Vec<(Name, Ino, Kind)>,
+        entries: Vec<(Name, Target)>,
     },
     /// All xattr records of an inode.
     Xattrs(Ino, Vec<XattrPair>),
@@ -55,6 +55,10 @@ pub enum Loaded {
     Session(SessionRecord),
     /// Inode numbers below this may be in use.
     NextIno(Ino),
+    /// What the rank has put down of the subtree map.
+    Route(Route),
+    /// How far letters to and from another rank have come.
+    Peer(PeerRecord),
 }
 
 impl Tree {
@@ -83,6 +87,13 @@ impl Tree {
                 self.sessions.entry(id).or_insert(Small { value, flags: Cell::new(0) });
             }
             Loaded::NextIno(ino) => self.next_ino = self.next_ino.max(ino),
+            Loaded::Route(route) => {
+                let value = Small { value: Some(route), flags: Cell::new(0) };
+                self.routes.entry((route.dir, route.frag)).or_insert(value);
+            }
+            Loaded::Peer(peer) => {
+                self.peers.entry(peer.rank).or_insert(Small { value: Some(peer), flags: Cell::new(0) });
+            }
         }
     }
 
@@ -105,16 +116,16 @@ impl Tree {
         }
     }
 
-    fn load_entry(&mut self, dir: Ino, name: &Name, found: Option<(Ino, Kind)>) {
+    fn load_entry(&mut self, dir: Ino, name: &Name, found: Option<Target>) {
         let hash = hash63(self.key, name.as_bytes());
         self.load_into(dir, hash, name.as_bytes(), found);
     }
 
-    fn load_range(&mut self, dir: Ino, from: u64, upto: u64, entries: Vec<(Name, Ino, Kind)>) {
-        for (name, ino, kind) in entries {
+    fn load_range(&mut self, dir: Ino, from: u64, upto: u64, entries: Vec<(Name, Target)>) {
+        for (name, target) in entries {
             let hash = hash63(self.key, name.as_bytes());
             if hash >= from && hash <= upto {
-                self.load_into(dir, hash, name.as_bytes(), Some((ino, kind)));
+                self.load_into(dir, hash, name.as_bytes(), Some(target));
             }
         }
         let upto = if upto >= HASH_MAX { u64::MAX } else { upto };
@@ -132,15 +143,14 @@ impl Tree {
         self.heap_bytes += slot.complete.heap_bytes();
     }
 
-    fn load_into(&mut self, dir: Ino, hash: u64, name: &[u8], found: Option<(Ino, Kind)>) {
+    fn load_into(&mut self, dir: Ino, hash: u64, name: &[u8], found: Option<Target>) {
         let slot = self.dir_slot(dir);
         // In a complete range memory knows everything, also that an entry which the table may still show is gone.
         if slot.complete.covers(hash) || slot.get(hash, name).is_some() {
             return;
         }
-        let (ino, kind) = found.unwrap_or((Ino(0), Kind::File));
-        let (entry, added) = slot.put(hash, name, ino, kind);
-        entry.flags.set(flag::USED);
+        let (entry, added) = slot.put(hash, name, found.unwrap_or(ABSENT));
+        entry.flags.set(entry.flags.get() | flag::USED);
         self.heap_bytes += added;
     }
 

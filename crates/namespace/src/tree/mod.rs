@@ -18,9 +18,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use loligo_types::{Event, Ino, Inode, Kind, Lsn, Name, RStat, SessionId, SessionRecord, Time};
+use loligo_types::{
+    Event, Frag, Ino, Inode, Kind, Lsn, Name, PeerRecord, RStat, Rank, Route, SessionId, SessionRecord, Target, Time,
+};
 
-pub use dir::{DirSlot, Entry};
+pub(crate) use dir::ABSENT;
+pub use dir::{DirSlot, ENTRY_BYTES, Entry};
 pub use dirty::{DirtyQueue, Key};
 #[cfg(test)]
 pub(crate) use hash::WEAK_KEY;
@@ -45,6 +48,8 @@ pub mod flag {
     pub const QUEUED: u8 = 16;
     /// Xattr records of this inode may be in the table and must go with it.
     pub const SWEEP: u8 = 32;
+    /// The entry's inode does not live with it.
+    pub const REMOTE: u8 = 64;
     /// Must stay in memory.
     pub const HELD: u8 = DIRTY | IN_FLIGHT | QUEUED;
 }
@@ -54,6 +59,8 @@ pub mod flag {
 pub struct Config {
     /// Largest file held in its inode, bytes; at most [`loligo_types::limits::INLINE_MAX`].
     pub inline_max: u32,
+    /// Whose tree it is.
+    pub rank: Rank,
 }
 
 /// What is known of a name in a directory.
@@ -64,12 +71,7 @@ pub enum Lookup {
     /// There is none.
     Absent,
     /// It is this.
-    Present {
-        /// Inode.
-        ino: Ino,
-        /// Its type.
-        kind: Kind,
-    },
+    Present(Target),
 }
 
 /// What is known of an inode.
@@ -152,6 +154,8 @@ pub struct Tree {
     pub(crate) orphans: BTreeMap<Ino, Small<()>>,
     pub(crate) discards: BTreeMap<Ino, Small<(u64, u32)>>,
     pub(crate) sessions: BTreeMap<SessionId, Small<Box<SessionRecord>>>,
+    pub(crate) routes: BTreeMap<(Ino, Frag), Small<Route>>,
+    pub(crate) peers: BTreeMap<Rank, Small<PeerRecord>>,
     pub(crate) next_ino: Ino,
     pub(crate) next_ino_flags: Cell<u8>,
     pub(crate) dirty: DirtyQueue,
@@ -159,6 +163,9 @@ pub struct Tree {
     pub(crate) last_lsn: Lsn,
     pub(crate) heap_bytes: usize,
     pub(crate) hand: crate::evict::Hand,
+    /// Inodes (and directories with what is known of their entries) of other ranks that are here while one operation is
+    /// decided.
+    pub(crate) guests: BTreeMap<Ino, Rank>,
 }
 
 impl Tree {
@@ -174,6 +181,8 @@ impl Tree {
             orphans: BTreeMap::new(),
             discards: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            peers: BTreeMap::new(),
             next_ino: Ino(0),
             next_ino_flags: Cell::new(0),
             dirty: DirtyQueue::default(),
@@ -181,6 +190,7 @@ impl Tree {
             last_lsn: Lsn(0),
             heap_bytes: 0,
             hand: crate::evict::Hand::default(),
+            guests: BTreeMap::new(),
         }
     }
 
@@ -202,6 +212,49 @@ impl Tree {
         hash63(self.key, name.as_bytes())
     }
 
+    /// The rank whose record an inode is: this one's, but for guests.
+    pub fn owner(&self, ino: Ino) -> Rank {
+        if self.guests.is_empty() {
+            return self.config.rank;
+        }
+        self.guests.get(&ino).copied().unwrap_or(self.config.rank)
+    }
+
+    /// Takes records in that another rank lent. They must be sent away again ([`Tree::dismiss`]) before anything else is
+    /// done with the tree than asking [`crate::need`] and [`crate::prepare`].
+    pub fn invite(&mut self, rank: Rank, items: &[Loaded]) {
+        for item in items {
+            let ino = match item {
+                Loaded::Inode(ino, _) | Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => *ino,
+                Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } => *dir,
+                _ => continue,
+            };
+            self.guests.insert(ino, rank);
+        }
+        items.iter().for_each(|item| self.load(item.clone()));
+    }
+
+    /// Sends all guests away.
+    pub fn dismiss(&mut self) {
+        for ino in std::mem::take(&mut self.guests).into_keys() {
+            self.forget(ino);
+        }
+    }
+
+    /// The entry that an inode is embedded with, if it is in memory: its name.
+    pub fn primary_name(&self, inode: &Inode) -> Option<Name> {
+        let group = self.dirs.get(inode.parent.0)?.entries.get(&inode.place.hash()?)?;
+        let of_it = |entry: &&Entry| entry.ino == inode.ino && !entry.target().remote;
+        group.entries().iter().find(of_it).map(|entry| entry.name.to_name())
+    }
+
+    /// Whether all is known of the names with the hash under which an inode is embedded.
+    pub fn primary_known(&self, inode: &Inode) -> bool {
+        let Some(hash) = inode.place.hash() else { return true };
+        self.primary_name(inode).is_some()
+            || self.dirs.get(inode.parent.0).is_some_and(|slot| slot.complete.covers(hash))
+    }
+
     /// An inode, if it is in memory and there is one.
     pub fn inode(&self, ino: Ino) -> Option<&Inode> {
         match self.find(ino) {
@@ -217,6 +270,44 @@ impl Tree {
         let flags = slot.flags.get();
         slot.flags.set(flags | flag::USED);
         if flags & flag::GONE != 0 { Found::Gone } else { Found::Here(&slot.inode) }
+    }
+
+    /// The last known record of an inode in memory, also of one that is gone; not a use of it.
+    pub fn peek(&self, ino: Ino) -> Option<&Inode> {
+        self.inodes.get(ino.0).map(|slot| &slot.inode)
+    }
+
+    /// How many places there are for inodes, and for directories: for those who go through all in steps.
+    pub fn places(&self) -> (usize, usize) {
+        (self.inodes.places(), self.dirs.places())
+    }
+
+    /// The inode at a place, if there is one.
+    pub fn inode_at(&self, place: usize) -> Option<Ino> {
+        self.inodes.at(place).map(|slot| slot.inode.ino)
+    }
+
+    /// The directory of which entries are known at a place, if there is one.
+    pub fn dir_at(&self, place: usize) -> Option<Ino> {
+        self.dirs.at(place).map(|slot| slot.ino)
+    }
+
+    /// Forgets that an inode is gone (or never was), if that is only remembered and not about to be written.
+    pub fn forget_absent(&mut self, ino: Ino) {
+        let absent = |slot: &Slot| slot.flags.get() & (flag::GONE | flag::HELD) == flag::GONE;
+        if self.inodes.get(ino.0).is_some_and(absent) {
+            self.drop_inode_slot(ino);
+        }
+    }
+
+    /// The changed records of inodes and directories that are not being written, oldest first, with the inode that has
+    /// them. Some may turn out to be as in the table.
+    pub fn dirty_keys(&self) -> Vec<(Ino, Key)> {
+        let of = |key: &Key| match key {
+            Key::Inode(ino) | Key::Xattrs(ino) | Key::Inline(ino) | Key::Entry(ino, _) => Some((*ino, *key)),
+            _ => None,
+        };
+        self.dirty.keys().filter_map(of).collect()
     }
 
     /// What is known of a name. It says nothing about whether the inode it points to is loaded.
@@ -276,7 +367,7 @@ impl Tree {
 
     /// The smallest number that no inode ever had. Grows by itself as inodes are made; it is a record of its own.
     pub fn next_ino(&self) -> Ino {
-        self.next_ino.max(Ino::FIRST)
+        self.next_ino.max(Ino::first_of(self.config.rank))
     }
 
     /// Inodes without a name that wait for their last close, ascending.
@@ -302,6 +393,22 @@ impl Tree {
     /// A known session.
     pub fn session(&self, id: SessionId) -> Option<&SessionRecord> {
         self.sessions.get(&id)?.value.as_deref()
+    }
+
+    /// What this rank itself has put down of the subtree map, ascending.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> + '_ {
+        self.routes.values().filter_map(|rec| rec.value.as_ref())
+    }
+
+    /// How far letters to and from other ranks have come, ascending.
+    pub fn peers(&self) -> impl Iterator<Item = &PeerRecord> + '_ {
+        self.peers.values().filter_map(|rec| rec.value.as_ref())
+    }
+
+    /// How far letters to and from a rank have come.
+    pub fn peer(&self, rank: Rank) -> PeerRecord {
+        let known = self.peers.get(&rank).and_then(|rec| rec.value);
+        known.unwrap_or(PeerRecord { rank, sent: 0, acked: 0, received: 0 })
     }
 
     /// The last journal record that was applied.

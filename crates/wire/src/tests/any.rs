@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Access, Answer, Attr, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, FsError, Ino, Kind, Layout, Lease,
-    LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
+    Kind, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, Rank, RankInfo, RankState, RenameMode, Route, Seq,
+    SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -246,8 +247,8 @@ fn data_op() -> impl Strategy<Value = DataOp> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let resume = of((any::<u64>(), any::<u64>()).prop_map(|(id, secret)| (SessionId(id), secret)));
-    (any::<(u32, u32)>(), resume, "[a-zä]{0,60}", of(any::<[u8; 16]>()))
-        .prop_map(|(versions, resume, name, fs_id)| Hello { versions, resume, name, fs_id })
+    (any::<(u32, u32)>(), resume, "[a-zä]{0,60}", any::<u64>(), of(any::<[u8; 16]>()))
+        .prop_map(|(versions, resume, name, client, fs_id)| Hello { versions, resume, name, client, fs_id })
 }
 
 pub(super) fn to_server() -> impl Strategy<Value = ToServer> {
@@ -289,7 +290,30 @@ fn answer() -> impl Strategy<Value = Answer> {
         }),
         of(lock()).prop_map(Answer::Lock),
         any::<u64>().prop_map(Answer::Offset),
+        (ino(), kind(), rank()).prop_map(|(ino, kind, rank)| Answer::Remote { ino, kind, rank }),
     ]
+}
+
+fn rank() -> impl Strategy<Value = Rank> {
+    any::<u16>().prop_map(Rank)
+}
+
+fn frag() -> impl Strategy<Value = Frag> {
+    (0..=Frag::BITS_MAX, any::<u32>())
+        .prop_map(|(bits, value)| Frag::new(bits, value & ((1 << bits) - 1)).expect("below 2^bits"))
+}
+
+fn routes() -> impl Strategy<Value = Vec<Route>> {
+    let route = (ino(), frag(), rank(), any::<u64>());
+    vec(route.prop_map(|(dir, frag, rank, version)| Route { dir, frag, rank, version }), 0..5)
+}
+
+fn map() -> impl Strategy<Value = ClusterMap> {
+    let ranks = btree_map(rank(), ("[a-z:/.0-9]{0,60}", select(vec![RankState::Up, RankState::Draining])), 0..5);
+    (any::<u64>(), ranks).prop_map(|(epoch, ranks)| ClusterMap {
+        epoch,
+        ranks: ranks.into_iter().map(|(rank, (address, state))| RankInfo { rank, address, state }).collect(),
+    })
 }
 
 fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
@@ -298,13 +322,21 @@ fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
         bytes(40_000).prop_map(|b| Ok(DataAnswer::Bytes(b))),
         Just(Ok(DataAnswer::Done)),
         of(any::<u64>()).prop_map(|offset| Ok(DataAnswer::Offset(offset))),
-        select(vec![NoSpace, Io, Corrupt, Stale, Busy, TooLarge]).prop_map(Err),
+        select(vec![NoSpace, Io, Corrupt, Stale, Busy, TooLarge, Moved]).prop_map(Err),
     ]
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    (any::<[u32; 3]>(), any::<[u64; 3]>(), any::<[bool; 2]>(), any::<[u8; 16]>()).prop_map(
-        |([version, inline_max, session_ms], [session, secret, data_epoch], [resumed, kept], fs_id)| Welcome {
+    let numbers = (any::<[u32; 3]>(), any::<[u64; 3]>());
+    (numbers, any::<[bool; 2]>(), any::<[u8; 16]>(), rank(), map(), routes()).prop_map(
+        |(
+            ([version, inline_max, session_ms], [session, secret, data_epoch]),
+            [resumed, kept],
+            fs_id,
+            rank,
+            map,
+            routes,
+        )| Welcome {
             version,
             session: SessionId(session),
             secret,
@@ -314,6 +346,9 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             inline_max,
             session_ms,
             data_epoch,
+            rank,
+            map,
+            routes,
         },
     )
 }
@@ -330,6 +365,11 @@ pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
         }),
         4 => (any::<u64>(), data_result()).prop_map(|(id, result)| ToClient::Data { id, result }),
         1 => (ino(), any::<u64>(), lease()).prop_map(|(ino, id, bits)| ToClient::Recall { ino, id, bits }),
+        1 => (any::<u64>(), rank(), routes(), of((ino(), any::<u64>()))).prop_map(|(seq, rank, routes, done)| {
+            ToClient::Redirect { seq: Seq(seq), rank, routes, done }
+        }),
+        1 => (routes(), vec(ino(), 0..5)).prop_map(|(routes, moved)| ToClient::Routes { routes, moved }),
+        1 => map().prop_map(ToClient::Map),
         1 => Just(ToClient::Pong),
         1 => Just(ToClient::Evicted),
     ]

@@ -1,7 +1,10 @@
-//! Bytes that must never change within protocol version 1.
+//! Bytes that must never change within protocol version 2.
 
 use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
-use loligo_types::{Answer, Attr, Cred, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags, Seq, SessionId, Time};
+use loligo_types::{
+    Answer, Attr, ClusterMap, Cred, DataError, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags, Rank,
+    RankInfo, RankState, Route, Seq, SessionId, Time,
+};
 
 use super::{at_client, at_server, client_bytes, server_bytes};
 
@@ -25,6 +28,15 @@ fn to_client(msg: ToClient, golden: &str) {
     assert_eq!(decoder.next_message(), Ok(Some(msg)));
 }
 
+fn route() -> Route {
+    Route { dir: Ino(0x100), frag: Frag { bits: 2, value: 3 }, rank: Rank(1), version: 4 }
+}
+
+fn map() -> ClusterMap {
+    let info = |rank, state| RankInfo { rank: Rank(rank), address: format!("tcp:h:{rank}"), state };
+    ClusterMap { epoch: 5, ranks: vec![info(0, RankState::Up), info(1, RankState::Draining)] }
+}
+
 #[test]
 fn a_ping() {
     to_server(ToServer::Ping, "4c6f0101020000000000000098d059113a00");
@@ -37,10 +49,11 @@ fn a_hello_that_resumes() {
             versions: (1, 2),
             resume: Some((SessionId(7), 0x0102_0304_0506_0708)),
             name: "c".into(),
+            client: 0x1112_1314_1516_1718,
             fs_id: Some([9; 16]),
         }),
-        "4c6f010126000000000000007ef17c550a240801100218072108070605040302012a01633210090909090909\
-         09090909090909090909",
+        "4c6f01012f00000000000000666279f10a2d0801100218072108070605040302012a01633210090909090909\
+         09090909090909090909391817161514131211",
     );
 }
 
@@ -57,9 +70,13 @@ fn a_welcome_after_a_restart() {
             inline_max: 4096,
             session_ms: 30_000,
             data_epoch: 300,
+            rank: Rank(1),
+            map: map(),
+            routes: vec![route()],
         }),
-        "4c6f01022d00000000000000552954940a2b0801100719080706050403020120013210090909090909090909\
-         0909090909090938802040b0ea0148ac02",
+        "4c6f01025c0000000000000065f5d29f0a5a0801100719080706050403020120013210090909090909090909\
+         0909090909090938802040b0ea0148ac0250015a1e0805120b12077463703a683a301801120d080112077463\
+         703a683a311802620b0880021002180320012804",
     );
 }
 
@@ -129,4 +146,35 @@ fn an_error() {
         ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![] },
         "4c6f010207000000000000000371292a1a0508ac021801",
     );
+}
+
+#[test]
+fn a_redirect_of_something_done() {
+    to_client(
+        ToClient::Redirect { seq: Seq(3), rank: Rank(1), routes: vec![route()], done: Some((Ino(0x101), 1)) },
+        "4c6f01021a00000000000000c136d9614218080310011a0b088002100218032001280422050881021001",
+    );
+}
+
+#[test]
+fn new_maps() {
+    to_client(
+        ToClient::Routes { routes: vec![route()], moved: Vec::new() },
+        "4c6f01020f00000000000000a445e5704a0d0a0b0880021002180320012804",
+    );
+    to_client(
+        ToClient::Map(map()),
+        "4c6f01022000000000000000990592fa521e0805120b12077463703a683a301801120d080112077463703a68\
+         3a311802",
+    );
+}
+
+#[test]
+fn what_is_elsewhere() {
+    let result = Ok(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
+    to_client(
+        ToClient::Reply { seq: Seq(3), result, granted: vec![(Ino(1), Lease::NAMES)] },
+        "4c6f01021400000000000000f926764f1a120803120408011002c2010708800210021801",
+    );
+    to_client(ToClient::Data { id: 9, result: Err(DataError::Moved) }, "4c6f01020600000000000000591a20a8220408091007");
 }

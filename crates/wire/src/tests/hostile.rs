@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use loligo_types::limits::{DATA_OP_MAX, FRAME_MAX, GROUPS_MAX};
-use loligo_types::msg::{DataRequest, Hello, Refusal, Request, ToClient, ToServer};
-use loligo_types::{Cred, DataOp, Ino, Lease, Op, Seq};
+use loligo_types::limits::{ADDRESS_MAX, DATA_OP_MAX, FRAME_MAX, GROUPS_MAX, RANKS_MAX, ROUTES_MAX};
+use loligo_types::msg::{DataRequest, Hello, Refusal, Request, ToClient, ToServer, Welcome};
+use loligo_types::{ClusterMap, Cred, DataOp, Frag, Ino, Lease, Op, Rank, RankInfo, RankState, Route, Seq, SessionId};
 use proptest::prelude::*;
 use prost::Message;
 
 use super::{at_client, at_server, client_bytes, server_bytes};
-use crate::frame::{HEADER_LEN, TO_SERVER, seal};
-use crate::{DecodeError, Decoder, FromClient, HANDSHAKE_MAX, HEAD_MAX, proto};
+use crate::frame::{HEADER_LEN, TO_CLIENT, TO_SERVER, seal};
+use crate::{DecodeError, Decoder, FromClient, FromServer, HANDSHAKE_MAX, HEAD_MAX, proto};
 
 fn frame(head: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; HEADER_LEN];
@@ -124,6 +124,59 @@ fn lists_are_limited_and_ordered() {
     assert_eq!(refused(&request(statfs(), vec![2, 1])), DecodeError::Invalid("order of groups"));
     let close = Wire::Close(proto::Close { handles: vec![1; 65_537] });
     assert!(matches!(refused(&request(Some(close), vec![])), DecodeError::Limit { what: "handles", .. }));
+}
+
+fn refused_by_client(msg: proto::to_client::Msg) -> DecodeError {
+    let mut out = vec![0; HEADER_LEN];
+    out.extend_from_slice(&proto::ToClient { msg: Some(msg) }.encode_to_vec());
+    seal(&mut out, 0, TO_CLIENT, 0);
+    let mut decoder = at_client();
+    decoder.feed(&out);
+    decoder.next_message().expect_err("must be refused")
+}
+
+#[test]
+fn maps_are_limited_and_hold_only_what_there_can_be() {
+    use proto::to_client::Msg;
+    let route = proto::Route { dir: 1, rank: 1, version: 1, ..Default::default() };
+    let routes = |routes| refused_by_client(Msg::Routes(proto::Routes { routes, moved: Vec::new() }));
+    assert!(matches!(routes(vec![route; ROUTES_MAX + 1]), DecodeError::Limit { what: "routes", .. }));
+    assert_eq!(routes(vec![proto::Route { frag_bits: 25, ..route }]), DecodeError::Invalid("fragment"));
+    assert_eq!(routes(vec![proto::Route { frag_bits: 256, ..route }]), DecodeError::Invalid("fragment"));
+    assert_eq!(routes(vec![proto::Route { frag_bits: 2, frag_value: 4, ..route }]), DecodeError::Invalid("fragment"));
+    assert_eq!(routes(vec![proto::Route { rank: 65_536, ..route }]), DecodeError::Invalid("rank"));
+    let info = |rank, address: &str, state| proto::RankInfo { rank, address: address.to_owned(), state };
+    let map = |ranks| refused_by_client(Msg::Map(proto::ClusterMap { epoch: 1, ranks }));
+    assert!(matches!(map(vec![info(0, "", 1); RANKS_MAX + 1]), DecodeError::Limit { what: "ranks", .. }));
+    assert!(matches!(map(vec![info(0, &"x".repeat(256), 1)]), DecodeError::Limit { .. }));
+    assert_eq!(map(vec![info(1, "", 1), info(1, "", 1)]), DecodeError::Invalid("order of ranks"));
+    assert_eq!(map(vec![info(1, "", 3)]), DecodeError::Invalid("state of a rank"));
+    let redirect = proto::Redirect { seq: 1, rank: 1 << 16, ..Default::default() };
+    assert_eq!(refused_by_client(Msg::Redirect(redirect)), DecodeError::Invalid("rank"));
+}
+
+#[test]
+fn the_largest_maps_fit_into_a_welcome() {
+    let frag = Frag { bits: Frag::BITS_MAX, value: (1 << Frag::BITS_MAX) - 1 };
+    let route = Route { dir: Ino(u64::MAX), frag, rank: Rank(u16::MAX), version: u64::MAX };
+    let info = |rank| RankInfo { rank: Rank(rank), address: "x".repeat(ADDRESS_MAX), state: RankState::Up };
+    let msg = ToClient::Welcome(Welcome {
+        version: 2,
+        session: SessionId(1),
+        secret: 1,
+        resumed: false,
+        kept: false,
+        fs_id: [1; 16],
+        inline_max: 1,
+        session_ms: 1,
+        data_epoch: 1,
+        rank: Rank(0),
+        map: ClusterMap { epoch: u64::MAX, ranks: (0..RANKS_MAX as u16).map(info).collect() },
+        routes: vec![route; ROUTES_MAX],
+    });
+    let mut decoder = Decoder::<FromServer>::new();
+    decoder.feed(&client_bytes(&msg));
+    assert_eq!(decoder.next_message(), Ok(Some(msg)));
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub struct Head {
     /// Files whose data is in objects, and so not in the dump, and its size.
     pub objects: u64,
     pub object_bytes: u64,
-    /// Inode numbers below this may have been used.
+    /// Inode numbers below this may have been used, of rank 0's range.
     pub next_ino: u64,
 }
 

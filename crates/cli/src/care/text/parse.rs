@@ -15,6 +15,7 @@ pub fn parse(line: &str) -> Result<Event, String> {
         Some("entry") => parse_entry(&mut words)?,
         Some("xattr") => parse_xattr(&mut words)?,
         Some("data") => parse_data(&mut words)?,
+        Some("next-ino") => Event::NextIno(ino(&mut words, "the number")?),
         Some(word) => return Err(format!("`{word}` is no line of a dump")),
         None => return Err("an empty line".to_string()),
     };
@@ -56,7 +57,7 @@ fn parse_entry(words: &mut Words<'_>) -> Result<Event, String> {
     let dir = ino(words, "the directory")?;
     let name = bytes(words, "the name", limits::NAME_MAX)?;
     let name = Name::new(&name).map_err(|e| format!("the name: {e}"))?;
-    Ok(Event::Entry { dir, name, ino: ino(words, "the inode")?, kind: kind(words)? })
+    Ok(Event::Entry { dir, name, ino: ino(words, "the inode")?, kind: kind(words)?, remote: false })
 }
 
 fn parse_xattr(words: &mut Words<'_>) -> Result<Event, String> {
@@ -132,7 +133,9 @@ fn parse_inode(words: &mut Words<'_>) -> Result<Event, String> {
             _ => None,
         })?;
     }
-    inode.rdev = f.optional("rdev", |value| value.parse().ok())?.unwrap_or(0);
+    if let Some(rdev @ 1..) = f.optional("rdev", |value| value.parse().ok())? {
+        inode.extra_mut().rdev = rdev;
+    }
     inode.cuts = f.optional("cuts", |value| value.parse().ok())?.unwrap_or(0);
     inode.has_xattrs = f.optional("xattrs", |value| value.parse::<u32>().ok())?.is_some_and(|n| n > 0);
     rare(f, &mut inode)?;

@@ -11,11 +11,12 @@ use super::{acl, kind_name};
 pub fn render(event: &Event, xattrs: usize) -> Option<String> {
     Some(match event {
         Event::Inode(inode) => render_inode(inode, xattrs),
-        Event::Entry { dir, name, ino, kind } => {
+        Event::Entry { dir, name, ino, kind, remote: _ } => {
             format!("entry {dir} {} {ino} {}", escape(name.as_bytes()), kind_name(*kind))
         }
         Event::Xattr { ino, name, value } => format!("xattr {ino} {} {}", escape(name), escape(value)),
         Event::Inline { ino, data } => format!("data {ino} {}", escape(data)),
+        Event::NextIno(ino) => format!("next-ino {ino}"),
         _ => return None,
     })
 }
@@ -44,8 +45,8 @@ fn render_inode(inode: &Inode, xattrs: usize) -> String {
     if inode.kind == Kind::File {
         add("data", if inode.inline { "inline" } else { "objects" });
     }
-    if inode.rdev != 0 {
-        add("rdev", &inode.rdev.to_string());
+    if let Some(rdev @ 1..) = inode.extra.as_ref().map(|extra| extra.rdev) {
+        add("rdev", &rdev.to_string());
     }
     if inode.cuts != 0 {
         add("cuts", &inode.cuts.to_string());

@@ -22,10 +22,11 @@ fn a_plain_file_and_its_parts_are_these_lines() {
          mtime=1700000000.000000001 ctime=1700000000.000000001 btime=1700000000.000000001 parent=1 change=1 data=inline"
     );
     let name = Name::new(b"a file\\").expect("a name");
-    let entry = Event::Entry { dir: Ino(1), name, ino: Ino(256), kind: Kind::File };
+    let entry = Event::Entry { dir: Ino(1), name, ino: Ino(256), kind: Kind::File, remote: false };
     assert_eq!(back(&entry, 0), "entry 1 a\\x20file\\x5c 256 file");
     let data = Event::Inline { ino: Ino(256), data: b"hello\n".as_slice().into() };
     assert_eq!(back(&data, 0), "data 256 hello\\x0a");
+    assert_eq!(back(&Event::NextIno(Ino(1 << 48 | 300)), 0), "next-ino 281474976710956");
     let xattr = Event::Xattr { ino: Ino(256), name: b"user.a".as_slice().into(), value: [].as_slice().into() };
     assert_eq!(back(&xattr, 0), "xattr 256 user.a \\-");
 }
@@ -74,7 +75,7 @@ fn every_rare_part_comes_back() {
     link.extra_mut().symlink = Some(b"../to \xff".as_slice().into());
     back(&Event::Inode(Box::new(link)), 0);
     let mut device = Inode::new(Ino(9), Kind::Char, 0o600, 0, 0, Ino(1), Time(i64::MAX));
-    device.rdev = 259;
+    device.extra_mut().rdev = 259;
     back(&Event::Inode(Box::new(device)), 0);
 }
 
@@ -143,7 +144,10 @@ fn any_inode() -> impl Strategy<Value = Inode> {
         let (rdev, cuts, inline, target, has_xattrs) = rare;
         let mut inode = Inode::new(Ino(ino), kind, mode, uid, gid, Ino(change / 3), Time(times[0]));
         (inode.mtime, inode.ctime, inode.btime) = (Time(times[1]), Time(times[2]), Time(times[3]));
-        (inode.nlink, inode.size, inode.change, inode.rdev, inode.cuts) = (nlink, size, change, rdev, cuts);
+        (inode.nlink, inode.size, inode.change, inode.cuts) = (nlink, size, change, cuts);
+        if rdev != 0 {
+            inode.extra_mut().rdev = rdev;
+        }
         inode.inline = inline && kind == Kind::File;
         inode.has_xattrs = has_xattrs;
         if kind == Kind::Symlink {
@@ -165,7 +169,7 @@ proptest! {
         back(&Event::Xattr { ino: Ino(ino), name: name.clone().into(), value: value.clone().into() }, 0);
         back(&Event::Inline { ino: Ino(ino), data: value.into() }, 0);
         if let Ok(name) = Name::new(&name) {
-            back(&Event::Entry { dir: Ino(ino), name, ino: Ino(ino), kind: Kind::Block }, 0);
+            back(&Event::Entry { dir: Ino(ino), name, ino: Ino(ino), kind: Kind::Block, remote: false }, 0);
         }
     }
 

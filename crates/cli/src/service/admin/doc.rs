@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 
 use loligo_driver::server::metrics::{Distribution, Metrics};
+use loligo_mds::admin::Migration;
+use loligo_types::Route;
 use serde::{Deserialize, Serialize};
 
 use super::Source;
+use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
 
 /// `/api/v1/status`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -20,9 +23,9 @@ pub struct StatusDoc {
     pub data: String,
     /// `serving`, `grace`, `full`, or `failed`.
     pub health: String,
-    /// Why, unless it is serving.
+    /// Why, unless it is serving; with several ranks, of the one that is worst off.
     pub reason: Option<String>,
-    /// Where clients connect.
+    /// Where clients connect: the addresses of rank 0, which tells them of the others.
     pub addresses: Vec<String>,
     /// Where the same process has mounted it.
     pub mount: Option<MountDoc>,
@@ -60,7 +63,15 @@ pub struct TableDoc {
 /// One rank.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct RankDoc {
-    pub rank: u32,
+    pub rank: u16,
+    /// As the server's: `serving`, `grace`, `full`, or `failed`.
+    pub state: String,
+    /// Why, unless it is serving.
+    pub reason: Option<String>,
+    /// Where clients connect to it.
+    pub addresses: Vec<String>,
+    /// Requests answered in the last second or so, per second.
+    pub requests_per_s: u64,
     pub sessions: u64,
     pub connections: u64,
     pub cache_bytes: u64,
@@ -84,6 +95,17 @@ pub struct RankDoc {
     pub checkpoints: CheckpointDoc,
     /// By name; `data` is all operations on file data. Those never asked for are absent.
     pub ops: BTreeMap<String, OpDoc>,
+    #[serde(default)]
+    pub load: LoadDoc,
+    /// What it knows of the load of the others.
+    #[serde(default)]
+    pub others: Vec<KnownLoadDoc>,
+    /// At most 10, hottest first.
+    #[serde(default)]
+    pub hottest: Vec<HotDirDoc>,
+    /// Since the start, not decayed.
+    #[serde(default)]
+    pub heat: HeatDoc,
 }
 
 /// The journal of a rank.
@@ -127,10 +149,55 @@ pub struct OpDoc {
     pub latency_ns: Vec<(u64, u64)>,
 }
 
+/// One of `/api/v1/subtrees`: a fragment of a directory, and which rank has authority over it and all below it.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct SubtreeDoc {
+    /// Inode number of the directory.
+    pub dir: u64,
+    /// The fragment; `*` is the whole directory.
+    pub frag: String,
+    pub rank: u16,
+    /// How often the authority changed.
+    pub version: u64,
+}
+
+/// One of `/api/v1/migrations`.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct MigrationDoc {
+    /// Its number at the rank that gives the subtree away.
+    pub id: u64,
+    /// Inode number of the directory.
+    pub dir: u64,
+    pub from: u16,
+    pub to: u16,
+    /// `waiting`, `preparing`, `freezing`, `moving`, `cleaning`, `done`, or `failed: ` and why.
+    pub state: String,
+    /// Inodes found so far that move.
+    pub inodes: u64,
+    /// Inodes looked at, of all that are in memory.
+    pub seen: u64,
+    pub of: u64,
+    /// How long requests for it had to wait; 0: not yet.
+    pub frozen_us: u64,
+    /// So far, or in all.
+    pub took_ms: u64,
+}
+
+/// The answer to a `POST` to `/api/v1/migrate`.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct BegunDoc {
+    /// The migration's number at the rank that gives the subtree away.
+    pub id: u64,
+    pub from: u16,
+}
+
 /// One of `/api/v1/sessions`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct SessionDoc {
     pub id: u64,
+    /// The rank that it is at; a client has one at each rank that it talks to.
+    #[serde(default)]
+    pub rank: u16,
     pub name: String,
     pub uid: u32,
     /// In the server's process.
@@ -160,15 +227,30 @@ fn op_doc(latency: &Distribution, count: u64, errors: u64, buckets: bool) -> OpD
     }
 }
 
-/// Counts and latencies by operation.
-pub fn ops(metrics: &Metrics, buckets: bool) -> BTreeMap<String, OpDoc> {
-    let all = metrics.ops.iter().filter(|(_, op)| op.done.get() > 0);
-    all.map(|(name, op)| (name.to_string(), op_doc(&op.latency.snapshot(), op.done.get(), op.errors.get(), buckets)))
-        .collect()
+/// Counts and latencies by operation, over these ranks.
+pub fn ops<'a>(ranks: impl Iterator<Item = &'a Metrics>, buckets: bool) -> BTreeMap<String, OpDoc> {
+    let mut all: BTreeMap<&str, (Distribution, u64, u64)> = BTreeMap::new();
+    for metrics in ranks {
+        for (name, op) in metrics.ops.iter().filter(|(_, op)| op.done.get() > 0) {
+            let (latency, count, errors) = all.entry(name).or_default();
+            latency.merge(&op.latency.snapshot());
+            *count += op.done.get();
+            *errors += op.errors.get();
+        }
+    }
+    let doc = |(name, (latency, count, errors)): (&str, (Distribution, u64, u64))| {
+        (name.to_string(), op_doc(&latency, count, errors, buckets))
+    };
+    all.into_iter().map(doc).collect()
 }
 
-/// The state in a word, and why it is not serving.
-pub fn health(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
+/// The counters of all ranks.
+pub fn all_metrics(status: &loligo_driver::Status) -> impl Iterator<Item = &Metrics> {
+    status.ranks.iter().map(|rank| &*rank.metrics)
+}
+
+/// The state of a rank in a word, and why it is not serving.
+fn health_of(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
     if mds.failed {
         return (
             "failed",
@@ -189,10 +271,24 @@ pub fn health(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
     ("serving", None)
 }
 
+/// The state in a word, and why it is not serving: that of the rank that is worst off.
+pub fn health(status: &loligo_driver::Status) -> (&'static str, Option<String>) {
+    let order = ["serving", "full", "grace", "failed"];
+    let worst = status.ranks.iter().map(|rank| (rank.rank, health_of(&rank.mds)));
+    let worst = worst.max_by_key(|(rank, (word, _))| (order.iter().position(|w| w == word), std::cmp::Reverse(*rank)));
+    match worst {
+        Some((rank, (word, reason))) if status.ranks.len() > 1 => {
+            (word, reason.map(|reason| format!("rank {rank}: {reason}")))
+        }
+        Some((_, health)) => health,
+        None => ("failed", Some("there is no rank".into())),
+    }
+}
+
 impl StatusDoc {
     /// From a picture of the server.
     pub fn new(source: &Source, status: &loligo_driver::Status) -> StatusDoc {
-        let (health, reason) = health(&status.mds);
+        let (health, reason) = health(status);
         let named = |list: Vec<(&'static str, u64)>| list.into_iter().map(|(name, n)| (name.to_string(), n)).collect();
         StatusDoc {
             version: env!("CARGO_PKG_VERSION").to_string(),
@@ -211,16 +307,21 @@ impl StatusDoc {
             }),
             space: SpaceDoc { total_bytes: status.space.total_bytes, free_bytes: status.space.free_bytes },
             table: TableDoc { keys: status.table.keys, bytes: status.table.bytes },
-            ranks: vec![RankDoc::new(source, status)],
+            ranks: status.ranks.iter().map(|rank| RankDoc::new(source, rank)).collect(),
         }
     }
 }
 
 impl RankDoc {
-    fn new(source: &Source, status: &loligo_driver::Status) -> RankDoc {
-        let (mds, metrics) = (&status.mds, &status.metrics);
+    fn new(source: &Source, status: &loligo_driver::RankStatus) -> RankDoc {
+        let (mds, metrics) = (&status.mds, &*status.metrics);
+        let (state, reason) = health_of(mds);
         RankDoc {
-            rank: mds.rank,
+            rank: status.rank.0,
+            state: state.to_string(),
+            reason,
+            addresses: status.addresses.iter().map(ToString::to_string).collect(),
+            requests_per_s: metrics.requests_per_s.get(),
             sessions: mds.sessions.len() as u64,
             connections: metrics.connections.get(),
             cache_bytes: mds.cache_bytes as u64,
@@ -247,7 +348,11 @@ impl RankDoc {
                 records: metrics.checkpoint_records.get(),
                 p99_ms: us(metrics.checkpoint_time.snapshot().quantile(0.99)) / 1e3,
             },
-            ops: ops(metrics, false),
+            ops: ops(std::iter::once(metrics), false),
+            load: LoadDoc::new(&mds.load),
+            others: mds.others.iter().map(KnownLoadDoc::new).collect(),
+            hottest: mds.hottest.iter().map(HotDirDoc::new).collect(),
+            heat: HeatDoc::new(&mds.heat_totals),
         }
     }
 }
@@ -270,10 +375,11 @@ impl JournalDoc {
     }
 }
 
-/// The sessions.
-pub fn sessions(mds: &loligo_mds::Status) -> Vec<SessionDoc> {
-    let doc = |s: &loligo_mds::SessionStatus| SessionDoc {
+/// The sessions at all ranks.
+pub fn sessions(status: &loligo_driver::Status) -> Vec<SessionDoc> {
+    let doc = |(rank, s): (u16, &loligo_mds::SessionStatus)| SessionDoc {
         id: s.id.0,
+        rank,
         name: s.name.clone(),
         uid: s.uid,
         local: s.local,
@@ -286,5 +392,27 @@ pub fn sessions(mds: &loligo_mds::Status) -> Vec<SessionDoc> {
         requests: s.requests,
         errors: s.errors,
     };
-    mds.sessions.iter().map(doc).collect()
+    status.ranks.iter().flat_map(|rank| rank.mds.sessions.iter().map(|s| doc((rank.rank.0, s)))).collect()
+}
+
+/// A line of the subtree map.
+pub fn subtree(route: &Route) -> SubtreeDoc {
+    let Route { dir, frag, rank, version } = *route;
+    SubtreeDoc { dir: dir.0, frag: frag.to_string(), rank: rank.0, version }
+}
+
+/// A migration.
+pub fn migration(m: &Migration) -> MigrationDoc {
+    MigrationDoc {
+        id: m.id,
+        dir: m.dir.0,
+        from: m.from.0,
+        to: m.to.0,
+        state: m.state.clone(),
+        inodes: m.inodes,
+        seen: m.seen,
+        of: m.of,
+        frozen_us: m.frozen_us,
+        took_ms: m.took_ms,
+    }
 }

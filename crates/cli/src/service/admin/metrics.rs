@@ -1,10 +1,12 @@
 //! The metrics: their names, units and stability in one table, and the text that Prometheus reads.
 //!
-//! A stable name keeps its meaning; the others may change with what they measure. Times are seconds, sizes bytes.
+//! A stable name keeps its meaning; the others may change with what they measure. Times are seconds, sizes bytes. What
+//! each rank has of its own has the label `rank`.
 
 use std::fmt::Write;
 
-use loligo_driver::server::metrics::Distribution;
+use loligo_driver::server::metrics::{Distribution, OpMetrics};
+use loligo_driver::{RankStatus, Status};
 
 use super::Source;
 
@@ -71,6 +73,34 @@ const CHECKPOINTS_FAILED: Metric =
 const CHECKPOINT_RECORDS: Metric = stable("loligo_checkpoint_records_total", "counter", "records in them");
 const CHECKPOINT_SECONDS: Metric = stable("loligo_checkpoint_seconds", "histogram", "time of a checkpoint");
 const RANK_CPU: Metric = stable("loligo_rank_cpu_seconds_total", "counter", "CPU time of the rank's thread");
+const LOAD_AUTH: Metric = stable(
+    "loligo_rank_load_auth",
+    "gauge",
+    "metadata load of what the rank has authority over: decayed counts of reads, writes, readdirs, fetches and stores, \
+     weighted 1, 2, 1, 2 and 4",
+);
+const LOAD_ALL: Metric =
+    stable("loligo_rank_load_all", "gauge", "the same with redirects and changes for which the rank borrows");
+const LOAD_REQUESTS: Metric =
+    stable("loligo_rank_load_requests_per_second", "gauge", "requests answered or redirected, averaged by decay");
+const LOAD_QUEUE: Metric = stable("loligo_rank_load_queue", "gauge", "requests and answers that wait");
+const LOAD_MEMORY: Metric = stable("loligo_rank_load_memory_percent", "gauge", "the cache, of what it may take");
+const LOAD_CPU: Metric =
+    stable("loligo_rank_load_cpu_percent", "gauge", "the rank's thread, of one processor, over the last second");
+const LOAD_AGE: Metric = internal(
+    "loligo_rank_load_age_seconds",
+    "gauge",
+    "age of what a rank knows of the load of another one (label of); absent if it never heard of it",
+);
+const HEAT_READS: Metric =
+    stable("loligo_heat_reads_total", "counter", "reads of inodes and names in directories, from samples");
+const HEAT_WRITES: Metric =
+    stable("loligo_heat_writes_total", "counter", "changes of inodes and names in directories, from samples");
+const HEAT_READDIRS: Metric = stable("loligo_heat_readdirs_total", "counter", "listings of directories, from samples");
+const HEAT_FETCHES: Metric =
+    stable("loligo_heat_fetches_total", "counter", "reads of the table, one for each directory and read");
+const HEAT_STORES: Metric =
+    stable("loligo_heat_stores_total", "counter", "writes into the table, one for each directory and checkpoint");
 const ROUNDS: Metric = internal("loligo_rounds_total", "counter", "rounds of the rank's loop");
 const SPACE_TOTAL: Metric = stable("loligo_disk_bytes", "gauge", "size of the disk below the data directory");
 const SPACE_FREE: Metric = stable("loligo_disk_free_bytes", "gauge", "free there");
@@ -89,85 +119,116 @@ const FIRST_BUCKET: u32 = 10;
 const LAST_BUCKET: u32 = 34;
 
 /// The page.
-pub fn render(source: &Source, status: &loligo_driver::Status) -> String {
+pub fn render(source: &Source, status: &Status) -> String {
     let mut page = Page::default();
     server(&mut page, source, status);
     operations(&mut page, status);
     clients(&mut page, status);
     memory(&mut page, source, status);
     disk(&mut page, status);
+    load(&mut page, status);
     mount(&mut page, source);
     page.0
 }
 
-fn server(page: &mut Page, source: &Source, status: &loligo_driver::Status) {
-    let serving = super::doc::health(&status.mds).0 == "serving";
+fn server(page: &mut Page, source: &Source, status: &Status) {
+    let serving = super::doc::health(status).0 == "serving";
     page.one(&UP, u64::from(serving) as f64);
     page.one(&UPTIME, source.uptime_s());
-    page.one(&RANK_CPU, status.metrics.rank_cpu_ns.get() as f64 / 1e9);
-    page.one(&ROUNDS, status.metrics.rounds.get() as f64);
+    page.ranks(&RANK_CPU, status, |rank| rank.metrics.rank_cpu_ns.get() as f64 / 1e9);
+    page.ranks(&ROUNDS, status, |rank| rank.metrics.rounds.get() as f64);
 }
 
-fn operations(page: &mut Page, status: &loligo_driver::Status) {
-    let ops = || status.metrics.ops.iter();
-    page.labelled(&OPS_TOTAL, "op", ops().map(|(name, op)| (name, op.done.get())));
-    page.labelled(&OP_ERRORS, "op", ops().map(|(name, op)| (name, op.errors.get())));
+fn operations(page: &mut Page, status: &Status) {
+    for (metric, value) in
+        [(&OPS_TOTAL, (|op| op.done.get()) as fn(&OpMetrics) -> u64), (&OP_ERRORS, |op| op.errors.get())]
+    {
+        page.head(metric);
+        for rank in &status.ranks {
+            for (name, op) in rank.metrics.ops.iter() {
+                page.sample(metric, &format!("rank=\"{}\",op=\"{name}\"", rank.rank), value(op) as f64);
+            }
+        }
+    }
     page.head(&OP_SECONDS);
-    for (name, op) in ops().filter(|(_, op)| op.done.get() > 0) {
-        page.histogram(&OP_SECONDS, &format!("op=\"{name}\""), &op.latency.snapshot());
+    for rank in &status.ranks {
+        for (name, op) in rank.metrics.ops.iter().filter(|(_, op)| op.done.get() > 0) {
+            let labels = format!("rank=\"{}\",op=\"{name}\"", rank.rank);
+            page.histogram(&OP_SECONDS, &labels, &op.latency.snapshot());
+        }
     }
 }
 
-fn clients(page: &mut Page, status: &loligo_driver::Status) {
-    let (mds, metrics) = (&status.mds, &status.metrics);
-    let connected = mds.sessions.iter().filter(|session| session.connected).count() as u64;
-    let away = mds.sessions.len() as u64 - connected;
-    page.labelled(&SESSIONS, "state", [("connected", connected), ("away", away)].into_iter());
-    page.one(&CONNECTIONS, metrics.connections.get() as f64);
-    page.one(&ACCEPTED, metrics.accepted.get() as f64);
-    page.one(&DROPPED, metrics.dropped.get() as f64);
-    page.one(&BYTES_IN, metrics.bytes_in.get() as f64);
-    page.one(&BYTES_OUT, metrics.bytes_out.get() as f64);
-    page.one(&LEASES, mds.leases as f64);
-    page.one(&LEASE_BYTES, mds.lease_bytes as f64);
-    page.one(&RECALLS, mds.recalls as f64);
-    page.one(&RECALLS_PENDING, mds.recalls_pending as f64);
-    page.one(&EVICTED, mds.evicted as f64);
-    page.one(&LOCKS, mds.locks as f64);
-    page.one(&WAITING, mds.waiting_count as f64);
-    page.one(&GATED, mds.gated as f64);
+fn clients(page: &mut Page, status: &Status) {
+    page.head(&SESSIONS);
+    for rank in &status.ranks {
+        let connected = rank.mds.sessions.iter().filter(|session| session.connected).count();
+        for (state, count) in [("connected", connected), ("away", rank.mds.sessions.len() - connected)] {
+            page.sample(&SESSIONS, &format!("rank=\"{}\",state=\"{state}\"", rank.rank), count as f64);
+        }
+    }
+    page.ranks(&CONNECTIONS, status, |rank| rank.metrics.connections.get() as f64);
+    page.ranks(&ACCEPTED, status, |rank| rank.metrics.accepted.get() as f64);
+    page.ranks(&DROPPED, status, |rank| rank.metrics.dropped.get() as f64);
+    page.ranks(&BYTES_IN, status, |rank| rank.metrics.bytes_in.get() as f64);
+    page.ranks(&BYTES_OUT, status, |rank| rank.metrics.bytes_out.get() as f64);
+    page.ranks(&LEASES, status, |rank| rank.mds.leases as f64);
+    page.ranks(&LEASE_BYTES, status, |rank| rank.mds.lease_bytes as f64);
+    page.ranks(&RECALLS, status, |rank| rank.mds.recalls as f64);
+    page.ranks(&RECALLS_PENDING, status, |rank| rank.mds.recalls_pending as f64);
+    page.ranks(&EVICTED, status, |rank| rank.mds.evicted as f64);
+    page.ranks(&LOCKS, status, |rank| rank.mds.locks as f64);
+    page.ranks(&WAITING, status, |rank| rank.mds.waiting_count as f64);
+    page.ranks(&GATED, status, |rank| rank.mds.gated as f64);
 }
 
-fn memory(page: &mut Page, source: &Source, status: &loligo_driver::Status) {
-    let (mds, metrics) = (&status.mds, &status.metrics);
-    page.one(&CACHE_BYTES, mds.cache_bytes as f64);
-    page.one(&CACHE_LIMIT, source.settings.number("cache_bytes") as f64);
-    page.one(&CACHE_INODES, mds.cache_inodes as f64);
-    page.one(&DIRTY, mds.dirty as f64);
-    page.one(&ORPHANS, mds.orphans as f64);
-    page.one(&LOADS, metrics.loads.get() as f64);
-    page.one(&LOAD_ROWS, metrics.load_rows.get() as f64);
+fn memory(page: &mut Page, source: &Source, status: &Status) {
+    page.ranks(&CACHE_BYTES, status, |rank| rank.mds.cache_bytes as f64);
+    page.ranks(&CACHE_LIMIT, status, |_| source.settings.number("cache_bytes") as f64);
+    page.ranks(&CACHE_INODES, status, |rank| rank.mds.cache_inodes as f64);
+    page.ranks(&DIRTY, status, |rank| rank.mds.dirty as f64);
+    page.ranks(&ORPHANS, status, |rank| rank.mds.orphans as f64);
+    page.ranks(&LOADS, status, |rank| rank.metrics.loads.get() as f64);
+    page.ranks(&LOAD_ROWS, status, |rank| rank.metrics.load_rows.get() as f64);
 }
 
-fn disk(page: &mut Page, status: &loligo_driver::Status) {
-    let (mds, metrics) = (&status.mds, &status.metrics);
+fn disk(page: &mut Page, status: &Status) {
     page.one(&TABLE_KEYS, status.table.keys as f64);
     page.one(&TABLE_BYTES, status.table.bytes as f64);
-    page.one(&JOURNAL_RECORDS, metrics.journal_records.get() as f64);
-    page.one(&JOURNAL_WRITTEN, metrics.journal_bytes.get() as f64);
-    page.one(&JOURNAL_LAG, mds.last_lsn.0.saturating_sub(mds.durable_lsn.0) as f64);
-    page.one(&JOURNAL_OUTSTANDING, mds.journal_bytes as f64);
-    page.one(&JOURNAL_LIMIT, mds.journal_limit as f64);
-    page.one(&JOURNAL_FULL, metrics.journal_full.get() as f64);
-    page.head(&JOURNAL_SYNC);
-    page.histogram(&JOURNAL_SYNC, "", &metrics.journal_sync.snapshot());
-    page.one(&CHECKPOINTS, metrics.checkpoints.get() as f64);
-    page.one(&CHECKPOINTS_FAILED, mds.checkpoints_failed as f64);
-    page.one(&CHECKPOINT_RECORDS, metrics.checkpoint_records.get() as f64);
-    page.head(&CHECKPOINT_SECONDS);
-    page.histogram(&CHECKPOINT_SECONDS, "", &metrics.checkpoint_time.snapshot());
+    page.ranks(&JOURNAL_RECORDS, status, |rank| rank.metrics.journal_records.get() as f64);
+    page.ranks(&JOURNAL_WRITTEN, status, |rank| rank.metrics.journal_bytes.get() as f64);
+    page.ranks(&JOURNAL_LAG, status, |rank| rank.mds.last_lsn.0.saturating_sub(rank.mds.durable_lsn.0) as f64);
+    page.ranks(&JOURNAL_OUTSTANDING, status, |rank| rank.mds.journal_bytes as f64);
+    page.ranks(&JOURNAL_LIMIT, status, |rank| rank.mds.journal_limit as f64);
+    page.ranks(&JOURNAL_FULL, status, |rank| rank.metrics.journal_full.get() as f64);
+    page.histograms(&JOURNAL_SYNC, status, |rank| rank.metrics.journal_sync.snapshot());
+    page.ranks(&CHECKPOINTS, status, |rank| rank.metrics.checkpoints.get() as f64);
+    page.ranks(&CHECKPOINTS_FAILED, status, |rank| rank.mds.checkpoints_failed as f64);
+    page.ranks(&CHECKPOINT_RECORDS, status, |rank| rank.metrics.checkpoint_records.get() as f64);
+    page.histograms(&CHECKPOINT_SECONDS, status, |rank| rank.metrics.checkpoint_time.snapshot());
     page.one(&SPACE_TOTAL, status.space.total_bytes as f64);
     page.one(&SPACE_FREE, status.space.free_bytes as f64);
+}
+
+fn load(page: &mut Page, status: &Status) {
+    page.ranks(&LOAD_AUTH, status, |rank| rank.mds.load.auth);
+    page.ranks(&LOAD_ALL, status, |rank| rank.mds.load.all);
+    page.ranks(&LOAD_REQUESTS, status, |rank| rank.mds.load.requests_per_s);
+    page.ranks(&LOAD_QUEUE, status, |rank| f64::from(rank.mds.load.queue));
+    page.ranks(&LOAD_MEMORY, status, |rank| f64::from(rank.mds.load.memory_percent));
+    page.ranks(&LOAD_CPU, status, |rank| f64::from(rank.mds.load.cpu_percent));
+    page.head(&LOAD_AGE);
+    for rank in &status.ranks {
+        let known = rank.mds.others.iter().filter_map(|other| Some((other.rank, other.load?.1)));
+        for (of, age_ms) in known {
+            page.sample(&LOAD_AGE, &format!("rank=\"{}\",of=\"{of}\"", rank.rank), age_ms as f64 / 1e3);
+        }
+    }
+    page.ranks(&HEAT_READS, status, |rank| rank.mds.heat_totals.ird);
+    page.ranks(&HEAT_WRITES, status, |rank| rank.mds.heat_totals.iwr);
+    page.ranks(&HEAT_READDIRS, status, |rank| rank.mds.heat_totals.readdir);
+    page.ranks(&HEAT_FETCHES, status, |rank| rank.mds.heat_totals.fetch);
+    page.ranks(&HEAT_STORES, status, |rank| rank.mds.heat_totals.store);
 }
 
 fn mount(page: &mut Page, source: &Source) {
@@ -194,6 +255,26 @@ impl Page {
         let _ = writeln!(self.0, "{} {value}", metric.name);
     }
 
+    /// A value of each rank.
+    fn ranks(&mut self, metric: &Metric, status: &Status, value: impl Fn(&RankStatus) -> f64) {
+        self.head(metric);
+        for rank in &status.ranks {
+            self.sample(metric, &format!("rank=\"{}\"", rank.rank), value(rank));
+        }
+    }
+
+    /// A distribution of each rank.
+    fn histograms(&mut self, metric: &Metric, status: &Status, values: impl Fn(&RankStatus) -> Distribution) {
+        self.head(metric);
+        for rank in &status.ranks {
+            self.histogram(metric, &format!("rank=\"{}\"", rank.rank), &values(rank));
+        }
+    }
+
+    fn sample(&mut self, metric: &Metric, labels: &str, value: f64) {
+        let _ = writeln!(self.0, "{}{{{labels}}} {value}", metric.name);
+    }
+
     fn labelled<'a>(&mut self, metric: &Metric, label: &str, values: impl Iterator<Item = (&'a str, u64)>) {
         self.head(metric);
         for (name, value) in values {
@@ -202,7 +283,6 @@ impl Page {
     }
 
     fn histogram(&mut self, metric: &Metric, labels: &str, values: &Distribution) {
-        let comma = if labels.is_empty() { "" } else { "," };
         let mut buckets = values.buckets().peekable();
         let mut below = 0;
         for power in FIRST_BUCKET..=LAST_BUCKET {
@@ -211,11 +291,10 @@ impl Page {
                 below += n;
             }
             let seconds = end as f64 / 1e9;
-            let _ = writeln!(self.0, "{}_bucket{{{labels}{comma}le=\"{seconds}\"}} {below}", metric.name);
+            let _ = writeln!(self.0, "{}_bucket{{{labels},le=\"{seconds}\"}} {below}", metric.name);
         }
-        let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(self.0, "{}_bucket{{{labels}{comma}le=\"+Inf\"}} {}", metric.name, values.count);
-        let _ = writeln!(self.0, "{}_sum{braces} {}", metric.name, values.sum as f64 / 1e9);
-        let _ = writeln!(self.0, "{}_count{braces} {}", metric.name, values.count);
+        let _ = writeln!(self.0, "{}_bucket{{{labels},le=\"+Inf\"}} {}", metric.name, values.count);
+        let _ = writeln!(self.0, "{}_sum{{{labels}}} {}", metric.name, values.sum as f64 / 1e9);
+        let _ = writeln!(self.0, "{}_count{{{labels}}} {}", metric.name, values.count);
     }
 }

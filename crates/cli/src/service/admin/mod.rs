@@ -1,10 +1,11 @@
 //! The admin plane: HTTP on a socket in the data directory and, if wanted, on a loopback address. Runs on a thread of its
 //! own with a small runtime, so that it can never hold up the server.
 //!
-//! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). It only
-//! looks: nothing can be changed through it.
+//! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). Over
+//! the address it only looks; orders are taken over the socket, which is its owner's alone.
 
 pub mod doc;
+pub mod heat;
 mod metrics;
 mod pages;
 mod source;

@@ -4,11 +4,13 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
+use loligo_driver::ServerError;
+use loligo_types::{Ino, Rank};
 use tokio::sync::watch;
 
 use super::doc::{self, StatusDoc};
@@ -28,10 +30,14 @@ pub async fn serve(
         .route("/api/v1/status", get(status))
         .route("/api/v1/ops", get(ops))
         .route("/api/v1/sessions", get(sessions))
+        .route("/api/v1/subtrees", get(subtrees))
+        .route("/api/v1/migrations", get(migrations))
         .route("/api/v1/config", get(config))
-        .fallback(nothing_here)
-        .with_state(source);
-    let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, pages.clone());
+        .fallback(nothing_here);
+    // Who may connect to the socket in the data directory is its owner; who may connect to a port is anybody.
+    let orders = pages.clone().route("/api/v1/migrate/{dir}/{to}/{from}", post(migrate)).with_state(source.clone());
+    let pages = pages.with_state(source);
+    let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, orders);
     // A client that keeps its connection open must not keep the server from ending: what runs is dropped.
     let mut stop = stopped.clone();
     let told = async move { while !*stop.borrow_and_update() && stop.changed().await.is_ok() {} };
@@ -52,11 +58,14 @@ pub async fn serve(
 }
 
 /// Asks the server on a thread where waiting is allowed.
-async fn ask(source: &Arc<Source>) -> Result<loligo_driver::Status, Response> {
+async fn ask<T: Send + 'static>(
+    source: &Arc<Source>,
+    what: impl FnOnce(&Source) -> Result<T, ServerError> + Send + 'static,
+) -> Result<T, Response> {
     let source = source.clone();
     let unavailable = |text: String| (StatusCode::SERVICE_UNAVAILABLE, text + "\n").into_response();
-    match tokio::task::spawn_blocking(move || source.status()).await {
-        Ok(Ok(status)) => Ok(status),
+    match tokio::task::spawn_blocking(move || what(&source)).await {
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(error) => Err(unavailable(error.to_string())),
     }
@@ -65,7 +74,8 @@ async fn ask(source: &Arc<Source>) -> Result<loligo_driver::Status, Response> {
 async fn index() -> &'static str {
     "Loligo\n\n/metrics           for Prometheus\n/healthz           200 if it serves, else 503 and why\n\
      /api/v1/status     what it does\n/api/v1/ops        operations, with the buckets of their latencies\n\
-     /api/v1/sessions   its clients\n/api/v1/config     its settings\n"
+     /api/v1/sessions   its clients\n/api/v1/subtrees   which rank has what\n\
+     /api/v1/migrations what moves from rank to rank\n/api/v1/config     its settings\n"
 }
 
 async fn nothing_here() -> impl IntoResponse {
@@ -73,7 +83,7 @@ async fn nothing_here() -> impl IntoResponse {
 }
 
 async fn metrics_page(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source).await {
+    match ask(&source, Source::status).await {
         Ok(status) => {
             let text = metrics::render(&source, &status);
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
@@ -83,8 +93,8 @@ async fn metrics_page(State(source): State<Arc<Source>>) -> Response {
 }
 
 async fn healthz(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source).await {
-        Ok(status) => match doc::health(&status.mds) {
+    match ask(&source, Source::status).await {
+        Ok(status) => match doc::health(&status) {
             ("failed", reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, format!("failed: {}\n", reason.unwrap_or_default())).into_response()
             }
@@ -96,22 +106,44 @@ async fn healthz(State(source): State<Arc<Source>>) -> Response {
 }
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source).await {
+    match ask(&source, Source::status).await {
         Ok(status) => Json(StatusDoc::new(&source, &status)).into_response(),
         Err(response) => response,
     }
 }
 
 async fn ops(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source).await {
-        Ok(status) => Json(doc::ops(&status.metrics, true)).into_response(),
+    match ask(&source, Source::status).await {
+        Ok(status) => Json(doc::ops(doc::all_metrics(&status), true)).into_response(),
         Err(response) => response,
     }
 }
 
 async fn sessions(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source).await {
-        Ok(status) => Json(doc::sessions(&status.mds)).into_response(),
+    match ask(&source, Source::status).await {
+        Ok(status) => Json(doc::sessions(&status)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn subtrees(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source, Source::routes).await {
+        Ok(routes) => Json(routes.iter().map(doc::subtree).collect::<Vec<_>>()).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn migrations(State(source): State<Arc<Source>>) -> Response {
+    match ask(&source, Source::migrations).await {
+        Ok(all) => Json(all.iter().map(doc::migration).collect::<Vec<_>>()).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn migrate(State(source): State<Arc<Source>>, Path((dir, to, from)): Path<(u64, u16, u16)>) -> Response {
+    match ask(&source, move |source| source.migrate(Ino(dir), Rank(to), Rank(from))).await {
+        Ok(Ok((id, from))) => Json(doc::BegunDoc { id, from: from.0 }).into_response(),
+        Ok(Err(why)) => (StatusCode::CONFLICT, why + "\n").into_response(),
         Err(response) => response,
     }
 }

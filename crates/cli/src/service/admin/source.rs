@@ -1,11 +1,14 @@
-//! What the admin plane knows: the server, the settings, the mount of the same process. Asks; decides nothing.
+//! What the admin plane knows: the server, the settings, the mount of the same process. Asks and hands on; decides nothing.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use loligo_driver::{Server, ServerError, Status};
+use loligo_mds::admin::{Ask, Migration, Told};
 use loligo_mount::{Counts, Mount};
+use loligo_types::{Frag, Ino, Rank, Route};
 
 use crate::settings::Settings;
 
@@ -43,6 +46,58 @@ impl Source {
     /// A picture of the server. Waits for its rank: not to be called where others wait.
     pub fn status(&self) -> Result<Status, ServerError> {
         self.server.status()
+    }
+
+    /// All that the ranks know of the subtree map, each line in its newest version.
+    pub fn routes(&self) -> Result<Vec<Route>, ServerError> {
+        let mut newest: BTreeMap<(Ino, Frag), Route> = BTreeMap::new();
+        for rank in self.ranks() {
+            let Told::Routes(routes) = self.server.admin(rank, Ask::Routes)? else { continue };
+            for route in routes {
+                let known = newest.entry((route.dir, route.frag)).or_insert(route);
+                if route.version > known.version {
+                    *known = route;
+                }
+            }
+        }
+        Ok(newest.into_values().collect())
+    }
+
+    /// The migrations under way and the last ones that ended, of all ranks.
+    pub fn migrations(&self) -> Result<Vec<Migration>, ServerError> {
+        let mut all = Vec::new();
+        for rank in self.ranks() {
+            if let Told::Migrations(of_rank) = self.server.admin(rank, Ask::Migrations)? {
+                all.extend(of_rank);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Begins to move the authority over a directory and all below it to another rank. `from`: who is likely to have it.
+    /// Gives the migration's number and the rank that gives the subtree away; or why not, and what to do.
+    pub fn migrate(&self, dir: Ino, to: Rank, from: Rank) -> Result<Result<(u64, Rank), String>, ServerError> {
+        let last = self.server.rank_count() - 1;
+        if usize::from(to.0) > last {
+            return Ok(Err(format!("there is no rank {to}; there are the ranks 0 to {last}")));
+        }
+        // Each rank that does not have it names one that knows better; more often than there are ranks only if it moves.
+        let mut from = from.min(Rank(last as u16));
+        for _ in 0..=2 * self.server.rank_count() {
+            match self.server.admin(from, Ask::Migrate { dir, to })? {
+                Told::Begun(id) => return Ok(Ok((id, from))),
+                Told::Elsewhere(rank) => from = rank,
+                Told::Refused(why) => return Ok(Err(why)),
+                told => {
+                    return Ok(Err(format!("rank {from} answers with what was not asked: {told:?}; this is a bug")));
+                }
+            }
+        }
+        Ok(Err("the directory moves from rank to rank; try again".into()))
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = Rank> {
+        (0..self.server.rank_count() as u16).map(Rank)
     }
 
     /// Since the start, seconds.

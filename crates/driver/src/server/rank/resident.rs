@@ -96,12 +96,13 @@ impl Rank {
         let mut ready = Vec::new();
         let now = self.resident_now();
         while let Some(residence) = &mut self.resident {
+            let rank = residence.rank;
             if let Some(output) = residence.machine.poll() {
                 self.resident_output(output, &mut ready);
             } else if let Some(message) = residence.incoming.pop_front() {
-                residence.machine.handle(now, ClientInput::Message(message));
+                residence.machine.handle(now, ClientInput::Message { rank, message });
             } else if std::mem::take(&mut residence.hung_up) {
-                residence.machine.handle(now, ClientInput::Disconnected);
+                residence.machine.handle(now, ClientInput::Disconnected { rank });
             } else {
                 break;
             }
@@ -112,8 +113,8 @@ impl Rank {
     fn resident_output(&mut self, output: ClientOutput, ready: &mut Vec<(calls::Callback, loligo_client::CallResult)>) {
         let Some(residence) = &mut self.resident else { return };
         match output {
-            ClientOutput::Send(message) => {
-                if residence.connected {
+            ClientOutput::Send { rank, message } => {
+                if residence.connected && rank == residence.rank {
                     let conn = residence.conn;
                     self.message(conn, message);
                 }
@@ -128,11 +129,14 @@ impl Rank {
                 // Without caches above, they have dropped it already.
                 None => self.resident_hears(ClientInput::Invalidated { token }),
             },
-            ClientOutput::Connect => {
+            // It is at home with this server alone.
+            ClientOutput::Connect { rank, .. } | ClientOutput::Disconnect { rank } if rank != residence.rank => {}
+            ClientOutput::Disconnect { .. } => {}
+            ClientOutput::Connect { .. } => {
                 residence.wants_connection = true;
                 self.resident_parts();
             }
-            ClientOutput::Ready(_) => residence.welcome(Ok(())),
+            ClientOutput::Ready { .. } => residence.welcome(Ok(())),
             ClientOutput::Refused { text, .. } => {
                 tracing::error!(text, "the server refuses its resident client");
                 let never_in = residence.welcomed.is_some();
@@ -159,7 +163,9 @@ impl Rank {
         self.metrics.accepted.add(1);
         let peer = Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true };
         self.feed(Input::Connected { conn: ConnId(conn), peer });
-        self.resident_hears(ClientInput::Connected);
+        let Some(residence) = &self.resident else { return };
+        let rank = residence.rank;
+        self.resident_hears(ClientInput::Connected { rank });
     }
 
     /// Ends the connection, if there is one, for the server.

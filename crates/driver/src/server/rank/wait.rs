@@ -20,7 +20,7 @@ impl Rank {
         let mut buffer =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS];
         let mut timeout = self.next_tick.saturating_duration_since(Instant::now()).min(TICK);
-        if !self.inbox.may_sleep() {
+        if self.again || !self.inbox.may_sleep() {
             timeout = Duration::ZERO;
         }
         let mut count = 0;

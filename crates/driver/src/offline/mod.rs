@@ -1,21 +1,27 @@
-//! A file system without a server: all its records for fsck, dump and load, the journal's included, and repairs.
+//! A file system without a server: all its records for fsck, dump and load, those of all ranks' journals included, and
+//! repairs.
 //!
-//! The table is streamed; what the journal adds is held in memory. Decides nothing about what is right.
+//! The table is streamed; what the journals add is held in memory. Decides nothing about what is right.
+
+mod journals;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use loligo_journal::table::{KeyRange, Meta, Row, decode_row, encode_meta, key_meta, split_xattr_key, xattr_range};
+use loligo_journal::table::{KeyRange, Meta, Row, decode_row, split_xattr_key, xattr_range};
 use loligo_journal::{DecodeError, Tail};
 use loligo_namespace::hash63;
 use loligo_store::{Backend, Batch, Durability, Table};
-use loligo_types::{Event, Ino, Lsn, Name};
+use loligo_types::{Event, Ino, Name, Rank};
 
 use crate::server::error::{Result, bad_row};
 use crate::server::format::hash_key;
-use crate::server::recover::{Head, Progress, read_head, replay};
+use crate::server::recover::{Head, Progress, read_head};
 use crate::server::rows::{put_event, put_meta};
+use journals::Overlay;
 
 /// Rows read, or written, at a time.
 const ROWS: usize = 1024;
@@ -29,31 +35,33 @@ pub struct Offline {
     table: Arc<dyn Table>,
     hash_key: (u64, u64),
     head: Head,
-    /// What the journal says of rows: the value, or that there is none.
-    overlay: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// What the journals say of rows.
+    overlay: Overlay,
     /// Inodes whose xattr rows in the table do not count.
     swept: BTreeSet<Ino>,
-    tail: Tail,
+    tails: Vec<(Rank, Tail)>,
+    next_inos: BTreeMap<Rank, Ino>,
+    damage: Vec<String>,
 }
 
 impl Offline {
-    /// Reads the journal of rank 0. Changes nothing.
+    /// Reads the journals of all ranks. Changes nothing.
     pub fn open(backend: Arc<dyn Backend>, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
         let table = backend.table();
-        let head = read_head(&*table)?;
-        let mut offline = Offline {
-            hash_key: hash_key(&*backend),
+        let head = read_head(&*table, Rank::ZERO)?;
+        let hash_key = hash_key(&*backend);
+        let journals = journals::read(&*backend, &head, hash_key, progress)?;
+        Ok(Offline {
+            hash_key,
             table,
             head,
-            overlay: BTreeMap::new(),
-            swept: BTreeSet::new(),
-            tail: Tail::default(),
-            backend: backend.clone(),
-        };
-        offline.tail = replay(&*backend, 0, head.replay_from, progress, &mut |_, record| {
-            record.events.iter().for_each(|event| offline.cover(event));
-        })?;
-        Ok(offline)
+            overlay: journals.overlay,
+            swept: journals.swept,
+            tails: journals.tails,
+            next_inos: journals.next_inos,
+            damage: journals.damage,
+            backend,
+        })
     }
 
     /// The store.
@@ -66,9 +74,15 @@ impl Offline {
         self.head.clean
     }
 
-    /// How the journal ends.
-    pub fn tail(&self) -> &Tail {
-        &self.tail
+    /// How each rank's journal ends, in the order of the ranks.
+    pub fn tails(&self) -> &[(Rank, Tail)] {
+        &self.tails
+    }
+
+    /// What does not fit together in the journals, in words: letters that are lost, rows that two ranks claim. Once the
+    /// journals are settled it is as if it had been right.
+    pub fn damage(&self) -> &[String] {
+        &self.damage
     }
 
     /// The hash under which a name is found in its directory.
@@ -81,45 +95,9 @@ impl Offline {
         self.hash_key
     }
 
-    /// Lays the rows of an event over the table.
-    fn cover(&mut self, event: &Event) {
-        let hash = match event {
-            Event::Entry { name, .. } | Event::EntryGone { name, .. } => self.hash(name),
-            _ => 0,
-        };
-        if let Event::InodeGone(ino) = event {
-            self.swept.insert(*ino);
-            let range = xattr_range(*ino);
-            let gone: Vec<_> = self.overlay.range(range.start..range.end).map(|(key, _)| key.clone()).collect();
-            gone.iter().for_each(|key| drop(self.overlay.remove(key)));
-            self.overlay.insert(loligo_journal::table::key_inline(*ino), None);
-        }
-        self.raise_next_ino(event);
-        if matches!(event, Event::NextIno(_)) {
-            return;
-        }
-        let mut batch = Batch::new();
-        put_event(&mut batch, event, hash);
-        self.overlay.extend(batch.puts.into_iter().map(|(key, value)| (key, Some(value))));
-        self.overlay.extend(batch.deletes.into_iter().map(|key| (key, None)));
-    }
-
-    /// The counter never goes back, whatever order records and checkpoints came in, and is above all inodes.
-    fn raise_next_ino(&mut self, event: &Event) {
-        let next = match event {
-            Event::NextIno(ino) => *ino,
-            Event::Inode(inode) => Ino(inode.ino.0 + 1),
-            _ => return,
-        };
-        if next > self.head.next_ino {
-            self.head.next_ino = next;
-            self.overlay.insert(key_meta(Meta::NextIno), Some(encode_meta(next.0)));
-        }
-    }
-
-    /// Inode numbers below this may be in use.
-    pub fn next_ino(&self) -> Ino {
-        self.head.next_ino
+    /// Inode numbers of a rank's range below this may be in use. Of other ranks none are.
+    pub fn next_inos(&self) -> &BTreeMap<Rank, Ino> {
+        &self.next_inos
     }
 
     /// The row with this key.
@@ -177,10 +155,10 @@ impl Offline {
         Ok(())
     }
 
-    /// Puts everything that the journal says into the table, durably: from then on the journal is not needed.
+    /// Puts everything that the journals say into the table, durably: from then on the journals are not needed.
     pub fn settle(&mut self) -> Result<()> {
         let mut batch = Batch::new();
-        put_meta(&mut batch, Meta::Clean, 0);
+        put_meta(&mut batch, Meta::Clean, Rank::ZERO, 0);
         for ino in std::mem::take(&mut self.swept) {
             let range = xattr_range(ino);
             crate::server::recover::scan(&*self.table, &range.start, &range.end, &mut |key, _| {
@@ -202,14 +180,15 @@ impl Offline {
         self.table.write(&batch, Durability::Sync)?;
         self.overlay.clear();
         let mut head = Batch::new();
-        put_meta(&mut head, Meta::ReplayFrom, self.tail.next_lsn.0);
+        for (rank, tail) in &self.tails {
+            put_meta(&mut head, Meta::ReplayFrom, *rank, tail.next_lsn.0);
+        }
         self.table.write(&head, Durability::Sync)?;
-        self.head.replay_from = self.tail.next_lsn;
         Ok(())
     }
 
-    /// Writes repairs (`..Gone` events remove rows). The journal is settled first. Nothing is sure before
-    /// [`Offline::close`].
+    /// Writes repairs (`..Gone` events remove rows), as rank 0's where a row says whose it is; `NextIno` is that of the rank
+    /// in whose range it lies. The journals are settled first. Nothing is sure before [`Offline::close`].
     pub fn write(&mut self, events: &[Event]) -> Result<()> {
         let mut batch = Batch::new();
         for event in events {
@@ -217,7 +196,11 @@ impl Offline {
                 Event::Entry { name, .. } | Event::EntryGone { name, .. } => self.hash(name),
                 _ => 0,
             };
-            put_event(&mut batch, event, hash);
+            let rank = match event {
+                Event::NextIno(ino) => ino.birth_rank(),
+                _ => Rank::ZERO,
+            };
+            put_event(&mut batch, event, hash, rank);
         }
         self.write_batch(batch)
     }
@@ -243,17 +226,12 @@ impl Offline {
     pub fn close(mut self) -> Result<()> {
         self.settle()?;
         let mut batch = Batch::new();
-        put_meta(&mut batch, Meta::Clean, 1);
+        put_meta(&mut batch, Meta::Clean, Rank::ZERO, 1);
         // Clients that lived on cannot be sure of what they wrote and did not tell: repairs may have removed it.
-        put_meta(&mut batch, Meta::DataEpoch, self.head.data_epoch.wrapping_add(1).max(1));
+        put_meta(&mut batch, Meta::DataEpoch, Rank::ZERO, self.head.data_epoch.wrapping_add(1).max(1));
         self.table.write(&batch, Durability::Sync)?;
         self.backend.close()?;
         Ok(())
-    }
-
-    /// The first record that is in the journal only.
-    pub fn replay_from(&self) -> Lsn {
-        self.head.replay_from
     }
 }
 

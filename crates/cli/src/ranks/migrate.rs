@@ -1,0 +1,65 @@
+//! `loligo subtree migrate`: begins it, and shows how far it is until it is done.
+
+use std::time::Duration;
+
+use super::place::{self, Place};
+use super::rank;
+use crate::args::Directory;
+use crate::look::ask;
+use crate::output::{Failure, Outcome, human_count, put};
+use crate::progress::{Bar, Unit};
+use crate::service::admin::doc::{BegunDoc, MigrationDoc};
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Moves a directory to a rank.
+pub fn run(dir: &Directory, to: u16, no_wait: bool, json: bool) -> Outcome {
+    let place = place::find(dir)?;
+    rank::check(&place.found, to)?;
+    let from = place::authority(&place)?;
+    let begun: BegunDoc = ask::order(&place.found, &format!("/api/v1/migrate/{}/{to}/{from}", place.ino.0))?;
+    if no_wait {
+        return match json {
+            true => put(serde_json::json!({ "id": begun.id, "from": begun.from })),
+            false => put(format_args!("{} moves from rank {} to rank {to}", place.name, begun.from)),
+        };
+    }
+    let done = wait(&place, &begun)?;
+    if json {
+        let line = serde_json::to_string(&done).map_err(|e| Failure::new(format!("the answer as JSON: {e}")))?;
+        return put(line);
+    }
+    put(format_args!(
+        "{} moved from rank {} to rank {} in {} ms, with {} inodes in memory; its requests waited {} us",
+        place.name,
+        done.from,
+        done.to,
+        human_count(done.took_ms),
+        human_count(done.inodes),
+        human_count(done.frozen_us)
+    ))
+}
+
+/// Looks until it has ended.
+fn wait(place: &Place, begun: &BegunDoc) -> Result<MigrationDoc, Failure> {
+    let mut bar: Option<Bar> = None;
+    loop {
+        let all: Vec<MigrationDoc> = ask::json(&place.found, "/api/v1/migrations")?;
+        let ours = all.into_iter().find(|one| one.id == begun.id && one.from == begun.from).ok_or_else(|| {
+            Failure::new(format!("rank {} does not know the migration of {} any more", begun.from, place.name))
+                .remedy("see where it is: loligo subtree list")
+        })?;
+        match ours.state.as_str() {
+            "done" => return Ok(ours),
+            why if why.starts_with("failed") => return Err(Failure::new(format!("{}: moving {why}", place.name))),
+            _ => {}
+        }
+        if ours.of > 0 {
+            let bar = bar.get_or_insert_with(|| Bar::start("migrating", ours.of, Unit::Count));
+            bar.message(&format!("{}: {} inodes found; looked at", ours.state, human_count(ours.inodes)));
+            bar.set(ours.seen);
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,172 @@
+//! A directory that a command is about: given by its path in a mount or in the file system, found as an inode of a
+//! server; and back from inodes to paths.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_driver::client::{Call, Client, Done, Options};
+use loligo_types::{Answer, Cred, Frag, FsError, Ino, Op, OpenFlags};
+
+use crate::args::Directory;
+use crate::look::ask;
+use crate::output::{Context, Failure};
+use crate::service::admin::doc::SubtreeDoc;
+use crate::target::{self, Found};
+
+/// How long the end of a connection may take that was only asked a little.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// Entries asked for at a time.
+const ENTRIES: u32 = 1000;
+/// Deeper than any path that a system call takes.
+const DEPTH_MAX: usize = 2048;
+
+/// A directory at a server.
+pub struct Place {
+    /// The server.
+    pub found: Found,
+    /// The directory.
+    pub ino: Ino,
+    /// As the user named it.
+    pub name: String,
+}
+
+/// A connection in the name of whoever runs the command.
+pub struct Asker {
+    client: Client,
+    cred: Arc<Cred>,
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        // Nothing was written; a server that does not answer has said so before.
+        let _ = self.client.stop(GOODBYE);
+    }
+}
+
+/// Finds the directory, and the server that it is at.
+pub fn find(dir: &Directory) -> Result<Place, Failure> {
+    let name = dir.path.display().to_string();
+    let found = match (&dir.data, &dir.server) {
+        (Some(data), _) => target::by_data(data)?,
+        (None, Some(server)) => target::by_address(server)?,
+        (None, None) => return in_mount(&dir.path, name),
+    };
+    if !dir.path.is_absolute() {
+        return Err(Failure::usage(format!("{name}: with --data or --server this is a path in the file system"))
+            .remedy(format!("begin it with a slash: /{name}")));
+    }
+    let asker = Asker::new(&found)?;
+    let attr = asker.client.fs(asker.cred.clone()).stat(&dir.path).context(|| name.clone())?;
+    if attr.kind != loligo_types::Kind::Dir {
+        return Err(no_directory(&name));
+    }
+    Ok(Place { found, ino: attr.ino, name })
+}
+
+fn in_mount(path: &Path, name: String) -> Result<Place, Failure> {
+    let server = target::served_by(path)?.ok_or_else(|| {
+        Failure::new(format!("{name} is not inside a Loligo mount"))
+            .remedy("give a directory inside one, or --data DIR and the path in the file system, such as /a")
+    })?;
+    let meta = std::fs::metadata(path).context(|| name.clone())?;
+    if !meta.is_dir() {
+        return Err(no_directory(&name));
+    }
+    Ok(Place { found: target::by_address(&server)?, ino: Ino(meta.ino()), name })
+}
+
+/// The rank that is likely to have the directory: that of the nearest line of the subtree map above it.
+pub fn authority(place: &Place) -> Result<u16, Failure> {
+    let routes: Vec<SubtreeDoc> = ask::json(&place.found, "/api/v1/subtrees")?;
+    if routes.is_empty() {
+        return Ok(0);
+    }
+    let whole = Frag::WHOLE.to_string();
+    let asker = Asker::new(&place.found)?;
+    let mut at = place.ino;
+    for _ in 0..DEPTH_MAX {
+        if let Some(route) = routes.iter().find(|route| route.dir == at.0 && route.frag == whole) {
+            return Ok(route.rank);
+        }
+        if at == Ino::ROOT {
+            break;
+        }
+        at = asker.parent(at).context(|| format!("what is above {}", place.name))?;
+    }
+    Ok(0)
+}
+
+fn no_directory(name: &str) -> Failure {
+    Failure::new(format!("{name} is no directory")).remedy("name a directory: what is below it goes with it")
+}
+
+impl Asker {
+    /// Connects.
+    pub fn new(found: &Found) -> Result<Asker, Failure> {
+        let options = Options { name: "loligo subtree".into(), ..Options::default() };
+        let client = Client::connect(found.address()?, options).map_err(|e| Failure::new(e.to_string()))?;
+        let mut groups: Vec<u32> =
+            rustix::process::getgroups().context(|| "this user's groups".into())?.iter().map(|g| g.as_raw()).collect();
+        groups.sort_unstable();
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Ok(Asker { client, cred: Arc::new(Cred { uid, gid, groups }) })
+    }
+
+    /// Makes one call.
+    pub fn call(&self, call: Call) -> Result<Done, FsError> {
+        self.client.call(&self.cred, call).map_err(|failed| failed.error)
+    }
+
+    /// The directory that holds a directory.
+    fn parent(&self, dir: Ino) -> Result<Ino, FsError> {
+        match self.call(Call::Op(Op::LookupParent { dir }))?.answer {
+            Answer::Entry(attr) => Ok(attr.ino),
+            Answer::Remote { ino, .. } => Ok(ino),
+            _ => Err(FsError::Io),
+        }
+    }
+
+    /// The path of a directory in the file system; `None` if it has none, or none that this user may see.
+    pub fn path_of(&self, dir: Ino) -> Option<PathBuf> {
+        let mut names = Vec::new();
+        let mut at = dir;
+        while at != Ino::ROOT {
+            let up = self.parent(at).ok()?;
+            names.push(self.name_in(up, at).ok()??);
+            at = up;
+            if names.len() > DEPTH_MAX {
+                return None;
+            }
+        }
+        let mut path = PathBuf::from("/");
+        path.extend(names.iter().rev().map(|name| Path::new(std::ffi::OsStr::from_bytes(name))));
+        Some(path)
+    }
+
+    /// The name of an inode in its directory.
+    fn name_in(&self, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>, FsError> {
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let opened = self.call(Call::Open { ino: dir, flags })?;
+        let Some(fh) = opened.fh else { return Ok(None) };
+        let mut cookie = 0;
+        let found = loop {
+            let (entries, end) = match self.call(Call::Readdir { fh, cookie, limit: ENTRIES, plus: false }) {
+                Ok(Done { answer: Answer::Entries { entries, end }, .. }) => (entries, end),
+                Ok(_) => break Ok(None),
+                Err(error) => break Err(error),
+            };
+            if let Some(entry) = entries.iter().find(|entry| entry.ino == ino) {
+                break Ok(Some(entry.name.as_bytes().to_vec()));
+            }
+            match entries.last() {
+                Some(last) if !end => cookie = last.cookie,
+                _ => break Ok(None),
+            }
+        };
+        self.call(Call::Release { fh, flock_owner: None })?;
+        found
+    }
+}

@@ -1,0 +1,58 @@
+//! `loligo rank list`, and the table of ranks that `status` and `top` show, too.
+
+use crate::args::Target;
+use crate::look::ask;
+use crate::output::{Failure, Outcome, human_bytes, human_count, put};
+use crate::service::admin::doc::{RankDoc, StatusDoc};
+use crate::target::{self, Found};
+
+/// Prints the ranks.
+pub fn list(target: &Target, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    if json {
+        let status: serde_json::Value = ask::json(&found, "/api/v1/status")?;
+        return put(format_args!("{:#}", status["ranks"]));
+    }
+    let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
+    put(table_with_addresses(&status.ranks).trim_end())
+}
+
+/// One line a rank.
+pub fn table(ranks: &[RankDoc], per_s: impl Fn(&RankDoc) -> u64) -> String {
+    let mut out = format!("{HEAD}\n");
+    ranks.iter().for_each(|rank| out.push_str(&format!("{}\n", line(rank, &per_s))));
+    out
+}
+
+/// The same with where clients reach it.
+fn table_with_addresses(ranks: &[RankDoc]) -> String {
+    let mut out = format!("{HEAD}  address\n");
+    for rank in ranks {
+        let what = line(rank, &|rank| rank.requests_per_s);
+        out.push_str(&format!("{what}  {}\n", rank.addresses.join(", ")));
+    }
+    out
+}
+
+/// The columns of [`line`].
+const HEAD: &str = "rank state    requests/s     load cpu % mem %     inodes    journal  queue";
+
+fn line(rank: &RankDoc, per_s: &impl Fn(&RankDoc) -> u64) -> String {
+    let (requests, inodes) = (human_count(per_s(rank)), human_count(rank.cache_inodes));
+    let (journal, queue) = (human_bytes(rank.journal.outstanding_bytes), human_count(rank.waiting));
+    format!(
+        "{:>4} {:<8} {requests:>10} {:>8.0} {:>5.0} {:>5.0} {inodes:>10} {journal:>10} {queue:>6}",
+        rank.rank, rank.state, rank.load.auth, rank.load.cpu_percent, rank.load.memory_percent
+    )
+}
+
+/// Refuses a rank that is not there.
+pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
+    let status: StatusDoc = ask::json(found, "/api/v1/status")?;
+    if status.ranks.iter().any(|there| there.rank == rank) {
+        return Ok(());
+    }
+    let there: Vec<String> = status.ranks.iter().map(|rank| rank.rank.to_string()).collect();
+    let more = format!("one of those, or start the server with --ranks {}", u32::from(rank) + 1);
+    Err(Failure::new(format!("there is no rank {rank}; there are: {}", there.join(", "))).remedy(more))
+}

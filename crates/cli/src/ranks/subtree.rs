@@ -1,0 +1,87 @@
+//! `loligo subtree`: which rank has which directories, and keeping a directory where it is wanted.
+
+use std::sync::Arc;
+
+use loligo_driver::client::Call;
+use loligo_types::{FsError, Op, XattrMode};
+use serde_json::json;
+
+use super::place::{self, Asker, Place};
+use super::{migrate, rank};
+use crate::args::{Directory, Subtree, Target};
+use crate::look::ask;
+use crate::output::{Failure, Outcome, put, say};
+use crate::service::admin::doc::SubtreeDoc;
+use crate::target;
+
+/// The xattr of a directory that says which rank is to have it.
+const PIN: &[u8] = b"loligo.policy.pin";
+
+/// Does one of them.
+pub fn run(what: &Subtree) -> Outcome {
+    match what {
+        Subtree::List { target, json } => list(target, *json),
+        Subtree::Pin { dir, rank } => pin(dir, *rank),
+        Subtree::Unpin { dir } => unpin(dir),
+        Subtree::Migrate { dir, rank, no_wait, json } => migrate::run(dir, *rank, *no_wait, *json),
+    }
+}
+
+fn list(target: &Target, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    let mut routes: Vec<SubtreeDoc> = ask::json(&found, "/api/v1/subtrees")?;
+    if !routes.iter().any(|route| route.dir == loligo_types::Ino::ROOT.0) {
+        // Said by no line: rank 0 has the root unless one says otherwise.
+        let (dir, frag) = (loligo_types::Ino::ROOT.0, loligo_types::Frag::WHOLE.to_string());
+        routes.insert(0, SubtreeDoc { dir, frag, rank: 0, version: 0 });
+    }
+    let asker = found.address().is_ok().then(|| Asker::new(&found)).transpose()?;
+    let path = |route: &SubtreeDoc| {
+        let path = asker.as_ref().and_then(|asker| asker.path_of(loligo_types::Ino(route.dir)));
+        path.map(|path| path.display().to_string())
+    };
+    let mut lines: Vec<(Option<String>, SubtreeDoc)> = routes.into_iter().map(|route| (path(&route), route)).collect();
+    lines.sort_by(|(a, one), (b, other)| (a, one.dir, &one.frag).cmp(&(b, other.dir, &other.frag)));
+    if json {
+        let line = |(path, route): &(Option<String>, SubtreeDoc)| {
+            let SubtreeDoc { dir, frag, rank, version } = route;
+            json!({ "path": path, "dir": dir, "frag": frag, "rank": rank, "version": version })
+        };
+        return put(format_args!("{:#}", serde_json::Value::from(lines.iter().map(line).collect::<Vec<_>>())));
+    }
+    let mut out = format!("{:>4} {:>8} {:>7}  directory\n", "rank", "fragment", "version");
+    for (path, route) in &lines {
+        let path = path.clone().unwrap_or_else(|| format!("inode {}", route.dir));
+        out.push_str(&format!("{:>4} {:>8} {:>7}  {path}\n", route.rank, route.frag, route.version));
+    }
+    put(out.trim_end())
+}
+
+fn pin(dir: &Directory, to: u16) -> Outcome {
+    let place = place::find(dir)?;
+    rank::check(&place.found, to)?;
+    let value: Arc<[u8]> = Arc::from(to.to_string().into_bytes());
+    let set = Op::SetXattr { ino: place.ino, name: Arc::from(PIN), value, mode: XattrMode::Set };
+    Asker::new(&place.found)?.call(Call::Op(set)).map_err(|error| refused(&place, error))?;
+    say(format_args!("{} and what is below it is to be at rank {to}", place.name));
+    Ok(())
+}
+
+fn unpin(dir: &Directory) -> Outcome {
+    let place = place::find(dir)?;
+    let remove = Op::RemoveXattr { ino: place.ino, name: Arc::from(PIN) };
+    match Asker::new(&place.found)?.call(Call::Op(remove)) {
+        Ok(_) => say(format_args!("{} goes where load wants it", place.name)),
+        Err(FsError::NoData) => return Err(Failure::new(format!("{} is not pinned", place.name))),
+        Err(error) => return Err(refused(&place, error)),
+    }
+    Ok(())
+}
+
+fn refused(place: &Place, error: FsError) -> Failure {
+    let failure = Failure::new(format!("{}: {error}", place.name));
+    match error {
+        FsError::Access | FsError::Perm => failure.remedy("do it as root, or as the owner of the directory"),
+        _ => failure,
+    }
+}

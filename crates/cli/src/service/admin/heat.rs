@@ -1,0 +1,109 @@
+//! The documents of load and heat, parts of `/api/v1/status`: what each rank does and knows, and its hottest directories.
+
+use loligo_mds::heat::{HotDir, KnownLoad, Load, LoadVec};
+use serde::{Deserialize, Serialize};
+
+/// The load of a rank.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct LoadDoc {
+    /// Metadata load (decayed counts, weighted) of what it has authority over.
+    pub auth: f64,
+    /// The same with what it does besides.
+    pub all: f64,
+    /// Averaged over the half-life of the counters.
+    pub requests_per_s: f64,
+    /// Requests and answers that wait.
+    pub queue: u64,
+    /// Of what the cache may take.
+    pub memory_percent: f64,
+    /// Of one processor, over the last second.
+    pub cpu_percent: f64,
+}
+
+/// What a rank knows of another one.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct KnownLoadDoc {
+    pub rank: u16,
+    /// Absent if it was never heard of.
+    pub load: Option<LoadDoc>,
+    pub age_ms: Option<u64>,
+}
+
+/// The five counters.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct HeatDoc {
+    pub ird: f64,
+    pub iwr: f64,
+    pub readdir: f64,
+    pub fetch: f64,
+    pub store: f64,
+}
+
+/// A hot directory.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct HotDirDoc {
+    /// Inode number.
+    pub dir: u64,
+    /// The fragment; `*` is the whole directory.
+    pub frag: String,
+    /// If it is known without reading.
+    pub path: Option<String>,
+    pub metaload: f64,
+    pub heat: HeatDoc,
+}
+
+fn tenths(n: f64) -> f64 {
+    (n * 10.0).round() / 10.0
+}
+
+impl LoadDoc {
+    /// Of the machine's.
+    pub fn new(load: &Load) -> LoadDoc {
+        LoadDoc {
+            auth: tenths(load.auth),
+            all: tenths(load.all),
+            requests_per_s: tenths(load.requests_per_s),
+            queue: u64::from(load.queue),
+            memory_percent: tenths(load.memory_percent.into()),
+            cpu_percent: tenths(load.cpu_percent.into()),
+        }
+    }
+}
+
+impl KnownLoadDoc {
+    /// Of the machine's.
+    pub fn new(known: &KnownLoad) -> KnownLoadDoc {
+        let load = known.load.as_ref();
+        KnownLoadDoc {
+            rank: known.rank.0,
+            load: load.map(|(load, _)| LoadDoc::new(load)),
+            age_ms: load.map(|(_, age_ms)| *age_ms),
+        }
+    }
+}
+
+impl HeatDoc {
+    /// Of the machine's.
+    pub fn new(load: &LoadVec) -> HeatDoc {
+        HeatDoc {
+            ird: tenths(load.ird),
+            iwr: tenths(load.iwr),
+            readdir: tenths(load.readdir),
+            fetch: tenths(load.fetch),
+            store: tenths(load.store),
+        }
+    }
+}
+
+impl HotDirDoc {
+    /// Of the machine's.
+    pub fn new(hot: &HotDir) -> HotDirDoc {
+        HotDirDoc {
+            dir: hot.dir.0,
+            frag: hot.frag.to_string(),
+            path: hot.path.clone(),
+            metaload: tenths(hot.load.metaload()),
+            heat: HeatDoc::new(&hot.load),
+        }
+    }
+}

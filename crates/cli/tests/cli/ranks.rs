@@ -1,0 +1,107 @@
+//! Several ranks: started, shown, and what is refused of them.
+
+use std::sync::Arc;
+
+use loligo_driver::client::{Client, Options};
+use loligo_types::Cred;
+
+use super::run::{Place, Service, loligo};
+
+/// A server of three ranks, on a file system that had one.
+fn served(place: &Place) -> Service {
+    loligo("format --data {}", &[&place.data()]).ok();
+    Service::start("serve --data {} --ranks 3", &[&place.data()])
+}
+
+#[test]
+fn ranks_are_listed_with_where_they_listen_and_counted_apart() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place);
+    let ranks = loligo("rank list --data {} --json", &[&data]).ok().json();
+    for (at, name) in ["loligo.sock", "loligo-1.sock", "loligo-2.sock"].into_iter().enumerate() {
+        assert_eq!((&ranks[at]["rank"], &ranks[at]["state"]), (&at.into(), &"serving".into()));
+        assert!(ranks[at]["addresses"][0].as_str().expect("an address").ends_with(name), "{ranks}");
+        assert!(ranks[at]["requests_per_s"].is_u64() && ranks[at]["cache_inodes"].is_u64(), "{ranks}");
+    }
+    assert_eq!(ranks.as_array().map(Vec::len), Some(3));
+    for words in ["rank list --data {}", "status --data {}", "top --data {} --count 1 --interval 0.1"] {
+        let text = loligo(words, &[&data]).ok().out;
+        for word in ["requests/s", "inodes", "journal", "queue", "loligo-2.sock"] {
+            assert!(text.contains(word), "no {word} in {text}");
+        }
+    }
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn a_file_system_of_three_ranks_starts_with_three_unless_told_otherwise_and_never_with_two() {
+    let place = Place::new();
+    let data = place.data();
+    assert_eq!(served(&place).stop().0, 0);
+    loligo("serve --data {} --ranks 2", &[&data]).fails(2, &["3 ranks", "--ranks 3"]);
+    let server = Service::start("serve --data {}", &[&data]);
+    assert_eq!(loligo("rank list --data {} --json", &[&data]).ok().json().as_array().map(Vec::len), Some(3));
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn the_root_is_rank_0s_until_a_line_says_otherwise() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place);
+    let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+    assert_eq!((&lines[0]["path"], &lines[0]["rank"], &lines[0]["frag"]), (&"/".into(), &0.into(), &"*".into()));
+    assert!(loligo("subtree list --data {}", &[&data]).ok().out.contains("fragment"));
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn what_cannot_be_moved_or_pinned_is_refused_with_a_remedy() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place);
+    for words in ["subtree migrate --data {} / 3", "subtree pin --data {} / 3"] {
+        loligo(words, &[&data]).fails(1, &["no rank 3", "0, 1, 2", "--ranks 4"]);
+    }
+    loligo("subtree migrate --data {} /none 1", &[&data]).fails(1, &["/none", "no such file"]);
+    loligo("subtree pin --data {} none 1", &[&data]).fails(2, &["none", "slash", "/none"]);
+    loligo("subtree unpin {}", &[place.dir.path()]).fails(1, &["not inside a Loligo mount", "--data"]);
+    loligo("subtree migrate --data {} / many", &[&data]).fails(2, &["many"]);
+    let state: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(data.join("server.json")).expect("a file")).expect("JSON");
+    // Orders over the address, where anybody may connect, are not taken.
+    let mut stream = std::net::TcpStream::connect(state["admin"].as_str().expect("an address")).expect("a connection");
+    std::io::Write::write_all(&mut stream, b"POST /api/v1/migrate/1/1/0 HTTP/1.0\r\n\r\n").expect("a request");
+    let answer = std::io::read_to_string(stream).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.0 404"), "{answer}");
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn directories_move_to_and_fro_and_so_do_those_below_them() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place);
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs = client.fs(Arc::new(Cred::root()));
+    for dir in ["/a", "/a/b", "/a/b/c"] {
+        fs.mkdir(dir, 0o755).expect("made");
+    }
+    fs.write("/a/b/c/file", *b"content").expect("written");
+    let moved = |dir: &str, to: u16| {
+        let done = loligo(&format!("subtree migrate --data {{}} {dir} {to} --json"), &[&data]).ok().json();
+        (done["from"].clone(), done["to"].clone(), done["state"].clone())
+    };
+    assert_eq!(moved("/a", 2), (0.into(), 2.into(), "done".into()));
+    assert_eq!(moved("/a/b/c", 1), (2.into(), 1.into(), "done".into()));
+    loligo("subtree migrate --data {} /a/b/c 1", &[&data]).fails(1, &["rank 1's already"]);
+    let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+    for (path, rank) in [("/", 0), ("/a", 2), ("/a/b/c", 1)] {
+        let line = lines.as_array().and_then(|all| all.iter().find(|line| line["path"] == path));
+        assert_eq!(line.map(|line| &line["rank"]), Some(&rank.into()), "{path} in {lines}");
+    }
+    assert_eq!(fs.read("/a/b/c/file").expect("read"), b"content");
+    client.stop(std::time::Duration::from_secs(20)).expect("it stops");
+    assert_eq!(server.stop().0, 0);
+}

@@ -1,0 +1,350 @@
+//! What is said and held between ranks: requests that another rank is to answer, what is remote, and files, leases and
+//! locks that move from one rank to another. Who is asked first is in `route`.
+
+use loligo_types::msg::Request;
+use loligo_types::{
+    Answer, ClusterMap, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq,
+};
+
+use crate::machine::Client;
+use crate::route::{Found, Subject, subject};
+use crate::session::{Pending, PendingData, Second, Then};
+
+/// A request is sent on at most this often, and a data request asked where its file is.
+const HOPS_MAX: u32 = 32;
+/// After this often with pauses: the ranks are busy moving things.
+const HOPS_AT_ONCE: u32 = 3;
+/// The first pause and the longest, milliseconds.
+const PAUSE_MS: u64 = 50;
+const PAUSE_MAX_MS: u64 = 1600;
+
+/// Requests that wait before they are sent on.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    /// When, milliseconds.
+    due: u64,
+    rank: Rank,
+    pub pending: Pending,
+}
+
+impl Client {
+    /// Whether there is only one rank to ask.
+    pub(crate) fn is_single(&self) -> bool {
+        self.router.is_single() && self.sessions.len() <= 1
+    }
+
+    /// The rank that is asked everything, if there is only one.
+    pub(crate) fn only(&self) -> Rank {
+        self.sessions.keys().next().copied().unwrap_or_else(|| self.router.some_rank(self.home))
+    }
+
+    /// The rank to ask.
+    pub(crate) fn route(&self, op: &Op) -> Rank {
+        if self.is_single() {
+            return self.only();
+        }
+        if let Op::Close { handles } = op {
+            return handles.first().and_then(|handle| self.files.at.get(handle)).copied().unwrap_or(self.home);
+        }
+        let subject = subject(op);
+        if let Subject::Inode(ino) = subject
+            && let Some(file) = self.files.map.get(&ino)
+        {
+            return file.rank;
+        }
+        self.router.target(subject, self.home)
+    }
+
+    /// Another rank is to be asked.
+    pub(crate) fn redirected(&mut self, rank: Rank, seq: Seq, to: Rank, routes: &[Route], done: Option<(Ino, u64)>) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(mut pending) = session.pending.remove(&seq.0) else { return };
+        session.in_flight = session.in_flight.saturating_sub(1);
+        self.learn_routes(routes);
+        pending.hops += 1;
+        self.names_from = to;
+        match subject(&pending.request.op) {
+            Subject::Names(dir, _) => {
+                self.router.correct(dir, to);
+                self.move_dir(dir, to);
+            }
+            Subject::Inode(ino) => {
+                self.router.correct(ino, to);
+                self.move_file(ino, to);
+                self.move_dir(ino, to);
+            }
+            Subject::Root | Subject::Handles => {}
+        }
+        match done {
+            Some((ino, value)) => self.make_answer(to, pending, ino, value),
+            None => self.send_on(to, pending),
+        }
+        self.send_requests(rank);
+    }
+
+    /// Asks another rank the same.
+    fn send_on(&mut self, to: Rank, pending: Pending) {
+        let hops = pending.hops;
+        if hops > HOPS_MAX {
+            return self.replied(to, pending.then, Err(FsError::Busy));
+        }
+        if hops > HOPS_AT_ONCE {
+            let pause = (PAUSE_MS << (hops - HOPS_AT_ONCE - 1).min(16)).min(PAUSE_MAX_MS);
+            return self.paused.push(Paused { due: self.now.ms + pause, rank: to, pending });
+        }
+        let Request { cred, op, .. } = pending.request;
+        self.request_at(to, cred, op, pending.then, hops);
+    }
+
+    /// Sends on what has waited long enough.
+    pub(crate) fn end_pauses(&mut self) {
+        let now = self.now.ms;
+        let (due, later) = std::mem::take(&mut self.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
+        self.paused = later;
+        for Paused { rank, pending, .. } in due {
+            let Request { cred, op, .. } = pending.request;
+            self.request_at(rank, cred, op, pending.then, pending.hops);
+        }
+    }
+
+    /// The operation was executed before what it is about moved: only its answer is made.
+    fn make_answer(&mut self, to: Rank, pending: Pending, ino: Ino, value: u64) {
+        let Pending { request: Request { cred, op, .. }, then, hops } = pending;
+        let (again, created) = match op {
+            Op::Create { flags, handle, .. } | Op::Open { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
+                let flags = OpenFlags { truncate: false, ..flags };
+                (Op::Open { ino, flags, handle }, Some(value == 1))
+            }
+            Op::Mknod { .. }
+            | Op::Mkdir { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::SetAttr { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
+            | Op::WriteInline { .. }
+            | Op::SetData { .. } => (Op::GetAttr { ino }, None),
+            Op::Extend { .. } => return self.replied(to, then, Ok(Answer::Offset(value))),
+            op if !op.is_change() && !matches!(op, Op::SetLock { .. } | Op::Unlock { .. } | Op::CancelLock { .. }) => {
+                // It changes nothing: to do it once more is no harm.
+                return self.request_at(to, cred, op, then, hops);
+            }
+            _ => return self.replied(to, then, Ok(Answer::Done)),
+        };
+        let second = Second { names: to, created, then };
+        self.request_at(to, cred, again, Then::Second(Box::new(second)), hops);
+    }
+
+    /// The name is there, and another rank has the inode: asks that one for the rest of the answer.
+    pub(crate) fn ask_remote(&mut self, rank: Rank, pending: Pending, ino: Ino, kind: Kind, there: Rank) {
+        let Pending { request: Request { cred, op, .. }, then, hops } = pending;
+        if let (Op::Lookup { dir, .. }, Kind::Dir) = (&op, kind) {
+            self.router.see_child(ino, *dir, None, there);
+        }
+        let to = match (self.files.map.get(&ino), self.router.find(ino, None)) {
+            (Some(file), _) => file.rank,
+            (None, Found::Known(known)) if self.router.has_rank(known) => known,
+            _ => there,
+        };
+        let (again, created) = match op {
+            Op::Create { flags, handle, .. } => (Op::Open { ino, flags, handle }, Some(false)),
+            _ => (Op::GetAttr { ino }, None),
+        };
+        let second = Second { names: rank, created, then };
+        if hops >= HOPS_MAX {
+            return self.replied(rank, second.then, Err(FsError::Busy));
+        }
+        self.request_at(to, cred, again, Then::Second(Box::new(second)), hops + 1);
+    }
+
+    /// The rest of an answer came.
+    pub(crate) fn second(&mut self, rank: Rank, second: Second, result: FsResult<Answer>) {
+        let result = match (result, second.created) {
+            (Ok(Answer::Opened { attr, rights, data, .. }), Some(created)) => {
+                Ok(Answer::Opened { attr, created, rights, data })
+            }
+            // The name was there a moment ago; that it is not there is nothing that anybody said.
+            (Err(FsError::NotFound), _) => Err(FsError::Stale),
+            (result, _) => result,
+        };
+        self.names_from = second.names;
+        self.replied(rank, second.then, result);
+    }
+
+    /// Remembers who answered for what.
+    pub(crate) fn notice(&mut self, rank: Rank, op: &Op, answer: &Answer) {
+        match (op, answer) {
+            (_, Answer::Remote { .. }) => {}
+            (
+                Op::Lookup { dir, .. } | Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. },
+                Answer::Entry(attr),
+            )
+            | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
+                self.router.see(*dir, rank);
+                self.router.see_child(attr.ino, *dir, None, rank);
+            }
+            (Op::LookupParent { dir }, Answer::Entry(attr)) => {
+                self.router.see(attr.ino, rank);
+                self.router.see_child(*dir, attr.ino, None, rank);
+            }
+            (Op::Readdir { dir, .. }, Answer::Entries { entries, .. }) => {
+                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
+                    self.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
+                }
+            }
+            (_, Answer::Opened { attr, .. }) => self.router.see(attr.ino, rank),
+            _ => match subject(op) {
+                Subject::Names(ino, _) | Subject::Inode(ino) => self.router.see(ino, rank),
+                Subject::Root | Subject::Handles => {}
+            },
+        }
+    }
+
+    /// Who is there has changed.
+    pub(crate) fn learn_map(&mut self, map: &ClusterMap) {
+        if !self.router.learn_map(map) {
+            return;
+        }
+        let nowhere: Vec<_> = self.sessions.iter().filter(|(_, s)| s.nowhere).map(|(rank, _)| *rank).collect();
+        for rank in nowhere {
+            self.want_connection(rank);
+        }
+    }
+
+    /// Who has what has changed: what is held goes with it.
+    pub(crate) fn learn_routes(&mut self, routes: &[Route]) {
+        if routes.is_empty() || !self.router.learn(routes) || self.router.is_single() {
+            return;
+        }
+        self.follow_files();
+        self.follow_leases();
+    }
+
+    /// The map has changed, and these are not the rank's any more that says so.
+    pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino]) {
+        self.learn_routes(routes);
+        let Some(to) = routes.first().map(|route| route.rank).filter(|to| *to != from) else { return };
+        for ino in moved {
+            if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
+                self.move_file(*ino, to);
+            }
+            self.move_dir(*ino, to);
+            self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
+        }
+    }
+
+    fn follow_files(&mut self) {
+        let moved = |ino: &Ino, from: Rank| match self.router.find(*ino, None) {
+            Found::Known(to) if to != from => Some((*ino, to)),
+            _ => None,
+        };
+        let files: Vec<_> = self.files.map.iter().filter_map(|(ino, file)| moved(ino, file.rank)).collect();
+        let dirs = self.files.handles.iter().filter(|(_, handle)| handle.dir);
+        let dirs: Vec<_> =
+            dirs.filter_map(|(number, handle)| moved(&handle.ino, *self.files.at.get(number)?)).collect();
+        for (ino, to) in files {
+            self.move_file(ino, to);
+        }
+        for (ino, to) in dirs {
+            self.move_dir(ino, to);
+        }
+    }
+
+    fn follow_leases(&mut self) {
+        let mut moved = Vec::new();
+        for (from, session) in &self.sessions {
+            for (ino, bits) in session.leases.all() {
+                match self.router.find(ino, None) {
+                    Found::Known(to) if to != *from => moved.push((*from, to, ino, bits)),
+                    _ => {}
+                }
+            }
+        }
+        for (from, to, ino, bits) in moved {
+            self.move_lease(from, to, ino, bits);
+        }
+    }
+
+    fn move_lease(&mut self, from: Rank, to: Rank, ino: Ino, bits: Lease) {
+        let Some(session) = self.sessions.get_mut(&from) else { return };
+        let taken = session.leases.take(ino, bits);
+        if !taken.is_none() {
+            self.open_session(to).leases.adopt(ino, taken);
+        }
+    }
+
+    /// An open file is another rank's from now on, with all that is held on it. What is on its way to the old one is
+    /// answered there, or sent on.
+    pub(crate) fn move_file(&mut self, ino: Ino, to: Rank) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let from = std::mem::replace(&mut file.rank, to);
+        if from != to {
+            for handle in &file.handles {
+                self.files.at.insert(*handle, to);
+            }
+            self.open_session(to);
+            self.move_lease(from, to, ino, Lease::ATTR);
+            self.start_waiting(ino);
+        }
+        self.unpark(ino, to);
+    }
+
+    /// The same for an open directory, unless its fragments are at several ranks: then it stays where it was opened.
+    fn move_dir(&mut self, ino: Ino, to: Rank) {
+        if self.router.is_parted(ino) {
+            return;
+        }
+        let handles = self.files.handles.iter().filter(|(_, handle)| handle.dir && handle.ino == ino);
+        let numbers: Vec<u64> = handles.map(|(number, _)| *number).collect();
+        for number in &numbers {
+            self.files.at.insert(*number, to);
+        }
+        if !numbers.is_empty() {
+            self.open_session(to);
+        }
+    }
+
+    /// A file is not where its data was asked for.
+    pub(crate) fn data_moved(&mut self, rank: Rank, id: u64, mut pending: PendingData) {
+        pending.hops += 1;
+        let ino = pending.request.ino;
+        let Some(file) = self.files.map.get(&ino) else {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        };
+        if pending.hops > HOPS_MAX {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        }
+        if file.rank != rank {
+            let to = file.rank;
+            return self.data_request_at(to, id, pending);
+        }
+        let cred = file.handles.first().and_then(|h| self.files.handles.get(h)).map(|h| Cred::clone(&h.cred));
+        let Some(cred) = cred else {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        };
+        let parked = self.parked.entry(ino).or_default();
+        parked.push((id, pending));
+        if parked.len() == 1 {
+            self.request_at(rank, cred, Op::GetAttr { ino }, Then::Located(ino), 0);
+        }
+    }
+
+    /// It was asked where a file is, and not said that it is elsewhere.
+    pub(crate) fn located(&mut self, ino: Ino, rank: Rank, result: &FsResult<Answer>) {
+        if result.is_ok() {
+            return self.unpark(ino, rank);
+        }
+        for (id, pending) in self.parked.remove(&ino).unwrap_or_default() {
+            self.data_replied(id, pending.then, Err(DataError::Stale));
+        }
+    }
+
+    /// Sends data requests that waited for their file to be found, in order.
+    fn unpark(&mut self, ino: Ino, to: Rank) {
+        let mut parked = self.parked.remove(&ino).unwrap_or_default();
+        parked.sort_unstable_by_key(|(id, _)| *id);
+        for (id, pending) in parked {
+            self.data_request_at(to, id, pending);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Numbered requests and their answers, and data requests, at one rank each. What is done when a rank says that another
+//! one is to be asked is in `moves`.
+
+use std::sync::Arc;
+
+use loligo_types::limits::IN_FLIGHT_MAX;
+use loligo_types::msg::{DataRequest, Request, ToServer};
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank, Seq};
+
+use crate::Invalidation;
+use crate::machine::Client;
+use crate::session::{DataThen, Link, Pending, PendingData, Then};
+use crate::task::Event;
+
+/// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
+const WINDOW: u64 = 100_000;
+
+impl Client {
+    /// Sends what is unanswered, in order.
+    pub(crate) fn resend(&mut self, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.in_flight = 0;
+        session.unsent = 0;
+        self.send_data(rank);
+        self.send_requests(rank);
+    }
+
+    /// Sends all data requests that are unanswered, unless they must wait.
+    pub(crate) fn send_data(&mut self, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        if session.data_held {
+            return;
+        }
+        let mut data = Vec::new();
+        for pending in session.data.values_mut() {
+            pending.again = false;
+            data.push(pending.request.clone());
+        }
+        for request in data {
+            self.send(rank, ToServer::Data(request));
+        }
+    }
+
+    /// Holds data requests back until a request was answered that the server does only when it knows what is open.
+    pub(crate) fn hold_data(&mut self, rank: Rank) {
+        let files = &self.files;
+        let mut at = files.handles.iter().filter(|(number, _)| files.at.get(number) == Some(&rank));
+        let Some(cred) = at.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.data_held = true;
+        let seq = session.next_seq.max(1);
+        session.next_seq = seq + 1;
+        let op = Op::Close { handles: Vec::new() };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op };
+        session.pending.insert(seq, Pending { request, then: Then::Reclaimed, hops: 0 });
+    }
+
+    /// Sends requests as far as the server takes them.
+    pub(crate) fn send_requests(&mut self, rank: Rank) {
+        while let Some(session) = self.sessions.get_mut(&rank) {
+            if session.link != Link::Up || session.in_flight >= IN_FLIGHT_MAX {
+                return;
+            }
+            let Some((seq, pending)) = session.pending.range(session.unsent..).next() else { return };
+            let (seq, mut request) = (*seq, pending.request.clone());
+            let first = session.first_unanswered();
+            if seq >= first + WINDOW {
+                return;
+            }
+            request.answered = Seq(first);
+            session.unsent = seq + 1;
+            session.in_flight += 1;
+            self.send(rank, ToServer::Request(request));
+        }
+    }
+
+    /// Asks the rank that is likely to know.
+    pub(crate) fn request(&mut self, cred: &Arc<Cred>, op: Op, then: Then) {
+        let rank = self.route(&op);
+        self.request_at(rank, Cred::clone(cred), op, then, 0);
+    }
+
+    /// Asks a rank something.
+    pub(crate) fn request_at(&mut self, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
+        let want = self.want(&op);
+        let single = self.is_single();
+        let session = self.open_session(rank);
+        if session.gave_up && !single && self.deny(&then) {
+            return;
+        }
+        let session = self.open_session(rank);
+        session.next_seq = session.next_seq.max(1);
+        let seq = session.next_seq;
+        session.next_seq += 1;
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op };
+        session.pending.insert(seq, Pending { request, then, hops });
+        self.send_requests(rank);
+    }
+
+    /// Says that a rank is not there, instead of asking it. Not of what must be asked sooner or later.
+    fn deny(&mut self, then: &Then) -> bool {
+        match then {
+            Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
+            Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
+            Then::Second(second) => return self.deny(&second.then),
+            Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) => return false,
+        }
+        true
+    }
+    /// Leases that are of use with an operation.
+    fn want(&self, op: &Op) -> Lease {
+        if !self.config.cache {
+            return Lease::NONE;
+        }
+        let names = if self.config.cache_names { Lease::NAMES } else { Lease::NONE };
+        match op {
+            Op::Lookup { .. }
+            | Op::LookupParent { .. }
+            | Op::Create { .. }
+            | Op::Mknod { .. }
+            | Op::Mkdir { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. } => names | Lease::ATTR,
+            Op::Readdir { plus: true, .. } => names | Lease::ATTR,
+            Op::Readdir { .. } => names,
+            Op::GetAttr { .. }
+            | Op::SetAttr { .. }
+            | Op::Open { .. }
+            | Op::Tmpfile { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
+            | Op::WriteInline { .. }
+            | Op::SetData { .. } => Lease::ATTR,
+            _ => Lease::NONE,
+        }
+    }
+
+    pub(crate) fn reply(&mut self, rank: Rank, seq: Seq, result: FsResult<Answer>, granted: &[(Ino, Lease)]) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(pending) = session.pending.remove(&seq.0) else { return };
+        session.in_flight = session.in_flight.saturating_sub(1);
+        if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
+            // It has waited so long that the server must remember too much for it: it is to ask again.
+            let Request { cred, op, .. } = pending.request;
+            return self.request(&Arc::new(cred), op, pending.then);
+        }
+        let answered = session.first_unanswered();
+        session.leases.grant(seq.0, granted, answered);
+        if let Ok(answer) = &result {
+            self.learn_answer(rank, seq, &pending.request.op, answer);
+        }
+        self.names_from = rank;
+        match result {
+            Ok(Answer::Remote { ino, kind, rank: there }) => self.ask_remote(rank, pending, ino, kind, there),
+            result => self.replied(rank, pending.then, result),
+        }
+        self.send_requests(rank);
+    }
+
+    /// Gives an answer to who asked.
+    pub(crate) fn replied(&mut self, rank: Rank, then: Then, result: FsResult<Answer>) {
+        match then {
+            Then::Nothing => {}
+            Then::Pass(pass) => self.passed(pass, result),
+            Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
+            Then::Flush(ino) => self.flush_reply(ino, result),
+            Then::Reclaimed => {
+                if let Some(session) = self.sessions.get_mut(&rank) {
+                    session.data_held = false;
+                }
+                self.send_data(rank);
+            }
+            Then::Located(ino) => self.located(ino, rank, &result),
+            Then::Second(second) => self.second(rank, *second, result),
+        }
+    }
+
+    fn learn_answer(&mut self, rank: Rank, seq: Seq, op: &Op, answer: &Answer) {
+        match answer {
+            Answer::Entry(attr) => self.learn(attr),
+            Answer::Opened { .. } => {
+                if let Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } = op {
+                    self.files.at.insert(*handle, rank);
+                }
+            }
+            Answer::Entries { entries, .. } => {
+                let Some(session) = self.sessions.get_mut(&rank) else { return };
+                for entry in entries.iter().filter(|entry| !entry.lease.is_none()) {
+                    session.leases.grant(seq.0, &[(entry.ino, entry.lease)], 0);
+                }
+            }
+            _ => {}
+        }
+        if !self.router.is_single() {
+            self.notice(rank, op, answer);
+        }
+    }
+
+    /// Asks the data server something; the request's number. The file must be known.
+    pub(crate) fn data_request(&mut self, ino: Ino, op: DataOp, then: DataThen) -> u64 {
+        let file = self.files.map.get(&ino);
+        let object_size = file.map(|file| file.attr.layout).unwrap_or_default().object_size;
+        let rank = file.map_or(self.home, |file| file.rank);
+        self.next_data += 1;
+        let id = self.next_data;
+        let request = DataRequest { id, ino, object_size, op };
+        self.data_request_at(rank, id, PendingData { request, then, again: false, hops: 0 });
+        id
+    }
+
+    pub(crate) fn data_request_at(&mut self, rank: Rank, id: u64, pending: PendingData) {
+        let session = self.open_session(rank);
+        if session.link == Link::Up && !session.data_held {
+            let request = pending.request.clone();
+            self.send(rank, ToServer::Data(request));
+        }
+        self.open_session(rank).data.insert(id, pending);
+    }
+
+    pub(crate) fn data_reply(&mut self, rank: Rank, id: u64, result: Result<DataAnswer, DataError>) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Some(pending) = session.data.get_mut(&id) else { return };
+        if result == Err(DataError::Busy) {
+            pending.again = true;
+            return;
+        }
+        let Some(pending) = session.data.remove(&id) else { return };
+        if result == Err(DataError::Moved) {
+            return self.data_moved(rank, id, pending);
+        }
+        self.data_replied(id, pending.then, result);
+    }
+
+    /// Gives an answer to who asked.
+    pub(crate) fn data_replied(&mut self, id: u64, then: DataThen, result: Result<DataAnswer, DataError>) {
+        match then {
+            DataThen::Task(task) => self.events.push_back((task, Event::Data(result))),
+            DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
+            DataThen::Flush(ino) => self.flush_data(ino, result),
+            DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
+        }
+    }
+
+    /// Sends data requests again that the server was too busy for. In order, and all: later ones of the same file may
+    /// rest on earlier ones.
+    pub(crate) fn repeat_busy(&mut self, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        if session.link != Link::Up || session.data_held {
+            return;
+        }
+        let mut requests = Vec::new();
+        for pending in session.data.values_mut().filter(|pending| pending.again) {
+            pending.again = false;
+            requests.push(pending.request.clone());
+        }
+        for request in requests {
+            self.send(rank, ToServer::Data(request));
+        }
+    }
+
+    /// Drops everything that was lent, above and here, without waiting: it may be somebody else's by now.
+    pub(crate) fn drop_leases(&mut self, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        for (ino, bits) in session.leases.take_all() {
+            if bits.has(Lease::NAMES) {
+                self.invalidate(Invalidation::Names(ino), false);
+            }
+            if bits.has(Lease::ATTR) {
+                self.invalidate(Invalidation::Attr(ino), false);
+            }
+        }
+    }
+}
+
+/// The bytes of an answer to a read.
+pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result<(u64, Arc<[u8]>), DataError> {
+    match result? {
+        DataAnswer::Bytes(bytes) => Ok((at, bytes)),
+        // The server breaks the protocol; nothing it said can be used.
+        _ => Err(DataError::Io),
+    }
+}

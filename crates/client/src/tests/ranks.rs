@@ -1,0 +1,692 @@
+//! Two ranks, played by hand: who is asked what, and what moves with the map.
+
+use std::sync::Arc;
+
+use loligo_types::msg::{Hello, Refusal, Request, ToClient, ToServer, Welcome};
+use loligo_types::{
+    Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, Frag, FsError, Ino, Inode, Kind, Lease,
+    Name, Op, OpenFlags, Rank, RankInfo, RankState, Route, Seq, SessionId, Time,
+};
+
+use super::net::rw;
+use crate::{Call, CallId, CallResult, Client, Config, Fh, Input, Invalidation, Now, Output};
+
+const R0: Rank = Rank(0);
+const R1: Rank = Rank(1);
+const DIR: Ino = Ino(0x100);
+const FILE: Ino = Ino(0x101);
+
+/// What a client wants of its connections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Wire {
+    Connect(Rank, Option<String>),
+    Disconnect(Rank),
+    Hello(Rank, Hello),
+    Ask(Rank, u64, Op),
+    Data(Rank, u64, DataOp),
+    Other(Rank, ToServer),
+}
+
+/// A client and its ranks.
+struct Ranks {
+    client: Client,
+    ms: u64,
+    next: u64,
+    wire: Vec<Wire>,
+    done: Vec<(u64, CallResult)>,
+    dropped: Vec<(crate::Token, Invalidation)>,
+    refused: bool,
+}
+
+fn map(ranks: u16) -> ClusterMap {
+    let info = |rank| RankInfo { rank: Rank(rank), address: format!("at {rank}"), state: RankState::Up };
+    ClusterMap { epoch: u64::from(ranks), ranks: (0..ranks).map(info).collect() }
+}
+
+fn route(dir: Ino, rank: Rank, version: u64) -> Route {
+    Route { dir, frag: Frag::WHOLE, rank, version }
+}
+
+fn welcome(rank: Rank, ranks: u16) -> Welcome {
+    Welcome {
+        version: 2,
+        session: SessionId(u64::from(rank.0) + 1),
+        secret: 1,
+        resumed: false,
+        kept: false,
+        fs_id: [7; 16],
+        inline_max: 64,
+        session_ms: 10_000,
+        data_epoch: 1,
+        rank,
+        map: map(ranks),
+        routes: vec![route(Ino::ROOT, R0, 1)],
+    }
+}
+
+fn attr(ino: Ino, kind: Kind) -> Attr {
+    Inode::new(ino, kind, 0o755, 0, 0, Ino::ROOT, Time(1)).attr()
+}
+
+fn entry(ino: Ino, kind: Kind) -> Answer {
+    Answer::Entry(attr(ino, kind))
+}
+
+fn opened(ino: Ino, inline: bool, rights: Lease) -> Answer {
+    let attr = Attr { inline, size: 0, ..attr(ino, Kind::File) };
+    Answer::Opened { attr, created: false, rights, data: None }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn lookup(dir: Ino, text: &str) -> Call {
+    Call::Op(Op::Lookup { dir, name: name(text) })
+}
+
+fn create(dir: Ino, text: &str) -> Call {
+    Call::Create { dir, name: name(text), mode: 0o644, umask: 0, flags: rw(), exclusive: false }
+}
+
+fn write(fh: Fh, data: &[u8]) -> Call {
+    Call::Write { fh, offset: 0, data: Arc::from(data), append: false, kill_priv: false }
+}
+
+impl Ranks {
+    /// Connected to rank 0, of so many.
+    fn of(ranks: u16) -> Ranks {
+        let mut world = Ranks::unconnected(Config { client: 77, close_delay_ms: 0, ..Config::default() });
+        world.connect(R0, welcome(R0, ranks));
+        world
+    }
+
+    fn unconnected(config: Config) -> Ranks {
+        let (wire, done, dropped) = (Vec::new(), Vec::new(), Vec::new());
+        Ranks { client: Client::new(config), ms: 1, next: 1, wire, done, dropped, refused: false }
+    }
+
+    fn feed(&mut self, input: Input) {
+        self.client.handle(Now { ms: self.ms, wall: Time(5) }, input);
+        while let Some(output) = self.client.poll() {
+            match output {
+                Output::Send { rank, message } => self.wire.push(match message {
+                    ToServer::Hello(hello) => Wire::Hello(rank, hello),
+                    ToServer::Request(Request { seq, op, .. }) => Wire::Ask(rank, seq.0, op),
+                    ToServer::Data(request) => Wire::Data(rank, request.id, request.op),
+                    message => Wire::Other(rank, message),
+                }),
+                Output::Connect { rank, address } => self.wire.push(Wire::Connect(rank, address)),
+                Output::Disconnect { rank } => self.wire.push(Wire::Disconnect(rank)),
+                Output::Complete { id, result } => self.done.push((id.0, result)),
+                Output::Invalidate { token, what } => self.dropped.push((token, what)),
+                Output::Refused { .. } => self.refused = true,
+                Output::Ready { .. } | Output::Stopped => {}
+            }
+        }
+    }
+
+    fn says(&mut self, rank: Rank, message: ToClient) {
+        self.feed(Input::Message { rank, message });
+    }
+
+    /// A connection is made, and the rank says welcome; what it was told first.
+    fn connect(&mut self, rank: Rank, welcome: Welcome) -> Hello {
+        self.feed(Input::Connected { rank });
+        let hello = match self.take().pop() {
+            Some(Wire::Hello(to, hello)) if to == rank => hello,
+            other => panic!("no hello to {rank}: {other:?}"),
+        };
+        self.says(rank, ToClient::Welcome(welcome));
+        hello
+    }
+
+    /// The second rank, after the client asked for it.
+    fn connect_second(&mut self) {
+        assert_eq!(self.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+        assert_eq!(self.connect(R1, welcome(R1, 2)).client, 77);
+    }
+
+    fn call(&mut self, call: Call) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.feed(Input::Call { id: CallId(id), cred: Arc::new(Cred::root()), call });
+        id
+    }
+
+    fn take(&mut self) -> Vec<Wire> {
+        std::mem::take(&mut self.wire)
+    }
+
+    /// The only request since the last look: to whom, its number, what.
+    fn asked(&mut self) -> (Rank, u64, Op) {
+        let wire = self.take();
+        match &wire[..] {
+            [Wire::Ask(rank, seq, op)] => (*rank, *seq, op.clone()),
+            other => panic!("not one request: {other:?}"),
+        }
+    }
+
+    fn answer(&mut self, rank: Rank, seq: u64, answer: Answer, granted: &[(Ino, Lease)]) {
+        self.says(rank, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: granted.to_vec() });
+    }
+
+    /// Answers the only request, which must be for this rank.
+    fn answers(&mut self, rank: Rank, answer: Answer) -> Op {
+        let (at, seq, op) = self.asked();
+        assert_eq!(at, rank, "{op:?}");
+        self.answer(rank, seq, answer, &[]);
+        op
+    }
+
+    fn redirects(&mut self, rank: Rank, to: Rank, routes: &[Route], done: Option<(Ino, u64)>) -> Op {
+        let (at, seq, op) = self.asked();
+        assert_eq!(at, rank, "{op:?}");
+        self.says(rank, ToClient::Redirect { seq: Seq(seq), rank: to, routes: routes.to_vec(), done });
+        op
+    }
+
+    fn result(&mut self, id: u64) -> CallResult {
+        let at = self.done.iter().position(|(done, _)| *done == id).unwrap_or_else(|| panic!("no answer to {id}"));
+        self.done.remove(at).1
+    }
+
+    /// Both ranks connected, and a directory known which is the second's.
+    fn with_second() -> Ranks {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        let id = world.call(lookup(DIR, "a"));
+        world.redirects(R0, R1, &[route(DIR, R1, 1)], None);
+        world.connect_second();
+        world.answers(R1, entry(Ino(0x1ff), Kind::File));
+        world.result(id).unwrap();
+        world
+    }
+
+    fn look_up_dir(&mut self) {
+        let id = self.call(lookup(Ino::ROOT, "d"));
+        self.answers(R0, entry(DIR, Kind::Dir));
+        self.result(id).unwrap();
+    }
+
+    /// A new file, open at a rank.
+    fn create(&mut self, rank: Rank, dir: Ino, ino: Ino, inline: bool, rights: Lease) -> Fh {
+        let id = self.call(create(dir, &ino.to_string()));
+        self.answers(rank, opened(ino, inline, rights));
+        self.result(id).unwrap().fh.unwrap()
+    }
+
+    fn write(&mut self, fh: Fh, data: &[u8]) {
+        let id = self.call(write(fh, data));
+        self.result(id).unwrap();
+        assert_eq!(self.take(), []);
+    }
+
+    fn moves(&mut self, kept: bool) {
+        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: Vec::new() });
+        assert_eq!(self.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+        self.connect(R1, Welcome { kept, ..welcome(R1, 2) });
+    }
+}
+
+#[test]
+fn with_one_rank_the_same_messages_are_sent_as_ever() {
+    let mut world = Ranks::of(1);
+    assert_eq!(world.take(), []);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"abc");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let op = world.answers(R0, entry(FILE, Kind::File));
+    assert!(matches!(op, Op::WriteInline { offset: Some(0), .. }));
+    world.result(flush).unwrap();
+    let release = world.call(Call::Release { fh, flock_owner: None });
+    world.result(release).unwrap();
+    world.feed(Input::Tick);
+    assert_eq!(world.answers(R0, Answer::Done), Op::Close { handles: vec![1] });
+    let statfs = world.call(Call::Op(Op::StatFs));
+    assert_eq!(world.asked(), (R0, 5, Op::StatFs));
+    assert!(!world.done.iter().any(|(id, _)| *id == statfs));
+    world.ms += 4000;
+    world.feed(Input::Tick);
+    assert_eq!(world.take(), [Wire::Other(R0, ToServer::Ping)]);
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(world.take(), [Wire::Connect(R0, None)]);
+    let hello = world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 1) });
+    assert_eq!(hello.resume, Some((SessionId(1), 1)));
+    assert_eq!(world.asked(), (R0, 5, Op::StatFs));
+}
+
+#[test]
+fn a_wrong_guess_is_redirected_once_and_what_is_beside_goes_straight() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let id = world.call(lookup(DIR, "a"));
+    assert_eq!(world.redirects(R0, R1, &[route(DIR, R1, 4)], None), Op::Lookup { dir: DIR, name: name("a") });
+    world.connect_second();
+    let (rank, seq, op) = world.asked();
+    assert_eq!((rank, seq, op), (R1, 1, Op::Lookup { dir: DIR, name: name("a") }));
+    world.answer(R1, 1, entry(FILE, Kind::File), &[(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
+    let done = world.result(id).unwrap();
+    assert!(done.attr_cached && done.names_cached);
+    for (call, rank) in [
+        (lookup(DIR, "b"), R1),
+        (Call::GetAttr { ino: FILE }, R1),
+        (create(DIR, "c"), R1),
+        (lookup(Ino::ROOT, "e"), R0),
+        (Call::Op(Op::StatFs), R0),
+        (Call::Op(Op::LookupParent { dir: DIR }), R1),
+    ] {
+        world.call(call);
+        assert_eq!(world.asked().0, rank);
+    }
+}
+
+#[test]
+fn a_name_whose_inode_is_elsewhere_is_looked_up_at_both() {
+    let mut world = Ranks::of(2);
+    let id = world.call(lookup(Ino::ROOT, "r"));
+    let (_, seq, _) = world.asked();
+    let remote = Answer::Remote { ino: FILE, kind: Kind::File, rank: R1 };
+    world.answer(R0, seq, remote.clone(), &[(Ino::ROOT, Lease::NAMES)]);
+    world.connect_second();
+    let (rank, seq, op) = world.asked();
+    assert_eq!((rank, op), (R1, Op::GetAttr { ino: FILE }));
+    world.answer(R1, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+    let done = world.result(id).unwrap();
+    assert!(done.attr_cached && done.names_cached);
+    assert_eq!(done.attr().unwrap().ino, FILE);
+    // The second name of a file says nothing about where the file is.
+    world.call(Call::GetAttr { ino: FILE });
+    assert_eq!(world.asked().0, R1);
+    // Gone meanwhile: that is not the absence of the name.
+    let id = world.call(lookup(Ino::ROOT, "s"));
+    world.answers(R0, remote);
+    let (_, seq, _) = world.asked();
+    world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::NotFound), granted: vec![] });
+    let failed = world.result(id).unwrap_err();
+    assert_eq!((failed.error, failed.names_cached), (FsError::Stale, false));
+}
+
+#[test]
+fn a_create_that_finds_a_file_elsewhere_opens_it_there() {
+    let mut world = Ranks::of(2);
+    let id = world.call(create(Ino::ROOT, "f"));
+    world.answers(R0, Answer::Remote { ino: FILE, kind: Kind::File, rank: R1 });
+    world.connect_second();
+    let op = world.answers(R1, opened(FILE, true, Lease::NONE));
+    assert_eq!(op, Op::Open { ino: FILE, flags: rw(), handle: 1 });
+    let done = world.result(id).unwrap();
+    assert!(matches!(done.answer, Answer::Opened { created: false, .. }));
+    world.call(Call::Release { fh: done.fh.unwrap(), flock_owner: None });
+    world.feed(Input::Tick);
+    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1] });
+}
+
+#[test]
+fn what_was_done_before_it_moved_is_not_done_again() {
+    let mut world = Ranks::with_second();
+    world.says(R1, ToClient::Routes { routes: vec![route(DIR, R0, 2)], moved: Vec::new() });
+    let id = world.call(create(DIR, "f"));
+    world.redirects(R0, R1, &[route(DIR, R1, 3)], Some((FILE, 1)));
+    let op = world.answers(R1, opened(FILE, true, Lease::NONE));
+    assert_eq!(op, Op::Open { ino: FILE, flags: OpenFlags { truncate: false, ..rw() }, handle: 1 });
+    assert!(matches!(world.result(id).unwrap().answer, Answer::Opened { created: true, .. }));
+
+    let id = world.call(Call::Op(Op::Mkdir { dir: DIR, name: name("m"), mode: 0o755, umask: 0 }));
+    world.redirects(R1, R0, &[route(DIR, R0, 4)], Some((Ino(0x150), 0)));
+    assert_eq!(world.answers(R0, entry(Ino(0x150), Kind::Dir)), Op::GetAttr { ino: Ino(0x150) });
+    assert_eq!(world.result(id).unwrap().attr().unwrap().ino, Ino(0x150));
+
+    let id = world.call(Call::Op(Op::Unlink { dir: DIR, name: name("m") }));
+    world.redirects(R0, R1, &[route(DIR, R1, 5)], Some((Ino(0), 0)));
+    assert_eq!(world.take(), []);
+    assert_eq!(world.result(id).unwrap().answer, Answer::Done);
+}
+
+#[test]
+fn what_is_held_back_is_written_where_the_file_has_moved() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let other = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"moved");
+    world.write(other, b"stays");
+    world.moves(true);
+    assert_eq!(world.take(), []);
+    for (fh, rank, ino) in [(fh, R1, FILE), (other, R0, Ino(0x200))] {
+        let id = world.call(Call::Flush { fh, owner: None });
+        let op = world.answers(rank, entry(ino, Kind::File));
+        assert!(matches!(op, Op::WriteInline { ino: of, .. } if of == ino));
+        world.result(id).unwrap();
+    }
+}
+
+#[test]
+fn what_did_not_arrive_where_it_moved_is_lost_and_nothing_else() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let other = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"moved");
+    world.moves(false);
+    let id = world.call(Call::Flush { fh, owner: None });
+    assert_eq!(world.result(id).unwrap_err().error, FsError::Io);
+    world.write(other, b"stays");
+}
+
+#[test]
+fn an_open_directory_is_listed_and_closed_where_it_has_moved() {
+    let mut world = Ranks::of(2);
+    let fhs = [DIR, Ino(0x120)].map(|ino| {
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let id = world.call(Call::Open { ino, flags });
+        let attr = attr(ino, Kind::Dir);
+        world.answers(R0, Answer::Opened { attr, created: false, rights: Lease::NONE, data: None });
+        world.result(id).unwrap().fh.unwrap()
+    });
+    // Of one it is told by the map, of the other when it is listed.
+    world.moves(true);
+    let listing = |fh| Call::Readdir { fh, cookie: 0, limit: 9, plus: false };
+    let end = Answer::Entries { entries: Vec::new(), end: true };
+    world.call(listing(fhs[0]));
+    world.answers(R1, end.clone());
+    world.call(listing(fhs[1]));
+    world.redirects(R0, R1, &[], None);
+    assert!(matches!(world.answers(R1, end), Op::Readdir { handle: Some(2), .. }));
+    for fh in fhs {
+        world.call(Call::Release { fh, flock_owner: None });
+    }
+    world.feed(Input::Tick);
+    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1, 2] });
+}
+
+#[test]
+fn data_follows_a_file_that_moved_unheard() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"to objects");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let wire = world.take();
+    let [Wire::Data(R0, id, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
+    world.says(R0, ToClient::Data { id, result: Err(DataError::Moved) });
+    world.redirects(R0, R1, &[], None);
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    world.connect(R1, Welcome { kept: true, ..welcome(R1, 2) });
+    let wire = world.take();
+    let [Wire::Data(R1, again, DataOp::Write { .. }), Wire::Ask(R1, 1, Op::GetAttr { ino: FILE })] = wire[..] else {
+        panic!("{wire:?}")
+    };
+    assert_eq!(again, id);
+    world.says(R1, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+    let op = world.answers(R1, entry(FILE, Kind::File));
+    assert!(matches!(op, Op::SetData { ino: FILE, .. }));
+    world.answer(R1, 1, entry(FILE, Kind::File), &[]);
+    world.result(flush).unwrap();
+}
+
+#[test]
+fn a_session_lost_at_one_rank_leaves_the_files_of_the_other_alone() {
+    let mut world = Ranks::with_second();
+    let here = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    let there = world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(here, b"kept");
+    world.write(there, b"lost");
+    let look = world.call(lookup(DIR, "x"));
+    let make = world.call(Call::Op(Op::Unlink { dir: DIR, name: name("y") }));
+    let other = world.call(lookup(Ino::ROOT, "z"));
+    world.take();
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    world.connect(R1, welcome(R1, 2));
+    assert_eq!(world.asked(), (R1, 1, Op::Lookup { dir: DIR, name: name("x") }), "it is harmless to ask again");
+    assert_eq!(world.result(make).unwrap_err().error, FsError::Io);
+    assert!(!world.done.iter().any(|(id, _)| *id == look || *id == other));
+    let flush = world.call(Call::Flush { fh: there, owner: None });
+    assert_eq!(world.result(flush).unwrap_err().error, FsError::Io);
+    let flush = world.call(Call::Flush { fh: here, owner: None });
+    assert!(matches!(world.answers(R0, entry(Ino(0x200), Kind::File)), Op::WriteInline { .. }));
+    world.result(flush).unwrap();
+}
+
+#[test]
+fn a_restarted_rank_is_told_only_what_was_held_there() {
+    let mut world = Ranks::with_second();
+    world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, Welcome { resumed: true, ..welcome(R1, 2) });
+    let wire = world.take();
+    let Some(Wire::Other(R1, ToServer::Reclaim(claim))) = wire.first() else { panic!("{wire:?}") };
+    assert_eq!(claim.opens.iter().map(|open| open.1).collect::<Vec<_>>(), [FILE]);
+}
+
+#[test]
+fn a_recall_is_answered_to_the_rank_that_asked() {
+    let mut world = Ranks::with_second();
+    let id = world.call(lookup(DIR, "f"));
+    let (_, seq, _) = world.asked();
+    world.answer(R1, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+    assert!(world.result(id).unwrap().attr_cached);
+    world.says(R1, ToClient::Recall { ino: FILE, id: 3, bits: Lease::ATTR });
+    let (token, what) = world.dropped.pop().unwrap();
+    assert_eq!(what, Invalidation::Attr(FILE));
+    assert_eq!(world.take(), []);
+    world.feed(Input::Invalidated { token });
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::RecallDone { ino: FILE, id: 3 })]);
+}
+
+#[test]
+fn leases_move_with_the_map_and_are_given_back_where_they_are() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let id = world.call(lookup(DIR, "f"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+    world.result(id).unwrap();
+    world.moves(true);
+    world.says(R1, ToClient::Recall { ino: FILE, id: 8, bits: Lease::ATTR });
+    let (token, what) = world.dropped.pop().unwrap();
+    assert_eq!(what, Invalidation::Attr(FILE));
+    world.feed(Input::Invalidated { token });
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::RecallDone { ino: FILE, id: 8 })]);
+    let id = world.call(lookup(DIR, "f"));
+    let (_, seq, _) = world.asked();
+    world.answer(R1, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+    world.result(id).unwrap();
+    world.call(Call::Forget { inos: vec![FILE] });
+    world.feed(Input::Tick);
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::Release(vec![(FILE, Lease::ATTR)]))]);
+}
+
+#[test]
+fn ranks_that_send_each_other_the_same_request_are_given_time_and_then_up() {
+    let mut world = Ranks::with_second();
+    let id = world.call(Call::GetAttr { ino: Ino(0x1ff) });
+    let (mut at, mut redirects) = (R1, 0);
+    while world.done.is_empty() {
+        let Some(Wire::Ask(rank, seq, _)) = world.take().pop() else {
+            assert!(redirects > 3, "the first ones are followed at once");
+            world.ms += 50;
+            world.feed(Input::Tick);
+            world.wire.retain(|wire| !matches!(wire, Wire::Other(..)));
+            for rank in [R0, R1] {
+                world.says(rank, ToClient::Pong);
+            }
+            continue;
+        };
+        assert_eq!(rank, at);
+        at = Rank(1 - at.0);
+        redirects += 1;
+        world.says(rank, ToClient::Redirect { seq: Seq(seq), rank: at, routes: vec![], done: None });
+    }
+    assert_eq!((redirects, world.result(id).unwrap_err().error), (33, FsError::Busy));
+}
+
+#[test]
+fn a_rank_that_is_away_for_long_fails_only_what_needs_it() {
+    let mut world = Ranks::with_second();
+    let there = world.call(lookup(DIR, "x"));
+    let here = world.call(lookup(Ino::ROOT, "y"));
+    let (hello, pong) = (Wire::Connect(R1, Some("at 1".into())), ToClient::Pong);
+    world.take();
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [hello]);
+    for _ in 0..700 {
+        world.ms += 100;
+        world.says(R0, pong.clone());
+        world.feed(Input::Tick);
+    }
+    assert_eq!(world.result(there).unwrap_err().error, FsError::Unavailable);
+    assert!(world.done.is_empty());
+    let again = world.call(lookup(DIR, "z"));
+    assert_eq!(world.result(again).unwrap_err().error, FsError::Unavailable);
+    world.take();
+    world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 2) });
+    world.take();
+    world.call(lookup(DIR, "z"));
+    assert_eq!(world.asked().0, R1);
+    assert!(!world.done.iter().any(|(id, _)| *id == here));
+}
+
+#[test]
+fn a_sync_of_everything_is_done_when_all_ranks_have_done_it() {
+    let mut world = Ranks::with_second();
+    for call in [Call::SyncAll, Call::Op(Op::Sync)] {
+        let id = world.call(call);
+        let wire = world.take();
+        let [Wire::Ask(R0, first, Op::Sync), Wire::Ask(R1, second, Op::Sync)] = wire[..] else { panic!("{wire:?}") };
+        world.answer(R1, second, Answer::Done, &[]);
+        assert!(world.done.is_empty());
+        world.answer(R0, first, Answer::Done, &[]);
+        world.result(id).unwrap();
+    }
+}
+
+#[test]
+fn the_first_connection_may_lead_to_any_rank() {
+    let mut world = Ranks::unconnected(Config { client: 77, ..Config::default() });
+    world.connect(R0, welcome(R1, 2));
+    assert_eq!(world.take(), []);
+    // Rank 0 gets the number that the connection to rank 1 does not need.
+    world.call(Call::Op(Op::StatFs));
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 0".into()))]);
+    world.connect(R1, welcome(R0, 2));
+    assert_eq!(world.asked(), (R1, 1, Op::StatFs));
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(world.take(), [Wire::Connect(R0, None)]);
+}
+
+#[test]
+fn a_rank_that_left_the_map_is_not_sought_any_more() {
+    let mut world = Ranks::with_second();
+    let fh = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.says(R0, ToClient::Map(ClusterMap { epoch: 9, ..map(1) }));
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R0, 9)], moved: Vec::new() });
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [Wire::Disconnect(R1)]);
+    world.write(fh, b"goes on");
+    world.call(lookup(DIR, "b"));
+    assert_eq!(world.asked().0, R0);
+}
+
+#[test]
+fn a_client_outlives_the_rank_that_it_came_to_first() {
+    let mut world = Ranks::with_second();
+    let fh = world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let look = world.call(lookup(Ino::ROOT, "x"));
+    let ranks = map(2).ranks[1..].to_vec();
+    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks }));
+    world.says(R1, ToClient::Routes { routes: vec![route(Ino::ROOT, R1, 9)], moved: Vec::new() });
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    let wire = world.take();
+    let op = Op::Lookup { dir: Ino::ROOT, name: name("x") };
+    assert!(matches!(&wire[..], [Wire::Disconnect(R0), Wire::Ask(R1, _, asked)] if *asked == op), "{wire:?}");
+    assert!(!world.done.iter().any(|(id, _)| *id == look));
+    world.write(fh, b"goes on");
+    world.call(Call::Op(Op::StatFs));
+    assert_eq!(world.asked().0, R1);
+}
+
+#[test]
+fn what_was_on_its_way_to_a_rank_that_forgot_the_client_follows_the_file() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let inline = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let objects = world.create(R0, DIR, Ino(0x102), false, Lease::CACHE | Lease::BUFFER);
+    world.write(inline, b"small");
+    world.write(objects, b"large");
+    let flushes = [inline, objects].map(|fh| world.call(Call::Flush { fh, owner: None }));
+    assert_eq!(world.take().len(), 2);
+    world.moves(true);
+    assert_eq!(world.take(), []);
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, welcome(R0, 2));
+    let wire = world.take();
+    let [Wire::Ask(R1, seq, Op::WriteInline { .. }), Wire::Data(R1, id, DataOp::Write { .. })] = wire[..] else {
+        panic!("{wire:?}")
+    };
+    world.answer(R1, seq, entry(FILE, Kind::File), &[]);
+    world.says(R1, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+    assert!(matches!(world.answers(R1, entry(Ino(0x102), Kind::File)), Op::SetData { .. }));
+    for flush in flushes {
+        world.result(flush).unwrap();
+    }
+}
+
+#[test]
+fn a_rank_whose_address_is_not_known_is_connected_to_when_it_is() {
+    let mut world = Ranks::of(2);
+    world.call(lookup(Ino::ROOT, "a"));
+    world.redirects(R0, Rank(2), &[], None);
+    assert_eq!(world.take(), []);
+    world.says(R0, ToClient::Map(map(3)));
+    assert_eq!(world.take(), [Wire::Connect(Rank(2), Some("at 2".into()))]);
+    world.connect(Rank(2), welcome(Rank(2), 3));
+    assert_eq!(world.asked().0, Rank(2));
+}
+
+#[test]
+fn a_listing_tells_which_fragment_its_files_are_in() {
+    let mut world = Ranks::with_second();
+    let halves = Frag::WHOLE.split(1);
+    let line = |frag, rank| Route { dir: DIR, frag, rank, version: 7 };
+    world.says(R0, ToClient::Routes { routes: vec![line(halves[0], R0), line(halves[1], R1)], moved: Vec::new() });
+    let listing = |cookie| Call::Op(Op::Readdir { dir: DIR, cookie, limit: 9, plus: true, handle: None });
+    world.call(listing(0));
+    let file = |ino, cookie| DirEntry {
+        name: name("n"),
+        ino,
+        kind: Kind::File,
+        cookie,
+        attr: Some(attr(ino, Kind::File)),
+        lease: Lease::NONE,
+    };
+    let entries = vec![file(Ino(0x300), halves[0].last()), file(Ino(0x301), halves[1].first())];
+    world.answers(R0, Answer::Entries { entries, end: false });
+    for (call, rank) in [
+        (Call::GetAttr { ino: Ino(0x300) }, R0),
+        (Call::GetAttr { ino: Ino(0x301) }, R1),
+        (listing(halves[1].first()), R1),
+    ] {
+        world.call(call);
+        assert_eq!(world.asked().0, rank);
+    }
+}
+
+#[test]
+fn another_rank_that_refuses_is_tried_again_and_does_not_end_the_client() {
+    let mut world = Ranks::of(2);
+    world.call(lookup(Ino::ROOT, "a"));
+    world.redirects(R0, R1, &[], None);
+    world.take();
+    world.feed(Input::Connected { rank: R1 });
+    world.take();
+    world.says(R1, ToClient::Refused { why: Refusal::Stopping, text: "later".into() });
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    assert!(!world.refused);
+}

@@ -1,0 +1,340 @@
+//! Transactions over ranks, at the rank that coordinates: borrows what is missing, decides as always, and makes the decision
+//! true with one record, which holds a letter to each rank that lent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_namespace::{Loaded, Need, need};
+use loligo_types::{Event, FsError, Ino, Lease, Letter, Op, Rank};
+
+use super::Where;
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::peer::{Lent, PeerMsg, TxId, Want};
+use crate::recall::SHARED;
+
+/// A transaction.
+#[derive(Default)]
+pub(crate) struct Tx {
+    /// The request that it is for.
+    job: u64,
+    /// What was lent.
+    guests: BTreeMap<Rank, Vec<Loaded>>,
+    /// How often inodes are open at their ranks.
+    opens: BTreeMap<Ino, u32>,
+    /// Ranks that were asked at all, and so must be told of the end.
+    asked: BTreeSet<Rank>,
+    /// Ranks that have not answered, and in which round they were asked.
+    outstanding: BTreeMap<Rank, u32>,
+    /// How often it has asked.
+    round: u32,
+    /// Ranks that said `Busy` and have not called since. Only their calls are waited for.
+    calls: BTreeSet<Rank>,
+    /// Where inodes are that a rank did not have.
+    found: BTreeMap<Ino, Rank>,
+    /// One rank said no: all is given back when the others have answered.
+    denied: Option<FsError>,
+}
+
+/// What must be lent for a request, by rank.
+type Foreign = BTreeMap<Rank, Vec<Want>>;
+
+/// What a request needs before it can be decided.
+pub(crate) enum Gathered {
+    /// Nothing.
+    All,
+    /// Records of this rank.
+    Own(Vec<Need>),
+    /// An inode that another rank has, of an operation that needs only to say so.
+    Remote(Ino, Rank),
+    /// Records of others.
+    Foreign(Foreign),
+}
+
+impl Mds {
+    /// What an operation needs, told apart by whose it is.
+    pub(crate) fn gather(&mut self, job: &Job) -> Gathered {
+        let needs = need(&self.tree, &job.op, &job.cred);
+        if needs.is_empty() {
+            return Gathered::All;
+        }
+        let (mut own, mut foreign) = (Vec::new(), Foreign::new());
+        let mut away: BTreeMap<Ino, Rank> = BTreeMap::new();
+        let mut unknown: BTreeSet<Ino> = BTreeSet::new();
+        for need in &needs {
+            let Need::Inode(ino) = need else { continue };
+            let told = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.found.get(ino).copied());
+            let verdict = match told {
+                Some(rank) if rank != self.me() => Where::Elsewhere(rank),
+                _ => self.locate(*ino, &mut own),
+            };
+            match verdict {
+                Where::Elsewhere(rank) => drop(away.insert(*ino, rank)),
+                _ => drop(unknown.insert(*ino)),
+            }
+        }
+        for need in needs {
+            let of = match &need {
+                Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) => *ino,
+                Need::Entry { dir, .. } | Need::Range { dir, .. } => *dir,
+            };
+            let rank = away.get(&of).copied().unwrap_or_else(|| self.tree.owner(of));
+            if rank != self.me() {
+                let recall = bits_for(&job.op, of);
+                foreign.entry(rank).or_default().push(Want { need, recall });
+            } else if !matches!(need, Need::Inode(_)) && !unknown.contains(&of) {
+                own.push(need);
+            }
+        }
+        if let Op::Readdir { .. } = job.op {
+            // The attributes of others' inodes are left out; the client asks there if it wants them.
+            foreign.clear();
+        }
+        own.dedup();
+        if !own.is_empty() {
+            return Gathered::Own(own);
+        }
+        match (&job.op, away.first_key_value()) {
+            (Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. }, Some((ino, rank))) => {
+                Gathered::Remote(*ino, *rank)
+            }
+            _ if foreign.is_empty() => Gathered::All,
+            _ => Gathered::Foreign(foreign),
+        }
+    }
+
+    /// Borrows; the request waits until all have answered.
+    pub(crate) fn borrow(&mut self, job: &mut Job, foreign: Foreign) -> Step {
+        let up = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
+        if !foreign.keys().all(up) {
+            self.give_back(job, true);
+            return Step::Wait(Why::Peers);
+        }
+        let id = self.parked.number(job);
+        let tx = match job.tx {
+            Some(tx) => tx,
+            None => {
+                let now = u64::try_from(self.now.wall.0).unwrap_or(0);
+                self.cluster.last_tx = now.max(self.cluster.last_tx + 1);
+                TxId { number: self.cluster.last_tx, rank: self.me() }
+            }
+        };
+        job.tx = Some(tx);
+        let client = self.sessions.get(job.slot).map_or(0, |session| session.client);
+        let state = self.cluster.txs.entry(tx).or_default();
+        state.job = id;
+        state.round += 1;
+        let round = state.round;
+        state.calls.clear();
+        for rank in foreign.keys() {
+            state.asked.insert(*rank);
+            state.outstanding.insert(*rank, round);
+        }
+        for (rank, wants) in foreign {
+            self.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
+        }
+        Step::Wait(Why::Borrow)
+    }
+
+    /// A rank has lent.
+    pub(crate) fn lent(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
+        let Some(state) = self.cluster.txs.get_mut(&tx) else {
+            return self.tell(from, PeerMsg::Return { tx, again: false });
+        };
+        if state.outstanding.get(&from) != Some(&round) {
+            return;
+        }
+        state.outstanding.remove(&from);
+        let Lent { items, opens, elsewhere } = lent;
+        state.guests.insert(from, items);
+        state.opens.extend(opens);
+        state.found.extend(elsewhere);
+        self.answered(tx);
+    }
+
+    /// A rank will not, or not now.
+    pub(crate) fn denied(&mut self, from: Rank, tx: TxId, round: u32, error: FsError) {
+        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        if state.outstanding.get(&from) != Some(&round) {
+            return;
+        }
+        state.outstanding.remove(&from);
+        state.guests.remove(&from);
+        if error == FsError::Busy {
+            state.calls.insert(from);
+        }
+        state.denied = Some(state.denied.filter(|error| *error != FsError::Busy).unwrap_or(error));
+        self.answered(tx);
+    }
+
+    fn answered(&mut self, tx: TxId) {
+        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        if !state.outstanding.is_empty() {
+            return;
+        }
+        let id = state.job;
+        match state.denied.take() {
+            None => self.parked.ready(id),
+            Some(FsError::Busy) => {
+                // Nothing is held while it waits to be called.
+                let ranks: Vec<Rank> = std::mem::take(&mut state.guests).into_keys().collect();
+                state.found.clear();
+                if state.calls.is_empty() {
+                    // All have called before the last one answered.
+                    self.parked.ready(id);
+                }
+                ranks.into_iter().for_each(|rank| self.tell(rank, PeerMsg::Return { tx, again: true }));
+            }
+            Some(error) => {
+                if let Some(job) = self.parked.take(id) {
+                    self.fail(job, error);
+                }
+            }
+        }
+    }
+
+    /// What was denied may be asked for again, as far as this rank is concerned.
+    pub(crate) fn try_again(&mut self, from: Rank, tx: TxId) {
+        if let Some(state) = self.cluster.txs.get_mut(&tx)
+            && state.calls.remove(&from)
+            && state.calls.is_empty()
+            && state.outstanding.is_empty()
+        {
+            self.parked.ready(state.job);
+        }
+    }
+
+    /// A record that this request looks at is locked for another transaction. It waits; but a younger one that holds
+    /// something gives that back first.
+    pub(crate) fn give_way(&mut self, job: &mut Job, holder: TxId) -> Step {
+        if job.tx.is_some_and(|tx| holder < tx) {
+            self.give_back(job, true);
+        }
+        Step::Wait(Why::Locked)
+    }
+
+    /// What a request borrowed is not kept while it waits for clients, for data, or for a migration.
+    pub(crate) fn give_back_for(&mut self, job: &mut Job, why: &Why) {
+        match why {
+            Why::Load(_) | Why::Borrow | Why::Locked | Why::Peers => {}
+            Why::Stop => self.give_back(job, false),
+            _ => self.give_back(job, true),
+        }
+    }
+
+    /// The rank stops: those that have borrowed, or asked for it, wait for the next life without.
+    pub(crate) fn stop_borrowing(&mut self) {
+        let jobs: Vec<u64> = self.cluster.txs.values().map(|tx| tx.job).collect();
+        jobs.into_iter().for_each(|id| self.parked.ready(id));
+    }
+
+    /// Gives back all that was borrowed for a request.
+    pub(crate) fn give_back(&mut self, job: &mut Job, again: bool) {
+        let Some(tx) = job.tx else { return };
+        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        state.guests.clear();
+        state.opens.clear();
+        state.found.clear();
+        state.outstanding.clear();
+        state.calls.clear();
+        state.denied = None;
+        let ranks: Vec<Rank> = state.asked.iter().copied().collect();
+        if !again {
+            self.cluster.txs.remove(&tx);
+            job.tx = None;
+        }
+        ranks.into_iter().for_each(|rank| self.tell(rank, PeerMsg::Return { tx, again }));
+    }
+
+    /// What was borrowed from a rank, or asked of it, is void: those requests begin anew.
+    pub(crate) fn void_loans_of(&mut self, rank: Rank) {
+        let with = self.cluster.txs.iter().filter(|(_, tx)| tx.asked.contains(&rank));
+        let with: Vec<TxId> = with.map(|(id, _)| *id).collect();
+        for tx in with {
+            let Some(state) = self.cluster.txs.get_mut(&tx) else { continue };
+            state.outstanding.clear();
+            state.calls.clear();
+            state.found.clear();
+            state.denied = None;
+            state.asked.remove(&rank);
+            let id = state.job;
+            let guests = std::mem::take(&mut state.guests);
+            for other in guests.into_keys().filter(|other| *other != rank) {
+                self.tell(other, PeerMsg::Return { tx, again: true });
+            }
+            self.parked.ready(id);
+        }
+    }
+
+    /// Puts what was borrowed for a request beside this rank's own records.
+    pub(crate) fn invite(&mut self, tx: TxId) {
+        let Some(state) = self.cluster.txs.get(&tx) else { return };
+        for (rank, items) in &state.guests {
+            self.tree.invite(*rank, items);
+        }
+    }
+
+    /// How often an inode is open, wherever it is.
+    pub(crate) fn opens_of_guest(&self, tx: TxId, ino: Ino) -> Option<u32> {
+        self.cluster.txs.get(&tx)?.opens.get(&ino).copied()
+    }
+
+    /// Parts the events of a decision: those of this rank, and a letter to each other one. Guests are still there.
+    pub(crate) fn part(&mut self, job: &mut Job, events: Vec<Event>) -> Vec<Event> {
+        let Some(tx) = job.tx else { return events };
+        let mut own = Vec::new();
+        let mut theirs: BTreeMap<Rank, Vec<Event>> = BTreeMap::new();
+        for event in events {
+            let rank = owner_of(&event).map_or(self.me(), |ino| self.tree.owner(ino));
+            let rank = if let Event::Route(route) = &event { route.rank } else { rank };
+            if rank == self.me() { own.push(event) } else { theirs.entry(rank).or_default().push(event) }
+        }
+        for (rank, events) in theirs {
+            own.extend(self.write_letter(rank, Letter::Commit { tx: tx.number, events }));
+            if let Some(state) = self.cluster.txs.get_mut(&tx) {
+                state.asked.remove(&rank);
+            }
+        }
+        self.give_back(job, false);
+        own
+    }
+}
+
+/// The inode whose owner applies an event.
+fn owner_of(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        Event::InodeGone(ino)
+        | Event::InlineGone(ino)
+        | Event::Orphan(ino)
+        | Event::OrphanGone(ino)
+        | Event::DiscardGone(ino)
+        | Event::RouteGone(ino)
+        | Event::Xattr { ino, .. }
+        | Event::XattrGone { ino, .. }
+        | Event::Inline { ino, .. }
+        | Event::Discard { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
+
+/// What clients must not hold of a foreign inode while the operation is decided.
+fn bits_for(op: &Op, ino: Ino) -> Lease {
+    let names = match op {
+        Op::Rename { new_dir, .. } => *new_dir == ino,
+        _ => false,
+    };
+    let target = match op {
+        Op::Link { ino: target, .. } => *target == ino,
+        // The target of an entry here; of directories above nothing is asked.
+        Op::Unlink { .. } | Op::Rmdir { .. } => true,
+        _ => false,
+    };
+    match (names, target) {
+        (true, _) => SHARED,
+        (_, true) => SHARED | Lease::CACHE | Lease::BUFFER,
+        // Moved inodes change their ctime; of directories above it costs a little too much.
+        _ => SHARED | Lease::BUFFER,
+    }
+}

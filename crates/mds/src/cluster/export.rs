@@ -1,0 +1,640 @@
+//! Migration, at the rank that gives a subtree away. Until the one record that makes it true, nothing has happened that
+//! cannot be undone at once; after it, it is delivered, however often either side crashes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use loligo_namespace::{DirtyKey, Found, Need};
+use loligo_types::msg::ToClient;
+use loligo_types::{Event, Frag, FsError, Ino, Kind, Letter, Lsn, Rank, Route, limits};
+
+use super::Where;
+use super::holdings::Holders;
+use super::survey::{Moves, Survey};
+use crate::admin::{Ask, Migration, Told};
+use crate::execute::Step;
+use crate::io::{DataAccess, Output};
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::park::Why;
+use crate::peer::PeerMsg;
+use crate::session::Slot;
+
+/// A migration that has not come to its record after this is given up, milliseconds.
+const GIVE_UP_MS: u64 = 120_000;
+/// Requests are not kept waiting for longer than this before the record, milliseconds.
+const FREEZE_MS: u64 = 5000;
+/// Changes that the table does not have: with more than this there is another round of checkpoints first.
+const RESIDUE_MAX: usize = 10_000;
+/// Rounds of checkpoints at most.
+const ROUNDS_MAX: u32 = 20;
+/// How long it is waited for that files which live by themselves are in the table, milliseconds.
+const FLOATING_MS: u64 = 200;
+/// Ended migrations that are remembered for those who ask.
+const ENDED_MAX: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The other side was asked.
+    Offered,
+    /// Everything up to this record gets into the table for good. What is changed after it is remembered.
+    Settling(Lsn),
+    /// Memory is looked through.
+    Surveying,
+    /// Requests wait; what is under way ends.
+    Freezing,
+    /// The record is made; the letter under this number has not been received.
+    Moving(u64),
+    /// It was. What moved is dropped from memory.
+    Cleaning,
+}
+
+pub(crate) struct Export {
+    id: u64,
+    dir: Ino,
+    to: Rank,
+    stage: Stage,
+    survey: Survey,
+    begun_ms: u64,
+    frozen_ms: u64,
+    frozen_for_ms: u64,
+    rounds: u32,
+    /// Sessions and files whose data operations were stopped, and what they may do otherwise.
+    stopped: Vec<(Slot, Ino, DataAccess)>,
+    quiesced: bool,
+    /// What clients hold is being looked at, which must all be in memory at once.
+    keeps: bool,
+    /// Who held something.
+    holders: Holders,
+    routes: Vec<Route>,
+}
+
+/// Migrations from this rank: one at a time.
+#[derive(Default)]
+pub(crate) struct Exports {
+    last: u64,
+    now: Option<Box<Export>>,
+    waiting: VecDeque<(u64, Ino, Rank)>,
+    /// Records are being read to find the directory of the next one: they must all be in memory at once.
+    seeking: bool,
+    ended: VecDeque<Migration>,
+    /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
+    landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
+}
+
+impl Exports {
+    /// Whether one is under way.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Whether none is under way or waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.now.is_none() && self.waiting.is_empty()
+    }
+}
+
+impl Mds {
+    /// An administrator asks.
+    pub(crate) fn admin(&mut self, id: u64, ask: Ask) {
+        let told = match ask {
+            Ask::Migrate { dir, to } => self.want_export(dir, to),
+            Ask::Migrations => Told::Migrations(self.migrations()),
+            Ask::Routes => Told::Routes(self.cluster.routes.all()),
+        };
+        self.out.push_back(Output::Told { id, told });
+    }
+
+    /// Wants a subtree to be moved.
+    pub(crate) fn want_export(&mut self, dir: Ino, to: Rank) -> Told {
+        if !self.cluster.map.ranks.iter().any(|info| info.rank == to) {
+            let ranks: Vec<String> = self.cluster.map.ranks.iter().map(|info| info.rank.to_string()).collect();
+            return Told::Refused(format!("there is no rank {to}; there are {}", ranks.join(", ")));
+        }
+        if !self.cluster.takes_more(to) {
+            return Told::Refused(format!("rank {to} is being drained and takes nothing more: choose another one"));
+        }
+        if self.stopping {
+            return Told::Refused("the server is stopping".into());
+        }
+        let mut wants = Vec::new();
+        match self.locate(dir, &mut wants) {
+            Where::Elsewhere(rank) => return Told::Elsewhere(rank),
+            Where::Unknown => drop(self.load(wants, Waiter::Nobody)),
+            Where::Here => {
+                let Some(inode) = self.tree.inode(dir) else {
+                    return Told::Refused(format!("inode {dir} does not exist (any more)"));
+                };
+                if inode.kind != Kind::Dir {
+                    return Told::Refused(format!("inode {dir} is not a directory"));
+                }
+                if to == self.me() {
+                    return Told::Refused(format!("directory {dir} is rank {to}'s already"));
+                }
+            }
+        }
+        self.cluster.exports.last += 1;
+        let id = self.cluster.exports.last;
+        self.cluster.exports.waiting.push_back((id, dir, to));
+        Told::Begun(id)
+    }
+
+    /// The migrations under way, and the last ones that ended.
+    pub(crate) fn migrations(&self) -> Vec<Migration> {
+        let mut all: Vec<Migration> = self.cluster.exports.ended.iter().cloned().collect();
+        all.extend(self.cluster.exports.now.as_deref().map(|export| self.describe(export)));
+        all.extend(self.cluster.exports.waiting.iter().map(|(id, dir, to)| Migration {
+            id: *id,
+            dir: *dir,
+            from: self.me(),
+            to: *to,
+            state: "waiting".into(),
+            ..Migration::default()
+        }));
+        all
+    }
+
+    fn describe(&self, export: &Export) -> Migration {
+        let (inodes, dirs) = self.tree.places();
+        let state = match export.stage {
+            Stage::Offered | Stage::Settling(_) | Stage::Surveying => "preparing",
+            Stage::Freezing => "freezing",
+            Stage::Moving(_) => "moving",
+            Stage::Cleaning => "cleaning",
+        };
+        Migration {
+            id: export.id,
+            dir: export.dir,
+            from: self.me(),
+            to: export.to,
+            state: state.into(),
+            inodes: export.survey.found,
+            seen: export.survey.seen(),
+            of: (inodes + dirs) as u64,
+            frozen_us: export.frozen_for_ms * 1000,
+            took_ms: self.now.mono_ms.saturating_sub(export.begun_ms),
+        }
+    }
+
+    /// Goes on with the migration, or begins the next one.
+    pub(crate) fn step_export(&mut self) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return self.next_export() };
+        let before = export.stage;
+        let end = self.step_stage(&mut export);
+        match end {
+            None => {
+                let moved_on = export.stage != before;
+                self.cluster.exports.now = Some(export);
+                if moved_on {
+                    self.step_export();
+                }
+            }
+            Some(state) => self.end_export(&export, state),
+        }
+    }
+
+    /// From now on what is changed is remembered, and all before it gets into the table.
+    fn begin_round(&mut self, export: &mut Export) {
+        export.keeps = false;
+        self.cluster.tail = Some(Vec::new());
+        export.stage = Stage::Settling(self.log.last);
+    }
+
+    fn end_export(&mut self, export: &Export, state: &str) {
+        self.cluster.tail = None;
+        let mut told = self.describe(export);
+        told.state = state.into();
+        let ended = &mut self.cluster.exports.ended;
+        ended.push_back(told);
+        if ended.len() > ENDED_MAX {
+            ended.pop_front();
+        }
+        self.parked.wake(&Why::Moving);
+        self.next_loans();
+    }
+
+    fn next_export(&mut self) {
+        if self.stopping || self.grace.is_some() || !self.cluster.ready {
+            return;
+        }
+        let Some((id, dir, to)) = self.cluster.exports.waiting.pop_front() else { return };
+        let begun_ms = self.now.mono_ms;
+        let export = Export {
+            id,
+            dir,
+            to,
+            stage: Stage::Offered,
+            survey: Survey::of(dir),
+            begun_ms,
+            frozen_ms: 0,
+            frozen_for_ms: 0,
+            rounds: 0,
+            stopped: Vec::new(),
+            quiesced: false,
+            keeps: false,
+            holders: BTreeMap::new(),
+            routes: Vec::new(),
+        };
+        let mut wants = Vec::new();
+        self.cluster.exports.seeking = false;
+        match self.locate(dir, &mut wants) {
+            Where::Unknown => {
+                self.load(wants, Waiter::Nobody);
+                self.cluster.exports.seeking = true;
+                self.cluster.exports.waiting.push_front((id, dir, to));
+            }
+            Where::Elsewhere(_) => self.end_export(&export, "failed: the directory has become another rank's"),
+            Where::Here if self.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir) => {
+                self.end_export(&export, "failed: there is no such directory (any more)");
+            }
+            Where::Here if to == self.me() => self.end_export(&export, "done"),
+            Where::Here if !self.cluster.links.get(&to).is_some_and(|link| link.greeted) => {
+                self.end_export(&export, "failed: there is no connection to the other rank: try again later");
+            }
+            Where::Here => {
+                self.cluster.exports.now = Some(Box::new(export));
+                self.tell(to, PeerMsg::Offer { moving: id, dir });
+            }
+        }
+    }
+
+    /// One step; the end, if it is one.
+    fn step_stage(&mut self, export: &mut Export) -> Option<&'static str> {
+        let undone = !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
+        if undone && (self.stopping || self.now.mono_ms > export.begun_ms + GIVE_UP_MS) {
+            self.thaw(export);
+            return Some("failed: it took too long, or the server stops: try again");
+        }
+        match export.stage {
+            Stage::Offered | Stage::Moving(_) => {}
+            Stage::Settling(upto) => {
+                if self.settle_upto(upto) {
+                    export.stage = Stage::Surveying;
+                }
+            }
+            Stage::Surveying => {
+                let mut survey = std::mem::take(&mut export.survey);
+                if self.survey_some(&mut survey, |_, _| {}) {
+                    let changed = self.cluster.tail.as_ref().map_or(0, Vec::len);
+                    if changed > RESIDUE_MAX && export.rounds < ROUNDS_MAX {
+                        export.rounds += 1;
+                        self.begin_round(export);
+                    } else if matches!(self.tree.find(export.dir), Found::Gone) {
+                        export.survey = survey;
+                        return Some("failed: the directory was removed");
+                    } else {
+                        export.keeps = true;
+                    }
+                    if export.keeps && self.has_dir(export.dir) && self.knows_held(&mut survey) {
+                        export.stage = Stage::Freezing;
+                        self.freeze(export, &mut survey);
+                    }
+                }
+                export.survey = survey;
+            }
+            Stage::Freezing => {
+                if self.now.mono_ms > export.frozen_ms + FREEZE_MS {
+                    self.thaw(export);
+                    return Some("failed: what was under way did not end in time: try again");
+                }
+                return self.try_move(export);
+            }
+            Stage::Cleaning => {
+                let mut survey = std::mem::take(&mut export.survey);
+                let dir = export.dir;
+                let all = self.survey_some(&mut survey, |mds, ino| {
+                    if ino != dir {
+                        mds.tree.forget(ino)
+                    }
+                });
+                if all {
+                    let dirs: Vec<Ino> = survey.dirs().collect();
+                    self.heat_moved(&dirs);
+                    dirs.into_iter().for_each(|ino| self.tree.forget(ino));
+                }
+                export.survey = survey;
+                if all {
+                    return Some("done");
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the directory is in memory. If it has left it, it is read.
+    fn has_dir(&mut self, dir: Ino) -> bool {
+        let mut wants = Vec::new();
+        let here = self.locate(dir, &mut wants) == Where::Here;
+        if !wants.is_empty() {
+            self.load(wants, Waiter::Nobody);
+        }
+        here && self.tree.inode(dir).is_some()
+    }
+
+    /// From now on requests on what moves wait, and so do data operations.
+    fn freeze(&mut self, export: &mut Export, survey: &mut Survey) {
+        export.frozen_ms = self.now.mono_ms;
+        let shares: Vec<(Ino, Slot, DataAccess)> = self.opens.all_shares();
+        let mut inos = BTreeSet::new();
+        for (ino, slot, access) in shares {
+            if matches!(self.moves(survey, ino), Moves::No) {
+                continue;
+            }
+            let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
+            if let Some(session) = self.sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
+                self.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
+                export.stopped.push((slot, ino, access));
+                inos.insert(ino);
+            }
+        }
+        export.quiesced = inos.is_empty();
+        if !inos.is_empty() {
+            self.out.push_back(Output::Quiesce { ticket: export.id, inos: inos.into_iter().collect() });
+        }
+    }
+
+    /// No data operation is under way on what moves.
+    pub(crate) fn quiesced(&mut self, ticket: u64, ok: bool) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return };
+        if export.id == ticket && export.stage == Stage::Freezing {
+            if !ok {
+                self.thaw(&mut export);
+                return self.end_export(&export, "failed: data could not be made durable: see the server's log");
+            }
+            export.quiesced = true;
+        }
+        self.cluster.exports.now = Some(export);
+        self.step_export();
+    }
+
+    /// It does not happen: everything goes on as before.
+    fn thaw(&mut self, export: &mut Export) {
+        for (slot, ino, access) in std::mem::take(&mut export.stopped) {
+            if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
+                let access = if self.opens.access(ino, slot) == DataAccess::None { DataAccess::None } else { access };
+                self.out.push_back(Output::Access { session, ino, access });
+            }
+        }
+    }
+
+    /// Makes the record, if nothing is in the way.
+    fn try_move(&mut self, export: &mut Export) -> Option<&'static str> {
+        if !export.quiesced || self.checkpoint_is_under_way() {
+            return None;
+        }
+        let Some(inode) = self.tree.inode(export.dir).cloned() else {
+            self.thaw(export);
+            return Some("failed: the directory was removed");
+        };
+        let mut survey = std::mem::take(&mut export.survey);
+        let ready = self.may_move(&mut survey, &inode, export.frozen_ms);
+        if ready {
+            self.make_move(export, &mut survey, &inode);
+        }
+        export.survey = survey;
+        None
+    }
+
+    /// The inodes that were changed since the last round of checkpoints, ascending.
+    fn changed_inos(&self) -> BTreeSet<Ino> {
+        self.cluster.tail.iter().flatten().filter_map(inode_of).collect()
+    }
+
+    fn has_changed_floating(&self) -> bool {
+        let floats = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
+        self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
+    }
+
+    fn may_move(&mut self, survey: &mut Survey, inode: &loligo_types::Inode, frozen_ms: u64) -> bool {
+        let locked = self.cluster.loans.locked_inos();
+        let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
+        for ino in locked.into_iter().chain(busy) {
+            if !matches!(self.moves(survey, ino), Moves::No) {
+                return false;
+            }
+        }
+        if !self.knows_held(survey) {
+            return false;
+        }
+        for ino in self.changed_inos() {
+            if let Moves::Unknown(needs) = self.moves(survey, ino) {
+                self.load(needs, Waiter::Nobody);
+                return false;
+            }
+        }
+        if self.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
+            // Of a file that once lived below the directory the table should not say so any more.
+            let upto = self.log.last;
+            self.checkpoint_upto(upto);
+            return false;
+        }
+        if self.cluster.routes.home(inode.ino).is_none() && inode.ino != Ino::ROOT && !self.tree.primary_known(inode) {
+            let from_hash = inode.place.hash().unwrap_or(0);
+            self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
+            return false;
+        }
+        true
+    }
+
+    fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &loligo_types::Inode) {
+        // Absolute, so in their order they lead to the state of now.
+        let mut events: Vec<Event> = Vec::new();
+        let mut departed = BTreeSet::from([export.dir]);
+        for event in self.cluster.tail.take().unwrap_or_default() {
+            let Some(ino) = inode_of(&event) else { continue };
+            if matches!(self.moves(survey, ino), Moves::Yes) {
+                departed.insert(ino);
+                events.push(event);
+            }
+        }
+        events.push(Event::Inode(Box::new(inode.clone())));
+        let (clients, holders) = self.take_holdings(survey);
+        export.holders = holders;
+        for (ino, ..) in clients.iter().flat_map(|client| &client.held.opens).map(|(_, ino, ..)| (*ino, ())) {
+            if departed.insert(ino)
+                && let Some(inode) = self.tree.inode(ino)
+            {
+                events.push(Event::Inode(Box::new(inode.clone())));
+            }
+        }
+        let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
+        let route = Route { dir: export.dir, frag: Frag::WHOLE, rank: export.to, version };
+        let mut record = vec![Event::Route(route)];
+        if self.tree.inode(inode.parent).is_some()
+            && let Some(name) = self.tree.primary_name(inode)
+        {
+            record.push(Event::Entry { dir: inode.parent, name, ino: inode.ino, kind: Kind::Dir, remote: true });
+        }
+        let inos: Vec<Ino> = departed.into_iter().collect();
+        record.push(Event::Departed(inos.clone().into()));
+        let seq = self.tree.peer(export.to).sent + 1;
+        record.extend(self.write_letter(export.to, Letter::Import { routes: vec![route], events, clients }));
+        let lsn = self.commit(None, &record);
+        self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
+        self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
+        self.cluster.routes.learn(route);
+        self.cluster.strangers.clear();
+        export.routes = vec![route];
+        export.stage = Stage::Moving(seq);
+    }
+
+    /// The other side has said whether it will have it.
+    pub(crate) fn accepted(&mut self, from: Rank, moving: u64, refused: Option<FsError>) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return };
+        if export.id != moving || export.to != from || export.stage != Stage::Offered {
+            self.cluster.exports.now = Some(export);
+            return;
+        }
+        if refused.is_some() {
+            return self.end_export(&export, "failed: the other rank does not take it now: try again later");
+        }
+        self.begin_round(&mut export);
+        self.cluster.exports.now = Some(export);
+        self.step_export();
+    }
+
+    /// The connection to a rank is gone.
+    pub(crate) fn export_lost(&mut self, rank: Rank) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return };
+        if export.to == rank && !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
+            self.thaw(&mut export);
+            return self.end_export(&export, "failed: the connection to the other rank was lost: try again");
+        }
+        self.cluster.exports.now = Some(export);
+    }
+
+    /// A rank has applied letters up to here.
+    pub(crate) fn export_received(&mut self, from: Rank, upto: u64) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return };
+        let here = matches!(export.stage, Stage::Moving(seq) if export.to == from && seq <= upto);
+        if here {
+            export.frozen_for_ms = self.now.mono_ms.saturating_sub(export.frozen_ms);
+            export.stage = Stage::Cleaning;
+            export.survey.again();
+            for (slot, inos) in std::mem::take(&mut export.holders) {
+                let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
+                for moved in inos.chunks(limits::MOVED_MAX) {
+                    let msg = ToClient::Routes { routes: export.routes.clone(), moved: moved.to_vec() };
+                    self.out.push_back(Output::Send { conn, msg });
+                }
+            }
+            for (slot, ino, _) in std::mem::take(&mut export.stopped) {
+                if let Some(session) = self.sessions.get(slot).map(|session| session.id) {
+                    self.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
+                }
+            }
+            let routes = export.routes.clone();
+            self.spread_routes(&routes);
+            self.parked.wake(&Why::Moving);
+        }
+        self.cluster.exports.now = Some(export);
+    }
+
+    /// A rank has what letters up to here brought in the table.
+    pub(crate) fn export_landed(&mut self, from: Rank, upto: u64) {
+        let Some(landing) = self.cluster.exports.landing.get_mut(&from) else { return };
+        let mut landed = Vec::new();
+        landing.retain(|(seq, lsn)| {
+            if *seq <= upto {
+                landed.push(*lsn);
+            }
+            *seq > upto
+        });
+        if !landed.is_empty() {
+            self.cluster.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
+        }
+    }
+
+    /// A record with a departure was replayed.
+    pub(crate) fn replay_departure(&mut self, to: Rank, seq: u64, inos: &[Ino], lsn: Lsn) {
+        self.cluster.departed.extend(inos.iter().map(|ino| (*ino, (to, lsn))));
+        self.cluster.exports.landing.entry(to).or_default().push((seq, lsn));
+    }
+
+    /// A request on something that moves waits; on something that has moved it goes where that is.
+    pub(crate) fn moved(&mut self, ino: Ino) -> Option<Step> {
+        let mut export = self.cluster.exports.now.take()?;
+        let frozen = matches!(export.stage, Stage::Freezing | Stage::Moving(_));
+        let mut step = None;
+        if frozen || export.stage == Stage::Cleaning {
+            let mut survey = std::mem::take(&mut export.survey);
+            let moves = if self.tree.peek(ino).is_some() || survey.knows(ino) {
+                self.moves(&mut survey, ino)
+            } else {
+                Moves::No
+            };
+            step = match moves {
+                Moves::No => None,
+                _ if frozen => Some(Step::Wait(Why::Moving)),
+                Moves::Yes => Some(Step::Redirect(export.to)),
+                Moves::Unknown(needs) => {
+                    self.load(needs, Waiter::Nobody);
+                    Some(Step::Wait(Why::Locked))
+                }
+            };
+            export.survey = survey;
+        }
+        self.cluster.exports.now = Some(export);
+        step
+    }
+
+    /// Whether an inode is about to move, or has moved.
+    pub(crate) fn is_leaving(&mut self, ino: Ino) -> bool {
+        self.cluster.exports.is_active() && self.moved(ino).is_some()
+    }
+
+    /// Directories have changed places by the decision of another rank: what was found to be below another one may not be.
+    pub(crate) fn disturb_export(&mut self) {
+        let Some(mut export) = self.cluster.exports.now.take() else { return };
+        if !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
+            let reading = export.survey.reading;
+            export.survey = Survey::of(export.dir);
+            export.survey.reading = reading;
+            if export.stage == Stage::Freezing {
+                self.thaw(&mut export);
+                (export.quiesced, export.stage) = (false, Stage::Surveying);
+                self.parked.wake(&Why::Moving);
+            }
+        }
+        self.cluster.exports.now = Some(export);
+    }
+
+    /// Whether a directory is being looked for to be moved: directories do not change places meanwhile.
+    pub(crate) fn is_surveying(&self) -> bool {
+        let stage = self.cluster.exports.now.as_ref().map(|export| export.stage);
+        matches!(stage, Some(Stage::Settling(_) | Stage::Surveying | Stage::Freezing | Stage::Moving(_)))
+    }
+
+    /// Whether nothing may leave memory just now.
+    pub(crate) fn keeps_all(&self) -> bool {
+        let now = self.cluster.exports.now.as_ref();
+        self.cluster.exports.seeking
+            || now.is_some_and(|export| match export.stage {
+                Stage::Surveying => export.keeps || export.survey.asks,
+                Stage::Freezing => true,
+                _ => false,
+            })
+    }
+
+    /// The look at memory may go on.
+    pub(crate) fn survey_loaded(&mut self) {
+        if let Some(export) = self.cluster.exports.now.as_mut() {
+            export.survey.reading = false;
+            self.out.push_back(Output::Again);
+        }
+    }
+}
+
+/// The inode whose authority has a record that can move.
+fn inode_of(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        Event::InodeGone(ino)
+        | Event::InlineGone(ino)
+        | Event::Xattr { ino, .. }
+        | Event::XattrGone { ino, .. }
+        | Event::Inline { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}

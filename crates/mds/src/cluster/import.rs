@@ -1,0 +1,94 @@
+//! Migration, at the rank that gets a subtree: takes in what the table does not have, and what clients hold.
+
+use loligo_types::{Event, FsError, Ino, Kind, Lease, MovedClient, PeerRecord, Rank, Route, SessionId};
+
+use crate::machine::Mds;
+use crate::open::Handle;
+use crate::peer::PeerMsg;
+use crate::recall::{DATA, SHARED};
+use crate::session::{Session, Slot};
+
+impl Mds {
+    /// Another rank would like to give a subtree.
+    pub(crate) fn offered(&mut self, from: Rank, moving: u64, _dir: Ino) {
+        let able = self.cluster.ready && self.grace.is_none() && !self.stopping && !self.is_short_of_space();
+        let refused = (!able || !self.cluster.takes_more(self.me())).then_some(FsError::Busy);
+        self.tell(from, PeerMsg::Accept { moving, refused });
+    }
+
+    /// It has.
+    pub(crate) fn import(
+        &mut self,
+        from: Rank,
+        routes: &[Route],
+        events: &[Event],
+        clients: &[MovedClient],
+        peer: PeerRecord,
+    ) {
+        // Reads under way may bring what the other rank has changed since.
+        self.cluster.barrier = self.loads.newest();
+        self.cluster.strangers.clear();
+        self.forget_absent();
+        for event in events {
+            let (Event::Inode(_) | Event::InodeGone(_)) = event else { continue };
+            let ino = if let Event::Inode(inode) = event { inode.ino } else { continue };
+            self.cluster.departed.remove(&ino);
+        }
+        let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
+        record.extend_from_slice(events);
+        record.push(Event::Peer(peer));
+        let lsn = self.commit(None, &record);
+        for route in routes {
+            self.cluster.routes.learn(*route);
+        }
+        for client in clients {
+            let slot = self.session_of(client);
+            self.take_over(slot, client);
+        }
+        if let Some(link) = self.cluster.links.get_mut(&from) {
+            link.landing.push_back((peer.received, lsn));
+        }
+        self.settle_upto(lsn);
+    }
+
+    /// The session of a client here; made if there is none. It has no connection until the client makes one.
+    fn session_of(&mut self, client: &MovedClient) -> Slot {
+        let known = self.sessions.iter().find(|(_, session)| session.client == client.client);
+        if let Some((slot, _)) = known {
+            return slot;
+        }
+        let id = SessionId::new(self.me(), self.log.last.next());
+        let session = Session::moved(id, client, self.now.mono_ms);
+        let record = session.record();
+        let slot = self.sessions.insert(session);
+        self.commit(None, &[Event::Session(record)]);
+        slot
+    }
+
+    /// What the client held there it holds here.
+    fn take_over(&mut self, slot: Slot, client: &MovedClient) {
+        let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
+        for (number, ino, flags, rights) in &client.held.opens {
+            let Some(kind) = self.tree.inode(*ino).map(|inode| inode.kind) else { continue };
+            if self.opens.handle(slot, *number).is_some() {
+                continue;
+            }
+            let change = self.opens.open(slot, *number, Handle::new(*ino, *flags));
+            if kind == Kind::File {
+                self.tell_access(id, change);
+                self.opens.give(*ino, slot, *rights & DATA);
+            }
+        }
+        for (ino, handle, lock) in &client.held.locks {
+            let known = self.opens.handle(slot, *handle).is_some_and(|open| open.ino == *ino);
+            if known && self.locks.conflict(*ino, slot, lock).is_none() {
+                self.locks.set(*ino, slot, *handle, *lock);
+            }
+        }
+        for (ino, bits) in &client.held.leases {
+            if *bits & SHARED != Lease::NONE {
+                self.leases.grant(*ino, slot, *bits & SHARED);
+            }
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Lending: records of this rank, locked for a transaction that another rank coordinates, until it says what became of it.
+//!
+//! What clients hold is asked back before anything is locked, and meanwhile nothing new of it is given out: so no lock is
+//! held while a client is waited for. Of two transactions the older one waits for the younger one's locks; the younger
+//! one is denied, gives back all it has, and is called when it may come again.
+
+use std::collections::BTreeMap;
+
+use loligo_namespace::{Found, Loaded, Lookup, Need};
+use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
+
+use super::Where;
+use crate::hash::IntMap;
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::park::Why;
+use crate::peer::{Lent, PeerMsg, TxId, Want};
+use crate::recall::SHARED;
+use crate::session::Slot;
+
+/// How long what is marked for a transaction that was denied stays marked, milliseconds. Then it is called in any case.
+const INTEREST_MS: u64 = 5000;
+
+/// How far a loan is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Records are being read, or an older transaction waits for a younger one.
+    Waiting,
+    /// Locked and sent.
+    Held,
+    /// Denied: to be called when it may come again.
+    Denied,
+    /// It has nothing and comes again: it was called, or gave back by itself.
+    Called,
+}
+
+/// What one transaction wants.
+struct Loan {
+    client: u64,
+    /// How often it has asked.
+    round: u32,
+    wants: Vec<Want>,
+    stage: Stage,
+    /// Inodes on which nothing new is given out.
+    marks: Vec<Ino>,
+    /// Locked inodes.
+    locked: Vec<Ino>,
+    since_ms: u64,
+    /// Made before the last hello of its coordinator.
+    old: bool,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Loans {
+    by_tx: BTreeMap<TxId, Loan>,
+    locks: IntMap<Ino, TxId>,
+    /// What was added to the sums of locked directories: the borrower does not know of it.
+    sums: BTreeMap<Ino, (i64, i64)>,
+}
+
+impl Loans {
+    /// Whether nothing is locked.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.locks.is_empty()
+    }
+
+    /// What is below a directory has grown; the borrower, if there is one, does not know of it.
+    pub(crate) fn add_sum(&mut self, dir: Ino, entries: i64, bytes: i64) {
+        if self.locks.contains_key(&dir) {
+            let sum = self.sums.entry(dir).or_default();
+            *sum = (sum.0.wrapping_add(entries), sum.1.wrapping_add(bytes));
+        }
+    }
+
+    /// The transaction that has an inode locked.
+    pub(crate) fn locked(&self, ino: Ino) -> Option<TxId> {
+        self.locks.get(&ino).copied()
+    }
+
+    /// All that are locked, ascending.
+    pub(crate) fn locked_inos(&self) -> Vec<Ino> {
+        let mut all: Vec<Ino> = self.locks.keys().copied().collect();
+        all.sort();
+        all
+    }
+}
+
+/// What can be said to one that asks.
+enum Verdict {
+    Wait,
+    Deny,
+    Lend(Lent, Vec<Ino>),
+}
+
+impl Mds {
+    /// Another rank wants to borrow.
+    pub(crate) fn borrowed(&mut self, from: Rank, tx: TxId, round: u32, client: u64, wants: Vec<Want>) {
+        if tx.rank != from {
+            return;
+        }
+        let since_ms = self.now.mono_ms;
+        let loan = self.cluster.loans.by_tx.entry(tx).or_insert_with(|| Loan {
+            client,
+            round,
+            wants: Vec::new(),
+            stage: Stage::Waiting,
+            marks: Vec::new(),
+            locked: Vec::new(),
+            since_ms,
+            old: false,
+        });
+        (loan.stage, loan.since_ms, loan.old, loan.round) = (Stage::Waiting, since_ms, false, round);
+        for want in wants {
+            if !loan.wants.contains(&want) {
+                loan.wants.push(want);
+            }
+        }
+        self.run_loan(tx);
+    }
+
+    /// Goes on with a loan that waits.
+    pub(crate) fn run_loan(&mut self, tx: TxId) {
+        let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return };
+        if loan.stage != Stage::Waiting {
+            return;
+        }
+        let round = loan.round;
+        if self.stopping {
+            // An error would be the client's answer; unanswered, it asks the next life.
+            return;
+        }
+        match self.consider_loan(tx) {
+            Verdict::Wait => {}
+            Verdict::Deny => {
+                self.unlock(tx);
+                if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
+                    loan.stage = Stage::Denied;
+                }
+                self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+            }
+            Verdict::Lend(lent, inos) => {
+                self.mark_loan(tx, &inos);
+                for ino in &inos {
+                    self.cluster.loans.locks.insert(*ino, tx);
+                }
+                if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
+                    (loan.stage, loan.locked) = (Stage::Held, inos);
+                }
+                self.tell_durably(tx.rank, PeerMsg::Lent { tx, round, lent });
+            }
+        }
+    }
+
+    fn consider_loan(&mut self, tx: TxId) -> Verdict {
+        if self.grace.is_some() || !self.cluster.ready {
+            return Verdict::Wait;
+        }
+        let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return Verdict::Wait };
+        let (wants, client) = (loan.wants.clone(), loan.client);
+        let (mut needs, mut claims, mut lent) = (Vec::new(), Vec::new(), Lent::default());
+        for want in &wants {
+            self.look_for(want, &mut needs, &mut claims, &mut lent);
+        }
+        if !needs.is_empty() {
+            self.load(needs, Waiter::Loan(tx));
+            return Verdict::Wait;
+        }
+        let held = |mds: &Mds, ino: Ino| mds.cluster.loans.locked(ino).filter(|holder| *holder != tx);
+        if let Some(holder) = claims.iter().find_map(|(ino, _)| held(self, *ino)) {
+            return if holder < tx { Verdict::Deny } else { Verdict::Wait };
+        }
+        if claims.iter().any(|(ino, _)| self.data_is_busy(*ino) || self.is_leaving(*ino)) {
+            return Verdict::Deny;
+        }
+        if self.ask_back(tx, client, &claims) {
+            return Verdict::Deny;
+        }
+        lent.opens = claims.iter().map(|(ino, _)| (*ino, self.opens.count(*ino))).collect();
+        Verdict::Lend(lent, claims.into_iter().map(|(ino, _)| ino).collect())
+    }
+
+    /// One record, and the inode that an entry points to. `claims`: inodes to lock, with what clients must not hold.
+    fn look_for(&mut self, want: &Want, needs: &mut Vec<Need>, claims: &mut Vec<(Ino, Lease)>, lent: &mut Lent) {
+        let (ino, name) = match &want.need {
+            Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) => (*ino, None),
+            Need::Entry { dir, name } => (*dir, Some(name)),
+            Need::Range { dir, .. } => (*dir, None),
+        };
+        if !self.look_for_inode(ino, want.recall, needs, claims, lent) {
+            return;
+        }
+        let Some(name) = name else { return };
+        match self.tree.entry(ino, name) {
+            Lookup::Unknown => needs.push(Need::Entry { dir: ino, name: name.clone() }),
+            Lookup::Absent => lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
+            Lookup::Present(target) => {
+                lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
+                let all = SHARED | Lease::CACHE | Lease::BUFFER;
+                self.look_for_inode(target.ino, all, needs, claims, lent);
+            }
+        }
+    }
+
+    /// Whether it is here and can be lent.
+    fn look_for_inode(
+        &mut self,
+        ino: Ino,
+        recall: Lease,
+        needs: &mut Vec<Need>,
+        claims: &mut Vec<(Ino, Lease)>,
+        lent: &mut Lent,
+    ) -> bool {
+        match self.locate(ino, needs) {
+            Where::Unknown => return false,
+            Where::Elsewhere(rank) => {
+                if !lent.elsewhere.iter().any(|(other, _)| *other == ino) {
+                    lent.elsewhere.push((ino, rank));
+                }
+                return false;
+            }
+            Where::Here => {}
+        }
+        match claims.iter_mut().find(|(other, _)| *other == ino) {
+            Some((_, bits)) => *bits = *bits | recall,
+            None => {
+                claims.push((ino, recall));
+                lent.items.push(match self.tree.find(ino) {
+                    Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
+                    _ => Loaded::Inode(ino, None),
+                });
+            }
+        }
+        true
+    }
+
+    /// Asks clients for what they must not hold; whether there is something.
+    fn ask_back(&mut self, tx: TxId, client: u64, claims: &[(Ino, Lease)]) -> bool {
+        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
+        for (ino, bits) in claims {
+            let leases = self.leases.holders(*ino).map(|(slot, held)| (slot, held & SHARED));
+            for (slot, held) in leases.chain(self.opens.all_rights(*ino)) {
+                let own = client != 0 && self.sessions.get(slot).is_some_and(|session| session.client == client);
+                if !own && held.any(*bits) {
+                    due.push((*ino, slot, held & *bits));
+                }
+            }
+        }
+        if due.is_empty() {
+            return false;
+        }
+        let inos: Vec<Ino> = claims.iter().map(|(ino, _)| *ino).collect();
+        self.mark_loan(tx, &inos);
+        due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, 0));
+        true
+    }
+
+    /// What it needs could not be read.
+    pub(crate) fn loan_failed(&mut self, tx: TxId) {
+        let round = self.cluster.loans.by_tx.get(&tx).map_or(0, |loan| loan.round);
+        self.end_loan(tx);
+        self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Io });
+    }
+
+    fn mark_loan(&mut self, tx: TxId, inos: &[Ino]) {
+        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
+        let before = std::mem::replace(&mut loan.marks, inos.to_vec());
+        self.parked.mark_inos(inos);
+        self.parked.unmark_inos(&before);
+    }
+
+    /// Takes the locks of a transaction away.
+    fn unlock(&mut self, tx: TxId) {
+        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
+        let inos = std::mem::take(&mut loan.locked);
+        if inos.is_empty() {
+            return;
+        }
+        for ino in inos {
+            self.cluster.loans.locks.remove(&ino);
+            self.cluster.loans.sums.remove(&ino);
+        }
+        self.parked.wake(&Why::Locked);
+    }
+
+    fn end_loan(&mut self, tx: TxId) {
+        self.unlock(tx);
+        if let Some(loan) = self.cluster.loans.by_tx.remove(&tx) {
+            self.parked.unmark_inos(&loan.marks);
+        }
+        self.next_loans();
+    }
+
+    /// The transaction gives back what it borrowed.
+    pub(crate) fn returned(&mut self, tx: TxId, again: bool) {
+        if !again {
+            return self.end_loan(tx);
+        }
+        self.unlock(tx);
+        let now_ms = self.now.mono_ms;
+        if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
+            // It waits for something else than this rank, and comes by itself.
+            (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
+        }
+        self.next_loans();
+    }
+
+    /// Something was unlocked, given back by a client, or read: those that wait go on, those that were denied are called.
+    pub(crate) fn next_loans(&mut self) {
+        if self.cluster.loans.by_tx.is_empty() {
+            return;
+        }
+        let waiting = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.stage == Stage::Waiting);
+        let waiting: Vec<TxId> = waiting.map(|(tx, _)| *tx).collect();
+        waiting.into_iter().for_each(|tx| self.run_loan(tx));
+        let denied = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.stage == Stage::Denied);
+        let denied: Vec<TxId> = denied.map(|(tx, _)| *tx).collect();
+        denied.into_iter().for_each(|tx| self.call_loan(tx));
+    }
+
+    /// Calls one that was denied, if it could be had now.
+    fn call_loan(&mut self, tx: TxId) {
+        if matches!(self.consider_loan(tx), Verdict::Lend(..)) {
+            if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
+                loan.stage = Stage::Called;
+            }
+            self.tell(tx.rank, PeerMsg::Ready { tx });
+        }
+    }
+
+    /// Something was read for a loan. It goes on at once: what was read may not stay in memory for long.
+    pub(crate) fn loan_loaded(&mut self, tx: TxId) {
+        match self.cluster.loans.by_tx.get(&tx).map(|loan| loan.stage) {
+            Some(Stage::Denied) => self.call_loan(tx),
+            _ => self.run_loan(tx),
+        }
+    }
+
+    /// The decision of a transaction came: its changes are applied, and its locks go.
+    pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) {
+        let mut all = events.to_vec();
+        for event in &mut all {
+            if let Event::Inode(inode) = event
+                && let Some((entries, bytes)) = self.cluster.loans.sums.remove(&inode.ino)
+            {
+                loligo_namespace::add_sum(inode, entries, bytes);
+            }
+        }
+        all.push(Event::Peer(peer));
+        let moves = |event: &Event| match event {
+            Event::Inode(inode) => inode.kind == Kind::Dir,
+            Event::Route(_) | Event::RouteGone(_) => true,
+            _ => false,
+        };
+        if events.iter().any(moves) {
+            self.disturb_export();
+        }
+        self.commit(None, &all);
+        for event in events {
+            if let Event::Orphan(ino) = event {
+                // Its last handle may have been closed meanwhile.
+                self.closed(*ino);
+            }
+        }
+        self.end_loan(tx);
+    }
+
+    /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.
+    pub(crate) fn age_loans(&mut self, from: Rank) {
+        let of_it = self.cluster.loans.by_tx.iter_mut().filter(|(tx, _)| tx.rank == from);
+        of_it.for_each(|(_, loan)| loan.old = true);
+    }
+
+    /// They are: it is over.
+    pub(crate) fn end_old_loans(&mut self, from: Rank) {
+        let old = self.cluster.loans.by_tx.iter().filter(|(tx, loan)| tx.rank == from && loan.old);
+        let old: Vec<TxId> = old.map(|(tx, _)| *tx).collect();
+        old.into_iter().for_each(|tx| self.end_loan(tx));
+    }
+
+    /// Goes on with those that wait for time, and forgets those that did not come or wait for too long.
+    pub(crate) fn expire_loans(&mut self) {
+        if self.cluster.loans.by_tx.is_empty() {
+            return;
+        }
+        let now = self.now.mono_ms;
+        let late = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.since_ms + INTEREST_MS < now);
+        let late: Vec<(TxId, Stage)> = late.map(|(tx, loan)| (*tx, loan.stage)).collect();
+        for (tx, stage) in late {
+            match stage {
+                // It waits for this call, and is denied again if need be.
+                Stage::Denied => {
+                    self.end_loan(tx);
+                    self.tell(tx.rank, PeerMsg::Ready { tx });
+                }
+                Stage::Called => self.end_loan(tx),
+                Stage::Waiting | Stage::Held => {}
+            }
+        }
+        self.next_loans();
+    }
+}

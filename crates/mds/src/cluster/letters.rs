@@ -1,0 +1,213 @@
+//! Letters: promises to other ranks, in the record that makes them true here; delivered in order, applied once.
+
+use std::sync::Arc;
+
+use loligo_namespace::Need;
+use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
+
+use super::Where;
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::peer::{PeerMsg, TxId};
+
+impl Mds {
+    /// The events that promise something to another rank. They must get into a record at once, each before the next call.
+    pub(crate) fn write_letter(&self, to: Rank, letter: Letter) -> [Event; 2] {
+        let peer = self.tree.peer(to);
+        let seq = peer.sent + 1;
+        [Event::Letter { to, seq, letter: Arc::new(letter) }, Event::Peer(PeerRecord { sent: seq, ..peer })]
+    }
+
+    /// A record with a letter was made (or replayed).
+    pub(crate) fn letter_written(&mut self, to: Rank, seq: u64, letter: &Arc<Letter>, lsn: Lsn) {
+        let link = self.cluster.links.entry(to).or_default();
+        link.outbox.push_back((seq, lsn, Arc::clone(letter)));
+    }
+
+    /// Sends what is durable and was not sent.
+    pub(crate) fn send_letters(&mut self) {
+        let durable = self.log.durable;
+        for (rank, link) in &mut self.cluster.links {
+            if !link.greeted {
+                continue;
+            }
+            for (seq, lsn, letter) in &link.outbox {
+                if *lsn > durable {
+                    break;
+                }
+                if *seq > link.sent {
+                    link.sent = *seq;
+                    let msg = PeerMsg::Letter { seq: *seq, letter: Arc::clone(letter) };
+                    self.out.push_back(crate::io::Output::Peer { to: *rank, msg });
+                }
+            }
+        }
+    }
+
+    /// A letter came.
+    pub(crate) fn letter(&mut self, from: Rank, seq: u64, letter: Arc<Letter>) {
+        let received = self.tree.peer(from).received;
+        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        let next = link.inbox.back().map_or(received, |(last, _)| *last) + 1;
+        if seq < next {
+            // Sent again over a new connection.
+            return self.tell_durably(from, PeerMsg::Received { upto: received });
+        }
+        if seq == next {
+            link.inbox.push_back((seq, letter));
+            self.open_letters(from);
+        }
+    }
+
+    /// Applies what has come, in order, as far as nothing must be read for it.
+    pub(crate) fn open_letters(&mut self, from: Rank) {
+        while let Some(link) = self.cluster.links.get_mut(&from)
+            && !link.reading
+            && let Some((seq, letter)) = link.inbox.pop_front()
+        {
+            let peer = PeerRecord { received: seq, ..self.tree.peer(from) };
+            let done = match &*letter {
+                Letter::Commit { tx, events } => {
+                    self.settle_loan(TxId { number: *tx, rank: from }, events, peer);
+                    true
+                }
+                Letter::Import { routes, events, clients } => {
+                    self.import(from, routes, events, clients, peer);
+                    true
+                }
+                Letter::Sum { dir, entries, bytes } => self.add_sum(from, *dir, *entries, *bytes, peer),
+            };
+            if !done {
+                if let Some(link) = self.cluster.links.get_mut(&from) {
+                    link.inbox.push_front((seq, letter));
+                    link.reading = true;
+                }
+                return;
+            }
+            self.tell_durably(from, PeerMsg::Received { upto: seq });
+            self.settle_peer(from);
+        }
+    }
+
+    /// What the letter at the head needed was read (or could not be).
+    pub(crate) fn letter_loaded(&mut self, from: Rank) {
+        if let Some(link) = self.cluster.links.get_mut(&from) {
+            link.reading = false;
+            self.open_letters(from);
+        }
+    }
+
+    /// What is below a directory has grown; false if the directory must be read first.
+    fn add_sum(&mut self, from: Rank, dir: Ino, entries: i64, bytes: i64, peer: PeerRecord) -> bool {
+        let mut wants = Vec::new();
+        match self.locate(dir, &mut wants) {
+            Where::Unknown => {
+                self.load(wants, Waiter::Letter(from));
+                return false;
+            }
+            Where::Here => {
+                let mut events = vec![Event::Peer(peer)];
+                if let Some(inode) = self.tree.inode(dir) {
+                    let mut inode = inode.clone();
+                    loligo_namespace::add_sum(&mut inode, entries, bytes);
+                    events.push(Event::Inode(Box::new(inode)));
+                }
+                self.cluster.loans.add_sum(dir, entries, bytes);
+                self.commit(None, &events);
+            }
+            Where::Elsewhere(rank) if rank == from => {
+                // It has moved there meanwhile. One record of that rank says both, what came and what goes.
+                let [letter, _] = self.write_letter(rank, Letter::Sum { dir, entries, bytes });
+                self.commit(None, &[letter, Event::Peer(PeerRecord { sent: peer.sent + 1, ..peer })]);
+            }
+            Where::Elsewhere(rank) => {
+                let [letter, sent] = self.write_letter(rank, Letter::Sum { dir, entries, bytes });
+                self.commit(None, &[Event::Peer(peer), letter, sent]);
+            }
+        }
+        true
+    }
+
+    /// Another rank has letters up to here.
+    pub(crate) fn letters_received(&mut self, from: Rank, upto: u64) {
+        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        link.received = link.received.max(upto);
+        while link.outbox.front().is_some_and(|(seq, ..)| *seq <= upto) {
+            link.outbox.pop_front();
+        }
+        self.export_received(from, upto);
+    }
+
+    /// Another rank has in the table what letters up to here brought.
+    pub(crate) fn letters_acked(&mut self, from: Rank, upto: u64) {
+        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        if upto <= link.acked {
+            return;
+        }
+        link.acked = upto;
+        self.export_landed(from, upto);
+    }
+
+    /// Puts down how far letters have come, now and then.
+    pub(crate) fn note_acks(&mut self) {
+        if self.stopping || self.log.last > self.log.durable {
+            return;
+        }
+        let mut events = Vec::new();
+        for (rank, link) in &self.cluster.links {
+            let known = self.tree.peer(*rank);
+            if link.received > known.acked && link.outbox.is_empty() {
+                events.push(Event::Peer(PeerRecord { acked: link.received, ..known }));
+            }
+        }
+        if !events.is_empty() {
+            self.commit(None, &events);
+        }
+    }
+
+    /// Tells others that what they sent is in the table.
+    pub(crate) fn send_landed(&mut self) {
+        let oldest = self.cluster.links.values().filter_map(|link| link.landing.back().map(|(_, lsn)| *lsn)).max();
+        if let Some(oldest) = oldest {
+            self.settle_upto(oldest);
+        }
+        let settled = self.cluster.settled;
+        let mut landed = Vec::new();
+        for (rank, link) in &mut self.cluster.links {
+            let before = link.landing.len();
+            while link.landing.front().is_some_and(|(_, lsn)| *lsn < settled) {
+                link.landing.pop_front();
+            }
+            if link.greeted && link.landing.len() < before {
+                landed.push(*rank);
+            }
+        }
+        landed.into_iter().for_each(|rank| self.repeat_acks(rank));
+    }
+
+    /// Says up to which letter another rank may forget what it knew.
+    pub(crate) fn repeat_acks(&mut self, rank: Rank) {
+        let received = self.tree.peer(rank).received;
+        let Some(link) = self.cluster.links.get(&rank) else { return };
+        let upto = link.landing.front().map_or(received, |(seq, _)| seq - 1);
+        self.tell_durably(rank, PeerMsg::Acked { upto });
+    }
+
+    /// The oldest record that is still needed for what other ranks do not have.
+    pub(crate) fn oldest_promise(&self) -> Option<Lsn> {
+        let letters = self.cluster.links.values().filter_map(|link| link.outbox.front().map(|(_, lsn, _)| *lsn));
+        letters.chain(self.cluster.departed.values().map(|(_, lsn)| *lsn)).min()
+    }
+
+    /// What the sums of this rank's inodes are to bring up to directories of other ranks.
+    pub(crate) fn sum_needs(&mut self, needs: Vec<Need>) -> (Vec<Need>, Vec<Ino>) {
+        let (mut here, mut abroad) = (Vec::new(), Vec::new());
+        for need in needs {
+            let Need::Inode(ino) = need else { continue };
+            if let Where::Elsewhere(_) = self.locate(ino, &mut here) {
+                abroad.push(ino);
+            }
+        }
+        (here, abroad)
+    }
+}

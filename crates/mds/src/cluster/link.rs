@@ -1,0 +1,153 @@
+//! Connections to other ranks: hello, and when a rank that has started may serve.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_types::{ClusterMap, Letter, Lsn, Rank, Route};
+
+use crate::machine::Mds;
+use crate::park::Why;
+use crate::peer::PeerMsg;
+
+/// What is known of another rank.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// There is a connection.
+    pub(crate) up: bool,
+    /// It has said hello on this connection.
+    pub(crate) greeted: bool,
+    /// Its life, when it last said hello.
+    pub(crate) life: u64,
+    /// It has promised letters up to this one before it said hello; its requests of before are void when they are here.
+    pub(crate) promised: u64,
+    /// It has said hello since this rank started, and its letters of before have come.
+    pub(crate) settled: bool,
+    /// Letters to it that it has not said to have: number, record, letter.
+    pub(crate) outbox: VecDeque<(u64, Lsn, Arc<Letter>)>,
+    /// Letters up to here were sent over this connection.
+    pub(crate) sent: u64,
+    /// It has letters up to here.
+    pub(crate) received: u64,
+    /// It needs none up to here again.
+    pub(crate) acked: u64,
+    /// Letters from it that were not applied yet.
+    pub(crate) inbox: VecDeque<(u64, Arc<Letter>)>,
+    /// Imports from it that the table does not have yet: number, record.
+    pub(crate) landing: VecDeque<(u64, Lsn)>,
+    /// A directory is being read for the letter at the head of the inbox.
+    pub(crate) reading: bool,
+}
+
+impl Mds {
+    /// There is a connection.
+    pub(crate) fn peer_up(&mut self, rank: Rank) {
+        let link = self.cluster.links.entry(rank).or_default();
+        (link.up, link.greeted) = (true, false);
+        let peer = self.tree.peer(rank);
+        let msg = PeerMsg::Hello {
+            life: self.cluster.life,
+            received: peer.received,
+            sent: peer.sent,
+            map: self.cluster.map.clone(),
+            routes: self.cluster.routes.all(),
+        };
+        self.void_loans_of(rank);
+        self.tell(rank, msg);
+    }
+
+    /// It is gone. What this rank has lent stays locked until that rank says what has become of it.
+    pub(crate) fn peer_down(&mut self, rank: Rank) {
+        let Some(link) = self.cluster.links.get_mut(&rank) else { return };
+        (link.up, link.greeted) = (false, false);
+        link.inbox.clear();
+        self.void_loans_of(rank);
+        self.export_lost(rank);
+    }
+
+    /// A message came.
+    pub(crate) fn peer_message(&mut self, from: Rank, msg: PeerMsg) {
+        let Some(link) = self.cluster.links.get(&from) else { return };
+        if !link.up {
+            return;
+        }
+        match msg {
+            PeerMsg::Hello { life, received, sent, map, routes } => {
+                self.greeted(from, life, received, sent, &map, routes)
+            }
+            _ if !link.greeted => {}
+            PeerMsg::Letter { seq, letter } => self.letter(from, seq, letter),
+            PeerMsg::Received { upto } => self.letters_received(from, upto),
+            PeerMsg::Acked { upto } => self.letters_acked(from, upto),
+            PeerMsg::Routes(routes) => self.learn_routes(routes),
+            PeerMsg::Gone(dir) => self.cluster.routes.forget(dir),
+            PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
+            PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
+            PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
+            PeerMsg::Ready { tx } => self.try_again(from, tx),
+            PeerMsg::Return { tx, again } => self.returned(tx, again),
+            PeerMsg::Offer { moving, dir } => self.offered(from, moving, dir),
+            PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
+            PeerMsg::Beat(beats) => self.beaten(&beats),
+        }
+    }
+
+    fn greeted(&mut self, from: Rank, life: u64, received: u64, sent: u64, map: &ClusterMap, routes: Vec<Route>) {
+        self.void_loans_of(from);
+        self.age_loans(from);
+        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        link.greeted = true;
+        link.life = life;
+        link.promised = sent;
+        link.sent = received;
+        if map.epoch > self.cluster.map.epoch {
+            self.cluster.map = map.clone();
+        }
+        self.letters_received(from, received);
+        self.learn_routes(routes);
+        self.send_letters();
+        self.repeat_acks(from);
+        self.settle_peer(from);
+        // Those who wait for this rank try again.
+        self.parked.wake(&Why::Peers);
+    }
+
+    /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,
+    /// one reason less is there to wait.
+    pub(crate) fn settle_peer(&mut self, from: Rank) {
+        let received = self.tree.peer(from).received;
+        let Some(link) = self.cluster.links.get_mut(&from) else { return };
+        if !link.greeted || received < link.promised {
+            return;
+        }
+        if !link.settled || link.promised > 0 {
+            link.settled = true;
+            link.promised = 0;
+        }
+        self.end_old_loans(from);
+        self.check_ready();
+    }
+
+    /// Serves as soon as all others have said hello and their letters of before are here.
+    pub(crate) fn check_ready(&mut self) {
+        if self.cluster.ready {
+            return;
+        }
+        let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
+        let mut settled = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.settled));
+        if settled.all(|settled| settled) {
+            self.cluster.ready = true;
+            self.parked.wake(&Why::Peers);
+        }
+    }
+
+    /// Takes lines of the subtree map in that another rank told.
+    pub(crate) fn learn_routes(&mut self, routes: Vec<Route>) {
+        let mut news = false;
+        for route in routes {
+            news |= self.cluster.routes.learn(route);
+        }
+        if news {
+            self.cluster.strangers.clear();
+        }
+    }
+}

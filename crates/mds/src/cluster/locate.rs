@@ -1,0 +1,200 @@
+//! Whose an inode is. What is in memory is this rank's own; about the rest the table, the subtree map and the number say.
+//!
+//! The table may be behind: whoever has an inode may have changed it and not written it there yet. So it is believed to be
+//! this rank's only where this rank's own records say the same (see docs/cluster.md, "Who has what").
+
+use std::collections::BTreeMap;
+
+use loligo_namespace::{Found, Loaded, Need};
+use loligo_types::{Ino, Inode, Place, Rank, limits};
+
+use crate::machine::Mds;
+
+/// How long what the table said of others' inodes is used, milliseconds.
+const KEEP_MS: u64 = 2000;
+/// Most of them.
+const KEEP_MAX: usize = 100_000;
+
+/// What is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Where {
+    /// It is this rank's, and in memory (also that it is gone).
+    Here,
+    /// It is another rank's, as far as is known.
+    Elsewhere(Rank),
+    /// Records must be read first.
+    Unknown,
+}
+
+/// One step of finding out.
+enum Look {
+    Found(Where),
+    /// Whose this directory above is.
+    Parent(Ino),
+}
+
+/// What the table says of inodes that are not (known to be) this rank's.
+#[derive(Default)]
+pub(crate) struct Strangers {
+    by_ino: BTreeMap<Ino, (Option<(Ino, Place)>, u64)>,
+}
+
+impl Strangers {
+    fn put(&mut self, ino: Ino, inode: Option<&Inode>, now_ms: u64) {
+        if self.by_ino.len() < KEEP_MAX {
+            self.by_ino.insert(ino, (inode.map(|inode| (inode.parent, inode.place)), now_ms + KEEP_MS));
+        }
+    }
+
+    /// Forgets what was read long ago.
+    pub(crate) fn expire(&mut self, now_ms: u64) {
+        if !self.by_ino.is_empty() {
+            self.by_ino.retain(|_, (_, until)| *until > now_ms);
+        }
+    }
+
+    /// It is this rank's.
+    fn forget(&mut self, ino: Ino) {
+        self.by_ino.remove(&ino);
+    }
+
+    /// Something has changed hands.
+    pub(crate) fn clear(&mut self) {
+        self.by_ino.clear();
+    }
+}
+
+impl Mds {
+    /// Whose an inode is; what to read first is added to `wants`.
+    pub(crate) fn locate(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        let mut at = ino;
+        for _ in 0..limits::DEPTH_MAX {
+            match self.look(at, wants) {
+                Look::Parent(parent) => at = parent,
+                // A directory above is known now (or known to be gone): look again.
+                Look::Found(Where::Here) if at != ino => at = ino,
+                Look::Found(verdict) => return verdict,
+            }
+        }
+        Where::Elsewhere(ino.birth_rank())
+    }
+
+    fn look(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
+        if !matches!(self.tree.find(ino), Found::Unknown) {
+            return Look::Found(Where::Here);
+        }
+        if let Some((rank, _)) = self.cluster.departed.get(&ino) {
+            return Look::Found(Where::Elsewhere(*rank));
+        }
+        let route = self.cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
+        if let Some(rank) = route {
+            return Look::Found(self.mine_or(rank, ino, wants));
+        }
+        let Some((known, _)) = self.cluster.strangers.by_ino.get(&ino).copied() else {
+            wants.push(Need::Inode(ino));
+            return Look::Found(Where::Unknown);
+        };
+        let Some((parent, place)) = known else { return Look::Found(self.not_in_table(ino)) };
+        let Some(hash) = place.hash() else {
+            return Look::Found(self.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
+        };
+        match self.cluster.routes.of(parent, hash) {
+            Some(rank) if rank != self.me() => return Look::Found(Where::Elsewhere(rank)),
+            _ => {}
+        }
+        if parent.0 == 0 || parent == ino {
+            return Look::Found(self.not_in_table(ino));
+        }
+        if matches!(self.tree.find(parent), Found::Unknown) {
+            // Whose it is depends on whose that one is, which is found out first.
+            return Look::Parent(parent);
+        }
+        Look::Found(match self.tree.owner(parent) {
+            rank if rank != self.me() => Where::Elsewhere(rank),
+            _ => self.embedded_here(ino, parent, place, wants),
+        })
+    }
+
+    fn mine_or(&mut self, rank: Rank, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        if rank != self.me() {
+            return Where::Elsewhere(rank);
+        }
+        wants.push(Need::Inode(ino));
+        Where::Unknown
+    }
+
+    /// The table says that it is embedded in a directory that is this rank's: so it is, if the entry says so, too.
+    fn embedded_here(&mut self, ino: Ino, parent: Ino, place: Place, wants: &mut Vec<Need>) -> Where {
+        let inode = Inode { place, parent, ..nobody(ino) };
+        if self.tree.inode(parent).is_none() {
+            return self.not_in_table(ino);
+        }
+        if self.tree.primary_name(&inode).is_some() {
+            wants.push(Need::Inode(ino));
+        } else if self.tree.primary_known(&inode) {
+            return self.not_in_table(ino);
+        } else {
+            wants.push(Need::Range { dir: parent, from_hash: place.hash().unwrap_or(0) });
+        }
+        Where::Unknown
+    }
+
+    /// The table does not know it, or what it knows is of the past: who made it may know more.
+    fn not_in_table(&mut self, ino: Ino) -> Where {
+        let birth = ino.birth_rank();
+        let is_there = self.cluster.map.ranks.iter().any(|info| info.rank == birth);
+        if birth != self.me() && is_there {
+            return Where::Elsewhere(birth);
+        }
+        self.tree.load(Loaded::Inode(ino, None));
+        self.cluster.absent.push(ino);
+        Where::Here
+    }
+
+    /// A record of the table came. `stale`: it was asked for before something became this rank's.
+    pub(crate) fn take_item(&mut self, item: Loaded, stale: bool) {
+        if stale {
+            return;
+        }
+        let of = match &item {
+            Loaded::Inode(ino, _) | Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => Some(*ino),
+            Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } => Some(*dir),
+            _ => None,
+        };
+        if let Some(ino) = of.filter(|ino| matches!(self.tree.find(*ino), Found::Unknown)) {
+            let Loaded::Inode(_, inode) = &item else { return };
+            if !self.is_mine(ino, inode.as_deref()) {
+                return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms);
+            }
+        }
+        if let Loaded::Inode(ino, _) = &item {
+            // No stranger any more: what was known of it is behind as soon as it changes here.
+            self.cluster.strangers.forget(*ino);
+        }
+        self.tree.load(item);
+    }
+
+    /// Whether a record that the table has is this rank's.
+    fn is_mine(&self, ino: Ino, inode: Option<&Inode>) -> bool {
+        let cluster = &self.cluster;
+        if cluster.departed.contains_key(&ino) {
+            return false;
+        }
+        if let Some(rank) = cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {
+            return rank == self.me();
+        }
+        let Some(inode) = inode else { return false };
+        match inode.place.hash() {
+            None => inode.place.rank() == Some(self.me()),
+            Some(hash) => {
+                cluster.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.me())
+                    && self.tree.inode(inode.parent).is_some()
+                    && self.tree.primary_name(inode).is_some()
+            }
+        }
+    }
+}
+
+fn nobody(ino: Ino) -> Inode {
+    Inode::new(ino, loligo_types::Kind::File, 0, 0, 0, Ino(0), loligo_types::Time(0))
+}

@@ -1,0 +1,260 @@
+//! What a rank needs to be one of several: the subtree map, links to the others, letters, lending, migration. The protocols
+//! stand in docs/cluster.md. A rank alone in the cluster map does none of it.
+
+mod borrow;
+mod export;
+mod holdings;
+mod import;
+mod lend;
+mod letters;
+mod link;
+mod locate;
+mod pins;
+mod rest;
+mod routes;
+mod survey;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use loligo_types::{ClusterMap, Ino, Lsn, Op, Rank, RankState};
+
+pub(crate) use self::borrow::{Gathered, Tx};
+pub(crate) use self::export::Exports;
+pub(crate) use self::lend::Loans;
+pub(crate) use self::link::Link;
+pub(crate) use self::locate::{Strangers, Where};
+pub(crate) use self::routes::Routes;
+
+use crate::execute::Step;
+use crate::hash::IntMap;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::peer::{PeerMsg, TxId};
+
+/// The state.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    pub(crate) map: ClusterMap,
+    pub(crate) routes: Routes,
+    pub(crate) links: BTreeMap<Rank, Link>,
+    pub(crate) strangers: Strangers,
+    /// Inodes that are another rank's and that the table does not yet show to be: whose, and the record that says so.
+    pub(crate) departed: IntMap<Ino, (Rank, Lsn)>,
+    /// Transactions that this rank coordinates.
+    pub(crate) txs: BTreeMap<TxId, Tx>,
+    pub(crate) loans: Loans,
+    pub(crate) exports: Exports,
+    /// Reads of the table up to this one may have been made before something became this rank's.
+    pub(crate) barrier: u64,
+    /// Changes with each start.
+    pub(crate) life: u64,
+    /// All others have said hello, and what they had promised by then is done.
+    pub(crate) ready: bool,
+    /// Messages that tell of what is not durable yet.
+    pub(crate) gate: VecDeque<(Lsn, Rank, PeerMsg)>,
+    pub(crate) last_tx: u64,
+    /// All that was changed since the checkpoints that a migration began with.
+    pub(crate) tail: Option<Vec<loligo_types::Event>>,
+    /// What records below this say of inodes is in the table for good.
+    pub(crate) settled: Lsn,
+    /// What was asked for last.
+    pub(crate) settling: Lsn,
+    /// Directories that are wanted at certain ranks, until they are there.
+    pub(crate) pins: BTreeMap<Ino, Vec<Rank>>,
+    /// When they are looked at next.
+    pub(crate) pins_at_ms: u64,
+    /// Inodes that are remembered as gone because the table does not have them.
+    pub(crate) absent: Vec<Ino>,
+}
+
+impl Cluster {
+    /// Whether there is nobody else.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.map.ranks.len() < 2
+    }
+
+    /// Whether a rank is there and may be given something.
+    pub(crate) fn takes_more(&self, rank: Rank) -> bool {
+        self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Up)
+    }
+}
+
+/// The inode whose authority is to execute an operation; none: any rank may.
+pub(crate) fn principal(op: &Op) -> Option<Ino> {
+    Some(match op {
+        Op::Lookup { dir, .. }
+        | Op::LookupParent { dir }
+        | Op::Create { dir, .. }
+        | Op::Tmpfile { dir, .. }
+        | Op::Mknod { dir, .. }
+        | Op::Mkdir { dir, .. }
+        | Op::Symlink { dir, .. }
+        | Op::Link { dir, .. }
+        | Op::Unlink { dir, .. }
+        | Op::Rmdir { dir, .. }
+        | Op::Rename { dir, .. }
+        | Op::Readdir { dir, .. } => *dir,
+        Op::GetAttr { ino }
+        | Op::SetAttr { ino, .. }
+        | Op::Open { ino, .. }
+        | Op::Readlink { ino }
+        | Op::GetXattr { ino, .. }
+        | Op::ListXattr { ino }
+        | Op::SetXattr { ino, .. }
+        | Op::RemoveXattr { ino, .. }
+        | Op::Access { ino, .. }
+        | Op::ReadInline { ino, .. }
+        | Op::WriteInline { ino, .. }
+        | Op::SetData { ino, .. }
+        | Op::Extend { ino, .. }
+        | Op::SetLock { ino, .. }
+        | Op::Unlock { ino, .. }
+        | Op::GetLock { ino, .. }
+        | Op::CancelLock { ino, .. } => *ino,
+        Op::Close { .. } | Op::StatFs | Op::Sync => return None,
+    })
+}
+
+impl Mds {
+    /// This rank.
+    #[inline]
+    pub(crate) fn me(&self) -> Rank {
+        self.config.rank
+    }
+
+    /// What a request of a cluster meets first: `None` if this rank is to execute it.
+    pub(crate) fn authority(&mut self, job: &mut Job) -> Option<Step> {
+        if !self.cluster.ready {
+            return Some(Step::Wait(Why::Peers));
+        }
+        let ino = principal(&job.op)?;
+        if let Some(step) = self.moved(ino) {
+            return Some(step);
+        }
+        let mut wants = Vec::new();
+        match self.locate(ino, &mut wants) {
+            Where::Here => None,
+            Where::Elsewhere(rank) => Some(Step::Redirect(rank)),
+            Where::Unknown => Some(self.wait_for(job, wants)),
+        }
+    }
+
+    /// What is in the way of a request that has all it needs: locks of transactions, and what is about to move.
+    pub(crate) fn blocked(&mut self, job: &mut Job) -> Option<Step> {
+        if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
+            return None;
+        }
+        if let Op::Rename { dir, new_dir, .. } = &job.op
+            && dir != new_dir
+            && self.is_surveying()
+        {
+            // What is below a directory must not change while that is found out.
+            return Some(Step::Wait(Why::Moving));
+        }
+        for ino in self.touched(&job.op) {
+            if let Some(step) = self.moved(ino) {
+                return Some(step);
+            }
+            if let Some(holder) = self.cluster.loans.locked(ino) {
+                return Some(self.give_way(job, holder));
+            }
+        }
+        None
+    }
+
+    /// The inodes that a request looks at or changes, guests left out.
+    fn touched(&self, op: &Op) -> Vec<Ino> {
+        let touch = loligo_namespace::touches(&self.tree, op);
+        let mut all: Vec<Ino> = principal(op).into_iter().collect();
+        all.extend(touch.attr.iter().chain(touch.names.iter()).chain(touch.reads.iter()));
+        if let Op::Unlink { .. } | Op::Rename { .. } | Op::Link { .. } = op {
+            let counters = touch.attr.iter().filter_map(|ino| Some(self.tree.inode(*ino)?.parent));
+            all.extend(counters.filter(|ino| ino.0 != 0));
+        }
+        if let Op::Rename { dir, new_dir, .. } = op
+            && dir != new_dir
+        {
+            // Directories must not move while it is decided that none comes below itself.
+            for mut at in [*dir, *new_dir] {
+                for _ in 0..loligo_types::limits::DEPTH_MAX {
+                    let Some(inode) = self.tree.inode(at) else { break };
+                    all.push(at);
+                    if at == Ino::ROOT || inode.parent.0 == 0 {
+                        break;
+                    }
+                    at = inode.parent;
+                }
+            }
+        }
+        all.sort();
+        all.dedup();
+        all.retain(|ino| ino.0 != 0 && self.tree.owner(*ino) == self.me());
+        all
+    }
+
+    /// Forgets which inodes are gone that only the table said to be: something is about to come here.
+    pub(crate) fn forget_absent(&mut self) {
+        for ino in std::mem::take(&mut self.cluster.absent) {
+            self.tree.forget_absent(ino);
+        }
+    }
+
+    /// Sends a message to another rank at once.
+    pub(crate) fn tell(&mut self, to: Rank, msg: PeerMsg) {
+        self.out.push_back(crate::io::Output::Peer { to, msg });
+    }
+
+    /// Sends a message to another rank when all that was applied before is durable.
+    pub(crate) fn tell_durably(&mut self, to: Rank, msg: PeerMsg) {
+        if self.log.last <= self.log.durable {
+            return self.tell(to, msg);
+        }
+        self.cluster.gate.push_back((self.log.last, to, msg));
+    }
+
+    /// The journal is durable further than before.
+    pub(crate) fn cluster_durable(&mut self) {
+        while self.cluster.gate.front().is_some_and(|(lsn, ..)| *lsn <= self.log.durable) {
+            if let Some((_, to, msg)) = self.cluster.gate.pop_front() {
+                self.tell(to, msg);
+            }
+        }
+        self.send_letters();
+    }
+
+    /// What is done on ticks.
+    pub(crate) fn cluster_tick(&mut self) {
+        self.cluster.strangers.expire(self.now.mono_ms);
+        self.expire_loans();
+        self.step_export();
+        self.note_acks();
+        self.send_landed();
+        self.follow_pins();
+    }
+
+    /// A record with a line of the subtree map was made. The authority tells all others.
+    pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
+        self.cluster.strangers.clear();
+        if self.cluster.routes.learn(route) && route.rank == self.me() {
+            self.spread_routes(&[route]);
+        }
+    }
+
+    /// A directory with lines of its own is gone.
+    pub(crate) fn route_gone(&mut self, dir: Ino) {
+        self.cluster.routes.forget(dir);
+        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        for rank in others {
+            self.tell_durably(rank, PeerMsg::Gone(dir));
+        }
+    }
+
+    /// Tells all others of lines of the subtree map.
+    pub(crate) fn spread_routes(&mut self, routes: &[loligo_types::Route]) {
+        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        for rank in others {
+            self.tell_durably(rank, PeerMsg::Routes(routes.to_vec()));
+        }
+    }
+}

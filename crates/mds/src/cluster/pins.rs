@@ -1,0 +1,67 @@
+//! Pins: directories go to where their policy allows them to be. What is set is followed as soon as it can be.
+
+use loligo_namespace::{PIN, pinned_ranks};
+use loligo_types::{Event, Ino, Op, Rank};
+
+use super::Where;
+use crate::admin::Told;
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::park::Job;
+
+/// How long it is waited after a pin could not be followed, milliseconds.
+const RETRY_MS: u64 = 1000;
+
+impl Mds {
+    /// Whether a request sets a pin to ranks that are not there.
+    pub(crate) fn is_bad_pin(&self, job: &Job) -> bool {
+        let Op::SetXattr { name, value, .. } = &job.op else { return false };
+        let is_there = |rank: &Rank| self.is_a_rank(*rank);
+        **name == *PIN && !pinned_ranks(value).is_some_and(|ranks| ranks.iter().all(is_there))
+    }
+
+    /// Whether there is such a rank.
+    pub(crate) fn is_a_rank(&self, rank: Rank) -> bool {
+        rank == self.me() || self.cluster.map.ranks.iter().any(|info| info.rank == rank)
+    }
+
+    /// A record was made (or replayed): it may say where a directory is wanted.
+    pub(crate) fn note_pin(&mut self, event: &Event) {
+        match event {
+            Event::Xattr { ino, name, value } if **name == *PIN => {
+                if let Some(ranks) = pinned_ranks(value) {
+                    self.cluster.pins.insert(*ino, ranks);
+                }
+            }
+            Event::XattrGone { ino, name } if **name == *PIN => drop(self.cluster.pins.remove(ino)),
+            _ => {}
+        }
+    }
+
+    /// Moves what is not where it may be.
+    pub(crate) fn follow_pins(&mut self) {
+        let busy = self.cluster.exports.is_active() || self.stopping || self.grace.is_some() || !self.cluster.ready;
+        if self.cluster.pins.is_empty() || busy || self.now.mono_ms < self.cluster.pins_at_ms {
+            return;
+        }
+        self.cluster.pins_at_ms = self.now.mono_ms + RETRY_MS;
+        let pins: Vec<(Ino, Vec<Rank>)> = self.cluster.pins.iter().map(|(ino, ranks)| (*ino, ranks.clone())).collect();
+        for (dir, ranks) in pins {
+            let mut wants = Vec::new();
+            match self.locate(dir, &mut wants) {
+                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+                // Another rank's to follow.
+                Where::Elsewhere(_) => _ = self.cluster.pins.remove(&dir),
+                Where::Here => {
+                    let wanted = ranks.iter().copied().find(|rank| self.cluster.takes_more(*rank));
+                    let gone = self.tree.inode(dir).is_none();
+                    match wanted {
+                        _ if gone || ranks.contains(&self.me()) => _ = self.cluster.pins.remove(&dir),
+                        Some(to) if matches!(self.want_export(dir, to), Told::Begun(_)) => return,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What those who test the machine from outside can see of a cluster: whether anything is under way between ranks, and what
+//! a rank has in memory. Changes nothing.
+
+use loligo_types::Ino;
+
+use crate::machine::Mds;
+
+impl Mds {
+    /// What is under way between this rank and others, in words: transactions, loans, migrations, letters that were not
+    /// applied. Empty: nothing is.
+    pub fn under_way(&self) -> Vec<String> {
+        let cluster = &self.cluster;
+        let mut all: Vec<String> = Vec::new();
+        for (rank, link) in &cluster.links {
+            if !link.outbox.is_empty() || !link.inbox.is_empty() {
+                all.push(format!("letters to rank {rank}: {}, from it: {}", link.outbox.len(), link.inbox.len()));
+            }
+        }
+        all.extend(cluster.txs.keys().map(|tx| format!("transaction {} of rank {}", tx.number, tx.rank)));
+        let locked = cluster.loans.locked_inos();
+        all.extend(locked.into_iter().map(|ino| format!("inode {ino} is lent: {:?}", cluster.loans.locked(ino))));
+        if !cluster.exports.is_idle() {
+            let states = self.migrations().into_iter().map(|migration| format!("{migration:?}"));
+            all.extend(states);
+        }
+        if !cluster.gate.is_empty() {
+            all.push(format!("{} messages wait for the journal", cluster.gate.len()));
+        }
+        all
+    }
+
+    /// The inodes that are in memory, and so this rank's, ascending.
+    pub fn inodes_held(&self) -> Vec<Ino> {
+        let (inodes, _) = self.tree.places();
+        let mut all: Vec<Ino> = (0..inodes).filter_map(|place| self.tree.inode_at(place)).collect();
+        all.retain(|ino| self.tree.inode(*ino).is_some());
+        all.sort();
+        all
+    }
+}

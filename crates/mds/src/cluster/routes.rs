@@ -1,0 +1,96 @@
+//! The subtree map as one rank knows it: its own lines and what others have told. No decisions.
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Frag, Ino, Rank, Route};
+
+/// The lines, by directory and fragment.
+#[derive(Default, Debug)]
+pub(crate) struct Routes {
+    lines: BTreeMap<(Ino, Frag), Route>,
+}
+
+impl Routes {
+    /// Takes a line in; whether it is news.
+    pub(crate) fn learn(&mut self, route: Route) -> bool {
+        let overlap = |known: &&Route| known.frag.covers(route.frag) || route.frag.covers(known.frag);
+        if self.of_dir(route.dir).filter(overlap).any(|known| known.version >= route.version) {
+            return false;
+        }
+        let old: Vec<Frag> = self.of_dir(route.dir).filter(overlap).map(|known| known.frag).collect();
+        for frag in old {
+            self.lines.remove(&(route.dir, frag));
+        }
+        self.lines.insert((route.dir, route.frag), route);
+        true
+    }
+
+    /// The directory is gone.
+    pub(crate) fn forget(&mut self, dir: Ino) {
+        let gone: Vec<Frag> = self.of_dir(dir).map(|route| route.frag).collect();
+        for frag in gone {
+            self.lines.remove(&(dir, frag));
+        }
+    }
+
+    fn of_dir(&self, dir: Ino) -> impl Iterator<Item = &Route> + '_ {
+        self.lines.range((dir, Frag::WHOLE)..).take_while(move |((d, _), _)| *d == dir).map(|(_, route)| route)
+    }
+
+    /// Who has a name of a directory, if a line says so.
+    pub(crate) fn of(&self, dir: Ino, hash: u64) -> Option<Rank> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        self.of_dir(dir).find(|route| route.frag.contains(hash)).map(|route| route.rank)
+    }
+
+    /// The fragment of a directory that holds a name with this hash, as the lines cut it; all of it where none does.
+    pub(crate) fn frag(&self, dir: Ino, hash: impl FnOnce() -> u64) -> Frag {
+        if self.lines.is_empty() || self.of_dir(dir).all(|route| route.frag == Frag::WHOLE) {
+            return Frag::WHOLE;
+        }
+        let hash = hash();
+        self.of_dir(dir).find(|route| route.frag.contains(hash)).map_or(Frag::WHOLE, |route| route.frag)
+    }
+
+    /// Who has a directory's own inode, if a line says so: it lives with its first fragment.
+    pub(crate) fn home(&self, dir: Ino) -> Option<Rank> {
+        self.of(dir, 0)
+    }
+
+    /// The highest version of the directory's lines.
+    pub(crate) fn version(&self, dir: Ino) -> Option<u64> {
+        self.of_dir(dir).map(|route| route.version).max()
+    }
+
+    /// All lines, ascending.
+    pub(crate) fn all(&self) -> Vec<Route> {
+        self.lines.values().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(frag: Frag, rank: u16, version: u64) -> Route {
+        Route { dir: Ino(5), frag, rank: Rank(rank), version }
+    }
+
+    #[test]
+    fn newer_lines_take_the_place_of_those_they_overlap() {
+        let mut routes = Routes::default();
+        assert!(routes.learn(route(Frag::WHOLE, 1, 1)));
+        assert!(!routes.learn(route(Frag::WHOLE, 2, 1)), "not newer");
+        assert_eq!((routes.home(Ino(5)), routes.home(Ino(6))), (Some(Rank(1)), None));
+        let halves = Frag::WHOLE.split(1);
+        assert!(routes.learn(route(halves[1], 2, 2)));
+        assert_eq!(routes.of(Ino(5), halves[1].first()), Some(Rank(2)));
+        assert!(!routes.learn(route(Frag::WHOLE, 3, 2)));
+        assert!(routes.learn(route(Frag::WHOLE, 3, 3)));
+        assert_eq!((routes.lines.len(), routes.of(Ino(5), halves[1].first())), (1, Some(Rank(3))));
+        routes.forget(Ino(5));
+        assert_eq!((routes.lines.len(), routes.version(Ino(5))), (0, None));
+    }
+}

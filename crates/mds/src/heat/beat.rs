@@ -1,0 +1,47 @@
+//! What a rank tells the others of itself.
+
+use loligo_types::Rank;
+
+/// The load of a rank at one time.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Load {
+    /// Metadata load (see [`super::LoadVec::metaload`]) of what it has authority over; decayed counts.
+    pub auth: f64,
+    /// The same with what it does besides: redirects, and changes for which it borrows from others.
+    pub all: f64,
+    /// Requests answered or redirected, per second, averaged over the half-life.
+    pub requests_per_s: f64,
+    /// Requests that wait for something, and answers that wait for the journal, at this moment.
+    pub queue: u32,
+    /// Memory of the cache, percent of what it may take (more than 100 is possible for a while).
+    pub memory_percent: f32,
+    /// Processor time of the rank's thread, percent of one processor, over the last second.
+    pub cpu_percent: f32,
+}
+
+impl Load {
+    /// Whether every number can be one: finite and not negative.
+    pub fn is_sound(&self) -> bool {
+        let wide = [self.auth, self.all, self.requests_per_s];
+        let narrow = [self.memory_percent, self.cpu_percent];
+        wide.into_iter().chain(narrow.map(f64::from)).all(|n| n.is_finite() && n >= 0.0)
+    }
+}
+
+/// A rank's load with the rank's name, as it goes from rank to rank.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Beat {
+    /// Who.
+    pub rank: Rank,
+    /// Grows with each beat of the rank, in all its lives. Never 0 or the largest number.
+    pub seq: u64,
+    /// How old it was when it was sent, milliseconds; time on the way is not in it.
+    pub age_ms: u32,
+    /// The load.
+    pub load: Load,
+}
+
+impl Beat {
+    /// Bytes of its numbers side by side.
+    pub const BYTES: usize = 2 + 8 + 4 + 3 * 8 + 4 + 2 * 4;
+}

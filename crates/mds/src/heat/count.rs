@@ -1,0 +1,139 @@
+//! What of a request, a read of the table or a checkpoint counts for which directory.
+//!
+//! What is done with an inode counts for the fragment that holds its primary name, because it moves with that. What is read
+//! from the table or written into it in one go counts once for each directory, however many records of it there are.
+
+use loligo_namespace::{Loaded, Record};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Op};
+
+use super::table::Spot;
+use super::vec::Hit;
+use crate::machine::Mds;
+
+/// What an operation counts as; none: it concerns no directory.
+fn hit_of(op: &Op) -> Option<Hit> {
+    match op {
+        Op::Close { .. } | Op::StatFs | Op::Sync | Op::CancelLock { .. } => None,
+        Op::Readdir { .. } => Some(Hit::Readdir),
+        op if op.is_change() => Some(Hit::Iwr),
+        _ => Some(Hit::Ird),
+    }
+}
+
+impl Mds {
+    /// Counts a request that was chosen for it.
+    #[cold]
+    pub(crate) fn heat_op(&mut self, op: &Op) {
+        let Some(hit) = hit_of(op) else { return };
+        let weight = self.heat.sampler.weight();
+        let spot = self.spot_of(op);
+        self.hit(spot, hit, weight);
+        if let Op::Rename { dir, new_dir, new_name, .. } = op
+            && dir != new_dir
+        {
+            let frag = self.cluster.routes.frag(*new_dir, || self.tree.hash(new_name));
+            self.hit(Some((*new_dir, frag)), hit, weight);
+        }
+    }
+
+    /// Counts a request that another rank is to answer.
+    pub(crate) fn heat_redirect(&mut self) {
+        if self.heat.sampler.choose() {
+            self.hit(None, Hit::Ird, self.heat.sampler.weight());
+        }
+    }
+
+    /// What a read of the table is to count for, once it is known to whom that belongs.
+    pub(crate) fn spots_of(&self, items: &[Loaded]) -> Vec<Spot> {
+        let spot = |item: &Loaded| match item {
+            Loaded::Inode(_, Some(inode)) => Some(self.home_of(inode)),
+            Loaded::Inode(_, None) => None,
+            Loaded::Entry { dir, name, .. } => Some((*dir, self.cluster.routes.frag(*dir, || self.tree.hash(name)))),
+            Loaded::Range { dir, from_hash, .. } => Some((*dir, self.cluster.routes.frag(*dir, || *from_hash))),
+            Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => self.tree.peek(*ino).map(|inode| self.home_of(inode)),
+            _ => None,
+        };
+        items.iter().filter_map(spot).collect()
+    }
+
+    /// Counts that read.
+    pub(crate) fn heat_fetch(&mut self, spots: Vec<Spot>) {
+        self.hit_once(spots, Hit::Fetch);
+    }
+
+    /// Counts what goes into the table.
+    pub(crate) fn heat_store(&mut self, records: &[Record]) {
+        let mut spots: Vec<Spot> = Vec::new();
+        for record in records {
+            let spot = match &record.event {
+                Event::Inode(inode) => self.home_of(inode),
+                Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => {
+                    (*dir, self.cluster.routes.frag(*dir, || record.hash))
+                }
+                _ => continue,
+            };
+            // Neighbours are mostly of one directory.
+            if spots.last() != Some(&spot) {
+                spots.push(spot);
+            }
+        }
+        self.hit_once(spots, Hit::Store);
+    }
+
+    /// Forgets directories that are another rank's from now on.
+    pub(crate) fn heat_moved(&mut self, dirs: &[Ino]) {
+        let gone: std::collections::BTreeSet<&Ino> = dirs.iter().collect();
+        self.heat.table.forget(|dir| gone.contains(&dir));
+    }
+
+    fn hit_once(&mut self, mut spots: Vec<Spot>, hit: Hit) {
+        spots.sort_unstable();
+        spots.dedup();
+        spots.into_iter().for_each(|spot| self.hit(Some(spot), hit, 1.0));
+    }
+
+    /// Counts for a fragment, or for what is done besides.
+    fn hit(&mut self, spot: Option<Spot>, hit: Hit, weight: f64) {
+        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
+        *self.heat.totals.of(hit) += weight;
+        // Of a directory that is this rank's, the inode is in memory while something is done in it.
+        match spot.filter(|(dir, _)| self.cluster.is_alone() || self.tree.peek(*dir).is_some()) {
+            Some(spot) => self.heat.table.hit(spot, hit, weight, now),
+            None => self.heat.besides.hit(hit, weight, now, half_life),
+        }
+    }
+
+    /// The fragment that an operation is about; none if it is not known (any more).
+    fn spot_of(&self, op: &Op) -> Option<Spot> {
+        let routes = &self.cluster.routes;
+        match op {
+            Op::Lookup { dir, name }
+            | Op::Create { dir, name, .. }
+            | Op::Mknod { dir, name, .. }
+            | Op::Mkdir { dir, name, .. }
+            | Op::Symlink { dir, name, .. }
+            | Op::Link { dir, name, .. }
+            | Op::Unlink { dir, name }
+            | Op::Rmdir { dir, name }
+            | Op::Rename { dir, name, .. } => Some((*dir, routes.frag(*dir, || self.tree.hash(name)))),
+            Op::Readdir { dir, cookie, .. } => Some((*dir, routes.frag(*dir, || *cookie))),
+            Op::Tmpfile { dir, .. } | Op::LookupParent { dir } => Some((*dir, routes.frag(*dir, || 0))),
+            _ => Some(self.home_of(self.tree.inode(crate::cluster::principal(op)?)?)),
+        }
+    }
+
+    /// Where an inode lives; one without a name stands for itself, and a directory with a line of the subtree map lives
+    /// with its first fragment.
+    fn home_of(&self, inode: &Inode) -> Spot {
+        let routes = &self.cluster.routes;
+        if inode.kind == Kind::Dir && routes.home(inode.ino).is_some() {
+            return (inode.ino, routes.frag(inode.ino, || 0));
+        }
+        match inode.place.hash() {
+            Some(hash) if inode.parent.0 != 0 && inode.ino != Ino::ROOT => {
+                (inode.parent, routes.frag(inode.parent, || hash))
+            }
+            _ => (inode.ino, Frag::WHOLE),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Heat: decaying counters of what is done with directories, and the load that ranks tell each other. It measures; what
+//! to move where is decided elsewhere. Units and cost: docs/cluster.md, docs/performance.md.
+//!
+//! | file | what |
+//! |---|---|
+//! | `decay.rs` | a counter that forgets |
+//! | `vec.rs` | the five counters of a fragment and their weights |
+//! | `sample.rs` | which requests are counted |
+//! | `table.rs` | the hot fragments |
+//! | `count.rs` | what counts as what |
+//! | `beat.rs` | the load of a rank |
+//! | `gossip.rs` | how all ranks learn it |
+//! | `rank.rs` | both in the machine |
+//! | `status.rs` | what is shown |
+
+mod beat;
+mod count;
+mod decay;
+mod gossip;
+mod rank;
+mod sample;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_gossip;
+mod vec;
+
+pub use self::beat::{Beat, Load};
+pub use self::decay::{DecayCounter, fading};
+pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
+pub(crate) use self::rank::Heat;
+pub use self::sample::Sampler;
+pub use self::status::{HotDir, KnownLoad};
+pub use self::vec::{DecayVec, Hit, LoadVec};

@@ -1,0 +1,150 @@
+//! The heat of a rank: its parts in the machine, its load, and when it tells of it.
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Ino, Rank};
+
+use super::beat::{Beat, Load};
+use super::decay::DecayCounter;
+use super::gossip::Gossip;
+use super::sample::Sampler;
+use super::table::HeatTable;
+use super::vec::{DecayVec, LoadVec};
+use crate::config::Config;
+use crate::machine::Mds;
+use crate::peer::PeerMsg;
+
+/// What is measured.
+pub(crate) struct Heat {
+    pub(crate) sampler: Sampler,
+    pub(crate) table: HeatTable,
+    /// What is done for directories of others.
+    pub(crate) besides: DecayVec,
+    /// All that was ever counted.
+    pub(crate) totals: LoadVec,
+    /// As the driver said last.
+    pub(crate) cpu_percent: f32,
+    requests: DecayCounter,
+    /// Requests that `requests` knows of.
+    counted: u64,
+    gossip: Gossip,
+}
+
+impl Heat {
+    /// Of a rank that has just started.
+    pub(crate) fn new(config: &Config) -> Heat {
+        Heat {
+            sampler: Sampler::new(config.heat_sample),
+            table: HeatTable::new(config.heat_dirs_max, config.heat_half_life_ms),
+            besides: DecayVec::default(),
+            totals: LoadVec::default(),
+            cpu_percent: 0.0,
+            requests: DecayCounter::default(),
+            counted: 0,
+            gossip: Gossip::new(config.rank),
+        }
+    }
+}
+
+impl Mds {
+    /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
+    pub fn load_now(&self) -> Load {
+        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
+        let auth = self.heat.table.sum(now).metaload();
+        let mut requests = self.heat.requests;
+        requests.hit((self.counters.requests() - self.heat.counted) as f64, now, half_life);
+        let memory = self.tree.memory_bytes() as f64 / self.config.cache_bytes_max.max(1) as f64;
+        Load {
+            auth,
+            all: auth + self.heat.besides.get(now, half_life).metaload(),
+            requests_per_s: requests.per_s(now, half_life),
+            queue: u32::try_from(self.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
+            memory_percent: (memory * 100.0) as f32,
+            cpu_percent: self.heat.cpu_percent,
+        }
+    }
+
+    /// What is known of the load of another rank, and how old that is, milliseconds.
+    pub fn load_of(&self, rank: Rank) -> Option<(Load, u64)> {
+        self.heat.gossip.load_of(rank, self.now.mono_ms).map(|(load, _, age_ms)| (load, age_ms))
+    }
+
+    /// The load of each hot directory with all that is below it, as far as the way up is in memory. For whoever looks for
+    /// something to move; walks over all hot fragments and their ancestors.
+    pub fn subtree_loads(&self) -> BTreeMap<Ino, LoadVec> {
+        let mut sums: BTreeMap<Ino, LoadVec> = BTreeMap::new();
+        for ((dir, _), load) in self.heat.table.iter(self.now.mono_ms) {
+            sums.entry(dir).or_default().add(&load);
+        }
+        // Each directory's parent, and how many below it are not added up yet: then from the leaves up, each one once.
+        let (mut parents, mut waiting) = (BTreeMap::new(), BTreeMap::<Ino, u32>::new());
+        for dir in sums.keys() {
+            let mut at = *dir;
+            while let Some(parent) = self.parent_of(at)
+                && parents.insert(at, parent).is_none()
+            {
+                *waiting.entry(parent).or_default() += 1;
+                at = parent;
+            }
+        }
+        let mut ready: Vec<Ino> = parents.keys().filter(|dir| !waiting.contains_key(dir)).copied().collect();
+        while let Some(dir) = ready.pop() {
+            let (load, Some(parent)) = (sums.get(&dir).copied().unwrap_or_default(), parents.get(&dir)) else {
+                continue;
+            };
+            sums.entry(*parent).or_default().add(&load);
+            let left = waiting.entry(*parent).or_default();
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                ready.push(*parent);
+            }
+        }
+        sums
+    }
+
+    /// The directory above, if it is known; none of the root.
+    pub(super) fn parent_of(&self, dir: Ino) -> Option<Ino> {
+        let inode = self.tree.peek(dir).filter(|inode| inode.ino != Ino::ROOT && inode.parent.0 != 0)?;
+        Some(inode.parent)
+    }
+
+    /// On ticks: once a round the own load is put down and told to those whose turn it is.
+    pub(crate) fn beat(&mut self) {
+        let wall_ms = u64::try_from(self.now.wall.0 / 1_000_000).unwrap_or(0);
+        let round = wall_ms / self.config.beat_ms.max(1);
+        if !self.heat.gossip.is_due(round) {
+            return;
+        }
+        let now = self.now.mono_ms;
+        let requests = self.counters.requests();
+        let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
+        self.heat.requests.hit(fresh, now, self.config.heat_half_life_ms);
+        let load = self.load_now();
+        self.heat.gossip.beat(round, load, now, wall_ms);
+        if self.cluster.is_alone() {
+            return;
+        }
+        let ranks = self.ranks();
+        self.heat.gossip.keep(&ranks);
+        let is_up = |rank: Rank| self.cluster.links.get(&rank).is_some_and(|link| link.up && link.greeted);
+        let targets = self.heat.gossip.targets(&ranks, is_up);
+        let beats = self.heat.gossip.message(ranks.len(), now);
+        for to in targets {
+            self.tell(to, PeerMsg::Beat(beats.clone()));
+        }
+    }
+
+    /// What another rank told of itself and of others.
+    pub(crate) fn beaten(&mut self, beats: &[Beat]) {
+        let ranks = self.ranks();
+        self.heat.gossip.take(beats, &ranks, self.now.mono_ms);
+    }
+
+    /// All ranks, ascending.
+    pub(super) fn ranks(&self) -> Vec<Rank> {
+        let mut ranks: Vec<Rank> = self.cluster.map.ranks.iter().map(|info| info.rank).collect();
+        ranks.sort();
+        ranks.dedup();
+        ranks
+    }
+}

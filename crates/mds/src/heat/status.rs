@@ -1,0 +1,64 @@
+//! Heat and load as they are shown.
+
+use loligo_types::{Frag, Ino, Rank};
+
+use super::beat::Load;
+use super::vec::LoadVec;
+use crate::machine::Mds;
+
+/// Hottest directories shown.
+const SHOWN: usize = 10;
+/// Names of the longest path shown.
+const PATH_NAMES_MAX: usize = 256;
+
+/// What is known of the load of another rank.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KnownLoad {
+    /// Whose.
+    pub rank: Rank,
+    /// The load and its age, milliseconds; none: it was never heard of.
+    pub load: Option<(Load, u64)>,
+}
+
+/// A hot fragment of a directory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HotDir {
+    /// The directory.
+    pub dir: Ino,
+    /// The fragment.
+    pub frag: Frag,
+    /// Its path from the root, if all names of it are in memory.
+    pub path: Option<String>,
+    /// Its counters, decayed.
+    pub load: LoadVec,
+}
+
+impl Mds {
+    /// What is known of the others.
+    pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
+        let others = self.ranks().into_iter().filter(|rank| *rank != self.config.rank);
+        others.map(|rank| KnownLoad { rank, load: self.load_of(rank) }).collect()
+    }
+
+    /// The hottest, hottest first.
+    pub(crate) fn hottest(&self) -> Vec<HotDir> {
+        let hottest = self.heat.table.hottest(SHOWN, self.now.mono_ms);
+        let hot = |((dir, frag), load)| HotDir { dir, frag, path: self.path_of(dir), load };
+        hottest.into_iter().map(hot).collect()
+    }
+
+    /// The path of a directory, if it can be told without reading.
+    fn path_of(&self, dir: Ino) -> Option<String> {
+        let (mut at, mut names) = (dir, Vec::new());
+        while at != Ino::ROOT {
+            let inode = self.tree.peek(at)?;
+            names.push(String::from_utf8_lossy(self.tree.primary_name(inode)?.as_bytes()).into_owned());
+            at = inode.parent;
+            if names.len() > PATH_NAMES_MAX {
+                return None;
+            }
+        }
+        names.reverse();
+        Some(format!("/{}", names.join("/")))
+    }
+}

@@ -1,0 +1,125 @@
+//! The hot fragments of directories: a bounded map of decaying counters. When it is full, the coldest eighth goes at once.
+
+use loligo_types::{Frag, Ino};
+
+use super::vec::{DecayVec, Hit, LoadVec};
+use crate::hash::IntMap;
+
+/// The unit that can move: a fragment of a directory.
+pub(crate) type Spot = (Ino, Frag);
+
+/// The map.
+#[derive(Debug)]
+pub(crate) struct HeatTable {
+    spots: IntMap<Spot, DecayVec>,
+    max: usize,
+    half_life_ms: u64,
+}
+
+impl HeatTable {
+    /// Of at most so many fragments.
+    pub(crate) fn new(max: usize, half_life_ms: u64) -> HeatTable {
+        HeatTable { spots: IntMap::default(), max: max.max(1), half_life_ms }
+    }
+
+    /// Counts.
+    pub(crate) fn hit(&mut self, spot: Spot, hit: Hit, n: f64, now_ms: u64) {
+        if let Some(load) = self.spots.get_mut(&spot) {
+            return load.hit(hit, n, now_ms, self.half_life_ms);
+        }
+        if self.spots.len() >= self.max {
+            self.drop_coldest(now_ms);
+        }
+        self.spots.entry(spot).or_default().hit(hit, n, now_ms, self.half_life_ms);
+    }
+
+    /// How many fragments it knows.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.spots.len()
+    }
+
+    /// All, in no order.
+    pub(crate) fn iter(&self, now_ms: u64) -> impl Iterator<Item = (Spot, LoadVec)> + '_ {
+        self.spots.iter().map(move |(spot, load)| (*spot, load.get(now_ms, self.half_life_ms)))
+    }
+
+    /// The sum of all.
+    pub(crate) fn sum(&self, now_ms: u64) -> LoadVec {
+        // In no order, so the last bits may differ between two maps; nothing is decided by them.
+        let mut sum = LoadVec::default();
+        self.iter(now_ms).for_each(|(_, load)| sum.add(&load));
+        sum
+    }
+
+    /// The hottest, hottest first; of equals the one with the lower number.
+    pub(crate) fn hottest(&self, count: usize, now_ms: u64) -> Vec<(Spot, LoadVec)> {
+        let mut all: Vec<(Spot, LoadVec)> = self.iter(now_ms).collect();
+        let order = |a: &(Spot, LoadVec), b: &(Spot, LoadVec)| {
+            b.1.metaload().total_cmp(&a.1.metaload()).then_with(|| a.0.cmp(&b.0))
+        };
+        if count > 0 && count < all.len() {
+            all.select_nth_unstable_by(count - 1, order);
+        }
+        all.truncate(count);
+        all.sort_by(order);
+        all
+    }
+
+    /// Forgets directories, which are this rank's no more.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(Ino) -> bool) {
+        self.spots.retain(|(dir, _), _| !is_gone(*dir));
+    }
+
+    fn drop_coldest(&mut self, now_ms: u64) {
+        let mut all: Vec<(f64, Spot)> = self.iter(now_ms).map(|(spot, load)| (load.metaload(), spot)).collect();
+        let count = (self.max / 8).clamp(1, all.len());
+        all.select_nth_unstable_by(count - 1, |a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        for (_, spot) in &all[..count] {
+            self.spots.remove(spot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spot(n: u64) -> Spot {
+        (Ino(n), Frag::WHOLE)
+    }
+
+    #[test]
+    fn a_full_table_drops_the_coldest() {
+        let mut table = HeatTable::new(16, 5000);
+        // 16 fragments with 1 to 16 reads; then as old as the first is in half-lives.
+        for n in 1..=16 {
+            table.hit(spot(n), Hit::Ird, n as f64, 0);
+        }
+        // The first is hot again, the last was hot by changes.
+        table.hit(spot(1), Hit::Ird, 50.0, 5000);
+        assert_eq!(table.len(), 16);
+        table.hit(spot(100), Hit::Iwr, 1.0, 5000);
+        assert_eq!(table.len(), 15, "an eighth went, one came");
+        let known: Vec<u64> = table.hottest(20, 5000).iter().map(|((ino, _), _)| ino.0).collect();
+        assert_eq!(known, [1, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 100], "2 and 3 were the coldest");
+        for n in 200..100_000 {
+            table.hit(spot(n), Hit::Ird, 0.001, 5000);
+            assert!(table.len() <= 16);
+        }
+        assert_eq!(table.hottest(1, 5000)[0].0, spot(1), "the hottest stays whatever comes");
+    }
+
+    #[test]
+    fn fragments_of_a_directory_are_counted_apart_and_forgotten_together() {
+        let mut table = HeatTable::new(16, 5000);
+        for (frag, n) in Frag::WHOLE.split(1).into_iter().zip([1.0, 3.0]) {
+            table.hit((Ino(7), frag), Hit::Readdir, n, 0);
+        }
+        table.hit(spot(8), Hit::Fetch, 1.0, 0);
+        assert_eq!(table.sum(0), LoadVec { readdir: 4.0, fetch: 1.0, ..LoadVec::default() });
+        assert_eq!(table.hottest(1, 0)[0].0, (Ino(7), Frag::WHOLE.split(1)[1]));
+        table.forget(|dir| dir == Ino(7));
+        assert_eq!((table.len(), table.sum(0).metaload()), (1, 2.0));
+    }
+}

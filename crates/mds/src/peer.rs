@@ -1,0 +1,75 @@
+//! What ranks say to each other. Between two ranks messages come in the order sent, or the connection between them ends;
+//! then what was on its way is lost, and both say [`PeerMsg::Hello`] again.
+
+use std::sync::Arc;
+
+use loligo_namespace::{Loaded, Need};
+use loligo_types::{ClusterMap, FsError, Ino, Lease, Letter, Rank, Route};
+
+use crate::heat::Beat;
+
+/// A transaction over ranks. The smaller one is older, and the older one has the right of way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct TxId {
+    /// Nanoseconds of the wall clock, or so: grows with each transaction of a rank, in all its lives.
+    pub number: u64,
+    /// The rank that coordinates it.
+    pub rank: Rank,
+}
+
+/// A record to lend, locked, and what clients must not hold of it meanwhile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Want {
+    /// Which.
+    pub need: Need,
+    /// Bits of its inode (or directory) to ask back from all clients but the one for which this is done.
+    pub recall: Lease,
+}
+
+/// What was lent.
+#[derive(Clone, Debug, Default)]
+pub struct Lent {
+    /// The records, and those that are known to be absent.
+    pub items: Vec<Loaded>,
+    /// How often the inodes among them are open here.
+    pub opens: Vec<(Ino, u32)>,
+    /// Inodes that are not this rank's, and the rank that may have them.
+    pub elsewhere: Vec<(Ino, Rank)>,
+}
+
+/// The messages.
+#[derive(Clone, Debug)]
+pub enum PeerMsg {
+    /// First on a connection. What either of them borrowed from the other over the one before is void, but for what the
+    /// letters up to `sent` bring, which are promised already. `life`: changes when the rank restarts. `received`: number
+    /// of the last letter that it has from the receiver. `routes`: all it knows.
+    Hello { life: u64, received: u64, sent: u64, map: ClusterMap, routes: Vec<Route> },
+    /// The next letter. Sent when the record that holds it is durable.
+    Letter { seq: u64, letter: Arc<Letter> },
+    /// Letters up to here were applied (and will be after a crash, too).
+    Received { upto: u64 },
+    /// Letters up to here are not needed any more: what they brought is in the table.
+    Acked { upto: u64 },
+    /// The subtree map has changed.
+    Routes(Vec<Route>),
+    /// A directory with lines of its own is gone.
+    Gone(Ino),
+    /// Lock these records and send them. `client`: on whose behalf (0: nobody's). Answered by `Lent` or `Denied`.
+    /// `round`: grows each time that it asks, so that what was on its way when it gave all back is not taken for the answer.
+    Borrow { tx: TxId, round: u32, client: u64, wants: Vec<Want> },
+    /// Here they are.
+    Lent { tx: TxId, round: u32, lent: Lent },
+    /// Not now (`Busy`): an older transaction has them, or clients are being asked for what they hold; `Ready` will say
+    /// when. Or never: they cannot be read.
+    Denied { tx: TxId, round: u32, error: FsError },
+    /// What was denied may be asked for again.
+    Ready { tx: TxId },
+    /// Unlock what it borrowed: the transaction is over without a change there, or (`again`) will come again soon.
+    Return { tx: TxId, again: bool },
+    /// May this be moved to you?
+    Offer { moving: u64, dir: Ino },
+    /// Yes, or no and why.
+    Accept { moving: u64, refused: Option<FsError> },
+    /// Load and state of the sender, and what it knows of others.
+    Beat(Vec<Beat>),
+}

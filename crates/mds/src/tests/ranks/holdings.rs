@@ -1,0 +1,225 @@
+//! What clients hold when a directory moves is theirs at the new rank, and what they had asked for is answered.
+
+use loligo_types::msg::ToClient;
+use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
+
+use super::*;
+use crate::DataAccess;
+
+fn lock(owner: u64) -> FileLock {
+    FileLock { kind: LockKind::Posix, owner: LockOwner(owner), pid: 7, exclusive: true, start: 0, end: 9 }
+}
+
+fn set_lock(ino: Ino, wait: bool) -> Op {
+    Op::SetLock { ino, handle: 1, lock: lock(1), wait }
+}
+
+fn recalled(cluster: &Cluster, at: usize, client: usize, ino: Ino) -> Lease {
+    let recalls = &cluster.world(at).clients[client].recalls;
+    recalls.iter().filter(|(of, ..)| *of == ino).fold(Lease::NONE, |all, (_, _, bits)| all | *bits)
+}
+
+/// Opens a file that rank 0 has, as handle 1.
+fn open(cluster: &mut Cluster, client: usize, at: usize, ino: Ino) -> Lease {
+    match cluster.ask(client, at, Op::Open { ino, flags: WRITE, handle: 1 }) {
+        Outcome::Answered(Ok(Answer::Opened { rights, .. })) => rights,
+        other => panic!("open {ino}: {other:?}"),
+    }
+}
+
+#[test]
+fn an_open_file_and_its_rights_are_the_clients_at_the_new_rank() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let b = cluster.client();
+    let file = cluster.touch(a, here, "f");
+    assert_eq!(open(&mut cluster, a, 0, file), Lease::CACHE | Lease::BUFFER);
+    cluster.migrate(here, 0, 1);
+    let sessions: Vec<_> = (0..2).map(|at| cluster.world(at).session(a)).collect();
+    assert_eq!(cluster.world(0).access.get(&(sessions[0], file)), Some(&DataAccess::Moved));
+    assert_eq!(cluster.world(1).access.get(&(sessions[1], file)), Some(&DataAccess::Write));
+    let told =
+        |msg: &ToClient| matches!(msg, ToClient::Routes { routes, .. } if routes.iter().any(|route| route.dir == here));
+    assert!(cluster.world(0).clients[a].inbox.iter().any(told), "who holds something is told");
+    assert!(!cluster.world(0).clients[b].inbox.iter().any(told), "nobody else");
+    // Another client's open asks the rights back.
+    cluster.at(1, |world| world.clients[a].obeys = false);
+    let op = Op::Open { ino: file, flags: WRITE, handle: 1 };
+    let seq = cluster.send(b, 1, op);
+    assert_eq!(cluster.outcome(b, 1, seq), None);
+    assert!(recalled(&cluster, 1, a, file).has(Lease::CACHE | Lease::BUFFER));
+    let written = cluster.ask(a, 1, write_inline(file, 1, 0, b"held back"));
+    assert_eq!(written_size(&written), 9);
+    cluster.at(1, |world| world.clients[a].obeys = true);
+    let Some(Outcome::Answered(Ok(Answer::Opened { attr, .. }))) = cluster.outcome(b, 1, seq) else { panic!("opened") };
+    assert_eq!(attr.size, 9);
+    cluster.ask(a, 1, close(1));
+    cluster.ask(b, 1, close(1));
+    for at in 0..2 {
+        let sessions = cluster.world(at).mds.status().sessions;
+        assert!(sessions.iter().all(|session| session.opens == 0), "rank {at}");
+    }
+    cluster.finish();
+}
+
+fn written_size(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Answered(answer) => size(answer.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn leases_are_the_clients_at_the_new_rank_and_asked_back_there() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let b = cluster.client();
+    let file = cluster.touch(a, here, "f");
+    cluster.ask(a, 0, Op::GetAttr { ino: file });
+    cluster.ask(a, 0, Op::Lookup { dir: here, name: name("f") });
+    let op = Op::Readdir { dir: here, cookie: 0, limit: 10, plus: true, handle: None };
+    cluster.ask(a, 0, op);
+    cluster.migrate(here, 0, 1);
+    cluster.at(1, |world| world.clients[a].obeys = false);
+    let changed = cluster.send(b, 1, chmod(file, 0o600));
+    assert!(recalled(&cluster, 1, a, file).has(Lease::ATTR));
+    let made = cluster.send(b, 1, mkdir(here, "d"));
+    assert!(recalled(&cluster, 1, a, here).has(Lease::NAMES));
+    assert_eq!((cluster.outcome(b, 1, changed), cluster.outcome(b, 1, made)), (None, None));
+    cluster.at(1, |world| world.clients[a].obeys = true);
+    assert!(matches!(cluster.outcome(b, 1, changed), Some(Outcome::Answered(Ok(_)))));
+    assert!(matches!(cluster.outcome(b, 1, made), Some(Outcome::Answered(Ok(_)))));
+    assert!(cluster.world(0).clients[a].recalls.is_empty());
+    cluster.finish();
+}
+
+#[test]
+fn a_file_lock_is_the_clients_at_the_new_rank_and_who_waits_for_it_waits_on_there() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let b = cluster.client();
+    let file = cluster.touch(a, here, "f");
+    open(&mut cluster, a, 0, file);
+    open(&mut cluster, b, 0, file);
+    assert_eq!(cluster.ask(a, 0, set_lock(file, false)), Outcome::Answered(Ok(Answer::Done)));
+    let waits = cluster.send(b, 0, set_lock(file, true));
+    assert_eq!(cluster.outcome(b, 0, waits), None);
+    cluster.migrate(here, 0, 1);
+    let Some(Outcome::Redirected { rank: to, done: None, .. }) = cluster.outcome(b, 0, waits) else {
+        panic!("it is sent on")
+    };
+    assert_eq!(to, 1);
+    let waits = cluster.send(b, 1, set_lock(file, true));
+    assert_eq!(cluster.outcome(b, 1, waits), None);
+    let op = Op::GetLock { ino: file, handle: 1, lock: lock(1) };
+    let Outcome::Answered(Ok(Answer::Lock(Some(found)))) = cluster.ask(b, 1, op) else { panic!("it is locked") };
+    assert_eq!(found.pid, 7);
+    assert_eq!(cluster.ask(b, 1, set_lock(file, false)), Outcome::Answered(Err(FsError::WouldBlock)));
+    let op = Op::Unlock { ino: file, handle: 1, lock: lock(1) };
+    assert_eq!(cluster.ask(a, 1, op), Outcome::Answered(Ok(Answer::Done)));
+    assert_eq!(cluster.outcome(b, 1, waits), Some(Outcome::Answered(Ok(Answer::Done))));
+    cluster.ask(a, 1, close(1));
+    cluster.ask(b, 1, close(1));
+    cluster.finish();
+}
+
+#[test]
+fn a_file_that_has_no_name_any_more_and_is_open_stays_where_it_is_when_its_directory_moves() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    open(&mut cluster, a, 0, file);
+    cluster.call(a, unlink(here, "f")).expect("it is there");
+    cluster.migrate(here, 0, 1);
+    assert_eq!(written_size(&cluster.ask(a, 0, write_inline(file, 1, 0, b"still"))), 5);
+    cluster.ask(a, 0, close(1));
+    cluster.wait(100);
+    assert_eq!(cluster.world(0).mds.status().orphans, 0);
+    cluster.finish();
+}
+
+#[test]
+fn a_request_that_is_sent_again_after_what_it_concerns_has_moved_is_not_executed_twice() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let gone = cluster.touch(a, here, "gone");
+    let file = cluster.touch(a, here, "f");
+    let ops = [
+        mkdir(here, "d"),
+        create(here, "new", WRITE, 5),
+        Op::Link { ino: file, dir: here, name: name("link") },
+        rename(here, "f", here, "g"),
+        unlink(here, "gone"),
+    ];
+    // Nothing of the answers comes.
+    let seqs: Vec<_> = ops.iter().map(|op| cluster.send(a, 0, op.clone())).collect();
+    let dir = cluster.lookup(a, here, "d").expect("it was made");
+    let new = cluster.lookup(a, here, "new").expect("it was made");
+    cluster.at(0, |world| world.disconnect(a));
+    cluster.migrate(here, 0, 1);
+    cluster.at(0, |world| {
+        world.clients[a].inbox.clear();
+        world.resume(a);
+    });
+    let before = cluster.walk(a);
+    let mut told = Vec::new();
+    for (op, seq) in ops.iter().zip(&seqs) {
+        cluster.at(0, |world| world.send_again(a, *seq, op.clone()));
+        cluster.wait(100);
+        let outcome = cluster.outcome(a, 0, *seq).expect("it is answered");
+        told.push(match outcome {
+            Outcome::Redirected { rank: 1, done: Some((ino, _)), .. } => Some(ino),
+            Outcome::Answered(Ok(Answer::Done)) => None,
+            other => panic!("{op:?}: {other:?}"),
+        });
+    }
+    assert_eq!(told[..3], [Some(dir), Some(new), Some(file)]);
+    assert_eq!(told[3..], [None, None], "there is nothing to tell of these");
+    assert_eq!(cluster.walk(a), before);
+    assert!(cluster.attr(a, gone).is_err());
+    // The handle that was opened is there.
+    assert_eq!(written_size(&cluster.ask(a, 1, write_inline(new, 5, 0, b"x"))), 1);
+    cluster.ask(a, 1, close(5));
+    cluster.finish();
+}
+
+#[test]
+fn requests_that_come_while_a_directory_moves_wait_and_are_sent_on() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    let other = cluster.mkdir(a, Ino::ROOT, "other");
+    open(&mut cluster, a, 0, file);
+    cluster.at(0, |world| world.quiesces = false);
+    cluster.begin_move(here, 0, 1);
+    cluster.wait_for("data operations to be ended", |cluster| !cluster.world(0).pending_quiesces.is_empty());
+    let session = cluster.world(0).session(a);
+    assert_eq!(cluster.world(0).access.get(&(session, file)), Some(&DataAccess::Moving));
+    let waits = [chmod(file, 0o600), mkdir(here, "d"), Op::GetAttr { ino: file }].map(|op| cluster.send(a, 0, op));
+    let goes_on = cluster.send(a, 0, mkdir(other, "d"));
+    assert!(matches!(cluster.outcome(a, 0, goes_on), Some(Outcome::Answered(Ok(_)))), "others do not wait");
+    waits.iter().for_each(|seq| assert_eq!(cluster.outcome(a, 0, *seq), None));
+    cluster.at(0, |world| world.quiesces = true);
+    cluster.wait(100);
+    for seq in waits {
+        let outcome = cluster.outcome(a, 0, seq);
+        assert!(matches!(outcome, Some(Outcome::Redirected { rank: 1, done: None, .. })), "{outcome:?}");
+    }
+    cluster.ask(a, 1, close(1));
+    cluster.finish();
+}
+
+#[test]
+fn a_client_that_was_never_at_the_new_rank_finds_what_it_held_there() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    // A client that has a session at rank 0 only, as yet.
+    let b = cluster.client_at(0);
+    open(&mut cluster, b, 0, file);
+    assert_eq!(cluster.ask(b, 0, set_lock(file, false)), Outcome::Answered(Ok(Answer::Done)));
+    cluster.migrate(here, 0, 1);
+    cluster.connect(b, 1);
+    let welcome = cluster.world(1).clients[b].welcome.clone().expect("it is welcome");
+    assert!(welcome.resumed && welcome.kept, "the session came along");
+    assert_eq!(written_size(&cluster.ask(b, 1, write_inline(file, 1, 0, b"x"))), 1);
+    open(&mut cluster, a, 1, file);
+    assert_eq!(cluster.ask(a, 1, set_lock(file, false)), Outcome::Answered(Err(FsError::WouldBlock)));
+    cluster.ask(b, 1, close(1));
+    assert_eq!(cluster.ask(a, 1, set_lock(file, false)), Outcome::Answered(Ok(Answer::Done)));
+    cluster.ask(a, 1, close(1));
+    cluster.finish();
+}

@@ -1,0 +1,14 @@
+//! Scenarios of several ranks over one table (`cluster_harness.rs`).
+
+mod crashes;
+mod holdings;
+mod meetings;
+mod moves;
+mod names;
+mod repeats;
+mod stops;
+mod three;
+mod transactions;
+
+use super::cluster_harness::*;
+use super::harness::*;

@@ -1,0 +1,118 @@
+//! Directories that change their rank, and how what is below them is found.
+
+use loligo_types::{Answer, Frag, FsError, Ino, Op, RankState, Route};
+
+use super::*;
+use crate::admin::{Ask, Told};
+
+#[test]
+fn what_is_made_in_a_directory_that_moved_is_found_at_its_new_rank_and_the_old_one_tells_the_route() {
+    let (mut cluster, a, _, there) = two_ranks();
+    let outcome = cluster.ask(a, 0, create(there, "f", WRITE, 1));
+    let Outcome::Redirected { rank: to, routes, done: None } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(to, 1);
+    assert_eq!(routes, [Route { dir: there, frag: Frag::WHOLE, rank: rank(1), version: 1 }]);
+    let Outcome::Answered(Ok(Answer::Opened { attr, .. })) = cluster.ask(a, 1, create(there, "f", WRITE, 1)) else {
+        panic!("rank 1 makes it")
+    };
+    assert_eq!(attr.ino.birth_rank(), rank(1));
+    // With the route the next request goes straight.
+    let op = Op::Lookup { dir: there, name: name("f") };
+    let Outcome::Answered(Ok(Answer::Entry(found))) = cluster.ask(a, 1, op) else { panic!("it is there") };
+    assert_eq!(found.ino, attr.ino);
+    // The name of the directory is rank 0's, the directory is not.
+    let op = Op::Lookup { dir: Ino::ROOT, name: name("there") };
+    let Outcome::Answered(Ok(Answer::Remote { ino, rank: of, .. })) = cluster.ask(a, 0, op) else { panic!("remote") };
+    assert_eq!((ino, of), (there, rank(1)));
+    cluster.ask(a, 1, close(1));
+    cluster.finish();
+}
+
+#[test]
+fn a_subtree_that_went_away_and_came_back_brings_nothing_old_when_its_rank_crashes() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let deep = cluster.mkdir(a, here, "deep");
+    for text in ["kept", "removed", "renamed"] {
+        cluster.touch(a, deep, text);
+    }
+    cluster.migrate(here, 0, 1);
+    cluster.call(a, unlink(deep, "removed")).expect("it is there");
+    cluster.call(a, rename(deep, "renamed", here, "new")).expect("it is there");
+    cluster.touch(a, deep, "made there");
+    let kept = cluster.lookup(a, deep, "kept").expect("it is there");
+    cluster.call(a, chmod(kept, 0o600)).expect("it may");
+    cluster.migrate(here, 1, 0);
+    cluster.touch(a, here, "made here");
+    let before = cluster.walk(a);
+    cluster.crash(0);
+    assert_eq!(cluster.walk(a), before);
+    cluster.wait(5000);
+    cluster.crash(1);
+    cluster.crash(0);
+    assert_eq!(cluster.walk(a), before);
+    cluster.finish();
+}
+
+#[test]
+fn a_migration_that_cannot_be_is_refused_with_what_to_do() {
+    let mut cluster = Cluster::with_states(&[RankState::Up, RankState::Draining, RankState::Up]);
+    let a = cluster.client();
+    let (dir, file) = (cluster.mkdir(a, Ino::ROOT, "d"), cluster.touch(a, Ino::ROOT, "f"));
+    let mut refused = |dir, to| match cluster.admin(0, Ask::Migrate { dir, to: rank(to) }) {
+        Told::Refused(text) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(dir, 1), "rank 1 is being drained and takes nothing more: choose another one");
+    assert_eq!(refused(dir, 7), "there is no rank 7; there are 0, 1, 2");
+    assert_eq!(refused(file, 2), format!("inode {file} is not a directory"));
+    assert_eq!(refused(dir, 0), format!("directory {dir} is rank 0's already"));
+    // What must be read first is begun, and ends at once.
+    let id = cluster.begin_move(Ino(0x999), 0, 2);
+    cluster.wait_for("the end", |cluster| cluster.state(0, id) == "failed: there is no such directory (any more)");
+    cluster.migrate(dir, 0, 2);
+    assert_eq!(cluster.admin(0, Ask::Migrate { dir, to: rank(2) }), Told::Elsewhere(rank(2)));
+    cluster.finish();
+}
+
+fn pin(ino: Ino, ranks: &str) -> Op {
+    let mode = loligo_types::XattrMode::Set;
+    Op::SetXattr { ino, name: (*b"loligo.policy.pin").into(), value: ranks.as_bytes().into(), mode }
+}
+
+#[test]
+fn a_pin_is_followed_and_one_to_a_rank_that_is_not_there_is_refused() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    for bad in ["7", "1,7", "", "x"] {
+        assert_eq!(cluster.call(a, pin(here, bad)), Err(FsError::Invalid), "{bad}");
+    }
+    cluster.wait(5000);
+    assert!(cluster.has(0, here));
+    cluster.call(a, pin(here, "1")).expect("root may");
+    cluster.wait_for("the pin to be followed", |cluster| cluster.has(1, here));
+    cluster.wait_for("the end", |cluster| !cluster.has(0, file));
+    let (answer, asked) = cluster.call_by(a, 1, &Op::GetAttr { ino: file });
+    assert_eq!((answer.map(|answer| answer.attr().map(|attr| attr.ino)), asked), (Ok(Some(file)), vec![1]));
+    cluster.finish();
+}
+
+#[test]
+fn each_rank_numbers_inodes_from_its_own_range_also_after_a_restart() {
+    let (mut cluster, a, here, there) = two_ranks();
+    let mut all = std::collections::BTreeSet::from([here, there]);
+    for round in 0..3 {
+        for (dir, of) in [(here, 0), (there, 1)] {
+            let file = cluster.touch(a, dir, &format!("f{round}"));
+            let gone = cluster.mkdir(a, dir, &format!("d{round}"));
+            cluster.call(a, rmdir(dir, &format!("d{round}"))).expect("it is empty");
+            assert_eq!((file.birth_rank(), gone.birth_rank()), (rank(of), rank(of)));
+            assert!(all.insert(file) && all.insert(gone), "no number is used twice");
+        }
+        if round == 1 {
+            cluster.wait(8000);
+        }
+        cluster.crash(round % 2);
+        cluster.crash(1 - round % 2);
+    }
+    cluster.finish();
+}

@@ -1,0 +1,140 @@
+//! The threads of journal and table: what they do when their time has come.
+
+use loligo_mds::{Input, Now};
+use loligo_namespace::Record;
+use loligo_store::StoreError;
+use loligo_types::Lsn;
+
+use super::{Act, Server, TableWork, Work};
+use crate::options::Canary;
+use crate::rows;
+
+impl Server {
+    pub(super) fn kick_journal(&mut self) {
+        if self.canary == Some(Canary::EarlyDurable)
+            && let Some((lsn, _)) = self.appends.last()
+        {
+            let lsn = *lsn;
+            self.mds.handle(Now::default(), Input::Durable { lsn });
+        }
+        if !self.journal_busy {
+            self.journal_busy = true;
+            self.out.push_back(Act::Begin(Work::JournalWrite));
+        }
+    }
+
+    pub(super) fn journal_failed(&mut self, now: Now) {
+        self.writer.fail();
+        self.feed(now, Input::JournalFailed);
+    }
+
+    pub(super) fn journal_write(&mut self, now: Now) {
+        for (lsn, record) in std::mem::take(&mut self.appends) {
+            match self.writer.append(&record) {
+                Ok(got) if got == lsn => {}
+                other => return self.out.push_back(Act::Fatal(format!("record {lsn} came as {other:?}"))),
+            }
+        }
+        match self.journal_batches() {
+            Ok(()) => self.out.push_back(Act::Begin(Work::JournalSync)),
+            Err(_) => self.journal_failed(now),
+        }
+    }
+
+    pub(super) fn journal_batches(&mut self) -> std::result::Result<(), StoreError> {
+        while let Some(batch) = self.writer.take_batch() {
+            if self.file.as_ref().is_none_or(|(id, _)| *id != batch.segment) {
+                self.file = Some((batch.segment, self.log.create(batch.segment)?));
+            }
+            if let Some((_, file)) = &mut self.file {
+                file.append(&batch.bytes)?;
+            }
+            self.unsynced = Some(batch.last);
+            self.writer.recycle(batch.bytes);
+        }
+        Ok(())
+    }
+
+    pub(super) fn journal_sync(&mut self, now: Now) {
+        if let Some(lsn) = self.unsynced.take() {
+            let lies = self.canary == Some(Canary::JournalSyncDoesNothing);
+            if let Some((_, file)) = self.file.as_mut().filter(|_| !lies)
+                && file.sync().is_err()
+            {
+                return self.journal_failed(now);
+            }
+            let durable = self.writer.synced(lsn);
+            self.out.push_back(Act::Durable(durable));
+            self.feed(now, Input::Durable { lsn: durable });
+        }
+        if self.writer.has_pending() || !self.appends.is_empty() {
+            self.out.push_back(Act::Begin(Work::JournalWrite));
+        } else {
+            self.journal_busy = false;
+        }
+    }
+
+    pub(super) fn push_table(&mut self, work: TableWork) {
+        self.table_queue.push_back(work);
+        if !self.table_busy {
+            self.table_busy = true;
+            self.out.push_back(Act::Begin(Work::Table));
+        }
+    }
+
+    pub(super) fn table_work(&mut self, now: Now) {
+        match self.table_queue.pop_front() {
+            Some(TableWork::Checkpoint { id, records }) => {
+                let input = match self.checkpoint(&records) {
+                    Ok(()) => Input::CheckpointDone { id },
+                    Err(full) => Input::CheckpointFailed { id, full },
+                };
+                self.feed(now, input);
+            }
+            Some(TableWork::Trim { below }) => self.trim(below),
+            Some(TableWork::Settle { replay_from, table_upto }) => self.settle(now, replay_from, table_upto),
+            None => {}
+        }
+        self.table_busy = !self.table_queue.is_empty();
+        if self.table_busy {
+            self.out.push_back(Act::Begin(Work::Table));
+        }
+    }
+
+    pub(super) fn checkpoint(&self, records: &[Record]) -> std::result::Result<(), bool> {
+        let batch = rows::batch_of(&*self.table, self.rank, records).map_err(|_| false)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.table.write(&batch, self.durability).map_err(|error| error.is_full())
+    }
+
+    /// Makes all that was written durable: it is to end, or be started again.
+    pub fn sync_all(&self) -> bool {
+        let from = rows::replay_from(&*self.table, self.rank);
+        let table = from.and_then(|from| rows::put_replay_from(&*self.table, self.rank, from));
+        table.is_ok() && self.blobs.sync_all().is_ok()
+    }
+
+    pub(super) fn trim(&mut self, below: Lsn) {
+        let helps = self.writer.segments().nth(1).is_some_and(|second| second.first <= below);
+        if helps && rows::put_replay_from(&*self.table, self.rank, below).is_ok() {
+            self.cut_journal(below);
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Now, replay_from: Lsn, table_upto: Lsn) {
+        let lies = self.canary == Some(Canary::SettleDoesNothing);
+        if lies || rows::put_settled(&*self.table, self.rank, replay_from, table_upto).is_ok() {
+            self.cut_journal(replay_from);
+            self.feed(now, Input::Settled { table_upto });
+        }
+    }
+
+    pub(super) fn cut_journal(&mut self, below: Lsn) {
+        for id in self.writer.trim(below) {
+            // One that cannot be deleted is only in the way.
+            let _ = self.log.delete(id);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Moves random directories of a mounted file system to random ranks, until it is ended: what runs on the mount must not
+# notice. Says at the end how many moves were made and how many were refused or came too late.
+# usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS]
+set -uo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+[ $# -ge 4 ] || die "usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS]"
+loligo=$1 data=$2 mount=$3 ranks=$4 pause=${5:-1}
+moved=0 not=0
+report() {
+    trap - EXIT INT TERM
+    echo "thrash: $moved directories moved, $not refused or gone by then"
+    exit 0
+}
+trap report EXIT INT TERM
+
+while [ -d "$data" ]; do
+    # Not too deep: each step of the search is work for the file system, too.
+    dir=$(timeout 10 find "$mount" -mindepth 1 -maxdepth 4 -type d 2>/dev/null | shuf -n 1)
+    if [ -n "$dir" ]; then
+        if timeout 20 "$loligo" --quiet subtree migrate "${dir#"$mount"}" $((RANDOM % ranks)) --data "$data" >/dev/null 2>&1; then
+            moved=$((moved + 1))
+        else
+            not=$((not + 1))
+        fi
+    fi
+    # In the background and waited for, so that a signal ends it at once.
+    sleep "$pause" &
+    wait $!
+done
