@@ -187,6 +187,7 @@ impl Mds {
             self.parked.unmark(&mut job);
             self.give_back(&mut job, false);
         }
+        self.forget_moved_handles(slot);
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
         for (ino, wrote) in self.opens.end(slot) {

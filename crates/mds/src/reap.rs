@@ -12,11 +12,15 @@ use crate::session::Slot;
 impl Mds {
     /// Ends handles. Unknown ones are ignored.
     pub(crate) fn close(&mut self, job: &mut Job) -> Step {
-        let Op::Close { handles } = &mut job.op else { return Step::Answer(Ok(Answer::Done)) };
-        for number in std::mem::take(handles) {
+        let Op::Close { handles } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
+        let handles = handles.clone();
+        let mut moved = None;
+        for number in handles {
+            moved = moved.or(self.cluster.moved_handles.remove(&(job.slot, number)));
             self.close_handle(job.slot, job.session, number);
         }
-        Step::Answer(Ok(Answer::Done))
+        // The client had not heard that it had moved: whoever has it now is to close it.
+        moved.map_or(Step::Answer(Ok(Answer::Done)), Step::Redirect)
     }
 
     /// Ends a handle with what was taken through it.

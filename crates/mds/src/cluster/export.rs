@@ -448,7 +448,7 @@ impl Mds {
             }
         }
         events.push(Event::Inode(Box::new(inode.clone())));
-        let (clients, holders) = self.take_holdings(survey);
+        let (clients, holders) = self.take_holdings(survey, export.to);
         export.holders = holders;
         for (ino, ..) in clients.iter().flat_map(|client| &client.held.opens).map(|(_, ino, ..)| (*ino, ())) {
             if departed.insert(ino)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Ino, MovedClient};
+use loligo_types::{Ino, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
 use crate::load::Waiter;
@@ -38,7 +38,7 @@ impl Mds {
     }
 
     /// What clients hold on what moves, and which sessions hold something of which inodes; it is not held here any more.
-    pub(super) fn take_holdings(&mut self, survey: &mut Survey) -> (Vec<MovedClient>, Holders) {
+    pub(super) fn take_holdings(&mut self, survey: &mut Survey, to: Rank) -> (Vec<MovedClient>, Holders) {
         let mut by_slot: BTreeMap<Slot, MovedClient> = BTreeMap::new();
         let sessions = self.sessions.iter().map(|(slot, session)| {
             let client = MovedClient {
@@ -84,6 +84,11 @@ impl Mds {
                 }
             }
         }
+        let numbers = |(slot, client): (&Slot, &MovedClient)| {
+            client.held.opens.iter().map(|(number, ..)| (*slot, *number)).collect::<Vec<_>>()
+        };
+        let handles: Vec<(Slot, u64)> = by_slot.iter().flat_map(numbers).collect();
+        self.note_moved_handles(&handles, to);
         let mut holders: Holders = by_slot.iter().map(|(slot, client)| (*slot, held_inos(client))).collect();
         holders.retain(|_, inos| !inos.is_empty());
         let clients = by_slot.into_values();

@@ -30,6 +30,10 @@ use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::peer::{PeerMsg, TxId};
+use crate::session::Slot;
+
+/// Most handles that are remembered to have moved.
+const MOVED_HANDLES_MAX: usize = 1 << 16;
 
 /// The state.
 #[derive(Default)]
@@ -63,6 +67,8 @@ pub(crate) struct Cluster {
     pub(crate) pins: BTreeMap<Ino, Vec<Rank>>,
     /// When they are looked at next.
     pub(crate) pins_at_ms: u64,
+    /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
+    pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
     /// Inodes that are remembered as gone because the table does not have them.
     pub(crate) absent: Vec<Ino>,
 }
@@ -197,6 +203,21 @@ impl Mds {
     pub(crate) fn forget_absent(&mut self) {
         for ino in std::mem::take(&mut self.cluster.absent) {
             self.tree.forget_absent(ino);
+        }
+    }
+
+    /// Remembers where handles have gone.
+    pub(crate) fn note_moved_handles(&mut self, holders: &[(Slot, u64)], to: Rank) {
+        self.cluster.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
+        while self.cluster.moved_handles.len() > MOVED_HANDLES_MAX {
+            self.cluster.moved_handles.pop_first();
+        }
+    }
+
+    /// A session has ended, and so have the handles that it had here before they moved.
+    pub(crate) fn forget_moved_handles(&mut self, slot: Slot) {
+        if !self.cluster.moved_handles.is_empty() {
+            self.cluster.moved_handles.retain(|(of, _), _| *of != slot);
         }
     }
 
