@@ -154,10 +154,10 @@ impl<'a> Work<'a> {
             self.event(Event::RouteGone(victim.ino));
         }
         let copy = self.edit(victim);
-        if primary {
+        copy.nlink = if copy.kind == Kind::Dir { 0 } else { copy.nlink.saturating_sub(1) };
+        if primary || copy.nlink == 0 {
             copy.place = floating;
         }
-        copy.nlink = if copy.kind == Kind::Dir { 0 } else { copy.nlink.saturating_sub(1) };
         if copy.nlink > 0 {
             return;
         }

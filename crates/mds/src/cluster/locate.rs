@@ -177,6 +177,10 @@ impl Mds {
     /// Whether a record that the table has is this rank's.
     fn is_mine(&self, ino: Ino, inode: Option<&Inode>) -> bool {
         let cluster = &self.cluster;
+        if inode.is_some_and(|inode| inode.place.rank() == Some(self.me())) {
+            // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
+            return true;
+        }
         if cluster.departed.contains_key(&ino) {
             return false;
         }
