@@ -50,8 +50,13 @@ start() {
 # Ends the moves, if there are some.
 calm() {
     [ -n "${thrasher:-}" ] || return 0
-    kill -TERM "$thrasher" 2>/dev/null
-    wait "$thrasher"
+    # More than once: a shell that has only just been started may lose the first signal.
+    local tries=0
+    while [ "$tries" -lt 150 ] && kill -TERM "$thrasher" 2>/dev/null; do
+        sleep 0.2
+        tries=$((tries + 1))
+    done
+    wait "$thrasher" 2>/dev/null
     thrasher=
 }
 
