@@ -42,7 +42,7 @@ start() {
     }
     mounted || { cat "$scratch/up.log" && say "up succeeded, but nothing is mounted at $mount" && return 1; }
     if [ "$ranks" -gt 1 ]; then
-        "$LOLIGO_TOP/scripts/thrash.sh" "$binary" "$data" "$mount" "$ranks" "${LOLIGO_THRASH_PAUSE:-1}" &
+        "$LOLIGO_TOP/scripts/thrash.sh" "$binary" "$data" "$mount" "$ranks" "${LOLIGO_THRASH_PAUSE:-1}" "$scratch/calm" &
         thrasher=$!
     fi
 }
@@ -50,13 +50,10 @@ start() {
 # Ends the moves, if there are some.
 calm() {
     [ -n "${thrasher:-}" ] || return 0
-    # More than once: a shell that has only just been started may lose the first signal.
-    local tries=0
-    while [ "$tries" -lt 150 ] && kill -TERM "$thrasher" 2>/dev/null; do
-        sleep 0.2
-        tries=$((tries + 1))
-    done
+    # Not a signal: a child that has only just been started would take it with this shell's own traps.
+    : >"$scratch/calm"
     wait "$thrasher" 2>/dev/null
+    rm -f "$scratch/calm"
     thrasher=
 }
 

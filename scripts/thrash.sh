@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Moves random directories of a mounted file system to random ranks, until it is ended: what runs on the mount must not
-# notice. Says at the end how many moves were made and how many were refused or came too late.
-# usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS]
+# Moves random directories of a mounted file system to random ranks, until it is ended or the file STOP is there: what runs
+# on the mount must not notice. Says at the end how many moves were made and how many were refused or came too late.
+# usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS [STOP]]
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-[ $# -ge 4 ] || die "usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS]"
-loligo=$1 data=$2 mount=$3 ranks=$4 pause=${5:-1}
+[ $# -ge 4 ] || die "usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS [STOP]]"
+loligo=$1 data=$2 mount=$3 ranks=$4 pause=${5:-1} stop=${6:-}
 moved=0 not=0
 report() {
     trap - EXIT INT TERM
@@ -15,7 +15,7 @@ report() {
 }
 trap report EXIT INT TERM
 
-while [ -d "$data" ]; do
+while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
     # Not too deep: each step of the search is work for the file system, too.
     dir=$(timeout 10 find "$mount" -mindepth 1 -maxdepth 4 -type d 2>/dev/null | shuf -n 1)
     if [ -n "$dir" ]; then
