@@ -13,6 +13,8 @@ use crate::session::Slot;
 
 /// How long a failed checkpoint waits before it is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
+/// How long it is waited for the table to be made durable before that is asked for again: it may have failed, milliseconds.
+const SETTLE_AGAIN_MS: u64 = 5000;
 
 struct Slice {
     id: u64,
@@ -177,8 +179,9 @@ impl Mds {
         let table_upto = self.tree.oldest_dirty().unwrap_or(self.log.last.next()).min(self.log.durable.next());
         if table_upto <= lsn {
             self.checkpoint_upto(lsn);
-        } else if self.cluster.settling <= lsn {
+        } else if self.cluster.settling <= lsn || self.now.mono_ms >= self.cluster.settling_ms + SETTLE_AGAIN_MS {
             self.cluster.settling = table_upto;
+            self.cluster.settling_ms = self.now.mono_ms;
             let replay_from = self.needed_from();
             self.checkpointer.trimmed = self.checkpointer.trimmed.max(replay_from);
             self.out.push_back(Output::Settle { replay_from, table_upto });

@@ -61,6 +61,10 @@ pub(crate) struct Export {
     /// Sessions and files whose data operations were stopped, and what they may do otherwise.
     stopped: Vec<(Slot, Ino, DataAccess)>,
     quiesced: bool,
+    /// The number under which data operations were stopped last: what is said of an earlier time does not count.
+    ticket: u64,
+    /// Inodes that moved, once they have.
+    inodes: u64,
     /// What clients hold is being looked at, which must all be in memory at once.
     keeps: bool,
     /// Who held something.
@@ -72,6 +76,7 @@ pub(crate) struct Export {
 #[derive(Default)]
 pub(crate) struct Exports {
     last: u64,
+    last_ticket: u64,
     now: Option<Box<Export>>,
     waiting: VecDeque<(u64, Ino, Rank)>,
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
@@ -168,7 +173,7 @@ impl Mds {
             from: self.me(),
             to: export.to,
             state: state.into(),
-            inodes: export.survey.found,
+            inodes: export.inodes.max(export.survey.found),
             seen: export.survey.seen(),
             of: (inodes + dirs) as u64,
             frozen_us: export.frozen_for_ms * 1000,
@@ -231,6 +236,8 @@ impl Mds {
             rounds: 0,
             stopped: Vec::new(),
             quiesced: false,
+            ticket: 0,
+            inodes: 0,
             keeps: false,
             holders: BTreeMap::new(),
             routes: Vec::new(),
@@ -349,14 +356,16 @@ impl Mds {
         }
         export.quiesced = inos.is_empty();
         if !inos.is_empty() {
-            self.out.push_back(Output::Quiesce { ticket: export.id, inos: inos.into_iter().collect() });
+            self.cluster.exports.last_ticket += 1;
+            export.ticket = self.cluster.exports.last_ticket;
+            self.out.push_back(Output::Quiesce { ticket: export.ticket, inos: inos.into_iter().collect() });
         }
     }
 
     /// No data operation is under way on what moves.
     pub(crate) fn quiesced(&mut self, ticket: u64, ok: bool) {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
-        if export.id == ticket && export.stage == Stage::Freezing {
+        if export.ticket == ticket && export.stage == Stage::Freezing {
             if !ok {
                 self.thaw(&mut export);
                 return self.end_export(&export, "failed: data could not be made durable: see the server's log");
@@ -450,9 +459,9 @@ impl Mds {
         events.push(Event::Inode(Box::new(inode.clone())));
         let (clients, holders) = self.take_holdings(survey, export.to);
         export.holders = holders;
-        for (ino, ..) in clients.iter().flat_map(|client| &client.held.opens).map(|(_, ino, ..)| (*ino, ())) {
-            if departed.insert(ino)
-                && let Some(inode) = self.tree.inode(ino)
+        for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
+            if departed.insert(*ino)
+                && let Some(inode) = self.tree.inode(*ino)
             {
                 events.push(Event::Inode(Box::new(inode.clone())));
             }
@@ -510,6 +519,7 @@ impl Mds {
         if here {
             export.frozen_for_ms = self.now.mono_ms.saturating_sub(export.frozen_ms);
             export.stage = Stage::Cleaning;
+            export.inodes = export.survey.found;
             export.survey.again();
             for (slot, inos) in std::mem::take(&mut export.holders) {
                 let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };

@@ -30,9 +30,9 @@ impl Mds {
         self.cluster.strangers.clear();
         self.forget_absent();
         for event in events {
-            let (Event::Inode(_) | Event::InodeGone(_)) = event else { continue };
-            let ino = if let Event::Inode(inode) = event { inode.ino } else { continue };
-            self.cluster.departed.remove(&ino);
+            if let Event::Inode(inode) = event {
+                self.cluster.departed.remove(&inode.ino);
+            }
         }
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
         record.extend_from_slice(events);

@@ -63,6 +63,8 @@ pub(crate) struct Cluster {
     pub(crate) settled: Lsn,
     /// What was asked for last.
     pub(crate) settling: Lsn,
+    /// When, milliseconds.
+    pub(crate) settling_ms: u64,
     /// Directories that are wanted at certain ranks, until they are there.
     pub(crate) pins: BTreeMap<Ino, Vec<Rank>>,
     /// When they are looked at next.
