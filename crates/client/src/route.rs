@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use loligo_types::{ClusterMap, Ino, Op, Rank, Route};
+use loligo_types::{About, ClusterMap, Ino, Op, Rank, Route};
 
 use crate::leases::InoHasher;
 
@@ -220,38 +220,12 @@ impl Router {
 
 /// What an operation is asked of.
 pub(crate) fn subject(op: &Op) -> Subject {
-    match op {
-        Op::Lookup { dir, .. }
-        | Op::Create { dir, .. }
-        | Op::Tmpfile { dir, .. }
-        | Op::Mknod { dir, .. }
-        | Op::Mkdir { dir, .. }
-        | Op::Symlink { dir, .. }
-        | Op::Link { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. }
-        | Op::Rename { dir, .. } => Subject::Names(*dir, None),
-        Op::Readdir { dir, cookie, .. } => Subject::Names(*dir, Some(*cookie)),
-        Op::LookupParent { dir: ino }
-        | Op::GetAttr { ino }
-        | Op::SetAttr { ino, .. }
-        | Op::Open { ino, .. }
-        | Op::Readlink { ino }
-        | Op::GetXattr { ino, .. }
-        | Op::ListXattr { ino }
-        | Op::SetXattr { ino, .. }
-        | Op::RemoveXattr { ino, .. }
-        | Op::Access { ino, .. }
-        | Op::ReadInline { ino, .. }
-        | Op::WriteInline { ino, .. }
-        | Op::SetData { ino, .. }
-        | Op::Extend { ino, .. }
-        | Op::SetLock { ino, .. }
-        | Op::Unlock { ino, .. }
-        | Op::GetLock { ino, .. }
-        | Op::CancelLock { ino, .. } => Subject::Inode(*ino),
-        Op::StatFs | Op::Sync => Subject::Root,
-        Op::Close { .. } => Subject::Handles,
+    match (op, op.about()) {
+        (Op::Readdir { cookie, .. }, About::Names(dir)) => Subject::Names(dir, Some(*cookie)),
+        (_, About::Names(dir)) => Subject::Names(dir, None),
+        (_, About::Inode(ino)) => Subject::Inode(ino),
+        (Op::Close { .. }, About::Nothing) => Subject::Handles,
+        (_, About::Nothing) => Subject::Root,
     }
 }
 

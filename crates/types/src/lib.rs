@@ -30,6 +30,6 @@ pub use ids::{Ino, Lsn, Seq, SessionId};
 pub use lease::Lease;
 pub use lock::{FileLock, LockKind, LockOwner};
 pub use name::Name;
-pub use op::{Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, XattrMode};
+pub use op::{About, Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, XattrMode};
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use time::Time;

@@ -170,6 +170,17 @@ pub enum Op {
     Sync,
 }
 
+/// What an operation is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// Names in a directory.
+    Names(Ino),
+    /// An inode.
+    Inode(Ino),
+    /// Neither: it is for handles, or for the file system as a whole.
+    Nothing,
+}
+
 impl Op {
     /// Whether the operation can change durable metadata.
     pub fn is_change(&self) -> bool {
@@ -192,6 +203,43 @@ impl Op {
                 | Op::CancelLock { .. }
                 | Op::Sync
         ) && !matches!(self, Op::Open { flags, .. } if !flags.truncate)
+    }
+
+    /// What the operation is about, and so who has authority over it. Of a rename the source's directory, of a link the
+    /// new name's.
+    pub fn about(&self) -> About {
+        match self {
+            Op::Lookup { dir, .. }
+            | Op::Create { dir, .. }
+            | Op::Tmpfile { dir, .. }
+            | Op::Mknod { dir, .. }
+            | Op::Mkdir { dir, .. }
+            | Op::Symlink { dir, .. }
+            | Op::Link { dir, .. }
+            | Op::Unlink { dir, .. }
+            | Op::Rmdir { dir, .. }
+            | Op::Rename { dir, .. }
+            | Op::Readdir { dir, .. } => About::Names(*dir),
+            Op::LookupParent { dir: ino }
+            | Op::GetAttr { ino }
+            | Op::SetAttr { ino, .. }
+            | Op::Open { ino, .. }
+            | Op::Readlink { ino }
+            | Op::GetXattr { ino, .. }
+            | Op::ListXattr { ino }
+            | Op::SetXattr { ino, .. }
+            | Op::RemoveXattr { ino, .. }
+            | Op::Access { ino, .. }
+            | Op::ReadInline { ino, .. }
+            | Op::WriteInline { ino, .. }
+            | Op::SetData { ino, .. }
+            | Op::Extend { ino, .. }
+            | Op::SetLock { ino, .. }
+            | Op::Unlock { ino, .. }
+            | Op::GetLock { ino, .. }
+            | Op::CancelLock { ino, .. } => About::Inode(*ino),
+            Op::Close { .. } | Op::StatFs | Op::Sync => About::Nothing,
+        }
     }
 
     /// Short name, the same in metrics, logs and `loligo top`.

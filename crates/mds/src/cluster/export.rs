@@ -255,6 +255,14 @@ impl Mds {
                 self.end_export(&export, "failed: there is no such directory (any more)");
             }
             Where::Here if to == self.me() => self.end_export(&export, "done"),
+            Where::Here if self.pins_known(dir).is_none() => {
+                self.load(vec![Need::Xattrs(dir)], Waiter::Nobody);
+                self.cluster.exports.seeking = true;
+                self.cluster.exports.waiting.push_front((id, dir, to));
+            }
+            Where::Here if self.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&to)) => {
+                self.end_export(&export, "failed: the directory is pinned to other ranks: unpin it, or pin it there");
+            }
             Where::Here if !self.cluster.links.get(&to).is_some_and(|link| link.greeted) => {
                 self.end_export(&export, "failed: there is no connection to the other rank: try again later");
             }

@@ -16,7 +16,7 @@ mod survey;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loligo_types::{ClusterMap, Ino, Lsn, Op, Rank, RankState};
+use loligo_types::{About, ClusterMap, Ino, Lsn, Op, Rank, RankState};
 
 pub(crate) use self::borrow::{Gathered, Tx};
 pub(crate) use self::export::Exports;
@@ -90,38 +90,10 @@ impl Cluster {
 
 /// The inode whose authority is to execute an operation; none: any rank may.
 pub(crate) fn principal(op: &Op) -> Option<Ino> {
-    Some(match op {
-        Op::Lookup { dir, .. }
-        | Op::LookupParent { dir }
-        | Op::Create { dir, .. }
-        | Op::Tmpfile { dir, .. }
-        | Op::Mknod { dir, .. }
-        | Op::Mkdir { dir, .. }
-        | Op::Symlink { dir, .. }
-        | Op::Link { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. }
-        | Op::Rename { dir, .. }
-        | Op::Readdir { dir, .. } => *dir,
-        Op::GetAttr { ino }
-        | Op::SetAttr { ino, .. }
-        | Op::Open { ino, .. }
-        | Op::Readlink { ino }
-        | Op::GetXattr { ino, .. }
-        | Op::ListXattr { ino }
-        | Op::SetXattr { ino, .. }
-        | Op::RemoveXattr { ino, .. }
-        | Op::Access { ino, .. }
-        | Op::ReadInline { ino, .. }
-        | Op::WriteInline { ino, .. }
-        | Op::SetData { ino, .. }
-        | Op::Extend { ino, .. }
-        | Op::SetLock { ino, .. }
-        | Op::Unlock { ino, .. }
-        | Op::GetLock { ino, .. }
-        | Op::CancelLock { ino, .. } => *ino,
-        Op::Close { .. } | Op::StatFs | Op::Sync => return None,
-    })
+    match op.about() {
+        About::Names(ino) | About::Inode(ino) => Some(ino),
+        About::Nothing => None,
+    }
 }
 
 impl Mds {

@@ -38,6 +38,12 @@ impl Mds {
         }
     }
 
+    /// The ranks that a directory in memory is pinned to; empty: it is not. `None`: its xattrs must be read.
+    pub(crate) fn pins_known(&self, dir: Ino) -> Option<Vec<Rank>> {
+        let value = self.tree.xattr(self.tree.inode(dir)?, PIN)?;
+        Some(value.and_then(|value| pinned_ranks(&value)).unwrap_or_default())
+    }
+
     /// Moves what is not where it may be.
     pub(crate) fn follow_pins(&mut self) {
         let busy = self.cluster.exports.is_active() || self.stopping || self.grace.is_some() || !self.cluster.ready;

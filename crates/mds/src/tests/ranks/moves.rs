@@ -93,6 +93,15 @@ fn a_pin_is_followed_and_one_to_a_rank_that_is_not_there_is_refused() {
     cluster.wait_for("the end", |cluster| !cluster.has(0, file));
     let (answer, asked) = cluster.call_by(a, 1, &Op::GetAttr { ino: file });
     assert_eq!((answer.map(|answer| answer.attr().map(|attr| attr.ino)), asked), (Ok(Some(file)), vec![1]));
+    // It stays where it is pinned to, also when its xattrs have to be read first.
+    cluster.wait(8000);
+    cluster.crash(1);
+    let id = cluster.begin_move(here, 1, 0);
+    let refused = "failed: the directory is pinned to other ranks: unpin it, or pin it there";
+    cluster.wait_for("the refusal", |cluster| cluster.state(1, id) == refused);
+    assert!(cluster.has(1, here));
+    cluster.call(a, pin(here, "1,0")).expect("root may");
+    cluster.migrate(here, 1, 0);
     cluster.finish();
 }
 
