@@ -7,6 +7,7 @@ use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Rank};
 
 use crate::machine::Client;
+use crate::session::HeldNames;
 
 /// Multiplies and folds: the same in every run, and good enough for inode numbers.
 #[derive(Default)]
@@ -37,6 +38,28 @@ pub(crate) struct Leases {
     void_below: BTreeMap<Ino, u64>,
     /// To be given back with the next batch.
     forgotten: BTreeSet<Ino>,
+}
+
+/// How often the names of directories were given up, counted for many directories together. Never too few.
+#[derive(Debug, Default)]
+pub(crate) struct NamesLost {
+    of: [u64; 32],
+}
+
+impl NamesLost {
+    fn place(dir: Ino) -> usize {
+        (dir.0 % 32) as usize
+    }
+
+    /// They are not held any more.
+    pub(crate) fn add(&mut self, dir: Ino) {
+        self.of[NamesLost::place(dir)] += 1;
+    }
+
+    /// A number that changes when they are given up.
+    pub(crate) fn count(&self, dir: Ino) -> u64 {
+        self.of[NamesLost::place(dir)]
+    }
 }
 
 /// As many leases are given back in one message at most.
@@ -135,7 +158,14 @@ impl Client {
 
     /// The same for names of a directory: those that came with the answer at hand.
     pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
-        self.sessions.get_mut(&self.names_from).is_some_and(|session| session.leases.use_names(dir))
+        let session = self.names_from.and_then(|rank| self.sessions.get_mut(&rank));
+        session.is_some_and(|session| session.leases.use_names(dir))
+    }
+
+    /// What a rank has lent of a directory's names, if it has.
+    pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
+        let held = self.sessions.get(&rank)?.leases.has_names(dir);
+        held.then(|| HeldNames { dir, of: rank, lost: self.names_lost.count(dir) })
     }
 
     /// Caches above hold nothing of these inodes any more.
@@ -172,6 +202,9 @@ impl Client {
                 continue;
             }
             let bits = session.leases.take(ino, Lease::ATTR | Lease::NAMES);
+            if bits.has(Lease::NAMES) {
+                self.names_lost.add(ino);
+            }
             if !bits.is_none() {
                 session.leases.void_below.insert(ino, next_seq);
                 released.push((ino, bits));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Rank};
 
 use crate::file::Files;
+use crate::leases::NamesLost;
 use crate::moves::Paused;
 use crate::recall::Recalls;
 use crate::route::Router;
@@ -42,7 +43,9 @@ pub struct Client {
     pub(crate) router: Router,
     /// Who said what is being handled, and who answered for the names in it.
     pub(crate) speaker: Rank,
-    pub(crate) names_from: Rank,
+    pub(crate) names_from: Option<Rank>,
+    /// How often names of directories were lost.
+    pub(crate) names_lost: NamesLost,
     /// Requests that are sent on later.
     pub(crate) paused: Vec<Paused>,
     /// Data requests of files that are looked for.
@@ -84,7 +87,8 @@ impl Client {
             home_known: false,
             router: Router::default(),
             speaker: config.rank,
-            names_from: config.rank,
+            names_from: Some(config.rank),
+            names_lost: NamesLost::default(),
             paused: Vec::new(),
             parked: BTreeMap::new(),
             fs_id: None,

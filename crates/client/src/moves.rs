@@ -62,7 +62,7 @@ impl Client {
         session.in_flight = session.in_flight.saturating_sub(1);
         self.learn_routes(routes);
         pending.hops += 1;
-        self.names_from = to;
+        self.names_from = Some(to);
         match subject(&pending.request.op) {
             Subject::Names(dir, _) => {
                 self.router.correct(dir, to);
@@ -131,7 +131,8 @@ impl Client {
             }
             _ => return self.replied(to, then, Ok(Answer::Done)),
         };
-        let second = Second { names: to, created, then };
+        // What has become of the name since then nobody says.
+        let second = Second { names: None, created, then };
         self.request_at(to, cred, again, Then::Second(Box::new(second)), hops);
     }
 
@@ -146,11 +147,15 @@ impl Client {
             (None, Found::Known(known)) if self.router.has_rank(known) => known,
             _ => there,
         };
+        let names = match &op {
+            Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.held_names(rank, *dir),
+            _ => None,
+        };
         let (again, created) = match op {
             Op::Create { flags, handle, .. } => (Op::Open { ino, flags, handle }, Some(false)),
             _ => (Op::GetAttr { ino }, None),
         };
-        let second = Second { names: rank, created, then };
+        let second = Second { names, created, then };
         if hops >= HOPS_MAX {
             return self.replied(rank, second.then, Err(FsError::Busy));
         }
@@ -167,7 +172,8 @@ impl Client {
             (Err(FsError::NotFound), _) => Err(FsError::Stale),
             (result, _) => result,
         };
-        self.names_from = second.names;
+        let kept = second.names.filter(|held| self.names_lost.count(held.dir) == held.lost);
+        self.names_from = kept.map(|held| held.of);
         self.replied(rank, second.then, result);
     }
 

@@ -86,6 +86,7 @@ impl Client {
         let held = self.take_lent(rank, ino, bits & (Lease::ATTR | Lease::NAMES));
         let mut parts = 0;
         if held.has(Lease::NAMES) {
+            self.names_lost.add(ino);
             let token = self.invalidate(Invalidation::Names(ino), true);
             self.recalls.tokens.insert(token, (rank, ino, id, false));
             parts += 1;

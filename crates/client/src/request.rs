@@ -149,7 +149,7 @@ impl Client {
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
         }
-        self.names_from = rank;
+        self.names_from = Some(rank);
         match result {
             Ok(Answer::Remote { ino, kind, rank: there }) => self.ask_remote(rank, pending, ino, kind, there),
             result => self.replied(rank, pending.then, result),
@@ -263,6 +263,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         for (ino, bits) in session.leases.take_all() {
             if bits.has(Lease::NAMES) {
+                self.names_lost.add(ino);
                 self.invalidate(Invalidation::Names(ino), false);
             }
             if bits.has(Lease::ATTR) {

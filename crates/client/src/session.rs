@@ -29,11 +29,22 @@ pub(crate) enum Then {
     Second(Box<Second>),
 }
 
+/// Names that were held when an answer came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldNames {
+    /// Of which directory.
+    pub dir: Ino,
+    /// The rank that lent them.
+    pub of: Rank,
+    /// How often they had been lost by then ([`crate::leases::NamesLost`]).
+    pub lost: u64,
+}
+
 /// An answer of which one rank gave the first part.
 #[derive(Debug)]
 pub(crate) struct Second {
-    /// Who answered for the name.
-    pub names: Rank,
+    /// What was held of the names when the first part came: only what is held all the time may be cached.
+    pub names: Option<HeldNames>,
     /// In answer to a create: whether the file is new.
     pub created: Option<bool>,
     pub then: Then,

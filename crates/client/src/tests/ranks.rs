@@ -309,6 +309,31 @@ fn a_name_whose_inode_is_elsewhere_is_looked_up_at_both() {
 }
 
 #[test]
+fn a_name_that_was_said_before_the_names_were_lent_is_not_cached_when_its_inode_is_found_after_it() {
+    for lent_before in [false, true] {
+        let mut world = Ranks::with_second();
+        let slow = world.call(lookup(Ino::ROOT, "r"));
+        let (_, seq, _) = world.asked();
+        let granted: &[_] = if lent_before { &[(Ino::ROOT, Lease::NAMES)] } else { &[] };
+        world.answer(R0, seq, Answer::Remote { ino: FILE, kind: Kind::File, rank: R1 }, granted);
+        let (rank, second, _) = world.asked();
+        assert_eq!(rank, R1);
+        if lent_before {
+            world.says(R0, ToClient::Recall { ino: Ino::ROOT, id: 1, bits: Lease::NAMES });
+            world.take();
+        }
+        // Meanwhile the name becomes another file's, and is looked up once more.
+        let quick = world.call(lookup(Ino::ROOT, "r"));
+        let (_, seq, _) = world.asked();
+        world.answer(R0, seq, entry(Ino(0x160), Kind::File), &[(Ino::ROOT, Lease::NAMES)]);
+        assert!(world.result(quick).unwrap().names_cached);
+        world.answer(R1, second, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+        let done = world.result(slow).unwrap();
+        assert!(!done.names_cached && done.attr_cached, "lent before: {lent_before}");
+    }
+}
+
+#[test]
 fn a_create_that_finds_a_file_elsewhere_opens_it_there() {
     let mut world = Ranks::of(2);
     let id = world.call(create(Ino::ROOT, "f"));
