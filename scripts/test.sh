@@ -100,6 +100,6 @@ step check 15 bash scripts/check.sh
 step unit 25 cargo test --profile $profile --workspace --no-fail-fast
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # The same with four ranks, between which directories move all the time.
-step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx fsck
+step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 step fuzz 10 bash scripts/fuzz.sh
 finish 0

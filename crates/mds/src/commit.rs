@@ -37,7 +37,11 @@ impl Mds {
         encode_record(&mut record, origin.as_ref(), events);
         self.log.last_len = record.len();
         self.log.used += record.len() as u64;
+        let alone = self.cluster.is_alone();
         for event in events {
+            if !alone {
+                self.note_for_others(event);
+            }
             apply(&mut self.tree, event, lsn);
             match event {
                 Event::Discard { ino, from, object_size } => {

@@ -74,7 +74,13 @@ impl Loads {
 
 impl Mds {
     /// Reads these for somebody; how many reads that is to wait for.
-    pub(crate) fn load(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
+    pub(crate) fn load(&mut self, mut needs: Vec<Need>, waiter: Waiter) -> usize {
+        let later = self.read_later(&mut needs, waiter);
+        later + self.read_now(needs, waiter)
+    }
+
+    /// The same, also of what was to be read later.
+    pub(crate) fn read_now(&mut self, needs: Vec<Need>, waiter: Waiter) -> usize {
         let (mut count, mut fresh) = (0, Vec::new());
         let mut joined = Vec::new();
         for need in needs {

@@ -560,6 +560,9 @@ impl Mds {
         });
         if !landed.is_empty() {
             self.cluster.departed.retain(|_, (rank, lsn)| *rank != from || !landed.contains(lsn));
+            // What was read, or is being read, may be from before it was in the table.
+            self.cluster.barrier = self.loads.newest();
+            self.cluster.strangers.clear();
         }
     }
 

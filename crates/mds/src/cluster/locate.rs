@@ -41,8 +41,10 @@ pub(crate) struct Strangers {
 
 impl Strangers {
     fn put(&mut self, ino: Ino, inode: Option<&Inode>, now_ms: u64) {
-        if self.by_ino.len() < KEEP_MAX {
-            self.by_ino.insert(ino, (inode.map(|inode| (inode.parent, inode.place)), now_ms + KEEP_MS));
+        self.by_ino.insert(ino, (inode.map(|inode| (inode.parent, inode.place)), now_ms + KEEP_MS));
+        if self.by_ino.len() > KEEP_MAX {
+            let any = self.by_ino.keys().find(|other| **other != ino).copied();
+            any.and_then(|any| self.by_ino.remove(&any));
         }
     }
 
@@ -96,6 +98,7 @@ impl Mds {
         };
         let Some((parent, place)) = known else { return Look::Found(self.not_in_table(ino)) };
         let Some(hash) = place.hash() else {
+            self.solved(ino);
             return Look::Found(self.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
         };
         match self.cluster.routes.of(parent, hash) {
@@ -103,7 +106,7 @@ impl Mds {
             _ => {}
         }
         if parent.0 == 0 || parent == ino {
-            return Look::Found(self.not_in_table(ino));
+            return Look::Found(self.of_the_past(ino, wants));
         }
         if matches!(self.tree.find(parent), Found::Unknown) {
             // Whose it is depends on whose that one is, which is found out first.
@@ -127,24 +130,36 @@ impl Mds {
     fn embedded_here(&mut self, ino: Ino, parent: Ino, place: Place, wants: &mut Vec<Need>) -> Where {
         let inode = Inode { place, parent, ..nobody(ino) };
         if self.tree.inode(parent).is_none() {
-            return self.not_in_table(ino);
+            return self.of_the_past(ino, wants);
         }
         if self.tree.primary_name(&inode).is_some() {
             wants.push(Need::Inode(ino));
         } else if self.tree.primary_known(&inode) {
-            return self.not_in_table(ino);
+            return self.of_the_past(ino, wants);
         } else {
             wants.push(Need::Range { dir: parent, from_hash: place.hash().unwrap_or(0) });
         }
         Where::Unknown
     }
 
-    /// The table does not know it, or what it knows is of the past: who made it may know more.
-    fn not_in_table(&mut self, ino: Ino) -> Where {
+    /// What the table says of it cannot be so any more. Who made it may know more; if that is this rank, the table will.
+    fn of_the_past(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        if !self.is_made_elsewhere(ino) && self.is_riddle(ino) {
+            wants.push(Need::Inode(ino));
+            return Where::Unknown;
+        }
+        self.not_in_table(ino)
+    }
+
+    fn is_made_elsewhere(&self, ino: Ino) -> bool {
         let birth = ino.birth_rank();
-        let is_there = self.cluster.map.ranks.iter().any(|info| info.rank == birth);
-        if birth != self.me() && is_there {
-            return Where::Elsewhere(birth);
+        birth != self.me() && self.cluster.map.ranks.iter().any(|info| info.rank == birth)
+    }
+
+    /// The table does not know it: who made it may know more.
+    fn not_in_table(&mut self, ino: Ino) -> Where {
+        if self.is_made_elsewhere(ino) {
+            return Where::Elsewhere(ino.birth_rank());
         }
         self.tree.load(Loaded::Inode(ino, None));
         self.cluster.absent.push(ino);
@@ -170,6 +185,7 @@ impl Mds {
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
             self.cluster.strangers.forget(*ino);
+            self.solved(*ino);
         }
         self.tree.load(item);
     }

@@ -11,6 +11,7 @@ mod link;
 mod locate;
 mod pins;
 mod rest;
+mod riddle;
 mod routes;
 mod survey;
 
@@ -23,6 +24,7 @@ pub(crate) use self::export::Exports;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
+pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
 
 use crate::execute::Step;
@@ -73,6 +75,9 @@ pub(crate) struct Cluster {
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
     /// Inodes that are remembered as gone because the table does not have them.
     pub(crate) absent: Vec<Ino>,
+    pub(crate) riddles: Riddles,
+    /// Something has changed that others can only learn from the table.
+    pub(crate) told_by_table: bool,
 }
 
 impl Cluster {
@@ -173,7 +178,7 @@ impl Mds {
         all
     }
 
-    /// Forgets which inodes are gone that only the table said to be: something is about to come here.
+    /// Forgets which inodes are gone that only the table said to be: what the table says may change.
     pub(crate) fn forget_absent(&mut self) {
         for ino in std::mem::take(&mut self.cluster.absent) {
             self.tree.forget_absent(ino);
@@ -221,6 +226,9 @@ impl Mds {
     /// What is done on ticks.
     pub(crate) fn cluster_tick(&mut self) {
         self.cluster.strangers.expire(self.now.mono_ms);
+        self.forget_absent();
+        self.step_riddles();
+        self.write_for_others();
         self.expire_loans();
         self.step_export();
         self.note_acks();

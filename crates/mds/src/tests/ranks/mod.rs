@@ -1,6 +1,7 @@
 //! Scenarios of several ranks over one table (`cluster_harness.rs`).
 
 mod crashes;
+mod floating;
 mod holdings;
 mod meetings;
 mod moves;

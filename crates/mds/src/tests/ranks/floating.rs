@@ -1,0 +1,93 @@
+//! Files that live by themselves: those whose primary name is gone, or with another rank.
+
+use loligo_types::{Answer, FsError, Ino, Op};
+
+use super::*;
+
+/// A file of rank 1 that was made at rank 0 and of which only a name in rank 0's directory is left; the table still says
+/// that it is embedded in a directory that is gone. Rank 1's checkpoints are held.
+fn left_behind() -> (Cluster, usize, Ino, Ino) {
+    let (mut cluster, a, here, _) = two_ranks();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    let file = cluster.touch(a, dir, "f");
+    cluster.migrate(dir, 0, 1);
+    cluster.wait(4000);
+    assert!(cluster.call(a, Op::Link { ino: file, dir: here, name: name("kept") }).is_ok());
+    cluster.wait(4000);
+    cluster.at(1, |world| world.checkpoints = false);
+    assert_eq!(cluster.call_by(a, 1, &unlink(dir, "f")).0, Ok(Answer::Done));
+    assert_eq!(cluster.call(a, rmdir(Ino::ROOT, "d")), Ok(Answer::Done));
+    assert!(cluster.has(1, file) && !cluster.has(0, file));
+    (cluster, a, here, file)
+}
+
+#[test]
+fn the_remaining_name_of_a_file_is_not_said_to_dangle_before_the_table_tells_where_the_file_is() {
+    let kept = name("kept");
+    let ops: [fn(Ino, loligo_types::Name) -> Op; 3] = [
+        |dir, name| Op::Lookup { dir, name },
+        |dir, name| Op::Unlink { dir, name },
+        |dir, kept| Op::Rename {
+            dir,
+            name: kept,
+            new_dir: dir,
+            new_name: name("new"),
+            mode: loligo_types::RenameMode::Replace,
+        },
+    ];
+    for op in ops {
+        let (mut cluster, a, here, file) = left_behind();
+        let op = op(here, kept.clone());
+        let seq = cluster.send(a, 0, op.clone());
+        cluster.wait(2000);
+        assert_eq!(cluster.outcome(a, 0, seq), None, "{op:?}");
+        cluster.at(1, |world| world.checkpoints = true);
+        cluster.wait(500);
+        match cluster.outcome(a, 0, seq) {
+            Some(Outcome::Answered(Ok(Answer::Remote { ino, rank: of, .. }))) => assert_eq!((ino, of), (file, rank(1))),
+            Some(Outcome::Answered(Ok(Answer::Done))) => {}
+            other => panic!("{op:?}: {other:?}"),
+        }
+        cluster.finish();
+    }
+}
+
+#[test]
+fn a_file_that_was_left_with_one_name_is_told_by_its_number_too() {
+    let (mut cluster, a, _, file) = left_behind();
+    let seq = cluster.send(a, 0, Op::GetAttr { ino: file });
+    cluster.wait(500);
+    assert_eq!(cluster.outcome(a, 0, seq), None, "it must not be said to be gone");
+    cluster.at(1, |world| world.checkpoints = true);
+    cluster.wait(500);
+    let outcome = cluster.outcome(a, 0, seq);
+    assert!(matches!(outcome, Some(Outcome::Redirected { rank: 1, .. })), "{outcome:?}");
+    cluster.finish();
+}
+
+#[test]
+fn where_a_file_is_that_lost_its_primary_name_is_in_the_table_at_once() {
+    let (mut cluster, a, here, file) = left_behind();
+    cluster.at(1, |world| world.checkpoints = true);
+    cluster.wait(100);
+    let op = Op::Lookup { dir: here, name: name("kept") };
+    let seq = cluster.send(a, 0, op);
+    cluster.wait(200);
+    let outcome = cluster.outcome(a, 0, seq);
+    assert!(matches!(outcome, Some(Outcome::Answered(Ok(Answer::Remote { ino, .. }))) if ino == file), "{outcome:?}");
+    cluster.finish();
+}
+
+#[test]
+fn a_file_of_which_the_table_tells_for_ever_what_is_not_so_is_said_to_be_gone_in_the_end() {
+    let (mut cluster, a, here, _) = left_behind();
+    let op = Op::Lookup { dir: here, name: name("kept") };
+    let seq = cluster.send(a, 0, op);
+    cluster.wait(25_000);
+    assert_eq!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Err(FsError::Io))));
+    // That is not remembered.
+    cluster.at(1, |world| world.checkpoints = true);
+    cluster.wait(5000);
+    assert!(cluster.lookup(a, here, "kept").is_ok());
+    cluster.finish();
+}
