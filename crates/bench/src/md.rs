@@ -8,6 +8,9 @@ use crate::result::PhaseResult;
 use crate::shape::{Phase, Stock};
 use crate::{cpu, mounted, native};
 
+/// How the names of threads begin that are ranks.
+const RANK_THREADS: &str = "loligo-rank";
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -25,6 +28,9 @@ pub struct Config {
     pub phases: Vec<Phase>,
     /// Processes whose CPU counts as the server's.
     pub server_pids: Vec<u32>,
+    /// Directory of the run below the root; an own one by default. One that is there is used, so that its directories
+    /// can be put on ranks before.
+    pub name: Option<String>,
     /// Leave what the phases made.
     pub keep: bool,
 }
@@ -58,6 +64,12 @@ impl Config {
         }
         self.server_pids.iter().map(|pid| cpu::of_process(*pid)).sum()
     }
+
+    /// CPU seconds used so far by each rank's thread of the server. Natively only: see [`cpu::of_threads`].
+    pub fn rank_cpu(&self) -> Vec<f64> {
+        let threads = self.server_pids.iter().flat_map(|pid| cpu::of_threads(*pid, RANK_THREADS));
+        threads.map(|(_, seconds)| seconds).collect()
+    }
 }
 
 /// Runs all phases, giving each result to `each` as it comes, and removes what is left at the end if it is not to be
@@ -65,7 +77,7 @@ impl Config {
 pub fn run(config: &Config, target: Target<'_>, mut each: impl FnMut(&PhaseResult)) -> Result<(), String> {
     config.check()?;
     let mut stock = Stock::default();
-    let run_id = format!("bench.{}", std::process::id());
+    let run_id = config.name.clone().unwrap_or_else(|| format!("bench.{}", std::process::id()));
     match target {
         Target::Mounted(root) => {
             let root = root.join(run_id);

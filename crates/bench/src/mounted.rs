@@ -70,6 +70,7 @@ pub fn run_phase(dirs: &[PathBuf], config: &Config, phase: Phase, stock: Stock) 
     Ok(Measured {
         wall_s,
         server_cpu_s,
+        rank_cpu_s: Vec::new(),
         client_cpu_s: sum.cpu_ns as f64 / 1e9,
         latencies,
         ops: sum.ops,

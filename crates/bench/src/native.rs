@@ -100,7 +100,7 @@ impl Run {
                         })
                     })
                     .collect();
-                let before = config.server_cpu();
+                let before = (config.server_cpu(), config.rank_cpu());
                 barrier.wait();
                 let start = Instant::now();
                 let joined: Vec<_> = handles.into_iter().map(|h| h.join().expect("a worker does not panic")).collect();
@@ -111,8 +111,11 @@ impl Run {
             server_before = before;
             client_cpu_s = cpu::own() - own_before;
         }
+        let (server_before, ranks_before): (Option<f64>, Vec<f64>) = server_before;
+        let rank_cpu_s = config.rank_cpu().iter().zip(ranks_before).map(|(after, before)| after - before).collect();
         let server_cpu_s = config.server_cpu().zip(server_before).map(|(after, before)| after - before);
-        let mut all = Measured { wall_s, server_cpu_s, client_cpu_s, latencies: histogram(), ops: 0, errors: 0 };
+        let latencies = histogram();
+        let mut all = Measured { wall_s, server_cpu_s, rank_cpu_s, client_cpu_s, latencies, ops: 0, errors: 0 };
         for share in shares {
             all.latencies.add(share.latencies).map_err(|e| e.to_string())?;
             all.ops += share.ops;

@@ -22,6 +22,10 @@ pub struct PhaseResult {
     pub p999_us: f64,
     /// CPU of the server's process per operation; absent when the server is not known.
     pub server_cpu_us_per_op: Option<f64>,
+    /// CPU of the ranks' threads per operation, all ranks together; absent when they are not known.
+    pub rank_cpu_us_per_op: Option<f64>,
+    /// How much of one processor each rank's thread used, by rank.
+    pub rank_busy: Vec<f64>,
     /// CPU of the clients' processes per operation.
     pub client_cpu_us_per_op: f64,
     /// Operations that failed (not counted in `ops`).
@@ -34,6 +38,8 @@ pub struct Measured {
     pub wall_s: f64,
     /// CPU seconds of the server.
     pub server_cpu_s: Option<f64>,
+    /// CPU seconds of the ranks' threads; none where they are not known.
+    pub rank_cpu_s: Vec<f64>,
     /// CPU seconds of the clients.
     pub client_cpu_s: f64,
     /// Latencies of single operations, nanoseconds.
@@ -63,6 +69,8 @@ impl PhaseResult {
             p99_us: quantile(0.99),
             p999_us: quantile(0.999),
             server_cpu_us_per_op: m.server_cpu_s.map(per_op),
+            rank_cpu_us_per_op: (!m.rank_cpu_s.is_empty()).then(|| per_op(m.rank_cpu_s.iter().sum())),
+            rank_busy: m.rank_cpu_s.iter().map(|s| round(s / m.wall_s.max(1e-9))).collect(),
             client_cpu_us_per_op: per_op(m.client_cpu_s),
             errors: m.errors,
         }
@@ -76,16 +84,27 @@ impl PhaseResult {
     /// Head of the table.
     pub fn head() -> String {
         format!(
-            "{:<11} {:>7} {:>9} {:>11} {:>9} {:>9} {:>9} {:>11} {:>11} {:>7}",
-            "phase", "clients", "ops", "ops/s", "p50 us", "p99 us", "p999 us", "srv us/op", "cli us/op", "errors"
+            "{:<11} {:>7} {:>9} {:>11} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11} {:>7}",
+            "phase",
+            "clients",
+            "ops",
+            "ops/s",
+            "p50 us",
+            "p99 us",
+            "p999 us",
+            "srv us/op",
+            "rank us/op",
+            "cli us/op",
+            "errors"
         )
     }
 
     /// Its row.
     pub fn row(&self) -> String {
-        let server = self.server_cpu_us_per_op.map_or("-".to_string(), |us| format!("{us:.1}"));
+        let or_dash = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{us:.1}"));
+        let (server, rank) = (or_dash(self.server_cpu_us_per_op), or_dash(self.rank_cpu_us_per_op));
         format!(
-            "{:<11} {:>7} {:>9} {:>11.0} {:>9.1} {:>9.1} {:>9.1} {:>11} {:>11.1} {:>7}",
+            "{:<11} {:>7} {:>9} {:>11.0} {:>9.1} {:>9.1} {:>9.1} {:>11} {:>11} {:>11.1} {:>7}",
             self.phase,
             self.clients,
             self.ops,
@@ -94,6 +113,7 @@ impl PhaseResult {
             self.p99_us,
             self.p999_us,
             server,
+            rank,
             self.client_cpu_us_per_op,
             self.errors
         )

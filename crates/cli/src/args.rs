@@ -458,6 +458,10 @@ pub struct BenchMd {
     /// Process whose CPU counts as the server's, with --mount.
     #[arg(long, value_name = "PID")]
     pub server_pid: Vec<u32>,
+    /// Directory of the run, below the root (or the mount). If it is there, so may be the clients' directories in it, put
+    /// on ranks before. Without it: bench.PID.
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub name: Option<String>,
     /// Leave what the phases made, below bench.PID; otherwise it is removed at the end.
     #[arg(long)]
     pub keep: bool,

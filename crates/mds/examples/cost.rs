@@ -1,11 +1,26 @@
-//! What one operation costs in the machine alone: `cargo run --release -p loligo-mds --example cost [FILES]`.
+//! What one operation costs in the machine alone: `cargo run --release -p loligo-mds --example cost [FILES [RANKS]]`.
 //!
 //! One busy session of two, leases wanted as a mount wants them, a group of 64 requests for each sync of the journal. Without
-//! wire, journal bytes on disk and table.
+//! wire, journal bytes on disk and table. With RANKS over 1 it is rank 0 of so many: all are connected, each has eight
+//! subtrees, and loads come in from two others each second. Time goes on by 20 ms with each 1000 requests.
+//!
+//! `cost --compare A,B,.. [FILES]` runs the phases with so many ranks in turn, five times each, and prints the best of each.
 
+use loligo_mds::heat::{Beat, Load};
+use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_types::msg::{Hello, Request, ToClient, ToServer};
-use loligo_types::{Cred, Ino, Lease, Lsn, Name, Op, OpenFlags, Seq, Time};
+use loligo_types::{
+    Answer, ClusterMap, Cred, Frag, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, RankInfo, RankState, Route,
+};
+use loligo_types::{Seq, Time};
+
+/// Requests between two ticks, and milliseconds.
+const TICK: (u64, u64) = (1000, 20);
+/// Subtrees of each other rank.
+const SUBTREES: u64 = 8;
+/// Runs of a comparison.
+const RUNS: usize = 5;
 
 /// Time that this thread spent on a processor, so that others on the machine count less.
 fn cpu_ns() -> u64 {
@@ -20,15 +35,36 @@ struct Bench {
     last: Lsn,
     acked: u64,
     errors: u64,
+    /// Inode of the last answer that had one.
+    made: Ino,
+    ranks: u16,
+    beats: u64,
+    quiet: bool,
+}
+
+fn map(ranks: u16) -> ClusterMap {
+    if ranks < 2 {
+        return ClusterMap::default();
+    }
+    let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
+    ClusterMap { epoch: 1, ranks: (0..ranks).map(info).collect() }
 }
 
 impl Bench {
-    fn new() -> Bench {
+    fn new(ranks: u16, quiet: bool) -> Bench {
         let now = Now { mono_ms: 1, wall: Time(1_000_000_000) };
-        let mut config = Config::default();
+        let mut config = Config { map: map(ranks), ..Config::default() };
         (config.cache_bytes_max, config.leases_max) = (usize::MAX, usize::MAX);
         let mds = Mds::new(config, now);
-        let mut bench = Bench { mds, now, seq: 0, last: Lsn(0), acked: 0, errors: 0 };
+        let (last, made) = (Lsn(0), Ino::ROOT);
+        let mut bench = Bench { mds, now, seq: 0, last, acked: 0, errors: 0, made, ranks, beats: 1, quiet };
+        for rank in (1..ranks).map(Rank) {
+            bench.input(Input::PeerUp { rank });
+            let route = |n| Route { dir: Ino(u64::from(rank.0) << 40 | n), frag: Frag::WHOLE, rank, version: 1 };
+            let (map, routes) = (map(ranks), (0..SUBTREES).map(route).collect());
+            let msg = PeerMsg::Hello { life: 1, received: 0, sent: 0, map, routes };
+            bench.input(Input::Peer { from: rank, msg });
+        }
         // The second does nothing, but that it is there means that leases of others are looked for.
         for conn in [ConnId(1), ConnId(2)] {
             bench.input(Input::Connected {
@@ -43,15 +79,38 @@ impl Bench {
     }
 
     fn input(&mut self, input: Input) {
+        let mut done = Vec::new();
         self.mds.handle(self.now, input);
         while let Some(output) = self.mds.pop() {
             match output {
                 Output::Append { lsn, .. } => self.last = lsn,
+                Output::Checkpoint { id, .. } => done.push(Input::CheckpointDone { id }),
+                Output::Settle { table_upto, .. } => done.push(Input::Settled { table_upto }),
                 Output::Send { msg: ToClient::Reply { result, .. }, .. } => {
                     self.acked += 1;
+                    if let Ok(Answer::Entry(attr)) = &result {
+                        self.made = attr.ino;
+                    }
                     self.errors += u64::from(result.is_err());
                 }
                 _ => {}
+            }
+        }
+        done.into_iter().for_each(|input| self.input(input));
+    }
+
+    fn tick(&mut self) {
+        self.now.mono_ms += TICK.1;
+        self.now.wall.0 += TICK.1 as i64 * 1_000_000;
+        self.input(Input::Tick);
+        let second = self.now.mono_ms / 1000;
+        if self.ranks > 1 && second > self.beats {
+            self.beats = second;
+            let load = Load { auth: 1000.0, all: 1000.0, requests_per_s: 100.0, ..Load::default() };
+            let beats: Vec<Beat> =
+                (1..self.ranks).map(|rank| Beat { rank: Rank(rank), seq: second, age_ms: 1000, load }).collect();
+            for from in [1, self.ranks / 2].map(Rank) {
+                self.input(Input::Peer { from, msg: PeerMsg::Beat(beats.clone()) });
             }
         }
     }
@@ -70,9 +129,21 @@ impl Bench {
         if self.seq.is_multiple_of(64) {
             self.sync();
         }
+        if self.seq.is_multiple_of(TICK.0) {
+            self.tick();
+        }
     }
 
-    fn phase(&mut self, name: &str, count: u64, op: impl Fn(u64) -> Op) {
+    fn mkdir(&mut self, dir: Ino, text: &str) -> Ino {
+        let name = Name::new(text.as_bytes()).expect("a valid name");
+        self.request(Op::Mkdir { dir, name, mode: 0o755, umask: 0 });
+        self.sync();
+        self.made
+    }
+
+    // Not inlined, so that callgrind can tell the phases apart (bench/ranks.sh).
+    #[inline(never)]
+    fn phase(&mut self, name: &str, count: u64, op: &dyn Fn(u64) -> Op) -> u64 {
         let ops: Vec<Op> = (0..count).map(op).collect();
         let (acked, errors) = (self.acked, self.errors);
         let start = cpu_ns();
@@ -80,7 +151,10 @@ impl Bench {
         self.sync();
         let ns = (cpu_ns() - start) / count;
         assert_eq!(self.acked - acked, count, "every request is answered");
-        println!("{name:>14} {ns:6} ns  errors {}", self.errors - errors);
+        if !self.quiet {
+            println!("{name:>14} {ns:6} ns  errors {}", self.errors - errors);
+        }
+        ns
     }
 }
 
@@ -93,27 +167,22 @@ fn scatter(i: u64, count: u64) -> u64 {
     (i * 7_368_787) % count
 }
 
-fn main() {
-    let count: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(300_000);
-    let mut bench = Bench::new();
-    let dir = Ino::ROOT;
+/// All phases; nanoseconds of each operation by name.
+fn phases(bench: &mut Bench, count: u64) -> Vec<(&'static str, u64)> {
+    let top = bench.mkdir(Ino::ROOT, "home");
+    let dir = bench.mkdir(top, "user");
     let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-    bench.phase("mkdir", count / 10, |i| Op::Mkdir {
-        dir,
-        name: Name::new(format!("d{i}").as_bytes()).expect("a valid name"),
-        mode: 0o755,
-        umask: 0,
+    let mut all = Vec::new();
+    let mut phase = |name, count, op: &dyn Fn(u64) -> Op| all.push((name, bench.phase(name, count, op)));
+    let named = |text: String| Name::new(text.as_bytes()).expect("a valid name");
+    phase("mkdir", count / 10, &|i| Op::Mkdir { dir, name: named(format!("d{i}")), mode: 0o755, umask: 0 });
+    phase("mknod", count / 10, &|i| {
+        let (name, kind) = (named(format!("m{i}")), loligo_types::Kind::File);
+        Op::Mknod { dir, name, kind, mode: 0o644, umask: 0, rdev: 0 }
     });
-    bench.phase("mknod", count / 10, |i| Op::Mknod {
-        dir,
-        name: Name::new(format!("m{i}").as_bytes()).expect("a valid name"),
-        kind: loligo_types::Kind::File,
-        mode: 0o644,
-        umask: 0,
-        rdev: 0,
-    });
-    let first = Ino::FIRST.0 + 2 * (count / 10);
-    bench.phase("create", count, |i| Op::Create {
+    // Numbers of inodes are given one after another.
+    let first = dir.0 + 1 + 2 * (count / 10);
+    phase("create", count, &|i| Op::Create {
         dir,
         name: name(i),
         mode: 0o644,
@@ -122,27 +191,56 @@ fn main() {
         exclusive: false,
         handle: i,
     });
-    bench.phase("close", count, |i| Op::Close { handles: vec![i] });
-    bench.phase("getattr", count, |i| Op::GetAttr { ino: Ino(first + scatter(i, count)) });
-    bench.phase("lookup", count, |i| Op::Lookup { dir, name: name(scatter(i, count)) });
-    bench.phase("readdir 1000", count / 1000, |_| Op::Readdir {
-        dir,
-        cookie: 0,
-        limit: 1000,
-        plus: true,
-        handle: None,
+    phase("close", count, &|i| Op::Close { handles: vec![i] });
+    phase("getattr", count, &|i| Op::GetAttr { ino: Ino(first + scatter(i, count)) });
+    phase("lookup", count, &|i| Op::Lookup { dir, name: name(scatter(i, count)) });
+    let readdir = Op::Readdir { dir, cookie: 0, limit: 1000, plus: true, handle: None };
+    phase("readdir 1000", count / 1000, &|_| readdir.clone());
+    phase("rename", count, &|i| {
+        let mode = loligo_types::RenameMode::Replace;
+        Op::Rename { dir, name: name(i), new_dir: dir, new_name: named(format!("new.{i:08}")), mode }
     });
-    bench.phase("rename", count, |i| Op::Rename {
-        dir,
-        name: name(i),
-        new_dir: dir,
-        new_name: Name::new(format!("new.{i:08}").as_bytes()).expect("a valid name"),
-        mode: loligo_types::RenameMode::Replace,
-    });
-    bench.phase("unlink", count, |i| Op::Unlink {
-        dir,
-        name: Name::new(format!("new.{i:08}").as_bytes()).expect("a valid name"),
-    });
+    phase("unlink", count, &|i| Op::Unlink { dir, name: named(format!("new.{i:08}")) });
+    all
+}
+
+/// The best of several runs with each number of ranks, in turn so that a slow minute does not hit one of them alone.
+fn compare(ranks: &[u16], count: u64) {
+    let mut best: Vec<Vec<(&str, u64)>> = vec![Vec::new(); ranks.len()];
+    for _ in 0..RUNS {
+        for (best, ranks) in best.iter_mut().zip(ranks) {
+            let found = phases(&mut Bench::new(*ranks, true), count);
+            match best.is_empty() {
+                true => *best = found,
+                false => best.iter_mut().zip(found).for_each(|(old, new)| old.1 = old.1.min(new.1)),
+            }
+        }
+    }
+    let head: Vec<String> = ranks.iter().map(|n| format!("{n} ranks, ns")).collect();
+    println!("| phase | {} | last to first |", head.join(" | "));
+    println!("|---|{}---:|", "---:|".repeat(ranks.len()));
+    for at in 0..best[0].len() {
+        let ns: Vec<u64> = best.iter().map(|of| of[at].1).collect();
+        let cells: Vec<String> = ns.iter().map(u64::to_string).collect();
+        let ratio = ns[ns.len() - 1] as f64 / ns[0].max(1) as f64;
+        println!("| {} | {} | {ratio:.3} |", best[0][at].0, cells.join(" | "));
+    }
+}
+
+fn main() {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |text: Option<&String>, or: u64| text.and_then(|n| n.parse().ok()).unwrap_or(or);
+    if words.first().is_some_and(|word| word == "--compare") {
+        let ranks: Vec<u16> = words.get(1).map_or("1,8", |text| text).split(',').flat_map(str::parse).collect();
+        return if ranks.is_empty() {
+            eprintln!("--compare wants A,B")
+        } else {
+            compare(&ranks, number(words.get(2), 300_000))
+        };
+    }
+    words.truncate(2);
+    let mut bench = Bench::new(number(words.get(1), 1) as u16, false);
+    phases(&mut bench, number(words.first(), 300_000));
     let status = bench.mds.status();
     println!("cache {} bytes, leases {} in {} bytes", status.cache_bytes, status.leases, status.lease_bytes);
 }

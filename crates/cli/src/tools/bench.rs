@@ -27,6 +27,7 @@ pub fn run(args: &BenchMd) -> Outcome {
         shared: args.shared,
         phases,
         server_pids: args.server_pid.clone(),
+        name: args.name.clone(),
         keep: args.keep,
     };
     config.check().map_err(Failure::usage)?;
