@@ -62,6 +62,10 @@ impl Mds {
                 // The end of the spill asks again.
                 continue;
             }
+            if self.cluster.loans.locked(ino).is_some() {
+                // The end of the loan asks again: what is decided elsewhere would bring it back.
+                continue;
+            }
             if matches!(self.tree.find(ino), Found::Unknown) {
                 self.load(vec![Need::Inode(ino)], Waiter::Reap(ino));
                 continue;

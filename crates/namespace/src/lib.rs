@@ -33,6 +33,6 @@ pub use need::{Need, need};
 pub use op::prepare;
 pub use op::xattr::{PIN, pinned_ranks};
 pub use reap::reap;
-pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need};
+pub use rstat::{add_sum, decided, lent_dirs, propagate, propagate_abroad, propagate_need};
 pub use touches::{Inos, Touch, touches};
 pub use tree::{Config, Found, HASH_MAX, Key as DirtyKey, Loaded, Lookup, Tree, XattrPair, hash63};

@@ -9,7 +9,7 @@ use loligo_journal::table::{
     Meta, Row, decode_inode, decode_row, key_discard, key_inode, key_meta, key_orphan, prefix_range,
 };
 use loligo_journal::{Record, Tail};
-use loligo_namespace::{Config, Loaded, Tree, apply};
+use loligo_namespace::{Config, Loaded, Tree, apply, decided, lent_dirs};
 use loligo_store::{Backend, Batch, Table};
 use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank};
 
@@ -181,7 +181,13 @@ fn put_peer(life: &mut Life, other: Rank, change: impl FnOnce(&mut PeerRecord)) 
 
 fn deliver_one(table: &dyn Table, lives: &mut [Life], to: usize, letter: &Letter) -> Result<()> {
     match letter {
-        Letter::Commit { events, .. } => events.iter().for_each(|event| lives[to].add(event)),
+        Letter::Commit { events, .. } => {
+            let mut now = BTreeMap::new();
+            for dir in lent_dirs(events) {
+                now.extend(inode_of(table, &mut lives[to], dir)?.map(|inode| (dir, inode.rstat())));
+            }
+            decided(events, &mut |ino| now.get(&ino).copied()).iter().for_each(|event| lives[to].add(event));
+        }
         Letter::Import { routes, events, clients: _ } => {
             routes.iter().for_each(|route| lives[to].add(&Event::Route(*route)));
             events.iter().for_each(|event| lives[to].add(event));

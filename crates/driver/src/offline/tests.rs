@@ -121,6 +121,13 @@ fn letters_that_did_not_arrive_are_applied_once_and_in_order() {
     let commit = |size| Letter::Commit { tx: 1, events: vec![inode(FILE, Kind::File, size)] };
     let import = Letter::Import { routes: vec![route], events: vec![entry(DIR, "in", FILE, false)], clients: vec![] };
     let sum = Letter::Sum { dir: DIR, entries: 2, bytes: -5 };
+    let dir = |entries| {
+        let mut dir = Inode::new(DIR, Kind::Dir, 0o755, 0, 0, Ino::ROOT, Time(0));
+        dir.extra_mut().rstat = RStat { entries, bytes: 0 };
+        Event::Inode(Box::new(dir))
+    };
+    // As it was when it was lent, which is long ago, and as it is to be.
+    let lent = Letter::Commit { tx: 2, events: vec![dir(1), dir(8)] };
     journal(
         &disk,
         0,
@@ -129,6 +136,7 @@ fn letters_that_did_not_arrive_are_applied_once_and_in_order() {
             vec![letter(2, commit(2)), sent(1, 2)],
             vec![letter(3, import), letter(4, sum.clone()), sent(1, 4)],
             vec![letter(5, sum), sent(1, 5)],
+            vec![letter(6, lent), sent(1, 6)],
         ],
     );
     // It has the first one, and has gone on from there.
@@ -139,14 +147,14 @@ fn letters_that_did_not_arrive_are_applied_once_and_in_order() {
         assert_eq!(size(&offline, FILE), Some(2));
         assert!(has_entry(&offline, DIR, "in"));
         let Some(Row::Inode(dir)) = offline.get(&key_inode(DIR)).expect("a good row") else { panic!("no directory") };
-        assert_eq!(dir.rstat(), RStat { entries: 4, bytes: -10 }, "the second time, too");
+        assert_eq!(dir.rstat(), RStat { entries: 11, bytes: -10 }, "the second time, too");
         let row = offline.get(&key_route(Rank(1), DIR, Frag::WHOLE)).expect("a good row");
         assert_eq!(row, Some(Row::Route { of: Rank(1), route }));
         let peer = |of: u16, other: u16| match offline.get(&key_peer(Rank(of), Rank(other))).expect("a good row") {
             Some(Row::Peer { peer, .. }) => (peer.sent, peer.acked, peer.received),
             _ => (0, 0, 0),
         };
-        assert_eq!((peer(0, 1), peer(1, 0)), ((5, 5, 0), (0, 0, 5)));
+        assert_eq!((peer(0, 1), peer(1, 0)), ((6, 6, 0), (0, 0, 6)));
         offline.settle().expect("memory has room");
         offline.close().expect("it closes");
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Loaded, Need, need};
-use loligo_types::{Event, FsError, Ino, Lease, Letter, Op, Rank};
+use loligo_types::{Event, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
 use crate::execute::Step;
@@ -287,7 +287,18 @@ impl Mds {
         for event in events {
             let rank = owner_of(&event).map_or(self.me(), |ino| self.tree.owner(ino));
             let rank = if let Event::Route(route) = &event { route.rank } else { rank };
-            if rank == self.me() { own.push(event) } else { theirs.entry(rank).or_default().push(event) }
+            if rank == self.me() {
+                own.push(event);
+                continue;
+            }
+            let events = theirs.entry(rank).or_default();
+            if let Event::Inode(inode) = &event
+                && let Some(lent) = self.tree.inode(inode.ino).filter(|lent| lent.kind == Kind::Dir)
+            {
+                // What is below it may grow while it is lent: its rank needs what the decision adds.
+                events.push(Event::Inode(Box::new(lent.clone())));
+            }
+            events.push(event);
         }
         for (rank, events) in theirs {
             own.extend(self.write_letter(rank, Letter::Commit { tx: tx.number, events }));

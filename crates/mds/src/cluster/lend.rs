@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Loaded, Lookup, Need};
+use loligo_namespace::{Found, Loaded, Lookup, Need, decided, lent_dirs};
 use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
@@ -55,8 +55,6 @@ struct Loan {
 pub(crate) struct Loans {
     by_tx: BTreeMap<TxId, Loan>,
     locks: IntMap<Ino, TxId>,
-    /// What was added to the sums of locked directories: the borrower does not know of it.
-    sums: BTreeMap<Ino, (i64, i64)>,
 }
 
 impl Loans {
@@ -64,14 +62,6 @@ impl Loans {
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.locks.is_empty()
-    }
-
-    /// What is below a directory has grown; the borrower, if there is one, does not know of it.
-    pub(crate) fn add_sum(&mut self, dir: Ino, entries: i64, bytes: i64) {
-        if self.locks.contains_key(&dir) {
-            let sum = self.sums.entry(dir).or_default();
-            *sum = (sum.0.wrapping_add(entries), sum.1.wrapping_add(bytes));
-        }
     }
 
     /// The transaction that has an inode locked.
@@ -279,7 +269,8 @@ impl Mds {
         }
         for ino in inos {
             self.cluster.loans.locks.remove(&ino);
-            self.cluster.loans.sums.remove(&ino);
+            // An orphan may have had its last close meanwhile.
+            self.closed(ino);
         }
         self.parked.wake(&Why::Locked);
     }
@@ -337,16 +328,17 @@ impl Mds {
         }
     }
 
-    /// The decision of a transaction came: its changes are applied, and its locks go.
-    pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) {
-        let mut all = events.to_vec();
-        for event in &mut all {
-            if let Event::Inode(inode) = event
-                && let Some((entries, bytes)) = self.cluster.loans.sums.remove(&inode.ino)
-            {
-                loligo_namespace::add_sum(inode, entries, bytes);
-            }
+    /// The decision of a transaction came: its changes are applied, and its locks go. False if something must be read first.
+    pub(crate) fn settle_loan(&mut self, tx: TxId, events: &[Event], peer: PeerRecord) -> bool {
+        let mut wants = Vec::new();
+        for ino in lent_dirs(events) {
+            self.locate(ino, &mut wants);
         }
+        if !wants.is_empty() {
+            self.load(wants, Waiter::Letter(tx.rank));
+            return false;
+        }
+        let mut all = decided(events, &mut |ino| self.tree.inode(ino).map(|dir| dir.rstat()));
         all.push(Event::Peer(peer));
         let moves = |event: &Event| match event {
             Event::Inode(inode) => inode.kind == Kind::Dir,
@@ -364,6 +356,7 @@ impl Mds {
             }
         }
         self.end_loan(tx);
+        true
     }
 
     /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.

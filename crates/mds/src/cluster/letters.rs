@@ -67,10 +67,7 @@ impl Mds {
         {
             let peer = PeerRecord { received: seq, ..self.tree.peer(from) };
             let done = match &*letter {
-                Letter::Commit { tx, events } => {
-                    self.settle_loan(TxId { number: *tx, rank: from }, events, peer);
-                    true
-                }
+                Letter::Commit { tx, events } => self.settle_loan(TxId { number: *tx, rank: from }, events, peer),
                 Letter::Import { routes, events, clients } => {
                     self.import(from, routes, events, clients, peer);
                     true
@@ -112,7 +109,6 @@ impl Mds {
                     loligo_namespace::add_sum(&mut inode, entries, bytes);
                     events.push(Event::Inode(Box::new(inode)));
                 }
-                self.cluster.loans.add_sum(dir, entries, bytes);
                 self.commit(None, &events);
             }
             Where::Elsewhere(rank) if rank == from => {

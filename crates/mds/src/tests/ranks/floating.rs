@@ -91,3 +91,32 @@ fn a_file_of_which_the_table_tells_for_ever_what_is_not_so_is_said_to_be_gone_in
     assert!(cluster.lookup(a, here, "kept").is_ok());
     cluster.finish();
 }
+
+#[test]
+fn a_removed_directory_that_is_lent_ends_when_it_is_given_back() {
+    let (mut cluster, a, here, there) = two_ranks();
+    let dir = cluster.mkdir(a, there, "d");
+    let file = cluster.touch(a, dir, "f");
+    assert!(cluster.call(a, Op::Link { ino: file, dir: here, name: name("kept") }).is_ok());
+    cluster.wait(4000);
+    // It still counts the file of which it had the first name.
+    let open = Op::Open { ino: dir, flags: READ, handle: 7 };
+    assert!(matches!(cluster.ask(a, 1, open), Outcome::Answered(Ok(_))));
+    assert_eq!(cluster.call_by(a, 1, &unlink(dir, "f")).0, Ok(Answer::Done));
+    assert_eq!(cluster.call_by(a, 1, &rmdir(there, "d")).0, Ok(Answer::Done));
+    cluster.hold(0, 1);
+    let seq = cluster.send(a, 0, unlink(here, "kept"));
+    while !cluster.world(1).mds.under_way().iter().any(|line| line.starts_with(&format!("inode {dir} is lent"))) {
+        let to = usize::from(!cluster.waiting(0, 1).is_empty());
+        cluster.deliver(1 - to, to);
+    }
+    // Its last handle ends meanwhile.
+    let closing = cluster.send(a, 1, close(7));
+    cluster.wait(100);
+    assert!(cluster.outcome(a, 1, closing).is_some());
+    cluster.release();
+    assert_eq!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(Answer::Done))));
+    cluster.wait(500);
+    assert!(!cluster.has(1, dir), "it is gone, and does not come back");
+    cluster.finish();
+}

@@ -8,6 +8,7 @@ mod moves;
 mod names;
 mod repeats;
 mod stops;
+mod sums;
 mod three;
 mod transactions;
 
