@@ -57,6 +57,14 @@ pub const KEYS: &[Key] = &[
         Kind::Bytes,
     ),
     key("inline_max", "16KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
+    key("frag_split_entries", "10000", "a directory with more entries than this in a fragment is split", Kind::Number),
+    key(
+        "frag_merge_entries",
+        "50",
+        "a directory with fewer entries than this in a fragment is merged; at most half of what a split leaves in one",
+        Kind::Number,
+    ),
+    key("frag_split_bits", "3", "a split makes 2^this fragments of one; 1 to 8", Kind::Number),
     key("session_ms", "60000", "a client that is silent this long is evicted, milliseconds", Kind::Number),
     key(
         "grace_ms",
@@ -220,7 +228,18 @@ impl Settings {
                 )));
             }
         }
-        Ok(())
+        self.frag().check().map_err(|why| {
+            Failure::usage(why).remedy("the defaults are 10000, 50 and 3; `loligo config` shows where each value came from")
+        })
+    }
+
+    /// When directories are cut into fragments.
+    pub fn frag(&self) -> loligo_namespace::FragConfig {
+        loligo_namespace::FragConfig {
+            split_entries: self.number("frag_split_entries"),
+            merge_entries: self.number("frag_merge_entries"),
+            split_bits: u8::try_from(self.number("frag_split_bits")).unwrap_or(u8::MAX),
+        }
     }
 
     /// The text of a value. Every key has one.

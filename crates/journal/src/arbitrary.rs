@@ -7,7 +7,7 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, Inode, Kind, Layout, Lease, Letter, LockKind, LockOwner,
     MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId, SessionRecord, Target,
-    Time,
+    Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -75,6 +75,8 @@ fn extra() -> impl Strategy<Value = Extra> {
             layout: size.map(|object_size| Layout { object_size }),
             linkable,
             rdev,
+            // Follows from the inode's, which is asked for more often.
+            expected_entries: 0,
         },
     )
 }
@@ -84,17 +86,23 @@ pub fn inode() -> impl Strategy<Value = Inode> {
     let time = prop_oneof![Just(Time(0)), Just(Time(1_700_000_000_123_456_789)), any::<i64>().prop_map(Time)];
     let numbers = (ino(), ino(), number(), number(), small(), small(), small());
     let rare = (number(), prop_oneof![Just(0), small()], rstat(), option::of(extra()));
-    (numbers, rare, vec(time, 4), kind(), 0u16..0o10000, any::<bool>(), any::<bool>()).prop_map(
+    let frags = (prop_oneof![Just(0), 0..=Frag::BITS_MAX], prop_oneof![Just(0), 0..=limits::EXPECTED_ENTRIES_MAX]);
+    (numbers, rare, vec(time, 4), kind(), 0u16..0o10000, any::<(bool, bool)>(), frags).prop_map(
         |(
             (ino, parent, size, change, uid, gid, nlink),
             (place, cuts, accounted, extra),
             times,
             kind,
             mode,
-            inline,
-            x,
+            (inline, x),
+            (frag_bits, expected_entries),
         )| {
+            let mut extra = extra;
+            if expected_entries != 0 {
+                extra.get_or_insert_with(Extra::default).expected_entries = expected_entries;
+            }
             Inode {
+                frag_bits,
                 size,
                 nlink,
                 place: Place(place),

@@ -84,6 +84,7 @@ fn rare() -> Inode {
         accounted: RStat { entries: 5, bytes: -6 },
         change: u64::MAX,
         cuts: 9,
+        frag_bits: 5,
         inline: true,
         has_xattrs: true,
         extra: Some(Box::new(Extra {
@@ -94,6 +95,7 @@ fn rare() -> Inode {
             layout: Some(Layout { object_size: 65_536 }),
             rdev: 0x0801,
             linkable: true,
+            expected_entries: 300,
         })),
         ..Inode::new(Ino(0x1234), Kind::Block, 0o7777, u32::MAX, 128, Ino(300), BIRTH)
     }

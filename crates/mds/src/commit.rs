@@ -56,6 +56,10 @@ impl Mds {
                 _ => {}
             }
         }
+        let recuts = self.tree.take_recuts();
+        if !recuts.is_empty() {
+            self.recut(recuts);
+        }
         if let Some(tail) = &mut self.cluster.tail {
             tail.extend_from_slice(events);
         }

@@ -1,5 +1,6 @@
 //! Settings of the machine, and the time as it is given to it.
 
+use loligo_namespace::FragConfig;
 use loligo_types::{ClusterMap, Rank, Time};
 
 /// The time of an input: one clock that never goes back, for time-outs, and the wall clock, for stamps only.
@@ -56,6 +57,8 @@ pub struct Config {
     pub heat_sample: u32,
     /// How often a rank tells others of its load, milliseconds.
     pub beat_ms: u64,
+    /// When directories are cut into fragments.
+    pub frag: FragConfig,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -83,6 +86,7 @@ impl Default for Config {
             heat_dirs_max: 65_536,
             heat_sample: 8,
             beat_ms: 1000,
+            frag: FragConfig::default(),
             root: (0o755, 0, 0),
         }
     }

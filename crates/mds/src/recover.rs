@@ -144,6 +144,8 @@ impl Mds {
         self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
         self.log.last = self.log.last.max(last);
         self.log.durable = self.log.last;
+        // Counted in the life that they were made in.
+        self.tree.take_recuts();
         self.begin_life();
         if self.config.rank == Rank::ZERO && self.log.last == Lsn(0) && self.tree.next_ino() <= Ino::FIRST {
             let (mode, uid, gid) = self.config.root;

@@ -113,6 +113,10 @@ pub struct Status {
     pub evicted: u64,
     /// Checkpoints that failed so far.
     pub checkpoints_failed: u64,
+    /// Directories split into fragments so far.
+    pub splits: u64,
+    /// Directories merged so far.
+    pub merges: u64,
     /// Reads of the table under way.
     pub loads: usize,
     /// Files of whose objects something is to be dropped.
@@ -182,6 +186,8 @@ pub(crate) struct Counters {
     pub(crate) evicted: u64,
     pub(crate) checkpoints_failed: u64,
     pub(crate) redirects: u64,
+    pub(crate) splits: u64,
+    pub(crate) merges: u64,
 }
 
 impl Counters {
@@ -233,6 +239,8 @@ impl Mds {
             recalls: self.counters.recalls,
             evicted: self.counters.evicted,
             checkpoints_failed: self.counters.checkpoints_failed,
+            splits: self.counters.splits,
+            merges: self.counters.merges,
             loads: self.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
             orphans: self.tree.orphans().count(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Lsn, Name, Route, Target, Time};
 
+use crate::frag::Recut;
 use crate::tree::{
     ABSENT, InlineSlot, Key, Slot, Small, Tree, XattrSet, XattrSlot, extra_bytes, flag, hash63, inline_bytes,
 };
@@ -60,6 +61,9 @@ fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn) {
         Some(place) => {
             let slot = tree.inodes.at_mut(place).expect("the place was just found");
             tree.heap_bytes -= extra_bytes(&slot.inode);
+            if slot.inode.frag_bits != inode.frag_bits {
+                tree.recuts.push(Recut { dir: ino, from: slot.inode.frag_bits, to: inode.frag_bits });
+            }
             slot.inode.clone_from(inode);
             slot.flags.set(slot.flags.get() & !(flag::GONE | flag::SWEEP));
             place

@@ -82,6 +82,8 @@ pub struct Extra {
     pub rdev: u32,
     /// Made without a name (O_TMPFILE) and still nameable: `Link` may give it its first name.
     pub linkable: bool,
+    /// Directory only: its policy says that it will have so many entries; 0: it says nothing.
+    pub expected_entries: u64,
 }
 
 /// The whole record of an inode, as the table, the journal and the cache hold it.
@@ -125,6 +127,8 @@ pub struct Inode {
     pub inline: bool,
     /// Whether xattr records exist (so that most inodes need no look).
     pub has_xattrs: bool,
+    /// Directory: it is cut into 2^this equal fragments, at most 2^[`crate::Frag::BITS_MAX`]. Else 0.
+    pub frag_bits: u8,
     /// Rare parts.
     pub extra: Option<Box<Extra>>,
 }
@@ -151,6 +155,7 @@ impl Inode {
             cuts: 0,
             inline: kind == Kind::File,
             has_xattrs: false,
+            frag_bits: 0,
             extra: None,
         }
     }
@@ -173,6 +178,11 @@ impl Inode {
     /// The rare parts, made if absent.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_with(Box::default)
+    }
+
+    /// How many entries the policy of a directory says that it will have; 0: it says nothing.
+    pub fn expected_entries(&self) -> u64 {
+        self.extra.as_ref().map_or(0, |extra| extra.expected_entries)
     }
 
     /// Access ACL, if it says more than the mode.

@@ -46,6 +46,12 @@ impl Frag {
         (bits <= Frag::BITS_MAX && u64::from(value) >> bits == 0).then_some(Frag { bits, value })
     }
 
+    /// Of the 2^bits equal fragments of a directory the one that has the names with this hash.
+    pub fn of(hash: u64, bits: u8) -> Frag {
+        let bits = bits.min(Frag::BITS_MAX);
+        Frag { bits, value: (hash >> (Frag::HASH_BITS - bits)) as u32 }
+    }
+
     /// First hash in it.
     pub fn first(self) -> u64 {
         u64::from(self.value) << (Frag::HASH_BITS - self.bits)
@@ -197,6 +203,8 @@ mod tests {
         assert!(parts[5].covers(fine) && !parts[4].covers(fine) && Frag::WHOLE.covers(fine) && !fine.covers(parts[5]));
         assert!(fine.contains(fine.first()) && fine.contains(fine.last()) && !fine.contains(fine.last() + 1));
         assert_eq!(fine.parent().and_then(Frag::parent), Some(parts[5]));
+        assert_eq!((Frag::of(fine.first(), 5), Frag::of(fine.last(), 3)), (fine, parts[5]));
+        assert_eq!(Frag::of((1 << 63) - 1, 0), Frag::WHOLE);
         assert_eq!(Frag::new(3, 8), None);
         assert!(Frag { bits: Frag::BITS_MAX, value: 0 }.split(1).is_empty());
     }

@@ -198,6 +198,7 @@ fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<
         inline_max: small("inline_max"),
         session_ms: small("session_ms"),
         grace_ms: small("grace_ms"),
+        frag: settings.frag(),
         ..base.mds.clone()
     };
     let trust_tcp = settings.flag("trust_tcp");

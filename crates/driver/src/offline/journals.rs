@@ -47,7 +47,7 @@ impl Life {
     fn read(backend: &dyn Backend, rank: Rank, key: (u64, u64), progress: &mut dyn FnMut(Progress)) -> Result<Life> {
         let table = backend.table();
         let head = read_head(&*table, rank)?;
-        let mut tree = Tree::new(key, Config { inline_max: 0, rank });
+        let mut tree = Tree::new(key, Config { inline_max: 0, rank, frag: loligo_namespace::FragConfig::default() });
         read_small(&*table, rank, &head, &mut |item| tree.load(item))?;
         let mut letters = Vec::new();
         let tail = replay(backend, u32::from(rank.0), head.replay_from, progress, &mut |lsn, record| {

@@ -3,8 +3,8 @@
 //! The common case is small: a time that equals another is a flag, and what is zero or absent takes no byte.
 
 use loligo_types::attr::Extra;
-use loligo_types::limits::OBJECT_SIZE_MAX;
-use loligo_types::{Acl, AclEntry, AclTag, Ino, Inode, Kind, Layout, Place, RStat, Time};
+use loligo_types::limits::{EXPECTED_ENTRIES_MAX, OBJECT_SIZE_MAX};
+use loligo_types::{Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, Place, RStat, Time};
 
 use super::{Cursor, DecodeError, put_bytes, put_u64, put_zigzag};
 
@@ -18,7 +18,8 @@ const ATIME: u16 = 1 << 5;
 const MTIME: u16 = 1 << 6;
 const CTIME: u16 = 1 << 7;
 const CUTS: u16 = 1 << 8;
-const FLAGS_ALL: u16 = ((CUTS << 1) - 1) & !(1 << 2);
+const FRAGS: u16 = 1 << 9;
+const FLAGS_ALL: u16 = ((FRAGS << 1) - 1) & !(1 << 2);
 
 // Flags of the rare parts. Persisted: keep stable.
 const SYMLINK: u8 = 1 << 0;
@@ -47,7 +48,8 @@ pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
         | flag(ATIME, inode.atime != inode.btime)
         | flag(MTIME, inode.mtime != inode.btime)
         | flag(CTIME, inode.ctime != inode.mtime)
-        | flag(CUTS, inode.cuts != 0);
+        | flag(CUTS, inode.cuts != 0)
+        | flag(FRAGS, has_frags(inode));
     let kind_mode = (u16::from(inode.kind.code()) << 12 | (inode.mode & 0o7777)).to_le_bytes();
     let flags = flags.to_le_bytes();
     out.extend_from_slice(&[kind_mode[0], kind_mode[1], flags[0], flags[1]]);
@@ -66,9 +68,18 @@ pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     if inode.cuts != 0 {
         put_u64(out, u64::from(inode.cuts));
     }
+    if has_frags(inode) {
+        out.push(inode.frag_bits);
+        put_u64(out, inode.expected_entries());
+    }
     if let Some(extra) = &inode.extra {
         put_extra(out, extra);
     }
+}
+
+/// The policy is written beside what follows from it: the flags of the rare parts are almost used up.
+fn has_frags(inode: &Inode) -> bool {
+    inode.frag_bits != 0 || inode.expected_entries() != 0
 }
 
 /// Takes an inode; its number comes from elsewhere.
@@ -83,7 +94,8 @@ pub(crate) fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, Decod
     let atime = if flags & ATIME != 0 { take_time(from)? } else { btime };
     let mtime = if flags & MTIME != 0 { take_time(from)? } else { btime };
     let ctime = if flags & CTIME != 0 { take_time(from)? } else { mtime };
-    Ok(Inode {
+    let mut expected_entries = 0;
+    let mut inode = Inode {
         ino,
         kind,
         mode: kind_mode & 0o7777,
@@ -100,10 +112,25 @@ pub(crate) fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, Decod
         change: from.u64()?,
         accounted: if flags & ACCOUNTED != 0 { take_rstat(from)? } else { RStat::default() },
         cuts: if flags & CUTS != 0 { from.u32()? } else { 0 },
+        frag_bits: if flags & FRAGS != 0 { take_frags(from, &mut expected_entries)? } else { 0 },
         inline: flags & INLINE != 0,
         has_xattrs: flags & HAS_XATTRS != 0,
         extra: if flags & EXTRA != 0 { Some(Box::new(take_extra(from)?)) } else { None },
-    })
+    };
+    if expected_entries != 0 {
+        inode.extra_mut().expected_entries = expected_entries;
+    }
+    Ok(inode)
+}
+
+/// In how many fragments a directory is cut, and how many entries it is expected to have.
+fn take_frags(from: &mut Cursor<'_>, expected_entries: &mut u64) -> Result<u8, DecodeError> {
+    let bits = from.u8()?;
+    *expected_entries = from.u64()?;
+    if bits > Frag::BITS_MAX || *expected_entries > EXPECTED_ENTRIES_MAX || (bits, *expected_entries) == (0, 0) {
+        return Err(from.invalid("fragments of the directory"));
+    }
+    Ok(bits)
 }
 
 fn put_times(out: &mut Vec<u8>, inode: &Inode) {

@@ -139,6 +139,8 @@ fn inode_fields(inode: &Inode) -> Fields {
     let rare = [
         ("rdev", i128::from(inode.extra.as_ref().map_or(0, |extra| extra.rdev))),
         ("cuts", i128::from(inode.cuts)),
+        ("frag_bits", i128::from(inode.frag_bits)),
+        ("expected_entries", i128::from(inode.expected_entries())),
         ("accounted_entries", i128::from(inode.accounted.entries)),
         ("accounted_bytes", i128::from(inode.accounted.bytes)),
         ("below_entries", i128::from(inode.rstat().entries)),

@@ -3,7 +3,7 @@
 //! What is done with an inode counts for the fragment that holds its primary name, because it moves with that. What is read
 //! from the table or written into it in one go counts once for each directory, however many records of it there are.
 
-use loligo_namespace::{Loaded, Record};
+use loligo_namespace::{Loaded, Record, Recut};
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Op};
 
 use super::table::Spot;
@@ -31,7 +31,7 @@ impl Mds {
         if let Op::Rename { dir, new_dir, new_name, .. } = op
             && dir != new_dir
         {
-            let frag = self.cluster.routes.frag(*new_dir, || self.tree.hash(new_name));
+            let frag = self.frag_of(*new_dir, || self.tree.hash(new_name));
             self.hit(Some((*new_dir, frag)), hit, weight);
         }
     }
@@ -48,8 +48,8 @@ impl Mds {
         let spot = |item: &Loaded| match item {
             Loaded::Inode(_, Some(inode)) => Some(self.home_of(inode)),
             Loaded::Inode(_, None) => None,
-            Loaded::Entry { dir, name, .. } => Some((*dir, self.cluster.routes.frag(*dir, || self.tree.hash(name)))),
-            Loaded::Range { dir, from_hash, .. } => Some((*dir, self.cluster.routes.frag(*dir, || *from_hash))),
+            Loaded::Entry { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.tree.hash(name)))),
+            Loaded::Range { dir, from_hash, .. } => Some((*dir, self.frag_of(*dir, || *from_hash))),
             Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => self.tree.peek(*ino).map(|inode| self.home_of(inode)),
             _ => None,
         };
@@ -68,7 +68,7 @@ impl Mds {
             let spot = match &record.event {
                 Event::Inode(inode) => self.home_of(inode),
                 Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => {
-                    (*dir, self.cluster.routes.frag(*dir, || record.hash))
+                    (*dir, self.frag_of(*dir, || record.hash))
                 }
                 _ => continue,
             };
@@ -105,7 +105,6 @@ impl Mds {
 
     /// The fragment that an operation is about; none if it is not known (any more).
     fn spot_of(&self, op: &Op) -> Option<Spot> {
-        let routes = &self.cluster.routes;
         match op {
             Op::Lookup { dir, name }
             | Op::Create { dir, name, .. }
@@ -115,23 +114,43 @@ impl Mds {
             | Op::Link { dir, name, .. }
             | Op::Unlink { dir, name }
             | Op::Rmdir { dir, name }
-            | Op::Rename { dir, name, .. } => Some((*dir, routes.frag(*dir, || self.tree.hash(name)))),
-            Op::Readdir { dir, cookie, .. } => Some((*dir, routes.frag(*dir, || *cookie))),
-            Op::Tmpfile { dir, .. } | Op::LookupParent { dir } => Some((*dir, routes.frag(*dir, || 0))),
+            | Op::Rename { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.tree.hash(name)))),
+            Op::Readdir { dir, cookie, .. } => Some((*dir, self.frag_of(*dir, || *cookie))),
+            Op::Tmpfile { dir, .. } | Op::LookupParent { dir } => Some((*dir, self.frag_of(*dir, || 0))),
             _ => Some(self.home_of(self.tree.inode(crate::cluster::principal(op)?)?)),
+        }
+    }
+
+    /// The fragment of a directory that holds a name with this hash: as it is cut itself, or finer where the subtree map says
+    /// so.
+    fn frag_of(&self, dir: Ino, hash: impl Fn() -> u64) -> Frag {
+        let line = self.cluster.routes.frag(dir, &hash);
+        match self.tree.peek(dir).map_or(0, |inode| inode.frag_bits) {
+            bits if bits > line.bits => Frag::of(hash(), bits),
+            _ => line,
+        }
+    }
+
+    /// What followed from a change: directories were split or merged. Their counters are, too.
+    #[cold]
+    pub(crate) fn recut(&mut self, recuts: Vec<Recut>) {
+        for Recut { dir, from, to } in recuts {
+            self.counters.splits += u64::from(to > from);
+            self.counters.merges += u64::from(to < from);
+            let routes = &self.cluster.routes;
+            self.heat.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, self.now.mono_ms);
         }
     }
 
     /// Where an inode lives; one without a name stands for itself, and a directory with a line of the subtree map lives
     /// with its first fragment.
     fn home_of(&self, inode: &Inode) -> Spot {
-        let routes = &self.cluster.routes;
-        if inode.kind == Kind::Dir && routes.home(inode.ino).is_some() {
-            return (inode.ino, routes.frag(inode.ino, || 0));
+        if inode.kind == Kind::Dir && self.cluster.routes.home(inode.ino).is_some() {
+            return (inode.ino, self.frag_of(inode.ino, || 0));
         }
         match inode.place.hash() {
             Some(hash) if inode.parent.0 != 0 && inode.ino != Ino::ROOT => {
-                (inode.parent, routes.frag(inode.parent, || hash))
+                (inode.parent, self.frag_of(inode.parent, || hash))
             }
             _ => (inode.ino, Frag::WHOLE),
         }

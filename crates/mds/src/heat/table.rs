@@ -71,6 +71,33 @@ impl HeatTable {
         self.spots.retain(|(dir, _), _| !is_gone(*dir));
     }
 
+    /// A directory is cut otherwise: what was counted of its fragments counts for those that take their place, in equal
+    /// parts. `cut`: how many bits count at least where this fragment is, because parts of the directory are others'.
+    pub(crate) fn recut(&mut self, dir: Ino, bits: u8, cut: impl Fn(Frag) -> u8, now_ms: u64) {
+        let of_it: Vec<Spot> = self.spots.keys().filter(|(of, _)| *of == dir).copied().collect();
+        for spot in of_it {
+            let (frag, to) = (spot.1, bits.max(cut(spot.1)));
+            if to == frag.bits {
+                continue;
+            }
+            let Some(load) = self.spots.remove(&spot).map(|load| load.get(now_ms, self.half_life_ms)) else { continue };
+            if to < frag.bits {
+                self.add((dir, Frag::of(frag.first(), to)), &load, now_ms);
+            } else if 1 << (to - frag.bits) <= self.max / 8 {
+                let part = load.times(0.5f64.powi(i32::from(to - frag.bits)));
+                frag.split(to - frag.bits).into_iter().for_each(|frag| self.add((dir, frag), &part, now_ms));
+            }
+            // Else it is into more than can be remembered: they are counted anew.
+        }
+    }
+
+    fn add(&mut self, spot: Spot, load: &LoadVec, now_ms: u64) {
+        if self.spots.len() >= self.max && !self.spots.contains_key(&spot) {
+            self.drop_coldest(now_ms);
+        }
+        self.spots.entry(spot).or_default().add(load, now_ms, self.half_life_ms);
+    }
+
     fn drop_coldest(&mut self, now_ms: u64) {
         let mut all: Vec<(f64, Spot)> = self.iter(now_ms).map(|(spot, load)| (load.metaload(), spot)).collect();
         let count = (self.max / 8).clamp(1, all.len());
@@ -108,6 +135,38 @@ mod tests {
             assert!(table.len() <= 16);
         }
         assert_eq!(table.hottest(1, 5000)[0].0, spot(1), "the hottest stays whatever comes");
+    }
+
+    #[test]
+    fn what_was_counted_is_parted_and_joined_with_the_fragments() {
+        let mut table = HeatTable::new(64, 5000);
+        table.hit((Ino(7), Frag::WHOLE), Hit::Iwr, 8.0, 0);
+        table.hit(spot(8), Hit::Iwr, 1.0, 0);
+        let no_routes = |_| 0;
+        table.recut(Ino(7), 3, no_routes, 0);
+        assert_eq!((table.len(), table.sum(0).iwr), (9, 9.0));
+        assert!(table.iter(0).all(|(_, load)| load.iwr == 1.0));
+        table.hit((Ino(7), Frag::of(0, 3)), Hit::Ird, 4.0, 5000);
+        // The upper half is a line of its own in the subtree map.
+        table.recut(Ino(7), 0, |frag| u8::from(Frag::WHOLE.split(1)[1].covers(frag)), 5000);
+        let mut all: Vec<(Spot, f64, f64)> = table.iter(5000).map(|(spot, load)| (spot, load.iwr, load.ird)).collect();
+        all.sort_by_key(|(spot, ..)| *spot);
+        let upper = (Ino(7), Frag::WHOLE.split(1)[1]);
+        assert_eq!(all, [((Ino(7), Frag::WHOLE), 2.0, 4.0), (upper, 2.0, 0.0), (spot(8), 0.5, 0.0)]);
+        table.recut(Ino(7), Frag::BITS_MAX, no_routes, 5000);
+        assert_eq!(table.len(), 1, "sixteen million counters are not made");
+    }
+
+    #[test]
+    fn a_directory_cut_finer_than_is_remembered_keeps_to_the_limit() {
+        let mut table = HeatTable::new(64, 5000);
+        for dir in 0..16 {
+            table.hit(spot(dir), Hit::Ird, 8.0, 0);
+        }
+        for dir in 0..16 {
+            table.recut(Ino(dir), 3, |_| 0, 0);
+            assert!(table.len() <= 64);
+        }
     }
 
     #[test]

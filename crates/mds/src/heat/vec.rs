@@ -88,6 +88,12 @@ impl DecayVec {
         *self.values.of(hit) += n;
     }
 
+    /// Counts all that others counted.
+    pub fn add(&mut self, load: &LoadVec, now_ms: u64, half_life_ms: u64) {
+        self.hit(Hit::Ird, 0.0, now_ms, half_life_ms);
+        self.values.add(load);
+    }
+
     /// What they are worth at this time.
     pub fn get(&self, now_ms: u64, half_life_ms: u64) -> LoadVec {
         self.values.times(fading(now_ms.saturating_sub(self.at_ms), half_life_ms))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Event, Ino, Inode, Kind, Name, Place, Rank, Time};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Place, Rank, Time, limits};
 
 use super::Report;
 
@@ -107,6 +107,7 @@ impl Scan {
     pub fn sort(&mut self) {
         self.facts.sort_by_key(|fact| fact.inode.ino);
         self.report.inodes = self.facts.len() as u64;
+        self.frags();
         let root = self.facts.first().is_some_and(|fact| fact.inode.ino == Ino::ROOT && fact.inode.kind == Kind::Dir);
         if !root {
             self.root_made = true;
@@ -121,6 +122,24 @@ impl Scan {
                     self.report.add(false, format!("orphan {ino} is no inode"), [Event::OrphanGone(ino)]);
                 }
             }
+        }
+    }
+
+    /// Only directories are cut into fragments, and not finer than names' hashes are told apart by.
+    fn frags(&mut self) {
+        let Scan { facts, report, .. } = self;
+        for Fact { inode, .. } in facts {
+            let (bits, expected) = (inode.frag_bits, inode.expected_entries());
+            let is_dir = inode.kind == Kind::Dir;
+            if bits <= Frag::BITS_MAX && expected <= limits::EXPECTED_ENTRIES_MAX && (is_dir || (bits, expected) == (0, 0)) {
+                continue;
+            }
+            inode.frag_bits = if is_dir { bits.min(Frag::BITS_MAX) } else { 0 };
+            if let Some(extra) = &mut inode.extra {
+                extra.expected_entries = if is_dir { expected.min(limits::EXPECTED_ENTRIES_MAX) } else { 0 };
+            }
+            let text = format!("inode {} says 2^{bits} fragments and {expected} entries expected", inode.ino);
+            report.add(false, text, [Event::Inode(Box::new(inode.clone()))]);
         }
     }
 

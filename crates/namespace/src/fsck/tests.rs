@@ -97,6 +97,9 @@ fn wrong_numbers() {
     damage(edit(A, |i| i.extra_mut().rstat = RStat { entries: 77, bytes: 0 }), "has sums");
     damage(edit(X, |i| i.has_xattrs = false), "has_xattrs false");
     damage(edit(F, |i| i.has_xattrs = true), "has_xattrs true");
+    damage(edit(F, |i| i.frag_bits = 3), "says 2^3 fragments and 0 entries expected");
+    damage(edit(B, |i| i.frag_bits = 25), "says 2^25 fragments");
+    damage(edit(B, |i| i.extra_mut().expected_entries = 1 << 41), "2199023255552 entries expected");
     damage(|_| vec![Event::NextIno(Ino(200))], "beyond the counter");
 }
 

@@ -52,8 +52,10 @@ pub(crate) fn new_inode(ctx: &Ctx<'_>, dir: &Inode, kind: Kind, mode: u16, umask
 pub(crate) fn add_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, target: Target) {
     let Target { ino, kind, remote } = target;
     work.event(Event::Entry { dir: dir.ino, name: name.clone(), ino, kind, remote });
+    let config = work.tree.config().frag;
     let copy = work.edit_dir(dir);
     copy.size += 1;
+    config.adapt(copy);
     if kind == Kind::Dir {
         subdirs(copy, 1);
     }
@@ -62,8 +64,10 @@ pub(crate) fn add_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, target: T
 /// Takes the entry of an inode away from a directory.
 pub(crate) fn drop_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, kind: Kind) {
     work.event(Event::EntryGone { dir: dir.ino, name: name.clone() });
+    let config = work.tree.config().frag;
     let copy = work.edit_dir(dir);
     copy.size = copy.size.saturating_sub(1);
+    config.adapt(copy);
     if kind == Kind::Dir {
         subdirs(copy, -1);
     }

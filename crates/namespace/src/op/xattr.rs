@@ -17,6 +17,10 @@ use crate::work::{Work, inode_of, missing};
 /// the first is where it goes if it is somewhere else.
 pub const PIN: &[u8] = b"loligo.policy.pin";
 
+/// The policy that says how many entries a directory will have: it is cut into as many fragments at once as they need, and
+/// stays so. Its owner's to set; for this one directory, not for those below.
+pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
+
 /// The ranks that a pin names; none if it makes no sense.
 pub fn pinned_ranks(value: &[u8]) -> Option<Vec<Rank>> {
     let text = std::str::from_utf8(value).ok()?;
@@ -33,6 +37,8 @@ enum Space {
     DefaultAcl,
     /// A rule that a directory has: root's to set, everybody's to read, and not listed, so that copies do not take it along.
     Policy,
+    /// The same, but in the inode, and its owner's to set.
+    Expected,
     Computed,
 }
 
@@ -44,6 +50,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
         form::ACCESS => return Ok(Space::AccessAcl),
         form::DEFAULT => return Ok(Space::DefaultAcl),
         PIN => return Ok(Space::Policy),
+        EXPECTED_ENTRIES => return Ok(Space::Expected),
         _ => {}
     }
     let spaces = [
@@ -115,7 +122,8 @@ pub(crate) fn get(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &[u8]) -> FsResult
     let value: Option<Arc<[u8]>> = match space {
         Space::AccessAcl => acl(inode.acl()),
         Space::DefaultAcl => acl(inode.default_acl()),
-        Space::Computed => vxattr::value(inode, name).map(|text| text.into_bytes().into()),
+        Space::Expected => Some(inode.expected_entries()).filter(|n| *n > 0).map(|n| n.to_string().into_bytes().into()),
+        Space::Computed => vxattr::value(inode, name, tree.config().frag).map(|text| text.into_bytes().into()),
         _ => tree.xattr(inode, name).ok_or_else(|| missing("xattrs"))?,
     };
     Ok(Change::only(Answer::Bytes(value.ok_or(FsError::NoData)?)))
@@ -160,6 +168,14 @@ pub(crate) fn set(
         Space::Computed => return Err(FsError::Perm),
         Space::AccessAcl => set_access_acl(&mut work, ctx, inode, form::parse(value)?)?,
         Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, form::parse(value)?)?,
+        Space::Expected => {
+            match mode {
+                XattrMode::Create if inode.expected_entries() != 0 => return Err(FsError::Exists),
+                XattrMode::Replace if inode.expected_entries() == 0 => return Err(FsError::NoData),
+                _ => {}
+            }
+            expect(&mut work, ctx, inode, expected_entries(value).ok_or(FsError::Invalid)?)?;
+        }
         _ => {
             check(inode, ctx.cred, space, true)?;
             if space == Space::Policy && pinned_ranks(value).is_none() {
@@ -192,6 +208,12 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
         Space::Computed => return Err(FsError::Perm),
         Space::AccessAcl => set_access_acl(&mut work, ctx, inode, None)?,
         Space::DefaultAcl => set_default_acl(&mut work, ctx, inode, None)?,
+        Space::Expected => {
+            expect(&mut work, ctx, inode, 0)?;
+            if inode.expected_entries() == 0 {
+                return Err(FsError::NoData);
+            }
+        }
         _ => {
             check(inode, ctx.cred, space, true)?;
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
@@ -203,6 +225,25 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
         }
     }
     Ok(work.finish_with(inode))
+}
+
+/// A number of entries; none if it makes no sense.
+fn expected_entries(value: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
+    (1..=limits::EXPECTED_ENTRIES_MAX).contains(&number).then_some(number)
+}
+
+/// Sets how many entries a directory will have (0: nobody knows), and cuts it accordingly.
+fn expect(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, entries: u64) -> FsResult<()> {
+    access::check_owner(inode, ctx.cred)?;
+    if inode.kind != Kind::Dir {
+        return Err(FsError::NotDir);
+    }
+    let config = work.tree.config().frag;
+    let copy = work.edit(inode);
+    copy.extra_mut().expected_entries = entries;
+    config.cut_anew(copy);
+    Ok(())
 }
 
 /// The mode follows the ACL; an ACL that says no more than the mode is not kept.
@@ -266,6 +307,67 @@ mod tests {
             0 removexattr /d loligo.policy.pin
             0 getxattr /d loligo.policy.pin = NoData
             0 setxattr /d loligo.policy.other 1 = Perm
+            ",
+        );
+    }
+
+    #[test]
+    fn expected_entries_are_the_owners_to_set_and_cut_the_directory_at_once() {
+        check(
+            "
+            0 mkdir /d 755
+            0 chown /d 1000 1000
+            0 create /f 644
+            0 getxattr /d loligo.dir.frags = 1
+            0 getxattr /d loligo.dir.frag_entries = 4
+            0 getxattr /f loligo.dir.frags = NoData
+            1001 setxattr /d loligo.policy.expected_entries 100 = Perm
+            1000 setxattr /d loligo.policy.expected_entries 0 = Invalid
+            1000 setxattr /d loligo.policy.expected_entries many = Invalid
+            1000 setxattr /d loligo.policy.expected_entries 1099511627777 = Invalid
+            0 setxattr /f loligo.policy.expected_entries 100 = NotDir
+            1000 getxattr /d loligo.policy.expected_entries = NoData
+            1000 setxattr /d loligo.policy.expected_entries 64 replace = NoData
+            1000 setxattr /d loligo.policy.expected_entries 64 = xattrs=false
+            1000 setxattr /d loligo.policy.expected_entries 64 create = Exists
+            1001 getxattr /d loligo.policy.expected_entries = 64
+            0 getxattr /d loligo.dir.frags = 16
+            0 listxattr /d =
+            0 mkdir /d/e 755
+            0 getxattr /d/e loligo.policy.expected_entries = NoData
+            0 getxattr /d/e loligo.dir.frags = 1
+            1000 setxattr /d loligo.policy.expected_entries 8
+            0 getxattr /d loligo.dir.frags = 2
+            1000 setxattr /d loligo.policy.expected_entries 1099511627776
+            0 getxattr /d loligo.dir.frags = 16777216
+            1001 removexattr /d loligo.policy.expected_entries = Perm
+            1000 removexattr /d loligo.policy.expected_entries
+            1000 removexattr /d loligo.policy.expected_entries = NoData
+            0 getxattr /d loligo.dir.frags = 1
+            ",
+        );
+    }
+
+    #[test]
+    fn a_directory_splits_and_merges_with_its_entries() {
+        check(
+            "
+            0 mkdir /d 755
+            0 mkdir /o 755
+            0 create /d/a 644
+            0 create /d/b 644
+            0 mkdir /d/c 755
+            0 symlink /d/e a
+            0 getxattr /d loligo.dir.frags = 1
+            0 link /d/a /d/f
+            0 getxattr /d loligo.dir.frags = 2
+            0 rename /d/a /d/b # not less than one in each
+            0 rename /d/e /o/e
+            0 rename /d/f /o/f
+            0 getxattr /d loligo.dir.frags = 2
+            0 unlink /d/b
+            0 getxattr /d loligo.dir.frags = 1
+            0 getxattr /o loligo.dir.frags = 1
             ",
         );
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Cred, Event, FsResult, Ino, Lsn, Op, Stamp, Time};
 
-use crate::{Change, Config, Ctx, Tree, apply, need, prepare};
+use crate::{Change, Config, Ctx, FragConfig, Tree, apply, need, prepare};
 
 pub const INLINE_MAX: u32 = 64;
 
@@ -21,8 +21,11 @@ pub struct Fs {
     pub open: BTreeMap<Ino, u32>,
 }
 
+/// Directories are cut from the fifth entry on.
+pub const FRAG: FragConfig = FragConfig { split_entries: 4, merge_entries: 1, split_bits: 1 };
+
 pub fn empty_tree() -> Tree {
-    Tree::new(table::KEY, Config { inline_max: INLINE_MAX, rank: loligo_types::Rank::ZERO })
+    Tree::new(table::KEY, Config { inline_max: INLINE_MAX, rank: loligo_types::Rank::ZERO, frag: FRAG })
 }
 
 impl Fs {

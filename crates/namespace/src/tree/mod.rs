@@ -22,6 +22,8 @@ use loligo_types::{
     Event, Frag, Ino, Inode, Kind, Lsn, Name, PeerRecord, RStat, Rank, Route, SessionId, SessionRecord, Target, Time,
 };
 
+use crate::frag::{FragConfig, Recut};
+
 pub(crate) use dir::ABSENT;
 pub use dir::{DirSlot, ENTRY_BYTES, Entry};
 pub use dirty::{DirtyQueue, Key};
@@ -61,6 +63,8 @@ pub struct Config {
     pub inline_max: u32,
     /// Whose tree it is.
     pub rank: Rank,
+    /// When directories are cut into fragments.
+    pub frag: FragConfig,
 }
 
 /// What is known of a name in a directory.
@@ -166,6 +170,8 @@ pub struct Tree {
     /// Inodes (and directories with what is known of their entries) of other ranks that are here while one operation is
     /// decided.
     pub(crate) guests: BTreeMap<Ino, Rank>,
+    /// Since this was asked for last.
+    pub(crate) recuts: Vec<Recut>,
 }
 
 impl Tree {
@@ -191,7 +197,14 @@ impl Tree {
             heap_bytes: 0,
             hand: crate::evict::Hand::default(),
             guests: BTreeMap::new(),
+            recuts: Vec::new(),
         }
+    }
+
+    /// Directories that were cut otherwise by what was applied since this was asked last.
+    #[inline]
+    pub fn take_recuts(&mut self) -> Vec<Recut> {
+        std::mem::take(&mut self.recuts)
     }
 
     /// The events that make a new file system: its root, and the first free inode number.

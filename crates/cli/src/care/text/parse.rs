@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Event, Ino, Inode, Kind, Layout, Name, Time, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Layout, Name, Time, limits};
 
 use super::escape::unescape;
 use super::{acl, kind_of};
@@ -161,6 +161,17 @@ fn rare(f: &mut Fields<'_>, inode: &mut Inode) -> Result<(), String> {
     }
     if let Some(object_size) = f.optional("object-size", object_size)? {
         inode.extra_mut().layout = Some(Layout { object_size });
+    }
+    let bits = f.optional("frag-bits", |value| value.parse().ok().filter(|bits| *bits <= Frag::BITS_MAX))?;
+    let expected = f.optional("expected-entries", |value| {
+        value.parse().ok().filter(|entries| (1..=limits::EXPECTED_ENTRIES_MAX).contains(entries))
+    })?;
+    if inode.kind != Kind::Dir && (bits.is_some() || expected.is_some()) {
+        return Err("frag-bits and expected-entries are for directories only".to_string());
+    }
+    inode.frag_bits = bits.unwrap_or(0);
+    if let Some(expected) = expected {
+        inode.extra_mut().expected_entries = expected;
     }
     Ok(())
 }

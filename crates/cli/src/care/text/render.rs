@@ -68,6 +68,12 @@ fn render_inode(inode: &Inode, xattrs: usize) -> String {
             add("object-size", &layout.object_size.to_string());
         }
     }
+    if inode.frag_bits > 0 {
+        add("frag-bits", &inode.frag_bits.to_string());
+    }
+    if inode.expected_entries() > 0 {
+        add("expected-entries", &inode.expected_entries().to_string());
+    }
     out
 }
 

@@ -68,7 +68,15 @@ fn every_rare_part_comes_back() {
     dir.extra_mut().acl = Some(list.clone());
     dir.extra_mut().default_acl = Some(list);
     dir.extra_mut().layout = Some(Layout { object_size: 1 << 20 });
+    dir.frag_bits = 5;
+    dir.extra_mut().expected_entries = 300_000;
     let line = back(&Event::Inode(Box::new(dir)), 2);
+    assert!(line.ends_with(" frag-bits=5 expected-entries=300000"), "{line}");
+    for bad in ["frag-bits=25", "expected-entries=0", "expected-entries=1099511627777"] {
+        let bad = line.replace("frag-bits=5", bad).replace(" expected-entries=300000", "");
+        assert!(parse(&bad).is_err(), "{bad}");
+    }
+    assert!(parse(&line.replace(" dir ", " fifo ")).is_err());
     assert!(line.contains(" atime=-0.000000001 "), "{line}");
     assert!(line.contains(" acl=u::rwx,u:1000:r--,g::r-x,g:5:---,m::r-x,o::--x "), "{line}");
     let mut link = Inode::new(Ino(8), Kind::Symlink, 0o777, 0, 0, Ino(1), Time(i64::MIN));

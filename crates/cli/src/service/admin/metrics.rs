@@ -101,6 +101,8 @@ const HEAT_FETCHES: Metric =
     stable("loligo_heat_fetches_total", "counter", "reads of the table, one for each directory and read");
 const HEAT_STORES: Metric =
     stable("loligo_heat_stores_total", "counter", "writes into the table, one for each directory and checkpoint");
+const SPLITS: Metric = stable("loligo_dir_splits_total", "counter", "times that a directory was split into fragments");
+const MERGES: Metric = stable("loligo_dir_merges_total", "counter", "times that fragments of a directory were merged");
 const ROUNDS: Metric = internal("loligo_rounds_total", "counter", "rounds of the rank's loop");
 const SPACE_TOTAL: Metric = stable("loligo_disk_bytes", "gauge", "size of the disk below the data directory");
 const SPACE_FREE: Metric = stable("loligo_disk_free_bytes", "gauge", "free there");
@@ -174,6 +176,8 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&BYTES_OUT, status, |rank| rank.metrics.bytes_out.get() as f64);
     page.ranks(&LEASES, status, |rank| rank.mds.leases as f64);
     page.ranks(&LEASE_BYTES, status, |rank| rank.mds.lease_bytes as f64);
+    page.ranks(&SPLITS, status, |rank| rank.mds.splits as f64);
+    page.ranks(&MERGES, status, |rank| rank.mds.merges as f64);
     page.ranks(&RECALLS, status, |rank| rank.mds.recalls as f64);
     page.ranks(&RECALLS_PENDING, status, |rank| rank.mds.recalls_pending as f64);
     page.ranks(&EVICTED, status, |rank| rank.mds.evicted as f64);
