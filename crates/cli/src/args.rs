@@ -381,6 +381,19 @@ pub enum Subtree {
         #[arg(long)]
         json: bool,
     },
+    /// Cut a directory into more fragments, and keep it so: sets its xattr loligo.policy.expected_entries.
+    Split {
+        #[command(flatten)]
+        dir: Directory,
+        /// Into 2^BITS fragments; without it, into 8 of each that there is.
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(loligo_types::Frag::BITS_MAX)))]
+        bits: Option<u8>,
+    },
+    /// Cut a directory into as few fragments as its entries allow: removes the xattr.
+    Merge {
+        #[command(flatten)]
+        dir: Directory,
+    },
 }
 
 /// A directory of a file system.

@@ -1,5 +1,6 @@
 //! What a run is like: everything that is chosen once, from the seed.
 
+use loligo_namespace::FragConfig;
 use loligo_types::Rank;
 
 use crate::options::Options;
@@ -67,6 +68,7 @@ impl Knobs {
             checkpoint_records: rng.pick(&[1, 10, 100]),
             contended_ms: rng.pick(&[1, 50, 500]),
             root: (0o755, 0, 0),
+            frag: frags(hash_key.0),
             ..loligo_mds::Config::default()
         };
         let mut fault_weights = [0; 10];
@@ -103,4 +105,18 @@ impl Knobs {
             journal_limit: rng.pick(&[40_000, 1 << 22]).max(segment_size * 6),
         }
     }
+}
+
+/// When directories are cut: directories of a run have few names, so mostly at a few. Chosen by the file system's secret,
+/// which comes from the seed as well, so that seeds found before choose the rest as they did.
+fn frags(secret: u64) -> FragConfig {
+    let (split_entries, merge_entries, split_bits) = match secret % 5 {
+        0 => return FragConfig::default(),
+        1 => (1, 0, 3),
+        2 => (2, 0, 1),
+        3 => (2, 1, 1),
+        _ => (4, 1, 1),
+    };
+    // The last but one is no setting that a server takes: a split and a merge lie next to each other.
+    FragConfig { split_entries, merge_entries, split_bits }
 }

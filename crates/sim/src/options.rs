@@ -70,6 +70,8 @@ pub struct Outcome {
     pub calls: u64,
     /// Migrations that began.
     pub migrations: u64,
+    /// Directories that were split and merged, in the last life of each rank.
+    pub recuts: (u64, u64),
     /// Restarts of the server, crashes of clients, connections lost, sessions ended by the server.
     pub faults: [u64; 4],
     /// The history of names was too wide to be followed to the end.

@@ -307,7 +307,12 @@ impl World {
             let status = self.show_servers();
             return self.wrong(format!("the server does not stop: {status}"));
         }
-        self.seats.iter_mut().for_each(|seat| seat.server = None);
+        for seat in &mut self.seats {
+            let Some(server) = seat.server.take() else { continue };
+            let status = server.mds.status();
+            self.outcome.recuts.0 += status.splits;
+            self.outcome.recuts.1 += status.merges;
+        }
         self.store = None;
     }
 

@@ -9,8 +9,9 @@ fn several() -> Options {
     Options { ranks: SEVERAL, ..Options::default() }
 }
 
-fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) {
+fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64, u64) {
     let (from, to) = options.ranks;
+    let mut recuts = (0, 0);
     for seed in seeds {
         let outcome = run(seed, options.clone());
         assert!(
@@ -19,7 +20,10 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) {
              --trace`): {:#?}",
             outcome.findings
         );
+        recuts.0 += outcome.recuts.0;
+        recuts.1 += outcome.recuts.1;
     }
+    recuts
 }
 
 /// How many seeds until the fault shows.
@@ -59,7 +63,8 @@ fn the_same_seed_gives_the_same_trace_with_several_ranks() {
 
 #[test]
 fn seeds_are_clean() {
-    assert_clean(&Options::default(), 0..150);
+    let (splits, merges) = assert_clean(&Options::default(), 0..150);
+    assert!(splits > 100 && merges > 20, "directories are hardly ever cut: {splits} splits, {merges} merges");
 }
 
 #[test]

@@ -3,4 +3,5 @@
 pub mod migrate;
 pub mod place;
 pub mod rank;
+mod split;
 pub mod subtree;

@@ -7,7 +7,7 @@ use loligo_types::{FsError, Op, XattrMode};
 use serde_json::json;
 
 use super::place::{self, Asker, Place};
-use super::{migrate, rank};
+use super::{migrate, rank, split};
 use crate::args::{Directory, Subtree, Target};
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, say};
@@ -23,6 +23,8 @@ pub fn run(what: &Subtree) -> Outcome {
         Subtree::List { target, json } => list(target, *json),
         Subtree::Pin { dir, rank } => pin(dir, *rank),
         Subtree::Unpin { dir } => unpin(dir),
+        Subtree::Split { dir, bits } => split::split(dir, *bits),
+        Subtree::Merge { dir } => split::merge(dir),
         Subtree::Migrate { dir, rank, no_wait, json } => migrate::run(dir, *rank, *no_wait, *json),
     }
 }
@@ -78,7 +80,7 @@ fn unpin(dir: &Directory) -> Outcome {
     Ok(())
 }
 
-fn refused(place: &Place, error: FsError) -> Failure {
+pub(super) fn refused(place: &Place, error: FsError) -> Failure {
     let failure = Failure::new(format!("{}: {error}", place.name));
     match error {
         FsError::Access | FsError::Perm => failure.remedy("do it as root, or as the owner of the directory"),

@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod care;
 mod cycle;
+mod frags;
 mod help;
 mod hostile;
 mod output;

@@ -126,6 +126,26 @@ fn names_that_are_none_are_refused() {
 }
 
 #[test]
+fn a_directory_cut_finer_than_its_names_are_told_apart_is_refused() {
+    let dir = |frag_bits, expected| {
+        let (kind, time) = (loligo_types::Kind::Dir, loligo_types::Time(0));
+        let directory = loligo_types::Inode::new(Ino(7), kind, 0o755, 0, 0, Ino(1), time);
+        let mut dir = loligo_types::Inode { frag_bits, ..directory };
+        dir.extra_mut().expected_entries = expected;
+        encoded(None, &[Event::Inode(Box::new(dir))])
+    };
+    for (bits, expected, good) in [(24, 1 << 40, true), (25, 0, false), (0, (1 << 40) + 1, false)] {
+        assert_eq!(decode_record(&dir(bits, expected)).is_ok(), good, "{bits} bits, {expected} entries");
+    }
+    // Nothing said, in a form of its own.
+    let mut bytes = dir(1, 0);
+    let at = bytes.len() - 3;
+    assert_eq!(bytes[at..], [1, 0, 0], "bits, entries expected, flags of the rare parts");
+    bytes[at] = 0;
+    assert!(decode_record(&bytes).is_err());
+}
+
+#[test]
 fn an_object_size_that_nobody_can_divide_by_is_refused() {
     for (size, good) in [(0u64, false), (3, false), (4096, true), (1 << 30, true), (1 << 31, false), (1 << 32, false)] {
         let mut bytes = vec![EVENT_VERSION, 0, 1, 11, 1, 0];

@@ -6,6 +6,7 @@ mod cluster_harness;
 mod coherence;
 mod data;
 mod exactly_once;
+mod frags;
 pub(crate) mod harness;
 mod locks;
 mod property;
