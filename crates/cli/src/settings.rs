@@ -229,7 +229,8 @@ impl Settings {
             }
         }
         self.frag().check().map_err(|why| {
-            Failure::usage(why).remedy("the defaults are 10000, 50 and 3; `loligo config` shows where each value came from")
+            Failure::usage(why)
+                .remedy("the defaults are 10000, 50 and 3; `loligo config` shows where each value came from")
         })
     }
 

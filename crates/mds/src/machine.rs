@@ -66,8 +66,7 @@ pub struct Mds {
 impl Mds {
     /// A machine over an existing table, before anything is known of it.
     pub(crate) fn empty(config: Config, now: Now) -> Mds {
-        let settings =
-            loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank, frag: config.frag };
+        let settings = loligo_namespace::Config { inline_max: config.inline_max, rank: config.rank, frag: config.frag };
         let tree = Tree::new(config.hash_key, settings);
         let heat = Heat::new(&config);
         let cluster = Cluster { map: config.map.clone(), ..Cluster::default() };

@@ -109,7 +109,10 @@ fn name(n: usize) -> Name {
 fn main() {
     let files: usize = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(1_000_000);
     let mut bench = Bench {
-        tree: Tree::new((1, 2), Config { inline_max: 4096, rank: loligo_types::Rank::ZERO, frag: loligo_namespace::FragConfig::default() }),
+        tree: Tree::new(
+            (1, 2),
+            Config { inline_max: 4096, rank: loligo_types::Rank::ZERO, frag: loligo_namespace::FragConfig::default() },
+        ),
         cred: Cred::root(),
         now: 0,
     };

@@ -176,7 +176,8 @@ mod tests {
     const DIRS: u64 = 1000;
 
     fn many_small_directories() -> Tree {
-        let mut tree = Tree::new((1, 2), Config { inline_max: 4096, rank: Rank::ZERO, frag: crate::FragConfig::default() });
+        let mut tree =
+            Tree::new((1, 2), Config { inline_max: 4096, rank: Rank::ZERO, frag: crate::FragConfig::default() });
         for ino in (1000..1000 + DIRS).map(Ino) {
             let mut dir = Inode::new(ino, Kind::Dir, 0o755, 0, 0, Ino(0), Time(0));
             dir.size = 3;

@@ -19,7 +19,14 @@ struct Bare {
 
 impl Bare {
     fn new() -> Bare {
-        let mut tree = Tree::new((1, 2), Config { inline_max: 65_536, rank: loligo_types::Rank::ZERO, frag: loligo_namespace::FragConfig::default() });
+        let mut tree = Tree::new(
+            (1, 2),
+            Config {
+                inline_max: 65_536,
+                rank: loligo_types::Rank::ZERO,
+                frag: loligo_namespace::FragConfig::default(),
+            },
+        );
         for event in Tree::format(Time(1), 0o777, 0, 0) {
             apply(&mut tree, &event, Lsn(1));
         }

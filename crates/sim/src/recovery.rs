@@ -83,7 +83,10 @@ pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Foun
 /// The whole tree of these rows and records, all in memory; checks what must hold after every change. With several ranks
 /// that is so only when nothing is on its way between them and all is in the table.
 pub fn check_tree(rows: &[Row], records: &[(Lsn, Record)], key: (u64, u64), inline_max: u32) -> Vec<String> {
-    let mut tree = Tree::new(key, loligo_namespace::Config { inline_max, rank: Rank::ZERO, frag: loligo_namespace::FragConfig::default() });
+    let mut tree = Tree::new(
+        key,
+        loligo_namespace::Config { inline_max, rank: Rank::ZERO, frag: loligo_namespace::FragConfig::default() },
+    );
     let mut entries: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
     let mut xattrs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
     for row in rows {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use loligo_client::{Call, CallResult, Fallocate, Fh};
-use loligo_types::{Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, SetAttr, XattrMode};
+use loligo_types::{
+    Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, SetAttr, XattrMode,
+};
 
 use crate::data::{BLOCK, BLOCKS, HEAD, RECORD, filled, offset_of};
 use crate::rng::Rng;

@@ -67,9 +67,7 @@ impl Mds {
         for record in records {
             let spot = match &record.event {
                 Event::Inode(inode) => self.home_of(inode),
-                Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => {
-                    (*dir, self.frag_of(*dir, || record.hash))
-                }
+                Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => (*dir, self.frag_of(*dir, || record.hash)),
                 _ => continue,
             };
             // Neighbours are mostly of one directory.

@@ -437,7 +437,14 @@ impl Cluster {
     }
 
     fn faults(&self) -> Vec<String> {
-        let mut tree = Tree::new(config().hash_key, loligo_namespace::Config { inline_max: 4096, rank: Rank::ZERO, frag: loligo_namespace::FragConfig::default() });
+        let mut tree = Tree::new(
+            config().hash_key,
+            loligo_namespace::Config {
+                inline_max: 4096,
+                rank: Rank::ZERO,
+                frag: loligo_namespace::FragConfig::default(),
+            },
+        );
         let mut dirs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
         let mut xattrs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
         let mut next = Ino(0);

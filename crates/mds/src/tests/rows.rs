@@ -95,7 +95,15 @@ pub fn read(rows: &BTreeMap<Vec<u8>, Vec<u8>>, key: (u64, u64), need: &Need) -> 
             Loaded::Inode(*ino, value.map(|v| Box::new(table::decode_inode(*ino, v).expect(broken))))
         }
         Need::Entry { dir, name } => {
-            let hash = Tree::new(key, loligo_namespace::Config { inline_max: 0, rank: Rank::ZERO, frag: loligo_namespace::FragConfig::default() }).hash(name);
+            let hash = Tree::new(
+                key,
+                loligo_namespace::Config {
+                    inline_max: 0,
+                    rank: Rank::ZERO,
+                    frag: loligo_namespace::FragConfig::default(),
+                },
+            )
+            .hash(name);
             let found = rows.get(&table::key_entry(*dir, hash, name));
             let found = found.map(|value| table::decode_entry(value).expect(broken));
             Loaded::Entry { dir: *dir, name: name.clone(), found }

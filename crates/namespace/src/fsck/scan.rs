@@ -131,7 +131,10 @@ impl Scan {
         for Fact { inode, .. } in facts {
             let (bits, expected) = (inode.frag_bits, inode.expected_entries());
             let is_dir = inode.kind == Kind::Dir;
-            if bits <= Frag::BITS_MAX && expected <= limits::EXPECTED_ENTRIES_MAX && (is_dir || (bits, expected) == (0, 0)) {
+            if bits <= Frag::BITS_MAX
+                && expected <= limits::EXPECTED_ENTRIES_MAX
+                && (is_dir || (bits, expected) == (0, 0))
+            {
                 continue;
             }
             inode.frag_bits = if is_dir { bits.min(Frag::BITS_MAX) } else { 0 };
