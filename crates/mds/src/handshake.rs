@@ -44,7 +44,7 @@ impl Mds {
             return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
         }
         match self.sessions.find(id) {
-            Some(slot) => self.resume_session(conn, &peer, slot),
+            Some(slot) => self.resume_session(conn, &peer, slot, true),
             None => self.begin_session(conn, &peer, &hello),
         }
     }
@@ -94,7 +94,8 @@ impl Mds {
         if hello.client != 0
             && let Some(slot) = self.moved_session(hello.client, peer)
         {
-            return self.resume_session(conn, peer, slot);
+            // If it had another one here, that is gone, with what it knew of the client's requests.
+            return self.resume_session(conn, peer, slot, hello.resume.is_none());
         }
         if self.sessions.len() >= self.config.sessions_max {
             return self.refuse(conn, Refusal::TooMany, "there are too many sessions already");
@@ -119,7 +120,7 @@ impl Mds {
         Some(slot)
     }
 
-    fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot) {
+    fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot, resumed: bool) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         if !peer.trusted && peer.uid != Some(session.uid) {
             return self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another user");
@@ -133,7 +134,7 @@ impl Mds {
         if let Some(old) = self.sessions.bind(slot, conn) {
             self.close_conn(old);
         }
-        self.welcome(conn, slot, id, true, kept);
+        self.welcome(conn, slot, id, resumed, kept);
         self.repeat_recalls(slot);
     }
 

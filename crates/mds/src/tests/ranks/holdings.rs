@@ -223,3 +223,26 @@ fn a_client_that_was_never_at_the_new_rank_finds_what_it_held_there() {
     cluster.ask(a, 1, close(1));
     cluster.finish();
 }
+
+#[test]
+fn a_client_whose_session_was_ended_is_not_told_that_it_goes_on_because_something_moved_there_meanwhile() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    let session = cluster.at(1, |world| {
+        let session = world.session(a);
+        world.disconnect(a);
+        world.input(crate::Input::PeerDead { session });
+        session
+    });
+    // It holds something that moves to where it has no session any more.
+    cluster.ask(a, 0, Op::Open { ino: file, flags: WRITE, handle: 5 });
+    cluster.migrate(here, 0, 1);
+    cluster.at(1, |world| world.resume(a));
+    let welcome = cluster.world(1).clients[a].welcome.clone().expect("it is welcome");
+    assert!(!welcome.resumed, "what it had asked before may have been executed, and nobody knows");
+    assert_ne!(welcome.session, session);
+    // It has what moved all the same.
+    assert_eq!(written_size(&cluster.ask(a, 1, write_inline(file, 5, 0, b"x"))), 1);
+    cluster.ask(a, 1, close(5));
+    cluster.finish();
+}
