@@ -39,6 +39,11 @@ fn fh_of(call: &Call) -> u64 {
     }
 }
 
+/// Whether a close or sync that fails so says that something is lost, and not only that it could not be done now.
+fn tells_of_loss(error: FsError) -> bool {
+    matches!(error, FsError::Io | FsError::BadHandle | FsError::Stale)
+}
+
 /// What the answer to a call on names says.
 fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
     let done = match result {
@@ -355,6 +360,10 @@ impl World {
             }
             (Track::SyncAll, Ok(_)) => self.data.all_synced(pending.by.epoch, pending.begun),
             (Track::Fsync { file }, Ok(_)) => self.data.synced(file.0, pending.by, pending.begun),
+            (Track::Fsync { file } | Track::Flush { file }, Err(failed)) if tells_of_loss(failed.error) => {
+                self.data.told(Some(file.0), pending.by.epoch);
+            }
+            (Track::SyncAll, Err(failed)) if tells_of_loss(failed.error) => self.data.told(None, pending.by.epoch),
             (Track::Lock { file, exclusive }, Ok(_)) => {
                 let node = &self.nodes[at];
                 let fenced = node.sessions.values().any(|session| self.fenced.contains(session));
@@ -392,7 +401,7 @@ impl World {
         sessions.extend(&pending.sessions);
         sessions.retain(|session| !self.ended.contains(session));
         if !sessions.is_empty() {
-            self.lost.push((sessions, call));
+            self.lost.push((at, sessions, call));
         } else if node.up && node.sessions.is_empty() {
             // It waits in the client for a session to come.
             self.nodes[at].lost_early.push(call);
@@ -403,10 +412,10 @@ impl World {
 
     /// A session has ended: nothing happens under it any more.
     pub fn close_lost_of(&mut self, session: SessionId) {
-        self.lost.iter_mut().for_each(|(sessions, _)| _ = sessions.remove(&session));
-        let (gone, left): (Vec<_>, Vec<_>) = self.lost.drain(..).partition(|(sessions, _)| sessions.is_empty());
+        self.lost.iter_mut().for_each(|(_, sessions, _)| _ = sessions.remove(&session));
+        let (gone, left): (Vec<_>, Vec<_>) = self.lost.drain(..).partition(|(_, sessions, _)| sessions.is_empty());
         self.lost = left;
-        gone.into_iter().for_each(|(_, call)| self.close_lost(call));
+        gone.into_iter().for_each(|(_, _, call)| self.close_lost(call));
     }
 
     /// It cannot happen any more.

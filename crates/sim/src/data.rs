@@ -44,6 +44,8 @@ struct Write {
     synced: bool,
     /// It may be gone.
     lossy: bool,
+    /// It failed, or its client was told of a loss since: no sync of later is about it.
+    told: bool,
 }
 
 impl Write {
@@ -86,7 +88,8 @@ pub struct WriteId {
 impl Data {
     /// A new empty file, of blocks or only appended to.
     pub fn create(&mut self, file: u64) {
-        let first = Write { tag: 0, epoch: 0, fh: 0, begun: 0, ended: Some(0), synced: true, lossy: false };
+        let first =
+            Write { tag: 0, epoch: 0, fh: 0, begun: 0, ended: Some(0), synced: true, lossy: false, told: false };
         let blocks = vec![vec![0]; BLOCKS];
         self.files.insert(file, File { writes: vec![first], blocks });
     }
@@ -97,7 +100,7 @@ impl Data {
         let lossy = self.lost.contains(&epoch);
         let file_state = self.files.get_mut(&file).expect("files are created first");
         let at = file_state.writes.len();
-        file_state.writes.push(Write { tag, epoch, fh, begun: now, ended: None, synced: false, lossy });
+        file_state.writes.push(Write { tag, epoch, fh, begun: now, ended: None, synced: false, lossy, told: false });
         blocks.for_each(|block| file_state.blocks[block].push(at));
         WriteId { file, at }
     }
@@ -114,7 +117,7 @@ impl Data {
         let write = self.write(id);
         if write.ended.is_none() {
             write.ended = Some(now);
-            write.lossy = true;
+            (write.lossy, write.told) = (true, true);
         }
     }
 
@@ -127,10 +130,21 @@ impl Data {
     pub fn synced(&mut self, file: u64, by: Writer, begun: u64) {
         let Some(file) = self.files.get_mut(&file) else { return };
         for write in &mut file.writes {
-            let Some(ended) = write.ended.filter(|_| write.epoch == by.epoch) else { continue };
+            let Some(ended) = write.ended.filter(|_| write.epoch == by.epoch && !write.told) else { continue };
             let own = write.fh == by.fh && ended <= begun;
             if own || !write.lossy && ended < begun {
                 write.synced = true;
+            }
+        }
+    }
+
+    /// A call on a file told its client that something written before is lost; of all files, if it was a sync of everything.
+    /// That is told once: what was not synced by then is nobody's promise any more.
+    pub fn told(&mut self, file: Option<u64>, epoch: Epoch) {
+        let of_it = self.files.iter_mut().filter(|(number, _)| file.is_none_or(|file| file == **number));
+        for write in of_it.flat_map(|(_, file)| &mut file.writes) {
+            if write.epoch == epoch && !write.synced && write.ended.is_some() {
+                (write.lossy, write.told) = (true, true);
             }
         }
     }
@@ -251,5 +265,53 @@ impl File {
             wrong.push(format!("{empty} records are empty"));
         }
         wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(data: &mut Data, tag: u32, fh: u64, now: u64) -> WriteId {
+        let id = data.begin(1, 0..1, tag, Writer { epoch: 7, fh }, now);
+        data.end(id, false, now + 1);
+        id
+    }
+
+    /// Whether the first write may still be seen, after another one and a sync of it.
+    fn may_be_seen(before_sync: impl FnOnce(&mut Data, WriteId)) -> bool {
+        let mut data = Data::default();
+        data.create(1);
+        written(&mut data, 1, 3, 10);
+        let second = data.begin(1, 0..1, 2, Writer { epoch: 7, fh: 3 }, 20);
+        before_sync(&mut data, second);
+        data.synced(1, Writer { epoch: 7, fh: 3 }, 30);
+        data.server_lost();
+        data.read(1, 0, 1, &filled(1, BLOCK as usize), 40, 41);
+        data.findings.is_empty()
+    }
+
+    #[test]
+    fn a_sync_makes_what_was_written_before_it_sure() {
+        assert!(!may_be_seen(|data, second| data.end(second, false, 21)));
+    }
+
+    #[test]
+    fn what_failed_is_not_made_sure_by_a_sync_of_later() {
+        assert!(may_be_seen(|data, second| data.close(second, 21)));
+    }
+
+    #[test]
+    fn a_loss_that_was_told_is_told_once() {
+        let told = |data: &mut Data, second| {
+            data.end(second, false, 21);
+            data.told(Some(1), 7);
+        };
+        assert!(may_be_seen(told));
+        let of_another_file = |data: &mut Data, second| {
+            data.end(second, false, 21);
+            data.told(Some(2), 7);
+        };
+        assert!(!may_be_seen(of_another_file));
     }
 }

@@ -223,6 +223,9 @@ impl World {
         self.nodes[node].ready.insert(rank);
         self.epochs.insert(welcome.session, self.nodes[node].epoch);
         let early = std::mem::take(&mut self.nodes[node].lost_early);
-        self.lost.extend(early.into_iter().map(|call| (BTreeSet::from([welcome.session]), call)));
+        // A call that was given up may still wait in the client, and be executed under this session.
+        let of_it = self.lost.iter_mut().filter(|(of, ..)| *of == node);
+        of_it.for_each(|(_, sessions, _)| _ = sessions.insert(welcome.session));
+        self.lost.extend(early.into_iter().map(|call| (node, BTreeSet::from([welcome.session]), call)));
     }
 }

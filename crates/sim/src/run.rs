@@ -272,7 +272,7 @@ impl World {
         }
         self.look_at_ranks();
         // All sessions have ended: what was lost cannot come any more.
-        for (_, call) in std::mem::take(&mut self.lost) {
+        for (.., call) in std::mem::take(&mut self.lost) {
             self.close_lost(call);
         }
     }

@@ -147,6 +147,10 @@ impl Server {
     pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
         let Start { config, segment_size, journal_limit, canary, chance, durability, trace } = start;
         let (rank, alone) = (config.rank, config.map.ranks.len() < 2);
+        if !alone {
+            // What the life before had written is on no disk yet, and this one cannot know of it: so does every backend.
+            disks.shared.blobs().sync_all().map_err(|e| e.to_string())?;
+        }
         let mut found = recovery::read(&*disks.shared.table(), &*disks.journal, rank)?;
         if canary == Some(Canary::ReplaySkips) && !found.records.is_empty() {
             let at = found.records.len() - 1 - chance as usize % found.records.len().min(8);

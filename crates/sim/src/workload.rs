@@ -53,6 +53,10 @@ pub enum Track {
     Fsync {
         file: Ino,
     },
+    /// A close: it tells of losses, and syncs nothing.
+    Flush {
+        file: Ino,
+    },
     SyncAll,
     Lock {
         file: Ino,
@@ -313,7 +317,7 @@ impl Shell {
             let pause = self.rng.below(self.think / 2);
             self.sleep(pause).await;
         }
-        let _ = self.call(Call::Flush { fh, owner: None }, Track::None).await;
+        let _ = self.call(Call::Flush { fh, owner: None }, Track::Flush { file }).await;
         self.release(Some(fh)).await?;
         result
     }
@@ -384,7 +388,7 @@ impl Shell {
             let call = Call::Read { fh, offset: 0, len: 1 << 20 };
             let _ = self.call(call, Track::ReadLog { file }).await;
         }
-        let _ = self.call(Call::Flush { fh, owner: None }, Track::None).await;
+        let _ = self.call(Call::Flush { fh, owner: None }, Track::Flush { file }).await;
         self.release(Some(fh)).await
     }
 

@@ -150,7 +150,7 @@ pub struct World {
     /// Durably ended.
     pub ended: BTreeSet<SessionId>,
     /// Calls whose outcome nobody knows, with the sessions under which they may still happen.
-    pub lost: Vec<(BTreeSet<SessionId>, crate::calls::LostCall)>,
+    pub lost: Vec<(usize, BTreeSet<SessionId>, crate::calls::LostCall)>,
     /// Faults of the disk may be to come.
     pub disk_faults: bool,
     /// Files that had objects, as the metadata server knows.
