@@ -133,6 +133,8 @@ pub struct Status {
     pub others: Vec<KnownLoad>,
     /// The hottest directories, hottest first; at most 10.
     pub hottest: Vec<HotDir>,
+    /// Fragments of directories whose heat is remembered, and the memory for that, bytes.
+    pub heat_frags: (usize, usize),
     /// What was counted so far, not decayed; of requests, samples with their weight.
     pub heat_totals: LoadVec,
 }
@@ -210,6 +212,11 @@ impl Counters {
 const WAITING_SHOWN: usize = 1000;
 
 impl Mds {
+    /// Directories split and merged so far.
+    pub fn recuts(&self) -> u64 {
+        self.counters.splits + self.counters.merges
+    }
+
     /// A picture of the moment. Walks over sessions and locks: not for every request.
     pub fn status(&self) -> Status {
         let ops = self.counters.ops.iter().filter(|(_, count)| count.count > 0).copied().collect();
@@ -249,6 +256,7 @@ impl Mds {
             load: self.load_now(),
             others: self.known_loads(),
             hottest: self.hottest(),
+            heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,
         }
     }

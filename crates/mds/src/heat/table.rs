@@ -33,6 +33,11 @@ impl HeatTable {
         self.spots.entry(spot).or_default().hit(hit, n, now_ms, self.half_life_ms);
     }
 
+    /// How many fragments it knows, and the memory for them, bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.spots.len(), self.spots.capacity() * (size_of::<(Spot, DecayVec)>() + 1))
+    }
+
     /// How many fragments it knows.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
