@@ -56,7 +56,7 @@ own_once() {
             loligo subtree migrate --data "$data" "/own/own.$(printf %03d "$at")" $((at % ranks)) >/dev/null
         fi
     done
-    work "$limit" "$binary" bench md --json --data "$data" --name own --clients "$CLIENTS" --in-flight "$IN_FLIGHT" \
+    work "$limit" "$binary" bench md --json --data "$data" --name own --clients "$CLIENTS" --in-flight $((IN_FLIGHT * ranks)) \
         --files "$files" --phases "$PHASES" --keep >"$scratch/lines"
     while read -r line; do
         [ "$(value errors <<<"$line")" = 0 ] || say "  there were errors, the numbers do not count: $line"
@@ -84,7 +84,7 @@ part_own() {
     first=${numbers%% *}
     echo "## Own directories"
     echo
-    echo "$CLIENTS clients, $IN_FLIGHT requests in flight, $files files each; medians of $runs runs. Clients and ranks share the"
+    echo "$CLIENTS clients, $IN_FLIGHT requests in flight for each rank, $files files each; medians of $runs runs. Clients and ranks share the"
     echo "$(nproc) cores: the rate is that of all of them together. \"rank\" is the CPU of the ranks' threads; \"rest of server\""
     echo "journals, checkpoints and compaction; busy: how much of a core each rank's thread used in the last run."
     echo

@@ -48,17 +48,25 @@ pub(crate) struct Leases {
     heads: IntMap<Ino, u32>,
     lists: Vec<List>,
     draining: Vec<Slot>,
+    /// While somebody goes through all of them: inodes that leases were given on since.
+    given: Option<Vec<Ino>>,
 }
 
 impl Default for Leases {
     fn default() -> Leases {
-        Leases { nodes: Vec::new(), free: NIL, heads: IntMap::default(), lists: Vec::new(), draining: Vec::new() }
+        Leases {
+            nodes: Vec::new(),
+            free: NIL,
+            heads: IntMap::default(),
+            lists: Vec::new(),
+            draining: Vec::new(),
+            given: None,
+        }
     }
 }
 
 impl Leases {
     /// What a session holds on an inode.
-    #[cfg(test)]
     pub(crate) fn held(&self, ino: Ino, slot: Slot) -> Lease {
         self.holders(ino).find(|(s, _)| *s == slot).map_or(Lease::NONE, |(_, bits)| bits)
     }
@@ -79,11 +87,28 @@ impl Leases {
         })
     }
 
-    /// All leases, by inode.
-    pub(crate) fn all(&self) -> Vec<(Ino, Slot, Lease)> {
-        let mut inos: Vec<Ino> = self.heads.keys().copied().collect();
-        inos.sort();
-        inos.into_iter().flat_map(|ino| self.holders(ino).map(move |(slot, bits)| (ino, slot, bits))).collect()
+    /// Begins to go through all leases: a place behind the last one. Until [`Leases::watch_ends`] is called, it is
+    /// remembered on what leases are given.
+    pub(crate) fn watch(&mut self) -> usize {
+        self.given.get_or_insert_default();
+        self.nodes.len()
+    }
+
+    /// Nobody wants to know any more.
+    pub(crate) fn watch_ends(&mut self) {
+        self.given = None;
+    }
+
+    /// The inodes that leases were given on since this was asked last.
+    pub(crate) fn given(&mut self) -> Vec<Ino> {
+        self.given.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The lease at a place, if there is one that counts.
+    pub(crate) fn at(&self, place: usize) -> Option<(Ino, Slot, Lease)> {
+        let node = self.nodes.get(place).filter(|node| !node.bits.without(USED).is_none())?;
+        let dead = self.lists[usize::from(node.slot.0)].dead;
+        (!dead).then_some((node.ino, node.slot, node.bits.without(USED)))
     }
 
     /// Whether anybody but this session holds one of the bits.
@@ -100,6 +125,9 @@ impl Leases {
             at = self.nodes[at as usize].next;
         }
         if at == NIL {
+            if let Some(given) = &mut self.given {
+                given.push(ino);
+            }
             at = self.new_node(Node { ino, next: head, newer: NIL, older: NIL, slot, bits });
             self.heads.insert(ino, at);
             self.link_newest(at);
@@ -131,7 +159,8 @@ impl Leases {
             (before, next) => self.nodes[before as usize].next = next,
         }
         self.unlink(at);
-        self.nodes[at as usize].next = self.free;
+        let node = &mut self.nodes[at as usize];
+        (node.next, node.bits) = (self.free, Lease::NONE);
         self.free = at;
     }
 
@@ -302,6 +331,28 @@ mod tests {
         leases.drain(6);
         assert!(leases.is_drained(Slot(3)));
         assert_eq!((leases.count(Slot(3)), leases.count(Slot(4))), (0, 10));
+    }
+
+    #[test]
+    fn each_is_met_once_by_who_goes_through_all_or_is_told_as_given_since() {
+        let mut leases = Leases::default();
+        for ino in 0..10 {
+            leases.grant(Ino(ino), Slot(0), Lease::ATTR);
+        }
+        leases.take(Ino(3), Slot(0), Lease::ATTR);
+        let end = leases.watch();
+        let met: Vec<u64> = (0..end).rev().filter_map(|place| leases.at(place)).map(|(ino, ..)| ino.0).collect();
+        assert_eq!(met, [9, 8, 7, 6, 5, 4, 2, 1, 0]);
+        // In the place of the one that is gone, which may have been passed already.
+        leases.grant(Ino(77), Slot(1), Lease::ATTR);
+        leases.grant(Ino(5), Slot(0), Lease::NAMES);
+        assert_eq!(leases.given(), [Ino(77)]);
+        assert_eq!(leases.given(), []);
+        leases.watch_ends();
+        leases.grant(Ino(78), Slot(1), Lease::ATTR);
+        assert_eq!(leases.given(), []);
+        leases.end(Slot(1));
+        assert_eq!(leases.at(3), None, "those of an ended session do not count");
     }
 
     #[test]

@@ -70,12 +70,10 @@ impl Locks {
         !self.files.is_empty() && self.files.contains_key(&ino)
     }
 
-    /// All that are held, by file: file, session, handle, lock.
-    pub(crate) fn all(&self) -> Vec<(Ino, Slot, u64, FileLock)> {
-        let of = |(ino, file): (&Ino, &FileLocks)| {
-            file.held.iter().map(|held| (*ino, held.slot, held.handle, held.lock)).collect::<Vec<_>>()
-        };
-        self.files.iter().flat_map(of).collect()
+    /// The ranges that are held of a file, with who holds them by which handle.
+    pub(crate) fn of(&self, ino: Ino) -> Vec<(Slot, u64, FileLock)> {
+        let held = self.files.get(&ino).into_iter().flat_map(|file| &file.held);
+        held.map(|held| (held.slot, held.handle, held.lock)).collect()
     }
 
     /// How many ranges are held.

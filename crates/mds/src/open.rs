@@ -53,6 +53,8 @@ pub(crate) struct Opens {
     by_slot: Vec<IntMap<u64, Handle>>,
     by_ino: IntMap<Ino, Vec<Share>>,
     spare: Vec<Vec<Share>>,
+    /// While somebody goes through all of them: inodes that were opened since.
+    opened: Option<Vec<Ino>>,
 }
 
 impl Opens {
@@ -83,6 +85,9 @@ impl Opens {
             self.by_slot.resize_with(index + 1, IntMap::default);
         }
         let before = self.access(handle.ino, slot);
+        if let Some(opened) = &mut self.opened {
+            opened.push(handle.ino);
+        }
         if let Some(old) = self.by_slot[index].insert(number, handle) {
             self.leave(slot, old);
         }
@@ -171,23 +176,38 @@ impl Opens {
         }
     }
 
-    /// Who has what open, and what it may do with the data; by inode.
-    pub(crate) fn all_shares(&self) -> Vec<(Ino, Slot, DataAccess)> {
-        let shares = self.by_ino.iter().flat_map(|(ino, shares)| shares.iter().map(|share| (*ino, share.slot)));
-        let mut all: Vec<(Ino, Slot, DataAccess)> =
-            shares.map(|(ino, slot)| (ino, slot, self.access(ino, slot))).collect();
-        all.sort();
-        all
+    /// Begins to go through all that is open: the inodes, ascending. Until [`Opens::watch_ends`] is called, it is
+    /// remembered what is opened.
+    pub(crate) fn watch(&mut self) -> Vec<Ino> {
+        self.opened.get_or_insert_default();
+        let mut inos: Vec<Ino> = self.by_ino.keys().copied().collect();
+        inos.sort_unstable();
+        inos
     }
 
-    /// All handles with their numbers; by session.
-    pub(crate) fn all_handles(&self) -> Vec<(Slot, u64, Handle)> {
-        let mut all = Vec::new();
-        for (slot, handles) in self.by_slot.iter().enumerate() {
-            let mut of_it: Vec<(u64, Handle)> = handles.iter().map(|(number, handle)| (*number, *handle)).collect();
-            of_it.sort_by_key(|(number, _)| *number);
-            all.extend(of_it.into_iter().map(|(number, handle)| (Slot(slot as u16), number, handle)));
-        }
+    /// Nobody wants to know any more.
+    pub(crate) fn watch_ends(&mut self) {
+        self.opened = None;
+    }
+
+    /// The inodes that were opened since this was asked last.
+    pub(crate) fn opened(&mut self) -> Vec<Ino> {
+        self.opened.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Who has an inode open, and what it may do with the data; by session.
+    pub(crate) fn users(&self, ino: Ino) -> Vec<(Slot, DataAccess)> {
+        let mut users: Vec<(Slot, DataAccess)> =
+            self.shares(ino).iter().map(|share| (share.slot, self.access(ino, share.slot))).collect();
+        users.sort_unstable();
+        users
+    }
+
+    /// All handles of a session with their numbers.
+    pub(crate) fn handles_of(&self, slot: Slot) -> Vec<(u64, Handle)> {
+        let handles = self.by_slot.get(usize::from(slot.0)).into_iter().flatten();
+        let mut all: Vec<(u64, Handle)> = handles.map(|(number, handle)| (*number, *handle)).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
         all
     }
 

@@ -151,6 +151,23 @@ impl Tree {
         }
     }
 
+    /// As [`Tree::forget`], but no more than so many entries at a time: how many, and whether all is forgotten.
+    pub fn forget_some(&mut self, ino: Ino, max: usize) -> (usize, bool) {
+        let Some(slot) = self.dirs.get_mut(ino.0).filter(|slot| slot.entries.len() > max) else {
+            let entries = self.dirs.get(ino.0).map_or(0, |slot| slot.entries.len());
+            self.forget(ino);
+            return (entries, true);
+        };
+        // It is not known any more which of its names are there.
+        let mut freed = std::mem::take(&mut slot.complete).heap_bytes();
+        for _ in 0..max {
+            let Some((_, group)) = slot.entries.pop_first() else { break };
+            freed += group.entries().iter().map(|entry| ENTRY_BYTES + entry.name.heap_bytes()).sum::<usize>();
+        }
+        self.heap_bytes -= freed;
+        (max, false)
+    }
+
     /// Forgets the xattrs of an inode.
     pub(crate) fn drop_xattrs(&mut self, ino: Ino) {
         if let Some(set) = self.xattrs.remove(&ino) {

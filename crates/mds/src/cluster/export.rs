@@ -8,7 +8,7 @@ use loligo_types::msg::ToClient;
 use loligo_types::{Event, Frag, FsError, Ino, Kind, Letter, Lsn, Rank, Route, limits};
 
 use super::Where;
-use super::holdings::Holders;
+use super::holdings::{Held, Holders};
 use super::survey::{Moves, Survey};
 use crate::admin::{Ask, Migration, Told};
 use crate::execute::Step;
@@ -67,6 +67,8 @@ pub(crate) struct Export {
     inodes: u64,
     /// What clients hold is being looked at, which must all be in memory at once.
     keeps: bool,
+    /// What is known of what they hold.
+    held: Held,
     /// Who held something.
     holders: Holders,
     routes: Vec<Route>,
@@ -93,9 +95,27 @@ impl Exports {
         self.now.is_some()
     }
 
+    /// The one for which it is looked, or was looked, what is below its directory; to be put back.
+    pub(super) fn take_surveyed(&mut self) -> Option<Box<Export>> {
+        self.now.take_if(|export| {
+            let fresh = export.rounds == 0 && matches!(export.stage, Stage::Settling(_));
+            !fresh && !matches!(export.stage, Stage::Offered | Stage::Cleaning)
+        })
+    }
+
+    pub(super) fn put_back(&mut self, export: Box<Export>) {
+        self.now = Some(export);
+    }
+
     /// Whether none is under way or waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.now.is_none() && self.waiting.is_empty()
+    }
+}
+
+impl Export {
+    pub(super) fn survey_mut(&mut self) -> &mut Survey {
+        &mut self.survey
     }
 }
 
@@ -201,12 +221,14 @@ impl Mds {
     /// From now on what is changed is remembered, and all before it gets into the table.
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
+        self.note_changed_held(&mut export.held);
         self.cluster.tail = Some(Vec::new());
         export.stage = Stage::Settling(self.log.last);
     }
 
     fn end_export(&mut self, export: &Export, state: &str) {
         self.cluster.tail = None;
+        self.look_ends();
         let mut told = self.describe(export);
         told.state = state.into();
         let ended = &mut self.cluster.exports.ended;
@@ -239,6 +261,7 @@ impl Mds {
             ticket: 0,
             inodes: 0,
             keeps: false,
+            held: Held::default(),
             holders: BTreeMap::new(),
             routes: Vec::new(),
         };
@@ -289,7 +312,7 @@ impl Mds {
             }
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
-                if self.survey_some(&mut survey, |_, _| {}) {
+                if self.survey_some(&mut survey) {
                     let changed = self.cluster.tail.as_ref().map_or(0, Vec::len);
                     if changed > RESIDUE_MAX && export.rounds < ROUNDS_MAX {
                         export.rounds += 1;
@@ -297,10 +320,13 @@ impl Mds {
                     } else if matches!(self.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
-                    } else {
+                    } else if self.look_at_held(&mut survey, &mut export.held) {
                         export.keeps = true;
                     }
-                    if export.keeps && self.has_dir(export.dir) && self.knows_held(&mut survey) {
+                    if export.keeps && self.has_dir(export.dir) && self.knows_held(&mut survey, &mut export.held) {
+                        if export.held.too_many(|ino| !self.opens.is_closed(ino)) {
+                            return Some("failed: too many files are open below it: close some, or move parts of it");
+                        }
                         export.stage = Stage::Freezing;
                         self.freeze(export, &mut survey);
                     }
@@ -316,17 +342,7 @@ impl Mds {
             }
             Stage::Cleaning => {
                 let mut survey = std::mem::take(&mut export.survey);
-                let dir = export.dir;
-                let all = self.survey_some(&mut survey, |mds, ino| {
-                    if ino != dir {
-                        mds.tree.forget(ino)
-                    }
-                });
-                if all {
-                    let dirs: Vec<Ino> = survey.dirs().collect();
-                    self.heat_moved(&dirs);
-                    dirs.into_iter().for_each(|ino| self.tree.forget(ino));
-                }
+                let all = self.drop_some(&mut survey, export.dir);
                 export.survey = survey;
                 if all {
                     return Some("done");
@@ -349,12 +365,8 @@ impl Mds {
     /// From now on requests on what moves wait, and so do data operations.
     fn freeze(&mut self, export: &mut Export, survey: &mut Survey) {
         export.frozen_ms = self.now.mono_ms;
-        let shares: Vec<(Ino, Slot, DataAccess)> = self.opens.all_shares();
         let mut inos = BTreeSet::new();
-        for (ino, slot, access) in shares {
-            if matches!(self.moves(survey, ino), Moves::No) {
-                continue;
-            }
+        for (ino, slot, access) in self.users_of_moving(survey, &export.held) {
             let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
             if let Some(session) = self.sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
                 self.out.push_back(Output::Access { session, ino, access: DataAccess::Moving });
@@ -404,7 +416,7 @@ impl Mds {
             return Some("failed: the directory was removed");
         };
         let mut survey = std::mem::take(&mut export.survey);
-        let ready = self.may_move(&mut survey, &inode, export.frozen_ms);
+        let ready = self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms);
         if ready {
             self.make_move(export, &mut survey, &inode);
         }
@@ -422,7 +434,7 @@ impl Mds {
         self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
     }
 
-    fn may_move(&mut self, survey: &mut Survey, inode: &loligo_types::Inode, frozen_ms: u64) -> bool {
+    fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &loligo_types::Inode, frozen_ms: u64) -> bool {
         let locked = self.cluster.loans.locked_inos();
         let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
         for ino in locked.into_iter().chain(busy) {
@@ -430,7 +442,7 @@ impl Mds {
                 return false;
             }
         }
-        if !self.knows_held(survey) {
+        if !self.knows_held(survey, held) {
             return false;
         }
         for ino in self.changed_inos() {
@@ -465,7 +477,7 @@ impl Mds {
             }
         }
         events.push(Event::Inode(Box::new(inode.clone())));
-        let (clients, holders) = self.take_holdings(survey, export.to);
+        let (clients, holders) = self.take_holdings(survey, &mut export.held, export.to);
         export.holders = holders;
         for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
             if departed.insert(*ino)
@@ -611,6 +623,7 @@ impl Mds {
             let reading = export.survey.reading;
             export.survey = Survey::of(export.dir);
             export.survey.reading = reading;
+            export.held = Held::default();
             if export.stage == Stage::Freezing {
                 self.thaw(&mut export);
                 (export.quiesced, export.stage) = (false, Stage::Surveying);
@@ -618,12 +631,6 @@ impl Mds {
             }
         }
         self.cluster.exports.now = Some(export);
-    }
-
-    /// Whether a directory is being looked for to be moved: directories do not change places meanwhile.
-    pub(crate) fn is_surveying(&self) -> bool {
-        let stage = self.cluster.exports.now.as_ref().map(|export| export.stage);
-        matches!(stage, Some(Stage::Settling(_) | Stage::Surveying | Stage::Freezing | Stage::Moving(_)))
     }
 
     /// Whether nothing may leave memory just now.

@@ -1,30 +1,180 @@
 //! Migration, at the rank that gives a subtree away: what clients hold on what moves. Not when that is taken from them.
+//!
+//! What is held is looked through in small steps before the directory freezes, and what is given or opened meanwhile is
+//! remembered: so when it freezes, only what may move has to be looked at again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_types::{Ino, MovedClient, Rank};
+use loligo_types::{Event, Ino, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
+use crate::io::{DataAccess, Output};
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::recall::SHARED;
 use crate::session::Slot;
 
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
+/// Leases and open inodes looked at in one go.
+const SLICE: usize = 500;
+/// Leases that move with a subtree. Those given before these are asked back, for the other rank takes all that moves in one
+/// step.
+pub(crate) const LEASES_MAX: usize = 8192;
+/// Leases asked back at a time.
+const ASKED_MAX: usize = 1024;
+/// How often leases are looked through for more than so many again.
+const ROUNDS_MAX: u32 = 4;
+/// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
+const OPENS_MAX: usize = 65_536;
+
+/// How far the look at what clients hold is.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Leases below this place were not looked at; `None`: it has not begun.
+    place: Option<usize>,
+    /// Open inodes that were not looked at.
+    opens: Vec<Ino>,
+    /// Inodes that move and that somebody holds something of, and those that may have become such since they were looked at.
+    inos: BTreeSet<Ino>,
+    /// Leases among these.
+    leases: usize,
+    /// Leases asked back that were not given back yet, or were given anew.
+    asked: VecDeque<(Ino, Slot)>,
+    /// Whether any were asked back since the look began.
+    shed: bool,
+    rounds: u32,
+    done: bool,
+}
+
+impl Held {
+    /// Of those that are open: whether there are more than can move.
+    pub(super) fn too_many(&self, is_open: impl Fn(Ino) -> bool) -> bool {
+        self.inos.len() > OPENS_MAX && self.inos.iter().filter(|ino| is_open(**ino)).count() > OPENS_MAX
+    }
+}
+
 impl Mds {
+    /// Goes on looking at what clients hold; whether all was seen, and few enough leases are held on what moves.
+    pub(super) fn look_at_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
+        if held.done {
+            return true;
+        }
+        if held.place.is_none() {
+            held.opens = self.opens.watch();
+            held.place = Some(self.leases.watch());
+        }
+        self.note_given(survey, held);
+        let (mut left, mut needs) = (SLICE, Vec::new());
+        while left > 0 && needs.is_empty() && held.asked.len() < ASKED_MAX {
+            left -= 1;
+            if let Some(ino) = held.opens.last().copied() {
+                match self.moves(survey, ino) {
+                    Moves::Unknown(mut wants) => needs.append(&mut wants),
+                    moves => {
+                        held.opens.pop();
+                        if let Moves::Yes = moves {
+                            held.inos.insert(ino);
+                        }
+                    }
+                }
+                continue;
+            }
+            let Some(place) = held.place.and_then(|place| place.checked_sub(1)) else { break };
+            if let Some((ino, slot, bits)) = self.leases.at(place) {
+                match self.moves(survey, ino) {
+                    Moves::Unknown(mut wants) => needs.append(&mut wants),
+                    Moves::No => {}
+                    Moves::Yes if held.leases < LEASES_MAX => {
+                        held.leases += 1;
+                        held.inos.insert(ino);
+                    }
+                    Moves::Yes => {
+                        held.shed = true;
+                        held.asked.push_back((ino, slot));
+                        self.shed(ino, slot, bits);
+                    }
+                }
+            }
+            if needs.is_empty() {
+                held.place = Some(place);
+            }
+        }
+        // What was read for the next one must stay in memory until it is looked at.
+        survey.asks = !needs.is_empty();
+        if survey.asks {
+            self.read_for_survey(survey, needs);
+            return false;
+        }
+        self.await_asked(held)
+    }
+
+    /// Waits for what was asked back; then looks again, as long as much is given anew.
+    fn await_asked(&mut self, held: &mut Held) -> bool {
+        while let Some((ino, slot)) = held.asked.front().copied()
+            && !self.recalls.pending(ino, slot).any(SHARED)
+        {
+            held.asked.pop_front();
+            if !self.leases.held(ino, slot).is_none() {
+                held.inos.insert(ino);
+            }
+        }
+        let looked = held.opens.is_empty() && held.place == Some(0);
+        if !looked && held.asked.len() < ASKED_MAX {
+            self.out.push_back(Output::Again);
+        }
+        if !looked || !held.asked.is_empty() {
+            return false;
+        }
+        if std::mem::take(&mut held.shed) && held.rounds < ROUNDS_MAX {
+            let rounds = held.rounds + 1;
+            *held = Held { rounds, ..Held::default() };
+            self.out.push_back(Output::Again);
+            return false;
+        }
+        held.done = true;
+        true
+    }
+
+    /// Nobody looks at what clients hold any more.
+    pub(super) fn look_ends(&mut self) {
+        self.leases.watch_ends();
+        self.opens.watch_ends();
+    }
+
+    /// What was given or opened since it was looked at.
+    fn note_given(&mut self, survey: &mut Survey, held: &mut Held) {
+        for ino in self.leases.given().into_iter().chain(self.opens.opened()) {
+            if !matches!(self.moves(survey, ino), Moves::No) {
+                held.inos.insert(ino);
+            }
+        }
+    }
+
+    /// Inodes that have changed their place may move now, and did not when it was looked at what is held of them. To be
+    /// called before it is forgotten what has changed.
+    pub(super) fn note_changed_held(&mut self, held: &mut Held) {
+        if held.place.is_none() {
+            return;
+        }
+        for event in self.cluster.tail.iter().flatten() {
+            if let Event::Inode(inode) = event
+                && (!self.opens.is_closed(inode.ino) || self.leases.holders(inode.ino).next().is_some())
+            {
+                held.inos.insert(inode.ino);
+            }
+        }
+    }
+
     /// Whether it is known of all that clients hold if it moves. What must be read for it is read: their inodes may have
     /// left memory, or directories above them.
-    pub(super) fn knows_held(&mut self, survey: &mut Survey) -> bool {
-        let mut inos: Vec<Ino> = self.opens.all_shares().into_iter().map(|(ino, ..)| ino).collect();
-        inos.extend(self.leases.all().into_iter().map(|(ino, ..)| ino));
-        inos.extend(self.opens.all_handles().into_iter().map(|(_, _, handle)| handle.ino));
-        inos.extend(self.locks.all().into_iter().map(|(ino, ..)| ino));
-        inos.sort();
-        inos.dedup();
+    pub(super) fn knows_held(&mut self, survey: &mut Survey, held: &mut Held) -> bool {
+        self.note_given(survey, held);
+        self.note_changed_held(held);
         let mut needs = Vec::new();
-        for ino in inos {
-            if let Moves::Unknown(mut wants) = self.moves(survey, ino) {
+        for ino in &held.inos {
+            if let Moves::Unknown(mut wants) = self.moves(survey, *ino) {
                 needs.append(&mut wants);
             }
         }
@@ -37,8 +187,24 @@ impl Mds {
         false
     }
 
+    /// Who has files open that move, and what they may do with the data.
+    pub(super) fn users_of_moving(&mut self, survey: &mut Survey, held: &Held) -> Vec<(Ino, Slot, DataAccess)> {
+        let mut all = Vec::new();
+        for ino in &held.inos {
+            if !self.opens.is_closed(*ino) && !matches!(self.moves(survey, *ino), Moves::No) {
+                all.extend(self.opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
+            }
+        }
+        all
+    }
+
     /// What clients hold on what moves, and which sessions hold something of which inodes; it is not held here any more.
-    pub(super) fn take_holdings(&mut self, survey: &mut Survey, to: Rank) -> (Vec<MovedClient>, Holders) {
+    pub(super) fn take_holdings(
+        &mut self,
+        survey: &mut Survey,
+        held: &mut Held,
+        to: Rank,
+    ) -> (Vec<MovedClient>, Holders) {
         let mut by_slot: BTreeMap<Slot, MovedClient> = BTreeMap::new();
         let sessions = self.sessions.iter().map(|(slot, session)| {
             let client = MovedClient {
@@ -50,30 +216,44 @@ impl Mds {
             (slot, client)
         });
         by_slot.extend(sessions);
-        for (ino, slot, bits) in self.leases.all() {
-            if !matches!(self.moves(survey, ino), Moves::No) {
-                self.leases.take(ino, slot, bits);
+        let mut inos = std::mem::take(&mut held.inos);
+        inos.retain(|ino| !matches!(self.moves(survey, *ino), Moves::No));
+        let mut openers = BTreeSet::new();
+        for ino in &inos {
+            let leases: Vec<_> = self.leases.holders(*ino).collect();
+            for (slot, bits) in leases {
+                self.leases.take(*ino, slot, bits);
                 if let Some(client) = by_slot.get_mut(&slot) {
-                    client.held.leases.push((ino, bits));
+                    client.held.leases.push((*ino, bits));
+                }
+            }
+            openers.extend(self.opens.users(*ino).into_iter().map(|(slot, _)| slot));
+            for (slot, handle, lock) in self.locks.of(*ino) {
+                if let Some(client) = by_slot.get_mut(&slot) {
+                    client.held.locks.push((*ino, handle, lock));
                 }
             }
         }
-        for (slot, number, handle) in self.opens.all_handles() {
-            if matches!(self.moves(survey, handle.ino), Moves::No) {
-                continue;
-            }
-            let rights = self.opens.rights(handle.ino, slot);
-            let Some(client) = by_slot.get_mut(&slot) else { continue };
-            client.held.opens.push((number, handle.ino, handle.flags(), rights));
-        }
-        for (ino, slot, handle, lock) in self.locks.all() {
-            if !matches!(self.moves(survey, ino), Moves::No)
-                && let Some(client) = by_slot.get_mut(&slot)
-            {
-                client.held.locks.push((ino, handle, lock));
+        for slot in openers {
+            for (number, handle) in self.opens.handles_of(slot) {
+                if !inos.contains(&handle.ino) {
+                    continue;
+                }
+                let rights = self.opens.rights(handle.ino, slot);
+                let Some(client) = by_slot.get_mut(&slot) else { continue };
+                client.held.opens.push((number, handle.ino, handle.flags(), rights));
             }
         }
-        for (slot, client) in &by_slot {
+        self.close_moved(&by_slot, to);
+        let mut holders: Holders = by_slot.iter().map(|(slot, client)| (*slot, held_inos(client))).collect();
+        holders.retain(|_, inos| !inos.is_empty());
+        let clients = by_slot.into_values();
+        (clients.filter(|client| client.held != Default::default() && client.client != 0).collect(), holders)
+    }
+
+    /// Handles that move are not open here any more.
+    fn close_moved(&mut self, by_slot: &BTreeMap<Slot, MovedClient>, to: Rank) {
+        for (slot, client) in by_slot {
             for (number, ino, ..) in &client.held.opens {
                 self.opens.close(*slot, *number);
                 self.tidy.forget(*ino);
@@ -89,10 +269,6 @@ impl Mds {
         };
         let handles: Vec<(Slot, u64)> = by_slot.iter().flat_map(numbers).collect();
         self.note_moved_handles(&handles, to);
-        let mut holders: Holders = by_slot.iter().map(|(slot, client)| (*slot, held_inos(client))).collect();
-        holders.retain(|_, inos| !inos.is_empty());
-        let clients = by_slot.into_values();
-        (clients.filter(|client| client.held != Default::default() && client.client != 0).collect(), holders)
     }
 }
 

@@ -21,6 +21,8 @@ use loligo_types::{About, ClusterMap, Ino, Lsn, Op, Rank, RankState};
 
 pub(crate) use self::borrow::{Gathered, Tx};
 pub(crate) use self::export::Exports;
+#[cfg(test)]
+pub(crate) use self::holdings::LEASES_MAX;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
@@ -132,7 +134,7 @@ impl Mds {
         }
         if let Op::Rename { dir, new_dir, .. } = &job.op
             && dir != new_dir
-            && self.is_surveying()
+            && self.disturbs_survey(*dir, *new_dir)
         {
             // What is below a directory must not change while that is found out.
             return Some(Step::Wait(Why::Moving));

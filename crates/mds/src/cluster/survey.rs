@@ -8,7 +8,9 @@ use crate::hash::IntMap;
 use crate::machine::Mds;
 
 /// Inodes and directories looked at in one go.
-const SLICE: usize = 4000;
+const SLICE: usize = 500;
+/// Entries forgotten of one directory at a time, and how many of them are as much work as one inode that is looked at.
+const ENTRIES: (usize, usize) = (2000, 4);
 /// Directories to read for a slice before it is interrupted.
 const NEEDS_MAX: usize = 256;
 
@@ -22,6 +24,8 @@ pub(crate) struct Survey {
     pub(crate) found: u64,
     /// Records are being read.
     pub(crate) reading: bool,
+    /// The directories that moved and are still to be forgotten.
+    rest: Option<Vec<Ino>>,
     /// More must be read before the next one is known: what was read for it must stay in memory.
     pub(crate) asks: bool,
 }
@@ -49,9 +53,9 @@ impl Survey {
         (self.inode, self.dir, self.found) = (0, 0, 0);
     }
 
-    /// The directories that move, as far as they were seen.
-    pub(crate) fn dirs(&self) -> impl Iterator<Item = Ino> + '_ {
-        self.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino)
+    /// Whether a directory moves, as far as it was seen.
+    pub(crate) fn is_below(&self, dir: Ino) -> bool {
+        self.below.get(&dir).copied().unwrap_or(false)
     }
 }
 
@@ -99,13 +103,59 @@ impl Mds {
         if verdict { Moves::Yes } else { Moves::No }
     }
 
+    /// Whether what is below the directory that is looked at would not be the same after a rename between two others.
+    pub(crate) fn disturbs_survey(&mut self, from: Ino, to: Ino) -> bool {
+        let Some(mut export) = self.cluster.exports.take_surveyed() else { return false };
+        let mut survey = std::mem::take(export.survey_mut());
+        let (from, to) = (self.moves(&mut survey, from), self.moves(&mut survey, to));
+        *export.survey_mut() = survey;
+        self.cluster.exports.put_back(export);
+        !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
+    }
+
     /// Whether the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
         inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.routes.home(inode.ino).is_none()
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
-    pub(crate) fn survey_some(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino)) -> bool {
+    pub(crate) fn survey_some(&mut self, survey: &mut Survey) -> bool {
+        self.survey_and(survey, |_, _| (0, true))
+    }
+
+    /// Drops a slice of what has moved from memory; whether all is dropped.
+    pub(crate) fn drop_some(&mut self, survey: &mut Survey, dir: Ino) -> bool {
+        if survey.rest.is_none() {
+            // Directories stay known until the end: what is below them is told apart by them.
+            let forget =
+                |mds: &mut Mds, ino: Ino| if ino == dir { (0, true) } else { mds.tree.forget_some(ino, ENTRIES.0) };
+            if !self.survey_and(survey, forget) {
+                return false;
+            }
+            self.heat_moved(|ino| survey.is_below(ino));
+            let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
+            survey.rest = Some(dirs.collect());
+        }
+        let mut left = SLICE;
+        while left > 0
+            && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
+        {
+            let (entries, all) = self.tree.forget_some(ino, ENTRIES.0);
+            if let Some(rest) = survey.rest.as_mut().filter(|_| !all) {
+                rest.push(ino);
+            }
+            left = left.saturating_sub(1 + entries / ENTRIES.1);
+        }
+        let all = survey.rest.as_ref().is_none_or(Vec::is_empty);
+        if !all {
+            self.out.push_back(crate::io::Output::Again);
+        }
+        all
+    }
+
+    /// Looks at a slice of memory, and does something with each inode that moves: how many entries that was about, and
+    /// whether it is done.
+    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino) -> (usize, bool)) -> bool {
         if survey.reading {
             return false;
         }
@@ -132,8 +182,12 @@ impl Mds {
                     break;
                 }
                 Some((ino, Moves::Yes)) => {
+                    let (entries, done) = each(self, ino);
+                    left = left.saturating_sub(entries / ENTRIES.1);
+                    if !done {
+                        continue;
+                    }
                     survey.found += 1;
-                    each(self, ino);
                 }
                 _ => {}
             }
@@ -146,7 +200,8 @@ impl Mds {
         false
     }
 
-    fn read_for_survey(&mut self, survey: &mut Survey, needs: Vec<Need>) -> bool {
+    /// Reads what must be known first; whether that is nothing.
+    pub(super) fn read_for_survey(&mut self, survey: &mut Survey, needs: Vec<Need>) -> bool {
         if needs.is_empty() {
             return true;
         }

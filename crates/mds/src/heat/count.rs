@@ -79,9 +79,8 @@ impl Mds {
     }
 
     /// Forgets directories that are another rank's from now on.
-    pub(crate) fn heat_moved(&mut self, dirs: &[Ino]) {
-        let gone: std::collections::BTreeSet<&Ino> = dirs.iter().collect();
-        self.heat.table.forget(|dir| gone.contains(&dir));
+    pub(crate) fn heat_moved(&mut self, is_gone: impl Fn(Ino) -> bool) {
+        self.heat.table.forget(is_gone);
     }
 
     fn hit_once(&mut self, mut spots: Vec<Spot>, hit: Hit) {

@@ -10,6 +10,11 @@ fn lock(owner: u64) -> FileLock {
     FileLock { kind: LockKind::Posix, owner: LockOwner(owner), pid: 7, exclusive: true, start: 0, end: 9 }
 }
 
+fn mknod(dir: Ino, text: &str) -> Op {
+    let kind = loligo_types::Kind::File;
+    Op::Mknod { dir, name: name(text), kind, mode: 0o644, umask: 0, rdev: 0 }
+}
+
 fn set_lock(ino: Ino, wait: bool) -> Op {
     Op::SetLock { ino, handle: 1, lock: lock(1), wait }
 }
@@ -244,5 +249,112 @@ fn a_client_whose_session_was_ended_is_not_told_that_it_goes_on_because_somethin
     // It has what moved all the same.
     assert_eq!(written_size(&cluster.ask(a, 1, write_inline(file, 5, 0, b"x"))), 1);
     cluster.ask(a, 1, close(5));
+
+/// Who holds leases on an inode at a rank.
+fn holders(cluster: &Cluster, at: usize, ino: Ino) -> usize {
+    cluster.world(at).mds.leases.holders(ino).count()
+}
+
+#[test]
+fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_rest_move_with_it() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let many = crate::cluster::LEASES_MAX + 700;
+    let mut files = Vec::new();
+    for i in 0..many {
+        let Outcome::Answered(Ok(Answer::Entry(attr))) = cluster.ask(a, 0, mknod(here, &format!("f{i}"))) else {
+            panic!("made")
+        };
+        files.push(attr.ino);
+    }
+    let before: usize = files.iter().map(|ino| holders(&cluster, 0, *ino)).sum();
+    assert_eq!(before, many);
+    cluster.migrate(here, 0, 1);
+    assert_eq!(files.iter().map(|ino| holders(&cluster, 0, *ino)).sum::<usize>(), 0);
+    let moved: Vec<Ino> = files.iter().copied().filter(|ino| holders(&cluster, 1, *ino) > 0).collect();
+    assert!((many / 2..=crate::cluster::LEASES_MAX).contains(&moved.len()), "{} of {many} moved", moved.len());
+    // One that moved is asked back by its new rank, and nothing was forgotten of who holds it.
+    let b = cluster.client();
+    cluster.at(1, |world| world.clients[a].obeys = false);
+    let seq = cluster.send(b, 1, chmod(moved[0], 0o600));
+    assert_eq!(cluster.outcome(b, 1, seq), None);
+    assert!(recalled(&cluster, 1, a, moved[0]).has(Lease::ATTR));
+    cluster.at(1, |world| world.clients[a].obeys = true);
+    assert!(matches!(cluster.outcome(b, 1, seq), Some(Outcome::Answered(Ok(_)))));
+    cluster.finish();
+}
+
+#[test]
+fn a_directory_does_not_move_while_more_is_held_on_it_than_can_move_and_not_given_back() {
+    let (mut cluster, a, here, _) = two_ranks();
+    for i in 0..crate::cluster::LEASES_MAX + 10 {
+        cluster.ask(a, 0, mknod(here, &format!("f{i}")));
+    }
+    cluster.at(0, |world| world.clients[a].obeys = false);
+    let id = cluster.begin_move(here, 0, 1);
+    cluster.wait(10_000);
+    assert_eq!(cluster.state(0, id), "preparing", "what was asked back may still be in use");
+    cluster.wait(125_000);
+    assert_eq!(cluster.state(0, id), "failed: it took too long, or the server stops: try again");
+    cluster.at(0, |world| world.clients[a].obeys = true);
+    cluster.migrate(here, 0, 1);
+    cluster.finish();
+}
+
+#[test]
+fn leases_given_while_it_is_looked_through_what_is_held_move_too() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let b = cluster.client();
+    // So many that it takes several steps; the newest are looked at first.
+    let mut files = Vec::new();
+    for i in 0..2000 {
+        let Outcome::Answered(Ok(Answer::Entry(attr))) = cluster.ask(a, 0, mknod(here, &format!("f{i}"))) else {
+            panic!("made")
+        };
+        files.insert(0, attr.ino);
+    }
+    let id = cluster.begin_move(here, 0, 1);
+    let mut given = Vec::new();
+    for file in &files {
+        if !matches!(cluster.state(0, id).as_str(), "waiting" | "preparing") {
+            break;
+        }
+        if let Outcome::Answered(Ok(_)) = cluster.ask(b, 0, Op::GetAttr { ino: *file }) {
+            given.push(*file);
+        }
+        cluster.at(0, |world| world.input(crate::Input::Again));
+    }
+    assert!(!given.is_empty(), "it is over before anything was given");
+    cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
+    for file in &files {
+        assert_eq!(holders(&cluster, 0, *file), 0, "{file}");
+    }
+    for file in &given {
+        assert!(cluster.world(1).mds.leases.holders(*file).count() > 0, "{file}");
+    }
+    cluster.finish();
+}
+
+#[test]
+fn while_a_directory_freezes_renames_wait_only_if_they_cross_its_bounds() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let b = cluster.client();
+    let (one, other) = (cluster.mkdir(a, Ino::ROOT, "one"), cluster.mkdir(a, Ino::ROOT, "other"));
+    for text in ["x", "y"] {
+        cluster.touch(a, one, text);
+    }
+    let file = cluster.touch(a, here, "f");
+    open(&mut cluster, a, 0, file);
+    cluster.at(0, |world| world.quiesces = false);
+    let id = cluster.begin_move(here, 0, 1);
+    cluster.wait_for("freezing", |cluster| cluster.state(0, id) == "freezing");
+    let free = cluster.send(b, 0, rename(one, "x", other, "x"));
+    let bound = cluster.send(b, 0, rename(one, "y", here, "y"));
+    assert!(matches!(cluster.outcome(b, 0, free), Some(Outcome::Answered(Ok(_)))), "nothing of it moves");
+    assert_eq!(cluster.outcome(b, 0, bound), None);
+    cluster.at(0, |world| world.quiesces = true);
+    cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
+    cluster.wait_for("the other rename", |cluster| cluster.outcome(b, 0, bound).is_some());
+    assert!(cluster.lookup(a, here, "y").is_ok() && cluster.lookup(a, other, "x").is_ok());
+    cluster.ask(a, 1, close(1));
     cluster.finish();
 }
