@@ -35,16 +35,8 @@ impl Bench {
         (config.cache_bytes_max, config.leases_max, config.dirty_max) = (usize::MAX, usize::MAX, usize::MAX);
         let mds = Mds::new(config, NOW);
         let none = Duration::ZERO;
-        let mut bench = Bench {
-            mds,
-            seq: 0,
-            last: Lsn(0),
-            answer: None,
-            errors: 0,
-            worst: none,
-            worst_recut: none,
-            recuts: 0,
-        };
+        let mut bench =
+            Bench { mds, seq: 0, last: Lsn(0), answer: None, errors: 0, worst: none, worst_recut: none, recuts: 0 };
         let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
         bench.input(Input::Connected { conn: ConnId(1), peer });
         let hello = Hello { versions: (2, 2), client: 0, resume: None, name: "frags".into(), fs_id: None };
@@ -127,7 +119,9 @@ fn scatter(i: u64, count: u64) -> u64 {
 
 fn main() {
     let count: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
-    println!("| split at | fragments | mknod | longest | longest split | lookup | heat of | takes | unlink | longest merge |");
+    println!(
+        "| split at | fragments | mknod | longest | longest split | lookup | heat of | takes | unlink | longest merge |"
+    );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     let only: Option<u64> = std::env::args().nth(2).and_then(|n| n.parse().ok());
     for split_entries in [100, 1000, 3000, 10_000, 30_000, 100_000, u64::from(u32::MAX)] {

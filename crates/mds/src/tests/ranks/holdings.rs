@@ -249,6 +249,8 @@ fn a_client_whose_session_was_ended_is_not_told_that_it_goes_on_because_somethin
     // It has what moved all the same.
     assert_eq!(written_size(&cluster.ask(a, 1, write_inline(file, 5, 0, b"x"))), 1);
     cluster.ask(a, 1, close(5));
+    cluster.finish();
+}
 
 /// Who holds leases on an inode at a rank.
 fn holders(cluster: &Cluster, at: usize, ino: Ino) -> usize {
