@@ -5,11 +5,22 @@ use std::collections::VecDeque;
 use loligo_types::msg::ToClient;
 use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 
+use crate::cluster::principal;
 use crate::grant::Asks;
 use crate::io::{ConnId, Output};
 use crate::machine::Mds;
 use crate::park::Job;
 use crate::session::Slot;
+
+/// It is another rank's to answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Redirect {
+    rank: Rank,
+    /// It was executed here before: what it made.
+    done: Option<(Ino, u64)>,
+    /// What it is about.
+    about: Option<Ino>,
+}
 
 /// An answer on its way.
 pub(crate) struct Reply {
@@ -21,8 +32,7 @@ pub(crate) struct Reply {
     pub(crate) asks: Asks,
     /// Inode that it shows and whose objects were cut, which must be done first.
     pub(crate) cut: Option<Ino>,
-    /// It is another rank's to answer; of a request that was executed here before, with what it made.
-    pub(crate) redirect: Option<(Rank, Option<(Ino, u64)>)>,
+    pub(crate) redirect: Option<Redirect>,
 }
 
 impl Reply {
@@ -43,8 +53,8 @@ impl Reply {
 impl Reply {
     /// Sends the client to another rank.
     pub(crate) fn redirect(job: Job, rank: Rank) -> Reply {
-        let Job { slot, session, seq, again, .. } = job;
-        let redirect = Some((rank, again));
+        let Job { slot, session, seq, again, op, .. } = job;
+        let redirect = Some(Redirect { rank, done: again, about: principal(&op) });
         Reply { slot, session, seq, result: Ok(Answer::Done), asks: Asks::default(), cut: None, redirect }
     }
 }
@@ -116,8 +126,8 @@ impl Mds {
         session.window.answer(reply.seq);
         session.errors += u64::from(reply.result.is_err());
         let Some(conn) = session.conn else { return };
-        if let Some((rank, done)) = reply.redirect {
-            let routes = self.cluster.routes.all();
+        if let Some(Redirect { rank, done, about }) = reply.redirect {
+            let routes = self.routes_about(about);
             let msg = ToClient::Redirect { seq: reply.seq, rank, routes, done };
             return self.out.push_back(Output::Send { conn, msg });
         }

@@ -156,7 +156,7 @@ impl Mds {
             data_epoch: self.config.data_epoch,
             rank: self.me(),
             map: self.cluster.map.clone(),
-            routes: self.cluster.routes.all(),
+            routes: self.routes_about(None),
         });
         self.out.push_back(Output::Send { conn, msg });
     }

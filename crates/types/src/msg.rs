@@ -111,7 +111,7 @@ pub struct Welcome {
     pub rank: Rank,
     /// Who else is there.
     pub map: ClusterMap,
-    /// All that this rank knows of the subtree map.
+    /// The subtree map as this rank knows it, or a part of it, if it is long.
     pub routes: Vec<Route>,
 }
 

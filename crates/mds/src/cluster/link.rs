@@ -140,10 +140,31 @@ impl Mds {
         }
     }
 
+    /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
+    /// all is here that may bring them.
+    pub(crate) fn end_doubts(&mut self) {
+        let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
+        if self.cluster.doubtful.is_empty() || !self.cluster.ready || !self.cluster.links.values().all(settled) {
+            return;
+        }
+        for dir in std::mem::take(&mut self.cluster.doubtful) {
+            if self.cluster.routes.version(dir).is_none() {
+                self.route_gone(dir);
+            }
+        }
+    }
+
     /// Takes lines of the subtree map in that another rank told.
     pub(crate) fn learn_routes(&mut self, routes: Vec<Route>) {
         let mut news = false;
         for route in routes {
+            if route.rank == self.me() {
+                // Who has authority knows by itself: from a letter, or that the directory is gone.
+                if self.cluster.routes.version(route.dir).is_none() {
+                    self.cluster.doubtful.insert(route.dir);
+                }
+                continue;
+            }
             news |= self.cluster.routes.learn(route);
         }
         if news {

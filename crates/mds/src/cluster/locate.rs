@@ -55,6 +55,12 @@ impl Strangers {
         }
     }
 
+    /// The directory in which the table has an inode's primary name.
+    pub(crate) fn parent(&self, ino: Ino) -> Option<Ino> {
+        let ((parent, _), _) = self.by_ino.get(&ino).and_then(|(known, until)| Some(((*known)?, until)))?;
+        Some(parent)
+    }
+
     /// It is this rank's.
     fn forget(&mut self, ino: Ino) {
         self.by_ino.remove(&ino);

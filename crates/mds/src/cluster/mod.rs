@@ -15,7 +15,7 @@ mod riddle;
 mod routes;
 mod survey;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_types::{About, ClusterMap, Ino, Lsn, Op, Rank, RankState};
 
@@ -36,6 +36,10 @@ use crate::park::{Job, Why};
 use crate::peer::{PeerMsg, TxId};
 use crate::session::Slot;
 
+/// Lines of the subtree map that a client is told in one message at most, however long the map is.
+const ROUTES_TOLD: usize = 256;
+/// Directories above the one that was asked for that are looked at for that.
+const ABOVE_TOLD: usize = 1024;
 /// Most handles that are remembered to have moved.
 const MOVED_HANDLES_MAX: usize = 1 << 16;
 
@@ -75,6 +79,8 @@ pub(crate) struct Cluster {
     pub(crate) pins_at_ms: u64,
     /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
+    /// Directories with lines that another rank has told and that name this one, which does not know of them.
+    pub(crate) doubtful: BTreeSet<Ino>,
     /// Inodes that are remembered as gone because the table does not have them.
     pub(crate) absent: Vec<Ino>,
     pub(crate) riddles: Riddles,
@@ -231,6 +237,7 @@ impl Mds {
         self.forget_absent();
         self.step_riddles();
         self.write_for_others();
+        self.end_doubts();
         self.expire_loans();
         self.step_export();
         self.note_acks();
@@ -253,6 +260,26 @@ impl Mds {
         for rank in others {
             self.tell_durably(rank, PeerMsg::Gone(dir));
         }
+    }
+
+    /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
+    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones.
+    pub(crate) fn routes_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        let routes = &self.cluster.routes;
+        if routes.len() <= ROUTES_TOLD {
+            return routes.all();
+        }
+        let Some(mut at) = ino else { return routes.first(ROUTES_TOLD) };
+        let mut told = Vec::new();
+        for _ in 0..ABOVE_TOLD {
+            told.extend(routes.some_of(at, ROUTES_TOLD - told.len()));
+            let parent = self.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.strangers.parent(at));
+            match parent {
+                Some(parent) if parent.0 != 0 && parent != at && told.len() < ROUTES_TOLD => at = parent,
+                _ => break,
+            }
+        }
+        told
     }
 
     /// Tells all others of lines of the subtree map.

@@ -64,6 +64,21 @@ impl Routes {
         self.of_dir(dir).map(|route| route.version).max()
     }
 
+    /// How many lines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// At most so many lines of a directory.
+    pub(crate) fn some_of(&self, dir: Ino, most: usize) -> impl Iterator<Item = Route> + '_ {
+        self.of_dir(dir).take(most).copied()
+    }
+
+    /// The first lines, ascending: those of directories that were made early.
+    pub(crate) fn first(&self, most: usize) -> Vec<Route> {
+        self.lines.values().take(most).copied().collect()
+    }
+
     /// All lines, ascending.
     pub(crate) fn all(&self) -> Vec<Route> {
         self.lines.values().copied().collect()

@@ -125,3 +125,53 @@ fn each_rank_numbers_inodes_from_its_own_range_also_after_a_restart() {
     }
     cluster.finish();
 }
+
+fn routes_of(cluster: &mut Cluster, at: usize) -> Vec<loligo_types::Route> {
+    match cluster.admin(at, crate::admin::Ask::Routes) {
+        crate::admin::Told::Routes(routes) => routes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_line_of_a_removed_directory_is_forgotten_by_a_rank_that_did_not_hear_of_it() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    cluster.migrate(dir, 0, 1);
+    assert!(routes_of(&mut cluster, 2).iter().any(|route| route.dir == dir));
+    cluster.hold(1, 2);
+    assert_eq!(cluster.call(a, rmdir(Ino::ROOT, "d")), Ok(Answer::Done));
+    assert!(!routes_of(&mut cluster, 1).iter().any(|route| route.dir == dir));
+    // What was on its way is lost, and rank 2 tells rank 1 what it believes.
+    cluster.held.clear();
+    cluster.reconnect(1, 2);
+    cluster.wait(200);
+    for at in 0..3 {
+        assert!(!routes_of(&mut cluster, at).iter().any(|route| route.dir == dir), "rank {at}");
+    }
+    cluster.finish();
+}
+
+#[test]
+fn a_client_that_is_sent_on_is_told_the_lines_that_matter_and_not_a_map_of_a_hundred_thousand() {
+    let (mut cluster, a, _, there) = two_ranks();
+    let below = cluster.mkdir(a, there, "below");
+    let deep = cluster.mkdir(a, below, "deep");
+    cluster.wait(4000);
+    let line =
+        |dir: u64| loligo_types::Route { dir: Ino(dir), frag: loligo_types::Frag::WHOLE, rank: rank(1), version: 1 };
+    cluster.at(0, |world| {
+        let routes = (1..=100_000).map(|dir| line(10_000 + dir)).collect();
+        world.input(crate::Input::Peer { from: rank(1), msg: crate::peer::PeerMsg::Routes(routes) });
+    });
+    for ino in [there, deep] {
+        let outcome = cluster.ask(a, 0, Op::GetAttr { ino });
+        let Outcome::Redirected { rank: 1, routes, .. } = outcome else { panic!("{outcome:?}") };
+        assert!(routes.len() <= 256, "{} lines", routes.len());
+        assert!(routes.iter().any(|route| route.dir == there), "{ino}: {routes:?}");
+    }
+    let b = cluster.client();
+    let welcome = cluster.world(0).clients[b].welcome.clone().expect("it is welcome");
+    assert!(welcome.routes.len() <= 256);
+}
