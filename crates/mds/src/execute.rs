@@ -22,7 +22,7 @@ pub(crate) enum Step {
 }
 
 /// The handle in an operation, and the inode it must be of.
-fn handle_of(op: &Op) -> Option<(u64, Ino)> {
+pub(crate) fn handle_of(op: &Op) -> Option<(u64, Ino)> {
     match op {
         Op::SetAttr { ino, handle: Some(handle), .. } => Some((*handle, *ino)),
         Op::Readdir { dir, handle: Some(handle), .. } => Some((*handle, *dir)),

@@ -29,7 +29,7 @@ pub(crate) use self::locate::{Strangers, Where};
 pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
 
-use crate::execute::Step;
+use crate::execute::{Step, handle_of};
 use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -124,6 +124,12 @@ impl Mds {
         let ino = principal(&job.op)?;
         if let Some(step) = self.moved(ino) {
             return Some(step);
+        }
+        let open = |(number, of)| self.opens.handle(job.slot, number).is_some_and(|handle| handle.ino == of);
+        if handle_of(&job.op).is_some_and(open) {
+            // What is open here is this rank's. Nothing is read for it, so that what a client asks for in order (locks given
+            // back without waiting, then taken again) is done in order.
+            return None;
         }
         let mut wants = Vec::new();
         match self.locate(ino, &mut wants) {

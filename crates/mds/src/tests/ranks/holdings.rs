@@ -360,3 +360,24 @@ fn while_a_directory_freezes_renames_wait_only_if_they_cross_its_bounds() {
     cluster.ask(a, 1, close(1));
     cluster.finish();
 }
+
+#[test]
+fn locks_of_an_open_file_are_taken_and_given_back_in_order_whatever_has_left_memory() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    cluster.ask(a, 0, Op::Open { ino: file, flags: WRITE, handle: 5 });
+    cluster.wait(4000);
+    cluster.at(0, |world| {
+        world.mds.tree.evict_some(0, 10_000, &|_| false);
+        world.loads = false;
+    });
+    assert!(!cluster.has(0, file));
+    let lock = lock(1);
+    for op in [Op::SetLock { ino: file, handle: 5, lock, wait: true }, Op::Unlock { ino: file, handle: 5, lock }] {
+        let seq = cluster.send(a, 0, op.clone());
+        assert_eq!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(Answer::Done))), "{op:?}");
+    }
+    cluster.at(0, |world| world.loads = true);
+    cluster.ask(a, 0, close(5));
+    cluster.finish();
+}
