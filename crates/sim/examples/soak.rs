@@ -1,19 +1,39 @@
-//! Runs many seeds, or one with its trace: `soak --seeds 0..1000 [--ranks A..B] [--ms N]
-//! [--canary NAME] [--go-on]`, `soak --seed N --trace`.
+//! Runs many seeds on all cores, or one with its trace.
+//!
+//! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--go-on]`, `soak --seed N --trace`.
+//!
+//! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
+//! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
+//! failed, also one of an earlier part of the run, and with 2 if it cannot run.
 
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 
-use loligo_sim::{Canary, Options, run};
+use loligo_sim::{Canary, Options, Outcome, run};
+
+/// Seeds that a thread takes at a time, and that are put down as done together.
+const CHUNK: u64 = 50;
+/// Time between two words on how far it is.
+const TELL: Duration = Duration::from_secs(5);
 
 /// What to do.
 struct Args {
-    seeds: std::ops::Range<u64>,
+    seeds: Range<u64>,
     options: Options,
     go_on: bool,
+    threads: usize,
+    state: Option<PathBuf>,
 }
 
 fn args() -> Result<Args, String> {
-    let mut args = Args { seeds: 0..100, options: Options::default(), go_on: false };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let mut args = Args { seeds: 0..100, options: Options::default(), go_on: false, threads, state: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
@@ -34,6 +54,8 @@ fn args() -> Result<Args, String> {
                 args.options.ranks = (number(from)?, number(to)?);
             }
             "--ms" => args.options.duration_ms = number(&value()?)?,
+            "--threads" => args.threads = number(&value()?)?.clamp(1, 1024) as usize,
+            "--state" => args.state = Some(value()?.into()),
             "--trace" => (args.options.trace, args.options.print) = (true, true),
             "--go-on" => args.go_on = true,
             "--canary" => {
@@ -44,50 +66,184 @@ fn args() -> Result<Args, String> {
             _ => return Err(format!("{word} is not understood")),
         }
     }
+    if args.options.trace {
+        args.threads = 1;
+    }
     Ok(args)
 }
 
-fn main() -> std::process::ExitCode {
-    let args = match args() {
-        Ok(args) => args,
-        Err(text) => {
-            eprintln!("{text}");
-            return std::process::ExitCode::from(2);
+/// What runs gave together.
+#[derive(Default, Clone)]
+struct Sums {
+    seeds: u64,
+    events: u64,
+    calls: u64,
+    migrations: u64,
+    unchecked: u64,
+    faults: [u64; 4],
+    /// Seeds that failed, with what was found first.
+    failed: BTreeMap<u64, String>,
+}
+
+impl Sums {
+    fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.seeds += 1;
+        self.events += outcome.events;
+        self.calls += outcome.calls;
+        self.migrations += outcome.migrations;
+        self.unchecked += u64::from(outcome.unchecked);
+        self.faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
+        if let Some(first) = outcome.findings.first() {
+            self.failed.insert(seed, first.replace('\n', " "));
         }
-    };
-    let begun = Instant::now();
-    let (mut events, mut calls, mut unchecked, mut failed, mut migrations) = (0, 0, 0, 0, 0);
-    let mut faults = [0; 4];
-    let (first, count) = (args.seeds.start, args.seeds.end - args.seeds.start);
-    for seed in args.seeds {
-        let outcome = run(seed, args.options.clone());
-        events += outcome.events;
-        calls += outcome.calls;
-        migrations += outcome.migrations;
-        unchecked += u64::from(outcome.unchecked);
-        faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
-        if !outcome.findings.is_empty() {
-            failed += 1;
-            println!("seed {seed} fails:");
-            outcome.findings.iter().for_each(|text| println!("  {text}"));
-            if !args.go_on {
-                if !args.options.trace {
-                    let again = run(seed, Options { trace: true, ..args.options.clone() });
-                    println!("the end of its trace:");
-                    again.trace.iter().for_each(|line| println!("  {line}"));
-                }
+    }
+
+    fn merge(&mut self, other: Sums) {
+        self.seeds += other.seeds;
+        self.events += other.events;
+        self.calls += other.calls;
+        self.migrations += other.migrations;
+        self.unchecked += other.unchecked;
+        self.faults.iter_mut().zip(other.faults).for_each(|(all, one)| *all += one);
+        self.failed.extend(other.failed);
+    }
+}
+
+/// What a run is, to tell from another one's file.
+fn title(args: &Args) -> String {
+    let Range { start, end } = args.seeds;
+    let (from, to) = args.options.ranks;
+    format!("seeds {start}..{end} ranks {from}..{to} ms {} canary {:?}", args.options.duration_ms, args.options.canary)
+}
+
+/// What an earlier part of the run has put down: seeds at which chunks begin that are done, and what failed.
+fn earlier(args: &Args) -> Result<(Vec<u64>, BTreeMap<u64, String>), String> {
+    let Some(path) = args.state.as_ref().filter(|path| path.exists()) else { return Ok(Default::default()) };
+    let named = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+    let mut lines = text.lines();
+    if lines.next() != Some(title(args).as_str()) {
+        return Err(named(&"is of another run: name another file, or remove it"));
+    }
+    let (mut done, mut failed) = (Vec::new(), BTreeMap::new());
+    for line in lines {
+        let mut words = line.splitn(3, ' ');
+        match (words.next(), words.next().and_then(|n| n.parse().ok())) {
+            (Some("done"), Some(start)) => done.push(start),
+            (Some("failed"), Some(seed)) => drop(failed.insert(seed, words.next().unwrap_or_default().to_owned())),
+            // The last line may be half of one.
+            _ => {}
+        }
+    }
+    Ok((done, failed))
+}
+
+/// A thread's work: chunks, one after another.
+fn work(args: &Args, chunks: &[Range<u64>], next: &AtomicUsize, stop: &AtomicBool, to: &Sender<(u64, Sums)>) {
+    while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let mut sums = Sums::default();
+        for seed in chunk.clone() {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            sums.add(seed, &run(seed, args.options.clone()));
+            if !sums.failed.is_empty() && !args.go_on {
+                stop.store(true, Ordering::Relaxed);
                 break;
             }
         }
-        if (seed + 1 - first).is_multiple_of(100) {
-            println!("{} seeds, {:.0} s", seed + 1 - first, begun.elapsed().as_secs_f64());
+        if to.send((chunk.start, sums)).is_err() {
+            return;
         }
     }
-    let [servers, clients, connections, sessions] = faults;
+}
+
+/// Puts down and tells what comes, until all is done.
+fn gather(args: &Args, left: u64, from: &std::sync::mpsc::Receiver<(u64, Sums)>, all: &mut Sums) -> Result<(), String> {
+    let mut file = None;
+    if let Some(path) = &args.state {
+        let is_new = !path.exists();
+        let named = |e| format!("{}: {e}", path.display());
+        let mut open = std::fs::File::options().create(true).append(true).open(path).map_err(named)?;
+        let head = if is_new { title(args) } else { String::new() };
+        writeln!(open, "{head}").map_err(named)?;
+        file = Some((open, path));
+    }
+    let (begun, mut told) = (Instant::now(), Instant::now());
+    while let Ok((start, sums)) = from.recv() {
+        let mut lines = String::new();
+        for (seed, text) in &sums.failed {
+            println!("seed {seed} fails: {text}");
+            lines.push_str(&format!("failed {seed} {text}\n"));
+        }
+        if sums.seeds == CHUNK.min(args.seeds.end - start) {
+            lines.push_str(&format!("done {start}\n"));
+        }
+        if let Some((file, path)) = &mut file {
+            file.write_all(lines.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        all.merge(sums);
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            let rate = all.seeds as f64 / begun.elapsed().as_secs_f64();
+            let minutes = (left - all.seeds) as f64 / rate / 60.0;
+            eprintln!("{} of {left} seeds, {} failed, {rate:.0}/s, {minutes:.1} min left", all.seeds, all.failed.len());
+        }
+    }
+    Ok(())
+}
+
+fn soak(args: &Args) -> Result<bool, String> {
+    let (done, failed_before) = earlier(args)?;
+    let starts = (args.seeds.start..args.seeds.end).step_by(CHUNK as usize).filter(|start| !done.contains(start));
+    let chunks: Vec<Range<u64>> = starts.map(|start| start..(start + CHUNK).min(args.seeds.end)).collect();
+    let left: u64 = chunks.iter().map(|chunk| chunk.end - chunk.start).sum();
+    if !done.is_empty() {
+        println!("goes on: {left} seeds are left; {} of those before failed", failed_before.len());
+    }
+    let (begun, next, stop) = (Instant::now(), AtomicUsize::new(0), AtomicBool::new(false));
+    let mut all = Sums::default();
+    let (to, from) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..args.threads {
+            let (to, chunks, next, stop) = (to.clone(), &chunks, &next, &stop);
+            scope.spawn(move || work(args, chunks, next, stop, &to));
+        }
+        drop(to);
+        let gathered = gather(args, left, &from, &mut all);
+        if gathered.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        gathered
+    })?;
+    let [servers, clients, connections, sessions] = all.faults;
     println!(
-        "{failed} of up to {count} seeds failed; {events} events, {calls} calls, {servers} server restarts, {clients} client \
-         crashes, {connections} resets, {sessions} sessions ended, {unchecked} histories too wide, {migrations} migrations; {:.1} s",
-        begun.elapsed().as_secs_f64()
+        "{} of {} seeds failed; {} events, {} calls, {servers} server restarts, {clients} client crashes, {connections} \
+         resets, {sessions} sessions ended, {} histories too wide, {} migrations; {:.1} s on {} threads",
+        all.failed.len(),
+        all.seeds,
+        all.events,
+        all.calls,
+        all.unchecked,
+        all.migrations,
+        begun.elapsed().as_secs_f64(),
+        args.threads
     );
-    std::process::ExitCode::from(u8::from(failed > 0))
+    if let (Some((seed, _)), false, false) = (all.failed.first_key_value(), args.go_on, args.options.trace) {
+        println!("the end of the trace of seed {seed}:");
+        let again = run(*seed, Options { trace: true, ..args.options.clone() });
+        again.findings.iter().chain(&again.trace).for_each(|line| println!("  {line}"));
+    }
+    failed_before.iter().for_each(|(seed, text)| println!("seed {seed} failed before: {text}"));
+    Ok(all.failed.is_empty() && failed_before.is_empty())
+}
+
+fn main() -> ExitCode {
+    match args().and_then(|args| soak(&args)) {
+        Ok(clean) => ExitCode::from(u8::from(!clean)),
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
 }

@@ -28,7 +28,7 @@ mod options;
 mod peers;
 mod recovery;
 mod rng;
-mod rows;
+pub mod rows;
 mod run;
 mod seat;
 mod server;

@@ -128,8 +128,13 @@ pub fn event_of(row: Row) -> Option<Event> {
     })
 }
 
-/// Reads what the metadata server needs.
+/// Reads what the metadata server needs, directories in small pieces.
 pub fn load(table: &dyn Table, key: (u64, u64), needs: &[Need]) -> Result<Vec<Loaded>> {
+    load_pieces(table, key, needs, RANGE_ENTRIES)
+}
+
+/// The same with so many entries of a directory at a time.
+pub fn load_pieces(table: &dyn Table, key: (u64, u64), needs: &[Need], entries: usize) -> Result<Vec<Loaded>> {
     let mut items = Vec::new();
     for need in needs {
         items.push(match need {
@@ -157,18 +162,18 @@ pub fn load(table: &dyn Table, key: (u64, u64), needs: &[Need]) -> Result<Vec<Lo
                 }
                 Loaded::Xattrs(*ino, xattrs)
             }
-            Need::Range { dir, from_hash } => load_range(table, *dir, *from_hash)?,
+            Need::Range { dir, from_hash } => load_range(table, *dir, *from_hash, entries)?,
         });
     }
     Ok(items)
 }
 
-fn load_range(table: &dyn Table, dir: Ino, from_hash: u64) -> Result<Loaded> {
+fn load_range(table: &dyn Table, dir: Ino, from_hash: u64, most: usize) -> Result<Loaded> {
     let range = dir_range_from(dir, from_hash);
     let mut rows = table.scan(&range.start, &range.end, usize::MAX).map_err(text)?;
     let mut upto_hash = u64::MAX;
-    if rows.len() > RANGE_ENTRIES {
-        let last = entry_hash(&rows[RANGE_ENTRIES - 1].0).unwrap_or(u64::MAX);
+    if rows.len() > most {
+        let last = entry_hash(&rows[most - 1].0).unwrap_or(u64::MAX);
         rows.retain(|(key, _)| entry_hash(key).is_some_and(|hash| hash <= last));
         upto_hash = last;
     }

@@ -1,5 +1,7 @@
 //! Seeds that must be clean, seeds that once were not, and deliberate faults that must be found.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use loligo_sim::{Canary, Options, run};
 
 /// As many ranks as there can be of several.
@@ -9,21 +11,35 @@ fn several() -> Options {
     Options { ranks: SEVERAL, ..Options::default() }
 }
 
+/// Runs seeds on all cores; how often directories were split and merged in them.
 fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64, u64) {
     let (from, to) = options.ranks;
-    let mut recuts = (0, 0);
-    for seed in seeds {
-        let outcome = run(seed, options.clone());
-        assert!(
-            outcome.findings.is_empty(),
+    let seeds: Vec<u64> = seeds.into_iter().collect();
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut recuts = (0, 0);
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = run(*seed, options.clone());
+            if !outcome.findings.is_empty() {
+                return Err((*seed, outcome.findings));
+            }
+            recuts.0 += outcome.recuts.0;
+            recuts.1 += outcome.recuts.1;
+        }
+        Ok(recuts)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let all: Vec<Result<(u64, u64), (u64, Vec<String>)>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a run does not panic")).collect()
+    });
+    if let Some((seed, findings)) = all.iter().filter_map(|found| found.as_ref().err()).min() {
+        panic!(
             "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to} --seed {seed} \
-             --trace`): {:#?}",
-            outcome.findings
+             --trace`): {findings:#?}"
         );
-        recuts.0 += outcome.recuts.0;
-        recuts.1 += outcome.recuts.1;
     }
-    recuts
+    all.into_iter().flatten().fold((0, 0), |sum, recuts| (sum.0 + recuts.0, sum.1 + recuts.1))
 }
 
 /// How many seeds until the fault shows.
@@ -69,7 +85,7 @@ fn seeds_are_clean() {
 
 #[test]
 fn seeds_are_clean_with_several_ranks() {
-    assert_clean(&several(), 0..200);
+    assert_clean(&several(), 0..1000);
 }
 
 /// What was wrong, and the seeds that showed it when it was found. A seed means another run as soon as the workload
