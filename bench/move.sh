@@ -51,6 +51,20 @@ others() {
     done <"$scratch/lines" >>"$scratch/others"
 }
 
+# CPU of the server's process so far, hundredths of a second.
+used() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/${running[move]}/stat"; }
+
+# quiet: waits until checkpoints and compaction of what was made are over.
+quiet() {
+    local turn before
+    for ((turn = 0; turn < 60; turn++)); do
+        before=$(used)
+        sleep 2
+        [ $(($(used) - before)) -gt 10 ] || return 0
+    done
+    say "  the server does not come to rest; it is measured all the same"
+}
+
 # prepare NAME: the others' directories, one at each rank.
 prepare() {
     bench --name "$1" --clients 2 --files 1 --phases mkdir --keep >/dev/null
@@ -67,6 +81,7 @@ part_server() {
         say "run $run of $runs: making $files files"
         bench --name "big$run" --clients 1 --in-flight 64 --files "$files" --phases create --keep >/dev/null
         prepare "alone$run" && prepare "meanwhile$run"
+        quiet
         say "run $run of $runs: the others alone"
         others alone "alone$run"
         say "run $run of $runs: the directory moves meanwhile"

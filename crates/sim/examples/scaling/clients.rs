@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use loligo_mds::Input;
 use loligo_mds::admin::Ask;
 use loligo_types::msg::{Request, ToClient, ToServer};
-use loligo_types::{Answer, Cred, Ino, Kind, Lease, Name, Op, Rank, RenameMode, Seq};
+use loligo_types::{Answer, Cred, FsError, Ino, Kind, Lease, Name, Op, Rank, RenameMode, Seq};
 
 use crate::world::World;
 
@@ -47,7 +47,8 @@ struct Client {
     /// A directory of another rank.
     other: Ino,
     rank: usize,
-    live: Vec<(Ino, u64)>,
+    /// Numbers of the names that are surely in its directory, and that no request is about to change.
+    live: Vec<u64>,
     names: u64,
     chance: u64,
 }
@@ -67,6 +68,16 @@ pub struct Clients {
 
 fn name(client: usize, number: u64) -> Name {
     Name::new(format!("c{client:05}.{number:09}").as_bytes()).expect("a valid name")
+}
+
+/// The number of the name that an operation has made in the client's directory.
+fn made(op: &Op) -> Option<u64> {
+    let name = match op {
+        Op::Mknod { name, .. } => name,
+        Op::Rename { dir, new_dir, new_name, .. } if dir == new_dir => new_name,
+        _ => return None,
+    };
+    String::from_utf8_lossy(name.as_bytes()).rsplit('.').next()?.parse().ok()
 }
 
 fn conn(client: usize, rank: usize) -> u64 {
@@ -173,14 +184,13 @@ impl Clients {
             _ => 0,
         };
         let op = if dice < afar + 20 && client.live.len() > 100 {
-            let (ino, old) = client.live.swap_remove(number as usize % client.live.len());
+            let old = client.live.swap_remove(number as usize % client.live.len());
             if dice < afar {
                 client.names += 1;
                 let (new_dir, new_name) = (client.other, name(at, number));
                 Op::Rename { dir, name: name(at, old), new_dir, new_name, mode: RenameMode::Replace }
             } else if dice < afar + 10 {
                 client.names += 1;
-                client.live.push((ino, number));
                 let new_name = name(at, number);
                 Op::Rename { dir, name: name(at, old), new_dir: dir, new_name, mode: RenameMode::Replace }
             } else {
@@ -188,7 +198,8 @@ impl Clients {
             }
         } else if dice < 60 && client.live.len() > 100 {
             let place = number as usize * 31 % client.live.len();
-            Op::Lookup { dir, name: name(at, client.live[place].1) }
+            // A request of this client's may remove it meanwhile: that it is gone is an answer, too.
+            Op::Lookup { dir, name: name(at, client.live[place]) }
         } else {
             client.names += 1;
             Op::Mknod { dir, name: name(at, number), kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 }
@@ -220,12 +231,8 @@ impl Clients {
                 let flight = client.sessions.get_mut(&rank).and_then(|session| session.flying.remove(&seq.0));
                 let Some(flight) = flight else { return };
                 match &result {
-                    Ok(Answer::Entry(attr)) => {
-                        if let Op::Mknod { name, .. } = &flight.op {
-                            let number = String::from_utf8_lossy(name.as_bytes()).rsplit('.').next().map(str::parse);
-                            client.live.extend(number.and_then(Result::ok).map(|number| (attr.ino, number)));
-                        }
-                    }
+                    Ok(_) => client.live.extend(made(&flight.op)),
+                    Err(FsError::NotFound) if matches!(flight.op, Op::Lookup { .. }) => {}
                     Err(error) if self.counts => {
                         self.errors += 1;
                         self.first_error.get_or_insert_with(|| format!("{:?}: {error:?}", flight.op));
