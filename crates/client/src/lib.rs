@@ -19,6 +19,7 @@ mod flush;
 mod leases;
 mod locks;
 mod machine;
+mod members;
 mod moves;
 mod open;
 mod read;

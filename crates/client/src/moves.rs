@@ -2,9 +2,7 @@
 //! locks that move from one rank to another. Who is asked first is in `route`.
 
 use loligo_types::msg::Request;
-use loligo_types::{
-    Answer, ClusterMap, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq,
-};
+use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
 
 use crate::machine::Client;
 use crate::route::{Found, Subject, subject};
@@ -44,7 +42,11 @@ impl Client {
             return self.only();
         }
         if let Op::Close { handles } = op {
-            return handles.first().and_then(|handle| self.files.at.get(handle)).copied().unwrap_or(self.home);
+            return handles
+                .first()
+                .and_then(|handle| self.files.at.get(handle))
+                .copied()
+                .unwrap_or(self.router.some_rank(self.home));
         }
         let subject = subject(op);
         if let Subject::Inode(ino) = subject
@@ -203,17 +205,6 @@ impl Client {
                 Subject::Names(ino, _) | Subject::Inode(ino) => self.router.see(ino, rank),
                 Subject::Root | Subject::Handles => {}
             },
-        }
-    }
-
-    /// Who is there has changed.
-    pub(crate) fn learn_map(&mut self, map: &ClusterMap) {
-        if !self.router.learn_map(map) {
-            return;
-        }
-        let nowhere: Vec<_> = self.sessions.iter().filter(|(_, s)| s.nowhere).map(|(rank, _)| *rank).collect();
-        for rank in nowhere {
-            self.want_connection(rank);
         }
     }
 

@@ -385,7 +385,10 @@ impl Client {
         let Some(cred) = self.files.close_cred.take() else { return };
         let mut ranks = BTreeMap::<Rank, Vec<u64>>::new();
         for handle in std::mem::take(&mut self.files.closing) {
-            ranks.entry(self.files.at.remove(&handle).unwrap_or(self.home)).or_default().push(handle);
+            ranks
+                .entry(self.files.at.remove(&handle).unwrap_or(self.router.some_rank(self.home)))
+                .or_default()
+                .push(handle);
         }
         for (rank, handles) in ranks {
             self.request_at(rank, Cred::clone(&cred), Op::Close { handles }, Then::Nothing, 0);

@@ -30,6 +30,9 @@ impl Client {
         if self.refused || self.stopped {
             return;
         }
+        if self.session(rank).is_some_and(|session| session.left) {
+            return self.left(rank);
+        }
         if self.router.may_be(rank) {
             return self.want_connection(rank);
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use loligo_types::{About, ClusterMap, Ino, Op, Rank, Route};
+use loligo_types::{About, ClusterMap, Ino, Op, Rank, RankState, Route};
 
 use crate::leases::InoHasher;
 
@@ -80,11 +80,17 @@ impl Router {
 
     /// Whether there may be such a rank: as long as there is no map, any.
     pub(crate) fn may_be(&self, rank: Rank) -> bool {
-        self.map.ranks.is_empty() || self.has_rank(rank)
+        self.map.ranks.is_empty() || self.map.ranks.iter().any(|info| info.rank == rank)
     }
 
+    /// Whether a rank can be asked something new.
     pub(crate) fn has_rank(&self, rank: Rank) -> bool {
-        self.map.ranks.iter().any(|info| info.rank == rank)
+        self.map.ranks.iter().any(|info| info.rank == rank && info.state != RankState::Leaving)
+    }
+
+    /// Whether a rank has nothing any more and waits for its clients to go.
+    pub(crate) fn is_leaving(&self, rank: Rank) -> bool {
+        self.map.ranks.iter().any(|info| info.rank == rank && info.state == RankState::Leaving)
     }
 
     /// Takes lines of the subtree map. Whether any was news.
@@ -160,7 +166,11 @@ impl Router {
 
     /// This rank if there may be one like it, else any.
     pub(crate) fn some_rank(&self, first: Rank) -> Rank {
-        if self.may_be(first) { first } else { self.map.ranks.first().map_or(first, |info| info.rank) }
+        if self.map.ranks.is_empty() || self.has_rank(first) {
+            return first;
+        }
+        let stays = self.map.ranks.iter().find(|info| info.state != RankState::Leaving);
+        stays.map_or(first, |info| info.rank)
     }
 
     /// An inode has its primary name in a directory, and this rank answers for it.
@@ -231,7 +241,7 @@ pub(crate) fn subject(op: &Op) -> Subject {
 
 #[cfg(test)]
 mod tests {
-    use loligo_types::{Frag, RankInfo, RankState};
+    use loligo_types::{Frag, RankInfo};
 
     use super::*;
 

@@ -132,6 +132,8 @@ pub(crate) struct Session {
     pub recalls_done: VecDeque<(Ino, u64)>,
     /// What it lent.
     pub leases: Leases,
+    /// This client has ended it, and waits for the connection to be closed.
+    pub left: bool,
     /// A connection is wanted, and where to is not known.
     pub nowhere: bool,
 }

@@ -9,6 +9,8 @@ pub enum Ask {
     Migrate { dir: Ino, to: Rank },
     /// How far that is.
     Migrations,
+    /// How far it has given away what it has, if it is being drained.
+    Drain,
     /// All this rank knows of the subtree map.
     Routes,
 }
@@ -20,6 +22,8 @@ pub enum Told {
     Begun(u64),
     /// The migrations under way and the last ones that ended.
     Migrations(Vec<Migration>),
+    /// How far it has given away what it has; `None`: it is not being drained.
+    Drain(Option<DrainStatus>),
     /// The subtree map.
     Routes(Vec<Route>),
     /// No; why, and what to do.
@@ -51,4 +55,27 @@ pub struct Migration {
     pub frozen_us: u64,
     /// How long it took so far or in all, milliseconds.
     pub took_ms: u64,
+}
+
+/// How far a rank has given away what it has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DrainStatus {
+    /// What it does, in words.
+    pub state: String,
+    /// Subtrees that it still has.
+    pub subtrees_left: u64,
+    /// Those that it has given away, or tried to.
+    pub subtrees_given: u64,
+    /// Files that live by themselves, known and not given away.
+    pub files_left: u64,
+    /// Given away, or tried.
+    pub files_given: u64,
+    /// Open inodes without a name: it waits for their last close.
+    pub orphans: u64,
+    /// Sessions of clients.
+    pub sessions: u64,
+    /// Since it began, milliseconds.
+    pub took_ms: u64,
+    /// Why it does not go on, and what to do.
+    pub stuck: Option<String>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_namespace::{Loaded, Need, Record};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{Ino, Lsn, Rank, SessionId, StatFs};
+use loligo_types::{ClusterMap, Ino, Lsn, Rank, SessionId, StatFs};
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
@@ -64,6 +64,10 @@ pub enum Input {
     PeerDown { rank: Rank },
     /// A message of another rank came.
     Peer { from: Rank, msg: PeerMsg },
+    /// Who is there has changed. An older map than that which is known is passed over.
+    Map(ClusterMap),
+    /// What [`Output::Scan`] asked for, or (`None`) that it could not be read.
+    Scanned { ticket: u64, page: Option<Page> },
     /// What [`Output::Settle`] asked for is so.
     Settled { table_upto: Lsn },
     /// Of the inodes of [`Output::Quiesce`] no data operation is under way, and what was answered is durable, or not.
@@ -99,9 +103,45 @@ pub enum DataAccess {
     Moved,
 }
 
+/// What is looked for in the whole table, which all ranks share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scan {
+    /// Directories with a pin: the ranks that it names.
+    Pins,
+    /// Inodes that float at this rank.
+    Floating,
+}
+
+/// Some rows of a scan.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Page {
+    /// What was found, with the ranks of pins.
+    pub found: Vec<(Ino, Vec<Rank>)>,
+    /// Where to go on; `None`: that was all.
+    pub next: Option<Ino>,
+}
+
+/// What a rank says to whoever keeps the cluster map (see docs/cluster.md, "Membership").
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Member {
+    /// It begins to give away what it has.
+    Drains,
+    /// It cannot be drained; why, and what to do.
+    Refused(String),
+    /// It has nothing any more, and no other rank has anything to say to it.
+    Drained,
+    /// No client has a session there: it may be stopped and removed.
+    Left,
+}
+
 /// What it does.
 #[derive(Debug)]
 pub enum Output {
+    /// Look through some rows of the table, from an inode on, and come back with [`Input::Scanned`]. Must see every
+    /// checkpoint that was reported done.
+    Scan { ticket: u64, what: Scan, from: Ino },
+    /// To whoever keeps the cluster map.
+    Member(Member),
     /// Send a message.
     Send { conn: ConnId, msg: ToClient },
     /// Close a connection after what was sent before.

@@ -47,6 +47,7 @@ pub mod peer;
 mod reap;
 mod recall;
 mod recover;
+mod scan;
 mod session;
 mod spill;
 mod status;
@@ -57,7 +58,7 @@ mod tidy;
 mod window;
 
 pub use config::{Config, Now};
-pub use io::{ConnId, DataAccess, Input, Output, Peer};
+pub use io::{ConnId, DataAccess, Input, Member, Output, Page, Peer, Scan};
 pub use machine::Mds;
 pub use recover::TableMeta;
 pub use status::{GraceStatus, OpCount, SessionStatus, Status, WaitStatus};

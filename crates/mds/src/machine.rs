@@ -124,6 +124,8 @@ impl Mds {
             Input::PeerUp { rank } => self.peer_up(rank),
             Input::PeerDown { rank } => self.peer_down(rank),
             Input::Peer { from, msg } => self.peer_message(from, msg),
+            Input::Map(map) => self.map_changed(map),
+            Input::Scanned { ticket, page } => self.scanned(ticket, page),
             Input::Settled { table_upto } => self.table_settled(table_upto),
             Input::Quiesced { ticket, ok } => self.quiesced(ticket, ok),
             Input::Admin { id, ask } => self.admin(id, ask),

@@ -70,6 +70,10 @@ pub enum PeerMsg {
     Offer { moving: u64, dir: Ino },
     /// Yes, or no and why.
     Accept { moving: u64, refused: Option<FsError> },
+    /// The sender is drained and has nothing any more: what the receiver has to say to it, it says now.
+    Empty,
+    /// In answer to `Empty`: nothing is on its way from the sender to the receiver, and nothing will be.
+    Farewell,
     /// Load and state of the sender, and what it knows of others.
     Beat(Vec<Beat>),
 }

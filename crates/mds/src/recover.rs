@@ -126,6 +126,8 @@ impl Mds {
             link.outbox.retain(|(seq, ..)| *seq > acked);
             link.received = acked;
         }
+        self.forget_removed();
+        self.begin_or_end_drain();
         self.check_ready();
     }
 

@@ -165,6 +165,8 @@ pub enum RankState {
     Up = 1,
     /// It serves what it has and gives it away; it gets nothing new.
     Draining = 2,
+    /// It has given everything away. Clients end their sessions with it and ask it nothing new; then it is removed.
+    Leaving = 3,
 }
 
 /// One rank in the cluster map.

@@ -65,6 +65,7 @@ fn info(m: proto::RankInfo) -> Result<RankInfo> {
     let state = match m.state {
         1 => RankState::Up,
         2 => RankState::Draining,
+        3 => RankState::Leaving,
         _ => return Err(DecodeError::Invalid("state of a rank")),
     };
     Ok(RankInfo { rank: rank(m.rank)?, address: m.address, state })

@@ -103,6 +103,19 @@ impl Mds {
         }
     }
 
+    /// Whether something is borrowed from a rank, or asked for.
+    pub(crate) fn borrows_from(&self, rank: Rank) -> bool {
+        let from = |tx: &Tx| tx.guests.contains_key(&rank) || tx.outstanding.contains_key(&rank);
+        self.cluster.txs.values().any(from)
+    }
+
+    /// What was found at a rank is not there any more.
+    pub(crate) fn forget_found_at(&mut self, rank: Rank) {
+        for tx in self.cluster.txs.values_mut() {
+            tx.found.retain(|_, at| *at != rank);
+        }
+    }
+
     /// Borrows; the request waits until all have answered.
     pub(crate) fn borrow(&mut self, job: &mut Job, foreign: Foreign) -> Step {
         let up = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);

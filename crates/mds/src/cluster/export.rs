@@ -51,6 +51,8 @@ enum Stage {
 pub(crate) struct Export {
     id: u64,
     dir: Ino,
+    /// Not the directory and what is below it, but these files, which live by themselves.
+    files: Vec<Ino>,
     to: Rank,
     stage: Stage,
     survey: Survey,
@@ -81,6 +83,8 @@ pub(crate) struct Exports {
     last_ticket: u64,
     now: Option<Box<Export>>,
     waiting: VecDeque<(u64, Ino, Rank)>,
+    /// Of those that move files: which.
+    pub(super) files: BTreeMap<u64, Vec<Ino>>,
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
     seeking: bool,
     ended: VecDeque<Migration>,
@@ -111,6 +115,23 @@ impl Exports {
     pub(crate) fn is_idle(&self) -> bool {
         self.now.is_none() && self.waiting.is_empty()
     }
+
+    /// Queues one up; its number.
+    pub(super) fn wait(&mut self, dir: Ino, to: Rank) -> u64 {
+        self.last += 1;
+        self.waiting.push_back((self.last, dir, to));
+        self.last
+    }
+
+    /// Whether the one under way goes to a rank.
+    pub(super) fn is_towards(&self, rank: Rank) -> bool {
+        self.now.as_ref().is_some_and(|export| export.to == rank)
+    }
+
+    /// What was given to a rank need not be known any more.
+    pub(super) fn forget_landing(&mut self, rank: Rank) {
+        self.landing.remove(&rank);
+    }
 }
 
 impl Export {
@@ -125,6 +146,7 @@ impl Mds {
         let told = match ask {
             Ask::Migrate { dir, to } => self.want_export(dir, to),
             Ask::Migrations => Told::Migrations(self.migrations()),
+            Ask::Drain => Told::Drain(self.drain_status()),
             Ask::Routes => Told::Routes(self.cluster.routes.all()),
         };
         self.out.push_back(Output::Told { id, told });
@@ -158,10 +180,7 @@ impl Mds {
                 }
             }
         }
-        self.cluster.exports.last += 1;
-        let id = self.cluster.exports.last;
-        self.cluster.exports.waiting.push_back((id, dir, to));
-        Told::Begun(id)
+        Told::Begun(self.cluster.exports.wait(dir, to))
     }
 
     /// The migrations under way, and the last ones that ended.
@@ -231,6 +250,7 @@ impl Mds {
         self.look_ends();
         let mut told = self.describe(export);
         told.state = state.into();
+        self.cluster.exports.files.remove(&export.id);
         let ended = &mut self.cluster.exports.ended;
         ended.push_back(told);
         if ended.len() > ENDED_MAX {
@@ -246,12 +266,14 @@ impl Mds {
         }
         let Some((id, dir, to)) = self.cluster.exports.waiting.pop_front() else { return };
         let begun_ms = self.now.mono_ms;
+        let files = self.cluster.exports.files.get(&id).cloned().unwrap_or_default();
         let export = Export {
             id,
             dir,
             to,
             stage: Stage::Offered,
-            survey: Survey::of(dir),
+            survey: Survey::of_all(dir, &files),
+            files,
             begun_ms,
             frozen_ms: 0,
             frozen_for_ms: 0,
@@ -274,10 +296,15 @@ impl Mds {
                 self.cluster.exports.waiting.push_front((id, dir, to));
             }
             Where::Elsewhere(_) => self.end_export(&export, "failed: the directory has become another rank's"),
-            Where::Here if self.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir) => {
+            Where::Here
+                if export.files.is_empty() && self.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir) =>
+            {
                 self.end_export(&export, "failed: there is no such directory (any more)");
             }
             Where::Here if to == self.me() => self.end_export(&export, "done"),
+            Where::Here if self.files_have_changed(&export.files) => {
+                self.end_export(&export, "failed: a file was removed");
+            }
             Where::Here if self.pins_known(dir).is_none() => {
                 self.load(vec![Need::Xattrs(dir)], Waiter::Nobody);
                 self.cluster.exports.seeking = true;
@@ -323,7 +350,8 @@ impl Mds {
                     } else if self.look_at_held(&mut survey, &mut export.held) {
                         export.keeps = true;
                     }
-                    if export.keeps && self.has_dir(export.dir) && self.knows_held(&mut survey, &mut export.held) {
+                    let has = |mds: &mut Mds| mds.has_dir(export.dir) && mds.has_files(&export.files);
+                    if export.keeps && has(self) && self.knows_held(&mut survey, &mut export.held) {
                         if export.held.too_many(|ino| !self.opens.is_closed(ino)) {
                             return Some("failed: too many files are open below it: close some, or move parts of it");
                         }
@@ -411,10 +439,15 @@ impl Mds {
         if !export.quiesced || self.checkpoint_is_under_way() {
             return None;
         }
-        let Some(inode) = self.tree.inode(export.dir).cloned() else {
+        let Some(inode) = self.tree.inode(export.dir).cloned().filter(|_| !self.files_have_changed(&export.files))
+        else {
             self.thaw(export);
             return Some("failed: the directory was removed");
         };
+        if !self.cluster.takes_more(export.to) {
+            self.thaw(export);
+            return Some("failed: the other rank is being drained: choose another one");
+        }
         let mut survey = std::mem::take(&mut export.survey);
         let ready = self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms);
         if ready {
@@ -468,7 +501,7 @@ impl Mds {
     fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &loligo_types::Inode) {
         // Absolute, so in their order they lead to the state of now.
         let mut events: Vec<Event> = Vec::new();
-        let mut departed = BTreeSet::from([export.dir]);
+        let mut departed = Mds::departing(export.dir, &export.files);
         for event in self.cluster.tail.take().unwrap_or_default() {
             let Some(ino) = inode_of(&event) else { continue };
             if matches!(self.moves(survey, ino), Moves::Yes) {
@@ -488,8 +521,11 @@ impl Mds {
         }
         let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
         let route = Route { dir: export.dir, frag: Frag::WHOLE, rank: export.to, version };
-        let mut record = vec![Event::Route(route)];
-        if self.tree.inode(inode.parent).is_some()
+        let routes = if export.files.is_empty() { vec![route] } else { Vec::new() };
+        events.extend(self.moved_files(&export.files, export.to));
+        let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
+        if export.files.is_empty()
+            && self.tree.inode(inode.parent).is_some()
             && let Some(name) = self.tree.primary_name(inode)
         {
             record.push(Event::Entry { dir: inode.parent, name, ino: inode.ino, kind: Kind::Dir, remote: true });
@@ -497,13 +533,15 @@ impl Mds {
         let inos: Vec<Ino> = departed.into_iter().collect();
         record.push(Event::Departed(inos.clone().into()));
         let seq = self.tree.peer(export.to).sent + 1;
-        record.extend(self.write_letter(export.to, Letter::Import { routes: vec![route], events, clients }));
+        record.extend(self.write_letter(export.to, Letter::Import { routes: routes.clone(), events, clients }));
         let lsn = self.commit(None, &record);
         self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
         self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
-        self.cluster.routes.learn(route);
+        for route in &routes {
+            self.cluster.routes.learn(*route);
+        }
         self.cluster.strangers.clear();
-        export.routes = vec![route];
+        export.routes = routes;
         export.stage = Stage::Moving(seq);
     }
 
@@ -621,7 +659,7 @@ impl Mds {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         if !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
             let reading = export.survey.reading;
-            export.survey = Survey::of(export.dir);
+            export.survey = Survey::of_all(export.dir, &export.files);
             export.survey.reading = reading;
             export.held = Held::default();
             if export.stage == Stage::Freezing {

@@ -36,13 +36,17 @@ pub(crate) struct Link {
     pub(crate) landing: VecDeque<(u64, Lsn)>,
     /// A directory is being read for the letter at the head of the inbox.
     pub(crate) reading: bool,
+    /// It has said that it has nothing any more, and waits to hear that nothing will come to it.
+    pub(crate) empty: bool,
+    /// It has said that nothing will come from it.
+    pub(crate) farewell: bool,
 }
 
 impl Mds {
     /// There is a connection.
     pub(crate) fn peer_up(&mut self, rank: Rank) {
         let link = self.cluster.links.entry(rank).or_default();
-        (link.up, link.greeted) = (true, false);
+        (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
         let peer = self.tree.peer(rank);
         let msg = PeerMsg::Hello {
             life: self.cluster.life,
@@ -87,6 +91,8 @@ impl Mds {
             PeerMsg::Return { tx, again } => self.returned(tx, again),
             PeerMsg::Offer { moving, dir } => self.offered(from, moving, dir),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
+            PeerMsg::Empty => self.peer_empty(from),
+            PeerMsg::Farewell => self.peer_farewell(from),
             PeerMsg::Beat(beats) => self.beaten(&beats),
         }
     }
@@ -99,14 +105,13 @@ impl Mds {
         link.life = life;
         link.promised = sent;
         link.sent = received;
-        if map.epoch > self.cluster.map.epoch {
-            self.cluster.map = map.clone();
-        }
+        self.map_changed(map.clone());
         self.letters_received(from, received);
         self.learn_routes(routes);
         self.send_letters();
         self.repeat_acks(from);
         self.settle_peer(from);
+        self.say_empty(from);
         // Those who wait for this rank try again.
         self.parked.wake(&Why::Peers);
     }

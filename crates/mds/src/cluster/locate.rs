@@ -84,7 +84,7 @@ impl Mds {
                 Look::Found(verdict) => return verdict,
             }
         }
-        Where::Elsewhere(ino.birth_rank())
+        self.not_in_table(ino)
     }
 
     fn look(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
@@ -159,7 +159,7 @@ impl Mds {
 
     fn is_made_elsewhere(&self, ino: Ino) -> bool {
         let birth = ino.birth_rank();
-        birth != self.me() && self.cluster.map.ranks.iter().any(|info| info.rank == birth)
+        birth != self.me() && self.is_a_rank(birth)
     }
 
     /// The table does not know it: who made it may know more.

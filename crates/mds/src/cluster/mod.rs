@@ -2,13 +2,16 @@
 //! stand in docs/cluster.md. A rank alone in the cluster map does none of it.
 
 mod borrow;
+mod drain;
 mod export;
+mod float;
 mod holdings;
 mod import;
 mod lend;
 mod letters;
 mod link;
 mod locate;
+mod members;
 mod pins;
 mod rest;
 mod riddle;
@@ -20,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_types::{About, ClusterMap, Ino, Lsn, Op, Rank, RankState};
 
 pub(crate) use self::borrow::{Gathered, Tx};
+pub(crate) use self::drain::Drain;
 pub(crate) use self::export::Exports;
 #[cfg(test)]
 pub(crate) use self::holdings::LEASES_MAX;
@@ -77,6 +81,8 @@ pub(crate) struct Cluster {
     pub(crate) pins: BTreeMap<Ino, Vec<Rank>>,
     /// When they are looked at next.
     pub(crate) pins_at_ms: u64,
+    /// This rank is to give everything away.
+    pub(crate) drain: Option<Box<Drain>>,
     /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
     /// Directories with lines that another rank has told and that name this one, which does not know of them.
@@ -89,10 +95,11 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Whether there is nobody else.
+    /// Whether there never was anybody else. Of ranks that were there and were removed lines of the subtree map and remote
+    /// entries are left, so with a map of one rank it is not alone.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.map.ranks.len() < 2
+        self.map.ranks.is_empty()
     }
 
     /// Whether a rank is there and may be given something.
@@ -249,6 +256,8 @@ impl Mds {
         self.note_acks();
         self.send_landed();
         self.follow_pins();
+        self.step_drain();
+        self.say_farewells();
     }
 
     /// A record with a line of the subtree map was made. The authority tells all others.

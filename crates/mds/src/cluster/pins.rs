@@ -17,7 +17,10 @@ impl Mds {
     pub(crate) fn is_bad_pin(&self, job: &Job) -> bool {
         let Op::SetXattr { name, value, .. } = &job.op else { return false };
         let is_there = |rank: &Rank| self.is_a_rank(*rank);
-        **name == *PIN && !pinned_ranks(value).is_some_and(|ranks| ranks.iter().all(is_there))
+        // Where it is wanted must be able to take it, now or when it has started; what is being drained never is.
+        let stays = |rank: &Rank| self.cluster.map.ranks.is_empty() || self.cluster.takes_more(*rank);
+        let good = |ranks: Vec<Rank>| ranks.iter().all(is_there) && (ranks.is_empty() || ranks.iter().any(stays));
+        **name == *PIN && !pinned_ranks(value).is_some_and(good)
     }
 
     /// Whether there is such a rank.
@@ -62,7 +65,9 @@ impl Mds {
                     let wanted = ranks.iter().copied().find(|rank| self.cluster.takes_more(*rank));
                     let gone = self.tree.inode(dir).is_none();
                     match wanted {
-                        _ if gone || ranks.contains(&self.me()) => _ = self.cluster.pins.remove(&dir),
+                        _ if gone || ranks.contains(&self.me()) && self.cluster.takes_more(self.me()) => {
+                            _ = self.cluster.pins.remove(&dir)
+                        }
                         Some(to) if matches!(self.want_export(dir, to), Told::Begun(_)) => return,
                         _ => {}
                     }

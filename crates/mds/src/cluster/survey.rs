@@ -38,6 +38,13 @@ impl Survey {
         survey
     }
 
+    /// Over what is below a directory, or over these files instead of it.
+    pub(crate) fn of_all(dir: Ino, files: &[Ino]) -> Survey {
+        let mut survey = Survey::of(dir);
+        survey.below.extend(files.iter().map(|ino| (*ino, true)));
+        survey
+    }
+
     /// Whether something is known of a directory.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
         self.below.contains_key(&ino)

@@ -11,7 +11,7 @@ use loligo_types::{Answer, ClusterMap, FsResult, Ino, Kind, Op, Rank, RankInfo, 
 use super::harness::*;
 use crate::admin::{Ask, Migration, Told};
 use crate::peer::PeerMsg;
-use crate::{Config, Input};
+use crate::{Config, Input, Member};
 
 /// What became of a request.
 #[derive(Clone, PartialEq, Debug)]
@@ -334,6 +334,115 @@ impl Cluster {
         }
     }
 
+    /// The cluster map, as rank 0 knows it.
+    pub fn map(&self) -> ClusterMap {
+        self.worlds[0].mds.cluster.map.clone()
+    }
+
+    /// The keeper of the map changes it and tells all ranks.
+    pub fn change_map(&mut self, change: impl FnOnce(&mut Vec<RankInfo>)) {
+        let mut map = self.map();
+        map.epoch += 1;
+        if map.ranks.is_empty() {
+            map.ranks.push(RankInfo { rank: rank(0), address: String::new(), state: RankState::Up });
+        }
+        change(&mut map.ranks);
+        for at in 0..self.len() {
+            if !self.down.contains(&at) {
+                self.worlds[at].config.map = map.clone();
+                self.only(at, |world| world.input(Input::Map(map.clone())));
+            }
+        }
+        self.run();
+    }
+
+    /// One rank that knows of no other.
+    pub fn begin_alone(&mut self) {
+        self.worlds.push(World::with(settings(0, &ClusterMap::default())));
+    }
+
+    /// A rank that was removed is added again.
+    pub fn come_again(&mut self, at: usize) {
+        self.change_map(|ranks| {
+            ranks.push(RankInfo { rank: rank(at), address: String::new(), state: RankState::Up });
+            ranks.sort_by_key(|info| info.rank);
+        });
+        self.worlds[at].config.map = self.map();
+        self.worlds[at].stopped = false;
+        self.start(at);
+    }
+
+    /// A rank is added.
+    pub fn add(&mut self) -> usize {
+        let at = self.len();
+        self.change_map(|ranks| {
+            ranks.push(RankInfo { rank: rank(at), address: String::new(), state: RankState::Up });
+        });
+        let map = self.map();
+        self.worlds.push(World::with(settings(at, &map)));
+        self.worlds[at].now = self.worlds[0].now;
+        for other in 0..at {
+            if !self.down.contains(&other) {
+                self.join(other, at);
+            }
+        }
+        for client in 0..self.worlds[0].clients.len() {
+            let number = self.worlds[0].clients[client].number;
+            self.worlds[at].clients.push(Client { obeys: true, want: BOTH, number, ..Client::default() });
+            self.connect(client, at);
+        }
+        at
+    }
+
+    pub fn set_state(&mut self, of: usize, state: RankState) {
+        self.change_map(|ranks| {
+            let info = ranks.iter_mut().find(|info| info.rank == rank(of)).expect("it is in the map");
+            info.state = state;
+        });
+    }
+
+    /// What a rank has said to the keeper of the map, which it forgets.
+    pub fn members(&mut self, at: usize) -> Vec<Member> {
+        std::mem::take(&mut self.worlds[at].members)
+    }
+
+    /// Waits until a rank says this to the keeper of the map.
+    pub fn wait_member(&mut self, at: usize, what: &Member) {
+        for _ in 0..400 {
+            if self.members(at).contains(what) {
+                return;
+            }
+            self.wait(50);
+        }
+        let under_way: Vec<_> = self.worlds.iter().map(|world| world.mds.under_way()).collect();
+        let status = self.worlds[at].mds.drain_status();
+        panic!("rank {at} does not say {what:?}: {status:?} {under_way:?}");
+    }
+
+    /// A rank is drained to the end, its clients go, and it is removed.
+    pub fn drain_and_remove(&mut self, at: usize) {
+        self.set_state(at, RankState::Draining);
+        self.wait_member(at, &Member::Drained);
+        self.remove_drained(at);
+    }
+
+    /// The rest of it.
+    pub fn remove_drained(&mut self, at: usize) {
+        self.set_state(at, RankState::Leaving);
+        for client in 0..self.worlds[at].clients.len() {
+            self.at(at, |world| world.message(client, loligo_types::msg::ToServer::Goodbye));
+        }
+        self.wait_member(at, &Member::Left);
+        self.at(at, |world| world.input(Input::Stop));
+        self.wait_for("the end of a rank", |cluster| cluster.worlds[at].stopped);
+        assert_eq!(self.worlds[at].mds.inodes_held(), []);
+        self.down.insert(at);
+        for other in (0..self.len()).filter(|other| *other != at) {
+            self.part(at, other);
+        }
+        self.change_map(|ranks| ranks.retain(|info| info.rank != rank(at)));
+    }
+
     /// An administrator asks.
     pub fn admin(&mut self, at: usize, ask: Ask) -> Told {
         self.at(at, |world| {
@@ -419,21 +528,25 @@ impl Cluster {
     /// Everything comes to rest: nothing is under way, no inode is two ranks', and the table as a whole is a sound tree.
     pub fn finish(mut self) {
         self.release();
-        self.wait_for("rest", |cluster| cluster.worlds.iter().all(|world| world.mds.under_way().is_empty()));
+        self.wait_for("rest", |cluster| cluster.alive().all(|world| world.mds.under_way().is_empty()));
         // Sums move up.
         self.wait(8000);
         let mut all = BTreeSet::new();
-        for world in &self.worlds {
+        for world in self.alive() {
             for ino in world.mds.inodes_held() {
                 assert!(all.insert(ino), "inode {ino} is two ranks'");
             }
         }
-        for at in 0..self.len() {
+        for at in (0..self.len()).filter(|at| !self.down.contains(at)).collect::<Vec<_>>() {
             self.at(at, |world| world.input(Input::Stop));
         }
         self.wait(500);
         assert!(self.worlds.iter().all(|world| world.stopped), "they stop");
         assert_eq!(self.faults(), Vec::<String>::new());
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &World> + '_ {
+        self.worlds.iter().enumerate().filter(|(at, _)| !self.down.contains(at)).map(|(_, world)| world)
     }
 
     fn faults(&self) -> Vec<String> {

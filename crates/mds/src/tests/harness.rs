@@ -14,7 +14,7 @@ use loligo_types::{
 use super::rows::{meta, read, settle, write};
 use crate::admin::Told;
 use crate::peer::PeerMsg;
-use crate::{Config, ConnId, DataAccess, Input, Mds, Now, Output, Peer};
+use crate::{Config, ConnId, DataAccess, Input, Mds, Member, Now, Output, Peer};
 
 pub const READ: OpenFlags = OpenFlags { read: true, write: false, truncate: false, append: false, exec: false };
 pub const WRITE: OpenFlags = OpenFlags { read: true, write: true, truncate: false, append: false, exec: false };
@@ -86,6 +86,8 @@ pub struct World {
     pub to_peers: VecDeque<(Rank, PeerMsg)>,
     /// What an administrator was told last.
     pub told: Option<Told>,
+    /// What the rank said to the keeper of the cluster map.
+    pub members: Vec<Member>,
     /// Data operations that are under way end by themselves when something moves.
     pub quiesces: bool,
     pub pending_quiesces: VecDeque<u64>,
@@ -129,6 +131,7 @@ impl World {
             last_lsn: Lsn(0),
             to_peers: VecDeque::new(),
             told: None,
+            members: Vec::new(),
             quiesces: true,
             pending_quiesces: VecDeque::new(),
         };
@@ -197,6 +200,16 @@ impl World {
             }
             Output::Peer { to, msg } => self.to_peers.push_back((to, msg)),
             Output::Told { told, .. } => self.told = Some(told),
+            Output::Member(member) => self.members.push(member),
+            Output::Scan { ticket, what, from } => {
+                let rows = |start: &[u8], end: &[u8], limit: usize| -> Result<_, String> {
+                    let range = self.table.range(start.to_vec()..end.to_vec()).take(limit);
+                    Ok(range.map(|(key, value)| (key.clone(), value.clone())).collect())
+                };
+                let rank = self.mds.config.rank;
+                let page = what.page(rank, from, rows, |_, error| error.to_string()).ok();
+                self.mds.handle(self.now, Input::Scanned { ticket, page });
+            }
             Output::Bound { .. } | Output::Again => {}
             Output::Fence { session } => self.fenced.push(session),
             Output::Stopped => self.stopped = true,

@@ -309,7 +309,11 @@ fn routes() -> impl Strategy<Value = Vec<Route>> {
 }
 
 fn map() -> impl Strategy<Value = ClusterMap> {
-    let ranks = btree_map(rank(), ("[a-z:/.0-9]{0,60}", select(vec![RankState::Up, RankState::Draining])), 0..5);
+    let ranks = btree_map(
+        rank(),
+        ("[a-z:/.0-9]{0,60}", select(vec![RankState::Up, RankState::Draining, RankState::Leaving])),
+        0..5,
+    );
     (any::<u64>(), ranks).prop_map(|(epoch, ranks)| ClusterMap {
         epoch,
         ranks: ranks.into_iter().map(|(rank, (address, state))| RankInfo { rank, address, state }).collect(),

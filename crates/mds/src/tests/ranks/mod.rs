@@ -4,6 +4,7 @@ mod crashes;
 mod floating;
 mod holdings;
 mod meetings;
+mod members;
 mod moves;
 mod names;
 mod repeats;

@@ -1,0 +1,81 @@
+//! Ranks that come and go: the cluster map, and the end of sessions with ranks that leave. Where to ask instead is in
+//! `route` and `moves`.
+
+use std::collections::BTreeSet;
+
+use loligo_types::msg::ToServer;
+use loligo_types::{ClusterMap, Cred, Ino, Op, Rank};
+
+use crate::Output;
+use crate::machine::Client;
+use crate::session::{Link, Then};
+
+impl Client {
+    /// Who is there has changed.
+    pub(crate) fn learn_map(&mut self, map: &ClusterMap) {
+        if !self.router.learn_map(map) {
+            return;
+        }
+        for rank in self.sessions.keys().copied().collect::<Vec<_>>() {
+            let Some(session) = self.session(rank) else { continue };
+            if session.nowhere {
+                self.want_connection(rank);
+            } else if session.link == Link::Down && !self.router.may_be(rank) {
+                // It is not sought any more.
+                self.disconnected(rank);
+            }
+        }
+        self.leave_ranks();
+    }
+
+    /// Ends sessions with ranks that leave, as soon as nothing is under way there. What is believed to be held there has
+    /// moved: asking tells where to.
+    pub(crate) fn leave_ranks(&mut self) {
+        let leaving: Vec<Rank> = self.sessions.keys().copied().filter(|rank| self.router.is_leaving(*rank)).collect();
+        for rank in leaving {
+            let idle = |session: &crate::session::Session| {
+                session.link == Link::Up && session.pending.is_empty() && session.data.is_empty()
+            };
+            if !self.session(rank).is_some_and(idle) {
+                continue;
+            }
+            let held = self.held_at(rank);
+            if held.is_empty() && !self.files.at.values().any(|at| *at == rank) {
+                self.leave(rank);
+            }
+            for (ino, cred) in held {
+                self.request_at(rank, cred, Op::GetAttr { ino }, Then::Nothing, 0);
+            }
+        }
+    }
+
+    /// Inodes that are open at a rank, each with somebody who opened it.
+    fn held_at(&self, rank: Rank) -> Vec<(Ino, Cred)> {
+        let mut seen = BTreeSet::new();
+        let here = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
+        let first = here.filter(|(_, handle)| seen.insert(handle.ino));
+        first.map(|(_, handle)| (handle.ino, Cred::clone(&handle.cred))).collect()
+    }
+
+    fn leave(&mut self, rank: Rank) {
+        self.send(rank, ToServer::Goodbye);
+        let now = self.now.ms;
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            (session.link, session.left) = (Link::Down, true);
+            session.down_since.get_or_insert(now);
+        }
+    }
+
+    /// The rank has closed the connection of a session that this client ended. If something wants it again meanwhile,
+    /// it gets another session.
+    pub(crate) fn left(&mut self, rank: Rank) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        (session.left, session.id) = (false, None);
+        if !session.pending.is_empty() || !session.data.is_empty() {
+            return self.want_connection(rank);
+        }
+        self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
+        self.session_lost(rank);
+        self.sessions.remove(&rank);
+    }
+}

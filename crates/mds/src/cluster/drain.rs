@@ -1,0 +1,418 @@
+//! A rank that gives everything away, so that it can be removed: subtrees, files that live by themselves, letters; then its
+//! clients go. What is done stands in docs/cluster.md, "Membership". One subtree after the other, each a migration as any.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use loligo_types::{Ino, Lsn, Rank, RankState};
+
+use super::Where;
+use crate::admin::{DrainStatus, Told};
+use crate::io::{Member, Output, Page, Scan};
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::peer::PeerMsg;
+
+/// How long it is waited before something is tried again that could not be done, milliseconds.
+const RETRY_MS: u64 = 300;
+/// How long for a look at the table before that is asked for again: it may have failed, milliseconds.
+const SCAN_MS: u64 = 10_000;
+/// Files given away at once.
+const FILES_MAX: usize = 256;
+/// Directories that a refusal names.
+const NAMED_MAX: usize = 5;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Everything up to this record gets into the table, so that it can be looked through.
+    Settling(Lsn, Scan),
+    /// It is looked through, from this inode on.
+    Looking(Scan, Ino),
+    /// Subtrees move.
+    Giving,
+    /// Files move that were found so far; then the look goes on from there.
+    GivingFiles(Option<Ino>),
+    /// Some inodes without a name are open.
+    Orphans,
+    /// What was given away is to be in the table of those who have it now, and nothing else under way.
+    Landing,
+    /// The others were told.
+    Parting,
+    /// The keeper of the map was told.
+    Parted,
+    /// Clients end their sessions.
+    Leaving,
+    /// So they have.
+    Left,
+    /// It cannot be drained; the keeper of the map was told.
+    Refused,
+}
+
+/// How far it is.
+pub(crate) struct Drain {
+    stage: Stage,
+    begun_ms: u64,
+    /// Nothing is tried before this.
+    not_before_ms: u64,
+    ticket: u64,
+    /// Directories with a pin that names this rank among others.
+    pins: VecDeque<(Ino, Vec<Rank>)>,
+    /// Those with one that names no other rank that takes more.
+    bound: Vec<Ino>,
+    files: Vec<Ino>,
+    /// What was given to each rank, in parts of this one's load.
+    given: BTreeMap<Rank, f64>,
+    subtrees_given: u64,
+    files_given: u64,
+    /// Why it does not go on.
+    stuck: Option<String>,
+}
+
+impl Drain {
+    /// One that begins now.
+    pub(crate) fn new(now_ms: u64) -> Drain {
+        Drain {
+            stage: Stage::Settling(Lsn(0), Scan::Pins),
+            begun_ms: now_ms,
+            not_before_ms: 0,
+            ticket: 0,
+            pins: VecDeque::new(),
+            bound: Vec::new(),
+            files: Vec::new(),
+            given: BTreeMap::new(),
+            subtrees_given: 0,
+            files_given: 0,
+            stuck: None,
+        }
+    }
+}
+
+impl Mds {
+    /// Goes on with giving everything away.
+    pub(crate) fn step_drain(&mut self) {
+        if self.stopping || self.grace.is_some() || !self.cluster.ready {
+            return;
+        }
+        let Some(mut drain) = self.cluster.drain.take() else { return };
+        for _ in 0..4 {
+            let before = drain.stage;
+            if self.now.mono_ms >= drain.not_before_ms {
+                self.step_drain_stage(&mut drain);
+            }
+            if drain.stage == before {
+                break;
+            }
+        }
+        self.cluster.drain = Some(drain);
+    }
+
+    fn step_drain_stage(&mut self, drain: &mut Drain) {
+        match drain.stage {
+            Stage::Settling(Lsn(0), what) => drain.stage = Stage::Settling(self.log.last.max(Lsn(1)), what),
+            Stage::Settling(upto, what) => {
+                if self.settle_upto(upto) {
+                    self.look_on(drain, what, Ino(0));
+                }
+            }
+            // It was not answered for so long.
+            Stage::Looking(what, from) => self.look_on(drain, what, from),
+            Stage::Giving => self.give_subtree(drain),
+            Stage::GivingFiles(next) => self.give_files(drain, next),
+            Stage::Orphans => {
+                if self.tree.orphans().next().is_none() {
+                    drain.stage = Stage::Settling(Lsn(0), Scan::Floating);
+                }
+            }
+            Stage::Landing => self.part_if_empty(drain),
+            Stage::Parting => {
+                let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
+                let mut words = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.farewell));
+                if words.all(|said| said) && self.log.durable == self.log.last {
+                    self.out.push_back(Output::Member(Member::Drained));
+                    drain.stage = Stage::Parted;
+                }
+            }
+            Stage::Parted => {
+                if self.state_of(self.config.rank) == Some(RankState::Leaving) {
+                    drain.stage = Stage::Leaving;
+                }
+            }
+            Stage::Leaving => {
+                if self.sessions.len() == 0 && self.log.durable == self.log.last {
+                    self.out.push_back(Output::Member(Member::Left));
+                    drain.stage = Stage::Left;
+                }
+            }
+            Stage::Left | Stage::Refused => {}
+        }
+    }
+
+    // Looks through the table.
+
+    fn look_on(&mut self, drain: &mut Drain, what: Scan, from: Ino) {
+        drain.ticket += 1;
+        drain.stage = Stage::Looking(what, from);
+        drain.not_before_ms = self.now.mono_ms + SCAN_MS;
+        self.out.push_back(Output::Scan { ticket: drain.ticket, what, from });
+    }
+
+    /// Some of it has been looked through.
+    pub(crate) fn scanned(&mut self, ticket: u64, page: Option<Page>) {
+        let Some(mut drain) = self.cluster.drain.take() else { return };
+        if let Stage::Looking(what, from) = drain.stage
+            && drain.ticket == ticket
+        {
+            drain.not_before_ms = 0;
+            match page {
+                None => drain.not_before_ms = self.now.mono_ms + RETRY_MS,
+                Some(page) => match what {
+                    Scan::Pins => self.take_pins(&mut drain, page),
+                    Scan::Floating => self.take_floating(&mut drain, page),
+                },
+            }
+            debug_assert!(drain.stage != Stage::Looking(what, from) || drain.not_before_ms > 0, "it goes on");
+        }
+        self.cluster.drain = Some(drain);
+        self.step_drain();
+    }
+
+    fn take_pins(&mut self, drain: &mut Drain, page: Page) {
+        for (dir, ranks) in page.found {
+            if !ranks.contains(&self.config.rank) {
+                continue;
+            }
+            if ranks.iter().any(|rank| self.cluster.takes_more(*rank)) {
+                drain.pins.push_back((dir, ranks));
+            } else {
+                drain.bound.push(dir);
+            }
+        }
+        if let Some(next) = page.next {
+            return self.look_on(drain, Scan::Pins, next);
+        }
+        let leaves = self.state_of(self.config.rank) == Some(RankState::Leaving);
+        if drain.bound.is_empty() || leaves {
+            if !leaves {
+                self.out.push_back(Output::Member(Member::Drains));
+            }
+            drain.stage = Stage::Giving;
+        } else {
+            let text = self.bound_text(&drain.bound);
+            self.out.push_back(Output::Member(Member::Refused(text)));
+            drain.stage = Stage::Refused;
+        }
+    }
+
+    fn bound_text(&self, bound: &[Ino]) -> String {
+        let mut named: Vec<String> = bound.iter().take(NAMED_MAX).map(|ino| format!("inode {ino}")).collect();
+        if bound.len() > NAMED_MAX {
+            named.push(format!("{} more", bound.len() - NAMED_MAX));
+        }
+        format!(
+            "rank {} cannot be drained: directories are pinned to it and to no rank that takes more ({}); pin them to \
+             another rank (loligo subtree pin DIR RANK) or unpin them (loligo subtree unpin DIR; find MOUNT -inum \
+             NUMBER says which they are), then drain it again",
+            self.config.rank,
+            named.join(", ")
+        )
+    }
+
+    fn take_floating(&mut self, drain: &mut Drain, page: Page) {
+        let files = page.found.into_iter().map(|(ino, _)| ino);
+        drain.files = files.filter(|ino| !self.tree.is_orphan(*ino)).collect();
+        drain.stage = Stage::GivingFiles(page.next);
+    }
+
+    // Gives away.
+
+    /// The rank to give something to: of those that may have it and take more, that with the least load.
+    fn receiver(&self, drain: &Drain, pinned: &[Rank]) -> Option<Rank> {
+        let able = |rank: &Rank| {
+            (pinned.is_empty() || pinned.contains(rank))
+                && *rank != self.config.rank
+                && self.cluster.links.get(rank).is_some_and(|link| link.greeted)
+        };
+        let up = self.cluster.map.ranks.iter().filter(|info| info.state == RankState::Up).map(|info| info.rank);
+        let load = |rank: &Rank| {
+            let known = self.load_of(*rank).map_or(0.0, |(load, _)| load.all);
+            known + drain.given.get(rank).copied().unwrap_or(0.0)
+        };
+        up.filter(able).min_by(|a, b| load(a).total_cmp(&load(b)))
+    }
+
+    /// The directories that this rank has a line of the subtree map for.
+    fn own_dirs(&self) -> Vec<Ino> {
+        let mut dirs: Vec<Ino> =
+            self.cluster.routes.all().iter().filter(|route| route.rank == self.config.rank).map(|r| r.dir).collect();
+        if self.config.rank == Rank::ZERO && self.cluster.routes.home(Ino::ROOT).is_none() {
+            dirs.push(Ino::ROOT);
+        }
+        dirs.dedup();
+        dirs
+    }
+
+    fn give_subtree(&mut self, drain: &mut Drain) {
+        if !self.cluster.exports.is_idle() {
+            return;
+        }
+        while let Some((dir, ranks)) = drain.pins.front().cloned() {
+            let mut wants = Vec::new();
+            match self.locate(dir, &mut wants) {
+                Where::Unknown => {
+                    self.load(wants, Waiter::Nobody);
+                    return;
+                }
+                Where::Here if self.tree.inode(dir).is_some() => return self.give_dir(drain, dir, &ranks),
+                Where::Here | Where::Elsewhere(_) => _ = drain.pins.pop_front(),
+            }
+        }
+        let dirs = self.own_dirs();
+        let Some(dir) = dirs.first().copied() else {
+            drain.stage = Stage::Settling(Lsn(0), Scan::Floating);
+            return;
+        };
+        // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
+        let mut wants = Vec::new();
+        match self.locate(dir, &mut wants) {
+            Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+            Where::Elsewhere(_) => {}
+            Where::Here if self.tree.inode(dir).is_none() => self.route_gone(dir),
+            Where::Here => match self.pins_known(dir) {
+                None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
+                Some(pinned) => self.give_dir(drain, dir, &pinned),
+            },
+        }
+    }
+
+    fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
+        drain.not_before_ms = self.now.mono_ms + RETRY_MS;
+        let Some(to) = self.receiver(drain, pinned) else {
+            drain.stuck = Some(format!("there is no rank that takes directory {dir}: add one, or change its pin"));
+            return;
+        };
+        drain.stuck = None;
+        if let Told::Begun(_) = self.want_export(dir, to) {
+            let share = self.load_now().auth / (self.own_dirs().len().max(1) as f64);
+            *drain.given.entry(to).or_default() += share.max(1.0);
+            drain.subtrees_given += 1;
+            drain.not_before_ms = 0;
+            drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
+        }
+    }
+
+    fn give_files(&mut self, drain: &mut Drain, next: Option<Ino>) {
+        if !self.cluster.exports.is_idle() {
+            return;
+        }
+        let mut wants = Vec::new();
+        let mut left = Vec::new();
+        for ino in std::mem::take(&mut drain.files) {
+            match self.locate(ino, &mut wants) {
+                Where::Unknown => left.push(ino),
+                Where::Elsewhere(_) => {}
+                Where::Here if self.floats_here(ino) => left.push(ino),
+                Where::Here => {}
+            }
+        }
+        drain.files = left;
+        if !wants.is_empty() {
+            self.load(wants, Waiter::Nobody);
+            return;
+        }
+        if drain.files.is_empty() {
+            match next {
+                Some(next) => self.look_on(drain, Scan::Floating, next),
+                None if self.tree.orphans().next().is_some() => drain.stage = Stage::Orphans,
+                None => drain.stage = Stage::Landing,
+            }
+            return;
+        }
+        drain.not_before_ms = self.now.mono_ms + RETRY_MS;
+        let Some(to) = self.receiver(drain, &[]) else {
+            drain.stuck = Some("there is no other rank that takes more: add one".into());
+            return;
+        };
+        drain.stuck = None;
+        let files: Vec<Ino> = drain.files.iter().take(FILES_MAX).copied().collect();
+        drain.files_given += files.len() as u64;
+        self.want_export_of_files(files, to);
+    }
+
+    /// Whether an inode is in memory, has a name and lives by itself here.
+    pub(super) fn floats_here(&self, ino: Ino) -> bool {
+        let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.config.rank);
+        self.tree.inode(ino).is_some_and(here) && !self.tree.is_orphan(ino)
+    }
+
+    // Ends.
+
+    fn part_if_empty(&mut self, drain: &mut Drain) {
+        if !self.own_dirs().is_empty() {
+            drain.stage = Stage::Giving;
+            return;
+        }
+        if self.tree.orphans().next().is_some() {
+            drain.stage = Stage::Orphans;
+            return;
+        }
+        if !self.has_landed() {
+            return;
+        }
+        drain.stage = Stage::Parting;
+        let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        for rank in others {
+            if let Some(link) = self.cluster.links.get_mut(&rank) {
+                link.farewell = false;
+            }
+            self.tell_durably(rank, PeerMsg::Empty);
+        }
+    }
+
+    /// Whether nothing is under way that this rank has a part in.
+    fn has_landed(&mut self) -> bool {
+        let quiet = self.cluster.exports.is_idle()
+            && self.cluster.departed.is_empty()
+            && self.cluster.txs.is_empty()
+            && self.cluster.loans.is_idle()
+            && self.cluster.gate.is_empty()
+            && self.discards.inos().is_empty()
+            && self.spills.is_empty();
+        let all = self.cluster.links.iter().all(|(rank, link)| {
+            let peer = self.tree.peer(*rank);
+            link.outbox.is_empty() && link.inbox.is_empty() && link.landing.is_empty() && link.acked >= peer.sent
+        });
+        quiet && all
+    }
+
+    /// A rank has said hello: it is told again what it may have missed.
+    pub(crate) fn say_empty(&mut self, to: Rank) {
+        if self.cluster.drain.as_ref().is_some_and(|drain| drain.stage == Stage::Parting) {
+            self.tell_durably(to, PeerMsg::Empty);
+        }
+    }
+
+    /// How far it is, for an administrator; `None`: it is not being drained.
+    pub(crate) fn drain_status(&self) -> Option<DrainStatus> {
+        let drain = self.cluster.drain.as_deref()?;
+        let orphans = self.tree.orphans().count() as u64;
+        let state = match drain.stage {
+            Stage::Settling(_, Scan::Pins) | Stage::Looking(Scan::Pins, _) => "looking for pins",
+            Stage::Giving => "giving subtrees away",
+            Stage::Settling(..) | Stage::Looking(..) | Stage::GivingFiles(_) => "giving files away",
+            Stage::Orphans => "waiting for open files that have no name to be closed",
+            Stage::Landing | Stage::Parting | Stage::Parted => "waiting for the other ranks",
+            Stage::Leaving | Stage::Left => "waiting for clients to go",
+            Stage::Refused => "refused",
+        };
+        Some(DrainStatus {
+            state: state.into(),
+            subtrees_left: self.own_dirs().len() as u64,
+            subtrees_given: drain.subtrees_given,
+            files_left: drain.files.len() as u64,
+            files_given: drain.files_given,
+            orphans,
+            sessions: self.sessions.len() as u64,
+            took_ms: self.now.mono_ms.saturating_sub(drain.begun_ms),
+            stuck: drain.stuck.clone(),
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! Who is there: ranks come, are drained, leave and are gone, while this one runs. Whoever keeps the cluster map says so;
+//! the rules stand in docs/cluster.md, "Membership".
+
+use loligo_namespace::Found;
+use loligo_types::msg::ToClient;
+use loligo_types::{ClusterMap, Rank, RankState};
+
+use super::Drain;
+use crate::io::Output;
+use crate::machine::Mds;
+use crate::park::Why;
+use crate::peer::PeerMsg;
+
+impl Mds {
+    /// Who is there has changed, as the keeper of the map says or another rank that heard it before.
+    pub(crate) fn map_changed(&mut self, map: ClusterMap) {
+        if map.epoch <= self.cluster.map.epoch {
+            return;
+        }
+        let was_alone = self.cluster.is_alone();
+        let before = std::mem::replace(&mut self.cluster.map, map);
+        if was_alone {
+            self.end_solitude();
+        }
+        for info in before.ranks {
+            if !self.is_a_rank(info.rank) {
+                self.forget_rank(info.rank);
+            }
+        }
+        self.greet_new_ranks();
+        // Where things are may have been concluded from who was there, also by reads that are under way.
+        self.cluster.strangers.clear();
+        self.cluster.barrier = self.loads.newest();
+        self.begin_or_end_drain();
+        // Those who wait for a rank that is gone, or for one that has come.
+        self.parked.wake(&Why::Peers);
+        let conns: Vec<_> = self.sessions.iter().filter_map(|(_, session)| session.conn).collect();
+        for conn in conns {
+            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
+        }
+        self.check_ready();
+    }
+
+    /// What a rank alone takes for granted is not so any more: that a number which nothing has will never have something.
+    fn end_solitude(&mut self) {
+        let (inodes, _) = self.tree.places();
+        for place in 0..inodes {
+            if let Some(ino) = self.tree.inode_at(place)
+                && ino.birth_rank() != self.config.rank
+                && matches!(self.tree.find(ino), Found::Gone)
+            {
+                self.tree.forget_absent(ino);
+            }
+        }
+    }
+
+    /// Links to ranks that were not there before.
+    fn greet_new_ranks(&mut self) {
+        let own = self.config.rank;
+        for info in self.cluster.map.ranks.iter().filter(|info| info.rank != own) {
+            self.cluster.links.entry(info.rank).or_default();
+        }
+    }
+
+    /// A rank was removed: it had nothing any more, all that it was told is in the table, and so is all that it told.
+    fn forget_rank(&mut self, rank: Rank) {
+        self.void_loans_of(rank);
+        self.forget_found_at(rank);
+        self.export_lost(rank);
+        self.cluster.links.remove(&rank);
+        self.cluster.gate.retain(|(_, to, _)| *to != rank);
+        self.forget_given_to(rank);
+    }
+
+    /// What was put down of ranks that have been removed since is of no use: they had handed it on.
+    pub(crate) fn forget_removed(&mut self) {
+        let known: Vec<Rank> = self.cluster.links.keys().copied().collect();
+        for rank in known {
+            if !self.is_a_rank(rank) {
+                self.forget_rank(rank);
+            }
+        }
+        let given: Vec<Rank> = self.cluster.departed.values().map(|(rank, _)| *rank).collect();
+        for rank in given {
+            if !self.is_a_rank(rank) {
+                self.forget_given_to(rank);
+            }
+        }
+    }
+
+    /// The state of a rank in the map.
+    pub(super) fn state_of(&self, rank: Rank) -> Option<RankState> {
+        self.cluster.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
+    }
+
+    /// Begins to give everything away if the map says so, or stops that.
+    pub(crate) fn begin_or_end_drain(&mut self) {
+        match self.state_of(self.config.rank) {
+            Some(RankState::Draining | RankState::Leaving) => {
+                if self.cluster.drain.is_none() {
+                    self.cluster.drain = Some(Box::new(Drain::new(self.now.mono_ms)));
+                }
+            }
+            Some(RankState::Up) | None => self.cluster.drain = None,
+        }
+        for info in &self.cluster.map.ranks {
+            if info.state == RankState::Up
+                && let Some(link) = self.cluster.links.get_mut(&info.rank)
+            {
+                link.empty = false;
+            }
+        }
+    }
+
+    // The last words between two ranks.
+
+    /// Another rank says that it has nothing any more. All it said before has come, so where things are is known.
+    pub(crate) fn peer_empty(&mut self, from: Rank) {
+        self.cluster.strangers.clear();
+        self.cluster.barrier = self.loads.newest();
+        self.forget_found_at(from);
+        if let Some(link) = self.cluster.links.get_mut(&from) {
+            link.empty = true;
+        }
+        self.say_farewells();
+    }
+
+    /// Tells ranks that have nothing any more that nothing is on its way to them, when that is so.
+    pub(crate) fn say_farewells(&mut self) {
+        let waiting: Vec<Rank> =
+            self.cluster.links.iter().filter(|(_, link)| link.empty && link.greeted).map(|(rank, _)| *rank).collect();
+        for rank in waiting {
+            if self.has_words_for(rank) {
+                continue;
+            }
+            if let Some(link) = self.cluster.links.get_mut(&rank) {
+                link.empty = false;
+            }
+            self.tell_durably(rank, PeerMsg::Farewell);
+        }
+    }
+
+    /// Whether something is under way to a rank, or known only of what was given to it.
+    fn has_words_for(&self, rank: Rank) -> bool {
+        let Some(link) = self.cluster.links.get(&rank) else { return false };
+        !link.outbox.is_empty()
+            || !link.inbox.is_empty()
+            || self.borrows_from(rank)
+            || self.cluster.exports.is_towards(rank)
+            || self.cluster.departed.values().any(|(to, _)| *to == rank)
+    }
+
+    /// Another rank says that nothing will come from it.
+    pub(crate) fn peer_farewell(&mut self, from: Rank) {
+        if let Some(link) = self.cluster.links.get_mut(&from) {
+            link.farewell = true;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is looked for in the whole table when a rank is drained: what the rows say. Reads nothing itself.
+
+use loligo_journal::DecodeError;
+use loligo_journal::table::{Row, decode_row, key_inode, key_xattr, prefix_range};
+use loligo_namespace::{PIN, pinned_ranks};
+use loligo_types::{Ino, Rank};
+
+use crate::io::{Page, Scan};
+
+/// Rows looked at in one go.
+const ROWS: usize = 2048;
+
+/// Rows: keys and values.
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Scan {
+    /// One page of what is looked for on behalf of a rank, from an inode on. `rows`: so many rows at most of the table
+    /// between two keys, ascending. `bad`: the error for a row that means nothing.
+    pub fn page<E>(
+        self,
+        rank: Rank,
+        from: Ino,
+        mut rows: impl FnMut(&[u8], &[u8], usize) -> Result<Rows, E>,
+        bad: impl Fn(&[u8], &DecodeError) -> E,
+    ) -> Result<Page, E> {
+        let (all, start) = match self {
+            Scan::Pins => (key_xattr(Ino(0), b""), key_xattr(from, b"")),
+            Scan::Floating => (key_inode(Ino(0)), key_inode(from)),
+        };
+        let end = prefix_range(&all[..1]).end;
+        let mut limit = ROWS;
+        loop {
+            let some = rows(&start, &end, limit)?;
+            let full = some.len() == limit;
+            let mut page = Page::default();
+            let mut last = from;
+            for (key, value) in &some {
+                let row = decode_row(key, value).map_err(|error| bad(key, &error))?;
+                let Some((ino, found)) = self.look(rank, row) else { continue };
+                last = ino;
+                page.found.extend(found.map(|ranks| (ino, ranks)));
+            }
+            if !full {
+                return Ok(page);
+            }
+            if last > from {
+                // Of the last one some rows may be behind the limit.
+                page.found.retain(|(ino, _)| *ino < last);
+                page.next = Some(last);
+                return Ok(page);
+            }
+            limit *= 2;
+        }
+    }
+
+    /// The inode that a row is of, and what of it is looked for.
+    fn look(self, rank: Rank, row: Row) -> Option<(Ino, Option<Vec<Rank>>)> {
+        match (self, row) {
+            (Scan::Pins, Row::Xattr { ino, name, value }) => {
+                Some((ino, (*name == *PIN).then(|| pinned_ranks(&value)).flatten()))
+            }
+            (Scan::Floating, Row::Inode(inode)) => Some((inode.ino, (inode.place.rank() == Some(rank)).then(Vec::new))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use loligo_journal::table::{encode_inode, encode_xattr};
+    use loligo_types::{Inode, Kind, Place, Time};
+
+    use super::*;
+
+    fn scan(what: Scan, table: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<(Ino, Vec<Rank>)> {
+        let (mut found, mut from) = (Vec::new(), Ino(0));
+        loop {
+            let rows = |start: &[u8], end: &[u8], limit: usize| -> Result<Rows, String> {
+                let range = table.range(start.to_vec()..end.to_vec()).take(limit);
+                Ok(range.map(|(key, value)| (key.clone(), value.clone())).collect())
+            };
+            let page = what.page(Rank(1), from, rows, |_, error| error.to_string()).expect("good rows");
+            found.extend(page.found);
+            match page.next {
+                Some(next) => from = next,
+                None => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn all_pins_and_all_files_that_live_by_themselves_are_found_once() {
+        let mut table = BTreeMap::new();
+        let (mut pins, mut files) = (Vec::new(), Vec::new());
+        for n in 0..3 * ROWS as u64 {
+            let ino = Ino(1000 + n);
+            let mut inode = Inode::new(ino, Kind::File, 0o644, 0, 0, Ino(1), Time(0));
+            if n % 700 == 5 {
+                inode.place = Place::floating(Rank((n % 2) as u16));
+                files.extend((n % 2 == 1).then_some((ino, Vec::new())));
+            }
+            table.insert(key_inode(ino), encode_inode(&inode));
+            let many = if n == 77 { ROWS as u64 + 10 } else { 1 };
+            for x in 0..many {
+                table.insert(key_xattr(ino, format!("loligo.a{x}").as_bytes()), encode_xattr(b"9"));
+            }
+            if n % 500 == 77 {
+                table.insert(key_xattr(ino, PIN), encode_xattr(b"1,3"));
+                pins.push((ino, vec![Rank(1), Rank(3)]));
+            }
+        }
+        assert_eq!(scan(Scan::Pins, &table), pins);
+        assert_eq!(scan(Scan::Floating, &table), files);
+        assert!(!pins.is_empty() && !files.is_empty());
+    }
+}
