@@ -234,8 +234,8 @@ pub struct Up {
 /// How many ranks there are.
 #[derive(Args, Clone, Copy)]
 pub struct Ranks {
-    /// Metadata ranks in this process; without it, as many as there were (a new file system: 1). More are added; there
-    /// cannot be fewer again.
+    /// Metadata ranks in this process; without it, as many as there were (a new file system: 1). More are added; for
+    /// fewer, drain some: loligo rank drain.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(loligo_driver::server::RANKS_MAX)))]
     pub ranks: Option<u16>,
 }
@@ -342,6 +342,37 @@ pub enum RankCommand {
         /// As JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Add ranks to a running server. They begin empty, and have the lowest numbers that are free.
+    Add {
+        /// How many.
+        #[arg(value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=i64::from(loligo_driver::server::RANKS_MAX)))]
+        count: u16,
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a rank give all it has to the others, and remove it.
+    Drain {
+        /// The rank.
+        rank: u16,
+        #[command(flatten)]
+        target: Target,
+        /// Wait until it is gone, and show how far it is.
+        #[arg(long)]
+        wait: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop draining a rank.
+    Undrain {
+        /// The rank.
+        rank: u16,
+        #[command(flatten)]
+        target: Target,
     },
 }
 

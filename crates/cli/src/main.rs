@@ -57,6 +57,11 @@ fn run(cli: Cli) -> Outcome {
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
         Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),
         Command::Rank { what: RankCommand::List { target, json } } => ranks::rank::list(&target, json),
+        Command::Rank { what: RankCommand::Add { count, target, json } } => ranks::members::add(&target, count, json),
+        Command::Rank { what: RankCommand::Drain { rank, target, wait, json } } => {
+            ranks::members::drain(&target, rank, wait, json)
+        }
+        Command::Rank { what: RankCommand::Undrain { rank, target } } => ranks::members::undrain(&target, rank),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
         Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),

@@ -220,6 +220,8 @@ fn rows() -> Vec<(&'static str, Row)> {
         ("meta-replay-from", Row::Meta { meta: Meta::ReplayFrom, rank: Rank(2), value: 300 }),
         ("meta-clean", Row::Meta { meta: Meta::Clean, rank: Rank::ZERO, value: 1 }),
         ("meta-data-epoch", Row::Meta { meta: Meta::DataEpoch, rank: Rank::ZERO, value: 7 }),
+        ("meta-rank-state", Row::Meta { meta: Meta::RankState, rank: Rank(2), value: 4 }),
+        ("meta-map-epoch", Row::Meta { meta: Meta::MapEpoch, rank: Rank::ZERO, value: 9 }),
         ("meta-ranks", Row::Meta { meta: Meta::Ranks, rank: Rank::ZERO, value: 3 }),
         ("route", Row::Route { of: Rank(1), route: route() }),
         ("peer", Row::Peer { of: Rank(1), peer: peer() }),

@@ -73,6 +73,8 @@ pub struct GraceStatus {
 pub struct Status {
     /// This server's logical number.
     pub rank: Rank,
+    /// What it is in the cluster map.
+    pub member: loligo_types::RankState,
     /// Sessions by number.
     pub sessions: Vec<SessionStatus>,
     /// Operations by name; those never asked for are absent.
@@ -226,6 +228,7 @@ impl Mds {
         });
         Status {
             rank: self.config.rank,
+            member: self.member_state(),
             sessions: self.session_status(),
             ops,
             cache_bytes: self.tree.memory_bytes(),

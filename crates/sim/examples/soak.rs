@@ -1,6 +1,6 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
-//! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--go-on]`, `soak --seed N --trace`.
+//! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -57,6 +57,7 @@ fn args() -> Result<Args, String> {
             "--threads" => args.threads = number(&value()?)?.clamp(1, 1024) as usize,
             "--state" => args.state = Some(value()?.into()),
             "--trace" => (args.options.trace, args.options.print) = (true, true),
+            "--members" => args.options.members = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
                 let text = value()?;
@@ -79,6 +80,8 @@ struct Sums {
     events: u64,
     calls: u64,
     migrations: u64,
+    drains: u64,
+    removed: u64,
     unchecked: u64,
     faults: [u64; 4],
     /// Seeds that failed, with what was found first.
@@ -91,6 +94,8 @@ impl Sums {
         self.events += outcome.events;
         self.calls += outcome.calls;
         self.migrations += outcome.migrations;
+        self.drains += outcome.drains;
+        self.removed += outcome.removed;
         self.unchecked += u64::from(outcome.unchecked);
         self.faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
         if let Some(first) = outcome.findings.first() {
@@ -103,6 +108,8 @@ impl Sums {
         self.events += other.events;
         self.calls += other.calls;
         self.migrations += other.migrations;
+        self.drains += other.drains;
+        self.removed += other.removed;
         self.unchecked += other.unchecked;
         self.faults.iter_mut().zip(other.faults).for_each(|(all, one)| *all += one);
         self.failed.extend(other.failed);
@@ -113,7 +120,7 @@ impl Sums {
 fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
-    format!("seeds {start}..{end} ranks {from}..{to} ms {} canary {:?}", args.options.duration_ms, args.options.canary)
+    format!("seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {}", args.options.duration_ms, args.options.canary, args.options.members)
 }
 
 /// What an earlier part of the run has put down: seeds at which chunks begin that are done, and what failed.
@@ -219,13 +226,16 @@ fn soak(args: &Args) -> Result<bool, String> {
     let [servers, clients, connections, sessions] = all.faults;
     println!(
         "{} of {} seeds failed; {} events, {} calls, {servers} server restarts, {clients} client crashes, {connections} \
-         resets, {sessions} sessions ended, {} histories too wide, {} migrations; {:.1} s on {} threads",
+         resets, {sessions} sessions ended, {} histories too wide, {} migrations, {} drains begun and {} ranks removed; {:.1} s on {} \
+         threads",
         all.failed.len(),
         all.seeds,
         all.events,
         all.calls,
         all.unchecked,
         all.migrations,
+        all.drains,
+        all.removed,
         begun.elapsed().as_secs_f64(),
         args.threads
     );

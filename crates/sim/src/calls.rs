@@ -76,7 +76,7 @@ impl World {
         self.next_life += 1;
         let mut config = loligo_client::Config { client: life, ..self.knobs.client.clone() };
         if self.seats.len() > 1 {
-            home = self.rng.below(self.seats.len() as u64) as usize;
+            home = if self.options.members { 0 } else { self.rng.below(self.seats.len() as u64) as usize };
             // Now and then another one is there than was thought.
             let thought = if self.rng.one_in(4) { 0 } else { home };
             config.rank = Rank(thought as u16);

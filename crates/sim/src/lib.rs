@@ -22,6 +22,7 @@ mod knobs;
 mod life;
 mod links;
 pub mod locks;
+mod members;
 mod net;
 mod node;
 mod options;

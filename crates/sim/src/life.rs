@@ -22,7 +22,7 @@ impl World {
     }
 
     pub fn start_server(&mut self, rank: usize) {
-        if self.seats[rank].server.is_some() || self.seats[rank].stopped {
+        if self.seats[rank].server.is_some() || self.seats[rank].stopped || !self.is_member(rank) {
             return;
         }
         let disks = match self.disks(rank) {
@@ -32,7 +32,7 @@ impl World {
         let start = Start {
             config: loligo_mds::Config {
                 rank: Rank(rank as u16),
-                map: crate::seat::map_of(self.seats.len()),
+                map: self.map.clone(),
                 data_epoch: self.seats[rank].data_epoch,
                 ..self.knobs.server.clone()
             },
@@ -67,7 +67,12 @@ impl World {
 
     /// Whether all ranks run.
     pub fn all_up(&self) -> bool {
-        self.seats.iter().all(|seat| seat.server.is_some())
+        self.members().into_iter().all(|rank| self.seats[rank].server.is_some())
+    }
+
+    /// Whether all ranks have stopped in order.
+    pub fn all_stopped(&self) -> bool {
+        self.members().into_iter().all(|rank| self.seats[rank].stopped)
     }
 
     /// Lets a rank do something, and carries out what it wants.
@@ -91,6 +96,7 @@ impl World {
                 }
                 Act::Fenced { session, lsn } => self.fenced(rank, session, lsn),
                 Act::Peer { to, msg } => self.send_to_peer(rank, usize::from(to.0), msg),
+                Act::Member(member) => self.member_says(rank, member),
                 Act::Told { id, told } => self.told(rank, id, &told),
                 Act::Durable(lsn) => self.durable(rank, lsn),
                 Act::DataFailed => self.data.server_lost(),
@@ -102,8 +108,11 @@ impl World {
                 }
                 Act::Stopped => {
                     self.note(|| format!("rank {rank} stopped"));
+                    if self.seats[rank].leaves && !self.stopping {
+                        return self.rank_has_left(rank);
+                    }
                     self.seats[rank].stopped = true;
-                    if !self.ends && self.seats.iter().all(|seat| seat.stopped) {
+                    if !self.ends && self.all_stopped() {
                         return self.restart_in_order();
                     }
                 }
@@ -160,7 +169,7 @@ impl World {
 
     /// All ranks are told to stop; they start again when the last one has. Not while one of them is down.
     pub fn stop_servers(&mut self) {
-        if !self.all_up() {
+        if !self.all_up() || self.seats.iter().any(|seat| seat.leaves) {
             return;
         }
         self.stopping = true;
@@ -229,8 +238,9 @@ impl World {
     }
 
     /// Nothing of it is left but its disk: connections break, and after a while it starts again.
-    fn lose_server(&mut self, rank: usize) {
+    pub fn lose_server(&mut self, rank: usize) {
         self.seats[rank].fences.clear();
+        self.seats[rank].leaves = false;
         self.seats[rank].life = 0;
         let of_it = self.net.conns.iter().filter(|(_, conn)| conn.rank == rank);
         let conns: Vec<u64> = of_it.map(|(id, _)| *id).collect();

@@ -45,6 +45,8 @@ pub struct Options {
     pub duration_ms: u64,
     /// How many ranks, from and to: chosen from the seed between these.
     pub ranks: (u64, u64),
+    /// Ranks are added and drained at random, if there are several.
+    pub members: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -55,7 +57,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { duration_ms: 5_000, ranks: (1, 1), trace: false, print: false, canary: None }
+        Options { duration_ms: 5_000, ranks: (1, 1), members: false, trace: false, print: false, canary: None }
     }
 }
 
@@ -72,6 +74,10 @@ pub struct Outcome {
     pub migrations: u64,
     /// Directories that were split and merged, in the last life of each rank.
     pub recuts: (u64, u64),
+    /// Ranks that began to be drained, and those that were removed.
+    pub drains: u64,
+    /// Removed.
+    pub removed: u64,
     /// Restarts of the server, crashes of clients, connections lost, sessions ended by the server.
     pub faults: [u64; 4],
     /// The history of names was too wide to be followed to the end.

@@ -52,13 +52,17 @@ impl Pair {
 impl World {
     /// Whether all ranks are connected.
     pub fn all_linked(&self) -> bool {
-        self.pairs.iter().all(|pair| pair.whole && pair.ends.iter().all(|end| end.up))
+        let needed = |pair: &&Pair| pair.ranks.iter().all(|rank| self.is_member(*rank));
+        self.pairs.iter().filter(needed).all(|pair| pair.whole && pair.ends.iter().all(|end| end.up))
     }
 
     /// Now and then: connects those that can be.
     pub fn look_at_pairs(&mut self) {
         for at in 0..self.pairs.len() {
             let pair = &self.pairs[at];
+            if !pair.ranks.iter().all(|rank| self.is_member(*rank)) {
+                continue;
+            }
             let down = !pair.whole && pair.ends.iter().all(|end| !end.up);
             let there = pair.ranks.iter().all(|rank| self.seats[*rank].server.is_some());
             if down && there && pair.blocked_until <= self.now {

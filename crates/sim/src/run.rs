@@ -165,6 +165,9 @@ impl World {
         if self.seats.len() > 1 {
             self.after(first / 2, Event::Thrash);
         }
+        if self.options.members && self.seats.len() > 1 {
+            self.after(first, Event::Members);
+        }
         let ms = self.options.duration_ms;
         self.until(ms, |_| false);
     }
@@ -179,6 +182,7 @@ impl World {
         self.stop.set(true);
         self.nodes.iter_mut().for_each(|node| node.cut_off_until = 0);
         self.unblock_pairs();
+        self.settle_members();
         if self.disk_faults {
             // Those that were planned go with the process.
             self.crash_all(&CrashPlan::lose_nothing());
@@ -186,6 +190,7 @@ impl World {
         let idle = |world: &mut World| {
             world.all_up()
                 && !world.stopping
+                && world.members_are_settled()
                 && world
                     .nodes
                     .iter()
@@ -253,7 +258,8 @@ impl World {
             return self.wrong("a client does not stop".into());
         }
         let empty = |world: &mut World| {
-            world.seats.iter().all(|seat| {
+            world.members().into_iter().all(|rank| {
+                let seat = &world.seats[rank];
                 let Some(server) = &seat.server else { return false };
                 let status = server.mds.status();
                 status.sessions.is_empty()
@@ -280,7 +286,8 @@ impl World {
     /// When nothing is under way between ranks, each inode is one rank's at most.
     fn look_at_ranks(&mut self) {
         let at_rest = |world: &mut World| {
-            let servers = world.seats.iter().map(|seat| seat.server.as_ref());
+            let servers = world.members().into_iter().map(|rank| world.seats[rank].server.as_ref());
+            let servers: Vec<_> = servers.collect();
             world.all_linked()
                 && servers.into_iter().all(|server| server.is_some_and(|server| server.mds.under_way().is_empty()))
         };
@@ -303,7 +310,7 @@ impl World {
     fn stop_server(&mut self) {
         self.ends = true;
         self.stop_servers();
-        if !self.until(QUIET_MS, |world| world.seats.iter().all(|seat| seat.stopped)) {
+        if !self.until(QUIET_MS, |world| world.all_stopped()) {
             let status = self.show_servers();
             return self.wrong(format!("the server does not stop: {status}"));
         }

@@ -19,13 +19,15 @@ pub struct Seat {
     pub fences: Vec<(SessionId, Lsn)>,
     /// It has come to a stop in order.
     pub stopped: bool,
+    /// It is to stop alone, and to be removed then.
+    pub leaves: bool,
 }
 
 impl Seat {
     /// A free one.
     pub fn new(identity: Identity) -> Seat {
         let journal = MemDisk::new(identity);
-        Seat { journal, server: None, life: 0, data_epoch: 1, fences: Vec::new(), stopped: false }
+        Seat { journal, server: None, life: 0, data_epoch: 1, fences: Vec::new(), stopped: false, leaves: false }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loligo_journal::{Writer, WriterConfig};
 use loligo_mds::admin::{Ask, Told};
 use loligo_mds::peer::PeerMsg;
-use loligo_mds::{ConnId, DataAccess, Input, Mds, Now, Output, Peer};
+use loligo_mds::{ConnId, DataAccess, Input, Mds, Member, Now, Output, Peer, Scan};
 use loligo_namespace::{Loaded, Need, Record};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd};
 use loligo_store::{Backend, Blobs, Durability, LogDir, LogFile, Table};
@@ -65,6 +65,8 @@ pub enum Act {
     Note(String),
     /// It stops: with a failure, or in order.
     Fatal(String),
+    /// To the keeper of the cluster map.
+    Member(Member),
     /// All is in the table.
     Stopped,
 }
@@ -74,6 +76,7 @@ enum TableWork {
     Checkpoint { id: u64, records: Vec<Record> },
     Trim { below: Lsn },
     Settle { replay_from: Lsn, table_upto: Lsn },
+    Scan { ticket: u64, what: Scan, from: Ino },
 }
 
 #[derive(Debug)]
@@ -146,7 +149,7 @@ impl Server {
     /// Recovers. Also says what is wrong with the tree that was found.
     pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
         let Start { config, segment_size, journal_limit, canary, chance, durability, trace } = start;
-        let (rank, alone) = (config.rank, config.map.ranks.len() < 2);
+        let (rank, alone) = (config.rank, config.map.ranks.is_empty());
         if !alone {
             // What the life before had written is on no disk yet, and this one cannot know of it: so does every backend.
             disks.shared.blobs().sync_all().map_err(|e| e.to_string())?;
@@ -341,6 +344,8 @@ impl Server {
                 self.quieting.insert(ticket, inos.clone());
                 self.osd_feed(loligo_osd::Input::Quiesce { ticket, inos });
             }
+            Output::Scan { ticket, what, from } => self.push_table(TableWork::Scan { ticket, what, from }),
+            Output::Member(member) => self.out.push_back(Act::Member(member)),
             Output::Peer { to, msg } => self.out.push_back(Act::Peer { to, msg }),
             Output::Told { id, told } => self.out.push_back(Act::Told { id, told }),
             Output::Access { session, ino, access } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loligo_client::{Input, Invalidation, Token};
 use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Identity};
-use loligo_types::{Ino, Rank, SessionId, Time};
+use loligo_types::{ClusterMap, Ino, Rank, SessionId, Time};
 
 use crate::data::{Data, Epoch};
 use crate::history::History;
@@ -83,6 +83,12 @@ pub enum Event {
     },
     /// A migration is ordered.
     Thrash,
+    /// A rank is added or drained.
+    Members,
+    /// A rank hears of the cluster map.
+    TellMap {
+        rank: usize,
+    },
     /// It is passed on to another rank.
     Order {
         rank: usize,
@@ -120,6 +126,10 @@ pub struct World {
     pub store: Option<Arc<dyn Backend>>,
     pub seats: Vec<Seat>,
     pub pairs: Vec<Pair>,
+    /// Who is there, durably.
+    pub map: ClusterMap,
+    /// For choices about that, which runs without them do not make.
+    pub member_rng: Rng,
     /// Orders to migrate that were not answered: what, to whom, how often passed on.
     pub orders: BTreeMap<u64, (Ino, Rank, u64)>,
     pub next_ask: u64,
@@ -172,6 +182,9 @@ impl World {
         }
         let key = halves(&hash_key);
         let knobs = Knobs::new(&mut rng, fs_id, key, &options);
+        let members = options.members && knobs.ranks > 1;
+        // One more can be added.
+        let seats = knobs.ranks + usize::from(members);
         let mut world = World {
             now: 1_000_000,
             counter: 0,
@@ -180,9 +193,11 @@ impl World {
             options,
             net: Net::default(),
             disk: MemDisk::new(Identity::new(fs_id, hash_key)),
-            seats: (0..knobs.ranks).map(|_| Seat::new(Identity::new(fs_id, hash_key))).collect(),
+            seats: (0..seats).map(|_| Seat::new(Identity::new(fs_id, hash_key))).collect(),
             store: None,
-            pairs: Pair::all(knobs.ranks),
+            pairs: Pair::all(seats),
+            map: crate::seat::map_of(knobs.ranks),
+            member_rng: Rng::new(seed ^ 0x6d65_6d62_6572),
             orders: BTreeMap::new(),
             next_ask: 0,
             stopping: false,
@@ -376,6 +391,8 @@ impl World {
             Event::PairDown { at, side, number } => self.pair_down(at, side, number),
             Event::ToPeer { at, side, number } => self.arrive_at_peer(at, side, number),
             Event::Thrash => self.thrash(),
+            Event::Members => self.change_members(),
+            Event::TellMap { rank } => self.tell_map(rank),
             Event::Order { rank, dir, to, hops } => self.order_again(rank, dir, to, hops),
             Event::Refused { node, life } => {
                 if self.is_alive(node, life) {

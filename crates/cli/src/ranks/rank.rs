@@ -53,6 +53,9 @@ pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
         return Ok(());
     }
     let there: Vec<String> = status.ranks.iter().map(|rank| rank.rank.to_string()).collect();
-    let more = format!("one of those, or start the server with --ranks {}", u32::from(rank) + 1);
+    let more = format!(
+        "one of those, or add ranks (loligo rank add), or start the server with --ranks {}",
+        u32::from(rank) + 1
+    );
     Err(Failure::new(format!("there is no rank {rank}; there are: {}", there.join(", "))).remedy(more))
 }

@@ -76,7 +76,17 @@ fn completions_complete_in_bash() {
 fn the_documents_name_only_options_and_commands_that_there_are() {
     let mut known: String = COMMANDS.iter().map(|command| loligo(&format!("{command} --help"), &[]).ok().out).collect();
     known += &loligo("bench md --help", &[]).ok().out;
-    for words in ["journal inspect", "rank list", "subtree list", "subtree pin", "subtree unpin", "subtree migrate"] {
+    for words in [
+        "journal inspect",
+        "rank list",
+        "rank add",
+        "rank drain",
+        "rank undrain",
+        "subtree list",
+        "subtree pin",
+        "subtree unpin",
+        "subtree migrate",
+    ] {
         known += &loligo(&format!("{words} --help"), &[]).ok().out;
     }
     known += &loligo("--help", &[]).ok().out;

@@ -109,3 +109,53 @@ fn directories_move_to_and_fro_and_so_do_those_below_them() {
     client.stop(std::time::Duration::from_secs(20)).expect("it stops");
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn ranks_are_added_drained_and_gone_and_kill_does_not_bring_them_back() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    assert_eq!(loligo("rank add 2 --data {} --json", &[&data]).ok().json()["ranks"], serde_json::json!([1, 2]));
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs = client.fs(Arc::new(Cred::root()));
+    fs.mkdir("/a", 0o755).expect("made");
+    loligo("subtree migrate --data {} /a 1", &[&data]).ok();
+    fs.write("/a/file", *b"content").expect("written");
+    loligo("subtree pin --data {} /a 1", &[&data]).ok();
+    loligo("rank drain 1 --data {}", &[&data]).fails(1, &["rank 1 cannot be drained", "subtree unpin"]);
+    loligo("rank drain 0 --data {}", &[&data]).fails(1, &["rank 0 cannot be drained"]);
+    loligo("rank drain 9 --data {}", &[&data]).fails(1, &["no rank 9", "0, 1, 2"]);
+    loligo("rank undrain 1 --data {}", &[&data]).fails(1, &["not being drained"]);
+    loligo("subtree unpin --data {} /a", &[&data]).ok();
+    let text = loligo("rank drain 1 --wait --data {}", &[&data]).ok().out;
+    assert!(text.contains("removed"), "{text}");
+    let numbers = |data: &std::path::PathBuf| {
+        let ranks = loligo("rank list --data {} --json", &[data]).ok().json();
+        let all = ranks.as_array().expect("a list").iter();
+        all.map(|rank| rank["rank"].as_u64().expect("a number")).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&data), [0, 2]);
+    assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    // An open file without a name keeps the next drain waiting; then the server is killed.
+    // It may be there already.
+    let _ = loligo("subtree migrate --data {} /a 2", &[&data]);
+    let open = fs.open("/a/nameless", loligo_driver::client::path::OpenHow::create()).expect("a file");
+    fs.unlink("/a/nameless").expect("it is there");
+    loligo("rank drain 2 --data {}", &[&data]).ok();
+    let list = loligo("rank list --data {}", &[&data]).ok().out;
+    assert!(list.contains("draining"), "{list}");
+    loligo("rank drain 2 --data {}", &[&data]).fails(1, &["already"]);
+    server.kill();
+    let server = Service::start("serve --data {}", &[&data]);
+    assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    drop(open);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while numbers(&data) != [0] {
+        assert!(std::time::Instant::now() < until, "rank 2 does not go");
+    }
+    assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    client.stop(std::time::Duration::from_secs(20)).expect("it stops");
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}

@@ -1,32 +1,22 @@
-//! The ranks of one process: how many there are, where each listens, how they reach each other, and that they end
-//! together. What they say to each other is the machines'.
+//! The ranks of one process: where each listens, how they reach each other, and that they end together. What they say to each other is the machines'.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 
+use loligo_mds::Member;
 use loligo_mds::peer::PeerMsg;
-use loligo_types::{ClusterMap, Rank, RankInfo, RankState};
+use loligo_types::Rank;
 
 use super::error::{Result, ServerError};
+use super::keeper::News;
 use super::queue::Inbox;
 use super::rank::Done;
 use crate::Address;
 
 /// Most ranks of a process.
 pub const RANKS_MAX: u16 = 64;
-
-/// How many ranks to start, of those that were asked for (0: as many as there were) and those there were, each of which
-/// may have changes in its journal that the table lacks.
-pub(crate) fn ranks_to_start(asked: u16, there: u32) -> Result<u16> {
-    let there = u16::try_from(there).unwrap_or(u16::MAX);
-    match asked {
-        0 if there <= RANKS_MAX => Ok(there),
-        0 => Err(ServerError::TooManyRanks { asked: there }),
-        asked if asked > RANKS_MAX => Err(ServerError::TooManyRanks { asked }),
-        asked if asked < there => Err(ServerError::FewerRanks { asked, there }),
-        asked => Ok(asked),
-    }
-}
 
 /// Where a rank listens, if rank 0 listens there: `loligo.sock` becomes `loligo-2.sock`, and a port the second behind
 /// (one that the system chooses stays one).
@@ -55,40 +45,27 @@ pub(crate) fn address_of(address: &Address, rank: Rank) -> Result<Address> {
     }
 }
 
-/// The cluster map of ranks that listen at these addresses, rank 0 first. A lone rank has nobody to tell of.
-pub(crate) fn map_of(addresses: &[Vec<Address>]) -> ClusterMap {
-    if addresses.len() == 1 {
-        return ClusterMap::default();
-    }
-    let info = |(rank, addresses): (u16, &Vec<Address>)| RankInfo {
-        rank: Rank(rank),
-        address: addresses.first().map(Address::to_string).unwrap_or_default(),
-        state: RankState::Up,
-    };
-    ClusterMap { epoch: 1, ranks: (0..).zip(addresses).map(info).collect() }
-}
-
-/// A rank's way to the others.
+/// A rank's way to the others, and to the keeper of the map.
 pub(crate) struct Others {
     own: Rank,
-    /// Of all ranks, by number.
-    inboxes: Vec<Arc<Inbox<Done>>>,
+    /// Of all ranks, this one too.
+    inboxes: BTreeMap<Rank, Arc<Inbox<Done>>>,
+    keeper: Sender<News>,
     /// How many have not come to a clean stop.
     unstopped: Arc<AtomicUsize>,
     has_stopped: bool,
+    /// This one is to end when it has stopped, without the others.
+    is_leaving: bool,
 }
 
 impl Others {
-    /// For each rank one.
-    pub(crate) fn of(inboxes: &[Arc<Inbox<Done>>]) -> Vec<Others> {
-        let unstopped = Arc::new(AtomicUsize::new(inboxes.len()));
-        let others = |own: u16| Others {
-            own: Rank(own),
-            inboxes: inboxes.to_vec(),
-            unstopped: unstopped.clone(),
-            has_stopped: false,
-        };
-        (0..inboxes.len() as u16).map(others).collect()
+    pub(crate) fn new(
+        own: Rank,
+        inboxes: BTreeMap<Rank, Arc<Inbox<Done>>>,
+        unstopped: Arc<AtomicUsize>,
+        keeper: Sender<News>,
+    ) -> Others {
+        Others { own, inboxes, keeper, unstopped, has_stopped: false, is_leaving: false }
     }
 
     pub(crate) fn is_alone(&self) -> bool {
@@ -106,34 +83,56 @@ impl Others {
 
     /// The ranks beside this one.
     pub(crate) fn ranks(&self) -> Vec<Rank> {
-        (0..self.inboxes.len() as u16).map(Rank).filter(|rank| *rank != self.own).collect()
+        self.inboxes.keys().copied().filter(|rank| *rank != self.own).collect()
+    }
+
+    /// There is another rank.
+    pub(crate) fn join(&mut self, rank: Rank, inbox: Arc<Inbox<Done>>) {
+        self.inboxes.insert(rank, inbox);
+    }
+
+    /// A rank is gone.
+    pub(crate) fn part(&mut self, rank: Rank) {
+        self.inboxes.remove(&rank);
+    }
+
+    /// This rank is to end alone.
+    pub(crate) fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Says something to the keeper of the map.
+    pub(crate) fn say(&self, member: Member) {
+        // Without one the server is at its end.
+        let _ = self.keeper.send(News::Said(self.own, member));
     }
 
     /// Puts a message into the inbox of another rank; those to the same rank come in the order sent.
     pub(crate) fn send(&self, to: Rank, msg: PeerMsg) {
-        match self.inboxes.get(usize::from(to.0)) {
+        match self.inboxes.get(&to) {
             Some(inbox) if to != self.own => inbox.push(Done::Peer { from: self.own, msg: Box::new(msg) }),
             _ => tracing::error!("rank {} has a message for rank {to}, which is not there; this is a bug", self.own),
         }
     }
 
     /// This rank has come to a clean stop. It goes on hearing the others, which may need its answers for theirs; when
-    /// the last one has stopped, all are told, this one by the result.
+    /// the last one has stopped, all are told, this one by the result. One that leaves does not wait for that.
     pub(crate) fn stopped(&mut self) -> bool {
         if std::mem::replace(&mut self.has_stopped, true) || self.unstopped.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return false;
+            return self.is_leaving;
         }
-        for rank in self.ranks() {
-            self.inboxes[usize::from(rank.0)].push(Done::AllStopped);
-        }
+        self.tell_others(|| Done::AllStopped);
         true
+    }
+
+    fn tell_others(&self, what: impl Fn() -> Done) {
+        let others = self.inboxes.iter().filter(|(rank, _)| **rank != self.own);
+        others.for_each(|(_, inbox)| inbox.push(what()));
     }
 
     /// This rank cannot go on, and so nobody can: what it has, the others may need.
     pub(crate) fn failed(&self, text: &str) {
-        for rank in self.ranks() {
-            self.inboxes[usize::from(rank.0)].push(Done::OtherFailed(text.to_owned()));
-        }
+        self.tell_others(|| Done::OtherFailed(text.to_owned()));
     }
 }
 
@@ -155,13 +154,5 @@ mod tests {
         }
         let last: Address = "tcp:127.0.0.1:65535".parse().expect("an address");
         assert!(address_of(&last, Rank(1)).expect_err("no such port").to_string().contains("lower"));
-    }
-
-    #[test]
-    fn ranks_are_added_and_never_left_out() {
-        assert_eq!(ranks_to_start(3, 1).ok(), Some(3));
-        assert_eq!(ranks_to_start(0, 3).ok(), Some(3));
-        assert!(ranks_to_start(2, 3).expect_err("refused").to_string().contains("--ranks 3"));
-        assert!(ranks_to_start(65, 3).is_err() && ranks_to_start(0, 65).is_err());
     }
 }

@@ -66,13 +66,16 @@ pub enum ServerError {
         asked: u16,
     },
     /// There is no such rank.
-    #[error("there is no rank {rank}; there are the ranks 0 to {last}")]
+    #[error("there is no rank {rank}; there are: {there}")]
     NoSuchRank {
         /// Asked for.
         rank: Rank,
-        /// The last one.
-        last: Rank,
+        /// Those that there are.
+        there: String,
     },
+    /// What was asked for cannot be done; why, and what to do.
+    #[error("{0}")]
+    Refused(String),
     /// The table is of an older layout.
     #[error(
         "the table has layout {found}, this program knows {known} only: dump the file system with the version of loligo \

@@ -13,8 +13,10 @@ mod cluster;
 mod conn;
 mod data;
 mod journal;
+mod keeper;
 mod listen;
 mod load;
+mod members;
 pub mod metrics;
 mod queue;
 mod rank;
@@ -22,9 +24,11 @@ mod resident;
 mod start;
 mod table;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,6 +44,7 @@ pub use self::metrics::Metrics;
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
 
+use self::keeper::{News, Seats, names};
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
 use crate::Address;
@@ -47,6 +52,9 @@ use crate::sock::Sock;
 
 /// How long the rank thread may take to answer a question about it.
 const STATUS_TIME: Duration = Duration::from_secs(5);
+
+/// How long the keeper of the cluster map may take to do what it is asked.
+const KEEPER_TIME: Duration = Duration::from_secs(60);
 
 /// How long a server that is dropped may take to stop cleanly.
 const DROP_TIME: Duration = Duration::from_secs(30);
@@ -134,13 +142,17 @@ pub struct Status {
 /// A running server. Dropping it stops it as [`Server::stop_within`] does, with half a minute.
 pub struct Server {
     backend: Arc<dyn Backend>,
-    /// By number; there is at least one.
-    ranks: Vec<Seat>,
+    /// Where clients begin. Rank 0 stays.
+    first: Arc<Seat>,
+    seats: Seats,
+    keeper: Mutex<Sender<News>>,
+    has_resident: AtomicBool,
     supervisor: Mutex<Option<JoinHandle<Result<()>>>>,
     ended: Arc<Ended>,
 }
 
 /// What the server knows of a rank's thread.
+#[derive(Clone)]
 struct Seat {
     inbox: Arc<Inbox<Done>>,
     metrics: Arc<Metrics>,
@@ -170,7 +182,10 @@ impl Server {
     /// Makes the client that lives on the rank's thread, of which there can be one, and waits until it is welcomed. Only
     /// where there is one rank: with more, its calls would wait for the others on the thread that they need.
     pub fn resident(&self, options: &crate::client::Options) -> Result<Resident> {
-        if self.ranks.len() > 1 {
+        // From here on none is added.
+        self.has_resident.store(true, Ordering::Release);
+        if self.seats().len() > 1 {
+            self.has_resident.store(false, Ordering::Release);
             return Err(ServerError::Fatal("a server with several ranks has no resident client: connect to it".into()));
         }
         let (to, from) = channel();
@@ -184,12 +199,62 @@ impl Server {
     }
 
     fn first(&self) -> &Seat {
-        &self.ranks[0]
+        &self.first
+    }
+
+    fn seats(&self) -> BTreeMap<Rank, Arc<Seat>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many ranks there are.
     pub fn rank_count(&self) -> usize {
-        self.ranks.len()
+        self.seats().len()
+    }
+
+    /// The ranks there are, ascending.
+    pub fn ranks(&self) -> Vec<Rank> {
+        self.seats().into_keys().collect()
+    }
+
+    /// Adds so many ranks, which begin empty; which they are. A number that was drained is used again. Refused while there
+    /// is a resident client: it keeps to one rank.
+    pub fn add_ranks(&self, count: u16) -> Result<Vec<Rank>> {
+        if self.has_resident.load(Ordering::Acquire) {
+            return Err(ServerError::Refused(
+                "the mount in the server's process keeps to its one rank: start with --ranks 2 or more, or with the \
+                 setting fuse_threads=4, or serve and mount in two processes (loligo serve, loligo mount)"
+                    .into(),
+            ));
+        }
+        self.keep(|to| News::Add(count, to))
+    }
+
+    /// Has a rank give away all it has, then removes it. Comes back when it has begun, which takes as long as the changes
+    /// of before take to get into the table; [`Ask::Drain`] tells how far it is, until there is no such rank any more.
+    pub fn drain_rank(&self, rank: Rank) -> Result<()> {
+        self.keep(|to| News::Drain(rank, to))
+    }
+
+    /// Stops draining a rank: what it still has it keeps, and it takes more again.
+    pub fn undrain_rank(&self, rank: Rank) -> Result<()> {
+        self.keep(|to| News::Undrain(rank, to))
+    }
+
+    /// Asks the keeper of the map.
+    fn keep<T>(&self, what: impl FnOnce(Sender<Result<T>>) -> News) -> Result<T> {
+        let (to, from) = channel();
+        self.tell_keeper(what(to));
+        from.recv_timeout(KEEPER_TIME).map_err(|error| match error {
+            RecvTimeoutError::Timeout => ServerError::Refused(
+                "it was begun and goes on, but takes longer than usual: see how far with loligo rank list".into(),
+            ),
+            RecvTimeoutError::Disconnected => self.silent(),
+        })?
+    }
+
+    fn tell_keeper(&self, news: News) {
+        // Without a keeper the server has ended, as whoever waits for an answer learns.
+        let _ = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).send(news);
     }
 
     /// Where rank 0 listens, with the ports that the system chose. Clients begin there, and are told of the others.
@@ -204,11 +269,19 @@ impl Server {
 
     /// A picture of it; an error if it has ended or does not answer.
     pub fn status(&self) -> Result<Status> {
-        let asked: Vec<_> = self.ranks.iter().map(|seat| ask(seat, Command::Status)).collect();
-        let answers = asked.into_iter().map(|from| from.recv_timeout(STATUS_TIME).map_err(|_| self.silent()));
+        let asked: Vec<_> = self.seats().iter().map(|(rank, seat)| (*rank, ask(seat, Command::Status))).collect();
+        let mut ranks = Vec::new();
+        for (rank, from) in asked {
+            match from.recv_timeout(STATUS_TIME) {
+                Ok(status) => ranks.push(status),
+                // It was removed meanwhile.
+                Err(_) if rank != Rank::ZERO && !self.seats().contains_key(&rank) => {}
+                Err(_) => return Err(self.silent()),
+            }
+        }
         Ok(Status {
             identity: self.backend.identity(),
-            ranks: answers.collect::<Result<_>>()?,
+            ranks,
             addresses: self.addresses().to_vec(),
             space: self.backend.statfs()?,
             table: self.backend.table().approximate_size()?,
@@ -217,9 +290,13 @@ impl Server {
 
     /// Asks a rank something, or orders it to do something, as its administrator.
     pub fn admin(&self, rank: Rank, what: Ask) -> Result<Told> {
-        let last = Rank(self.ranks.len() as u16 - 1);
-        let seat = self.ranks.get(usize::from(rank.0)).ok_or(ServerError::NoSuchRank { rank, last })?;
-        ask(seat, |to| Command::Admin(what, to)).recv_timeout(STATUS_TIME).map_err(|_| self.silent())
+        let seats = self.seats();
+        let no_such = |seats: &BTreeMap<Rank, Arc<Seat>>| ServerError::NoSuchRank { rank, there: names(seats.keys()) };
+        let seat = seats.get(&rank).ok_or_else(|| no_such(&seats))?;
+        ask(seat, |to| Command::Admin(what, to)).recv_timeout(STATUS_TIME).map_err(|_| {
+            let seats = self.seats();
+            if seats.contains_key(&rank) { self.silent() } else { no_such(&seats) }
+        })
     }
 
     /// Why there is no answer.
@@ -258,24 +335,18 @@ impl Server {
     /// Stops cleanly: answers what is under way, checkpoints everything, and says on disk that nothing is to be
     /// recovered. Further calls do nothing.
     pub fn stop(&self) -> Result<()> {
-        self.tell_all(|| Command::Stop);
+        self.tell_keeper(News::Stop);
         self.join()
     }
 
     /// As [`Server::stop`]; but if it cannot be done in this time (the disk is full, say), the server ends without a
     /// checkpoint, with an error that says so. Nothing acknowledged is lost: the next start recovers it.
     pub fn stop_within(&self, time: Duration) -> Result<()> {
-        self.tell_all(|| Command::Stop);
+        self.tell_keeper(News::Stop);
         if self.wait_fatal(Some(time)).is_none() {
-            self.tell_all(|| Command::Abandon);
+            self.tell_keeper(News::Abandon);
         }
         self.join()
-    }
-
-    fn tell_all(&self, command: impl Fn() -> Command) {
-        for seat in &self.ranks {
-            seat.inbox.push(Done::Command(command()));
-        }
     }
 
     fn join(&self) -> Result<()> {

@@ -73,6 +73,24 @@ pub(crate) enum Done {
         from: loligo_types::Rank,
         msg: Box<PeerMsg>,
     },
+    /// What [`loligo_mds::Output::Scan`] asked for.
+    Scanned {
+        ticket: u64,
+        page: Option<loligo_mds::Page>,
+    },
+    /// The cluster map has changed.
+    Map(loligo_types::ClusterMap),
+    /// There is another rank, which can be reached there.
+    Joined {
+        map: loligo_types::ClusterMap,
+        rank: loligo_types::Rank,
+        inbox: Arc<Inbox<Done>>,
+    },
+    /// A rank was removed.
+    Parted {
+        map: loligo_types::ClusterMap,
+        rank: loligo_types::Rank,
+    },
     /// The last rank of the process has come to a clean stop.
     AllStopped,
     /// Another rank has failed.
@@ -84,6 +102,8 @@ pub(crate) enum Done {
 /// What the server's owner asks.
 pub(crate) enum Command {
     Stop,
+    /// Stop this rank alone.
+    Leave,
     Abandon,
     Adopt(OwnedFd),
     Status(Sender<RankStatus>),
@@ -212,6 +232,11 @@ impl Rank {
         })
     }
 
+    /// It does not run after all, and nobody needs to hear of its end.
+    pub(crate) fn never_ran(mut self) {
+        self.has_ended = true;
+    }
+
     /// Runs until the machine has stopped, by command or by failure.
     pub(crate) fn run(mut self) -> End {
         let mut events = Vec::with_capacity(EVENTS);
@@ -290,10 +315,26 @@ impl Rank {
                 }));
             }
             Done::Peer { from, msg } => self.feed(Input::Peer { from, msg: *msg }),
+            Done::Scanned { ticket, page } => self.feed(Input::Scanned { ticket, page }),
+            Done::Map(map) => self.feed(Input::Map(map)),
+            Done::Joined { map, rank, inbox } => {
+                self.others.join(rank, inbox);
+                self.feed(Input::Map(map));
+                self.feed(Input::PeerUp { rank });
+            }
+            Done::Parted { map, rank } => {
+                self.feed(Input::PeerDown { rank });
+                self.feed(Input::Map(map));
+                self.others.part(rank);
+            }
             Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
             Done::Command(Command::Stop) => self.feed(Input::Stop),
+            Done::Command(Command::Leave) => {
+                self.others.leave();
+                self.feed(Input::Stop);
+            }
             Done::Command(Command::Abandon) => {
                 let text =
                     "the server was stopped before everything was in the table; the next start recovers the rest";
@@ -409,6 +450,8 @@ impl Rank {
             Output::Spill { ino, data, object_size } => self.data.spill(ino, data, object_size),
             Output::SyncData { ticket } => self.data.sync_all(ticket),
             Output::Quiesce { ticket, inos } => self.data.quiesce(ticket, inos),
+            Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),
+            Output::Member(member) => self.others.say(member),
             Output::Peer { to, msg } => self.others.send(to, msg),
             Output::Told { id, told } => {
                 // Who asked may have lost patience.

@@ -1,7 +1,10 @@
 //! Starts a server's threads in order, and ends them in order.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -12,13 +15,15 @@ use loligo_namespace::Loaded;
 use loligo_store::{Backend, Batch, Durability, Table};
 use loligo_types::{ClusterMap, Lsn, Rank as RankId};
 
-use super::cluster::{Others, address_of, map_of, ranks_to_start};
+use super::cluster::{Others, address_of};
 use super::data::DataPlane;
 use super::error::{Result, ServerError, system};
 use super::format::{hash_key, now as wall};
 use super::journal::{Journal, Segments};
+use super::keeper::{Farewell, Keeper, News};
 use super::listen::Listeners;
 use super::load::Loader;
+use super::members::Members;
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
 use super::recover::{Progress, read_head, read_routes, read_small, replay};
@@ -32,7 +37,7 @@ use crate::sock::Waker;
 const JOURNAL_MIN: u64 = 16 << 20;
 
 /// Threads beside the rank's, with what ends them.
-struct Helpers {
+pub(super) struct Helpers {
     queues: Queues,
     data: Arc<Queue<super::data::Job>>,
     others: Vec<JoinHandle<()>>,
@@ -40,16 +45,17 @@ struct Helpers {
 }
 
 /// A rank whose threads run.
-struct Running {
-    thread: JoinHandle<End>,
-    helpers: Helpers,
+pub(super) struct Running {
+    pub(super) thread: JoinHandle<End>,
+    pub(super) helpers: Helpers,
 }
 
 /// A rank as the table and its journal tell.
-struct Recovered {
-    mds: Mds,
-    tail: Tail,
-    listeners: Listeners,
+pub(super) struct Recovered {
+    pub(super) rank: RankId,
+    pub(super) mds: Mds,
+    pub(super) tail: Tail,
+    pub(super) listeners: Listeners,
 }
 
 pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
@@ -58,81 +64,116 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let table = backend.table();
     // First, as it says whether there is a file system at all.
     let head = read_head(&*table, RankId::ZERO)?;
-    let count = ranks_to_start(config.ranks, head.ranks)?;
-    let listeners = listen(&config, count)?;
-    let addresses: Vec<Vec<Address>> = listeners.iter().map(Listeners::addresses).collect();
-    let map = map_of(&addresses);
-    let mut known = Known::of(&*backend, count, progress)?;
+    let mut members = Members::read(&*table, head.ranks)?;
+    members.fill(config.ranks)?;
+    if !members.is_single() {
+        // Ranks may listen elsewhere than before.
+        members.epoch += 1;
+    }
+    let listeners = listen(&config, &members)?;
+    let address = |rank: RankId| listeners.get(&rank)?.addresses().first().cloned();
+    let map = members.map(address);
+    let data_epoch = head.next_data_epoch();
+    let mut known = Known::of(&*backend, &members, progress)?;
     let mut recovered = Vec::new();
-    for (rank, listeners) in (0..).map(RankId).zip(listeners) {
-        let (mds, tail) = recover(&config, rank, head.next_data_epoch(), &map, begun, &mut known)?;
-        recovered.push(Recovered { mds, tail, listeners });
+    for (rank, listeners) in listeners {
+        let (mds, tail) = recover(&config, rank, data_epoch, &map, begun, &mut known)?;
+        recovered.push(Recovered { rank, mds, tail, listeners });
     }
     tell_deaths(&mut recovered, begun);
-    set_running(&*table, head.next_data_epoch(), count)?;
-    run(config, recovered, addresses, begun)
+    set_running(&*table, data_epoch, &members)?;
+    run(config, recovered, members, data_epoch, begun)
 }
 
 /// Opens the addresses of all ranks, or none.
-fn listen(config: &ServerConfig, count: u16) -> Result<Vec<Listeners>> {
-    let of = |rank: u16| {
-        let addresses: Result<Vec<Address>> = config.listen.iter().map(|at| address_of(at, RankId(rank))).collect();
-        Listeners::open(&addresses?)
+fn listen(config: &ServerConfig, members: &Members) -> Result<BTreeMap<RankId, Listeners>> {
+    let of = |rank: &RankId| {
+        let addresses: Result<Vec<Address>> = config.listen.iter().map(|at| address_of(at, *rank)).collect();
+        Ok((*rank, Listeners::open(&addresses?)?))
     };
-    (0..count).map(of).collect()
+    members.states.keys().map(of).collect()
 }
 
 /// Tells the ranks which of the clients of before are dead. The ranks' sockets lie in one directory, and so do the signs.
 fn tell_deaths(recovered: &mut [Recovered], begun: Instant) {
     let sockets: Vec<PathBuf> = recovered.iter().flat_map(|r| r.listeners.files().map(Path::to_path_buf)).collect();
     for session in sockets.iter().flat_map(|socket| crate::alive::dead(socket)) {
-        if let Some(rank) = recovered.get_mut(usize::from(session.rank().0)) {
+        if let Some(rank) = recovered.iter_mut().find(|recovered| recovered.rank == session.rank()) {
             rank.mds.handle(mono(begun), Input::PeerDead { session });
         }
     }
+}
+
+/// The seat of a rank, and what wakes it.
+pub(super) fn seat(recovered: &Recovered) -> Result<(Seat, Waker)> {
+    let waker = Waker::new().map_err(system("making an event"))?;
+    let inbox = Inbox::new(waker.clone());
+    Ok((Seat { inbox, metrics: Arc::default(), addresses: recovered.listeners.addresses() }, waker))
 }
 
 /// Starts the threads of all ranks.
 fn run(
     config: ServerConfig,
     recovered: Vec<Recovered>,
-    addresses: Vec<Vec<Address>>,
+    members: Members,
+    data_epoch: u64,
     begun: Instant,
 ) -> Result<Server> {
-    let mut wakers = Vec::new();
-    for _ in &recovered {
-        wakers.push(Waker::new().map_err(system("making an event"))?);
-    }
-    let inboxes: Vec<Arc<Inbox<Done>>> = wakers.iter().map(|waker| Inbox::new(waker.clone())).collect();
-    let seat = |(inbox, addresses): (&Arc<Inbox<Done>>, Vec<Address>)| Seat {
-        inbox: inbox.clone(),
-        metrics: Arc::default(),
-        addresses,
-    };
-    let seats: Vec<Seat> = inboxes.iter().zip(addresses).map(seat).collect();
+    let (to_keeper, news) = channel();
+    let unstopped = Arc::new(AtomicUsize::new(recovered.len()));
+    let seats: Vec<(Seat, Waker)> = recovered.iter().map(seat).collect::<Result<_>>()?;
+    let inboxes: BTreeMap<RankId, Arc<Inbox<Done>>> =
+        recovered.iter().zip(&seats).map(|(recovered, (seat, _))| (recovered.rank, seat.inbox.clone())).collect();
     let mut ready = Vec::new();
-    for (((recovered, others), seat), waker) in recovered.into_iter().zip(Others::of(&inboxes)).zip(&seats).zip(&wakers)
-    {
-        ready.push(prepare(&config, recovered, others, seat, waker, begun)?);
+    let mut by_rank = BTreeMap::new();
+    for (recovered, (seat, waker)) in recovered.into_iter().zip(seats) {
+        let rank = recovered.rank;
+        let others = Others::new(rank, inboxes.clone(), unstopped.clone(), to_keeper.clone());
+        ready.push((rank, prepare(&config, recovered, others, &seat, &waker, begun)?));
+        by_rank.insert(rank, Arc::new(seat));
     }
+    let Some(first) = by_rank.values().next().cloned() else {
+        return Err(ServerError::Fatal("a file system without ranks; this is a bug".into()));
+    };
     // None runs before all can.
-    let alone = ready.len() == 1;
-    let mut running = Vec::new();
-    for (at, (rank, helpers)) in ready.into_iter().enumerate() {
-        let name = if alone { "loligo-rank".to_owned() } else { format!("loligo-rank-{at}") };
-        running.push(Running { thread: spawn(&name, move || rank.run())?, helpers });
+    let mut running = BTreeMap::new();
+    for (rank, (machine, helpers)) in ready {
+        running.insert(rank, Running { thread: spawn_rank(machine, rank, to_keeper.clone())?, helpers });
     }
     let ended = Arc::new(Ended::default());
-    let backend = config.backend;
-    let supervisor = {
-        let (ended, backend) = (ended.clone(), backend.clone());
-        spawn("loligo-server", move || supervise(running, &*backend, &ended))?
+    let backend = config.backend.clone();
+    let seats = Arc::new(Mutex::new(by_rank));
+    let keeper = Keeper {
+        config,
+        members,
+        data_epoch,
+        begun,
+        seats: seats.clone(),
+        running,
+        unstopped,
+        news,
+        to_self: to_keeper.clone(),
+        ended: ended.clone(),
+        waiting: BTreeMap::new(),
+        is_stopping: false,
     };
-    Ok(Server { backend, ranks: seats, supervisor: Mutex::new(Some(supervisor)), ended })
+    let supervisor = spawn("loligo-server", move || keeper.run())?;
+    let supervisor = Mutex::new(Some(supervisor));
+    let keeper = Mutex::new(to_keeper);
+    Ok(Server { backend, first, seats, keeper, has_resident: Default::default(), supervisor, ended })
+}
+
+/// Starts a rank's thread.
+pub(super) fn spawn_rank(machine: Rank, rank: RankId, keeper: Sender<News>) -> Result<JoinHandle<End>> {
+    let farewell = Farewell { rank, to: keeper };
+    spawn(&format!("loligo-rank-{rank}"), move || {
+        let _farewell = farewell;
+        machine.run()
+    })
 }
 
 /// A rank's loop and the threads beside it.
-fn prepare(
+pub(super) fn prepare(
     config: &ServerConfig,
     recovered: Recovered,
     others: Others,
@@ -141,7 +182,7 @@ fn prepare(
     begun: Instant,
 ) -> Result<(Rank, Helpers)> {
     let backend = &config.backend;
-    let Recovered { mds, tail, listeners } = recovered;
+    let Recovered { mds, tail, listeners, .. } = recovered;
     let (number, metrics) = (u32::from(others.own().0), seat.metrics.clone());
     let log = backend.log_dir(number)?;
     let journal_bytes = config.journal_bytes.max(JOURNAL_MIN);
@@ -172,17 +213,22 @@ fn mono(begun: Instant) -> Now {
 }
 
 /// How far the journals of all ranks were read.
-struct Known<'a> {
+pub(super) struct Known<'a> {
     before: Progress,
     total_bytes: u64,
     tell: &'a mut dyn FnMut(Progress),
 }
 
 impl<'a> Known<'a> {
-    fn of(backend: &dyn Backend, count: u16, tell: &'a mut dyn FnMut(Progress)) -> Result<Known<'a>> {
+    /// One journal, of which nobody hears.
+    pub(super) fn nothing(tell: &'a mut dyn FnMut(Progress)) -> Known<'a> {
+        Known { before: Progress::default(), total_bytes: 0, tell }
+    }
+
+    fn of(backend: &dyn Backend, members: &Members, tell: &'a mut dyn FnMut(Progress)) -> Result<Known<'a>> {
         let mut total_bytes = 0;
-        for rank in 0..count {
-            total_bytes += backend.log_dir(u32::from(rank))?.list()?.iter().map(|segment| segment.len).sum::<u64>();
+        for rank in members.states.keys() {
+            total_bytes += backend.log_dir(u32::from(rank.0))?.list()?.iter().map(|segment| segment.len).sum::<u64>();
         }
         Ok(Known { before: Progress::default(), total_bytes, tell })
     }
@@ -197,7 +243,7 @@ impl<'a> Known<'a> {
 }
 
 /// The machine with what the table and the journal tell.
-fn recover(
+pub(super) fn recover(
     config: &ServerConfig,
     rank: RankId,
     data_epoch: u64,
@@ -239,28 +285,37 @@ fn recover(
 }
 
 /// Says in the table that a server runs, so that the next start has something to recover unless this one stops cleanly.
-/// And how many ranks it has, before any of them writes something.
-fn set_running(table: &dyn Table, data_epoch: u64, ranks: u16) -> Result<()> {
+/// And which ranks it has, before any of them writes something.
+fn set_running(table: &dyn Table, data_epoch: u64, members: &Members) -> Result<()> {
     let mut batch = Batch::new();
     put_meta(&mut batch, Meta::Clean, RankId::ZERO, 0);
     put_meta(&mut batch, Meta::DataEpoch, RankId::ZERO, data_epoch);
-    put_meta(&mut batch, Meta::Ranks, RankId::ZERO, u64::from(ranks));
+    members.put(&mut batch, None);
     table.write(&batch, Durability::Sync)?;
     Ok(())
 }
 
 /// Says in the table that the next start has nothing to recover, and that no data was lost. First makes that true.
 /// `trimmed`: for each rank, where its replay starts, if that has changed.
-fn set_clean(backend: &dyn Backend, trimmed: &[Option<Lsn>]) -> Result<()> {
+pub(super) fn set_clean(backend: &dyn Backend, trimmed: &[(RankId, Option<Lsn>)]) -> Result<()> {
     backend.blobs().sync_all()?;
     let table = backend.table();
     let mut batch = Batch::new();
     put_meta(&mut batch, Meta::Clean, RankId::ZERO, 1);
-    for (rank, lsn) in (0..).map(RankId).zip(trimmed) {
+    for (rank, lsn) in trimmed {
         if let Some(lsn) = lsn {
-            put_meta(&mut batch, Meta::ReplayFrom, rank, lsn.0);
+            put_meta(&mut batch, Meta::ReplayFrom, *rank, lsn.0);
         }
     }
+    table.write(&batch, Durability::Sync)?;
+    Ok(())
+}
+
+/// The same of one rank that has stopped.
+pub(super) fn note_trimmed(table: &dyn Table, rank: RankId, replay_from: Option<Lsn>) -> Result<()> {
+    let Some(lsn) = replay_from else { return Ok(()) };
+    let mut batch = Batch::new();
+    put_meta(&mut batch, Meta::ReplayFrom, rank, lsn.0);
     table.write(&batch, Durability::Sync)?;
     Ok(())
 }
@@ -308,7 +363,7 @@ fn helpers(
 
 impl Helpers {
     /// Ends the threads; says where replay would start now. `None`: one of them panicked.
-    fn end(self) -> Option<Option<Lsn>> {
+    pub(super) fn end(self) -> Option<Option<Lsn>> {
         self.data.close();
         self.queues.loads.close();
         self.queues.table.close();
@@ -318,28 +373,4 @@ impl Helpers {
         let panicked = self.others.into_iter().map(JoinHandle::join).filter(|joined| joined.is_err()).count();
         trimmed.ok().filter(|_| panicked == 0)
     }
-}
-
-/// Waits for the ranks' end, ends the other threads, and says on disk how it went. A rank that fails ends the others.
-fn supervise(running: Vec<Running>, backend: &dyn Backend, ended: &Ended) -> Result<()> {
-    let mut end = End::Stopped;
-    let mut helpers = Vec::new();
-    for rank in running {
-        let panicked = |_| End::Fatal("the rank thread panicked; this is a bug".into());
-        match rank.thread.join().unwrap_or_else(panicked) {
-            fatal @ End::Fatal(_) if end == End::Stopped => end = fatal,
-            _ => {}
-        }
-        helpers.push(rank.helpers);
-    }
-    let trimmed: Vec<Option<Option<Lsn>>> = helpers.into_iter().map(Helpers::end).collect();
-    let trimmed: Option<Vec<Option<Lsn>>> = trimmed.into_iter().collect();
-    let result = match (&end, trimmed) {
-        (End::Fatal(text), _) => Err(ServerError::Fatal(text.clone())),
-        (End::Stopped, Some(trimmed)) => set_clean(backend, &trimmed).and_then(|()| Ok(backend.close()?)),
-        (End::Stopped, None) => Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into())),
-    };
-    *ended.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
-    ended.told.notify_all();
-    result
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use loligo_journal::table::Meta;
+use loligo_mds::{Page, Scan};
 use loligo_namespace::{Need, Record};
 use loligo_store::{Backend, Batch, Durability, Table};
-use loligo_types::{Lsn, Rank};
+use loligo_types::{Ino, Lsn, Rank};
 
-use super::error::{Result, ServerError};
+use super::error::{Result, ServerError, bad_row};
 use super::journal::{self, Segments};
 use super::load::Loader;
 use super::metrics::Metrics;
@@ -28,6 +29,8 @@ pub(crate) enum Work {
     Trim { below: Lsn },
     /// Make all checkpoints durable, and where replay begins.
     Settle { replay_from: Lsn, table_upto: Lsn },
+    /// Look through some rows.
+    Scan { ticket: u64, what: Scan, from: Ino },
     /// Look how much space there is.
     StatFs,
 }
@@ -60,6 +63,10 @@ impl Checkpointer {
                             inbox.push(Done::Settled { table_upto });
                         }
                     }
+                    Work::Scan { ticket, what, from } => {
+                        let page = self.scan(what, from);
+                        inbox.push(Done::Scanned { ticket, page });
+                    }
                     Work::StatFs => match self.backend.statfs() {
                         Ok(space) => inbox.push(Done::StatFs(space)),
                         Err(error) => tracing::warn!("cannot see how much space is left: {error}"),
@@ -68,6 +75,18 @@ impl Checkpointer {
             }
         }
         trimmed
+    }
+
+    /// A page of what is looked for; `None` if the table cannot be read.
+    fn scan(&self, what: Scan, from: Ino) -> Option<Page> {
+        let rows = |start: &[u8], end: &[u8], limit: usize| -> Result<_> { Ok(self.table.scan(start, end, limit)?) };
+        match what.page(self.rank, from, rows, bad_row) {
+            Ok(page) => Some(page),
+            Err(error) => {
+                tracing::warn!("the table cannot be looked through now, which is tried again: {error}");
+                None
+            }
+        }
     }
 
     fn checkpoint(&self, id: u64, records: &[Record]) -> Done {

@@ -36,18 +36,32 @@ pub enum Meta {
     /// Grows when a server starts after another stop than a clean one: data may be lost that clients were told is
     /// written.
     DataEpoch = 5,
-    /// How many ranks the file system has: their journals may hold changes. Of the whole file system, as `Format`, `Clean`
+    /// How many ranks the file system has had, numbered from 0: their journals may hold changes. Of the whole file system, as `Format`, `Clean`
     /// and `DataEpoch`.
     Ranks = 6,
     /// What journal records below this LSN say of inodes is in the table, durably: replay does not apply it again, for
     /// another rank may have them by now.
     TableUpto = 7,
+    /// What a rank is in the cluster map: 1 up, 2 draining, 3 leaving, 4 removed; none: up. Its number, journal and other
+    /// values stay when it is removed, and go on when it is added again.
+    RankState = 8,
+    /// Epoch of the newest cluster map, of the whole file system; none: there never was more than one rank.
+    MapEpoch = 9,
 }
 
 impl Meta {
     /// All of them.
-    pub const ALL: [Meta; 7] =
-        [Meta::Format, Meta::NextIno, Meta::ReplayFrom, Meta::Clean, Meta::DataEpoch, Meta::Ranks, Meta::TableUpto];
+    pub const ALL: [Meta; 9] = [
+        Meta::Format,
+        Meta::NextIno,
+        Meta::ReplayFrom,
+        Meta::Clean,
+        Meta::DataEpoch,
+        Meta::Ranks,
+        Meta::TableUpto,
+        Meta::RankState,
+        Meta::MapEpoch,
+    ];
 
     /// The one with this number, if there is one.
     pub fn from_code(code: u8) -> Option<Meta> {

@@ -23,8 +23,9 @@ const NAMED_MAX: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Everything up to this record gets into the table, so that it can be looked through.
-    Settling(Lsn, Scan),
+    /// Everything up to this record (all there is, as long as none is named) gets into the table, so that it can be looked
+    /// through.
+    Settling(Option<Lsn>, Scan),
     /// It is looked through, from this inode on.
     Looking(Scan, Ino),
     /// Subtrees move.
@@ -71,7 +72,7 @@ impl Drain {
     /// One that begins now.
     pub(crate) fn new(now_ms: u64) -> Drain {
         Drain {
-            stage: Stage::Settling(Lsn(0), Scan::Pins),
+            stage: Stage::Settling(None, Scan::Pins),
             begun_ms: now_ms,
             not_before_ms: 0,
             ticket: 0,
@@ -107,8 +108,8 @@ impl Mds {
 
     fn step_drain_stage(&mut self, drain: &mut Drain) {
         match drain.stage {
-            Stage::Settling(Lsn(0), what) => drain.stage = Stage::Settling(self.log.last.max(Lsn(1)), what),
-            Stage::Settling(upto, what) => {
+            Stage::Settling(None, what) => drain.stage = Stage::Settling(Some(self.log.last), what),
+            Stage::Settling(Some(upto), what) => {
                 if self.settle_upto(upto) {
                     self.look_on(drain, what, Ino(0));
                 }
@@ -119,7 +120,7 @@ impl Mds {
             Stage::GivingFiles(next) => self.give_files(drain, next),
             Stage::Orphans => {
                 if self.tree.orphans().next().is_none() {
-                    drain.stage = Stage::Settling(Lsn(0), Scan::Floating);
+                    drain.stage = Stage::Settling(None, Scan::Floating);
                 }
             }
             Stage::Landing => self.part_if_empty(drain),
@@ -267,7 +268,7 @@ impl Mds {
         }
         let dirs = self.own_dirs();
         let Some(dir) = dirs.first().copied() else {
-            drain.stage = Stage::Settling(Lsn(0), Scan::Floating);
+            drain.stage = Stage::Settling(None, Scan::Floating);
             return;
         };
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.

@@ -93,6 +93,11 @@ impl Mds {
         self.cluster.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state)
     }
 
+    /// What this rank is in the map; up, if it is alone.
+    pub(crate) fn member_state(&self) -> RankState {
+        self.state_of(self.config.rank).unwrap_or_default()
+    }
+
     /// Begins to give everything away if the map says so, or stops that.
     pub(crate) fn begin_or_end_drain(&mut self) {
         match self.state_of(self.config.rank) {

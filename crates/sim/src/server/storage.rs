@@ -91,6 +91,11 @@ impl Server {
                 };
                 self.feed(now, input);
             }
+            Some(TableWork::Scan { ticket, what, from }) => {
+                let rows = |start: &[u8], end: &[u8], limit: usize| self.table.scan(start, end, limit).map_err(drop);
+                let page = what.page(self.rank, from, rows, |_, _| ()).ok();
+                self.feed(now, Input::Scanned { ticket, page });
+            }
             Some(TableWork::Trim { below }) => self.trim(below),
             Some(TableWork::Settle { replay_from, table_upto }) => self.settle(now, replay_from, table_upto),
             None => {}

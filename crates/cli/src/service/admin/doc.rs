@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use loligo_driver::server::metrics::{Distribution, Metrics};
-use loligo_mds::admin::Migration;
-use loligo_types::Route;
+use loligo_mds::admin::{DrainStatus, Migration};
+use loligo_types::{RankState, Route};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
@@ -191,6 +191,33 @@ pub struct BegunDoc {
     pub from: u16,
 }
 
+/// The answer to a `POST` to `/api/v1/rank/add`.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct AddedDoc {
+    pub ranks: Vec<u16>,
+}
+
+/// `/api/v1/rank/drain`: how far a rank has given away what it has.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct DrainDoc {
+    /// There is such a rank (still).
+    pub there: bool,
+    pub draining: bool,
+    /// What it does, in words.
+    pub state: String,
+    pub subtrees_left: u64,
+    pub subtrees_given: u64,
+    /// Files that live by themselves: those known and not given away yet.
+    pub files_left: u64,
+    pub files_given: u64,
+    /// Open inodes without a name, whose last close it waits for.
+    pub orphans: u64,
+    pub sessions: u64,
+    pub took_ms: u64,
+    /// Why it does not go on, and what to do.
+    pub stuck: Option<String>,
+}
+
 /// One of `/api/v1/sessions`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct SessionDoc {
@@ -268,12 +295,16 @@ fn health_of(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
     if mds.full {
         return ("full", Some("the disk is full: changes wait or fail until there is space".into()));
     }
-    ("serving", None)
+    match mds.member {
+        RankState::Up => ("serving", None),
+        RankState::Draining => ("draining", None),
+        RankState::Leaving => ("leaving", None),
+    }
 }
 
 /// The state in a word, and why it is not serving: that of the rank that is worst off.
 pub fn health(status: &loligo_driver::Status) -> (&'static str, Option<String>) {
-    let order = ["serving", "full", "grace", "failed"];
+    let order = ["leaving", "draining", "serving", "full", "grace", "failed"];
     let worst = status.ranks.iter().map(|rank| (rank.rank, health_of(&rank.mds)));
     let worst = worst.max_by_key(|(rank, (word, _))| (order.iter().position(|w| w == word), std::cmp::Reverse(*rank)));
     match worst {
@@ -414,5 +445,24 @@ pub fn migration(m: &Migration) -> MigrationDoc {
         of: m.of,
         frozen_us: m.frozen_us,
         took_ms: m.took_ms,
+    }
+}
+
+/// How far a rank is drained. `there`: there is such a rank.
+pub fn drain(status: Option<DrainStatus>, there: bool) -> DrainDoc {
+    let draining = status.is_some();
+    let s = status.unwrap_or_default();
+    DrainDoc {
+        there,
+        draining,
+        state: s.state,
+        subtrees_left: s.subtrees_left,
+        subtrees_given: s.subtrees_given,
+        files_left: s.files_left,
+        files_given: s.files_given,
+        orphans: s.orphans,
+        sessions: s.sessions,
+        took_ms: s.took_ms,
+        stuck: s.stuck,
     }
 }

@@ -32,10 +32,17 @@ pub async fn serve(
         .route("/api/v1/sessions", get(sessions))
         .route("/api/v1/subtrees", get(subtrees))
         .route("/api/v1/migrations", get(migrations))
+        .route("/api/v1/rank/drain/{rank}", get(drain_status))
         .route("/api/v1/config", get(config))
         .fallback(nothing_here);
     // Who may connect to the socket in the data directory is its owner; who may connect to a port is anybody.
-    let orders = pages.clone().route("/api/v1/migrate/{dir}/{to}/{from}", post(migrate)).with_state(source.clone());
+    let orders = pages
+        .clone()
+        .route("/api/v1/migrate/{dir}/{to}/{from}", post(migrate))
+        .route("/api/v1/rank/add/{count}", post(add_ranks))
+        .route("/api/v1/rank/drain/{rank}", post(drain))
+        .route("/api/v1/rank/undrain/{rank}", post(undrain))
+        .with_state(source.clone());
     let pages = pages.with_state(source);
     let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, orders);
     // A client that keeps its connection open must not keep the server from ending: what runs is dropped.
@@ -66,6 +73,9 @@ async fn ask<T: Send + 'static>(
     let unavailable = |text: String| (StatusCode::SERVICE_UNAVAILABLE, text + "\n").into_response();
     match tokio::task::spawn_blocking(move || what(&source)).await {
         Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(
+            error @ (ServerError::Refused(_) | ServerError::NoSuchRank { .. } | ServerError::TooManyRanks { .. }),
+        )) => Err((StatusCode::CONFLICT, format!("{error}\n")).into_response()),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(error) => Err(unavailable(error.to_string())),
     }
@@ -144,6 +154,34 @@ async fn migrate(State(source): State<Arc<Source>>, Path((dir, to, from)): Path<
     match ask(&source, move |source| source.migrate(Ino(dir), Rank(to), Rank(from))).await {
         Ok(Ok((id, from))) => Json(doc::BegunDoc { id, from: from.0 }).into_response(),
         Ok(Err(why)) => (StatusCode::CONFLICT, why + "\n").into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn add_ranks(State(source): State<Arc<Source>>, Path(count): Path<u16>) -> Response {
+    match ask(&source, move |source| source.add_ranks(count)).await {
+        Ok(ranks) => Json(doc::AddedDoc { ranks: ranks.iter().map(|rank| rank.0).collect() }).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn drain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
+    match ask(&source, move |source| source.drain_rank(Rank(rank), true)).await {
+        Ok(()) => drain_status(State(source), Path(rank)).await,
+        Err(response) => response,
+    }
+}
+
+async fn undrain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
+    match ask(&source, move |source| source.drain_rank(Rank(rank), false)).await {
+        Ok(()) => drain_status(State(source), Path(rank)).await,
+        Err(response) => response,
+    }
+}
+
+async fn drain_status(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
+    match ask(&source, move |source| source.drain_status(Rank(rank))).await {
+        Ok((status, there)) => Json(doc::drain(status, there)).into_response(),
         Err(response) => response,
     }
 }

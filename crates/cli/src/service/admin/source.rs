@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use loligo_driver::{Server, ServerError, Status};
-use loligo_mds::admin::{Ask, Migration, Told};
+use loligo_mds::admin::{Ask, DrainStatus, Migration, Told};
 use loligo_mount::{Counts, Mount};
 use loligo_types::{Frag, Ino, Rank, Route};
 
@@ -77,12 +77,13 @@ impl Source {
     /// Begins to move the authority over a directory and all below it to another rank. `from`: who is likely to have it.
     /// Gives the migration's number and the rank that gives the subtree away; or why not, and what to do.
     pub fn migrate(&self, dir: Ino, to: Rank, from: Rank) -> Result<Result<(u64, Rank), String>, ServerError> {
-        let last = self.server.rank_count() - 1;
-        if usize::from(to.0) > last {
-            return Ok(Err(format!("there is no rank {to}; there are the ranks 0 to {last}")));
+        let ranks = self.server.ranks();
+        if !ranks.contains(&to) {
+            let there: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+            return Ok(Err(format!("there is no rank {to}; there are: {}", there.join(", "))));
         }
         // Each rank that does not have it names one that knows better; more often than there are ranks only if it moves.
-        let mut from = from.min(Rank(last as u16));
+        let mut from = if ranks.contains(&from) { from } else { Rank::ZERO };
         for _ in 0..=2 * self.server.rank_count() {
             match self.server.admin(from, Ask::Migrate { dir, to })? {
                 Told::Begun(id) => return Ok(Ok((id, from))),
@@ -97,7 +98,27 @@ impl Source {
     }
 
     fn ranks(&self) -> impl Iterator<Item = Rank> {
-        (0..self.server.rank_count() as u16).map(Rank)
+        self.server.ranks().into_iter()
+    }
+
+    /// Adds ranks; which.
+    pub fn add_ranks(&self, count: u16) -> Result<Vec<Rank>, ServerError> {
+        self.server.add_ranks(count)
+    }
+
+    /// Begins to drain a rank, or stops that.
+    pub fn drain_rank(&self, rank: Rank, drain: bool) -> Result<(), ServerError> {
+        if drain { self.server.drain_rank(rank) } else { self.server.undrain_rank(rank) }
+    }
+
+    /// How far a rank is drained; `None`: it is not being drained, or not there any more (the second value).
+    pub fn drain_status(&self, rank: Rank) -> Result<(Option<DrainStatus>, bool), ServerError> {
+        match self.server.admin(rank, Ask::Drain) {
+            Ok(Told::Drain(status)) => Ok((status, true)),
+            Ok(_) => Ok((None, true)),
+            Err(ServerError::NoSuchRank { .. }) => Ok((None, false)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Since the start, seconds.

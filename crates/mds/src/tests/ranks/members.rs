@@ -83,6 +83,15 @@ fn a_drained_rank_gives_all_it_has_to_others_and_is_not_needed_any_more() {
 }
 
 #[test]
+fn a_rank_that_never_had_anything_can_be_drained() {
+    let mut cluster = Cluster::new(2);
+    cluster.drain_and_remove(1);
+    let a = cluster.client_at(0);
+    cluster.touch(a, Ino::ROOT, "f");
+    cluster.finish();
+}
+
+#[test]
 fn a_rank_that_comes_again_goes_on_with_its_numbers() {
     let (mut cluster, a, _, there) = two_ranks();
     let old = cluster.touch(a, there, "old");

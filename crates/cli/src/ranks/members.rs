@@ -1,0 +1,94 @@
+//! `loligo rank add`, `drain` and `undrain`: which ranks there are, while they serve.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::args::Target;
+use crate::look::ask;
+use crate::output::{Failure, Outcome, human_count, put, say};
+use crate::progress::{Bar, Unit};
+use crate::service::admin::doc::{AddedDoc, DrainDoc};
+use crate::target::{self, Found};
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Adds so many ranks.
+pub fn add(target: &Target, count: u16, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    let added: AddedDoc = ask::order(&found, &format!("/api/v1/rank/add/{count}"))?;
+    if json {
+        return put(json!({ "ranks": added.ranks }));
+    }
+    for rank in added.ranks {
+        put(format_args!("rank {rank} was added; it takes directories: loligo subtree migrate DIR {rank}"))?;
+    }
+    Ok(())
+}
+
+/// Begins to drain a rank; with `wait` until it is gone.
+pub fn drain(target: &Target, rank: u16, wait: bool, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    let begun: DrainDoc = ask::order(&found, &format!("/api/v1/rank/drain/{rank}"))?;
+    let last = if wait { until_gone(&found, rank)? } else { begun };
+    if json {
+        let line = serde_json::to_string(&last).map_err(|e| Failure::new(format!("the answer as JSON: {e}")))?;
+        return put(line);
+    }
+    match wait {
+        true => put(format_args!("rank {rank} has given everything away and was removed")),
+        false => put(format_args!(
+            "rank {rank} gives everything away and is then removed; how far it is: loligo rank drain {rank} --wait"
+        )),
+    }
+}
+
+/// Stops draining a rank.
+pub fn undrain(target: &Target, rank: u16) -> Outcome {
+    let found = target::find(target)?;
+    let _: DrainDoc = ask::order(&found, &format!("/api/v1/rank/undrain/{rank}"))?;
+    say(format_args!("rank {rank} keeps what it still has, and takes more again"));
+    Ok(())
+}
+
+fn until_gone(found: &Found, rank: u16) -> Result<DrainDoc, Failure> {
+    let mut last = DrainDoc::default();
+    let mut bar: Option<(u64, Bar)> = None;
+    loop {
+        let now: DrainDoc = ask::json(found, &format!("/api/v1/rank/drain/{rank}"))?;
+        if !now.there {
+            last.there = false;
+            return Ok(last);
+        }
+        if !now.draining {
+            return Err(Failure::new(format!("rank {rank} is not being drained any more"))
+                .remedy("somebody stopped it, or it was refused: see the server's log"));
+        }
+        let done = now.subtrees_given + now.files_given;
+        let all = done + now.subtrees_left + now.files_left;
+        if bar.as_ref().is_none_or(|(of, _)| *of != all) && all > 0 {
+            bar = Some((all, Bar::start("draining", all, Unit::Count)));
+        }
+        if let Some((_, bar)) = &mut bar {
+            bar.message(&describe(&now));
+            bar.set(done);
+        }
+        last = now;
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn describe(now: &DrainDoc) -> String {
+    if let Some(stuck) = &now.stuck {
+        return stuck.clone();
+    }
+    let mut text = now.state.clone();
+    if now.orphans > 0 {
+        text += &format!("; {} open files have no name", human_count(now.orphans));
+    }
+    if now.state.contains("clients") {
+        text += &format!(" ({})", human_count(now.sessions));
+    }
+    text
+}

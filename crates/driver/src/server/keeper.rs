@@ -1,0 +1,327 @@
+//! The thread that keeps the cluster map of a running server: adds ranks, has them drained, removes them when they have
+//! nothing any more, and waits for their end. The rules stand in docs/cluster.md, "Membership"; what a rank does for them
+//! is the machine's.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use loligo_mds::Member;
+use loligo_types::{ClusterMap, Lsn, Rank, RankState};
+
+use super::cluster::{Others, RANKS_MAX, address_of};
+use super::error::{Result, ServerError};
+use super::listen::Listeners;
+use super::members::Members;
+use super::queue::Inbox;
+use super::rank::{Command, Done, End};
+use super::start::{self, Known, Recovered, Running};
+use super::{Ended, Seat, ServerConfig};
+
+/// What the keeper is told.
+pub(crate) enum News {
+    /// Add so many ranks; which they are.
+    Add(u16, Sender<Result<Vec<Rank>>>),
+    /// Drain a rank; the answer comes when it has begun or is refused.
+    Drain(Rank, Sender<Result<()>>),
+    /// Stop draining it.
+    Undrain(Rank, Sender<Result<()>>),
+    /// A rank says something.
+    Said(Rank, Member),
+    /// Its thread has ended, or is about to.
+    Ended(Rank),
+    /// Stop, or give up stopping.
+    Stop,
+    Abandon,
+}
+
+/// The seats of the ranks that run, for whoever asks about them.
+pub(crate) type Seats = Arc<Mutex<BTreeMap<Rank, Arc<Seat>>>>;
+
+/// Tells the keeper when a rank's thread ends, however it does.
+pub(crate) struct Farewell {
+    pub(crate) rank: Rank,
+    pub(crate) to: Sender<News>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        // A keeper that is gone does not wait for anybody.
+        let _ = self.to.send(News::Ended(self.rank));
+    }
+}
+
+pub(crate) struct Keeper {
+    pub(crate) config: ServerConfig,
+    pub(crate) members: Members,
+    pub(crate) data_epoch: u64,
+    pub(crate) begun: Instant,
+    pub(crate) seats: Seats,
+    pub(crate) running: BTreeMap<Rank, Running>,
+    pub(crate) unstopped: Arc<AtomicUsize>,
+    pub(crate) news: Receiver<News>,
+    pub(crate) to_self: Sender<News>,
+    pub(crate) ended: Arc<Ended>,
+    /// Those who wait to hear whether a rank is being drained.
+    pub(crate) waiting: BTreeMap<Rank, Sender<Result<()>>>,
+    pub(crate) is_stopping: bool,
+}
+
+impl Keeper {
+    /// Until all ranks have ended.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let mut end = End::Stopped;
+        let mut panicked = false;
+        let mut trimmed: Vec<(Rank, Option<Lsn>)> = Vec::new();
+        while !self.running.is_empty() {
+            let Ok(news) = self.news.recv() else { break };
+            let News::Ended(rank) = news else {
+                self.hear(news);
+                continue;
+            };
+            let Some(Running { thread, helpers }) = self.running.remove(&rank) else { continue };
+            let ended = thread.join().unwrap_or(End::Fatal("the rank thread panicked; this is a bug".into()));
+            let left = ended == End::Stopped && self.members.states.get(&rank) == Some(&RankState::Leaving);
+            let from = helpers.end();
+            panicked |= from.is_none();
+            match (ended, from) {
+                (End::Stopped, Some(from)) if left && !self.is_stopping => self.remove(rank, from),
+                (End::Stopped, from) => trimmed.push((rank, from.flatten())),
+                (fatal, _) if end == End::Stopped => end = fatal,
+                _ => {}
+            }
+        }
+        let backend = &*self.config.backend;
+        let result = match &end {
+            End::Fatal(text) => Err(ServerError::Fatal(text.clone())),
+            End::Stopped if panicked => {
+                Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into()))
+            }
+            End::Stopped => start::set_clean(backend, &trimmed).and_then(|()| Ok(backend.close()?)),
+        };
+        *self.ended.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        self.ended.told.notify_all();
+        result
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Add(count, to) => _ = to.send(self.add_all(count)),
+            News::Drain(rank, to) => match self.drain(rank) {
+                Ok(()) => _ = self.waiting.insert(rank, to),
+                Err(error) => _ = to.send(Err(error)),
+            },
+            News::Undrain(rank, to) => _ = to.send(self.undrain(rank)),
+            News::Said(rank, member) => self.said(rank, member),
+            News::Ended(_) => {}
+            News::Stop => {
+                self.is_stopping = true;
+                self.tell_all(|| Done::Command(Command::Stop));
+            }
+            News::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),
+        }
+    }
+
+    fn tell_all(&self, what: impl Fn() -> Done) {
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        seats.values().for_each(|seat| seat.inbox.push(what()));
+    }
+
+    fn map(&self) -> ClusterMap {
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        self.members.map(|rank| seats.get(&rank).and_then(|seat| seat.addresses.first().cloned()))
+    }
+
+    fn no_rank(&self, rank: Rank) -> ServerError {
+        ServerError::NoSuchRank { rank, there: names(self.members.states.keys()) }
+    }
+
+    /// Puts a state down, and tells all ranks.
+    fn set_state(&mut self, rank: Rank, state: RankState) -> Result<()> {
+        let before = self.members.clone();
+        self.members.states.insert(rank, state);
+        self.members.epoch += 1;
+        if let Err(error) = self.members.write(&*self.config.backend.table(), None) {
+            self.members = before;
+            return Err(error);
+        }
+        let map = self.map();
+        tracing::info!("rank {rank} is {} from epoch {} on", word(state), map.epoch);
+        self.tell_all(|| Done::Map(map.clone()));
+        Ok(())
+    }
+
+    // Adds.
+
+    fn add_all(&mut self, count: u16) -> Result<Vec<Rank>> {
+        if self.is_stopping {
+            return Err(ServerError::Refused("the server is stopping".into()));
+        }
+        let all = self.members.states.len() + usize::from(count);
+        if all > usize::from(RANKS_MAX) {
+            return Err(ServerError::TooManyRanks { asked: u16::try_from(all).unwrap_or(u16::MAX) });
+        }
+        (0..count).map(|_| self.add()).collect()
+    }
+
+    /// Everything that can fail is done before the table says that the rank is there; then the others are told of it
+    /// before it can say something to them.
+    fn add(&mut self) -> Result<Rank> {
+        let mut members = self.members.clone();
+        let rank = members.free_number();
+        members.states.insert(rank, RankState::Up);
+        members.numbers = members.numbers.max(u32::from(rank.0) + 1);
+        members.epoch += 1;
+        let addresses: Result<Vec<_>> = self.config.listen.iter().map(|at| address_of(at, rank)).collect();
+        let listeners = Listeners::open(&addresses?)?;
+        let address = listeners.addresses().first().cloned();
+        let others = self.inboxes();
+        let map = {
+            let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_other = |rank: Rank| seats.get(&rank).and_then(|seat| seat.addresses.first().cloned());
+            members.map(|other| if other == rank { address.clone() } else { of_other(other) })
+        };
+        let mut quiet = |_| {};
+        let mut known = Known::nothing(&mut quiet);
+        let (mds, tail) = start::recover(&self.config, rank, self.data_epoch, &map, self.begun, &mut known)?;
+        let recovered = Recovered { rank, mds, tail, listeners };
+        let (seat, waker) = start::seat(&recovered)?;
+        let mut inboxes = others.clone();
+        inboxes.insert(rank, seat.inbox.clone());
+        let ways = Others::new(rank, inboxes, self.unstopped.clone(), self.to_self.clone());
+        let (machine, helpers) = start::prepare(&self.config, recovered, ways, &seat, &waker, self.begun)?;
+        if let Err(error) = members.write(&*self.config.backend.table(), None) {
+            machine.never_ran();
+            helpers.end();
+            return Err(error);
+        }
+        self.members = members;
+        self.unstopped.fetch_add(1, Ordering::AcqRel);
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(seat.clone()));
+        for inbox in others.values() {
+            inbox.push(Done::Joined { map: map.clone(), rank, inbox: seat.inbox.clone() });
+        }
+        let thread = start::spawn_rank(machine, rank, self.to_self.clone())?;
+        self.running.insert(rank, Running { thread, helpers });
+        tracing::info!("rank {rank} was added; the map has epoch {}", map.epoch);
+        Ok(rank)
+    }
+
+    fn inboxes(&self) -> BTreeMap<Rank, Arc<Inbox<Done>>> {
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        seats.iter().map(|(rank, seat)| (*rank, seat.inbox.clone())).collect()
+    }
+
+    // Drains and removes.
+
+    fn drain(&mut self, rank: Rank) -> Result<()> {
+        let refused = |text: String| Err(ServerError::Refused(text));
+        match self.members.states.get(&rank) {
+            None => return Err(self.no_rank(rank)),
+            Some(RankState::Up) => {}
+            Some(_) => {
+                return refused(format!("rank {rank} is being drained already: see how far with loligo rank list"));
+            }
+        }
+        let up = self.members.states.iter().filter(|(_, state)| **state == RankState::Up).map(|(rank, _)| rank);
+        if up.filter(|other| **other != rank).count() == 0 {
+            return refused(format!(
+                "rank {rank} is the last one that takes more: add another one first (loligo rank add), or stop draining \
+                 one (loligo rank undrain RANK)"
+            ));
+        }
+        if rank == Rank::ZERO {
+            return refused(
+                "rank 0 cannot be drained: clients begin at its address. Move what it has to other ranks instead: \
+                 loligo subtree migrate DIR RANK"
+                    .into(),
+            );
+        }
+        if self.is_stopping {
+            return refused("the server is stopping".into());
+        }
+        self.set_state(rank, RankState::Draining)
+    }
+
+    fn undrain(&mut self, rank: Rank) -> Result<()> {
+        match self.members.states.get(&rank) {
+            None => Err(self.no_rank(rank)),
+            Some(RankState::Up) => Err(ServerError::Refused(format!("rank {rank} is not being drained"))),
+            Some(RankState::Leaving) => Err(ServerError::Refused(format!(
+                "rank {rank} has nothing any more and is about to go: add it again afterwards (loligo rank add)"
+            ))),
+            Some(RankState::Draining) => {
+                let stopped = ServerError::Refused(format!("draining rank {rank} was stopped by another command"));
+                self.answer(rank, Err(stopped));
+                self.set_state(rank, RankState::Up)
+            }
+        }
+    }
+
+    fn answer(&mut self, rank: Rank, what: Result<()>) {
+        if let Some(to) = self.waiting.remove(&rank) {
+            let _ = to.send(what);
+        }
+    }
+
+    fn said(&mut self, rank: Rank, member: Member) {
+        let state = self.members.states.get(&rank).copied();
+        let done = match (member, state) {
+            (Member::Drains, Some(RankState::Draining)) => {
+                self.answer(rank, Ok(()));
+                Ok(())
+            }
+            (Member::Refused(text), Some(RankState::Draining)) => {
+                tracing::warn!("{text}");
+                self.answer(rank, Err(ServerError::Refused(text)));
+                self.set_state(rank, RankState::Up)
+            }
+            (Member::Drained, Some(RankState::Draining)) => self.set_state(rank, RankState::Leaving),
+            (Member::Left, Some(RankState::Leaving)) => {
+                let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(seat) = seats.get(&rank) {
+                    seat.inbox.push(Done::Command(Command::Leave));
+                }
+                Ok(())
+            }
+            // It was told otherwise meanwhile.
+            _ => Ok(()),
+        };
+        if let Err(error) = done {
+            // The table does not take it now: the next start goes on from what it has.
+            tracing::error!("the state of rank {rank} could not be put down: {error}; it is as before until a restart");
+        }
+    }
+
+    /// A rank has ended that has nothing any more: from now on no start needs it.
+    fn remove(&mut self, rank: Rank, replay_from: Option<Lsn>) {
+        let mut members = self.members.clone();
+        members.states.remove(&rank);
+        members.epoch += 1;
+        let table = self.config.backend.table();
+        let done = start::note_trimmed(&*table, rank, replay_from).and_then(|()| members.write(&*table, Some(rank)));
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).remove(&rank);
+        if let Err(error) = done {
+            tracing::error!("that rank {rank} is gone could not be put down: {error}; the next start finds it again");
+        }
+        self.members = members;
+        let map = self.map();
+        tracing::info!("rank {rank} was removed; the map has epoch {}", map.epoch);
+        self.tell_all(|| Done::Parted { map: map.clone(), rank });
+    }
+}
+
+/// Ranks, for people.
+pub(crate) fn names<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
+    ranks.map(Rank::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn word(state: RankState) -> &'static str {
+    match state {
+        RankState::Up => "up",
+        RankState::Draining => "draining",
+        RankState::Leaving => "leaving",
+    }
+}
