@@ -120,7 +120,10 @@ impl Sums {
 fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
-    format!("seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {}", args.options.duration_ms, args.options.canary, args.options.members)
+    format!(
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {}",
+        args.options.duration_ms, args.options.canary, args.options.members
+    )
 }
 
 /// What an earlier part of the run has put down: seeds at which chunks begin that are done, and what failed.

@@ -29,7 +29,7 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         Ok(recuts)
     };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let all: Vec<Result<(u64, u64), (u64, Vec<String>)>> = std::thread::scope(|scope| {
+    let all: Vec<Result<_, _>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
         threads.into_iter().map(|thread| thread.join().expect("a run does not panic")).collect()
     });
