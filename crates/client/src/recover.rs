@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{FsError, Ino, Lease, Op, Rank};
+use loligo_types::{Cred, FsError, Ino, Lease, Op, Rank};
 
 use crate::file::File;
 use crate::machine::{Client, Waiter};
 use crate::session::{DataThen, Link, Pending, Then};
 use crate::task::{Event, Step};
 use crate::{CallId, Fh, Invalidation, Output};
+
+/// Handles closed in one request.
+const CLOSES_MAX: usize = 4096;
 
 impl Client {
     pub(crate) fn is_up(&self, rank: Rank) -> bool {
@@ -178,6 +181,8 @@ impl Client {
                 opened.lost = opened.flags.write && (!file.is_clean() || opened.errors_seen != file.errors);
             }
         }
+        let cred = self.files.handles.iter().find(|(handle, _)| here(handle)).map(|(_, lost)| Cred::clone(&lost.cred));
+        let gone: Vec<u64> = at.iter().filter(|(_, at)| **at == rank).map(|(handle, _)| *handle).collect();
         self.files.handles.retain(|handle, _| !here(handle));
         self.files.closing.retain(|handle| !here(handle));
         self.files.at.retain(|_, at| *at != rank);
@@ -196,7 +201,21 @@ impl Client {
             self.block_bytes = self.block_bytes.saturating_sub(file.blocks.bytes());
         }
         let waiting = files.values().flat_map(File::flush_waiting).collect();
+        if let Some(cred) = cred {
+            self.close_elsewhere(rank, &cred, &gone);
+        }
         (files.into_keys().collect(), waiting)
+    }
+
+    /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
+    /// client heard of it, and nobody will use it any more.
+    fn close_elsewhere(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) {
+        let others: Vec<Rank> = self.sessions.keys().copied().filter(|rank| *rank != lost).collect();
+        for rank in others {
+            for handles in handles.chunks(CLOSES_MAX) {
+                self.request_at(rank, cred.clone(), Op::Close { handles: handles.to_vec() }, Then::Nothing, 0);
+            }
+        }
     }
 
     /// What a handle of a lost session says: first that data was lost, if it was, then that it is stale.

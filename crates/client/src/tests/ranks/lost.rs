@@ -1,0 +1,41 @@
+//! What a client does not rely on any more: names that were lost meanwhile, and files of a session that is gone.
+
+use super::*;
+
+#[test]
+fn a_name_that_was_said_before_the_names_were_lent_is_not_cached_when_its_inode_is_found_after_it() {
+    for lent_before in [false, true] {
+        let mut world = Ranks::with_second();
+        let slow = world.call(lookup(Ino::ROOT, "r"));
+        let (_, seq, _) = world.asked();
+        let granted: &[_] = if lent_before { &[(Ino::ROOT, Lease::NAMES)] } else { &[] };
+        world.answer(R0, seq, Answer::Remote { ino: FILE, kind: Kind::File, rank: R1 }, granted);
+        let (rank, second, _) = world.asked();
+        assert_eq!(rank, R1);
+        if lent_before {
+            world.says(R0, ToClient::Recall { ino: Ino::ROOT, id: 1, bits: Lease::NAMES });
+            world.take();
+        }
+        // Meanwhile the name becomes another file's, and is looked up once more.
+        let quick = world.call(lookup(Ino::ROOT, "r"));
+        let (_, seq, _) = world.asked();
+        world.answer(R0, seq, entry(Ino(0x160), Kind::File), &[(Ino::ROOT, Lease::NAMES)]);
+        assert!(world.result(quick).unwrap().names_cached);
+        world.answer(R1, second, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+        let done = world.result(slow).unwrap();
+        assert!(!done.names_cached && done.attr_cached, "lent before: {lent_before}");
+    }
+}
+
+#[test]
+fn handles_that_are_lost_with_a_session_are_closed_where_they_may_have_moved() {
+    let mut world = Ranks::with_second();
+    let fh = world.create(R1, DIR, FILE, true, Lease::NONE);
+    world.take();
+    world.says(R1, ToClient::Evicted);
+    let closes = world.take();
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles }) if *handles == [1]);
+    assert!(closes.iter().any(close), "{closes:?}");
+    let id = world.call(write(fh, b"x"));
+    assert_eq!(world.result(id).unwrap_err().error, FsError::Stale);
+}
