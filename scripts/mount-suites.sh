@@ -2,7 +2,8 @@
 # Starts a file system in a temporary directory, runs the suites on its mount, checks it, stops it. Whatever happens,
 # nothing of it is left: no mount, no process, no file.
 # usage: scripts/mount-suites.sh LOLIGO [suite...]    suites: pjdfstest fsx tools restart fsck (default: all)
-# With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time.
+# With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time; with
+# LOLIGO_THRASH_MEMBERS, too, ranks are drained and added.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -36,7 +37,10 @@ connection() { awk -v at="$mount" '$5 == at { split($3, dev, ":"); print dev[2] 
 mounted() { [ -n "$(connection)" ]; }
 
 start() {
-    timeout -k 5 60 "$binary" up --data "$data" --mount "$mount" --ranks "$ranks" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
+    # Ranks may come and go: then the next start has as many as there were.
+    local asked="--ranks $ranks"
+    if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ -d "$data" ]; then asked=""; fi
+    timeout -k 5 60 "$binary" up --data "$data" --mount "$mount" $asked --daemon </dev/null >"$scratch/up.log" 2>&1 || {
         cat "$scratch/up.log"
         return 1
     }

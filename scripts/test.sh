@@ -99,7 +99,7 @@ step build 30 cargo build --keep-going --profile $profile --workspace --bins --t
 step check 15 bash scripts/check.sh
 step unit 25 cargo test --profile $profile --workspace --no-fail-fast
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
-# The same with four ranks, between which directories move all the time.
-step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
+# The same with four ranks, between which directories move all the time, and which are drained and added.
+step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 step fuzz 10 bash scripts/fuzz.sh
 finish 0

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Moves random directories of a mounted file system to random ranks, until it is ended or the file STOP is there: what runs
 # on the mount must not notice. Says at the end how many moves were made and how many were refused or came too late.
+# With LOLIGO_THRASH_MEMBERS in the environment ranks are drained, and added again, too.
 # usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS [STOP]]
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 [ $# -ge 4 ] || die "usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS [STOP]]"
 loligo=$1 data=$2 mount=$3 ranks=$4 pause=${5:-1} stop=${6:-}
-moved=0 not=0
+moved=0 not=0 drained=0 added=0
 report() {
     trap - EXIT INT TERM
-    echo "thrash: $moved directories moved, $not refused or gone by then"
+    echo "thrash: $moved directories moved, $not refused or gone by then; $drained ranks drained, $added added"
     exit 0
 }
 trap report EXIT INT TERM
@@ -23,6 +24,14 @@ while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
             moved=$((moved + 1))
         else
             not=$((not + 1))
+        fi
+    fi
+    if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ "$ranks" -gt 1 ]; then
+        if [ $((RANDOM % 10)) = 0 ]; then
+            timeout 20 "$loligo" --quiet rank drain $((1 + RANDOM % (ranks - 1))) --data "$data" >/dev/null 2>&1 &&
+                drained=$((drained + 1))
+        elif [ "$added" -lt "$drained" ] && [ $((RANDOM % 5)) = 0 ]; then
+            timeout 20 "$loligo" --quiet rank add --data "$data" >/dev/null 2>&1 && added=$((added + 1))
         fi
     fi
     # In the background and waited for, so that a signal ends it at once.

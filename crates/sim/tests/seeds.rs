@@ -88,6 +88,14 @@ fn seeds_are_clean_with_several_ranks() {
     assert_clean(&several(), 0..1000);
 }
 
+#[test]
+fn seeds_are_clean_while_ranks_are_added_and_drained() {
+    let options = Options { members: true, ..several() };
+    assert_clean(&options, 0..100);
+    let removed: u64 = (0..20).map(|seed| run(seed, options.clone()).removed).sum();
+    assert!(removed >= 10, "hardly any rank was removed: {removed}");
+}
+
 /// What was wrong, and the seeds that showed it when it was found. A seed means another run as soon as the workload
 /// changes: these are kept because they are cheap, not because they would find the same again.
 const ONCE_WRONG: [(&str, &[u64]); 22] = [

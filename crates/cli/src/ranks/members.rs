@@ -30,7 +30,12 @@ pub fn add(target: &Target, count: u16, json: bool) -> Outcome {
 /// Begins to drain a rank; with `wait` until it is gone.
 pub fn drain(target: &Target, rank: u16, wait: bool, json: bool) -> Outcome {
     let found = target::find(target)?;
-    let begun: DrainDoc = ask::order(&found, &format!("/api/v1/rank/drain/{rank}"))?;
+    let page = format!("/api/v1/rank/drain/{rank}");
+    let begun: DrainDoc = match ask::json::<DrainDoc>(&found, &page) {
+        // It was begun before: to look how far it is.
+        Ok(now) if wait && now.draining => now,
+        _ => ask::order(&found, &page)?,
+    };
     let last = if wait { until_gone(&found, rank)? } else { begun };
     if json {
         let line = serde_json::to_string(&last).map_err(|e| Failure::new(format!("the answer as JSON: {e}")))?;

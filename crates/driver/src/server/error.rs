@@ -51,7 +51,8 @@ pub enum ServerError {
     /// Some ranks would be left out.
     #[error(
         "this file system was served by {there} ranks, and each may have changes in its journal that the table lacks, \
-         so {asked} cannot serve it: start it with `--ranks {there}`, or more"
+         so {asked} cannot serve it: start it with `--ranks {there}`, or more; with fewer when some were drained while it \
+         was served (loligo rank drain)"
     )]
     FewerRanks {
         /// Asked for.

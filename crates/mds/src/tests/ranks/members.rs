@@ -92,6 +92,23 @@ fn a_rank_that_never_had_anything_can_be_drained() {
 }
 
 #[test]
+fn a_rank_that_lent_and_borrowed_is_not_kept_by_letters_that_have_long_arrived() {
+    let (mut cluster, a, here, there) = two_ranks();
+    for (from, to) in [(here, there), (there, here)] {
+        let file = cluster.touch(a, from, "f");
+        cluster.call(a, Op::Link { ino: file, dir: to, name: name("g") }).expect("it may");
+        cluster.call(a, unlink(to, "g")).expect("it is there");
+        cluster.call(a, unlink(from, "f")).expect("it is there");
+    }
+    cluster.migrate(there, 1, 0);
+    let dir = cluster.mkdir(a, here, "d");
+    cluster.migrate(dir, 0, 1);
+    cluster.call(a, rmdir(here, "d")).expect("it is empty");
+    cluster.drain_and_remove(1);
+    cluster.finish();
+}
+
+#[test]
 fn a_rank_that_comes_again_goes_on_with_its_numbers() {
     let (mut cluster, a, _, there) = two_ranks();
     let old = cluster.touch(a, there, "old");
