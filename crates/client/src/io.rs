@@ -64,6 +64,9 @@ pub struct Config {
     pub idle_handles: usize,
     /// Without a connection for this long, calls end with `Unavailable`, milliseconds.
     pub give_up_ms: u64,
+    /// How many inode numbers each rank is to have given before they are used; 0: none, ranks number what is made. More are
+    /// asked for when half of them are left.
+    pub ino_grant: u32,
 }
 
 impl Default for Config {
@@ -83,6 +86,7 @@ impl Default for Config {
             close_delay_ms: 1_000,
             idle_handles: 1024,
             give_up_ms: 60_000,
+            ino_grant: 0,
         }
     }
 }

@@ -21,6 +21,7 @@ mod locks;
 mod machine;
 mod members;
 mod moves;
+mod numbers;
 mod open;
 mod read;
 mod recall;

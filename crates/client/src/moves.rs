@@ -62,6 +62,10 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
+        if let (Some(ino), None) = (pending.request.ino, done) {
+            // The other rank knows only of numbers of its own.
+            session.numbers.give_back(ino);
+        }
         self.learn_routes(routes);
         pending.hops += 1;
         self.names_from = Some(to);

@@ -12,6 +12,7 @@ use loligo_types::{Cred, FsError, Ino, Lease, Op, Rank};
 
 use crate::file::File;
 use crate::machine::{Client, Waiter};
+use crate::numbers::Numbers;
 use crate::session::{DataThen, Link, Pending, Then};
 use crate::task::{Event, Step};
 use crate::{CallId, Fh, Invalidation, Output};
@@ -74,6 +75,7 @@ impl Client {
         let single = self.sessions.len() == 1;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
+        session.numbers = Numbers::default();
         let (data, elsewhere) =
             std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
                 self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
@@ -159,6 +161,8 @@ impl Client {
             // Whether it was done is not known.
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
             Then::Located(ino) => self.located(ino, self.home, &Err(FsError::Stale)),
+            // They were given to the session that is gone.
+            Then::Numbers => {}
             _ => {}
         }
     }
@@ -333,7 +337,7 @@ fn waiter_of(then: &Then) -> Option<Waiter> {
         Then::Task(id) => Some(Waiter::Task(*id)),
         Then::Pass(pass) => Some(pass.waiter),
         Then::Second(second) => waiter_of(&second.then),
-        Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) => None,
+        Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Numbers => None,
     }
 }
 

@@ -51,7 +51,7 @@ impl Client {
         let seq = session.next_seq.max(1);
         session.next_seq = seq + 1;
         let op = Op::Close { handles: Vec::new() };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None };
         session.pending.insert(seq, Pending { request, then: Then::Reclaimed, hops: 0 });
     }
 
@@ -88,11 +88,13 @@ impl Client {
         if session.gave_up && !single && self.deny(&then) {
             return;
         }
+        self.refill_numbers(rank, &cred, &op);
         let session = self.open_session(rank);
         session.next_seq = session.next_seq.max(1);
         let seq = session.next_seq;
         session.next_seq += 1;
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op };
+        let ino = if op.makes_inode() { session.numbers.take() } else { None };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino };
         session.pending.insert(seq, Pending { request, then, hops });
         self.send_requests(rank);
     }
@@ -103,7 +105,7 @@ impl Client {
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
             Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Second(second) => return self.deny(&second.then),
-            Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) => return false,
+            Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Numbers => return false,
         }
         true
     }
@@ -144,6 +146,12 @@ impl Client {
             let Request { cred, op, .. } = pending.request;
             return self.request(&Arc::new(cred), op, pending.then);
         }
+        session.numbers.answered(pending.request.ino, &result);
+        if matches!(result, Err(FsError::NotGranted | FsError::NumberUsed)) && pending.request.ino.is_some() {
+            // Whoever is wrong about the number, the caller has not asked for it.
+            let Request { cred, op, .. } = pending.request;
+            return self.request_at(rank, cred, op, pending.then, pending.hops);
+        }
         let answered = session.first_unanswered();
         session.leases.grant(seq.0, granted, answered);
         if let Ok(answer) = &result {
@@ -161,6 +169,7 @@ impl Client {
     pub(crate) fn replied(&mut self, rank: Rank, then: Then, result: FsResult<Answer>) {
         match then {
             Then::Nothing => {}
+            Then::Numbers => self.numbers_came(rank, &result),
             Then::Pass(pass) => self.passed(pass, result),
             Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),

@@ -10,6 +10,7 @@ use crate::Output;
 use crate::dispatch::Pass;
 use crate::leases::Leases;
 use crate::machine::Client;
+use crate::numbers::Numbers;
 
 /// What the answer to a request is for.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) enum Then {
     Located(Ino),
     /// The answer that another rank began.
     Second(Box<Second>),
+    /// Inode numbers.
+    Numbers,
 }
 
 /// Names that were held when an answer came.
@@ -134,6 +137,8 @@ pub(crate) struct Session {
     pub leases: Leases,
     /// This client has ended it, and waits for the connection to be closed.
     pub left: bool,
+    /// Inode numbers that it has given.
+    pub numbers: Numbers,
     /// A connection is wanted, and where to is not known.
     pub nowhere: bool,
 }

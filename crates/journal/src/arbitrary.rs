@@ -5,9 +5,9 @@ use std::sync::Arc;
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, Inode, Kind, Layout, Lease, Letter, LockKind, LockOwner,
-    MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId, SessionRecord, Target,
-    Time, limits,
+    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout, Lease, Letter,
+    LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId,
+    SessionRecord, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -124,8 +124,8 @@ pub fn inode() -> impl Strategy<Value = Inode> {
 
 pub fn session() -> impl Strategy<Value = SessionRecord> {
     let done = vec((number().prop_map(Seq), ino(), number()), 0..5);
-    (number(), bytes(30), number(), any::<bool>(), small(), number(), done).prop_map(
-        |(id, name, client, local, uid, answered, done)| SessionRecord {
+    (number(), bytes(30), number(), any::<bool>(), small(), number(), done, vec(grant(), 0..4)).prop_map(
+        |(id, name, client, local, uid, answered, done, grants)| SessionRecord {
             id: SessionId(id),
             name: Box::from(&*name),
             client,
@@ -133,8 +133,20 @@ pub fn session() -> impl Strategy<Value = SessionRecord> {
             uid,
             answered: Seq(answered),
             done,
+            grants: InoGrants(grants),
         },
     )
+}
+
+fn grant() -> impl Strategy<Value = InoGrant> {
+    (0..1u64 << 62, vec((1u32..100, 1u32..100), 0..4), 1u32..1000).prop_map(|(first, ranges, rest)| {
+        let (mut at, mut used) = (0, Vec::new());
+        for (gap, len) in ranges {
+            used.push((at + gap, at + gap + len));
+            at += gap + len;
+        }
+        InoGrant { first: Ino(first), count: at + rest, used }
+    })
 }
 
 pub fn rank() -> impl Strategy<Value = Rank> {

@@ -10,9 +10,9 @@ use loligo_journal::{MemSource, ReadConfig, Reader, Record, Tail, Writer, Writer
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, Inode, Kind, Layout, Lease, Letter, LockKind, LockOwner, Lsn,
-    MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId, SessionRecord, Target,
-    Time,
+    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout, Lease, Letter,
+    LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq,
+    SessionId, SessionRecord, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -110,6 +110,7 @@ fn session() -> SessionRecord {
         uid: 1000,
         answered: Seq(40),
         done: vec![(Seq(40), Ino(256), 1), (Seq(300), Ino(0), 0)],
+        grants: InoGrants(vec![InoGrant { first: Ino(300), count: 128, used: vec![(0, 2), (5, 6)] }]),
     }
 }
 

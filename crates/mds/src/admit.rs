@@ -41,7 +41,7 @@ impl Mds {
                 return self.out.push_back(Output::Send { conn, msg });
             }
         };
-        let Request { seq, want, cred, op, .. } = request;
+        let Request { seq, want, cred, op, ino, .. } = request;
         let reply = |error| Reply {
             slot,
             session: id,
@@ -60,7 +60,7 @@ impl Mds {
         }
         let since_ms = self.now.mono_ms;
         let (flushed, marks) = (Vec::new(), Vec::new());
-        self.run(Job { id: 0, slot, session: id, seq, want, cred, op, again, flushed, marks, tx: None, since_ms });
+        self.run(Job { id: 0, slot, session: id, seq, want, cred, op, ino, again, flushed, marks, tx: None, since_ms });
     }
 
     /// What every request meets first, each time it starts.

@@ -125,6 +125,7 @@ impl Mds {
                 return self.lock_op(job);
             }
             Op::Sync => return Step::Wait(Why::Sync(self.sync_data())),
+            Op::GrantInos { count } => return Step::Answer(self.grant_inos(job, *count)),
             Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
             _ => {}
         }
@@ -219,11 +220,14 @@ impl Mds {
     }
 
     fn decide(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
+        if let Some(error) = self.refuse_number(job) {
+            return Step::Answer(Err(error));
+        }
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
         let ctx = Ctx {
             cred: &job.cred,
-            stamp: Stamp { now: self.now.wall, ino: self.tree.next_ino() },
+            stamp: Stamp { now: self.now.wall, ino: job.ino.unwrap_or_else(|| self.tree.next_ino()) },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)),
@@ -250,6 +254,7 @@ impl Mds {
         let Change { events, answer, .. } = change;
         let events = self.part(job, events);
         self.commit(Some(origin), &events);
+        self.use_number(job, &events);
         Step::Answer(Ok(answer))
     }
 
@@ -323,7 +328,7 @@ impl Mds {
     }
 }
 
-fn origin_of(job: &Job, ino: Ino, value: u64) -> Origin {
+pub(crate) fn origin_of(job: &Job, ino: Ino, value: u64) -> Origin {
     // What the client had of answers is filled in when the record is made.
     Origin { session: job.session, seq: job.seq, answered: loligo_types::Seq(0), ino, value }
 }

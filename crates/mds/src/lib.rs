@@ -41,6 +41,7 @@ mod load;
 mod lock;
 mod lockop;
 mod machine;
+mod numbers;
 mod open;
 mod park;
 pub mod peer;

@@ -22,6 +22,8 @@ pub(crate) struct Job {
     pub(crate) want: Lease,
     pub(crate) cred: Cred,
     pub(crate) op: Op,
+    /// The number, of those granted to the session, for the inode that it makes.
+    pub(crate) ino: Option<Ino>,
     /// It was executed before: the answer is to be made again.
     pub(crate) again: Option<(Ino, u64)>,
     /// Inodes whose holder has written back since the request came.

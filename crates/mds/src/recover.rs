@@ -97,6 +97,9 @@ impl Mds {
             session.window.forget_below(origin.answered);
             session.window.replay(origin.seq, origin.ino, origin.value);
             session.unsaved.get_or_insert(lsn);
+            if !session.grants.is_empty() {
+                crate::numbers::made_by(&record.events, |ino| _ = session.grants.use_up(ino));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Lsn, MovedClient, SessionId, SessionRecord};
+use loligo_types::{InoGrants, Lsn, MovedClient, SessionId, SessionRecord};
 
 use crate::hash::IntMap;
 use crate::io::{ConnId, Peer};
@@ -39,6 +39,8 @@ pub(crate) struct Session {
     /// When a message last came.
     pub(crate) heard_ms: u64,
     pub(crate) window: Window,
+    /// Inode numbers that it was given.
+    pub(crate) grants: InoGrants,
     /// The first change of the session in the journal that its record there does not tell of.
     pub(crate) unsaved: Option<Lsn>,
     pub(crate) standing: Standing,
@@ -60,6 +62,7 @@ impl Session {
             conn: None,
             heard_ms: now_ms,
             window: Window::default(),
+            grants: InoGrants::default(),
             unsaved: None,
             standing: Standing::Here,
             requests: 0,
@@ -87,6 +90,7 @@ impl Session {
             conn: None,
             heard_ms: now_ms,
             window: Window::restore(record.answered, &record.done),
+            grants: record.grants.clone(),
             unsaved: None,
             standing: Standing::Lost,
             requests: 0,
@@ -105,6 +109,7 @@ impl Session {
             client: self.client,
             answered: self.window.answered(),
             done: self.window.done(),
+            grants: self.grants.clone(),
         }
     }
 }

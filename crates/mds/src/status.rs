@@ -142,7 +142,7 @@ pub struct Status {
 }
 
 /// How many operations there are.
-const OPS: usize = 32;
+const OPS: usize = 33;
 
 /// The place of an operation among the counters.
 fn place(op: &Op) -> usize {
@@ -179,13 +179,23 @@ fn place(op: &Op) -> usize {
         Op::GetLock { .. } => 29,
         Op::CancelLock { .. } => 30,
         Op::Sync => 31,
+        Op::GrantInos { .. } => 32,
+    }
+}
+
+/// Of each operation; an array of its own, because the standard library has no default for one so long.
+struct OpCounts([(&'static str, OpCount); OPS]);
+
+impl Default for OpCounts {
+    fn default() -> OpCounts {
+        OpCounts([("", OpCount { count: 0, errors: 0 }); OPS])
     }
 }
 
 /// Counters.
 #[derive(Default)]
 pub(crate) struct Counters {
-    ops: [(&'static str, OpCount); OPS],
+    ops: OpCounts,
     pub(crate) recalls: u64,
     pub(crate) evicted: u64,
     pub(crate) checkpoints_failed: u64,
@@ -197,13 +207,13 @@ pub(crate) struct Counters {
 impl Counters {
     /// Requests answered or redirected so far.
     pub(crate) fn requests(&self) -> u64 {
-        self.redirects + self.ops.iter().map(|(_, count)| count.count).sum::<u64>()
+        self.redirects + self.ops.0.iter().map(|(_, count)| count.count).sum::<u64>()
     }
 
     /// One operation more.
     #[inline]
     pub(crate) fn count(&mut self, op: &Op, ok: bool) {
-        let (name, count) = &mut self.ops[place(op)];
+        let (name, count) = &mut self.ops.0[place(op)];
         *name = op.name();
         count.count += 1;
         count.errors += u64::from(!ok);
@@ -221,7 +231,7 @@ impl Mds {
 
     /// A picture of the moment. Walks over sessions and locks: not for every request.
     pub fn status(&self) -> Status {
-        let ops = self.counters.ops.iter().filter(|(_, count)| count.count > 0).copied().collect();
+        let ops = self.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
         let grace = self.grace.as_ref().map(|grace| GraceStatus {
             left_ms: grace.until_ms.saturating_sub(self.now.mono_ms),
             missing: self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here).count(),

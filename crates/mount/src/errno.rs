@@ -62,6 +62,8 @@ pub fn row(error: FsError) -> Row {
         FsError::BadHandle => (libc::EBADF, Debug, "bad_handle"),
         FsError::NoDevice => (libc::ENXIO, Trace, "no_device"),
         FsError::Overflow => (libc::EOVERFLOW, Trace, "overflow"),
+        FsError::NotGranted => (libc::EINVAL, Warn, "not_granted"),
+        FsError::NumberUsed => (libc::EINVAL, Warn, "number_used"),
         FsError::NotAuthorized => (libc::EPERM, Warn, "not_authorized"),
     };
     Row { errno, level, label }

@@ -18,6 +18,7 @@ pub fn need_again(tree: &Tree, origin: &Origin) -> Vec<Need> {
 pub fn answer_again(tree: &Tree, op: &Op, origin: &Origin) -> FsResult<Answer> {
     match op {
         Op::Extend { .. } => Ok(Answer::Offset(origin.value)),
+        Op::GrantInos { count } => Ok(Answer::Inos { first: Ino(origin.value), count: *count }),
         _ if origin.ino == Ino(0) => Ok(Answer::Done),
         Op::Open { flags, .. } | Op::Create { flags, .. } | Op::Tmpfile { flags, .. } => {
             let inode = inode_of(tree, origin.ino)?;

@@ -123,7 +123,8 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
         | Op::Unlock { .. }
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
-        | Op::Sync => {}
+        | Op::Sync
+        | Op::GrantInos { .. } => {}
     }
     touch
 }

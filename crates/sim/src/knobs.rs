@@ -52,6 +52,8 @@ impl Knobs {
             close_delay_ms: rng.pick(&[0, 100, 1000]),
             idle_handles: rng.pick(&[2, 100]),
             give_up_ms: rng.pick(&[1000, 4000, 60_000]),
+            // Chosen as the fragments are, below.
+            ino_grant: [0, 3, 16, 1000][(hash_key.1 % 4) as usize],
         };
         let server = loligo_mds::Config {
             fs_id,

@@ -54,6 +54,8 @@ pub enum Answer {
     Lock(Option<FileLock>),
     /// A byte offset.
     Offset(u64),
+    /// Inode numbers in a row: the first, and how many.
+    Inos { first: Ino, count: u32 },
     /// The name is there, but another rank has the inode: ask that one (for attributes, or to open it by number). To
     /// `Lookup`, `LookupParent`, and a `Create` that found the file. `rank` is the best guess; that rank knows better.
     Remote { ino: Ino, kind: Kind, rank: Rank },

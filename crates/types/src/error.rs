@@ -73,11 +73,15 @@ pub enum FsError {
     Overflow = 31,
     /// The caller may not claim to be that user (EPERM at the mount).
     NotAuthorized = 32,
+    /// The inode number was not granted to this session at this rank (EINVAL at the mount).
+    NotGranted = 33,
+    /// The inode number has made an inode before (EINVAL at the mount).
+    NumberUsed = 34,
 }
 
 impl FsError {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [FsError; 32] = {
+    pub const ALL: [FsError; 34] = {
         use FsError::*;
         [
             NotFound,
@@ -112,6 +116,8 @@ impl FsError {
             NoDevice,
             Overflow,
             NotAuthorized,
+            NotGranted,
+            NumberUsed,
         ]
     };
 
@@ -161,6 +167,8 @@ impl fmt::Display for FsError {
             FsError::NoDevice => "no such device",
             FsError::Overflow => "a number is too large",
             FsError::NotAuthorized => "the caller may not act as that user",
+            FsError::NotGranted => "the inode number was not granted to this session; ask the rank for a grant",
+            FsError::NumberUsed => "the inode number has made an inode before; take another one",
         })
     }
 }

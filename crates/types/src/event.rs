@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Ino, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
+use crate::{Ino, InoGrants, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
 
 /// Which request made a record, so that a repeated request is answered and not executed again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -39,6 +39,8 @@ pub struct SessionRecord {
     pub answered: Seq,
     /// Executed changes at or above `answered`: request, inode and value of the answer, by ascending number.
     pub done: Vec<(Seq, Ino, u64)>,
+    /// Inode numbers that it was given.
+    pub grants: InoGrants,
 }
 
 /// One record of the table changes. The order of the variants is not persisted; codes stand in the journal's codec.

@@ -36,6 +36,8 @@ pub const MOVED_MAX: usize = 65_536;
 pub const READDIR_MAX: usize = 4096;
 /// Most supplementary groups of a caller (Linux NGROUPS_MAX).
 pub const GROUPS_MAX: usize = 65_536;
+/// Most inode numbers that a session may have been given and not used.
+pub const INO_GRANT_MAX: u32 = 65_536;
 /// Most entries that a policy may say a directory will have.
 pub const EXPECTED_ENTRIES_MAX: u64 = 1 << 40;
 /// Most lines of the subtree map in one message.

@@ -37,6 +37,10 @@ pub struct Request {
     pub cred: Cred,
     /// What to do.
     pub op: Op,
+    /// The number for the inode that the operation makes, of those granted to this session at this rank
+    /// ([`Op::GrantInos`]); none: the rank takes one. If it makes none (a `Create` that finds the name), the number stays
+    /// free. `NotGranted` if it is not the session's, `NumberUsed` if it has made an inode before.
+    pub ino: Option<Ino>,
 }
 
 /// A data request. Not numbered for exactly-once: every data operation may be repeated.

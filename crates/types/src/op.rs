@@ -168,6 +168,10 @@ pub enum Op {
     /// Waits until everything this session changed before is durable, data of all files included that was answered as
     /// written. `Done`. (Answers to changes of metadata already are, under the default policy.)
     Sync,
+    /// Gives the session inode numbers of the rank's range, in a row, which its requests may name for what they make (see
+    /// [`crate::msg::Request::ino`]). `Inos`. They are its own until it ends. `Invalid` for none or more than
+    /// [`crate::limits::INO_GRANT_MAX`], `Quota` if it would have more than those without using them.
+    GrantInos { count: u32 },
 }
 
 /// What an operation is about.
@@ -238,8 +242,16 @@ impl Op {
             | Op::Unlock { ino, .. }
             | Op::GetLock { ino, .. }
             | Op::CancelLock { ino, .. } => About::Inode(*ino),
-            Op::Close { .. } | Op::StatFs | Op::Sync => About::Nothing,
+            Op::Close { .. } | Op::StatFs | Op::Sync | Op::GrantInos { .. } => About::Nothing,
         }
+    }
+
+    /// Whether the operation may make an inode.
+    pub fn makes_inode(&self) -> bool {
+        matches!(
+            self,
+            Op::Create { .. } | Op::Tmpfile { .. } | Op::Mknod { .. } | Op::Mkdir { .. } | Op::Symlink { .. }
+        )
     }
 
     /// Short name, the same in metrics, logs and `loligo top`.
@@ -277,6 +289,7 @@ impl Op {
             Op::GetLock { .. } => "getlock",
             Op::CancelLock { .. } => "cancel_lock",
             Op::Sync => "sync",
+            Op::GrantInos { .. } => "grant_inos",
         }
     }
 }

@@ -106,6 +106,7 @@ fn to_request(request: &Request) -> proto::Request {
         uid: request.cred.uid,
         gid: request.cred.gid,
         groups: request.cred.groups.clone(),
+        ino: request.ino.map_or(0, |ino| ino.0),
         op: Some(op::encode(&request.op)),
     }
 }
@@ -121,6 +122,7 @@ fn request(m: proto::Request, payload: &mut Payload) -> Result<Request> {
         want: lease(m.want)?,
         cred: Cred { uid: m.uid, gid: m.gid, groups: m.groups },
         op: op::decode(op::required(m.op)?, payload)?,
+        ino: (m.ino != 0).then_some(Ino(m.ino)),
     })
 }
 

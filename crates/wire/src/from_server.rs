@@ -152,6 +152,7 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
         }),
         Answer::Lock(lock) => WireReply::Lock(proto::LockAnswer { lock: lock.as_ref().map(to_lock) }),
         Answer::Offset(offset) => WireReply::Offset(*offset),
+        Answer::Inos { first, count } => WireReply::Inos(proto::Inos { first: first.0, count: *count }),
         Answer::Remote { ino, kind, rank } => {
             WireReply::Remote(proto::Remote { ino: ino.0, kind: to_kind(*kind), rank: to_rank(*rank) })
         }
@@ -186,6 +187,7 @@ fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> 
         }),
         WireReply::Lock(m) => Answer::Lock(m.lock.map(|held| lock(Some(held))).transpose()?),
         WireReply::Offset(offset) => Answer::Offset(offset),
+        WireReply::Inos(m) => Answer::Inos { first: Ino(m.first), count: m.count },
         WireReply::Remote(m) => Answer::Remote { ino: Ino(m.ino), kind: kind(m.kind)?, rank: rank(m.rank)? },
     }))
 }

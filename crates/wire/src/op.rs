@@ -124,6 +124,7 @@ pub(crate) fn encode(op: &Op) -> Wire {
         Op::GetLock { ino, handle, lock } => Wire::GetLock(to_lock_on(*ino, *handle, lock, false)),
         Op::CancelLock { ino, owner } => Wire::CancelLock(proto::CancelLock { ino: ino.0, owner: owner.0 }),
         Op::Sync => Wire::Sync(proto::Empty {}),
+        Op::GrantInos { count } => Wire::GrantInos(*count),
     }
 }
 
@@ -230,6 +231,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
         Wire::GetLock(m) => Op::GetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
         Wire::CancelLock(m) => Op::CancelLock { ino: Ino(m.ino), owner: LockOwner(m.owner) },
         Wire::Sync(_) => Op::Sync,
+        Wire::GrantInos(count) => Op::GrantInos { count },
     })
 }
 

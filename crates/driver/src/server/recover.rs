@@ -301,6 +301,7 @@ mod tests {
             uid: 0,
             answered: Seq(0),
             done: Vec::new(),
+            grants: loligo_types::InoGrants::default(),
         };
         write(&*table, |batch| {
             put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);

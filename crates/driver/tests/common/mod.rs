@@ -130,6 +130,7 @@ impl Raw {
             want: Lease::NONE,
             cred: Cred::root(),
             op,
+            ino: None,
         })
     }
 

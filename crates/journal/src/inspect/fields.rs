@@ -178,5 +178,6 @@ fn session_fields(session: &SessionRecord) -> Fields {
         ("client", number(session.client)),
         ("answered", number(session.answered.0)),
         ("done", Value::List(done.collect())),
+        ("inos_granted", number(session.grants.left())),
     ]
 }

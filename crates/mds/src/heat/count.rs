@@ -13,7 +13,7 @@ use crate::machine::Mds;
 /// What an operation counts as; none: it concerns no directory.
 fn hit_of(op: &Op) -> Option<Hit> {
     match op {
-        Op::Close { .. } | Op::StatFs | Op::Sync | Op::CancelLock { .. } => None,
+        Op::Close { .. } | Op::StatFs | Op::Sync | Op::CancelLock { .. } | Op::GrantInos { .. } => None,
         Op::Readdir { .. } => Some(Hit::Readdir),
         op if op.is_change() => Some(Hit::Iwr),
         _ => Some(Hit::Ird),

@@ -367,9 +367,14 @@ impl World {
     }
 
     pub fn send_again(&mut self, at: usize, seq: Seq, op: Op) {
+        self.send_numbered(at, seq, op, None);
+    }
+
+    /// The same with a number for the inode that is made.
+    pub fn send_numbered(&mut self, at: usize, seq: Seq, op: Op, ino: Option<Ino>) {
         let client = &self.clients[at];
         let cred = if client.uid == 0 { Cred::root() } else { Cred::user(client.uid, client.uid) };
-        let request = Request { seq, answered: Seq(0), want: client.want, cred, op };
+        let request = Request { seq, answered: Seq(0), want: client.want, cred, op, ino };
         self.message(at, ToServer::Request(request));
     }
 

@@ -9,6 +9,7 @@ mod exactly_once;
 mod frags;
 pub(crate) mod harness;
 mod locks;
+mod numbers;
 mod property;
 mod random;
 mod ranks;

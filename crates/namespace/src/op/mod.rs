@@ -64,7 +64,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         | Op::Unlock { .. }
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
-        | Op::Sync => {}
+        | Op::Sync
+        | Op::GrantInos { .. } => {}
     }
 }
 
@@ -134,7 +135,8 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         | Op::Unlock { .. }
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
-        | Op::Sync => Err(FsError::NotSupported),
+        | Op::Sync
+        | Op::GrantInos { .. } => Err(FsError::NotSupported),
     }
 }
 

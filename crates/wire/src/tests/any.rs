@@ -175,6 +175,7 @@ fn inode_op() -> BoxedStrategy<Op> {
             .prop_map(|(ino, [read, write, exec])| Op::Access { ino, want: Access { read, write, exec } }),
         Just(Op::StatFs),
         Just(Op::Sync),
+        any::<u32>().prop_map(|count| Op::GrantInos { count }),
     ]
     .boxed()
 }
@@ -225,10 +226,17 @@ fn file_op() -> BoxedStrategy<Op> {
 
 fn request() -> impl Strategy<Value = Request> {
     let op = prop_oneof![entry_op(), inode_op(), file_op()];
-    (any::<u64>(), any::<u64>(), lease(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..5), op).prop_map(
-        |(seq, answered, want, uid, gid, mut groups, op)| {
+    (any::<u64>(), any::<u64>(), lease(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..5), op, of(1u64..)).prop_map(
+        |(seq, answered, want, uid, gid, mut groups, op, ino)| {
             groups.sort_unstable();
-            Request { seq: Seq(seq), answered: Seq(answered), want, cred: Cred { uid, gid, groups }, op }
+            Request {
+                seq: Seq(seq),
+                answered: Seq(answered),
+                want,
+                cred: Cred { uid, gid, groups },
+                op,
+                ino: ino.map(Ino),
+            }
         },
     )
 }
@@ -290,6 +298,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         }),
         of(lock()).prop_map(Answer::Lock),
         any::<u64>().prop_map(Answer::Offset),
+        (ino(), any::<u32>()).prop_map(|(first, count)| Answer::Inos { first, count }),
         (ino(), kind(), rank()).prop_map(|(ino, kind, rank)| Answer::Remote { ino, kind, rank }),
     ]
 }

@@ -97,9 +97,34 @@ fn a_create() {
                 exclusive: true,
                 handle: 5,
             },
+            ino: None,
         }),
         "4c6f01012b000000000000003642b0b71a2908031002180320e807286432020464aa01170801120466696c65\
          18a40320122a040801100130013805",
+    );
+}
+
+#[test]
+fn a_request_for_inode_numbers_that_names_one() {
+    to_server(
+        ToServer::Request(Request {
+            seq: Seq(3),
+            answered: Seq(2),
+            want: Lease::NONE,
+            cred: Cred { uid: 0, gid: 0, groups: Vec::new() },
+            op: Op::GrantInos { count: 300 },
+            ino: Some(Ino(300)),
+        }),
+        "4c6f01010d000000000000004b74cb0a1a0b0803100238ac028003ac02",
+    );
+}
+
+#[test]
+fn an_answer_with_inode_numbers() {
+    let result = Ok(Answer::Inos { first: Ino(300), count: 2 });
+    to_client(
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new() },
+        "4c6f01020c00000000000000c037c6571a0a0803ca010508ac021002",
     );
 }
 

@@ -189,6 +189,7 @@ fn an_absurd_readdir_limit_counts_as_the_largest() {
             want: Lease::NONE,
             cred: Cred::root(),
             op: op(limit),
+            ino: None,
         })
     };
     let mut decoder = at_server();
