@@ -70,8 +70,13 @@ pub fn row(error: FsError) -> Row {
 }
 
 /// Counts of errors by kind since the start.
-#[derive(Default)]
 pub struct ErrorCounts([AtomicU64; FsError::ALL.len()]);
+
+impl Default for ErrorCounts {
+    fn default() -> ErrorCounts {
+        ErrorCounts(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
 
 impl ErrorCounts {
     /// Counts and logs an error of an operation, and gives its number for the kernel.
