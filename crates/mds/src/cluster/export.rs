@@ -9,7 +9,7 @@ use loligo_types::{Event, Frag, FsError, Ino, Kind, Letter, Lsn, Rank, Route, li
 
 use super::Where;
 use super::holdings::{Held, Holders};
-use super::survey::{Moves, Survey};
+use super::survey::{Moves, Survey, inode_of};
 use crate::admin::{Ask, Migration, Told};
 use crate::execute::Step;
 use crate::io::{DataAccess, Output};
@@ -688,19 +688,5 @@ impl Mds {
             export.survey.reading = false;
             self.out.push_back(Output::Again);
         }
-    }
-}
-
-/// The inode whose authority has a record that can move.
-fn inode_of(event: &Event) -> Option<Ino> {
-    match event {
-        Event::Inode(inode) => Some(inode.ino),
-        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
-        Event::InodeGone(ino)
-        | Event::InlineGone(ino)
-        | Event::Xattr { ino, .. }
-        | Event::XattrGone { ino, .. }
-        | Event::Inline { ino, .. } => Some(*ino),
-        _ => None,
     }
 }

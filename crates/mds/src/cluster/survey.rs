@@ -1,7 +1,7 @@
 //! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered.
 
 use loligo_namespace::{Found, Need};
-use loligo_types::{Ino, Inode, limits};
+use loligo_types::{Event, Ino, Inode, limits};
 
 use super::Where;
 use crate::hash::IntMap;
@@ -215,5 +215,19 @@ impl Mds {
         survey.reading = true;
         self.load(needs, crate::load::Waiter::Survey);
         false
+    }
+}
+
+/// The inode whose authority has a record that can move.
+pub(super) fn inode_of(event: &Event) -> Option<Ino> {
+    match event {
+        Event::Inode(inode) => Some(inode.ino),
+        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
+        Event::InodeGone(ino)
+        | Event::InlineGone(ino)
+        | Event::Xattr { ino, .. }
+        | Event::XattrGone { ino, .. }
+        | Event::Inline { ino, .. } => Some(*ino),
+        _ => None,
     }
 }

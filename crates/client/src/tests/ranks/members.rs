@@ -1,0 +1,119 @@
+//! Ranks that come, leave, refuse, or are not to be found: whom a client goes to then.
+
+use super::*;
+
+#[test]
+fn the_first_connection_may_lead_to_any_rank() {
+    let mut world = Ranks::unconnected(Config { client: 77, ..Config::default() });
+    world.connect(R0, welcome(R1, 2));
+    assert_eq!(world.take(), []);
+    // Rank 0 gets the number that the connection to rank 1 does not need.
+    world.call(Call::Op(Op::StatFs));
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 0".into()))]);
+    world.connect(R1, welcome(R0, 2));
+    assert_eq!(world.asked(), (R1, 1, Op::StatFs));
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(world.take(), [Wire::Connect(R0, None)]);
+}
+
+#[test]
+fn a_rank_that_left_the_map_is_not_sought_any_more() {
+    let mut world = Ranks::with_second();
+    let fh = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.says(R0, ToClient::Map(ClusterMap { epoch: 9, ..map(1) }));
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R0, 9)], moved: Vec::new() });
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [Wire::Disconnect(R1)]);
+    world.write(fh, b"goes on");
+    world.call(lookup(DIR, "b"));
+    assert_eq!(world.asked().0, R0);
+}
+
+#[test]
+fn a_rank_that_leaves_is_asked_where_its_files_are_then_left_and_not_asked_again() {
+    let mut world = Ranks::with_second();
+    world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let mut leaving = ClusterMap { epoch: 9, ..map(2) };
+    leaving.ranks[1].state = RankState::Leaving;
+    world.says(R1, ToClient::Map(leaving));
+    assert_eq!(world.take(), [Wire::Ask(R1, 3, Op::GetAttr { ino: FILE })]);
+    world.redirects(R1, R0, &[route(DIR, R0, 9)], None);
+    world.answers(R0, entry(FILE, Kind::File));
+    world.feed(Input::Tick);
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::Goodbye)]);
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [Wire::Disconnect(R1)]);
+    world.call(Call::GetAttr { ino: Ino::first_of(R1) });
+    assert_eq!(world.asked().0, R0);
+}
+
+#[test]
+fn a_client_outlives_the_rank_that_it_came_to_first() {
+    let mut world = Ranks::with_second();
+    let fh = world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let look = world.call(lookup(Ino::ROOT, "x"));
+    let ranks = map(2).ranks[1..].to_vec();
+    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks }));
+    world.says(R1, ToClient::Routes { routes: vec![route(Ino::ROOT, R1, 9)], moved: Vec::new() });
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    let wire = world.take();
+    let op = Op::Lookup { dir: Ino::ROOT, name: name("x") };
+    assert!(matches!(&wire[..], [Wire::Disconnect(R0), Wire::Ask(R1, _, asked)] if *asked == op), "{wire:?}");
+    assert!(!world.done.iter().any(|(id, _)| *id == look));
+    world.write(fh, b"goes on");
+    world.call(Call::Op(Op::StatFs));
+    assert_eq!(world.asked().0, R1);
+}
+
+#[test]
+fn what_was_on_its_way_to_a_rank_that_forgot_the_client_follows_the_file() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let inline = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let objects = world.create(R0, DIR, Ino(0x102), false, Lease::CACHE | Lease::BUFFER);
+    world.write(inline, b"small");
+    world.write(objects, b"large");
+    let flushes = [inline, objects].map(|fh| world.call(Call::Flush { fh, owner: None }));
+    assert_eq!(world.take().len(), 2);
+    world.moves(true);
+    assert_eq!(world.take(), []);
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, welcome(R0, 2));
+    let wire = world.take();
+    let [Wire::Ask(R1, seq, Op::WriteInline { .. }), Wire::Data(R1, id, DataOp::Write { .. })] = wire[..] else {
+        panic!("{wire:?}")
+    };
+    world.answer(R1, seq, entry(FILE, Kind::File), &[]);
+    world.says(R1, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+    assert!(matches!(world.answers(R1, entry(Ino(0x102), Kind::File)), Op::SetData { .. }));
+    for flush in flushes {
+        world.result(flush).unwrap();
+    }
+}
+
+#[test]
+fn a_rank_whose_address_is_not_known_is_connected_to_when_it_is() {
+    let mut world = Ranks::of(2);
+    world.call(lookup(Ino::ROOT, "a"));
+    world.redirects(R0, Rank(2), &[], None);
+    assert_eq!(world.take(), []);
+    world.says(R0, ToClient::Map(map(3)));
+    assert_eq!(world.take(), [Wire::Connect(Rank(2), Some("at 2".into()))]);
+    world.connect(Rank(2), welcome(Rank(2), 3));
+    assert_eq!(world.asked().0, Rank(2));
+}
+
+#[test]
+fn another_rank_that_refuses_is_tried_again_and_does_not_end_the_client() {
+    let mut world = Ranks::of(2);
+    world.call(lookup(Ino::ROOT, "a"));
+    world.redirects(R0, R1, &[], None);
+    world.take();
+    world.feed(Input::Connected { rank: R1 });
+    world.take();
+    world.says(R1, ToClient::Refused { why: Refusal::Stopping, text: "later".into() });
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    assert!(!world.refused);
+}
