@@ -296,8 +296,10 @@ impl Mds {
                 self.cluster.exports.waiting.push_front((id, dir, to));
             }
             Where::Elsewhere(_) => self.end_export(&export, "failed: the directory has become another rank's"),
+            // One that was removed and is open stays where it ends.
             Where::Here
-                if export.files.is_empty() && self.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir) =>
+                if export.files.is_empty()
+                    && self.tree.inode(dir).is_none_or(|inode| inode.kind != Kind::Dir || inode.nlink == 0) =>
             {
                 self.end_export(&export, "failed: there is no such directory (any more)");
             }
@@ -439,8 +441,8 @@ impl Mds {
         if !export.quiesced || self.checkpoint_is_under_way() {
             return None;
         }
-        let Some(inode) = self.tree.inode(export.dir).cloned().filter(|_| !self.files_have_changed(&export.files))
-        else {
+        let stays = |mds: &Mds| mds.files_have_changed(&export.files);
+        let Some(inode) = self.tree.inode(export.dir).filter(|inode| inode.nlink > 0 && !stays(self)).cloned() else {
             self.thaw(export);
             return Some("failed: the directory was removed");
         };

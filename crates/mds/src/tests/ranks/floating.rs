@@ -120,3 +120,19 @@ fn a_removed_directory_that_is_lent_ends_when_it_is_given_back() {
     assert!(!cluster.has(1, dir), "it is gone, and does not come back");
     cluster.finish();
 }
+
+#[test]
+fn a_directory_that_was_removed_and_is_open_does_not_move_and_ends_with_its_last_handle() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let dir = cluster.mkdir(a, here, "d");
+    assert!(matches!(cluster.ask(a, 0, Op::Open { ino: dir, flags: READ, handle: 7 }), Outcome::Answered(Ok(_))));
+    let id = cluster.begin_move(dir, 0, 1);
+    assert_eq!(cluster.call(a, rmdir(here, "d")), Ok(Answer::Done));
+    cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id).starts_with("failed"));
+    let id = cluster.begin_move(dir, 0, 1);
+    cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id).starts_with("failed"));
+    cluster.ask(a, 0, close(7));
+    cluster.wait(100);
+    assert!(!cluster.has(0, dir) && !cluster.has(1, dir));
+    cluster.finish();
+}
