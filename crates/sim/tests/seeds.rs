@@ -124,7 +124,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 14] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 21] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -142,6 +142,13 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 14] = [
     ),
     ("a handle that was closed where it had been before it moved stayed open for ever, with its locks", &[6960]),
     ("a lease was called back by the new rank before the client had heard that it had moved", &[3733]),
+    ("a name was cached that had been said before the names were lent", &[39]),
+    ("what grew below a lent directory was lost in a crash of its rank", &[1588, 4089, 5997]),
+    ("a session that had moved was taken for one that was ended", &[3164, 4001, 5312, 5468, 7437, 8531, 12570, 12846]),
+    ("a write that failed counted as synced by a later sync", &[684, 1376, 4420, 11453, 16007]),
+    ("an unlock was overtaken by the next lock of the same file", &[7414]),
+    ("a lock moved with a handle that its client had lost, and was held for ever", &[7999]),
+    ("a removed directory moved, and was never ended", &[40308]),
 ];
 
 #[test]
