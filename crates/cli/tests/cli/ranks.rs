@@ -110,6 +110,13 @@ fn directories_move_to_and_fro_and_so_do_those_below_them() {
     assert_eq!(server.stop().0, 0);
 }
 
+/// What the admin socket says at a path.
+fn page(data: &std::path::Path, path: &str) -> String {
+    let mut stream = std::os::unix::net::UnixStream::connect(data.join("admin.sock")).expect("a connection");
+    std::io::Write::write_all(&mut stream, format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("a request");
+    std::io::read_to_string(stream).expect("an answer")
+}
+
 #[test]
 fn ranks_are_added_drained_and_gone_and_kill_does_not_bring_them_back() {
     let place = Place::new();
@@ -150,9 +157,9 @@ fn ranks_are_added_drained_and_gone_and_kill_does_not_bring_them_back() {
     let server = Service::start("serve --data {}", &[&data]);
     assert_eq!(fs.read("/a/file").expect("read"), b"content");
     drop(open);
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while numbers(&data) != [0] {
-        assert!(std::time::Instant::now() < until, "rank 2 does not go");
+        assert!(std::time::Instant::now() < until, "rank 2 does not go: {}", page(&data, "/api/v1/rank/drain/2"));
     }
     assert_eq!(fs.read("/a/file").expect("read"), b"content");
     client.stop(std::time::Duration::from_secs(20)).expect("it stops");

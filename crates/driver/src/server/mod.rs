@@ -274,8 +274,7 @@ impl Server {
         for (rank, from) in asked {
             match from.recv_timeout(STATUS_TIME) {
                 Ok(status) => ranks.push(status),
-                // It was removed meanwhile.
-                Err(_) if rank != Rank::ZERO && !self.seats().contains_key(&rank) => {}
+                Err(error) if self.has_left(rank, error) => {}
                 Err(_) => return Err(self.silent()),
             }
         }
@@ -293,10 +292,16 @@ impl Server {
         let seats = self.seats();
         let no_such = |seats: &BTreeMap<Rank, Arc<Seat>>| ServerError::NoSuchRank { rank, there: names(seats.keys()) };
         let seat = seats.get(&rank).ok_or_else(|| no_such(&seats))?;
-        ask(seat, |to| Command::Admin(what, to)).recv_timeout(STATUS_TIME).map_err(|_| {
-            let seats = self.seats();
-            if seats.contains_key(&rank) { self.silent() } else { no_such(&seats) }
-        })
+        ask(seat, |to| Command::Admin(what, to))
+            .recv_timeout(STATUS_TIME)
+            .map_err(|error| if self.has_left(rank, error) { no_such(&self.seats()) } else { self.silent() })
+    }
+
+    /// Whether a rank does not answer because it was removed meanwhile, or is about to be: its thread has ended, and the
+    /// server goes on.
+    fn has_left(&self, rank: Rank, error: RecvTimeoutError) -> bool {
+        let gone = error == RecvTimeoutError::Disconnected || !self.seats().contains_key(&rank);
+        rank != Rank::ZERO && gone && self.fatal_text().is_none()
     }
 
     /// Why there is no answer.
