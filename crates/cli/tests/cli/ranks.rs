@@ -156,6 +156,9 @@ fn ranks_are_added_drained_and_gone_and_kill_does_not_bring_them_back() {
     server.kill();
     let server = Service::start("serve --data {}", &[&data]);
     assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    // The client is back at that rank, with what it holds.
+    open.write_at(0, b"more".as_slice()).expect("the file is still open");
+    open.sync().expect("there is room");
     drop(open);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while numbers(&data) != [0] {

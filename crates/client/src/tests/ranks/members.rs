@@ -1,6 +1,24 @@
-//! Ranks that come, leave, refuse, or are not to be found: whom a client goes to then.
+//! Ranks that leave.
 
 use super::*;
+
+#[test]
+fn a_rank_that_leaves_is_asked_where_its_files_are_then_left_and_not_asked_again() {
+    let mut world = Ranks::with_second();
+    world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let mut leaving = ClusterMap { epoch: 9, ..map(2) };
+    leaving.ranks[1].state = RankState::Leaving;
+    world.says(R1, ToClient::Map(leaving));
+    assert_eq!(world.take(), [Wire::Ask(R1, 3, Op::GetAttr { ino: FILE })]);
+    world.redirects(R1, R0, &[route(DIR, R0, 9)], None);
+    world.answers(R0, entry(FILE, Kind::File));
+    world.feed(Input::Tick);
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::Goodbye)]);
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [Wire::Disconnect(R1)]);
+    world.call(Call::GetAttr { ino: Ino::first_of(R1) });
+    assert_eq!(world.asked().0, R0);
+}
 
 #[test]
 fn the_first_connection_may_lead_to_any_rank() {
@@ -26,24 +44,6 @@ fn a_rank_that_left_the_map_is_not_sought_any_more() {
     assert_eq!(world.take(), [Wire::Disconnect(R1)]);
     world.write(fh, b"goes on");
     world.call(lookup(DIR, "b"));
-    assert_eq!(world.asked().0, R0);
-}
-
-#[test]
-fn a_rank_that_leaves_is_asked_where_its_files_are_then_left_and_not_asked_again() {
-    let mut world = Ranks::with_second();
-    world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
-    let mut leaving = ClusterMap { epoch: 9, ..map(2) };
-    leaving.ranks[1].state = RankState::Leaving;
-    world.says(R1, ToClient::Map(leaving));
-    assert_eq!(world.take(), [Wire::Ask(R1, 3, Op::GetAttr { ino: FILE })]);
-    world.redirects(R1, R0, &[route(DIR, R0, 9)], None);
-    world.answers(R0, entry(FILE, Kind::File));
-    world.feed(Input::Tick);
-    assert_eq!(world.take(), [Wire::Other(R1, ToServer::Goodbye)]);
-    world.feed(Input::Disconnected { rank: R1 });
-    assert_eq!(world.take(), [Wire::Disconnect(R1)]);
-    world.call(Call::GetAttr { ino: Ino::first_of(R1) });
     assert_eq!(world.asked().0, R0);
 }
 
