@@ -106,7 +106,7 @@ fn keys_that_nobody_makes_are_refused() {
     let unknown = [&b"Z"[..], &[0; 8]].concat();
     let no_name = key_xattr(Ino(5), b"");
     // A single value of no rank, as in version 1; an unknown one; a rank and a half.
-    let meta = [&b"M\x01"[..], b"M\x09\0\0", b"M\x01\0\0\0", b"M"].map(<[u8]>::to_vec);
+    let meta = [&b"M\x01"[..], b"M\x63\0\0", b"M\x01\0\0\0", b"M"].map(<[u8]>::to_vec);
     let route = key_route(Rank(1), Ino(5), Frag::WHOLE);
     let (mut fine, cut) = (route.clone(), route[..route.len() - 1].to_vec());
     fine[11] = Frag::BITS_MAX + 1;
