@@ -150,7 +150,7 @@ fn maps_are_limited_and_hold_only_what_there_can_be() {
     assert!(matches!(map(vec![info(0, "", 1); RANKS_MAX + 1]), DecodeError::Limit { what: "ranks", .. }));
     assert!(matches!(map(vec![info(0, &"x".repeat(256), 1)]), DecodeError::Limit { .. }));
     assert_eq!(map(vec![info(1, "", 1), info(1, "", 1)]), DecodeError::Invalid("order of ranks"));
-    assert_eq!(map(vec![info(1, "", 3)]), DecodeError::Invalid("state of a rank"));
+    assert_eq!(map(vec![info(1, "", 4)]), DecodeError::Invalid("state of a rank"));
     let redirect = proto::Redirect { seq: 1, rank: 1 << 16, ..Default::default() };
     assert_eq!(refused_by_client(Msg::Redirect(redirect)), DecodeError::Invalid("rank"));
 }
