@@ -113,7 +113,7 @@ impl Done {
     /// The entries in the answer.
     pub fn entries(&self) -> Option<(&[DirEntry], bool)> {
         match &self.answer {
-            Answer::Entries { entries, end } => Some((entries, *end)),
+            Answer::Entries { entries, end, .. } => Some((entries, *end)),
             _ => None,
         }
     }

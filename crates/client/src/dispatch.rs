@@ -18,6 +18,8 @@ pub(crate) struct Pass {
     pub dir: Ino,
     /// Handle whose locks it changes, for the record; 0: none.
     pub lock: Option<(u64, loligo_types::FileLock, bool)>,
+    /// Entries that other ranks have listed before.
+    pub listed: Vec<loligo_types::DirEntry>,
 }
 
 impl Client {
@@ -117,7 +119,7 @@ impl Client {
         if let Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } | Op::SetAttr { ino, .. } = &op {
             self.forbid_reuse(*ino);
         }
-        let pass = Pass { waiter, cred: Arc::clone(cred), dir, lock: None };
+        let pass = Pass { waiter, cred: Arc::clone(cred), dir, lock: None, listed: Vec::new() };
         self.request(cred, op, Then::Pass(pass));
     }
 
@@ -132,11 +134,14 @@ impl Client {
         }
         let done = match result {
             Ok(Answer::Entry(attr)) => Ok(Done { names_cached, ..self.done_attr(attr) }),
-            Ok(Answer::Entries { mut entries, end }) => {
+            Ok(Answer::Entries { mut entries, next, end }) => {
+                if !pass.listed.is_empty() {
+                    entries.splice(0..0, pass.listed);
+                }
                 for entry in &mut entries {
                     self.overlay_entry(&mut entry.attr, &mut entry.lease);
                 }
-                Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, end }) })
+                Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, next, end }) })
             }
             Ok(answer) => Ok(Done::plain(answer)),
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),

@@ -37,7 +37,7 @@ impl Client {
     }
 
     fn lock_request(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op, lock: (u64, FileLock, bool)) {
-        let pass = Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: Some(lock) };
+        let pass = Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: Some(lock), listed: Vec::new() };
         self.request(cred, op, Then::Pass(pass));
     }
 

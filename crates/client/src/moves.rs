@@ -5,7 +5,7 @@ use loligo_types::msg::Request;
 use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
 
 use crate::machine::Client;
-use crate::route::{Found, Subject, subject};
+use crate::route::{Found, Subject};
 use crate::session::{Pending, PendingData, Second, Then};
 
 /// A request is sent on at most this often, and a data request asked where its file is.
@@ -48,7 +48,7 @@ impl Client {
                 .copied()
                 .unwrap_or(self.router.some_rank(self.home));
         }
-        let subject = subject(op);
+        let subject = self.router.subject(op);
         if let Subject::Inode(ino) = subject
             && let Some(file) = self.files.map.get(&ino)
         {
@@ -69,7 +69,9 @@ impl Client {
         self.learn_routes(routes);
         pending.hops += 1;
         self.names_from = Some(to);
-        match subject(&pending.request.op) {
+        match self.router.subject(&pending.request.op) {
+            // One that has some of its names has not got it for that.
+            Subject::Names(dir, _) if self.router.is_parted(dir) => {}
             Subject::Names(dir, _) => {
                 self.router.correct(dir, to);
                 self.move_dir(dir, to);
@@ -146,7 +148,8 @@ impl Client {
     pub(crate) fn ask_remote(&mut self, rank: Rank, pending: Pending, ino: Ino, kind: Kind, there: Rank) {
         let Pending { request: Request { cred, op, .. }, then, hops } = pending;
         if let (Op::Lookup { dir, .. }, Kind::Dir) = (&op, kind) {
-            self.router.see_child(ino, *dir, None, there);
+            let hash = self.router.subject(&op).hash();
+            self.router.see_child(ino, *dir, hash, there);
         }
         let to = match (self.files.map.get(&ino), self.router.find(ino, None)) {
             (Some(file), _) => file.rank,
@@ -192,8 +195,11 @@ impl Client {
                 Answer::Entry(attr),
             )
             | (Op::Create { dir, .. }, Answer::Opened { attr, .. }) => {
-                self.router.see(*dir, rank);
-                self.router.see_child(attr.ino, *dir, None, rank);
+                if !self.router.is_parted(*dir) {
+                    self.router.see(*dir, rank);
+                }
+                let hash = self.router.subject(op).hash();
+                self.router.see_child(attr.ino, *dir, hash, rank);
             }
             (Op::LookupParent { dir }, Answer::Entry(attr)) => {
                 self.router.see(attr.ino, rank);
@@ -205,7 +211,8 @@ impl Client {
                 }
             }
             (_, Answer::Opened { attr, .. }) => self.router.see(attr.ino, rank),
-            _ => match subject(op) {
+            _ => match self.router.subject(op) {
+                Subject::Names(dir, _) if self.router.is_parted(dir) => {}
                 Subject::Names(ino, _) | Subject::Inode(ino) => self.router.see(ino, rank),
                 Subject::Root | Subject::Handles => {}
             },

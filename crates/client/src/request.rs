@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use loligo_types::limits::IN_FLIGHT_MAX;
 use loligo_types::msg::{DataRequest, Request, ToServer};
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Lease, Op, Rank, Seq};
+use loligo_types::{
+    Answer, Cred, DataAnswer, DataError, DataOp, DirEntry, FsError, FsResult, Ino, Lease, Op, Rank, Seq,
+};
 
 use crate::Invalidation;
 use crate::machine::Client;
@@ -160,9 +162,26 @@ impl Client {
         self.names_from = Some(rank);
         match result {
             Ok(Answer::Remote { ino, kind, rank: there }) => self.ask_remote(rank, pending, ino, kind, there),
+            Ok(Answer::Entries { entries, next, end: false }) => self.list_on(rank, pending, entries, next),
             result => self.replied(rank, pending.then, result),
         }
         self.send_requests(rank);
+    }
+
+    /// A listing is not at its end: where fragments are several ranks', the next one is asked for the rest.
+    fn list_on(&mut self, rank: Rank, pending: Pending, mut entries: Vec<DirEntry>, next: u64) {
+        let Pending { request: Request { cred, op, .. }, then, .. } = pending;
+        match (op, then) {
+            (Op::Readdir { dir, cookie, limit, plus, handle }, Then::Pass(mut pass))
+                if entries.len() < limit as usize && next > cookie =>
+            {
+                let limit = limit - entries.len() as u32;
+                pass.listed.append(&mut entries);
+                let op = Op::Readdir { dir, cookie: next, limit, plus, handle };
+                self.request(&Arc::new(cred), op, Then::Pass(pass));
+            }
+            (_, then) => self.replied(rank, then, Ok(Answer::Entries { entries, next, end: false })),
+        }
     }
 
     /// Gives an answer to who asked.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use loligo_types::{About, ClusterMap, Ino, Op, Rank, RankState, Route};
+use loligo_types::{About, ClusterMap, Ino, Name, Op, Rank, RankState, Route};
 
 use crate::leases::InoHasher;
 
@@ -48,10 +48,22 @@ pub(crate) enum Subject {
     Handles,
 }
 
+impl Subject {
+    /// The hash of the name, if it is one and that is known.
+    pub(crate) fn hash(self) -> Option<u64> {
+        match self {
+            Subject::Names(_, hash) => hash,
+            _ => None,
+        }
+    }
+}
+
 /// What of it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     map: ClusterMap,
+    /// Under which names are hashed, once a server has said it.
+    pub(crate) hash_key: Option<(u64, u64)>,
     routes: BTreeMap<Ino, Vec<Route>>,
     seen: HashMap<Ino, Seen, BuildHasherDefault<InoHasher>>,
     /// Those that are remembered, in the order in which the hand of the clock looks at them. May hold forgotten ones.
@@ -126,6 +138,38 @@ impl Router {
         }
     }
 
+    /// The hash of a name, if it can be told.
+    pub(crate) fn hash(&self, name: &Name) -> Option<u64> {
+        if self.is_single() {
+            None
+        } else {
+            self.hash_key.map(|key| loligo_types::hash::name_hash(key, name.as_bytes()))
+        }
+    }
+
+    /// What an operation is asked of.
+    pub(crate) fn subject(&self, op: &Op) -> Subject {
+        let name = match op {
+            Op::Readdir { dir, cookie, .. } => return Subject::Names(*dir, Some(cookie.saturating_add(1))),
+            Op::Lookup { name, .. }
+            | Op::Create { name, .. }
+            | Op::Mknod { name, .. }
+            | Op::Mkdir { name, .. }
+            | Op::Symlink { name, .. }
+            | Op::Link { name, .. }
+            | Op::Unlink { name, .. }
+            | Op::Rmdir { name, .. }
+            | Op::Rename { name, .. } => Some(name),
+            _ => None,
+        };
+        match op.about() {
+            About::Names(dir) => Subject::Names(dir, name.and_then(|name| self.hash(name))),
+            About::Inode(ino) => Subject::Inode(ino),
+            About::Nothing if matches!(op, Op::Close { .. }) => Subject::Handles,
+            About::Nothing => Subject::Root,
+        }
+    }
+
     /// Whether fragments of a directory are at several ranks, as far as is known.
     pub(crate) fn is_parted(&self, dir: Ino) -> bool {
         self.routes.get(&dir).is_some_and(|lines| lines.iter().any(|line| line.frag.bits > 0))
@@ -134,7 +178,8 @@ impl Router {
     /// Who has authority over an inode, or the name with a hash in a directory.
     pub(crate) fn find(&self, ino: Ino, hash: Option<u64>) -> Found {
         let answered = self.seen.get(&ino).map(|seen| seen.rank);
-        let (mut at, mut hash, mut last) = (ino, hash, answered);
+        // An inode lives with the first fragment of its directory.
+        let (mut at, mut hash, mut last) = (ino, hash.or(Some(0)), answered);
         for _ in 0..CHAIN_MAX {
             match self.line(at, hash, last) {
                 Found::Unknown if at == Ino::ROOT => return Found::Known(Rank::ZERO),
@@ -225,17 +270,6 @@ impl Router {
                 self.seen.remove(&oldest);
             }
         }
-    }
-}
-
-/// What an operation is asked of.
-pub(crate) fn subject(op: &Op) -> Subject {
-    match (op, op.about()) {
-        (Op::Readdir { cookie, .. }, About::Names(dir)) => Subject::Names(dir, Some(*cookie)),
-        (_, About::Names(dir)) => Subject::Names(dir, None),
-        (_, About::Inode(ino)) => Subject::Inode(ino),
-        (Op::Close { .. }, About::Nothing) => Subject::Handles,
-        (_, About::Nothing) => Subject::Root,
     }
 }
 

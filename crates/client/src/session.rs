@@ -272,6 +272,7 @@ impl Client {
         session.gave_up = false;
         let suspended = std::mem::take(&mut session.suspended);
         self.fs_id = Some(welcome.fs_id);
+        self.router.hash_key = Some(welcome.hash_key);
         self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
         if had && !welcome.resumed {
             self.session_lost(rank);

@@ -44,6 +44,7 @@ impl Script {
             session_ms: 10_000,
             data_epoch: 1,
             rank: self.rank,
+            hash_key: (5, 6),
             map: self.map.clone(),
             routes: Vec::new(),
         })

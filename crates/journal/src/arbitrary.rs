@@ -7,7 +7,7 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout, Lease, Letter,
     LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId,
-    SessionRecord, Target, Time, limits,
+    SessionRecord, Spread, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -77,6 +77,7 @@ fn extra() -> impl Strategy<Value = Extra> {
             rdev,
             // Follows from the inode's, which is asked for more often.
             expected_entries: 0,
+            spread: Spread::No,
         },
     )
 }
@@ -101,7 +102,7 @@ pub fn inode() -> impl Strategy<Value = Inode> {
             if expected_entries != 0 {
                 extra.get_or_insert_with(Extra::default).expected_entries = expected_entries;
             }
-            Inode {
+            let mut inode = Inode {
                 frag_bits,
                 size,
                 nlink,
@@ -117,7 +118,11 @@ pub fn inode() -> impl Strategy<Value = Inode> {
                 ctime: times[2],
                 btime: times[3],
                 ..Inode::new(ino, kind, mode, uid, gid, parent, Time(0))
+            };
+            if kind == Kind::Dir && inode.extra.is_some() && x {
+                inode.extra_mut().spread = if inline { Spread::Home } else { Spread::Part(Rank(uid as u16)) };
             }
+            inode
         },
     )
 }
@@ -219,6 +224,12 @@ fn letter() -> impl Strategy<Value = Letter> {
         (number(), vec(record_event(), 0..4)).prop_map(|(tx, events)| Letter::Commit { tx, events }),
         (vec(route(), 0..3), vec(record_event(), 0..4), vec(client(), 0..3))
             .prop_map(|(routes, events, clients)| Letter::Import { routes, events, clients }),
+        (inode(), rank(), vec(route(), 0..3), vec(record_event(), 0..4), vec(client(), 0..3)).prop_map(
+            |(mut dir, rank, routes, events, clients)| {
+                dir.kind = Kind::Dir;
+                Letter::Fragment { part: Box::new(dir.new_part(rank)), routes, events, clients }
+            }
+        ),
         (ino(), any::<i64>(), any::<i64>()).prop_map(|(dir, entries, bytes)| Letter::Sum { dir, entries, bytes }),
     ]
 }
@@ -230,6 +241,8 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => ino().prop_map(Event::RouteGone),
         1 => peer().prop_map(Event::Peer),
         1 => vec(ino(), 0..6).prop_map(|inos| Event::Departed(inos.into())),
+        1 => route().prop_map(|route| Event::DepartedFrag { dir: route.dir, frag: route.frag }),
+        1 => (ino(), rank()).prop_map(|(dir, rank)| Event::PartGone { dir, rank }),
         3 => (rank(), number(), letter())
             .prop_map(|(to, seq, letter)| Event::Letter { to, seq, letter: Arc::new(letter) }),
     ]

@@ -12,7 +12,7 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout, Lease, Letter,
     LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq,
-    SessionId, SessionRecord, Target, Time,
+    SessionId, SessionRecord, Spread, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -96,6 +96,7 @@ fn rare() -> Inode {
             rdev: 0x0801,
             linkable: true,
             expected_entries: 300,
+            spread: Spread::No,
         })),
         ..Inode::new(Ino(0x1234), Kind::Block, 0o7777, u32::MAX, 128, Ino(300), BIRTH)
     }

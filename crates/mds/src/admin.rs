@@ -1,12 +1,16 @@
 //! What an administrator can ask of a rank, beside its status.
 
-use loligo_types::{Ino, Rank, Route};
+use loligo_types::{Frag, Ino, Rank, Route};
 
 /// A question or an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Move authority over a directory and all below it (as far as it is this rank's) to another rank.
     Migrate { dir: Ino, to: Rank },
+    /// The same for the names in a fragment of a directory and all below them.
+    MigrateFrag { dir: Ino, frag: Frag, to: Rank },
+    /// Bring all fragments of a directory together at this rank, which has its inode.
+    Gather { dir: Ino },
     /// How far that is.
     Migrations,
     /// How far it has given away what it has, if it is being drained.
@@ -39,6 +43,8 @@ pub struct Migration {
     pub id: u64,
     /// What moves.
     pub dir: Ino,
+    /// The fragment, if it is not all that the rank has of it.
+    pub frag: Option<Frag>,
     /// From there.
     pub from: Rank,
     /// There.

@@ -158,6 +158,7 @@ impl Mds {
             Gathered::Own(needs) => self.wait_for(job, needs),
             Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
             Gathered::Foreign(foreign) => self.borrow(job, foreign),
+            Gathered::Again => self.come_again(job),
         };
         if guests.is_some() {
             self.tree.dismiss();
@@ -215,6 +216,8 @@ impl Mds {
         let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
         match self.opens.handle(job.slot, number) {
             Some(handle) if handle.ino == ino => Ok(Some(handle)),
+            // It is open at the home of the directory.
+            None if matches!(job.op, Op::Readdir { .. }) && self.tree.part(ino).is_some() => Ok(None),
             _ => Err(FsError::BadHandle),
         }
     }
@@ -286,6 +289,11 @@ impl Mds {
             && let Some(step) = self.again_elsewhere(job, origin.ino)
         {
             return step;
+        }
+        if self.tree.inode(origin.ino).is_some_and(|inode| inode.is_spread()) {
+            // What a client sees of it must be asked of other ranks, as for any request for its attributes.
+            (job.op, job.again) = (Op::GetAttr { ino: origin.ino }, None);
+            return self.step(job);
         }
         let mut needs = need_again(&self.tree, origin);
         if needs.is_empty()

@@ -121,7 +121,11 @@ impl Mds {
         if self.parked.is_marked(ask.ino) || !self.recalls.pending(ask.ino, slot).is_none() {
             return false;
         }
-        if self.tree.inode(ask.ino).is_none_or(|inode| inode.change != ask.change) {
+        if self.is_spreading(ask.ino) {
+            return false;
+        }
+        // Of a directory whose fragments are several ranks' nobody alone knows attributes or names.
+        if self.tree.inode(ask.ino).is_none_or(|inode| inode.change != ask.change || inode.is_spread()) {
             return false;
         }
         // Attributes that another session is about to change (or may change without telling) are not lent.

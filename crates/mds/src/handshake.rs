@@ -155,6 +155,7 @@ impl Mds {
             session_ms: self.config.session_ms,
             data_epoch: self.config.data_epoch,
             rank: self.me(),
+            hash_key: self.config.hash_key,
             map: self.cluster.map.clone(),
             routes: self.routes_about(None),
         });

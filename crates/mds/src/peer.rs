@@ -68,6 +68,8 @@ pub enum PeerMsg {
     Return { tx: TxId, again: bool },
     /// May this be moved to you?
     Offer { moving: u64, dir: Ino },
+    /// Give your fragments of this directory to that rank.
+    GiveBack { dir: Ino, to: Rank },
     /// Yes, or no and why.
     Accept { moving: u64, refused: Option<FsError> },
     /// The sender is drained and has nothing any more: what the receiver has to say to it, it says now.

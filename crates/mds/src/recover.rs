@@ -2,7 +2,7 @@
 
 use loligo_journal::Record;
 use loligo_namespace::{Loaded, Tree, apply};
-use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank, Route, SessionRecord};
+use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank, Route, SessionRecord};
 
 use crate::config::{Config, Now};
 use crate::grace::Grace;
@@ -26,6 +26,8 @@ pub struct TableMeta {
     pub other_routes: Vec<Route>,
     /// How far letters to and from others have come.
     pub peers: Vec<PeerRecord>,
+    /// Its parts of directories whose inode is another rank's.
+    pub parts: Vec<Inode>,
     /// Bytes of objects to be dropped: inode, from where on, object size.
     pub discards: Vec<(Ino, u64, u32)>,
 }
@@ -55,6 +57,9 @@ impl Mds {
         }
         for route in meta.other_routes {
             mds.cluster.routes.learn(route);
+        }
+        for part in meta.parts {
+            mds.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }
         meta.peers.into_iter().for_each(|peer| mds.tree.load(Loaded::Peer(peer)));
         meta.orphans.into_iter().for_each(|ino| mds.tree.load(Loaded::Orphan(ino)));
@@ -109,11 +114,13 @@ impl Mds {
         for event in &record.events {
             match event {
                 Event::Departed(inos) => gone = inos,
-                Event::Letter { to, seq, letter } if matches!(**letter, Letter::Import { .. }) => {
+                Event::Letter { to, seq, letter }
+                    if matches!(**letter, Letter::Import { .. } | Letter::Fragment { .. }) =>
+                {
                     self.replay_departure(*to, *seq, gone, lsn);
                 }
                 // Back again.
-                Event::Inode(inode) => drop(self.cluster.departed.remove(&inode.ino)),
+                Event::Inode(inode) if inode.part_of().is_none() => drop(self.cluster.departed.remove(&inode.ino)),
                 _ => {}
             }
         }

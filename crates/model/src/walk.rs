@@ -214,7 +214,7 @@ impl<L: Level> PathFs for Walk<L> {
         loop {
             // A small limit, so that cookies are used.
             let op = Op::Readdir { dir: found.ino, cookie, limit: 3, plus: false, handle: None };
-            let Answer::Entries { entries, end } = self.0.op(who, op)? else { panic!("entries were due") };
+            let Answer::Entries { entries, end, .. } = self.0.op(who, op)? else { panic!("entries were due") };
             cookie = entries.last().map_or(cookie, |e| e.cookie);
             all.extend(entries.into_iter().map(|e| (e.name.as_bytes().to_vec(), e.kind)));
             if end {

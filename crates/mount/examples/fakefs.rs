@@ -159,7 +159,11 @@ impl State {
                     let name = Name::new(&name)?;
                     entries.push(DirEntry { name, ino, kind, cookie: i as u64 + 1, attr: None, lease: Lease::NONE });
                 }
-                Answer::Entries { entries, end }
+                Answer::Entries {
+                    next: entries.last().map_or(0, |entry: &loligo_types::DirEntry| entry.cookie),
+                    entries,
+                    end,
+                }
             }
             Call::Release { fh, .. } => {
                 self.handles.remove(&fh.0);

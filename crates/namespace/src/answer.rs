@@ -25,7 +25,7 @@ pub fn answer_again(tree: &Tree, op: &Op, origin: &Origin) -> FsResult<Answer> {
             let data = crate::op::open_data(tree, inode, *flags);
             Ok(Answer::Opened { attr: inode.attr(), created: origin.value != 0, rights: Lease::NONE, data })
         }
-        _ => Ok(Answer::Entry(inode_of(tree, origin.ino)?.attr())),
+        _ => Ok(Answer::Entry(tree.attr_of(inode_of(tree, origin.ino)?))),
     }
 }
 

@@ -18,6 +18,9 @@ use crate::tree::{
 pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
     tree.last_lsn = tree.last_lsn.max(lsn);
     match event {
+        Event::Inode(part) if part.part_of().is_some() => {
+            put_small(tree, |t| &mut t.parts, part.ino, Some(part.clone()), Key::Part(part.ino), lsn);
+        }
         Event::Inode(inode) => put_inode(tree, inode, lsn),
         Event::InodeGone(ino) => drop_inode(tree, *ino, lsn),
         Event::Entry { dir, name, ino, kind, remote } => {
@@ -44,6 +47,8 @@ pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
         Event::Letter { .. } => {}
         Event::Peer(peer) => put_small(tree, |t| &mut t.peers, peer.rank, Some(*peer), Key::Peer(peer.rank), lsn),
         Event::Departed(inos) => inos.iter().for_each(|ino| tree.forget(*ino)),
+        Event::DepartedFrag { dir, frag } => tree.forget_names(*dir, frag.first(), frag.last()),
+        Event::PartGone { dir, .. } => put_small(tree, |t| &mut t.parts, *dir, None, Key::Part(*dir), lsn),
     }
 }
 

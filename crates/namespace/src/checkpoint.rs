@@ -146,6 +146,10 @@ impl Tree {
                 let none = PeerRecord { rank, sent: 0, acked: 0, received: 0 };
                 take_small(self.peers.get(&rank), out, |value| Event::Peer(*value.unwrap_or(&none)));
             }
+            Key::Part(dir) => {
+                let gone = Event::PartGone { dir, rank: self.config.rank };
+                take_small(self.parts.get(&dir), out, |value| value.map_or(gone.clone(), |v| Event::Inode(v.clone())));
+            }
             Key::NextIno => {
                 if start(&self.next_ino_flags) {
                     out.push(Record::plain(Event::NextIno(self.next_ino)));
@@ -212,6 +216,7 @@ impl Tree {
             Key::NextIno => end(&self.next_ino_flags),
             Key::Route(dir, frag) => land_small(&mut self.routes, &(dir, frag)),
             Key::Peer(rank) => land_small(&mut self.peers, &rank),
+            Key::Part(dir) => land_small(&mut self.parts, &dir),
         }
     }
 
@@ -271,6 +276,7 @@ impl Tree {
             Key::Session(id) => self.sessions.get(&id).iter().for_each(|record: &&Small<_>| again(&record.flags)),
             Key::Route(dir, frag) => self.routes.get(&(dir, frag)).iter().for_each(|record| again(&record.flags)),
             Key::Peer(rank) => self.peers.get(&rank).iter().for_each(|record| again(&record.flags)),
+            Key::Part(dir) => self.parts.get(&dir).iter().for_each(|record| again(&record.flags)),
             Key::NextIno => again(&self.next_ino_flags),
         }
     }

@@ -139,11 +139,7 @@ impl Tree {
 
     /// Forgets all that is known of an inode and of its entries, changes included: it is another rank's.
     pub fn forget(&mut self, ino: Ino) {
-        self.drop_xattrs(ino);
-        self.drop_inline(ino);
-        if let Some(slot) = self.inodes.remove(ino.0) {
-            self.heap_bytes -= crate::tree::extra_bytes(&slot.inode);
-        }
+        self.forget_inode(ino);
         if let Some(slot) = self.dirs.remove(ino.0) {
             let entries = slot.entries.values().flat_map(|group| group.entries());
             let cost = |entry: &Entry| ENTRY_BYTES + entry.name.heap_bytes();
@@ -166,6 +162,15 @@ impl Tree {
         }
         self.heap_bytes -= freed;
         (max, false)
+    }
+
+    /// The same, but for its entries.
+    pub(crate) fn forget_inode(&mut self, ino: Ino) {
+        self.drop_xattrs(ino);
+        self.drop_inline(ino);
+        if let Some(slot) = self.inodes.remove(ino.0) {
+            self.heap_bytes -= crate::tree::extra_bytes(&slot.inode);
+        }
     }
 
     /// Forgets the xattrs of an inode.

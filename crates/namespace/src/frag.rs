@@ -77,6 +77,10 @@ impl FragConfig {
     /// After the number of entries has changed. What a directory is expected to have counts as being there already.
     #[inline]
     pub(crate) fn adapt(&self, dir: &mut Inode) {
+        if dir.is_spread() {
+            // What it has here is not all that it has.
+            return;
+        }
         if self.is_full(dir.size, dir.frag_bits) {
             self.split(dir);
         } else if dir.frag_bits > 0 && self.is_sparse(dir.size, dir.frag_bits) {
@@ -101,10 +105,10 @@ impl FragConfig {
         }
     }
 
-    /// After the policy has changed: as coarse as it and the entries allow.
-    pub(crate) fn cut_anew(&self, dir: &mut Inode) {
+    /// After the policy has changed: as coarse as it and the entries allow, of which there are so many.
+    pub(crate) fn cut_anew(&self, dir: &mut Inode, entries: u64) {
         debug_assert!(dir.kind == Kind::Dir, "only directories have fragments");
-        dir.frag_bits = self.bits_for(dir.expected_entries().max(dir.size));
+        dir.frag_bits = self.bits_for(dir.expected_entries().max(entries));
     }
 }
 
@@ -169,14 +173,13 @@ mod tests {
     fn what_is_expected_cuts_at_once_and_keeps_from_merging() {
         let mut dir = dir();
         dir.extra_mut().expected_entries = 100;
-        SMALL.cut_anew(&mut dir);
+        SMALL.cut_anew(&mut dir, 0);
         assert_eq!(dir.frag_bits, 3, "16 << 3 is the first that takes 100");
         assert_eq!(walk(&mut dir, (0..300).chain((0..300).rev())), [(129, 5), (63, 3)]);
         dir.extra_mut().expected_entries = 0;
-        SMALL.cut_anew(&mut dir);
+        SMALL.cut_anew(&mut dir, 299);
         assert_eq!(dir.frag_bits, 0);
-        dir.size = 40;
-        SMALL.cut_anew(&mut dir);
+        SMALL.cut_anew(&mut dir, 40);
         assert_eq!(dir.frag_bits, 2, "as coarse as its entries allow");
     }
 

@@ -28,6 +28,8 @@ pub enum Need {
     Xattrs(Ino),
     /// The inline data of an inode.
     Inline(Ino),
+    /// All parts of a directory whose fragments are several ranks'. No table has them: their ranks lend them.
+    Parts(Ino),
 }
 
 /// What must be loaded before [`crate::prepare`] can decide the operation; empty: it can now. Ask again after the
@@ -45,8 +47,29 @@ pub(crate) struct Wants<'a> {
 }
 
 impl<'a> Wants<'a> {
-    /// Wants an inode; gives it if it is here.
+    /// Wants an inode; gives it if it is here. A part of it is not enough.
     pub fn inode(&mut self, ino: Ino) -> Option<&'a Inode> {
+        match self.tree.find(ino) {
+            Found::Here(inode) if inode.part_of().is_some() => self.add(Need::Inode(ino)),
+            Found::Here(inode) => return Some(inode),
+            Found::Unknown if ino.0 != 0 => self.add(Need::Inode(ino)),
+            _ => {}
+        }
+        None
+    }
+
+    /// Wants an inode with all its parts.
+    pub fn whole(&mut self, ino: Ino) -> Option<&'a Inode> {
+        let inode = self.inode(ino)?;
+        if inode.is_spread() && !self.tree.is_whole(ino) {
+            self.add(Need::Parts(ino));
+            return None;
+        }
+        Some(inode)
+    }
+
+    /// Wants a directory for the sake of its names: this rank's part of it will do.
+    pub fn dir(&mut self, ino: Ino) -> Option<&'a Inode> {
         match self.tree.find(ino) {
             Found::Here(inode) => return Some(inode),
             Found::Unknown if ino.0 != 0 => self.add(Need::Inode(ino)),
@@ -57,7 +80,7 @@ impl<'a> Wants<'a> {
 
     /// Wants a directory and a name in it; gives the entry if it is here.
     pub fn entry(&mut self, dir: Ino, name: &Name) -> Option<Target> {
-        self.inode(dir);
+        self.dir(dir);
         match self.tree.entry(dir, name) {
             Lookup::Present(target) => return Some(target),
             Lookup::Unknown => self.add(Need::Entry { dir, name: name.clone() }),
@@ -69,7 +92,7 @@ impl<'a> Wants<'a> {
     /// Wants a name and the inode it points to.
     pub fn target(&mut self, dir: Ino, name: &Name) -> Option<&'a Inode> {
         let target = self.entry(dir, name)?;
-        self.inode(target.ino)
+        self.whole(target.ino)
     }
 
     /// Wants all xattrs.
@@ -88,13 +111,13 @@ impl<'a> Wants<'a> {
 
     /// Wants the directory that counts an inode.
     pub fn counter(&mut self, inode: &Inode) {
-        self.inode(inode.parent);
+        self.dir(inode.parent);
     }
 
     /// Wants to know the primary name of an inode.
     pub fn primary(&mut self, inode: &Inode) {
         if let Some(hash) = inode.place.hash()
-            && self.inode(inode.parent).is_some()
+            && self.dir(inode.parent).is_some()
             && !self.tree.primary_known(inode)
         {
             self.add(Need::Range { dir: inode.parent, from_hash: hash });
@@ -105,7 +128,7 @@ impl<'a> Wants<'a> {
     pub fn ancestors(&mut self, dir: Ino) {
         let mut at = dir;
         for _ in 0..limits::DEPTH_MAX {
-            match self.inode(at) {
+            match self.dir(at) {
                 Some(inode) if at != Ino::ROOT && inode.parent.0 != 0 => at = inode.parent,
                 _ => return,
             }

@@ -12,7 +12,7 @@ use crate::tree::{Found, Tree, flag};
 
 /// Whether the parent has not counted all of it. The root and files without a counting parent have nobody to tell.
 pub fn is_unsettled(inode: &Inode) -> bool {
-    inode.parent.0 != 0 && inode.ino != Ino::ROOT && inode.own() != inode.accounted
+    inode.part_of().is_none() && inode.parent.0 != 0 && inode.ino != Ino::ROOT && inode.own() != inode.accounted
 }
 
 /// Sums wrap: sparse files may say more bytes than can be held, and differences stay right all the same.
@@ -73,7 +73,8 @@ pub fn decided(events: &[Event], now: &mut dyn FnMut(Ino) -> Option<RStat>) -> V
 
 fn dir_of(event: &Event) -> Option<&Inode> {
     match event {
-        Event::Inode(inode) if inode.kind == Kind::Dir => Some(inode),
+        // What parts count is their rank's to say.
+        Event::Inode(inode) if inode.kind == Kind::Dir && inode.part_of().is_none() => Some(inode),
         _ => None,
     }
 }
@@ -145,6 +146,14 @@ pub fn propagate_abroad(
         inode.accounted = own;
         work.insert(*ino, inode);
     }
+    for part in tree.parts().filter(|part| part.own() != part.accounted && !locked(part.ino)) {
+        // Its home is told, with what was just added to it.
+        let mut part = work.remove(&part.ino).filter(|inode| inode.part_of().is_some()).unwrap_or_else(|| part.clone());
+        let sum = sums.entry(part.ino).or_default();
+        *sum = plus(*sum, minus(part.own(), part.accounted));
+        part.accounted = part.own();
+        work.insert(part.ino, part);
+    }
     let events = work.into_values().map(|inode| Event::Inode(Box::new(inode))).collect();
     (events, sums.into_iter().collect())
 }
@@ -152,7 +161,7 @@ pub fn propagate_abroad(
 impl Tree {
     /// How many inodes wait for the propagation of their sums (some may turn out to be settled).
     pub fn unsettled(&self) -> usize {
-        self.unsettled.len()
+        self.unsettled.len() + usize::from(self.parts_unsettled())
     }
 
     /// Drops settled inodes from the front of the queue.

@@ -123,7 +123,7 @@ impl<'a> Work<'a> {
 
     /// What is known of an inode with the changes so far.
     pub fn attr(&self, inode: &Inode) -> Attr {
-        self.inodes.iter().find(|i| i.ino == inode.ino).map_or_else(|| inode.attr(), |i| i.attr())
+        self.tree.attr_of(self.inodes.iter().find(|i| i.ino == inode.ino).map_or(inode, |copy| copy))
     }
 
     /// Takes the inode out of the sums of whichever directory counts it.
@@ -153,7 +153,16 @@ impl<'a> Work<'a> {
         if victim.kind == Kind::Dir && (ctx.route_version)(victim.ino).is_some() {
             self.event(Event::RouteGone(victim.ino));
         }
+        let parts: Vec<_> = self.tree.all_parts(victim.ino).filter_map(Inode::part_of).collect();
+        for rank in parts {
+            self.event(Event::PartGone { dir: victim.ino, rank });
+        }
         let copy = self.edit(victim);
+        if copy.is_spread() {
+            // It is empty, and its parts end.
+            copy.end_spread();
+            copy.size = 0;
+        }
         copy.nlink = if copy.kind == Kind::Dir { 0 } else { copy.nlink.saturating_sub(1) };
         if primary || copy.nlink == 0 {
             copy.place = floating;
@@ -169,6 +178,25 @@ impl<'a> Work<'a> {
             let mut events = std::mem::take(&mut self.events);
             crate::reap::gone(victim, &mut events);
             self.events = events;
+        }
+    }
+
+    /// All parts of a directory whose fragments are several ranks' get the attributes that it has now. `at`: its time of
+    /// modification was set, and none of theirs counts any more.
+    pub fn copy_to_parts(&mut self, dir: &Inode, at: bool) {
+        if !dir.is_spread() {
+            return;
+        }
+        let parts: Vec<Inode> = self.tree.all_parts(dir.ino).cloned().collect();
+        let newest = parts.iter().map(|part| part.mtime).max();
+        let copy = self.quiet(dir);
+        if !at {
+            copy.mtime = newest.map_or(copy.mtime, |newest| newest.max(copy.mtime));
+        }
+        let copy = copy.clone();
+        for mut part in parts {
+            copy.copy_to_part(&mut part);
+            self.events.push(Event::Inode(Box::new(part)));
         }
     }
 
@@ -192,5 +220,9 @@ fn placeholder(ino: Ino) -> Inode {
 
 /// One sub-directory more or less, within what can be held.
 pub(crate) fn subdirs(dir: &mut Inode, delta: i32) {
+    if dir.is_spread() {
+        dir.nlink = dir.nlink.wrapping_add_signed(delta);
+        return;
+    }
     dir.nlink = dir.nlink.saturating_add_signed(delta).clamp(2, limits::DIR_NLINK_MAX);
 }

@@ -3,7 +3,7 @@
 
 use loligo_mds::admin::{Ask, Told};
 use loligo_mds::peer::PeerMsg;
-use loligo_types::{Ino, Letter, Rank};
+use loligo_types::{Frag, Ino, Letter, Rank};
 
 use crate::net::Stream;
 use crate::options::Canary;
@@ -223,7 +223,12 @@ impl World {
         let dir = self.rng.pick(&dirs);
         let to = Rank(self.rng.below(self.seats.len() as u64) as u16);
         let at = self.rng.below(self.seats.len() as u64) as usize;
-        self.order(at, dir, to, 0);
+        // Most of the time a fragment, small or large, so that few directories stay whole.
+        let frag = match self.rng.below(4) {
+            0 => None,
+            bits => Frag::new(bits as u8, self.rng.below(1 << bits) as u32),
+        };
+        self.order(at, dir, frag, to, 0);
         let us = self.knobs.migrate_every_ms * 1000;
         let next = self.rng.range(us / 5, us * 2);
         self.after(next, Event::Thrash);
@@ -238,35 +243,47 @@ impl World {
         dirs
     }
 
-    fn order(&mut self, rank: usize, dir: Ino, to: Rank, hops: u64) {
+    fn order(&mut self, rank: usize, dir: Ino, frag: Option<Frag>, to: Rank, hops: u64) {
         self.next_ask += 1;
         let id = self.next_ask;
-        self.orders.insert(id, (dir, to, hops));
-        self.note(|| format!("rank {rank} is to move {dir} to rank {to}"));
-        self.with_server(rank, |server, now| server.admin(now, id, Ask::Migrate { dir, to }));
+        self.orders.insert(id, (dir, frag, to, hops));
+        self.note(|| format!("rank {rank} is to move {dir} {frag:?} to rank {to}"));
+        let ask = match frag {
+            Some(frag) => Ask::MigrateFrag { dir, frag, to },
+            None => Ask::Migrate { dir, to },
+        };
+        if frag.is_some() {
+            self.spread.insert(dir);
+        }
+        self.with_server(rank, |server, now| server.admin(now, id, ask));
     }
 
     pub fn told(&mut self, rank: usize, id: u64, told: &Told) {
         self.note(|| format!("rank {rank} says of that: {told:?}"));
-        let Some((dir, to, hops)) = self.orders.remove(&id) else { return };
+        let Some((dir, frag, to, hops)) = self.orders.remove(&id) else { return };
         match told {
             Told::Begun(_) => self.outcome.migrations += 1,
             Told::Elsewhere(other) if hops < HOPS_MAX && usize::from(other.0) < self.seats.len() => {
-                self.after(1, Event::Order { rank: usize::from(other.0), dir, to, hops: hops + 1 });
+                self.after(1, Event::Order { rank: usize::from(other.0), dir, frag, to, hops: hops + 1 });
             }
             _ => {}
         }
     }
 
-    pub fn order_again(&mut self, rank: usize, dir: Ino, to: Rank, hops: u64) {
+    pub fn order_again(&mut self, rank: usize, dir: Ino, frag: Option<Frag>, to: Rank, hops: u64) {
         if !self.quiet {
-            self.order(rank, dir, to, hops);
+            self.order(rank, dir, frag, to, hops);
         }
     }
 }
 
 /// For [`Canary::ImportsEmptied`].
 fn empty(letter: &mut std::sync::Arc<Letter>) {
+    if let Letter::Fragment { part, routes, clients, .. } = &**letter {
+        let (part, routes, clients) = (part.clone(), routes.clone(), clients.clone());
+        *letter = std::sync::Arc::new(Letter::Fragment { part, routes, events: Vec::new(), clients });
+        return;
+    }
     if let Letter::Import { routes, clients, .. } = &**letter {
         let (routes, clients) = (routes.clone(), clients.clone());
         *letter = std::sync::Arc::new(Letter::Import { routes, events: Vec::new(), clients });

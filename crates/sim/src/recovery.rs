@@ -62,6 +62,7 @@ pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Foun
             Row::Route { route, .. } => meta.other_routes.push(*route),
             Row::Meta { meta: Meta::TableUpto, rank: of, value } if *of == rank => meta.table_upto = Lsn(*value),
             Row::Peer { of, peer } if *of == rank => meta.peers.push(*peer),
+            Row::Inode(part) if part.part_of() == Some(rank) => meta.parts.push((**part).clone()),
             Row::Meta { meta: Meta::NextIno, rank: of, value } if *of == rank => meta.next_ino = Ino(*value),
             _ => {}
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use loligo_journal::table::{
     Meta, Row, TABLE_VERSION, decode_entry, decode_inline, decode_inode, decode_meta, decode_row, decode_xattr,
     dir_range_from, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan, encode_peer,
-    encode_route, encode_session, encode_xattr, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta,
-    key_orphan, key_peer, key_route, key_session, key_xattr, split_entry_key, split_xattr_key, xattr_range,
+    encode_route, encode_session, encode_xattr, entry_hash, key_discard, key_entry, key_inline, key_inode,
+    key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session, key_xattr, split_entry_key,
+    split_xattr_key, xattr_range,
 };
 use loligo_namespace::{Loaded, Need, Record, Tree, hash63};
 use loligo_store::{Batch, Durability, Table};
@@ -25,7 +26,7 @@ fn text(error: impl std::fmt::Display) -> String {
 /// Adds what one event of a rank says of its row.
 pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
     match event {
-        Event::Inode(inode) => batch.put(key_inode(inode.ino), encode_inode(inode)),
+        Event::Inode(inode) => batch.put(key_inode_of(inode), encode_inode(inode)),
         Event::InodeGone(ino) => batch.delete(key_inode(*ino)),
         Event::Entry { dir, name, ino, kind, remote } => {
             let target = Target { ino: *ino, kind: *kind, remote: *remote };
@@ -48,7 +49,8 @@ pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
         Event::Route(route) if route.version == 0 => batch.delete(key_route(rank, route.dir, route.frag)),
         Event::Route(route) => batch.put(key_route(rank, route.dir, route.frag), encode_route(route)),
         Event::Peer(peer) => batch.put(key_peer(rank, peer.rank), encode_peer(peer)),
-        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) => batch,
+        Event::PartGone { dir, rank } => batch.delete(key_part(*rank, *dir)),
+        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) | Event::DepartedFrag { .. } => batch,
     };
 }
 
@@ -111,6 +113,25 @@ pub fn all_rows(table: &dyn Table) -> Result<Vec<Row>> {
     rows.iter().map(|(key, value)| decode_row(key, value).map_err(|e| format!("row {key:02x?}: {e}"))).collect()
 }
 
+/// The rows with what all ranks have counted of directories put together.
+pub fn counted(rows: &[Row]) -> Vec<Row> {
+    let is_part = |row: &Row| matches!(row, Row::Inode(inode) if inode.part_of().is_some());
+    let mut all: Vec<Row> = rows.iter().filter(|row| !is_part(row)).cloned().collect();
+    for row in &mut all {
+        let Row::Inode(inode) = row else { continue };
+        let ino = inode.ino;
+        for row in rows.iter().filter(|row| is_part(row)) {
+            if let Row::Inode(part) = row
+                && part.ino == ino
+            {
+                inode.add_part(part);
+            }
+        }
+        inode.end_spread();
+    }
+    all
+}
+
 /// The event that would make a row, for fsck.
 pub fn event_of(row: Row) -> Option<Event> {
     Some(match row {
@@ -163,6 +184,7 @@ pub fn load_pieces(table: &dyn Table, key: (u64, u64), needs: &[Need], entries: 
                 Loaded::Xattrs(*ino, xattrs)
             }
             Need::Range { dir, from_hash } => load_range(table, *dir, *from_hash, entries)?,
+            Need::Parts(_) => continue,
         });
     }
     Ok(items)

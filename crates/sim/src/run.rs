@@ -350,7 +350,7 @@ impl World {
         self.check_letters(&rows);
         if self.seats.len() > 1 {
             let config = &self.knobs.server;
-            let faults = crate::recovery::check_tree(&rows, &[], config.hash_key, config.inline_max);
+            let faults = crate::recovery::check_tree(&rows::counted(&rows), &[], config.hash_key, config.inline_max);
             faults.into_iter().for_each(|fault| self.wrong(format!("at the end: {fault}")));
         }
         let events: Vec<_> = rows.iter().cloned().filter_map(rows::event_of).collect();
@@ -383,7 +383,7 @@ impl World {
             wrong.push(format!("objects cannot be listed: {error}"));
         }
         wrong.into_iter().for_each(|text| self.wrong(text));
-        self.compare_names(&rows);
+        self.compare_names(&rows::counted(&rows));
     }
 
     /// After a stop in order no letter is on its way, and the subtree map says one thing.

@@ -91,7 +91,9 @@ impl Watch {
                 // What moves away is no more this rank's to give or to ask back, and what comes was changed elsewhere.
                 Event::Route(_) => self.forget(),
                 // What all it is that moves does not stand here.
-                Event::Letter { letter, .. } if matches!(**letter, Letter::Import { .. }) => self.held.clear(),
+                Event::Letter { letter, .. } if matches!(**letter, Letter::Import { .. } | Letter::Fragment { .. }) => {
+                    self.held.clear()
+                }
                 _ => {}
             }
             let (ino, bits) = match event {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loligo_client::{Input, Invalidation, Token};
 use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Identity};
-use loligo_types::{ClusterMap, Ino, Rank, SessionId, Time};
+use loligo_types::{ClusterMap, Frag, Ino, Rank, SessionId, Time};
 
 use crate::data::{Data, Epoch};
 use crate::history::History;
@@ -93,6 +93,7 @@ pub enum Event {
     Order {
         rank: usize,
         dir: Ino,
+        frag: Option<Frag>,
         to: Rank,
         hops: u64,
     },
@@ -131,7 +132,9 @@ pub struct World {
     /// For choices about that, which runs without them do not make.
     pub member_rng: Rng,
     /// Orders to migrate that were not answered: what, to whom, how often passed on.
-    pub orders: BTreeMap<u64, (Ino, Rank, u64)>,
+    pub orders: BTreeMap<u64, (Ino, Option<Frag>, Rank, u64)>,
+    /// Directories of which fragments were ordered to move alone: nobody lists them at once.
+    pub spread: BTreeSet<Ino>,
     pub next_ask: u64,
     /// All ranks were told to stop.
     pub stopping: bool,
@@ -199,6 +202,7 @@ impl World {
             map: crate::seat::map_of(knobs.ranks),
             member_rng: Rng::new(seed ^ 0x6d65_6d62_6572),
             orders: BTreeMap::new(),
+            spread: BTreeSet::new(),
             next_ask: 0,
             stopping: false,
             nodes: Vec::new(),
@@ -393,7 +397,7 @@ impl World {
             Event::Thrash => self.thrash(),
             Event::Members => self.change_members(),
             Event::TellMap { rank } => self.tell_map(rank),
-            Event::Order { rank, dir, to, hops } => self.order_again(rank, dir, to, hops),
+            Event::Order { rank, dir, frag, to, hops } => self.order_again(rank, dir, frag, to, hops),
             Event::Refused { node, life } => {
                 if self.is_alive(node, life) {
                     self.crash_node(node);

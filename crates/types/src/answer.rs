@@ -46,8 +46,9 @@ pub enum Answer {
     Opened { attr: Attr, created: bool, rights: Lease, data: Option<Arc<[u8]>> },
     /// Bytes: symlink target, xattr value or names, inline data.
     Bytes(Arc<[u8]>),
-    /// Directory entries; `end`: there are no more.
-    Entries { entries: Vec<DirEntry>, end: bool },
+    /// Directory entries; `end`: there are no more. Else it goes on after the cookie `next`, which may be beyond the last
+    /// entry's, and there may be none: what follows is another rank's.
+    Entries { entries: Vec<DirEntry>, next: u64, end: bool },
     /// Totals.
     StatFs(StatFs),
     /// A conflicting lock, if there is one.

@@ -1,6 +1,6 @@
 //! What is known of a file: the record of an inode, and the attributes a client sees.
 
-use crate::{Acl, Ino, Place, Time, limits};
+use crate::{Acl, Ino, Place, Rank, Time, limits};
 
 /// The type of a file. The number is persisted: keep stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -65,6 +65,20 @@ pub struct RStat {
     pub bytes: i64,
 }
 
+/// Whether fragments of a directory are several ranks', and what a record then is of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Spread {
+    /// All of it is one rank's; also of anything that is no directory.
+    #[default]
+    No,
+    /// Its fragments are several ranks', and this is its inode, which lives with the fragment of hash 0. `size` and
+    /// `nlink` count from [`Inode::SPREAD_SIZE`] and [`Inode::SPREAD_NLINK`], and are true only with those of all parts.
+    Home,
+    /// The part that a rank with other fragments has of it: a copy of its attributes, and how far what it counts has
+    /// changed there, which counts from the same numbers.
+    Part(Rank),
+}
+
 /// Rarely present parts of an inode, boxed to keep the common case small.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Extra {
@@ -84,6 +98,8 @@ pub struct Extra {
     pub linkable: bool,
     /// Directory only: its policy says that it will have so many entries; 0: it says nothing.
     pub expected_entries: u64,
+    /// Of a directory whose fragments are several ranks'.
+    pub spread: Spread,
 }
 
 /// The whole record of an inode, as the table, the journal and the cache hold it.
@@ -163,11 +179,108 @@ impl Inode {
     /// What this inode is worth to its parent's recursive sums: itself and all below.
     pub fn own(&self) -> RStat {
         let below = self.rstat();
+        if self.part_of().is_some() {
+            // Only what has changed; the directory itself is counted by its home.
+            return below;
+        }
         if self.nlink == 0 {
             return RStat::default();
         }
         let bytes = if self.kind == Kind::File { self.size as i64 } else { below.bytes };
         RStat { entries: below.entries + 1, bytes }
+    }
+
+    /// What `size` counts from where the fragments of a directory are several ranks': it never comes to 0.
+    pub const SPREAD_SIZE: u64 = 1 << 62;
+    /// What `nlink` counts from there.
+    pub const SPREAD_NLINK: u32 = 1 << 30;
+
+    /// Whether its fragments are several ranks', and what this record is of it.
+    pub fn spread(&self) -> Spread {
+        self.extra.as_ref().map(|extra| extra.spread).unwrap_or_default()
+    }
+
+    /// Whether its fragments are several ranks'.
+    pub fn is_spread(&self) -> bool {
+        self.spread() != Spread::No
+    }
+
+    /// The rank whose part of a directory this is.
+    pub fn part_of(&self) -> Option<Rank> {
+        match self.spread() {
+            Spread::Part(rank) => Some(rank),
+            _ => None,
+        }
+    }
+
+    /// Its fragments become several ranks'.
+    pub fn begin_spread(&mut self) {
+        if self.spread() == Spread::No {
+            self.size = self.size.wrapping_add(Inode::SPREAD_SIZE);
+            self.nlink = self.nlink.wrapping_add(Inode::SPREAD_NLINK);
+            self.extra_mut().spread = Spread::Home;
+        }
+    }
+
+    /// All of its fragments are one rank's again, which has added all parts.
+    pub fn end_spread(&mut self) {
+        if self.spread() == Spread::Home {
+            self.size = self.size.wrapping_sub(Inode::SPREAD_SIZE);
+            self.nlink = self.nlink.wrapping_sub(Inode::SPREAD_NLINK);
+            self.extra_mut().spread = Spread::No;
+        }
+    }
+
+    /// A rank's part of it in which nothing has changed yet.
+    pub fn new_part(&self, rank: Rank) -> Inode {
+        let mut part = self.clone();
+        (part.size, part.nlink, part.change) = (Inode::SPREAD_SIZE, Inode::SPREAD_NLINK, 0);
+        (part.accounted, part.has_xattrs) = (RStat::default(), false);
+        let extra = part.extra_mut();
+        (extra.rstat, extra.spread) = (RStat::default(), Spread::Part(rank));
+        part
+    }
+
+    /// Takes the attributes of a directory (or of another part of it) over into a part; what is counted stays.
+    pub fn copy_to_part(&self, part: &mut Inode) {
+        let mut copy = self.clone();
+        (copy.size, copy.nlink, copy.change) = (part.size, part.nlink, part.change);
+        (copy.accounted, copy.has_xattrs) = (part.accounted, false);
+        let (rstat, spread) = (part.rstat(), part.spread());
+        let extra = copy.extra_mut();
+        (extra.rstat, extra.spread) = (rstat, spread);
+        *part = copy;
+    }
+
+    /// Adds what a part has counted, which ends with that; of its sums what was not told to the home yet.
+    pub fn add_part(&mut self, part: &Inode) {
+        self.count_part(part);
+        let (below, told) = (part.rstat(), part.accounted);
+        if below != told {
+            let rstat = &mut self.extra_mut().rstat;
+            rstat.entries = rstat.entries.wrapping_add(below.entries.wrapping_sub(told.entries));
+            rstat.bytes = rstat.bytes.wrapping_add(below.bytes.wrapping_sub(told.bytes));
+        }
+    }
+
+    /// Takes away what [`Inode::add_part`] adds, but for times.
+    pub fn take_part(&mut self, part: &Inode) {
+        self.size = self.size.wrapping_sub(part.size.wrapping_sub(Inode::SPREAD_SIZE));
+        self.nlink = self.nlink.wrapping_sub(part.nlink.wrapping_sub(Inode::SPREAD_NLINK));
+        self.change = self.change.wrapping_sub(part.change);
+        let (below, told) = (part.rstat(), part.accounted);
+        let rstat = &mut self.extra_mut().rstat;
+        rstat.entries = rstat.entries.wrapping_sub(below.entries.wrapping_sub(told.entries));
+        rstat.bytes = rstat.bytes.wrapping_sub(below.bytes.wrapping_sub(told.bytes));
+    }
+
+    /// Adds what a part counts to what a client sees.
+    pub fn count_part(&mut self, part: &Inode) {
+        self.size = self.size.wrapping_add(part.size.wrapping_sub(Inode::SPREAD_SIZE));
+        self.nlink = self.nlink.wrapping_add(part.nlink.wrapping_sub(Inode::SPREAD_NLINK));
+        self.change = self.change.wrapping_add(part.change);
+        self.mtime = self.mtime.max(part.mtime);
+        self.ctime = self.ctime.max(part.ctime);
     }
 
     /// Recursive sums below a directory; zero for anything else.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Ino, InoGrants, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
+use crate::{Frag, Ino, InoGrants, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
 
 /// Which request made a record, so that a repeated request is answered and not executed again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -46,7 +46,7 @@ pub struct SessionRecord {
 /// One record of the table changes. The order of the variants is not persisted; codes stand in the journal's codec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// An inode is now this.
+    /// An inode (or a rank's part of a directory, see [`crate::Spread`]) is now this.
     Inode(Box<Inode>),
     /// An inode and its xattrs and inline data are gone for good.
     InodeGone(Ino),
@@ -88,6 +88,10 @@ pub enum Event {
     /// All records of these inodes (and their entries, where they are directories) are another rank's from now on: what
     /// earlier events of this journal said of them is void.
     Departed(Arc<[Ino]>),
+    /// The names of a fragment are another rank's from now on: what earlier events of this journal said of them is void.
+    DepartedFrag { dir: Ino, frag: Frag },
+    /// A rank has no fragment of a directory any more, or the directory is gone: so is its part.
+    PartGone { dir: Ino, rank: Rank },
 }
 
 impl Event {
@@ -103,6 +107,7 @@ impl Event {
                 | Event::XattrGone { .. }
                 | Event::Inline { .. }
                 | Event::InlineGone(_)
+                | Event::PartGone { .. }
         )
     }
 }
@@ -128,6 +133,10 @@ pub enum Letter {
     Commit { tx: u64, events: Vec<Event> },
     /// Authority over what these routes name, with what the table does not have of it and what clients hold on it.
     Import { routes: Vec<Route>, events: Vec<Event>, clients: Vec<MovedClient> },
+    /// Authority over fragments of a directory without its own inode, which these routes name, with what the table does
+    /// not have of them and what clients hold on it. `part`: the sender's part of the directory, if it has no fragment of
+    /// it any more, else one in which nothing has changed.
+    Fragment { part: Box<Inode>, routes: Vec<Route>, events: Vec<Event>, clients: Vec<MovedClient> },
     /// What is below a directory has grown by this (see [`crate::RStat`]).
     Sum { dir: Ino, entries: i64, bytes: i64 },
 }

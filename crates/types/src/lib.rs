@@ -10,6 +10,7 @@ pub mod data;
 pub mod error;
 pub mod event;
 pub mod grant;
+pub mod hash;
 pub mod ids;
 pub mod lease;
 pub mod limits;
@@ -22,7 +23,7 @@ pub mod time;
 
 pub use acl::{Acl, AclEntry, AclTag};
 pub use answer::{Answer, DirEntry, StatFs};
-pub use attr::{Attr, Extra, Inode, Kind, Layout, RStat};
+pub use attr::{Attr, Extra, Inode, Kind, Layout, RStat, Spread};
 pub use cred::Cred;
 pub use data::{DataAnswer, DataError, DataOp};
 pub use error::{FsError, FsResult};

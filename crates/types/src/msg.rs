@@ -113,6 +113,8 @@ pub struct Welcome {
     pub data_epoch: u64,
     /// The rank that speaks.
     pub rank: Rank,
+    /// Under which key names are hashed ([`crate::hash`]): who knows it knows which fragment has a name.
+    pub hash_key: (u64, u64),
     /// Who else is there.
     pub map: ClusterMap,
     /// The subtree map as this rank knows it, or a part of it, if it is long.

@@ -94,6 +94,8 @@ fn to_welcome(welcome: &Welcome) -> proto::Welcome {
         rank: to_rank(welcome.rank),
         map: Some(to_map(&welcome.map)),
         routes: to_routes(&welcome.routes),
+        hash_key_low: welcome.hash_key.0,
+        hash_key_high: welcome.hash_key.1,
     }
 }
 
@@ -108,6 +110,7 @@ fn welcome(m: proto::Welcome) -> Result<Welcome> {
         inline_max: m.inline_max,
         session_ms: m.session_ms,
         data_epoch: m.data_epoch,
+        hash_key: (m.hash_key_low, m.hash_key_high),
         rank: rank(m.rank)?,
         map: crate::map::map(m.map.unwrap_or_default())?,
         routes: routes(m.routes)?,
@@ -141,9 +144,11 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
             has_data: data.is_some(),
         }),
         Answer::Bytes(_) => WireReply::Bytes(proto::Empty {}),
-        Answer::Entries { entries, end } => {
-            WireReply::Entries(proto::Entries { entries: entries.iter().map(to_entry).collect(), end: *end })
-        }
+        Answer::Entries { entries, next, end } => WireReply::Entries(proto::Entries {
+            entries: entries.iter().map(to_entry).collect(),
+            end: *end,
+            next: *next,
+        }),
         Answer::StatFs(s) => WireReply::Statfs(proto::StatFs {
             bytes: s.bytes,
             bytes_free: s.bytes_free,
@@ -177,7 +182,7 @@ fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> 
         WireReply::Entries(m) => {
             limit(m.entries.len(), READDIR_MAX, "entries")?;
             let entries = m.entries.iter().map(entry).collect::<Result<_>>()?;
-            Answer::Entries { entries, end: m.end }
+            Answer::Entries { entries, next: m.next, end: m.end }
         }
         WireReply::Statfs(s) => Answer::StatFs(StatFs {
             bytes: s.bytes,

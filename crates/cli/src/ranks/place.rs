@@ -153,18 +153,18 @@ impl Asker {
         let Some(fh) = opened.fh else { return Ok(None) };
         let mut cookie = 0;
         let found = loop {
-            let (entries, end) = match self.call(Call::Readdir { fh, cookie, limit: ENTRIES, plus: false }) {
-                Ok(Done { answer: Answer::Entries { entries, end }, .. }) => (entries, end),
+            let (entries, next, end) = match self.call(Call::Readdir { fh, cookie, limit: ENTRIES, plus: false }) {
+                Ok(Done { answer: Answer::Entries { entries, next, end }, .. }) => (entries, next, end),
                 Ok(_) => break Ok(None),
                 Err(error) => break Err(error),
             };
             if let Some(entry) = entries.iter().find(|entry| entry.ino == ino) {
                 break Ok(Some(entry.name.as_bytes().to_vec()));
             }
-            match entries.last() {
-                Some(last) if !end => cookie = last.cookie,
-                _ => break Ok(None),
+            if end || next <= cookie {
+                break Ok(None);
             }
+            cookie = next;
         };
         self.call(Call::Release { fh, flock_owner: None })?;
         found

@@ -62,6 +62,7 @@ fn welcome(rank: Rank, ranks: u16) -> Welcome {
         session_ms: 10_000,
         data_epoch: 1,
         rank,
+        hash_key: (5, 6),
         map: map(ranks),
         routes: vec![route(Ino::ROOT, R0, 1)],
     }
@@ -392,7 +393,7 @@ fn an_open_directory_is_listed_and_closed_where_it_has_moved() {
     // Of one it is told by the map, of the other when it is listed.
     world.moves(true);
     let listing = |fh| Call::Readdir { fh, cookie: 0, limit: 9, plus: false };
-    let end = Answer::Entries { entries: Vec::new(), end: true };
+    let end = Answer::Entries { entries: Vec::new(), next: 0, end: true };
     world.call(listing(fhs[0]));
     world.answers(R1, end.clone());
     world.call(listing(fhs[1]));
@@ -588,7 +589,11 @@ fn a_listing_tells_which_fragment_its_files_are_in() {
         lease: Lease::NONE,
     };
     let entries = vec![file(Ino(0x300), halves[0].last()), file(Ino(0x301), halves[1].first())];
-    world.answers(R0, Answer::Entries { entries, end: false });
+    world.answers(R0, Answer::Entries { entries, next: halves[1].first(), end: false });
+    // What follows is asked of the rank that has it, before the listing is answered.
+    let (rank, _, op) = world.asked();
+    assert!(rank == R1 && matches!(op, Op::Readdir { cookie, limit: 7, .. } if cookie == halves[1].first()), "{op:?}");
+    world.answers(R1, Answer::Entries { entries: Vec::new(), next: 0, end: true });
     for (call, rank) in [
         (Call::GetAttr { ino: Ino(0x300) }, R0),
         (Call::GetAttr { ino: Ino(0x301) }, R1),

@@ -201,6 +201,7 @@ impl Server {
             session_ms: 10_000,
             data_epoch: self.data_epoch,
             rank: Rank::ZERO,
+            hash_key: (5, 6),
             map: ClusterMap::default(),
             routes: Vec::new(),
         }));

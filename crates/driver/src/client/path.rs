@@ -215,13 +215,12 @@ impl AsyncFs {
         let mut cookie = 0;
         loop {
             let call = Call::Readdir { fh: dir.fh(), cookie, limit: READDIR_BATCH, plus };
-            let Answer::Entries { entries, end } = self.call(call).await?.answer else { return Err(FsError::Io) };
-            let last = entries.last().map(|entry| entry.cookie);
+            let Answer::Entries { entries, next, end } = self.call(call).await?.answer else { return Err(FsError::Io) };
             entries.into_iter().for_each(&mut each);
-            match last {
-                Some(last) if !end => cookie = last,
-                _ => return dir.close().await,
+            if end || next <= cookie {
+                return dir.close().await;
             }
+            cookie = next;
         }
     }
 

@@ -192,6 +192,11 @@ fn deliver_one(table: &dyn Table, lives: &mut [Life], to: usize, letter: &Letter
             routes.iter().for_each(|route| lives[to].add(&Event::Route(*route)));
             events.iter().for_each(|event| lives[to].add(event));
         }
+        Letter::Fragment { part, routes, events, clients: _ } => {
+            routes.iter().for_each(|route| lives[to].add(&Event::Route(*route)));
+            events.iter().for_each(|event| lives[to].add(event));
+            add_part(table, lives, to, part)?;
+        }
         Letter::Sum { dir, entries, bytes } => {
             // Whoever has changes of the directory has it now.
             let at = lives.iter().position(|life| life.tree.inode(*dir).is_some()).unwrap_or(to);
@@ -202,6 +207,24 @@ fn deliver_one(table: &dyn Table, lives: &mut [Life], to: usize, letter: &Letter
             lives[at].add(&Event::Inode(Box::new(inode)));
         }
     }
+    Ok(())
+}
+
+/// A fragment has come: what its sender counted is the receiver's, whose part it is added to, or the directory itself.
+fn add_part(table: &dyn Table, lives: &mut [Life], to: usize, part: &Inode) -> Result<()> {
+    let rank = lives[to].rank;
+    let home =
+        lives[to].tree.routes().any(|route| route.dir == part.ino && route.rank == rank && route.frag.first() == 0);
+    let mut all = match lives[to].tree.part(part.ino).cloned() {
+        Some(own) => own,
+        None if home => match inode_of(table, &mut lives[to], part.ino)? {
+            Some(inode) => inode,
+            None => return Ok(()),
+        },
+        None => part.new_part(rank),
+    };
+    all.add_part(part);
+    lives[to].add(&Event::Inode(Box::new(all)));
     Ok(())
 }
 

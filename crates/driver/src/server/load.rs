@@ -68,7 +68,8 @@ impl Loader {
     /// What the values of the needs' keys say, and the runs of rows that are needed beside them.
     fn rows(&self, needs: &[Need], keys: &[Vec<u8>], values: Vec<Option<Vec<u8>>>) -> Result<Rows> {
         let mut out = Rows { items: Vec::with_capacity(needs.len()), rows: values.len() as u64 };
-        let singles = needs.iter().filter(|need| !matches!(need, Need::Range { .. } | Need::Xattrs(_)));
+        let singles =
+            needs.iter().filter(|need| !matches!(need, Need::Range { .. } | Need::Xattrs(_) | Need::Parts(_)));
         for ((need, key), value) in singles.zip(keys).zip(values) {
             out.items.push(single(need, key, value.as_deref())?);
         }
@@ -88,7 +89,7 @@ impl Loader {
             Need::Inode(ino) => Some(key_inode(*ino)),
             Need::Entry { dir, name } => Some(key_entry(*dir, hash63(self.hash_key, name.as_bytes()), name)),
             Need::Inline(ino) => Some(key_inline(*ino)),
-            Need::Range { .. } | Need::Xattrs(_) => None,
+            Need::Range { .. } | Need::Xattrs(_) | Need::Parts(_) => None,
         }
     }
 
@@ -175,7 +176,9 @@ fn single(need: &Need, key: &[u8], value: Option<&[u8]>) -> Result<Loaded> {
             Loaded::Entry { dir: *dir, name: name.clone(), found: value.map(decode_entry).transpose().map_err(bad)? }
         }
         Need::Inline(ino) => Loaded::Inline(*ino, value.map(decode_inline).transpose().map_err(bad)?),
-        Need::Range { .. } | Need::Xattrs(_) => unreachable!("only needs with a key of their own come here"),
+        Need::Range { .. } | Need::Xattrs(_) | Need::Parts(_) => {
+            unreachable!("only needs with a key of their own come here")
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use loligo_journal::table::{
     KeyRange, Meta, Row, TABLE_VERSION, decode_meta, decode_row, key_discard, key_meta, key_orphan, key_route,
-    key_session, peer_range, prefix_range, route_range,
+    key_session, part_range, peer_range, prefix_range, route_range,
 };
 use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
 use loligo_namespace::Loaded;
@@ -124,12 +124,12 @@ pub(crate) fn check_layout(table: &dyn Table) -> Result<()> {
 }
 
 /// Reads what of the tables that are held in memory as a whole is a rank's: sessions, orphans, discards, what it has put
-/// down of the subtree map, how far its letters have come, the inode counter.
+/// down of the subtree map, how far its letters have come, its parts of directories, the inode counter.
 pub(crate) fn read_small(table: &dyn Table, rank: Rank, head: &Head, load: &mut dyn FnMut(Loaded)) -> Result<()> {
     load(Loaded::NextIno(head.next_ino));
     let all = |key: Vec<u8>| prefix_range(&key[..1]);
     let orphans_and_discards = [all(key_orphan(Ino(0))), all(key_discard(Ino(0)))];
-    let own = [sessions_of(rank), route_range(rank), peer_range(rank)];
+    let own = [sessions_of(rank), route_range(rank), peer_range(rank), part_range(rank)];
     for range in orphans_and_discards.into_iter().chain(own) {
         scan(table, &range.start, &range.end, &mut |key, value| {
             match decode_row(key, value).map_err(|e| bad_row(key, &e))? {
@@ -140,6 +140,7 @@ pub(crate) fn read_small(table: &dyn Table, rank: Rank, head: &Head, load: &mut 
                 }
                 Row::Route { route, .. } => load(Loaded::Route(route)),
                 Row::Peer { peer, .. } => load(Loaded::Peer(peer)),
+                Row::Inode(part) => load(Loaded::Inode(part.ino, Some(part))),
                 _ => {}
             }
             Ok(())

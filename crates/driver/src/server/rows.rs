@@ -2,8 +2,8 @@
 
 use loligo_journal::table::{
     Meta, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan, encode_peer,
-    encode_route, encode_session, encode_xattr, key_discard, key_entry, key_inline, key_inode, key_meta, key_orphan,
-    key_peer, key_route, key_session, key_xattr, xattr_range,
+    encode_route, encode_session, encode_xattr, key_discard, key_entry, key_inline, key_inode, key_inode_of, key_meta,
+    key_orphan, key_part, key_peer, key_route, key_session, key_xattr, xattr_range,
 };
 use loligo_namespace::Record;
 use loligo_store::{Batch, Table};
@@ -20,7 +20,7 @@ const SWEEP_ROWS: usize = 1024;
 /// `RouteGone` means; checkpoints name each) is no row.
 pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
     match event {
-        Event::Inode(inode) => batch.put(key_inode(inode.ino), encode_inode(inode)),
+        Event::Inode(inode) => batch.put(key_inode_of(inode), encode_inode(inode)),
         Event::InodeGone(ino) => batch.delete(key_inode(*ino)),
         Event::Entry { dir, name, ino, kind, remote } => {
             let target = Target { ino: *ino, kind: *kind, remote: *remote };
@@ -43,7 +43,8 @@ pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank)
         Event::Route(route) if route.version == 0 => batch.delete(key_route(rank, route.dir, route.frag)),
         Event::Route(route) => batch.put(key_route(rank, route.dir, route.frag), encode_route(route)),
         Event::Peer(peer) => batch.put(key_peer(rank, peer.rank), encode_peer(peer)),
-        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) => batch,
+        Event::PartGone { dir, rank } => batch.delete(key_part(*rank, *dir)),
+        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) | Event::DepartedFrag { .. } => batch,
     };
 }
 

@@ -263,6 +263,7 @@ pub(super) fn recover(
         Loaded::Discard { ino, from, object_size } => meta.discards.push((ino, from, object_size)),
         Loaded::Route(route) => meta.routes.push(route),
         Loaded::Peer(peer) => meta.peers.push(peer),
+        Loaded::Inode(_, Some(part)) => meta.parts.push(*part),
         _ => {}
     })?;
     let settings = loligo_mds::Config {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loligo_types::{Event, Ino, Kind, Rank, SessionId};
 
-use super::letter::{put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
-use super::letter::{take_peer, take_rank, take_route};
+use super::letter::{put_frag, put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
+use super::letter::{take_frag, take_peer, take_rank, take_route};
 use super::{Cursor, DecodeError, put_bytes, put_inode, put_object_size, put_session, put_u64};
 use super::{take_inode, take_object_size, take_session};
 
@@ -31,6 +31,8 @@ mod code {
     pub const LETTER: u8 = 18;
     pub const PEER: u8 = 19;
     pub const DEPARTED: u8 = 20;
+    pub const DEPARTED_FRAG: u8 = 21;
+    pub const PART_GONE: u8 = 22;
 }
 
 /// Code of a letter, which no other letter may hold.
@@ -59,6 +61,8 @@ pub fn event_name(event: &Event) -> &'static str {
         Event::Letter { .. } => "letter",
         Event::Peer(_) => "peer",
         Event::Departed(_) => "departed",
+        Event::DepartedFrag { .. } => "departed_frag",
+        Event::PartGone { .. } => "part_gone",
     }
 }
 
@@ -132,13 +136,21 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_head(out, code::DEPARTED, 0);
             put_inos(out, inos);
         }
+        Event::DepartedFrag { dir, frag } => {
+            put_head(out, code::DEPARTED_FRAG, dir.0);
+            put_frag(out, *frag);
+        }
+        Event::PartGone { dir, rank } => {
+            put_head(out, code::PART_GONE, dir.0);
+            put_rank(out, *rank);
+        }
     }
 }
 
 pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::DEPARTED).contains(&code) {
+    if !(code::INODE..=code::PART_GONE).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -175,6 +187,8 @@ pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
             Event::Peer(take_peer(from, rank)?)
         }
         code::DEPARTED => Event::Departed(take_inos(from)?),
+        code::DEPARTED_FRAG => Event::DepartedFrag { dir: ino, frag: take_frag(from)? },
+        code::PART_GONE => Event::PartGone { dir: ino, rank: take_rank(from)? },
         code => return Err(DecodeError::UnknownEvent { code, at }),
     })
 }

@@ -4,7 +4,7 @@
 
 use loligo_types::attr::Extra;
 use loligo_types::limits::{EXPECTED_ENTRIES_MAX, OBJECT_SIZE_MAX};
-use loligo_types::{Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, Place, RStat, Time};
+use loligo_types::{Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, Place, RStat, Rank, Spread, Time};
 
 use super::{Cursor, DecodeError, put_bytes, put_u64, put_zigzag};
 
@@ -19,7 +19,9 @@ const MTIME: u16 = 1 << 6;
 const CTIME: u16 = 1 << 7;
 const CUTS: u16 = 1 << 8;
 const FRAGS: u16 = 1 << 9;
-const FLAGS_ALL: u16 = ((FRAGS << 1) - 1) & !(1 << 2);
+/// Of a directory whose fragments are several ranks': behind all else, 0 at its home, else the rank of the part plus one.
+const SPREAD: u16 = 1 << 15;
+const FLAGS_ALL: u16 = ((FRAGS << 1) - 1) & !(1 << 2) | SPREAD;
 
 // Flags of the rare parts. Persisted: keep stable.
 const SYMLINK: u8 = 1 << 0;
@@ -49,7 +51,8 @@ pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
         | flag(MTIME, inode.mtime != inode.btime)
         | flag(CTIME, inode.ctime != inode.mtime)
         | flag(CUTS, inode.cuts != 0)
-        | flag(FRAGS, has_frags(inode));
+        | flag(FRAGS, has_frags(inode))
+        | flag(SPREAD, inode.is_spread());
     let kind_mode = (u16::from(inode.kind.code()) << 12 | (inode.mode & 0o7777)).to_le_bytes();
     let flags = flags.to_le_bytes();
     out.extend_from_slice(&[kind_mode[0], kind_mode[1], flags[0], flags[1]]);
@@ -74,6 +77,11 @@ pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     }
     if let Some(extra) = &inode.extra {
         put_extra(out, extra);
+    }
+    match inode.spread() {
+        Spread::No => {}
+        Spread::Home => put_u64(out, 0),
+        Spread::Part(rank) => put_u64(out, u64::from(rank.0) + 1),
     }
 }
 
@@ -119,6 +127,15 @@ pub(crate) fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, Decod
     };
     if expected_entries != 0 {
         inode.extra_mut().expected_entries = expected_entries;
+    }
+    if flags & SPREAD != 0 {
+        if kind != Kind::Dir || inode.extra.is_none() {
+            return Err(from.invalid("fragments at several ranks"));
+        }
+        inode.extra_mut().spread = match from.u64()?.checked_sub(1) {
+            None => Spread::Home,
+            Some(rank) => Spread::Part(u16::try_from(rank).map(Rank).map_err(|_| from.invalid("rank of a part"))?),
+        };
     }
     Ok(inode)
 }

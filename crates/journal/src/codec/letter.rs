@@ -8,13 +8,14 @@ use loligo_types::{
 };
 
 use super::event::{put_event, take_event};
-use super::{Cursor, DecodeError, EVENT_MIN, put_bytes, put_u64, put_zigzag};
+use super::{Cursor, DecodeError, EVENT_MIN, put_bytes, put_inode, put_u64, put_zigzag, take_inode};
 
 /// The kinds of letters. Persisted: keep stable, never reuse.
 mod code {
     pub const COMMIT: u8 = 1;
     pub const IMPORT: u8 = 2;
     pub const SUM: u8 = 3;
+    pub const FRAGMENT: u8 = 4;
 }
 
 // Flags of an open. Persisted: keep stable.
@@ -122,12 +123,13 @@ pub(crate) fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
         }
         Letter::Import { routes, events, clients } => {
             out.push(code::IMPORT);
-            put_list(out, routes, |out, route| {
-                put_u64(out, route.dir.0);
-                put_route(out, route);
-            });
-            put_list(out, events, put_event);
-            put_list(out, clients, put_client);
+            put_moved(out, routes, events, clients);
+        }
+        Letter::Fragment { part, routes, events, clients } => {
+            out.push(code::FRAGMENT);
+            put_u64(out, part.ino.0);
+            put_inode(out, part);
+            put_moved(out, routes, events, clients);
         }
         Letter::Sum { dir, entries, bytes } => {
             out.push(code::SUM);
@@ -138,18 +140,45 @@ pub(crate) fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
     }
 }
 
+/// Appends what moves to another rank.
+fn put_moved(out: &mut Vec<u8>, routes: &[Route], events: &[Event], clients: &[MovedClient]) {
+    put_list(out, routes, |out, route| {
+        put_u64(out, route.dir.0);
+        put_route(out, route);
+    });
+    put_list(out, events, put_event);
+    put_list(out, clients, put_client);
+}
+
+fn take_routes(from: &mut Cursor<'_>) -> Result<Vec<Route>, DecodeError> {
+    take_list(from, 5, "number of routes", |from| {
+        let dir = Ino(from.u64()?);
+        take_route(from, dir)
+    })
+}
+
 /// Takes a letter. None lies in another one.
 pub(crate) fn take_letter(from: &mut Cursor<'_>) -> Result<Letter, DecodeError> {
     Ok(match from.u8()? {
         code::COMMIT => Letter::Commit { tx: from.u64()?, events: take_events(from)? },
         code::IMPORT => Letter::Import {
-            routes: take_list(from, 5, "number of routes", |from| {
-                let dir = Ino(from.u64()?);
-                take_route(from, dir)
-            })?,
+            routes: take_routes(from)?,
             events: take_events(from)?,
             clients: take_list(from, 6, "number of clients", take_client)?,
         },
+        code::FRAGMENT => {
+            let dir = Ino(from.u64()?);
+            let part = Box::new(take_inode(from, dir)?);
+            if part.part_of().is_none() {
+                return Err(from.invalid("part of a directory"));
+            }
+            Letter::Fragment {
+                part,
+                routes: take_routes(from)?,
+                events: take_events(from)?,
+                clients: take_list(from, 6, "number of clients", take_client)?,
+            }
+        }
         code::SUM => Letter::Sum { dir: Ino(from.u64()?), entries: from.zigzag()?, bytes: from.zigzag()? },
         _ => return Err(from.invalid("kind of a letter")),
     })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Acl, Event, Inode, Kind, Letter, Rank, Route, SessionRecord};
+use loligo_types::{Acl, Event, Inode, Kind, Letter, Rank, Route, SessionRecord, Spread};
 
 use super::text::escape;
 
@@ -83,6 +83,8 @@ pub fn fields(event: &Event) -> Fields {
             ("received", number(peer.received)),
         ],
         Event::Departed(inos) => vec![("inodes", number(inos.len() as u64))],
+        Event::DepartedFrag { dir, frag } => vec![("dir", number(dir.0)), ("frag", Value::Text(frag.to_string()))],
+        Event::PartGone { dir, rank } => vec![("dir", number(dir.0)), ("rank", number(rank.0))],
     }
 }
 
@@ -104,6 +106,13 @@ fn letter_fields(to: Rank, seq: u64, letter: &Letter) -> Fields {
         }
         Letter::Import { routes, events, clients } => all.extend([
             ("letter", text(b"import")),
+            ("routes", number(routes.len() as u64)),
+            ("events", number(events.len() as u64)),
+            ("clients", number(clients.len() as u64)),
+        ]),
+        Letter::Fragment { part, routes, events, clients } => all.extend([
+            ("letter", text(b"fragment")),
+            ("dir", number(part.ino.0)),
             ("routes", number(routes.len() as u64)),
             ("events", number(events.len() as u64)),
             ("clients", number(clients.len() as u64)),
@@ -136,6 +145,11 @@ fn inode_fields(inode: &Inode) -> Fields {
         ("change", number(inode.change)),
         ("inline", Value::Flag(inode.inline)),
     ];
+    match inode.spread() {
+        Spread::No => {}
+        Spread::Home => all.push(("spread", text(b"home"))),
+        Spread::Part(rank) => all.push(("part_of_rank", number(rank.0))),
+    }
     let rare = [
         ("rdev", i128::from(inode.extra.as_ref().map_or(0, |extra| extra.rdev))),
         ("cuts", i128::from(inode.cuts)),

@@ -1,6 +1,6 @@
 //! Keys: how they are made, taken apart, and which ranges of them belong together.
 
-use loligo_types::{Frag, Ino, Name, Rank, SessionId};
+use loligo_types::{Frag, Ino, Inode, Name, Rank, SessionId};
 
 use super::Meta;
 
@@ -15,9 +15,10 @@ pub(super) const SESSION: u8 = b'S';
 pub(super) const META: u8 = b'M';
 pub(super) const ROUTE: u8 = b'F';
 pub(super) const PEER: u8 = b'P';
+pub(super) const PART: u8 = b'Q';
 
 /// The first bytes of all keys, in ascending order.
-pub const PREFIXES: [u8; 10] = [INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, DISCARD, SESSION, XATTR];
+pub const PREFIXES: [u8; 11] = [INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, PART, DISCARD, SESSION, XATTR];
 
 /// Keys from `start` up to and without `end`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,6 +116,30 @@ pub fn key_peer(rank: Rank, peer: Rank) -> Vec<u8> {
     let mut key = of_rank(PEER, rank);
     key.extend_from_slice(&peer.0.to_be_bytes());
     key
+}
+
+/// `Q` rank dir: a rank's part of a directory whose inode is another rank's.
+pub fn key_part(rank: Rank, dir: Ino) -> Vec<u8> {
+    let mut key = of_rank(PART, rank);
+    key.extend_from_slice(&dir.0.to_be_bytes());
+    key
+}
+
+/// The key of an inode's record: of a rank's part of a directory its own.
+pub fn key_inode_of(inode: &Inode) -> Vec<u8> {
+    inode.part_of().map_or_else(|| key_inode(inode.ino), |rank| key_part(rank, inode.ino))
+}
+
+/// All parts that a rank has.
+pub fn part_range(rank: Rank) -> KeyRange {
+    prefix_range(&of_rank(PART, rank))
+}
+
+/// Rank and directory of a part's key; `None` if it is no such key.
+pub(super) fn split_part_key(key: &[u8]) -> Option<(Rank, Ino)> {
+    let (PART, rest) = key.split_first().map(|(prefix, rest)| (*prefix, rest))? else { return None };
+    let (rank, dir) = rest.split_first_chunk::<2>()?;
+    Some((Rank(u16::from_be_bytes(*rank)), Ino(u64::from_be_bytes(dir.try_into().ok()?))))
 }
 
 /// All that a rank has put down of the subtree map.

@@ -10,9 +10,9 @@ mod tests;
 mod value;
 
 pub use key::{
-    KeyRange, PREFIXES, dir_range, dir_range_from, entry_hash, key_discard, key_entry, key_inline, key_inode, key_meta,
-    key_orphan, key_peer, key_route, key_session, key_xattr, peer_range, prefix_range, route_range, split_entry_key,
-    split_xattr_key, xattr_range,
+    KeyRange, PREFIXES, dir_range, dir_range_from, entry_hash, key_discard, key_entry, key_inline, key_inode,
+    key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session, key_xattr, part_range, peer_range,
+    prefix_range, route_range, split_entry_key, split_xattr_key, xattr_range,
 };
 pub use row::{Row, decode_row};
 pub use value::{

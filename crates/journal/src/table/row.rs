@@ -12,7 +12,7 @@ use crate::codec::DecodeError;
 /// A decoded row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Row {
-    /// An inode.
+    /// An inode, or a rank's part of a directory.
     Inode(Box<Inode>),
     /// A directory entry, with the hash that its key has.
     Entry { dir: Ino, hash: u64, name: Name, target: Target },
@@ -38,7 +38,7 @@ impl Row {
     /// The key and value of the row.
     pub fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         match self {
-            Row::Inode(inode) => (key::key_inode(inode.ino), value::encode_inode(inode)),
+            Row::Inode(inode) => (key::key_inode_of(inode), value::encode_inode(inode)),
             Row::Entry { dir, hash, name, target } => (key::key_entry(*dir, *hash, name), value::encode_entry(*target)),
             Row::Xattr { ino, name, value } => (key::key_xattr(*ino, name), value::encode_xattr(value)),
             Row::Inline { ino, data } => (key::key_inline(*ino), value::encode_inline(data)),
@@ -68,6 +68,10 @@ pub fn decode_row(key: &[u8], value: &[u8]) -> Result<Row, DecodeError> {
     if let Some((of, rank)) = key::split_peer_key(key) {
         return Ok(Row::Peer { of, peer: value::decode_peer(rank, value)? });
     }
+    if let Some((rank, dir)) = key::split_part_key(key) {
+        let part = value::decode_inode(dir, value)?;
+        return if part.part_of() == Some(rank) { Ok(Row::Inode(Box::new(part))) } else { Err(bad) };
+    }
     let (prefix, number, rest) = split(key).ok_or(bad)?;
     let ino = Ino(number);
     match prefix {
@@ -80,7 +84,10 @@ pub fn decode_row(key: &[u8], value: &[u8]) -> Result<Row, DecodeError> {
             Ok(Row::Xattr { ino, name: name.into(), value: value::decode_xattr(value)? })
         }
         _ if !rest.is_empty() => Err(bad),
-        key::INODE => Ok(Row::Inode(Box::new(value::decode_inode(ino, value)?))),
+        key::INODE => {
+            let inode = value::decode_inode(ino, value)?;
+            if inode.part_of().is_some() { Err(bad) } else { Ok(Row::Inode(Box::new(inode))) }
+        }
         key::INLINE => Ok(Row::Inline { ino, data: value::decode_inline(value)? }),
         key::ORPHAN => Ok(Row::Orphan { ino, rank: value::decode_orphan(value)? }),
         key::DISCARD => {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Loaded, Need, need};
-use loligo_types::{Event, FsError, Ino, Kind, Lease, Letter, Op, Rank};
+use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
 use crate::execute::Step;
@@ -20,6 +20,8 @@ pub(crate) struct Tx {
     job: u64,
     /// What was lent.
     guests: BTreeMap<Rank, Vec<Loaded>>,
+    /// Fragments of directories that ranks have, as they said when they lent their parts.
+    parts: BTreeMap<Ino, BTreeMap<Rank, Vec<Frag>>>,
     /// How often inodes are open at their ranks.
     opens: BTreeMap<Ino, u32>,
     /// Ranks that were asked at all, and so must be told of the end.
@@ -49,6 +51,8 @@ pub(crate) enum Gathered {
     Remote(Ino, Rank),
     /// Records of others.
     Foreign(Foreign),
+    /// Nothing can be had now: a fragment is on its way between other ranks.
+    Again,
 }
 
 impl Mds {
@@ -74,11 +78,29 @@ impl Mds {
             }
         }
         for need in needs {
+            if let Need::Parts(dir) = need {
+                if let Op::Lookup { .. } | Op::LookupParent { .. } | Op::Create { .. } = job.op {
+                    // A request for the attributes will look for all of it.
+                    away.insert(dir, self.me());
+                    continue;
+                }
+                let lent = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.parts.get(&dir));
+                let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
+                let Some(ranks) = self.missing_parts(dir, &lent) else { return Gathered::Again };
+                let want = Want { need, recall: Lease::NONE };
+                ranks.into_iter().for_each(|rank| foreign.entry(rank).or_default().push(want.clone()));
+                continue;
+            }
             let of = match &need {
-                Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) => *ino,
+                Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,
                 Need::Entry { dir, .. } | Need::Range { dir, .. } => *dir,
             };
-            let rank = away.get(&of).copied().unwrap_or_else(|| self.tree.owner(of));
+            let named = match &need {
+                Need::Entry { dir, name } => self.rank_of_name(*dir, name),
+                Need::Range { dir, .. } if self.tree.part(*dir).is_some() => Some(self.me()),
+                _ => None,
+            };
+            let rank = named.or(away.get(&of).copied()).unwrap_or_else(|| self.tree.owner(of));
             if rank != self.me() {
                 let recall = bits_for(&job.op, of);
                 foreign.entry(rank).or_default().push(Want { need, recall });
@@ -159,6 +181,11 @@ impl Mds {
         }
         state.outstanding.remove(&from);
         let Lent { items, opens, elsewhere } = lent;
+        for item in &items {
+            if let Loaded::Part { dir, frags, .. } = item {
+                state.parts.entry(*dir).or_default().insert(from, frags.clone());
+            }
+        }
         state.guests.insert(from, items);
         state.opens.extend(opens);
         state.found.extend(elsewhere);
@@ -192,6 +219,7 @@ impl Mds {
                 // Nothing is held while it waits to be called.
                 let ranks: Vec<Rank> = std::mem::take(&mut state.guests).into_keys().collect();
                 state.found.clear();
+                state.parts.clear();
                 if state.calls.is_empty() {
                     // All have called before the last one answered.
                     self.parked.ready(id);
@@ -247,6 +275,7 @@ impl Mds {
         let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
         state.guests.clear();
         state.opens.clear();
+        state.parts.clear();
         state.found.clear();
         state.outstanding.clear();
         state.calls.clear();
@@ -268,6 +297,7 @@ impl Mds {
             state.outstanding.clear();
             state.calls.clear();
             state.found.clear();
+            state.parts.clear();
             state.denied = None;
             state.asked.remove(&rank);
             let id = state.job;
@@ -285,6 +315,13 @@ impl Mds {
         for (rank, items) in &state.guests {
             self.tree.invite(*rank, items);
         }
+        for (dir, by_rank) in &state.parts {
+            let mut all = self.tree.own_frags(*dir).unwrap_or_default();
+            all.extend(by_rank.values().flatten());
+            if super::spread::covers_all(&all) {
+                self.tree.set_whole(*dir);
+            }
+        }
     }
 
     /// How often an inode is open, wherever it is.
@@ -298,15 +335,16 @@ impl Mds {
         let mut own = Vec::new();
         let mut theirs: BTreeMap<Rank, Vec<Event>> = BTreeMap::new();
         for event in events {
-            let rank = owner_of(&event).map_or(self.me(), |ino| self.tree.owner(ino));
-            let rank = if let Event::Route(route) = &event { route.rank } else { rank };
+            let rank = self.rank_of_event(&event);
             if rank == self.me() {
                 own.push(event);
                 continue;
             }
             let events = theirs.entry(rank).or_default();
             if let Event::Inode(inode) = &event
-                && let Some(lent) = self.tree.inode(inode.ino).filter(|lent| lent.kind == Kind::Dir)
+                && inode.part_of().is_none()
+                && let Some(lent) = self.tree.inode(inode.ino)
+                && (lent.kind, lent.part_of()) == (Kind::Dir, None)
             {
                 // What is below it may grow while it is lent: its rank needs what the decision adds.
                 events.push(Event::Inode(Box::new(lent.clone())));
@@ -324,11 +362,23 @@ impl Mds {
     }
 }
 
+impl Mds {
+    /// The rank that applies an event of a decision. Guests are still there.
+    fn rank_of_event(&self, event: &Event) -> Rank {
+        match event {
+            Event::Route(route) => route.rank,
+            Event::PartGone { rank, .. } => *rank,
+            Event::Inode(inode) if inode.part_of().is_some() => inode.part_of().unwrap_or_default(),
+            Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => self.tree.entry_owner(*dir, name),
+            event => owner_of(event).map_or(self.me(), |ino| self.tree.owner(ino)),
+        }
+    }
+}
+
 /// The inode whose owner applies an event.
 fn owner_of(event: &Event) -> Option<Ino> {
     match event {
         Event::Inode(inode) => Some(inode.ino),
-        Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => Some(*dir),
         Event::InodeGone(ino)
         | Event::InlineGone(ino)
         | Event::Orphan(ino)

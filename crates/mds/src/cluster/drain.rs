@@ -240,13 +240,15 @@ impl Mds {
         up.filter(able).min_by(|a, b| load(a).total_cmp(&load(b)))
     }
 
-    /// The directories that this rank has a line of the subtree map for.
+    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments.
     fn own_dirs(&self) -> Vec<Ino> {
         let mut dirs: Vec<Ino> =
             self.cluster.routes.all().iter().filter(|route| route.rank == self.config.rank).map(|r| r.dir).collect();
         if self.config.rank == Rank::ZERO && self.cluster.routes.home(Ino::ROOT).is_none() {
             dirs.push(Ino::ROOT);
         }
+        dirs.extend(self.tree.parts().map(|part| part.ino));
+        dirs.sort();
         dirs.dedup();
         dirs
     }
@@ -273,9 +275,14 @@ impl Mds {
         };
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
         let mut wants = Vec::new();
-        match self.locate(dir, &mut wants) {
+        match self.locate_of(dir, &mut wants) {
             Where::Unknown => _ = self.load(wants, Waiter::Nobody),
             Where::Elsewhere(_) => {}
+            // Its home has the pin, and follows it. Fragments that come together there are no part any more.
+            Where::Here if self.tree.part(dir).is_some() => {
+                let home = self.home_of_part(dir).filter(|home| self.cluster.takes_more(*home));
+                self.give_dir(drain, dir, home.as_slice());
+            }
             Where::Here if self.tree.inode(dir).is_none() => self.route_gone(dir),
             Where::Here => match self.pins_known(dir) {
                 None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
@@ -291,7 +298,7 @@ impl Mds {
             return;
         };
         drain.stuck = None;
-        if let Told::Begun(_) = self.want_export(dir, to) {
+        if let Told::Begun(_) = self.want_export(dir, None, to) {
             let share = self.load_now().auth / (self.own_dirs().len().max(1) as f64);
             *drain.given.entry(to).or_default() += share.max(1.0);
             drain.subtrees_given += 1;

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{DirtyKey, Found, Need};
 use loligo_types::msg::ToClient;
-use loligo_types::{Event, Frag, FsError, Ino, Kind, Letter, Lsn, Rank, Route, limits};
+use loligo_types::{Event, Frag, FsError, Ino, Inode, Kind, Lease, Letter, Lsn, Rank, Route, limits};
 
 use super::Where;
 use super::holdings::{Held, Holders};
+use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
 use crate::admin::{Ask, Migration, Told};
 use crate::execute::Step;
@@ -17,6 +18,7 @@ use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
 use crate::peer::PeerMsg;
+use crate::recall::SHARED;
 use crate::session::Slot;
 
 /// A migration that has not come to its record after this is given up, milliseconds.
@@ -53,6 +55,13 @@ pub(crate) struct Export {
     dir: Ino,
     /// Not the directory and what is below it, but these files, which live by themselves.
     files: Vec<Ino>,
+    /// What was asked for, if it is not all that this rank has of the directory.
+    frag: Option<Frag>,
+    /// The fragments that this rank had when it began, and which of them move.
+    own: Vec<Frag>,
+    moves: Vec<Frag>,
+    /// The directory's own inode moves with them.
+    itself: bool,
     to: Rank,
     stage: Stage,
     survey: Survey,
@@ -76,13 +85,22 @@ pub(crate) struct Export {
     routes: Vec<Route>,
 }
 
+/// A migration that waits for its turn.
+#[derive(Clone, Copy)]
+struct Wanted {
+    id: u64,
+    dir: Ino,
+    frag: Option<Frag>,
+    to: Rank,
+}
+
 /// Migrations from this rank: one at a time.
 #[derive(Default)]
 pub(crate) struct Exports {
     last: u64,
     last_ticket: u64,
     now: Option<Box<Export>>,
-    waiting: VecDeque<(u64, Ino, Rank)>,
+    waiting: VecDeque<Wanted>,
     /// Of those that move files: which.
     pub(super) files: BTreeMap<u64, Vec<Ino>>,
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
@@ -117,10 +135,15 @@ impl Exports {
     }
 
     /// Queues one up; its number.
-    pub(super) fn wait(&mut self, dir: Ino, to: Rank) -> u64 {
+    pub(super) fn wait(&mut self, dir: Ino, frag: Option<Frag>, to: Rank) -> u64 {
         self.last += 1;
-        self.waiting.push_back((self.last, dir, to));
+        self.waiting.push_back(Wanted { id: self.last, dir, frag, to });
         self.last
+    }
+
+    /// Whether the one under way is of this directory.
+    pub(super) fn is_of(&self, dir: Ino) -> bool {
+        self.now.as_ref().is_some_and(|export| export.dir == dir)
     }
 
     /// Whether the one under way goes to a rank.
@@ -144,7 +167,14 @@ impl Mds {
     /// An administrator asks.
     pub(crate) fn admin(&mut self, id: u64, ask: Ask) {
         let told = match ask {
-            Ask::Migrate { dir, to } => self.want_export(dir, to),
+            Ask::Migrate { dir, to } => {
+                if self.cluster.routes.home(dir) == Some(self.me()) && self.cluster.routes.is_spread(dir) {
+                    self.gather_fragments(dir, to);
+                }
+                self.want_export(dir, None, to)
+            }
+            Ask::MigrateFrag { dir, frag, to } => self.want_export(dir, Some(frag), to),
+            Ask::Gather { dir } => self.want_gather(dir),
             Ask::Migrations => Told::Migrations(self.migrations()),
             Ask::Drain => Told::Drain(self.drain_status()),
             Ask::Routes => Told::Routes(self.cluster.routes.all()),
@@ -153,7 +183,7 @@ impl Mds {
     }
 
     /// Wants a subtree to be moved.
-    pub(crate) fn want_export(&mut self, dir: Ino, to: Rank) -> Told {
+    pub(crate) fn want_export(&mut self, dir: Ino, frag: Option<Frag>, to: Rank) -> Told {
         if !self.cluster.map.ranks.iter().any(|info| info.rank == to) {
             let ranks: Vec<String> = self.cluster.map.ranks.iter().map(|info| info.rank.to_string()).collect();
             return Told::Refused(format!("there is no rank {to}; there are {}", ranks.join(", ")));
@@ -164,8 +194,11 @@ impl Mds {
         if self.stopping {
             return Told::Refused("the server is stopping".into());
         }
+        if let Some(refused) = frag.and_then(|frag| self.cannot_cut(dir, frag)) {
+            return refused;
+        }
         let mut wants = Vec::new();
-        match self.locate(dir, &mut wants) {
+        match self.locate_of(dir, &mut wants) {
             Where::Elsewhere(rank) => return Told::Elsewhere(rank),
             Where::Unknown => drop(self.load(wants, Waiter::Nobody)),
             Where::Here => {
@@ -180,18 +213,58 @@ impl Mds {
                 }
             }
         }
-        Told::Begun(self.cluster.exports.wait(dir, to))
+        Told::Begun(self.cluster.exports.wait(dir, frag, to))
+    }
+
+    /// Where a directory is to be moved from: also this rank's part of it.
+    pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
+        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
+    }
+
+    /// The fragments of a directory that this rank has, if it has any.
+    fn frags_of(&self, dir: Ino) -> Vec<Frag> {
+        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
+    }
+
+    /// Why a fragment cannot be moved from here.
+    fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
+        if let Some(rank) = self.cluster.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
+            return Some(Told::Elsewhere(rank));
+        }
+        let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
+        if frag.first() == 0 && (self.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
+            let text = format!(
+                "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
+            );
+            return Some(Told::Refused(text));
+        }
+        None
+    }
+
+    /// All fragments of a directory are wanted at this rank.
+    fn want_gather(&mut self, dir: Ino) -> Told {
+        match self.cluster.routes.home(dir) {
+            Some(rank) if rank != self.me() => return Told::Elsewhere(rank),
+            _ if !self.cluster.routes.is_spread(dir) => {
+                return Told::Refused(format!("all of directory {dir} is one rank's already"));
+            }
+            _ => {}
+        }
+        let me = self.me();
+        self.gather_fragments(dir, me);
+        Told::Begun(0)
     }
 
     /// The migrations under way, and the last ones that ended.
     pub(crate) fn migrations(&self) -> Vec<Migration> {
         let mut all: Vec<Migration> = self.cluster.exports.ended.iter().cloned().collect();
         all.extend(self.cluster.exports.now.as_deref().map(|export| self.describe(export)));
-        all.extend(self.cluster.exports.waiting.iter().map(|(id, dir, to)| Migration {
-            id: *id,
-            dir: *dir,
+        all.extend(self.cluster.exports.waiting.iter().map(|wanted| Migration {
+            id: wanted.id,
+            dir: wanted.dir,
+            frag: wanted.frag,
             from: self.me(),
-            to: *to,
+            to: wanted.to,
             state: "waiting".into(),
             ..Migration::default()
         }));
@@ -209,6 +282,7 @@ impl Mds {
         Migration {
             id: export.id,
             dir: export.dir,
+            frag: export.frag,
             from: self.me(),
             to: export.to,
             state: state.into(),
@@ -264,15 +338,25 @@ impl Mds {
         if self.stopping || self.grace.is_some() || !self.cluster.ready {
             return;
         }
-        let Some((id, dir, to)) = self.cluster.exports.waiting.pop_front() else { return };
+        let Some(wanted) = self.cluster.exports.waiting.pop_front() else { return };
+        let Wanted { id, dir, frag, to } = wanted;
         let begun_ms = self.now.mono_ms;
         let files = self.cluster.exports.files.get(&id).cloned().unwrap_or_default();
+        let own = if files.is_empty() { self.frags_of(dir) } else { Vec::new() };
+        let (moves, _) = cut(&own, frag);
+        let is_home = self.tree.part(dir).is_none() && moves.iter().any(|frag| frag.contains(0));
+        let itself = is_home || !files.is_empty();
+        let nothing = moves.is_empty() && files.is_empty();
         let export = Export {
             id,
             dir,
+            frag,
+            own,
+            survey: Survey::of_all(dir, moves.clone(), itself, &files),
+            moves,
+            itself,
             to,
             stage: Stage::Offered,
-            survey: Survey::of_all(dir, &files),
             files,
             begun_ms,
             frozen_ms: 0,
@@ -289,11 +373,11 @@ impl Mds {
         };
         let mut wants = Vec::new();
         self.cluster.exports.seeking = false;
-        match self.locate(dir, &mut wants) {
+        match self.locate_of(dir, &mut wants) {
             Where::Unknown => {
                 self.load(wants, Waiter::Nobody);
                 self.cluster.exports.seeking = true;
-                self.cluster.exports.waiting.push_front((id, dir, to));
+                self.cluster.exports.waiting.push_front(wanted);
             }
             Where::Elsewhere(_) => self.end_export(&export, "failed: the directory has become another rank's"),
             // One that was removed and is open stays where it ends.
@@ -303,6 +387,7 @@ impl Mds {
             {
                 self.end_export(&export, "failed: there is no such directory (any more)");
             }
+            Where::Here if nothing => self.end_export(&export, "failed: the fragment has become another rank's"),
             Where::Here if to == self.me() => self.end_export(&export, "done"),
             Where::Here if self.files_have_changed(&export.files) => {
                 self.end_export(&export, "failed: a file was removed");
@@ -310,7 +395,7 @@ impl Mds {
             Where::Here if self.pins_known(dir).is_none() => {
                 self.load(vec![Need::Xattrs(dir)], Waiter::Nobody);
                 self.cluster.exports.seeking = true;
-                self.cluster.exports.waiting.push_front((id, dir, to));
+                self.cluster.exports.waiting.push_front(wanted);
             }
             Where::Here if self.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&to)) => {
                 self.end_export(&export, "failed: the directory is pinned to other ranks: unpin it, or pin it there");
@@ -385,7 +470,7 @@ impl Mds {
     /// Whether the directory is in memory. If it has left it, it is read.
     fn has_dir(&mut self, dir: Ino) -> bool {
         let mut wants = Vec::new();
-        let here = self.locate(dir, &mut wants) == Where::Here;
+        let here = self.locate_of(dir, &mut wants) == Where::Here;
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
         }
@@ -450,6 +535,13 @@ impl Mds {
             self.thaw(export);
             return Some("failed: the other rank is being drained: choose another one");
         }
+        if export.files.is_empty() && self.has_other_frags(export, &inode) {
+            self.thaw(export);
+            return Some("failed: fragments of the directory have come meanwhile: try again");
+        }
+        if !export.itself && self.is_held_as_a_whole(export.dir) {
+            return None;
+        }
         let mut survey = std::mem::take(&mut export.survey);
         let ready = self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms);
         if ready {
@@ -457,6 +549,29 @@ impl Mds {
         }
         export.survey = survey;
         None
+    }
+
+    /// Whether this rank has other fragments of a directory than those that it began with, or another record of it.
+    fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
+        let is_part = self.tree.part(export.dir).is_some();
+        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
+    }
+
+    /// Whether a directory of which a fragment is to move is locked, or clients hold what they cannot hold any more when its
+    /// fragments are several ranks': that is asked back.
+    fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
+        if self.cluster.loans.locked(dir).is_some() {
+            return true;
+        }
+        let holders: Vec<(Slot, Lease)> = self.leases.holders(dir).collect();
+        let mut held = false;
+        for (slot, bits) in holders {
+            if bits.any(SHARED) {
+                held = true;
+                self.recall(dir, slot, bits & SHARED, 0);
+            }
+        }
+        held
     }
 
     /// The inodes that were changed since the last round of checkpoints, ascending.
@@ -501,17 +616,10 @@ impl Mds {
     }
 
     fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &loligo_types::Inode) {
-        // Absolute, so in their order they lead to the state of now.
-        let mut events: Vec<Event> = Vec::new();
-        let mut departed = Mds::departing(export.dir, &export.files);
-        for event in self.cluster.tail.take().unwrap_or_default() {
-            let Some(ino) = inode_of(&event) else { continue };
-            if matches!(self.moves(survey, ino), Moves::Yes) {
-                departed.insert(ino);
-                events.push(event);
-            }
+        let (mut events, mut departed) = self.take_changes(export, survey);
+        if export.itself {
+            events.push(Event::Inode(Box::new(inode.clone())));
         }
-        events.push(Event::Inode(Box::new(inode.clone())));
         let (clients, holders) = self.take_holdings(survey, &mut export.held, export.to);
         export.holders = holders;
         for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
@@ -521,30 +629,90 @@ impl Mds {
                 events.push(Event::Inode(Box::new(inode.clone())));
             }
         }
-        let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
-        let route = Route { dir: export.dir, frag: Frag::WHOLE, rank: export.to, version };
-        let routes = if export.files.is_empty() { vec![route] } else { Vec::new() };
         events.extend(self.moved_files(&export.files, export.to));
+        let (routes, stays) = self.cut_lines(export);
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
         if export.files.is_empty()
+            && inode.part_of().is_none()
             && self.tree.inode(inode.parent).is_some()
             && let Some(name) = self.tree.primary_name(inode)
         {
             record.push(Event::Entry { dir: inode.parent, name, ino: inode.ino, kind: Kind::Dir, remote: true });
         }
         let inos: Vec<Ino> = departed.into_iter().collect();
+        let letter = if export.itself {
+            Letter::Import { routes: routes.clone(), events, clients }
+        } else {
+            record.extend(export.moves.iter().map(|frag| Event::DepartedFrag { dir: export.dir, frag: *frag }));
+            let part = Box::new(self.leave(inode, stays, export.to, &mut record));
+            Letter::Fragment { part, routes: routes.clone(), events, clients }
+        };
         record.push(Event::Departed(inos.clone().into()));
         let seq = self.tree.peer(export.to).sent + 1;
-        record.extend(self.write_letter(export.to, Letter::Import { routes: routes.clone(), events, clients }));
+        record.extend(self.write_letter(export.to, letter));
+        // Known before it is put down, so that others are told of all lines together.
+        routes.iter().for_each(|route| _ = self.cluster.routes.learn(*route));
         let lsn = self.commit(None, &record);
         self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
         self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
-        for route in &routes {
-            self.cluster.routes.learn(*route);
-        }
         self.cluster.strangers.clear();
         export.routes = routes;
         export.stage = Stage::Moving(seq);
+    }
+
+    /// What was changed of what moves since the table has it, and the inodes of which that is said. Absolute, so in their
+    /// order the changes lead to the state of now.
+    fn take_changes(&mut self, export: &Export, survey: &mut Survey) -> (Vec<Event>, BTreeSet<Ino>) {
+        let mut events: Vec<Event> = Vec::new();
+        let mut departed = BTreeSet::new();
+        if export.itself {
+            departed = Mds::departing(export.dir, &export.files);
+        }
+        for event in self.cluster.tail.take().unwrap_or_default() {
+            let named = match &event {
+                Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => {
+                    survey.name_moves(*dir, self.tree.hash(name))
+                }
+                // Of the directory itself all is said below.
+                Event::Inode(inode) if inode.ino == export.dir => Some(false),
+                _ => None,
+            };
+            let Some(ino) = inode_of(&event) else { continue };
+            if named.unwrap_or_else(|| matches!(self.moves(survey, ino), Moves::Yes)) {
+                if ino != export.dir {
+                    departed.insert(ino);
+                }
+                events.push(event);
+            }
+        }
+        (events, departed)
+    }
+
+    /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.
+    fn cut_lines(&self, export: &Export) -> (Vec<Route>, bool) {
+        let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
+        let line = |frag: Frag, rank: Rank| Route { dir: export.dir, frag, rank, version };
+        let (_, stays) = cut(&export.own, export.frag);
+        let mut routes: Vec<Route> = export.moves.iter().map(|frag| line(*frag, export.to)).collect();
+        let fresh = stays.iter().filter(|frag| !export.own.contains(frag));
+        routes.extend(fresh.map(|frag| line(*frag, self.me())));
+        (routes, !stays.is_empty())
+    }
+
+    /// What becomes of this rank's record of the directory when fragments leave; and what goes with them.
+    fn leave(&self, inode: &Inode, stays: bool, to: Rank, record: &mut Vec<Event>) -> Inode {
+        if inode.part_of().is_some() {
+            if stays {
+                return inode.new_part(to);
+            }
+            record.push(Event::PartGone { dir: inode.ino, rank: self.me() });
+            return inode.clone();
+        }
+        let mut home = inode.clone();
+        home.begin_spread();
+        let part = home.new_part(to);
+        record.push(Event::Inode(Box::new(home)));
+        part
     }
 
     /// The other side has said whether it will have it.
@@ -651,6 +819,28 @@ impl Mds {
         step
     }
 
+    /// A request on a name in a fragment that moves waits; if it has moved, it goes where that is.
+    pub(crate) fn moved_name(&self, dir: Ino, hash: u64) -> Option<Step> {
+        let export = self.cluster.exports.now.as_deref()?;
+        if export.dir != dir || !export.moves.iter().any(|frag| frag.contains(hash)) {
+            return None;
+        }
+        match export.stage {
+            Stage::Freezing | Stage::Moving(_) => Some(Step::Wait(Why::Moving)),
+            Stage::Cleaning => Some(Step::Redirect(export.to)),
+            _ => None,
+        }
+    }
+
+    /// Whether a fragment of a directory is about to move without the directory itself.
+    pub(crate) fn is_spreading(&self, dir: Ino) -> bool {
+        let is_it = |export: &Export| {
+            let begun = matches!(export.stage, Stage::Freezing | Stage::Moving(_) | Stage::Cleaning);
+            export.dir == dir && !export.itself && begun
+        };
+        self.cluster.exports.now.as_deref().is_some_and(is_it)
+    }
+
     /// Whether an inode is about to move, or has moved.
     pub(crate) fn is_leaving(&mut self, ino: Ino) -> bool {
         self.cluster.exports.is_active() && self.moved(ino).is_some()
@@ -661,7 +851,7 @@ impl Mds {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
         if !matches!(export.stage, Stage::Moving(_) | Stage::Cleaning) {
             let reading = export.survey.reading;
-            export.survey = Survey::of_all(export.dir, &export.files);
+            export.survey = Survey::of_all(export.dir, export.moves.clone(), export.itself, &export.files);
             export.survey.reading = reading;
             export.held = Held::default();
             if export.stage == Stage::Freezing {

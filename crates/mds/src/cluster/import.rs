@@ -1,12 +1,27 @@
 //! Migration, at the rank that gets a subtree: takes in what the table does not have, and what clients hold.
 
-use loligo_types::{Event, FsError, Ino, Kind, Lease, MovedClient, PeerRecord, Rank, Route, SessionId};
+use loligo_types::{Event, FsError, Ino, Inode, Kind, Lease, MovedClient, PeerRecord, Rank, Route, SessionId};
 
+use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
 use crate::peer::PeerMsg;
 use crate::recall::{DATA, SHARED};
 use crate::session::{Session, Slot};
+
+/// What comes with a letter.
+pub(crate) struct Moved<'a> {
+    pub(super) routes: &'a [Route],
+    pub(super) events: &'a [Event],
+    pub(super) clients: &'a [MovedClient],
+}
+
+fn route_of(event: &Event) -> Option<Route> {
+    match event {
+        Event::Route(route) => Some(*route),
+        _ => None,
+    }
+}
 
 impl Mds {
     /// Another rank would like to give a subtree.
@@ -16,15 +31,24 @@ impl Mds {
         self.tell(from, PeerMsg::Accept { moving, refused });
     }
 
-    /// It has.
-    pub(crate) fn import(
-        &mut self,
-        from: Rank,
-        routes: &[Route],
-        events: &[Event],
-        clients: &[MovedClient],
-        peer: PeerRecord,
-    ) {
+    /// It has. `part`: only fragments of a directory, with what was counted of it. False if something must be read first.
+    pub(crate) fn import(&mut self, from: Rank, part: Option<&Inode>, moved: &Moved<'_>, peer: PeerRecord) -> bool {
+        let Moved { routes, events, clients } = *moved;
+        let mut all = events.to_vec();
+        let mut merged = Vec::new();
+        if let Some(part) = part {
+            let mut needs = Vec::new();
+            if self.take_fragment(part, routes, &mut merged, &mut needs).is_none() && !needs.is_empty() {
+                self.load(needs, Waiter::Letter(from));
+                return false;
+            }
+        } else {
+            for event in &mut all {
+                if let Event::Inode(inode) = event {
+                    self.take_home(inode, routes, &mut merged);
+                }
+            }
+        }
         // Reads under way may bring what the other rank has changed since.
         self.cluster.barrier = self.loads.newest();
         self.cluster.strangers.clear();
@@ -35,12 +59,14 @@ impl Mds {
             }
         }
         let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
-        record.extend_from_slice(events);
+        record.extend(all);
+        record.extend(merged);
         record.push(Event::Peer(peer));
+        // Known before they are put down, so that others are told of all lines together.
+        let told: Vec<Route> = record.iter().filter_map(route_of).collect();
+        told.iter().for_each(|route| _ = self.cluster.routes.learn(*route));
         let lsn = self.commit(None, &record);
-        for route in routes {
-            self.cluster.routes.learn(*route);
-        }
+        self.spread_routes(&told);
         for client in clients {
             let slot = self.session_of(client);
             self.take_over(slot, client);
@@ -49,6 +75,7 @@ impl Mds {
             link.landing.push_back((peer.received, lsn));
         }
         self.settle_upto(lsn);
+        true
     }
 
     /// The session of a client here; made if there is none. It has no connection until the client makes one.

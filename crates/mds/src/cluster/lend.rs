@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::{Found, Loaded, Lookup, Need, decided, lent_dirs};
-use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
+use loligo_types::{Event, FsError, Ino, Inode, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
 use crate::hash::IntMap;
@@ -55,6 +55,8 @@ struct Loan {
 pub(crate) struct Loans {
     by_tx: BTreeMap<TxId, Loan>,
     locks: IntMap<Ino, TxId>,
+    /// What parts of locked directories had counted when they ended: the borrower does not know of it.
+    parts: BTreeMap<Ino, Inode>,
 }
 
 impl Loans {
@@ -62,6 +64,14 @@ impl Loans {
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.locks.is_empty()
+    }
+
+    /// A part of a directory has ended, or a fragment has come: the borrower, if there is one, does not know of it.
+    pub(crate) fn add_part(&mut self, dir: Ino, part: &Inode) {
+        if self.locks.contains_key(&dir) {
+            let rank = part.part_of().unwrap_or_default();
+            self.parts.entry(dir).or_insert_with(|| part.new_part(rank)).add_part(part);
+        }
     }
 
     /// The transaction that has an inode locked.
@@ -74,6 +84,14 @@ impl Loans {
         let mut all: Vec<Ino> = self.locks.keys().copied().collect();
         all.sort();
         all
+    }
+}
+
+/// Adds what is to be locked, once.
+fn claim(claims: &mut Vec<(Ino, Lease)>, ino: Ino, recall: Lease) {
+    match claims.iter_mut().find(|(other, _)| *other == ino) {
+        Some((_, bits)) => *bits = *bits | recall,
+        None => claims.push((ino, recall)),
     }
 }
 
@@ -151,7 +169,7 @@ impl Mds {
         let (wants, client) = (loan.wants.clone(), loan.client);
         let (mut needs, mut claims, mut lent) = (Vec::new(), Vec::new(), Lent::default());
         for want in &wants {
-            self.look_for(want, &mut needs, &mut claims, &mut lent);
+            self.look_for(tx.rank, want, &mut needs, &mut claims, &mut lent);
         }
         if !needs.is_empty() {
             self.load(needs, Waiter::Loan(tx));
@@ -161,7 +179,11 @@ impl Mds {
         if let Some(holder) = claims.iter().find_map(|(ino, _)| held(self, *ino)) {
             return if holder < tx { Verdict::Deny } else { Verdict::Wait };
         }
-        if claims.iter().any(|(ino, _)| self.data_is_busy(*ino) || self.is_leaving(*ino)) {
+        let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| self.name_of(want)).collect();
+        if names.into_iter().any(|(dir, hash)| self.moved_name(dir, hash).is_some()) {
+            return Verdict::Deny;
+        }
+        if claims.iter().any(|(ino, _)| self.data_is_busy(*ino) || self.is_leaving(*ino) || self.is_spreading(*ino)) {
             return Verdict::Deny;
         }
         if self.ask_back(tx, client, &claims) {
@@ -172,14 +194,35 @@ impl Mds {
     }
 
     /// One record, and the inode that an entry points to. `claims`: inodes to lock, with what clients must not hold.
-    fn look_for(&mut self, want: &Want, needs: &mut Vec<Need>, claims: &mut Vec<(Ino, Lease)>, lent: &mut Lent) {
+    fn look_for(
+        &mut self,
+        from: Rank,
+        want: &Want,
+        needs: &mut Vec<Need>,
+        claims: &mut Vec<(Ino, Lease)>,
+        lent: &mut Lent,
+    ) {
+        if let Need::Parts(dir) = want.need {
+            let part = self.lend_part(from, dir);
+            if let Loaded::Part { part: Some(_), .. } = part {
+                claim(claims, dir, Lease::NONE);
+            }
+            return lent.items.push(part);
+        }
         let (ino, name) = match &want.need {
-            Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) => (*ino, None),
+            Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None),
             Need::Entry { dir, name } => (*dir, Some(name)),
             Need::Range { dir, .. } => (*dir, None),
         };
-        if !self.look_for_inode(ino, want.recall, needs, claims, lent) {
-            return;
+        match name.and_then(|name| self.rank_of_name(ino, name)) {
+            Some(rank) if rank != self.me() => {
+                // It knows who has it when it has heard of the lines.
+                let lines = self.cluster.routes.lines(ino);
+                return self.tell_durably(from, PeerMsg::Routes(lines));
+            }
+            Some(_) if self.tree.part(ino).is_some() => claim(claims, ino, want.recall),
+            _ if !self.look_for_inode(ino, want.recall, needs, claims, lent) => return,
+            _ => {}
         }
         let Some(name) = name else { return };
         match self.tree.entry(ino, name) {
@@ -212,15 +255,13 @@ impl Mds {
             }
             Where::Here => {}
         }
-        match claims.iter_mut().find(|(other, _)| *other == ino) {
-            Some((_, bits)) => *bits = *bits | recall,
-            None => {
-                claims.push((ino, recall));
-                lent.items.push(match self.tree.find(ino) {
-                    Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
-                    _ => Loaded::Inode(ino, None),
-                });
-            }
+        claim(claims, ino, recall);
+        let is_it = |item: &Loaded| matches!(item, Loaded::Inode(other, _) if *other == ino);
+        if !lent.items.iter().any(is_it) {
+            lent.items.push(match self.tree.find(ino) {
+                Found::Here(inode) => Loaded::Inode(ino, Some(Box::new(inode.clone()))),
+                _ => Loaded::Inode(ino, None),
+            });
         }
         true
     }
@@ -269,6 +310,7 @@ impl Mds {
         }
         for ino in inos {
             self.cluster.loans.locks.remove(&ino);
+            self.cluster.loans.parts.remove(&ino);
             // An orphan may have had its last close meanwhile.
             self.closed(ino);
         }
@@ -339,6 +381,7 @@ impl Mds {
             return false;
         }
         let mut all = decided(events, &mut |ino| self.tree.inode(ino).map(|dir| dir.rstat()));
+        all.retain_mut(|event| self.amend_part(event));
         all.push(Event::Peer(peer));
         let moves = |event: &Event| match event {
             Event::Inode(inode) => inode.kind == Kind::Dir,
@@ -357,6 +400,36 @@ impl Mds {
         }
         self.end_loan(tx);
         true
+    }
+
+    /// A directory whose fragments are several ranks' may have changed while it was locked: fragments may have come. Whether
+    /// the event is still of use.
+    fn amend_part(&mut self, event: &mut Event) -> bool {
+        let Event::Inode(inode) = event else { return true };
+        if inode.part_of().is_some() {
+            // The other rank says what is copied; what is counted is this one's to say.
+            let Some(own) = self.tree.part(inode.ino) else { return false };
+            let mut part = own.clone();
+            inode.copy_to_part(&mut part);
+            **inode = part;
+            return true;
+        }
+        if let Some(part) = self.cluster.loans.parts.remove(&inode.ino) {
+            // What is below has been put right with what it was when it was lent.
+            inode.count_part(&part);
+        }
+        if self.tree.inode(inode.ino).is_some_and(|own| !own.is_spread()) {
+            inode.end_spread();
+        }
+        true
+    }
+
+    /// The name that is wanted.
+    fn name_of(&self, want: &Want) -> Option<(Ino, u64)> {
+        match &want.need {
+            Need::Entry { dir, name } => Some((*dir, self.tree.hash(name))),
+            _ => None,
+        }
     }
 
     /// A coordinator has said hello: what it borrowed before is only kept until its letters of before are here.

@@ -6,6 +6,7 @@ use loligo_namespace::Need;
 use loligo_types::{Event, Ino, Letter, Lsn, PeerRecord, Rank};
 
 use super::Where;
+use super::import::Moved;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::peer::{PeerMsg, TxId};
@@ -69,8 +70,10 @@ impl Mds {
             let done = match &*letter {
                 Letter::Commit { tx, events } => self.settle_loan(TxId { number: *tx, rank: from }, events, peer),
                 Letter::Import { routes, events, clients } => {
-                    self.import(from, routes, events, clients, peer);
-                    true
+                    self.import(from, None, &Moved { routes, events, clients }, peer)
+                }
+                Letter::Fragment { part, routes, events, clients } => {
+                    self.import(from, Some(part), &Moved { routes, events, clients }, peer)
                 }
                 Letter::Sum { dir, entries, bytes } => self.add_sum(from, *dir, *entries, *bytes, peer),
             };

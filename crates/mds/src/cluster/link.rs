@@ -90,6 +90,7 @@ impl Mds {
             PeerMsg::Ready { tx } => self.try_again(from, tx),
             PeerMsg::Return { tx, again } => self.returned(tx, again),
             PeerMsg::Offer { moving, dir } => self.offered(from, moving, dir),
+            PeerMsg::GiveBack { dir, to } => self.give_back_fragments(dir, to),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
             PeerMsg::Empty => self.peer_empty(from),
             PeerMsg::Farewell => self.peer_farewell(from),

@@ -88,7 +88,10 @@ impl Mds {
     }
 
     fn look(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
-        if !matches!(self.tree.find(ino), Found::Unknown) {
+        if let Some(home) = self.home_of_part(ino).filter(|_| self.tree.owner(ino) == self.me()) {
+            return Look::Found(Where::Elsewhere(home));
+        }
+        if !matches!(self.tree.find(ino), Found::Unknown) && !self.has_only_part(ino) {
             return Look::Found(Where::Here);
         }
         if let Some((rank, _)) = self.cluster.departed.get(&ino) {
@@ -109,6 +112,9 @@ impl Mds {
         };
         match self.cluster.routes.of(parent, hash) {
             Some(rank) if rank != self.me() => return Look::Found(Where::Elsewhere(rank)),
+            Some(_) if self.tree.part(parent).is_some() => {
+                return Look::Found(self.embedded_here(ino, parent, place, wants));
+            }
             _ => {}
         }
         if parent.0 == 0 || parent == ino {
@@ -182,7 +188,9 @@ impl Mds {
             Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } => Some(*dir),
             _ => None,
         };
-        if let Some(ino) = of.filter(|ino| matches!(self.tree.find(*ino), Found::Unknown)) {
+        let unknown = |ino: &Ino| matches!(self.tree.find(*ino), Found::Unknown);
+        let only_part = |ino: &Ino| matches!(item, Loaded::Inode(..)) && self.has_only_part(*ino);
+        if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
             let Loaded::Inode(_, inode) = &item else { return };
             if !self.is_mine(ino, inode.as_deref()) {
                 return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms);
@@ -193,7 +201,14 @@ impl Mds {
             self.cluster.strangers.forget(*ino);
             self.solved(*ino);
         }
-        self.tree.load(item);
+        if let Some(item) = self.clip(item) {
+            self.tree.load(item);
+        }
+    }
+
+    /// Whether all that is in memory of a directory is this rank's part of it.
+    fn has_only_part(&self, ino: Ino) -> bool {
+        self.tree.part(ino).is_some() && self.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
     }
 
     /// Whether a record that the table has is this rank's.

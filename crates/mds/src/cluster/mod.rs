@@ -16,6 +16,7 @@ mod pins;
 mod rest;
 mod riddle;
 mod routes;
+mod spread;
 mod survey;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -87,6 +88,8 @@ pub(crate) struct Cluster {
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
     /// Directories with lines that another rank has told and that name this one, which does not know of them.
     pub(crate) doubtful: BTreeSet<Ino>,
+    /// Requests wait for what is on its way between other ranks, until the next tick.
+    pub(crate) again: bool,
     /// Inodes that are remembered as gone because the table does not have them.
     pub(crate) absent: Vec<Ino>,
     pub(crate) riddles: Riddles,
@@ -128,6 +131,9 @@ impl Mds {
         if !self.cluster.ready {
             return Some(Step::Wait(Why::Peers));
         }
+        if let Some(verdict) = self.names_authority(&job.op) {
+            return verdict;
+        }
         let ino = principal(&job.op)?;
         if let Some(step) = self.moved(ino) {
             return Some(step);
@@ -151,12 +157,15 @@ impl Mds {
         if self.cluster.loans.is_idle() && !self.cluster.exports.is_active() {
             return None;
         }
-        if let Op::Rename { dir, new_dir, .. } = &job.op
-            && dir != new_dir
-            && self.disturbs_survey(*dir, *new_dir)
+        if let Op::Rename { dir, name, new_dir, new_name, .. } = &job.op
+            && (dir != new_dir || self.cluster.exports.is_of(*dir))
+            && self.disturbs_survey((*dir, name), (*new_dir, new_name))
         {
             // What is below a directory must not change while that is found out.
             return Some(Step::Wait(Why::Moving));
+        }
+        if let Some(step) = self.second_name_moves(&job.op) {
+            return Some(step);
         }
         for ino in self.touched(&job.op) {
             if let Some(step) = self.moved(ino) {
@@ -258,6 +267,9 @@ impl Mds {
         self.follow_pins();
         self.step_drain();
         self.say_farewells();
+        if std::mem::take(&mut self.cluster.again) {
+            self.parked.wake(&Why::Peers);
+        }
     }
 
     /// A record with a line of the subtree map was made. The authority tells all others.

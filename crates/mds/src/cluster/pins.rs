@@ -68,7 +68,7 @@ impl Mds {
                         _ if gone || ranks.contains(&self.me()) && self.cluster.takes_more(self.me()) => {
                             _ = self.cluster.pins.remove(&dir)
                         }
-                        Some(to) if matches!(self.want_export(dir, to), Told::Begun(_)) => return,
+                        Some(to) if matches!(self.want_export(dir, None, to), Told::Begun(_)) => return,
                         _ => {}
                     }
                 }

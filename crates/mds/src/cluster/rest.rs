@@ -29,6 +29,11 @@ impl Mds {
         all
     }
 
+    /// The hash of a name, by which fragments have it.
+    pub fn tree_hash(&self, name: &str) -> u64 {
+        loligo_namespace::hash63(self.config.hash_key, name.as_bytes())
+    }
+
     /// The inodes that are in memory, and so this rank's, ascending.
     pub fn inodes_held(&self) -> Vec<Ino> {
         let (inodes, _) = self.tree.places();

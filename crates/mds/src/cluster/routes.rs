@@ -1,6 +1,6 @@
 //! The subtree map as one rank knows it: its own lines and what others have told. No decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Frag, Ino, Rank, Route};
 
@@ -57,6 +57,26 @@ impl Routes {
     /// Who has a directory's own inode, if a line says so: it lives with its first fragment.
     pub(crate) fn home(&self, dir: Ino) -> Option<Rank> {
         self.of(dir, 0)
+    }
+
+    /// Whether the directory's fragments have lines of their own.
+    pub(crate) fn is_spread(&self, dir: Ino) -> bool {
+        !self.lines.is_empty() && self.of_dir(dir).any(|route| route.frag != Frag::WHOLE)
+    }
+
+    /// The lines of a directory, ascending by fragment.
+    pub(crate) fn lines(&self, dir: Ino) -> Vec<Route> {
+        self.of_dir(dir).copied().collect()
+    }
+
+    /// The ranks with fragments of a directory.
+    pub(crate) fn ranks(&self, dir: Ino) -> BTreeSet<Rank> {
+        self.of_dir(dir).map(|route| route.rank).collect()
+    }
+
+    /// The lines of one directory alone.
+    pub(crate) fn clone_of(&self, dir: Ino) -> Routes {
+        Routes { lines: self.of_dir(dir).map(|route| ((dir, route.frag), *route)).collect() }
     }
 
     /// The highest version of the directory's lines.

@@ -1,7 +1,7 @@
 //! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered.
 
 use loligo_namespace::{Found, Need};
-use loligo_types::{Event, Ino, Inode, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Name, limits};
 
 use super::Where;
 use crate::hash::IntMap;
@@ -19,8 +19,10 @@ const NEEDS_MAX: usize = 256;
 pub(crate) struct Survey {
     /// Of directories: whether they move.
     below: IntMap<Ino, bool>,
+    /// The directory, and of its names those that move.
+    dir: (Ino, Vec<Frag>),
     inode: usize,
-    dir: usize,
+    entries: usize,
     pub(crate) found: u64,
     /// Records are being read.
     pub(crate) reading: bool,
@@ -31,18 +33,23 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Over what is below a directory.
-    pub(crate) fn of(dir: Ino) -> Survey {
-        let mut survey = Survey::default();
-        survey.below.insert(dir, true);
+    /// Over what is below these fragments of a directory. `itself`: it moves, too.
+    pub(crate) fn of(dir: Ino, frags: Vec<Frag>, itself: bool) -> Survey {
+        let mut survey = Survey { dir: (dir, frags), ..Survey::default() };
+        survey.below.insert(dir, itself);
         survey
     }
 
-    /// Over what is below a directory, or over these files instead of it.
-    pub(crate) fn of_all(dir: Ino, files: &[Ino]) -> Survey {
-        let mut survey = Survey::of(dir);
+    /// The same, or over these files instead of it.
+    pub(crate) fn of_all(dir: Ino, frags: Vec<Frag>, itself: bool, files: &[Ino]) -> Survey {
+        let mut survey = Survey::of(dir, frags, itself);
         survey.below.extend(files.iter().map(|ino| (*ino, true)));
         survey
+    }
+
+    /// Whether a name moves: `None` if it is in another directory.
+    pub(crate) fn name_moves(&self, dir: Ino, hash: u64) -> Option<bool> {
+        (dir == self.dir.0).then(|| self.dir.1.iter().any(|frag| frag.contains(hash)))
     }
 
     /// Whether something is known of a directory.
@@ -52,12 +59,12 @@ impl Survey {
 
     /// Looked at, inodes and directories.
     pub(crate) fn seen(&self) -> u64 {
-        (self.inode + self.dir) as u64
+        (self.inode + self.entries) as u64
     }
 
     /// Starts from the beginning, with what is known of directories.
     pub(crate) fn again(&mut self) {
-        (self.inode, self.dir, self.found) = (0, 0, 0);
+        (self.inode, self.entries, self.found) = (0, 0, 0);
     }
 
     /// Whether a directory moves, as far as it was seen.
@@ -100,6 +107,9 @@ impl Mds {
                 if !self.is_embedded(inode) || inode.parent == at {
                     break 'walk false;
                 }
+                if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
+                    break 'walk moves;
+                }
                 at = inode.parent;
             }
             false
@@ -110,14 +120,23 @@ impl Mds {
         if verdict { Moves::Yes } else { Moves::No }
     }
 
-    /// Whether what is below the directory that is looked at would not be the same after a rename between two others.
-    pub(crate) fn disturbs_survey(&mut self, from: Ino, to: Ino) -> bool {
+    /// Whether what is below the directory that is looked at would not be the same after a rename between two names.
+    pub(crate) fn disturbs_survey(&mut self, from: (Ino, &Name), to: (Ino, &Name)) -> bool {
         let Some(mut export) = self.cluster.exports.take_surveyed() else { return false };
         let mut survey = std::mem::take(export.survey_mut());
-        let (from, to) = (self.moves(&mut survey, from), self.moves(&mut survey, to));
+        let (from, to) = (self.moves_below(&mut survey, from), self.moves_below(&mut survey, to));
         *export.survey_mut() = survey;
         self.cluster.exports.put_back(export);
         !matches!((from, to), (Moves::Yes, Moves::Yes) | (Moves::No, Moves::No))
+    }
+
+    /// Whether what has a name moves, if it moves with it.
+    fn moves_below(&mut self, survey: &mut Survey, (dir, name): (Ino, &Name)) -> Moves {
+        match survey.name_moves(dir, self.tree.hash(name)) {
+            Some(true) => Moves::Yes,
+            Some(false) => Moves::No,
+            None => self.moves(survey, dir),
+        }
     }
 
     /// Whether the authority over an inode is that over its parent directory.
@@ -171,8 +190,8 @@ impl Mds {
             let (inodes, dirs) = self.tree.places();
             let next = if survey.inode < inodes {
                 self.tree.inode_at(survey.inode)
-            } else if survey.dir < dirs {
-                self.tree.dir_at(survey.dir)
+            } else if survey.entries < dirs {
+                self.tree.dir_at(survey.entries)
             } else {
                 return self.read_for_survey(survey, needs);
             };
@@ -199,7 +218,7 @@ impl Mds {
                 _ => {}
             }
             survey.asks = false;
-            if survey.inode < inodes { survey.inode += 1 } else { survey.dir += 1 }
+            if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
         }
         if self.read_for_survey(survey, needs) {
             self.out.push_back(crate::io::Output::Again);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_journal::table::{Meta, Row, decode_row};
 use loligo_namespace::{Loaded, Tree, invariants};
 use loligo_types::msg::{Reclaim, ToClient};
-use loligo_types::{Answer, ClusterMap, FsResult, Ino, Kind, Op, Rank, RankInfo, RankState, Route, Seq};
+use loligo_types::{Answer, ClusterMap, Frag, FsResult, Ino, Kind, Op, Rank, RankInfo, RankState, Route, Seq};
 
 use super::harness::*;
 use crate::admin::{Ask, Migration, Told};
@@ -460,6 +460,24 @@ impl Cluster {
         }
     }
 
+    /// Moves a fragment of a directory, to the end.
+    pub fn migrate_frag(&mut self, dir: Ino, frag: Frag, from: usize, to: usize) {
+        let id = self.begin_frag(dir, frag, from, to);
+        self.wait_for("the end of a migration", |cluster| {
+            let state = cluster.state(from, id);
+            assert!(!state.starts_with("failed"), "{state}");
+            state == "done"
+        });
+    }
+
+    /// Begins to.
+    pub fn begin_frag(&mut self, dir: Ino, frag: Frag, from: usize, to: usize) -> u64 {
+        match self.admin(from, Ask::MigrateFrag { dir, frag, to: rank(to) }) {
+            Told::Begun(id) => id,
+            other => panic!("{frag} of {dir} from {from} to {to}: {other:?}"),
+        }
+    }
+
     /// How a migration is.
     pub fn state(&mut self, from: usize, id: u64) -> String {
         let all: Vec<Migration> = self.at(from, |world| world.mds.migrations());
@@ -506,7 +524,7 @@ impl Cluster {
             loop {
                 let op = Op::Readdir { dir, cookie, limit: 5, plus: false, handle: None };
                 let answer = self.call(client, op);
-                let Ok(Answer::Entries { entries, end }) = answer else { panic!("readdir {path}: {answer:?}") };
+                let Ok(Answer::Entries { entries, next, end }) = answer else { panic!("readdir {path}: {answer:?}") };
                 for entry in &entries {
                     let path = format!("{path}/{}", entry.name);
                     let attr = self.attr(client, entry.ino).unwrap_or_else(|error| panic!("{path}: {error:?}"));
@@ -516,10 +534,11 @@ impl Cluster {
                     }
                     found.insert(path, (attr.ino, attr.kind, attr.nlink, attr.mode));
                 }
-                match entries.last() {
-                    Some(last) if !end => cookie = last.cookie,
-                    _ => break,
+                if end {
+                    break;
                 }
+                assert!(next > cookie, "{path}: it gets further");
+                cookie = next;
             }
         }
         found
@@ -561,13 +580,14 @@ impl Cluster {
         let mut dirs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
         let mut xattrs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
         let mut next = Ino(0);
+        let (mut inodes, mut parts) = (Vec::new(), Vec::new());
         for (key, value) in &self.table {
             match decode_row(key, value).expect("the table holds what was written") {
                 Row::Inode(inode) => {
                     if inode.kind == Kind::Dir {
                         dirs.entry(inode.ino).or_default();
                     }
-                    tree.load(Loaded::Inode(inode.ino, Some(inode)));
+                    if inode.part_of().is_some() { parts.push(inode) } else { inodes.push(inode) }
                 }
                 Row::Entry { dir, name, target, .. } => dirs.entry(dir).or_default().push((name, target)),
                 Row::Xattr { ino, name, value } => xattrs.entry(ino).or_default().push((name, value)),
@@ -577,6 +597,13 @@ impl Cluster {
                 Row::Meta { meta: Meta::NextIno, value, .. } => next = next.max(Ino(value)),
                 _ => {}
             }
+        }
+        for mut inode in inodes {
+            // Where fragments are several ranks', what is counted is what all count together.
+            let ino = inode.ino;
+            parts.iter().filter(|part| part.ino == ino).for_each(|part| inode.add_part(part));
+            inode.end_spread();
+            tree.load(Loaded::Inode(inode.ino, Some(inode)));
         }
         for (dir, entries) in dirs {
             tree.load(Loaded::Range { dir, from_hash: 0, upto_hash: u64::MAX, entries });

@@ -164,7 +164,7 @@ fn readdir_with_attributes_lends_each_of_them() {
     }
     world.call(a, Op::Close { handles: vec![0, 1, 2, 3] }).expect("they are open");
     let op = Op::Readdir { dir, cookie: 0, limit: 100, plus: true, handle: None };
-    let (Ok(Answer::Entries { entries, end }), _) = world.call_granted(b, op) else { panic!("not readable") };
+    let (Ok(Answer::Entries { entries, end, .. }), _) = world.call_granted(b, op) else { panic!("not readable") };
     assert!(end);
     let lent = entries.iter().filter(|entry| entry.lease == Lease::ATTR).count();
     assert_eq!(lent, 4, "all but the one that another session is writing");

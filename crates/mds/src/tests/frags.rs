@@ -44,7 +44,7 @@ fn list(world: &mut World, at: usize, dir: Ino, mut between: impl FnMut(&mut Wor
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let op = Op::Readdir { dir, cookie, limit: 3, plus: false, handle: None };
-        let Ok(Answer::Entries { entries, end }) = world.call(at, op) else { panic!("not readable") };
+        let Ok(Answer::Entries { entries, end, .. }) = world.call(at, op) else { panic!("not readable") };
         names.extend(entries.iter().map(|entry| entry.name.to_string()));
         if end {
             return names;

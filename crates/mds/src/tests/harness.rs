@@ -466,7 +466,9 @@ impl World {
             let mut cookie = 0;
             loop {
                 let op = Op::Readdir { dir, cookie, limit: 3, plus: true, handle: None };
-                let Ok(Answer::Entries { entries, end }) = self.call(at, op) else { panic!("{path} is not readable") };
+                let Ok(Answer::Entries { entries, end, .. }) = self.call(at, op) else {
+                    panic!("{path} is not readable")
+                };
                 for entry in &entries {
                     let path = format!("{path}/{}", entry.name);
                     let attr = entry.attr.expect("asked for attributes");

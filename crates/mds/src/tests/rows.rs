@@ -25,6 +25,7 @@ pub fn meta(rows: &BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank) -> TableMeta {
             table::Row::Route { of, route } if of == rank => meta.routes.push(route),
             table::Row::Route { route, .. } => meta.other_routes.push(route),
             table::Row::Peer { of, peer } if of == rank => meta.peers.push(peer),
+            table::Row::Inode(part) if part.part_of() == Some(rank) => meta.parts.push(*part),
             table::Row::Meta { meta: table::Meta::NextIno, rank: of, value } if of == rank => {
                 meta.next_ino = Ino(value)
             }
@@ -46,7 +47,7 @@ pub fn settle(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, table_upto: Lsn
 pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, record: Record) {
     let hash = record.hash;
     let (key, value) = match record.event {
-        Event::Inode(inode) => (table::key_inode(inode.ino), Some(table::encode_inode(&inode))),
+        Event::Inode(inode) => (table::key_inode_of(&inode), Some(table::encode_inode(&inode))),
         Event::InodeGone(ino) => {
             if record.sweep {
                 let range = table::xattr_range(ino);
@@ -76,7 +77,8 @@ pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, record: Record) 
             (table::key_route(rank, route.dir, route.frag), there)
         }
         Event::Peer(peer) => (table::key_peer(rank, peer.rank), Some(table::encode_peer(&peer))),
-        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) => return,
+        Event::PartGone { dir, rank } => (table::key_part(rank, dir), None),
+        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) | Event::DepartedFrag { .. } => return,
     };
     match value {
         Some(value) => rows.insert(key, value),
@@ -136,5 +138,6 @@ pub fn read(rows: &BTreeMap<Vec<u8>, Vec<u8>>, key: (u64, u64), need: &Need) -> 
             let value = rows.get(&table::key_inline(*ino));
             Loaded::Inline(*ino, value.map(|v| table::decode_inline(v).expect(broken)))
         }
+        Need::Parts(dir) => panic!("the parts of {dir} are in no table"),
     }
 }

@@ -127,7 +127,7 @@ impl<S: Submit> Core<S> {
         let core = self.clone();
         let call = Call::Readdir { fh, cookie: cookie_of(offset), limit, plus };
         self.send(asked, call, move |result| match result {
-            Ok(Done { answer: Answer::Entries { entries, end }, .. }) => {
+            Ok(Done { answer: Answer::Entries { entries, end, .. }, .. }) => {
                 let mut stream = guard(&shared);
                 *stream = Stream { ahead: entries.into(), offset, end };
                 answer(&mut stream, buffer, reply);

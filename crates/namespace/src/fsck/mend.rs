@@ -244,5 +244,9 @@ fn mend_numbers(scan: &mut Scan, at: usize, sums: &BTreeMap<Ino, RStat>, forced:
         scan.report.add(loss, text, []);
     }
     scan.report.repairs.extend(extra);
+    if let Some(parts) = &scan.facts[at].parts {
+        inode.begin_spread();
+        inode.take_part(parts);
+    }
     scan.report.repairs.push(Event::Inode(Box::new(inode)));
 }

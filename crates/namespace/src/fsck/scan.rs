@@ -30,6 +30,8 @@ pub struct Fact {
     pub embedded: bool,
     /// Directory: its entry says that it lives elsewhere.
     pub remote: bool,
+    /// Directory whose fragments are several ranks': what its parts have counted, which is added to the inode here.
+    pub parts: Option<Box<Inode>>,
 }
 
 impl Fact {
@@ -45,6 +47,7 @@ impl Fact {
             orphan: false,
             embedded: false,
             remote: false,
+            parts: None,
         }
     }
 
@@ -78,6 +81,8 @@ pub struct Scan {
     /// The directory for lost inodes, and the names in it.
     pub lost_found: Option<Ino>,
     pub lost_names: BTreeSet<Name>,
+    /// Parts of directories whose fragments are several ranks'.
+    pub dir_parts: Vec<Inode>,
     /// The root was missing.
     pub root_made: bool,
     pub report: Report,
@@ -96,6 +101,7 @@ impl Scan {
     /// First round: inodes and orphans.
     pub fn inodes(&mut self, event: &Event) {
         match event {
+            Event::Inode(inode) if inode.part_of().is_some() => self.dir_parts.push((**inode).clone()),
             Event::Inode(inode) => self.facts.push(Fact::new((**inode).clone())),
             Event::Orphan(ino) => drop(self.orphans.insert(*ino)),
             Event::NextIno(ino) => drop(self.next_inos.insert(ino.birth_rank(), *ino)),
@@ -107,7 +113,9 @@ impl Scan {
     pub fn sort(&mut self) {
         self.facts.sort_by_key(|fact| fact.inode.ino);
         self.report.inodes = self.facts.len() as u64;
+        // As they were found: what is counted of those that are spread is put together after that.
         self.frags();
+        self.add_parts();
         let root = self.facts.first().is_some_and(|fact| fact.inode.ino == Ino::ROOT && fact.inode.kind == Kind::Dir);
         if !root {
             self.root_made = true;
@@ -143,6 +151,32 @@ impl Scan {
             }
             let text = format!("inode {} says 2^{bits} fragments and {expected} entries expected", inode.ino);
             report.add(false, text, [Event::Inode(Box::new(inode.clone()))]);
+        }
+    }
+
+    /// What ranks have counted of a directory of which they have fragments is true together.
+    fn add_parts(&mut self) {
+        for part in std::mem::take(&mut self.dir_parts) {
+            let (dir, rank) = (part.ino, part.part_of().unwrap_or_default());
+            match self.fact(dir) {
+                Some(fact) if fact.inode.is_spread() => {
+                    fact.parts.get_or_insert_with(|| Box::new(part.new_part(rank))).add_part(&part);
+                }
+                _ => {
+                    let text =
+                        format!("rank {rank} has a part of {dir}, which is no directory with fragments elsewhere");
+                    self.report.add(false, text, [Event::PartGone { dir, rank }]);
+                }
+            }
+        }
+        for fact in self.facts.iter_mut().filter(|fact| fact.inode.is_spread()) {
+            if let Some(part) = &fact.parts {
+                fact.inode.add_part(part);
+            }
+            if fact.inode.nlink > 0 {
+                fact.inode.end_spread();
+            }
+            fact.parts.get_or_insert_with(|| Box::new(fact.inode.new_part(Rank::ZERO)));
         }
     }
 

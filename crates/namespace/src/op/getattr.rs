@@ -7,7 +7,7 @@ use crate::tree::Tree;
 use crate::work::inode_of;
 
 pub(crate) fn prepare(tree: &Tree, ino: Ino) -> FsResult<Change> {
-    Ok(Change::only(Answer::Entry(inode_of(tree, ino)?.attr())))
+    Ok(Change::only(Answer::Entry(tree.attr_of(inode_of(tree, ino)?))))
 }
 
 #[cfg(test)]

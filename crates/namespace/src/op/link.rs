@@ -12,7 +12,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, dir: Ino, name: &Name) {
     wants.entry(dir, name);
     if let Some(inode) = wants.inode(ino) {
         wants.counter(inode);
-        if wants.tree.owner(ino) == wants.tree.owner(dir) {
+        if wants.tree.owner(ino) == wants.tree.entry_owner(dir, name) {
             wants.primary(inode);
         }
     }
@@ -40,7 +40,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, dir: Ino, name: &Nam
         work.event(Event::OrphanGone(ino));
     }
     // The newest name becomes the primary one, if it is with the same rank.
-    let remote = tree.owner(ino) != tree.owner(dir);
+    let remote = tree.owner(ino) != tree.entry_owner(dir, name);
     make::add_entry(&mut work, parent, name, Target { ino, kind: inode.kind, remote });
     if !remote && let Some(name) = tree.primary_name(inode) {
         work.event(Event::Entry { dir: inode.parent, name, ino, kind: inode.kind, remote: true });

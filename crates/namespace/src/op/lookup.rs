@@ -9,12 +9,12 @@ use crate::work::{dir_of, missing, target_of};
 
 pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsResult<Change> {
     dir_of(tree, ctx, dir)?;
-    Ok(Change::only(Answer::Entry(target_of(tree, dir, name)?.attr())))
+    Ok(Change::only(Answer::Entry(tree.attr_of(target_of(tree, dir, name)?))))
 }
 
 pub(crate) fn need_parent(wants: &mut Wants<'_>, dir: Ino) {
     if let Some(inode) = wants.inode(dir) {
-        wants.inode(inode.parent);
+        wants.whole(inode.parent);
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn prepare_parent(tree: &Tree, dir: Ino) -> FsResult<Change> {
     if inode.parent == Ino(0) {
         return Err(FsError::NotFound);
     }
-    Ok(Change::only(Answer::Entry(crate::work::pointed(tree, inode.parent)?.attr())))
+    Ok(Change::only(Answer::Entry(tree.attr_of(crate::work::pointed(tree, inode.parent)?))))
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
     match op {
         Op::Lookup { dir, name } => drop(wants.target(*dir, name)),
         Op::LookupParent { dir } => lookup::need_parent(wants, *dir),
-        Op::GetAttr { ino } | Op::Readlink { ino } | Op::Access { ino, .. } => drop(wants.inode(*ino)),
+        Op::GetAttr { ino } => drop(wants.whole(*ino)),
+        Op::Readlink { ino } | Op::Access { ino, .. } => drop(wants.inode(*ino)),
         Op::SetAttr { ino, set, .. } => setattr::need(wants, *ino, set),
         Op::Open { ino, flags, .. } => open::need(wants, *ino, *flags),
         Op::Create { dir, name, flags, exclusive, .. } => create::need(wants, *dir, name, *flags, *exclusive),

@@ -12,7 +12,7 @@ use crate::tree::Tree;
 use crate::work::{Work, inode_of};
 
 pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, flags: OpenFlags) {
-    let Some(inode) = wants.inode(ino) else { return };
+    let Some(inode) = wants.whole(ino) else { return };
     if flags.truncate {
         truncate::need(wants, inode, 0);
     } else if (flags.read || flags.exec) && inode.kind == Kind::File {

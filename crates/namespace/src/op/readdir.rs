@@ -11,6 +11,8 @@ use crate::work::missing;
 /// How far the answer can go with what is in memory.
 struct Run<'a> {
     entries: Vec<(u64, &'a Entry)>,
+    /// It goes on after this cookie.
+    next: u64,
     /// Nothing lies behind the last entry.
     end: bool,
     /// What is known ends before `limit` entries and before the end.
@@ -20,29 +22,31 @@ struct Run<'a> {
 /// Entries after `cookie` that are known without a gap, at most `limit` but whole hashes.
 fn run(tree: &Tree, dir: Ino, cookie: u64, limit: u32) -> Run<'_> {
     let limit = (limit as usize).clamp(1, limits::READDIR_MAX);
+    let none = |end, stuck| Run { entries: Vec::new(), next: cookie, end, stuck };
     if cookie >= HASH_MAX {
-        return Run { entries: Vec::new(), end: true, stuck: false };
+        return none(true, false);
     }
     let Some(slot) = tree.dirs.get(dir.0) else {
         let empty = tree.inode(dir).is_some_and(|inode| inode.size == 0);
-        return Run { entries: Vec::new(), end: empty, stuck: !empty };
+        return none(empty, !empty);
     };
-    let Some(until) = slot.complete.known_until(cookie + 1) else {
-        return Run { entries: Vec::new(), end: false, stuck: true };
-    };
+    let Some(known) = slot.complete.known_until(cookie + 1) else { return none(false, true) };
+    // What follows this rank's fragments is another rank's to list.
+    let own = tree.own_until(dir, cookie + 1).unwrap_or(cookie);
+    let until = known.min(own);
     let mut entries: Vec<(u64, &Entry)> = Vec::new();
     for (hash, group) in slot.entries.range(cookie + 1..=until) {
         if entries.len() >= limit {
-            return Run { entries, end: false, stuck: false };
+            let next = entries.last().map_or(cookie, |(hash, _)| *hash);
+            return Run { entries, next, end: false, stuck: false };
         }
         entries.extend(group.entries().iter().filter(|e| e.ino.0 != 0).map(|e| (*hash, e)));
     }
-    let end = until >= HASH_MAX;
-    Run { entries, end, stuck: !end }
+    Run { entries, next: until, end: until >= HASH_MAX, stuck: known < own }
 }
 
 pub(crate) fn need(wants: &mut Wants<'_>, dir: Ino, cookie: u64, limit: u32, plus: bool) {
-    let Some(inode) = wants.inode(dir).filter(|inode| inode.kind == Kind::Dir) else { return };
+    let Some(inode) = wants.dir(dir).filter(|inode| inode.kind == Kind::Dir) else { return };
     let run = run(wants.tree, inode.ino, cookie, limit);
     if run.stuck {
         // Reading goes on behind what is known, not from the cookie, so that it always gets further.
@@ -88,11 +92,13 @@ pub(crate) fn prepare(
         return Err(missing("a range of entries"));
     }
     let entries = run.entries.iter().map(|(hash, entry)| line(tree, *hash, entry, plus)).collect();
-    Ok(Change::only(Answer::Entries { entries, end: run.end }))
+    Ok(Change::only(Answer::Entries { entries, next: run.next, end: run.end }))
 }
 
 fn line(tree: &Tree, hash: u64, entry: &Entry, plus: bool) -> DirEntry {
-    let attr = if plus { tree.inode(entry.ino).map(|inode| inode.attr()) } else { None };
+    // What counts of a directory whose fragments are several ranks' is not known here alone.
+    let known = tree.inode(entry.ino).filter(|inode| plus && !inode.is_spread());
+    let attr = known.map(|inode| inode.attr());
     DirEntry { name: entry.name.to_name(), ino: entry.ino, kind: entry.kind, cookie: hash, attr, lease: Lease::NONE }
 }
 

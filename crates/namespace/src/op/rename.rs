@@ -62,7 +62,7 @@ pub(crate) fn prepare(
         // Two names of one file: nothing happens, says POSIX.
         return Ok(Change::only(DONE));
     }
-    check_permissions(ctx, &four, mode)?;
+    check_permissions(tree, ctx, &four, mode)?;
     let work = Work::new(tree, ctx.stamp.now);
     Ok(if mode == RenameMode::Exchange { exchange(work, ctx, &four) } else { replace(work, ctx, &four) })
 }
@@ -103,7 +103,7 @@ fn is_above(tree: &Tree, ino: Ino, dir: &Inode) -> FsResult<bool> {
     Err(FsError::Loop)
 }
 
-fn check_permissions(ctx: &Ctx<'_>, four: &Four<'_>, mode: RenameMode) -> FsResult<()> {
+fn check_permissions(tree: &Tree, ctx: &Ctx<'_>, four: &Four<'_>, mode: RenameMode) -> FsResult<()> {
     let cred = ctx.cred;
     let exchange = mode == RenameMode::Exchange;
     access::check_change(four.dir, cred)?;
@@ -125,7 +125,7 @@ fn check_permissions(ctx: &Ctx<'_>, four: &Four<'_>, mode: RenameMode) -> FsResu
         }
     }
     match four.target {
-        Some(target) if !exchange && target.kind == Kind::Dir && target.size > 0 => Err(FsError::NotEmpty),
+        Some(target) if !exchange && target.kind == Kind::Dir && tree.entries_of(target) > 0 => Err(FsError::NotEmpty),
         _ => Ok(()),
     }
 }
@@ -184,7 +184,7 @@ fn move_inode(work: &mut Work<'_>, ctx: &Ctx<'_>, moved: &Moved<'_>) -> Target {
     let Moved { inode, from, to, .. } = *moved;
     work.edit(inode);
     let owner = work.tree.owner(inode.ino);
-    let together = owner == work.tree.owner(to.ino);
+    let together = owner == work.tree.entry_owner(to.ino, moved.name);
     let is_dir = inode.kind == Kind::Dir;
     // A file that floats and has no other name lives with this one.
     let alone = is_dir || !moved.remote || inode.place.rank().is_some() && inode.nlink == 1;
@@ -202,6 +202,9 @@ fn move_inode(work: &mut Work<'_>, ctx: &Ctx<'_>, moved: &Moved<'_>) -> Target {
     if is_dir && !together && (ctx.route_version)(inode.ino).is_none() {
         // What is below it stays with the rank that has it.
         work.event(Event::Route(Route { dir: inode.ino, frag: Frag::WHOLE, rank: owner, version: 1 }));
+    }
+    if inode.parent != to.ino {
+        work.copy_to_parts(inode, false);
     }
     let remote = if is_dir { moved.remote || !together } else { !embeds };
     Target { ino: inode.ino, kind: inode.kind, remote }

@@ -16,7 +16,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, dir: Ino, name: &Name) -> FsRe
     if victim.kind != Kind::Dir {
         return Err(FsError::NotDir);
     }
-    if victim.size > 0 {
+    if tree.entries_of(victim) > 0 {
         return Err(FsError::NotEmpty);
     }
     let mut work = Work::new(tree, ctx.stamp.now);

@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use crate::work::{Work, inode_of};
 
 pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, set: &SetAttr) {
-    let Some(inode) = wants.inode(ino) else { return };
+    let Some(inode) = wants.whole(ino) else { return };
     if let Some(size) = set.size {
         truncate::need(wants, inode, size);
     }
@@ -23,7 +23,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, set: &SetAttr) {
 pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, set: &SetAttr, by_handle: bool) -> FsResult<Change> {
     let inode = inode_of(tree, ino)?;
     if *set == SetAttr::default() {
-        return Ok(Change::only(loligo_types::Answer::Entry(inode.attr())));
+        return Ok(Change::only(loligo_types::Answer::Entry(tree.attr_of(inode))));
     }
     check(inode, ctx, set, by_handle)?;
     let mut work = Work::new(tree, ctx.stamp.now);
@@ -47,6 +47,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, set: &SetAttr, by_ha
     if let Some(time) = set.mtime {
         copy.mtime = at(time, now);
     }
+    work.copy_to_parts(inode, set.mtime.is_some());
     Ok(work.finish_with(inode))
 }
 

@@ -71,11 +71,11 @@ fn is_record(name: &[u8]) -> bool {
 }
 
 pub(crate) fn need_get(wants: &mut Wants<'_>, ino: Ino, name: &[u8]) {
-    if let Some(inode) = wants.inode(ino)
-        && is_record(name)
-        && wants.tree.xattr(inode, name).is_none()
-    {
+    let Some(inode) = wants.inode(ino) else { return };
+    if is_record(name) && wants.tree.xattr(inode, name).is_none() {
         wants.xattrs(inode);
+    } else if space_of(name) == Ok(Space::Computed) {
+        wants.whole(ino);
     }
 }
 
@@ -88,9 +88,8 @@ pub(crate) fn need_all(wants: &mut Wants<'_>, ino: Ino) {
 pub(crate) fn need_set(wants: &mut Wants<'_>, ino: Ino, name: &[u8], _cred: &Cred) {
     if is_record(name) {
         need_all(wants, ino);
-    } else {
-        wants.inode(ino);
     }
+    wants.whole(ino);
 }
 
 /// Linux's `xattr_permission`, and what its security module asks for `security.`.
@@ -123,7 +122,9 @@ pub(crate) fn get(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &[u8]) -> FsResult
         Space::AccessAcl => acl(inode.acl()),
         Space::DefaultAcl => acl(inode.default_acl()),
         Space::Expected => Some(inode.expected_entries()).filter(|n| *n > 0).map(|n| n.to_string().into_bytes().into()),
-        Space::Computed => vxattr::value(inode, name, tree.config().frag).map(|text| text.into_bytes().into()),
+        Space::Computed => {
+            vxattr::value(&tree.counted(inode), name, tree.config().frag).map(|text| text.into_bytes().into())
+        }
         _ => tree.xattr(inode, name).ok_or_else(|| missing("xattrs"))?,
     };
     Ok(Change::only(Answer::Bytes(value.ok_or(FsError::NoData)?)))
@@ -197,6 +198,7 @@ pub(crate) fn set(
             work.edit(inode).has_xattrs = true;
         }
     }
+    work.copy_to_parts(inode, false);
     Ok(work.finish_with(inode))
 }
 
@@ -224,6 +226,7 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
             work.edit(inode).has_xattrs = all.len() > 1;
         }
     }
+    work.copy_to_parts(inode, false);
     Ok(work.finish_with(inode))
 }
 
@@ -239,10 +242,10 @@ fn expect(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, entries: u64) -> Fs
     if inode.kind != Kind::Dir {
         return Err(FsError::NotDir);
     }
-    let config = work.tree.config().frag;
+    let (config, now) = (work.tree.config().frag, work.tree.entries_of(inode));
     let copy = work.edit(inode);
     copy.extra_mut().expected_entries = entries;
-    config.cut_anew(copy);
+    config.cut_anew(copy, now);
     Ok(())
 }
 

@@ -196,7 +196,7 @@ fn listing(fs: &mut Fs, cred: &Cred, op: &Op) -> FsResult<Vec<loligo_types::DirE
     let (mut all, mut ended) = (Vec::new(), false);
     while !ended {
         let answer = fs.run(cred, &Op::Readdir { dir, cookie, limit, plus, handle })?.answer;
-        let loligo_types::Answer::Entries { entries, end } = answer else { unreachable!("a readdir's answer") };
+        let loligo_types::Answer::Entries { entries, end, .. } = answer else { unreachable!("a readdir's answer") };
         assert!(end || !entries.is_empty(), "an answer without entries is the last");
         cookie = entries.last().map_or(cookie, |entry| entry.cookie);
         all.extend(entries);

@@ -269,7 +269,7 @@ fn text(answer: &Answer) -> String {
             format!("{} created={created}{}", attr_text(attr), data.unwrap_or_default())
         }
         Answer::Bytes(bytes) => format!("ok {}", String::from_utf8_lossy(bytes).replace('\0', " ")),
-        Answer::Entries { entries, end } => {
+        Answer::Entries { entries, end, .. } => {
             let names: Vec<String> = entries.iter().map(|e| e.name.to_string()).collect();
             format!("ok {} count={} end={end}", names.join(" "), names.len())
         }

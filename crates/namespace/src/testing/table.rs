@@ -80,6 +80,7 @@ impl Table {
                 Loaded::Xattrs(ino, mine.map(|((_, name), value)| (name.clone(), value.clone())).collect())
             }
             Need::Inline(ino) => Loaded::Inline(ino, self.inline.get(&ino).cloned()),
+            Need::Parts(dir) => panic!("the parts of {dir} are in no table"),
         }
     }
 

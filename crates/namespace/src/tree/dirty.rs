@@ -27,6 +27,8 @@ pub enum Key {
     Route(Ino, Frag),
     /// The letters to and from another rank.
     Peer(Rank),
+    /// This rank's part of a directory.
+    Part(Ino),
 }
 
 /// Keys of dirty records by the LSN that first made them dirty, and those that a checkpoint is writing.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use loligo_types::{Ino, Inode, Kind, Name, PeerRecord, Route, SessionRecord, Target, Time};
+use loligo_types::{Frag, Ino, Inode, Kind, Name, PeerRecord, Route, SessionRecord, Target, Time};
 
 use super::dir::{ABSENT, DirSlot};
 use super::ranges::Ranges;
@@ -59,6 +59,16 @@ pub enum Loaded {
     Route(Route),
     /// How far letters to and from another rank have come.
     Peer(PeerRecord),
+    /// What a rank that lends says of a directory whose fragments are several ranks': which ones it has, and its part of
+    /// it (none at the home, which lends the inode).
+    Part {
+        /// Directory.
+        dir: Ino,
+        /// The part.
+        part: Option<Box<Inode>>,
+        /// The fragments, ascending.
+        frags: Vec<Frag>,
+    },
 }
 
 impl Tree {
@@ -69,6 +79,7 @@ impl Tree {
     /// be read twice at once.
     pub fn load(&mut self, item: Loaded) {
         match item {
+            Loaded::Inode(_, Some(part)) if part.part_of().is_some() => self.load_part(*part),
             Loaded::Inode(ino, inode) => self.load_inode(ino, inode),
             Loaded::Entry { dir, name, found } => self.load_entry(dir, &name, found),
             Loaded::Range { dir, from_hash, upto_hash, entries } => self.load_range(dir, from_hash, upto_hash, entries),
@@ -94,6 +105,8 @@ impl Tree {
             Loaded::Peer(peer) => {
                 self.peers.entry(peer.rank).or_insert(Small { value: Some(peer), flags: Cell::new(0) });
             }
+            // Only there while one operation is decided (see `invite`).
+            Loaded::Part { .. } => {}
         }
     }
 

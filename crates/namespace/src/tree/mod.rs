@@ -8,13 +8,14 @@ mod dir;
 mod dirty;
 mod hash;
 mod load;
+mod parts;
 mod ranges;
 mod slab;
 mod small;
 mod xattrs;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -172,6 +173,14 @@ pub struct Tree {
     pub(crate) guests: BTreeMap<Ino, Rank>,
     /// Since this was asked for last.
     pub(crate) recuts: Vec<Recut>,
+    /// Names that other ranks lent, by directory and hash.
+    pub(crate) guest_names: BTreeMap<(Ino, u64), Rank>,
+    /// This rank's parts of directories whose inode is another's. Always in memory as a whole.
+    pub(crate) parts: BTreeMap<Ino, Small<Box<Inode>>>,
+    /// Parts that other ranks lent.
+    pub(crate) lent_parts: BTreeMap<Ino, Vec<Inode>>,
+    /// Directories of which all parts are here while one operation is decided.
+    pub(crate) whole: BTreeSet<Ino>,
 }
 
 impl Tree {
@@ -198,6 +207,10 @@ impl Tree {
             hand: crate::evict::Hand::default(),
             guests: BTreeMap::new(),
             recuts: Vec::new(),
+            guest_names: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            lent_parts: BTreeMap::new(),
+            whole: BTreeSet::new(),
         }
     }
 
@@ -237,21 +250,34 @@ impl Tree {
     /// done with the tree than asking [`crate::need`] and [`crate::prepare`].
     pub fn invite(&mut self, rank: Rank, items: &[Loaded]) {
         for item in items {
-            let ino = match item {
-                Loaded::Inode(ino, _) | Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => *ino,
-                Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } => *dir,
+            match item {
+                Loaded::Inode(ino, _) | Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => {
+                    self.guests.insert(*ino, rank);
+                }
+                Loaded::Entry { dir, name, .. } => {
+                    self.guest_names.insert((*dir, self.hash(name)), rank);
+                }
+                Loaded::Part { dir, part, .. } => self.invite_part(*dir, part.as_deref()),
                 _ => continue,
-            };
-            self.guests.insert(ino, rank);
+            }
         }
         items.iter().for_each(|item| self.load(item.clone()));
     }
 
     /// Sends all guests away.
     pub fn dismiss(&mut self) {
-        for ino in std::mem::take(&mut self.guests).into_keys() {
-            self.forget(ino);
+        for (dir, hash) in std::mem::take(&mut self.guest_names).into_keys() {
+            self.forget_names(dir, hash, hash);
+            let unknown = self.part(dir).is_none() && matches!(self.find(dir), Found::Unknown);
+            if unknown && self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty()) {
+                self.drop_dir(dir);
+            }
         }
+        for ino in std::mem::take(&mut self.guests).into_keys() {
+            if self.part(ino).is_some() { self.forget_inode(ino) } else { self.forget(ino) }
+        }
+        self.lent_parts.clear();
+        self.whole.clear();
     }
 
     /// The entry that an inode is embedded with, if it is in memory: its name.
@@ -276,10 +302,10 @@ impl Tree {
         }
     }
 
-    /// What is known of an inode.
+    /// What is known of an inode. Where its inode is not here, a directory is this rank's part of it.
     #[inline]
     pub fn find(&self, ino: Ino) -> Found<'_> {
-        let Some(slot) = self.inodes.get(ino.0) else { return Found::Unknown };
+        let Some(slot) = self.inodes.get(ino.0) else { return self.part(ino).map_or(Found::Unknown, Found::Here) };
         let flags = slot.flags.get();
         slot.flags.set(flags | flag::USED);
         if flags & flag::GONE != 0 { Found::Gone } else { Found::Here(&slot.inode) }
@@ -287,7 +313,7 @@ impl Tree {
 
     /// The last known record of an inode in memory, also of one that is gone; not a use of it.
     pub fn peek(&self, ino: Ino) -> Option<&Inode> {
-        self.inodes.get(ino.0).map(|slot| &slot.inode)
+        self.inodes.get(ino.0).map(|slot| &slot.inode).or_else(|| self.part(ino))
     }
 
     /// How many places there are for inodes, and for directories: for those who go through all in steps.

@@ -292,7 +292,11 @@ fn answer() -> impl Strategy<Value = Answer> {
             data
         }),
         bytes(20_000).prop_map(Answer::Bytes),
-        (vec(dir_entry(), 0..6), any::<bool>()).prop_map(|(entries, end)| Answer::Entries { entries, end }),
+        (vec(dir_entry(), 0..6), any::<u64>(), any::<bool>()).prop_map(|(entries, next, end)| Answer::Entries {
+            entries,
+            next,
+            end
+        }),
         any::<[u64; 4]>().prop_map(|[bytes, bytes_free, inodes, inodes_free]| {
             Answer::StatFs(StatFs { bytes, bytes_free, inodes, inodes_free })
         }),
@@ -340,10 +344,10 @@ fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
 }
 
 fn welcome() -> impl Strategy<Value = Welcome> {
-    let numbers = (any::<[u32; 3]>(), any::<[u64; 3]>());
+    let numbers = (any::<[u32; 3]>(), any::<[u64; 5]>());
     (numbers, any::<[bool; 2]>(), any::<[u8; 16]>(), rank(), map(), routes()).prop_map(
         |(
-            ([version, inline_max, session_ms], [session, secret, data_epoch]),
+            ([version, inline_max, session_ms], [session, secret, data_epoch, low, high]),
             [resumed, kept],
             fs_id,
             rank,
@@ -360,6 +364,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             session_ms,
             data_epoch,
             rank,
+            hash_key: (low, high),
             map,
             routes,
         },

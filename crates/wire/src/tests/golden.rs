@@ -71,6 +71,7 @@ fn a_welcome_after_a_restart() {
             session_ms: 30_000,
             data_epoch: 300,
             rank: Rank(1),
+            hash_key: (5, 6),
             map: map(),
             routes: vec![route()],
         }),

@@ -171,6 +171,7 @@ fn the_largest_maps_fit_into_a_welcome() {
         session_ms: 1,
         data_epoch: 1,
         rank: Rank(0),
+        hash_key: (5, 6),
         map: ClusterMap { epoch: u64::MAX, ranks: (0..RANKS_MAX as u16).map(info).collect() },
         routes: vec![route; ROUTES_MAX],
     });

@@ -8,6 +8,7 @@ mod members;
 mod moves;
 mod names;
 mod repeats;
+mod spread;
 mod stops;
 mod sums;
 mod three;

@@ -1,0 +1,242 @@
+//! Directories whose fragments are several ranks': who has which names, this rank's part, and what moves between ranks.
+//! How a fragment is moved is in `export` and `import`; how parts are borrowed in `borrow` and `lend`.
+
+use std::collections::BTreeSet;
+
+use loligo_namespace::{Loaded, Need};
+use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
+
+use super::Where;
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::peer::PeerMsg;
+
+/// Whether fragments are all hashes together.
+pub(super) fn covers_all(frags: &[Frag]) -> bool {
+    let all: u64 = frags.iter().map(|frag| 1u64 << (Frag::BITS_MAX - frag.bits)).sum();
+    all == 1 << Frag::BITS_MAX
+}
+
+/// How a rank's fragments are cut so that those in `wanted` (all, if none is named) can move: those that move, and those
+/// that stay.
+pub(super) fn cut(own: &[Frag], wanted: Option<Frag>) -> (Vec<Frag>, Vec<Frag>) {
+    let Some(wanted) = wanted else { return (own.to_vec(), Vec::new()) };
+    let (mut moves, mut stays) = (Vec::new(), Vec::new());
+    for frag in own {
+        if wanted.covers(*frag) {
+            moves.push(*frag);
+        } else if frag.covers(wanted) {
+            moves.push(wanted);
+            let mut at = wanted;
+            while at != *frag {
+                let Some(parent) = at.parent() else { break };
+                stays.push(Frag { bits: at.bits, value: at.value ^ 1 });
+                at = parent;
+            }
+        } else {
+            stays.push(*frag);
+        }
+    }
+    (moves, stays)
+}
+
+impl Mds {
+    /// The hash of the names that a request is about first: the one it names, or the first one that it lists.
+    fn hash_of(&self, op: &Op) -> u64 {
+        match op {
+            Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
+            Op::Lookup { name, .. }
+            | Op::Create { name, .. }
+            | Op::Mknod { name, .. }
+            | Op::Mkdir { name, .. }
+            | Op::Symlink { name, .. }
+            | Op::Link { name, .. }
+            | Op::Unlink { name, .. }
+            | Op::Rmdir { name, .. }
+            | Op::Rename { name, .. } => self.tree.hash(name),
+            _ => 0,
+        }
+    }
+
+    /// Who is to execute a request on names of a directory whose fragments are several ranks': `None` if it is none of
+    /// these, or this rank must first look for the directory; else whether it is this one, or which one.
+    pub(super) fn names_authority(&mut self, op: &Op) -> Option<Option<Step>> {
+        let About::Names(dir) = op.about() else { return None };
+        if !self.cluster.routes.is_spread(dir) {
+            return None;
+        }
+        let hash = self.hash_of(op);
+        if let Some(step) = self.moved_name(dir, hash) {
+            return Some(Some(step));
+        }
+        match self.cluster.routes.of(dir, hash)? {
+            rank if rank != self.me() => Some(Some(Step::Redirect(rank))),
+            _ if self.tree.part(dir).is_some() => Some(None),
+            _ => None,
+        }
+    }
+
+    /// What is in the way of a request because of other names than the first one.
+    pub(super) fn second_name_moves(&mut self, op: &Op) -> Option<Step> {
+        let Op::Rename { new_dir, new_name, .. } = op else { return None };
+        if !self.tree_has_names(*new_dir, new_name) {
+            return None;
+        }
+        let hash = self.tree.hash(new_name);
+        match self.moved_name(*new_dir, hash)? {
+            Step::Redirect(_) => Some(Step::Wait(Why::Moving)),
+            step => Some(step),
+        }
+    }
+
+    /// Whether a name of a directory is this rank's, as the subtree map has it.
+    pub(super) fn tree_has_names(&self, dir: Ino, name: &Name) -> bool {
+        self.cluster.routes.of(dir, self.tree.hash(name)).is_none_or(|rank| rank == self.me())
+    }
+
+    /// The rank that has a name of a directory whose fragments are several ranks'.
+    pub(super) fn rank_of_name(&self, dir: Ino, name: &Name) -> Option<Rank> {
+        if !self.cluster.routes.is_spread(dir) {
+            return None;
+        }
+        self.cluster.routes.of(dir, self.tree.hash(name))
+    }
+
+    /// The home of a directory of which this rank has only a part.
+    pub(super) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
+        self.tree.part(dir)?;
+        self.cluster.routes.home(dir).filter(|rank| *rank != self.me())
+    }
+
+    /// What of a record that was read from the table is this rank's; the rest is behind, and another one's.
+    pub(super) fn clip(&self, item: Loaded) -> Option<Loaded> {
+        match item {
+            Loaded::Entry { dir, name, found } => {
+                let own = self.tree.own_until(dir, self.tree.hash(&name)).is_some();
+                own.then_some(Loaded::Entry { dir, name, found })
+            }
+            Loaded::Range { dir, from_hash, upto_hash, entries } => {
+                let own = self.tree.own_until(dir, from_hash)?;
+                let whole = own >= loligo_namespace::HASH_MAX;
+                let upto_hash = if whole { upto_hash } else { upto_hash.min(own) };
+                Some(Loaded::Range { dir, from_hash, upto_hash, entries })
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Ranks that have fragments of a directory and have not lent their part for a transaction yet; `None` if all have,
+    /// and yet not all is there: something is on its way between them.
+    pub(super) fn missing_parts(&self, dir: Ino, lent: &BTreeSet<Rank>) -> Option<Vec<Rank>> {
+        let ranks = self.cluster.routes.ranks(dir).into_iter();
+        let missing: Vec<Rank> = ranks.filter(|rank| *rank != self.me() && !lent.contains(rank)).collect();
+        (!missing.is_empty()).then_some(missing)
+    }
+
+    /// A request that sees that a fragment is on its way between other ranks comes again with the next tick.
+    pub(crate) fn come_again(&mut self, job: &mut Job) -> Step {
+        self.give_back(job, true);
+        self.cluster.again = true;
+        Step::Wait(Why::Peers)
+    }
+
+    /// What this rank has of a directory that a transaction of another rank wants to know as a whole. The lines that say
+    /// who has the rest go ahead.
+    pub(super) fn lend_part(&mut self, to: Rank, dir: Ino) -> Loaded {
+        let lines = self.cluster.routes.lines(dir);
+        self.tell_durably(to, PeerMsg::Routes(lines));
+        let frags = self.tree.own_frags(dir).unwrap_or_default();
+        let part = self.tree.part(dir).filter(|_| !frags.is_empty()).cloned().map(Box::new);
+        Loaded::Part { dir, part, frags }
+    }
+
+    /// A directory's fragments are to be given to one rank.
+    pub(crate) fn give_back_fragments(&mut self, dir: Ino, to: Rank) {
+        if self.tree.part(dir).is_some() && to != self.me() {
+            self.want_export(dir, None, to);
+        }
+    }
+
+    /// Asks all that have fragments of a directory to give them to one rank.
+    pub(super) fn gather_fragments(&mut self, dir: Ino, to: Rank) {
+        for rank in self.cluster.routes.ranks(dir) {
+            if rank != self.me() && rank != to {
+                self.tell(rank, PeerMsg::GiveBack { dir, to });
+            }
+        }
+    }
+
+    /// The events by which a fragment's names become this rank's: `part` is what its sender has counted. `None`: the
+    /// directory must be read first. The routes are put down before.
+    pub(super) fn take_fragment(
+        &mut self,
+        part: &Inode,
+        routes: &[Route],
+        events: &mut Vec<Event>,
+        needs: &mut Vec<Need>,
+    ) -> Option<()> {
+        let dir = part.ino;
+        let home = self.cluster.routes.home(dir).or(routes.iter().find(|r| r.frag.contains(0)).map(|r| r.rank));
+        let mut all = match self.tree.part(dir) {
+            Some(own) => own.clone(),
+            None if home == Some(self.me()) => match self.locate(dir, needs) {
+                Where::Unknown => return None,
+                _ => self.tree.inode(dir)?.clone(),
+            },
+            None => part.new_part(self.me()),
+        };
+        all.add_part(part);
+        self.cluster.loans.add_part(dir, part);
+        self.merge(&mut all, routes, events);
+        events.push(Event::Inode(Box::new(all)));
+        Some(())
+    }
+
+    /// Takes the directory's own inode in: what this rank had counted is added to it.
+    pub(super) fn take_home(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
+        if inode.spread() != Spread::Home {
+            return;
+        }
+        if let Some(part) = self.tree.part(inode.ino).cloned() {
+            inode.add_part(&part);
+            events.push(Event::PartGone { dir: inode.ino, rank: self.me() });
+        }
+        self.merge(inode, routes, events);
+    }
+
+    /// When all fragments are this rank's, with what these lines bring, there is one line again.
+    fn merge(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
+        let dir = inode.ino;
+        let mut lines = self.cluster.routes.clone_of(dir);
+        routes.iter().for_each(|route| _ = lines.learn(*route));
+        let (ranks, version) = (lines.ranks(dir), lines.version(dir).unwrap_or(0));
+        let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
+        if ranks.len() == 1 && ranks.contains(&self.me()) && covers_all(&own) && inode.spread() == Spread::Home {
+            inode.end_spread();
+            let route = Route { dir, frag: Frag::WHOLE, rank: self.me(), version: version + 1 };
+            events.push(Event::Route(route));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_out_and_what_stays_are_all_together() {
+        let wanted = Frag { bits: 3, value: 5 };
+        let (moves, stays) = cut(&[Frag::WHOLE], Some(wanted));
+        assert_eq!(moves, [wanted]);
+        assert_eq!(stays.len(), 3);
+        let all: Vec<Frag> = moves.iter().chain(&stays).copied().collect();
+        assert!(covers_all(&all) && !covers_all(&stays));
+        assert!(all.iter().enumerate().all(|(at, a)| all[at + 1..].iter().all(|b| !a.covers(*b) && !b.covers(*a))));
+        let halves = Frag::WHOLE.split(1);
+        assert_eq!(cut(&halves, Some(halves[1])), (vec![halves[1]], vec![halves[0]]));
+        assert_eq!(cut(&halves[1..], Some(Frag::WHOLE)), (vec![halves[1]], vec![]));
+        assert_eq!(cut(&halves, None).0, halves);
+        assert_eq!(cut(&halves[..1], Some(halves[1])).0, []);
+    }
+}

@@ -1,0 +1,241 @@
+//! Directories whose fragments are several ranks'.
+
+use loligo_types::{Answer, Frag, FsError, Ino, Op};
+
+use super::*;
+use crate::admin::{Ask, Told};
+
+/// Two ranks, a client, and a directory with files `f0` to `f39`, of which rank 0 has the first half of the hashes and
+/// rank 1 the other one.
+fn halves() -> (Cluster, usize, Ino, Frag) {
+    let mut cluster = Cluster::new(2);
+    let client = cluster.client();
+    let dir = cluster.mkdir(client, Ino::ROOT, "d");
+    for n in 0..40 {
+        cluster.touch(client, dir, &format!("f{n}"));
+    }
+    let upper = Frag { bits: 1, value: 1 };
+    cluster.migrate_frag(dir, upper, 0, 1);
+    (cluster, client, dir, upper)
+}
+
+fn list(cluster: &mut Cluster, client: usize, dir: Ino) -> Vec<String> {
+    let all = cluster.walk(client);
+    let _ = dir;
+    all.keys().filter(|path| path.starts_with("/d/")).cloned().collect()
+}
+
+/// A name in `dir` whose hash is in a fragment.
+fn name_in(cluster: &Cluster, frag: Frag, prefix: &str) -> String {
+    let hash = |text: &str| cluster.world(0).mds.tree_hash(text);
+    (0..).map(|n| format!("{prefix}{n}")).find(|text| frag.contains(hash(text))).expect("there is one")
+}
+
+#[test]
+fn names_of_both_halves_are_made_found_listed_and_removed() {
+    let (mut cluster, a, dir, upper) = halves();
+    let lower = Frag { bits: 1, value: 0 };
+    assert_eq!(list(&mut cluster, a, dir).len(), 40);
+    for n in 0..40 {
+        let (result, asked) = cluster.call_by(a, 0, &Op::Lookup { dir, name: name(&format!("f{n}")) });
+        assert!(result.is_ok() && asked.len() <= 2, "f{n}: {result:?} {asked:?}");
+    }
+    for (frag, rank) in [(lower, 0), (upper, 1)] {
+        let text = name_in(&cluster, frag, "new");
+        let file = cluster.touch(a, dir, &text);
+        assert_eq!(file.birth_rank(), super::rank(rank));
+        assert_eq!(cluster.lookup(a, dir, &text), Ok(file));
+    }
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((42, 2)));
+    for n in 0..40 {
+        cluster.call(a, unlink(dir, &format!("f{n}"))).expect("it is there");
+    }
+    assert_eq!(list(&mut cluster, a, dir).len(), 2);
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((2, 2)));
+    cluster.finish();
+}
+
+#[test]
+fn a_directory_is_known_by_all_that_its_ranks_count_and_its_change_counter_only_grows() {
+    let (mut cluster, a, dir, upper) = halves();
+    let before = cluster.attr(a, dir).expect("it is there");
+    let text = name_in(&cluster, upper, "sub");
+    let sub = cluster.mkdir(a, dir, &text);
+    assert_eq!(sub.birth_rank(), rank(1));
+    let after = cluster.attr(a, dir).expect("it is there");
+    assert_eq!((after.size, after.nlink), (before.size + 1, before.nlink + 1));
+    assert!(after.change > before.change && after.mtime >= before.mtime && after.ctime >= before.ctime);
+    let file = cluster.touch(a, sub, "below");
+    assert_eq!((file.birth_rank(), cluster.lookup(a, sub, "below")), (rank(1), Ok(file)));
+    let (answer, _) = cluster.call_by(a, 1, &Op::LookupParent { dir: sub });
+    assert!(matches!(answer, Ok(Answer::Remote { ino, .. }) if ino == dir), "{answer:?}");
+    // Times that are set count, whatever was done before at another rank.
+    let set = loligo_types::SetAttr {
+        mtime: Some(loligo_types::SetTime::At(loligo_types::Time(5))),
+        ..loligo_types::SetAttr::default()
+    };
+    cluster.call(a, Op::SetAttr { ino: dir, set, handle: None }).expect("root may");
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.mtime), Ok(loligo_types::Time(5)));
+    cluster.finish();
+}
+
+#[test]
+fn a_change_of_mode_holds_at_all_ranks() {
+    let (mut cluster, a, dir, upper) = halves();
+    cluster.call(a, chmod(dir, 0o2750)).expect("root may");
+    let text = name_in(&cluster, upper, "sub");
+    let sub = cluster.mkdir(a, dir, &text);
+    assert_eq!(cluster.attr(a, sub).map(|attr| attr.mode & 0o2000), Ok(0o2000), "setgid is inherited");
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.mode, attr.size, attr.nlink)), Ok((0o2750, 41, 3)));
+    cluster.finish();
+}
+
+#[test]
+fn only_an_empty_directory_is_removed_wherever_its_last_name_is() {
+    for last in 0..2u32 {
+        let (mut cluster, a, dir, _) = halves();
+        let kept = name_in(&cluster, Frag { bits: 1, value: last }, "kept");
+        cluster.touch(a, dir, &kept);
+        for n in 0..40 {
+            cluster.call(a, unlink(dir, &format!("f{n}"))).expect("it is there");
+        }
+        assert_eq!(cluster.call(a, rmdir(Ino::ROOT, "d")), Err(FsError::NotEmpty));
+        cluster.call(a, unlink(dir, &kept)).expect("it is there");
+        cluster.call(a, rmdir(Ino::ROOT, "d")).expect("it is empty");
+        assert_eq!(cluster.lookup(a, Ino::ROOT, "d"), Err(FsError::NotFound));
+        assert!(cluster.attr(a, dir).is_err());
+        cluster.finish();
+    }
+}
+
+#[test]
+fn fragments_that_come_together_again_are_one_directory() {
+    let (mut cluster, a, dir, upper) = halves();
+    for n in 0..20 {
+        cluster.call(a, unlink(dir, &format!("f{n}"))).expect("it is there");
+    }
+    let before = cluster.walk(a);
+    cluster.migrate_frag(dir, upper, 1, 0);
+    assert_eq!(cluster.walk(a), before);
+    let Told::Routes(routes) = cluster.admin(1, Ask::Routes) else { panic!("routes") };
+    assert_eq!(routes.iter().map(|route| (route.frag, route.rank)).collect::<Vec<_>>(), [(Frag::WHOLE, rank(0))]);
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((20, 2)));
+    cluster.crash(0);
+    cluster.crash(1);
+    assert_eq!(cluster.walk(a), before);
+    cluster.finish();
+}
+
+#[test]
+fn files_are_renamed_within_a_directory_into_it_and_out_of_it_over_its_fragments() {
+    let (mut cluster, a, dir, upper) = halves();
+    let lower = Frag { bits: 1, value: 0 };
+    let other = cluster.mkdir(a, Ino::ROOT, "other");
+    for (from, to) in [(lower, upper), (upper, lower), (lower, lower), (upper, upper)] {
+        let (old, new) = (name_in(&cluster, from, "old"), name_in(&cluster, to, "new"));
+        let file = cluster.touch(a, dir, &old);
+        let below = cluster.mkdir(a, dir, &format!("{old}d"));
+        cluster.call(a, rename(dir, &old, dir, &new)).expect("within");
+        assert_eq!(cluster.lookup(a, dir, &new), Ok(file));
+        cluster.call(a, rename(dir, &new, other, "out")).expect("out of it");
+        cluster.call(a, rename(other, "out", dir, &new)).expect("into it");
+        assert_eq!(cluster.lookup(a, dir, &new), Ok(file));
+        cluster.call(a, rename(dir, &format!("{old}d"), dir, &format!("{new}d"))).expect("a directory");
+        cluster.touch(a, below, "x");
+        assert_eq!(cluster.lookup(a, dir, &format!("{new}d")), Ok(below));
+        assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((42, 3)));
+        cluster.call(a, unlink(below, "x")).expect("it is there");
+        cluster.call(a, rmdir(dir, &format!("{new}d"))).expect("it is empty");
+        cluster.call(a, unlink(dir, &new)).expect("it is there");
+    }
+    cluster.call(a, rename(Ino::ROOT, "d", other, "e")).expect("the directory itself");
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((40, 2)));
+    cluster.finish();
+}
+
+#[test]
+fn fragments_at_three_ranks_move_on_and_the_home_does_too() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    for n in 0..30 {
+        cluster.touch(a, dir, &format!("f{n}"));
+    }
+    let before = cluster.walk(a);
+    let upper = Frag { bits: 1, value: 1 };
+    let quarters = upper.split(1);
+    cluster.migrate_frag(dir, upper, 0, 1);
+    cluster.migrate_frag(dir, quarters[1], 1, 2);
+    assert_eq!(cluster.walk(a), before);
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(30));
+    // The home to a rank that has a part.
+    cluster.migrate(dir, 0, 2);
+    assert_eq!(cluster.walk(a), before);
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(30));
+    cluster.finish();
+}
+
+#[test]
+fn all_fragments_are_gathered() {
+    let (mut cluster, a, dir, _) = halves();
+    assert_eq!(cluster.admin(0, Ask::Gather { dir }), Told::Begun(0));
+    cluster.wait_for("one line", |cluster| {
+        let Told::Routes(routes) = cluster.admin(0, Ask::Routes) else { panic!("routes") };
+        routes.iter().all(|route| route.frag == Frag::WHOLE)
+    });
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(40));
+    cluster.finish();
+}
+
+#[test]
+fn a_crash_of_either_side_at_any_message_of_a_migration_loses_nothing() {
+    for (down, steps) in (0..2).flat_map(|down| (0..6).map(move |steps| (down, steps))) {
+        let (mut cluster, a, dir, upper) = halves();
+        let quarter = Frag { bits: 2, value: 1 };
+        let before = cluster.walk(a);
+        cluster.begin_frag(dir, quarter, 0, 1);
+        cluster.begin_frag(dir, upper, 1, 0);
+        cluster.hold(0, 1);
+        for _ in 0..steps {
+            for (from, to) in [(0, 1), (1, 0)] {
+                if !cluster.waiting(from, to).is_empty() {
+                    cluster.deliver(from, to);
+                }
+            }
+            cluster.wait(200);
+        }
+        cluster.crash(down);
+        cluster.release();
+        cluster.wait(2000);
+        assert_eq!(cluster.walk(a), before, "rank {down} after {steps} steps");
+        assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((40, 2)));
+        cluster.finish();
+    }
+}
+
+#[test]
+fn open_files_and_leases_move_with_a_fragment() {
+    let (mut cluster, a, dir, upper) = halves();
+    let text = name_in(&cluster, upper, "f");
+    let (answer, asked) = cluster.call_by(a, 1, &create(dir, &text, WRITE, 77));
+    let Ok(Answer::Opened { attr, .. }) = answer else { panic!("{answer:?}") };
+    assert_eq!(asked, [1]);
+    cluster.migrate_frag(dir, upper, 1, 0);
+    cluster.call(a, unlink(dir, &text)).expect("it is there");
+    assert_eq!(cluster.attr(a, attr.ino).map(|attr| attr.nlink), Ok(0), "it is open still");
+    cluster.ask(a, 0, close(77));
+    cluster.wait_for("its end", |cluster| cluster.attr(a, attr.ino).is_err());
+    cluster.finish();
+}
+
+#[test]
+fn a_fragment_that_cannot_be_moved_is_refused_with_what_to_do() {
+    let (mut cluster, _, dir, upper) = halves();
+    let ask = |frag, to| Ask::MigrateFrag { dir, frag, to: rank(to) };
+    assert_eq!(cluster.admin(0, ask(upper, 0)), Told::Elsewhere(rank(1)));
+    let first = Frag { bits: 2, value: 0 };
+    let told = cluster.admin(0, ask(first, 1));
+    let text = "the directory's own inode lives with fragment 0/2: move the others, or the directory as a whole";
+    assert_eq!(told, Told::Refused(text.into()));
+    cluster.finish();
+}

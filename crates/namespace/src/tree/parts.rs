@@ -1,0 +1,133 @@
+//! What is here of directories whose fragments are several ranks': this rank's part of them, parts that others have lent,
+//! and which names are this rank's. No decisions about who should have what.
+
+use std::cell::Cell;
+
+use loligo_types::{Attr, Frag, Ino, Inode, Name, Rank};
+
+use super::{HASH_MAX, Small, Tree};
+
+impl Tree {
+    /// This rank's part of a directory of which it has fragments, but not the inode.
+    pub fn part(&self, dir: Ino) -> Option<&Inode> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        self.parts.get(&dir)?.value.as_deref()
+    }
+
+    /// All parts that this rank has, ascending.
+    pub fn parts(&self) -> impl Iterator<Item = &Inode> + '_ {
+        self.parts.values().filter_map(|record| record.value.as_deref())
+    }
+
+    /// This rank's part and those that were lent.
+    pub(crate) fn all_parts(&self, dir: Ino) -> impl Iterator<Item = &Inode> + '_ {
+        self.part(dir).into_iter().chain(self.lent_parts.get(&dir).into_iter().flatten())
+    }
+
+    /// Whether all parts of a directory are here while one operation is decided.
+    pub fn is_whole(&self, dir: Ino) -> bool {
+        self.whole.contains(&dir)
+    }
+
+    /// They are.
+    pub fn set_whole(&mut self, dir: Ino) {
+        self.whole.insert(dir);
+    }
+
+    /// What a client sees of an inode; of a directory whose fragments are several ranks', all parts must be here.
+    pub fn attr_of(&self, inode: &Inode) -> Attr {
+        if !inode.is_spread() { inode.attr() } else { self.counted(inode).attr() }
+    }
+
+    /// The same as an inode.
+    pub(crate) fn counted(&self, inode: &Inode) -> Inode {
+        let mut all = inode.clone();
+        if inode.part_of().is_none() {
+            self.all_parts(inode.ino).for_each(|part| all.count_part(part));
+        }
+        if inode.nlink > 0 {
+            all.end_spread();
+        }
+        all
+    }
+
+    /// How many entries a directory has; if its fragments are several ranks', all parts must be here.
+    pub(crate) fn entries_of(&self, dir: &Inode) -> u64 {
+        if dir.is_spread() { self.counted(dir).size } else { dir.size }
+    }
+
+    /// The fragments of a directory that are this rank's, ascending by hash; `None` if its fragments are not several
+    /// ranks', as far as this rank had to do with it.
+    pub fn own_frags(&self, dir: Ino) -> Option<Vec<Frag>> {
+        if self.routes.is_empty() {
+            return None;
+        }
+        let lines = self.routes.range((dir, Frag::WHOLE)..).take_while(|((d, _), _)| *d == dir);
+        let lines: Vec<_> = lines.filter_map(|(_, record)| record.value).collect();
+        if lines.iter().all(|line| line.frag == Frag::WHOLE) {
+            return None;
+        }
+        let own = lines.iter().filter(|line| line.rank == self.config.rank).map(|line| line.frag);
+        let mut own: Vec<Frag> = own.collect();
+        own.sort_by_key(|frag| frag.first());
+        Some(own)
+    }
+
+    /// Up to which hash all names from this one on are this rank's; `None`: not even those with this one.
+    pub fn own_until(&self, dir: Ino, hash: u64) -> Option<u64> {
+        let Some(own) = self.own_frags(dir) else { return Some(HASH_MAX) };
+        let mut until = None;
+        for frag in own {
+            match until {
+                None if frag.contains(hash.min(HASH_MAX)) => until = Some(frag.last()),
+                Some(last) if frag.first() == last + 1 => until = Some(frag.last()),
+                Some(_) => break,
+                None => {}
+            }
+        }
+        until
+    }
+
+    /// The rank whose record a name is: this one's, but for what was lent.
+    pub fn entry_owner(&self, dir: Ino, name: &Name) -> Rank {
+        if self.guest_names.is_empty() {
+            return if self.part(dir).is_some() { self.config.rank } else { self.owner(dir) };
+        }
+        match self.guest_names.get(&(dir, self.hash(name))) {
+            Some(rank) => *rank,
+            None if self.part(dir).is_some() => self.config.rank,
+            None => self.owner(dir),
+        }
+    }
+
+    /// Puts a part down that this rank has according to the table.
+    pub(crate) fn load_part(&mut self, part: Inode) {
+        let record = Small { value: Some(Box::new(part)), flags: Cell::new(0) };
+        self.parts.entry(record.value.as_ref().map_or(Ino(0), |part| part.ino)).or_insert(record);
+    }
+
+    /// Takes in what another rank lent of a directory.
+    pub(super) fn invite_part(&mut self, dir: Ino, part: Option<&Inode>) {
+        if let Some(part) = part {
+            self.lent_parts.entry(dir).or_default().push(part.clone());
+        }
+    }
+
+    /// Forgets all names of a directory with a hash in a range, changes included: they are another rank's.
+    pub(crate) fn forget_names(&mut self, dir: Ino, first: u64, last: u64) {
+        let upto = if last >= HASH_MAX { u64::MAX } else { last };
+        let first = if first <= 1 { 0 } else { first };
+        self.edit_ranges(dir, |ranges| ranges.remove(first, upto));
+        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
+        let hashes: Vec<u64> = slot.entries.range(first..=upto).map(|(hash, _)| *hash).collect();
+        let freed: usize = hashes.into_iter().map(|hash| slot.drop_where(hash, |_| true)).sum();
+        self.heap_bytes -= freed;
+    }
+
+    /// Whether some part has grown by what its home was not told yet.
+    pub(crate) fn parts_unsettled(&self) -> bool {
+        self.parts().any(|part| part.own() != part.accounted)
+    }
+}

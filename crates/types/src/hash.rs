@@ -1,0 +1,79 @@
+//! The hash that orders the entries of a directory: SipHash-1-3. Not for anything else.
+//!
+//! It is keyed with a key of the file system, which servers and their clients know, so that nobody else can choose names that collide. 63 bits, because the
+//! hash is the readdir cookie and `off_t` is signed; never 0, because cookie 0 means "from the start".
+
+/// Largest hash there can be.
+pub const HASH_MAX: u64 = u64::MAX >> 1;
+
+/// The hash of a name, 1..=[`HASH_MAX`].
+#[inline]
+pub fn name_hash(key: (u64, u64), name: &[u8]) -> u64 {
+    (siphash13(key, name) >> 1).max(1)
+}
+
+fn siphash13(key: (u64, u64), bytes: &[u8]) -> u64 {
+    let mut v = [
+        key.0 ^ 0x736f_6d65_7073_6575,
+        key.1 ^ 0x646f_7261_6e64_6f6d,
+        key.0 ^ 0x6c79_6765_6e65_7261,
+        key.1 ^ 0x7465_6462_7974_6573,
+    ];
+    let mut words = bytes.chunks_exact(8);
+    for word in &mut words {
+        let m = u64::from_le_bytes(word.try_into().expect("a chunk of exactly eight bytes"));
+        v[3] ^= m;
+        round(&mut v);
+        v[0] ^= m;
+    }
+    let mut last = (bytes.len() as u64) << 56;
+    for (i, byte) in words.remainder().iter().enumerate() {
+        last |= u64::from(*byte) << (8 * i);
+    }
+    v[3] ^= last;
+    round(&mut v);
+    v[0] ^= last;
+    v[2] ^= 0xff;
+    round(&mut v);
+    round(&mut v);
+    round(&mut v);
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+#[inline(always)]
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[2] = v[2].rotate_left(32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(deprecated)]
+    fn equals_the_standard_librarys_siphash_13() {
+        // The standard library's default hasher is SipHash-1-3 with a zero key.
+        use std::hash::Hasher;
+        for len in 0..40usize {
+            let bytes: Vec<u8> = (0..len as u8).collect();
+            let mut std = std::collections::hash_map::DefaultHasher::new();
+            std.write(&bytes);
+            assert_eq!(siphash13((0, 0), &bytes), std.finish(), "length {len}");
+        }
+    }
+
+    #[test]
+    fn depends_on_the_key_and_is_never_zero() {
+        assert_ne!(name_hash((1, 2), b"name"), name_hash((1, 3), b"name"));
+        assert!((0..10_000u32).all(|i| (1..=HASH_MAX).contains(&name_hash((7, 8), &i.to_le_bytes()))));
+    }
+}
