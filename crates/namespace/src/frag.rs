@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(dir.frag_bits, 3, "16 << 3 is the first that takes 100");
         assert_eq!(walk(&mut dir, (0..300).chain((0..300).rev())), [(129, 5), (63, 3)]);
         dir.extra_mut().expected_entries = 0;
-        SMALL.cut_anew(&mut dir, 299);
+        SMALL.cut_anew(&mut dir, 0);
         assert_eq!(dir.frag_bits, 0);
         SMALL.cut_anew(&mut dir, 40);
         assert_eq!(dir.frag_bits, 2, "as coarse as its entries allow");
