@@ -325,8 +325,9 @@ impl World {
                 }
                 // With several ranks one may know the name and another one, asked later, the attributes.
                 let parted = self.seats.len() > 1 && matches!(ns, NsOp::Lookup { .. });
-                // A directory that several ranks have is listed by one after the other.
-                let listed = matches!(ns, NsOp::Readdir { dir } if self.spread.contains(&Ino(*dir)));
+                // A directory that several ranks have is listed by one after the other; at the end nothing changes meanwhile.
+                let parts = |dir: &u64| pending.caller != Caller::World && self.spread.contains(&Ino(*dir));
+                let listed = matches!(ns, NsOp::Readdir { dir } if parts(dir));
                 match res_of(result, pending.begun == now).filter(|res| !(listed && matches!(res, Res::List(_)))) {
                     Some(Res::Entry { ino, dir, .. }) if parted => {
                         self.history.answer(pending.op, &Res::Name { ino, dir });
