@@ -152,6 +152,9 @@ impl Mds {
                 self.mark_loan(tx, &inos);
                 for ino in &inos {
                     self.cluster.loans.locks.insert(*ino, tx);
+                    // What is lent again has it.
+                    self.cluster.loans.sums.remove(ino);
+                    self.cluster.loans.parts.remove(ino);
                 }
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
