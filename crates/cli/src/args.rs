@@ -399,12 +399,21 @@ pub enum Subtree {
         #[command(flatten)]
         dir: Directory,
     },
+    /// Bring all fragments of a directory together at the rank that has the directory itself.
+    Gather {
+        #[command(flatten)]
+        dir: Directory,
+    },
     /// Move the authority over a directory and all below it to another rank, now.
     Migrate {
         #[command(flatten)]
         dir: Directory,
         /// The rank's number.
         rank: u16,
+        /// Only the names in this fragment, as `loligo subtree list` shows it: VALUE/BITS, all names whose hash begins
+        /// with so many bits of this (hexadecimal) value; 1/1 is the second half.
+        #[arg(long, value_name = "VALUE/BITS")]
+        frag: Option<loligo_types::Frag>,
         /// Return when it was begun; `loligo subtree list` shows when it is done.
         #[arg(long)]
         no_wait: bool,

@@ -142,6 +142,12 @@ fn import() -> Letter {
     Letter::Import { routes: vec![route()], events: vec![Event::InlineGone(Ino(256))], clients: vec![client] }
 }
 
+/// A part in which nothing has changed.
+fn fragment() -> Letter {
+    let part = Box::new(parent().new_part(Rank(2)));
+    Letter::Fragment { part, routes: vec![route()], events: vec![Event::InlineGone(Ino(256))], clients: Vec::new() }
+}
+
 fn bytes(text: &str) -> Arc<[u8]> {
     text.as_bytes().into()
 }
@@ -174,6 +180,9 @@ fn events() -> Vec<(&'static str, Event)> {
         ("letter-sum", letter(2, Letter::Sum { dir: ino, entries: 64, bytes: -65 })),
         ("peer", Event::Peer(peer())),
         ("departed", Event::Departed([Ino(256), Ino(300), Ino(299)].into())),
+        ("departed-frag", Event::DepartedFrag { dir: ino, frag: Frag { bits: 3, value: 5 } }),
+        ("part-gone", Event::PartGone { dir: ino, rank: Rank(2) }),
+        ("letter-fragment", letter(4, fragment())),
     ]
 }
 
@@ -227,6 +236,7 @@ fn rows() -> Vec<(&'static str, Row)> {
         ("meta-ranks", Row::Meta { meta: Meta::Ranks, rank: Rank::ZERO, value: 3 }),
         ("route", Row::Route { of: Rank(1), route: route() }),
         ("peer", Row::Peer { of: Rank(1), peer: peer() }),
+        ("part", Row::Inode(Box::new(parent().new_part(Rank(2))))),
     ]
 }
 

@@ -87,6 +87,21 @@ impl Frag {
     }
 }
 
+impl std::str::FromStr for Frag {
+    type Err = &'static str;
+
+    /// As it is displayed.
+    fn from_str(text: &str) -> Result<Frag, &'static str> {
+        let bad = "a fragment is written as VALUE/BITS, the value in hex: 1/1 is the second half, * all of it";
+        if text == "*" {
+            return Ok(Frag::WHOLE);
+        }
+        let (value, bits) = text.split_once('/').ok_or(bad)?;
+        let (value, bits) = (u32::from_str_radix(value, 16).map_err(|_| bad)?, bits.parse().map_err(|_| bad)?);
+        Frag::new(bits, value).ok_or(bad)
+    }
+}
+
 impl std::fmt::Display for Frag {
     /// As `value/bits`; the whole directory is `*`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -207,6 +222,8 @@ mod tests {
         assert_eq!(fine.parent().and_then(Frag::parent), Some(parts[5]));
         assert_eq!((Frag::of(fine.first(), 5), Frag::of(fine.last(), 3)), (fine, parts[5]));
         assert_eq!(Frag::of((1 << 63) - 1, 0), Frag::WHOLE);
+        assert_eq!((fine.to_string().parse(), "*".parse()), (Ok(fine), Ok(Frag::WHOLE)));
+        assert!("8/3".parse::<Frag>().is_err() && "1".parse::<Frag>().is_err());
         assert_eq!(Frag::new(3, 8), None);
         assert!(Frag { bits: Frag::BITS_MAX, value: 0 }.split(1).is_empty());
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use loligo_types::Frag;
+
 use super::place::{self, Place};
 use super::rank;
 use crate::args::Directory;
@@ -13,12 +15,21 @@ use crate::service::admin::doc::{BegunDoc, MigrationDoc};
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Moves a directory to a rank.
-pub fn run(dir: &Directory, to: u16, no_wait: bool, json: bool) -> Outcome {
+/// Brings all fragments of a directory together.
+pub fn gather(dir: &Directory) -> Outcome {
+    let place = place::find(dir)?;
+    let begun: BegunDoc = ask::order(&place.found, &format!("/api/v1/gather/{}", place.ino.0))?;
+    put(format_args!("the ranks give the fragments of {} to rank {}: see loligo subtree list", place.name, begun.from))
+}
+
+/// Moves a directory, or a fragment of it, to a rank.
+pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, no_wait: bool, json: bool) -> Outcome {
     let place = place::find(dir)?;
     rank::check(&place.found, to)?;
     let from = place::authority(&place)?;
-    let begun: BegunDoc = ask::order(&place.found, &format!("/api/v1/migrate/{}/{to}/{from}", place.ino.0))?;
+    let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
+    let order = format!("/api/v1/migrate/{}/{to}/{from}{part}", place.ino.0);
+    let begun: BegunDoc = ask::order(&place.found, &order)?;
     if no_wait {
         return match json {
             true => put(serde_json::json!({ "id": begun.id, "from": begun.from })),

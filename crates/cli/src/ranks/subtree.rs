@@ -25,7 +25,8 @@ pub fn run(what: &Subtree) -> Outcome {
         Subtree::Unpin { dir } => unpin(dir),
         Subtree::Split { dir, bits } => split::split(dir, *bits),
         Subtree::Merge { dir } => split::merge(dir),
-        Subtree::Migrate { dir, rank, no_wait, json } => migrate::run(dir, *rank, *no_wait, *json),
+        Subtree::Gather { dir } => migrate::gather(dir),
+        Subtree::Migrate { dir, rank, frag, no_wait, json } => migrate::run(dir, *rank, *frag, *no_wait, *json),
     }
 }
 

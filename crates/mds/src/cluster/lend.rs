@@ -153,7 +153,6 @@ impl Mds {
                 for ino in &inos {
                     self.cluster.loans.locks.insert(*ino, tx);
                     // What is lent again has it.
-                    self.cluster.loans.sums.remove(ino);
                     self.cluster.loans.parts.remove(ino);
                 }
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {

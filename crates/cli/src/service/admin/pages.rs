@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loligo_driver::ServerError;
-use loligo_types::{Ino, Rank};
+use loligo_types::{Frag, Ino, Rank};
 use tokio::sync::watch;
 
 use super::doc::{self, StatusDoc};
@@ -42,6 +42,8 @@ pub async fn serve(
         .route("/api/v1/rank/add/{count}", post(add_ranks))
         .route("/api/v1/rank/drain/{rank}", post(drain))
         .route("/api/v1/rank/undrain/{rank}", post(undrain))
+        .route("/api/v1/migrate/{dir}/{to}/{from}/{value}/{bits}", post(migrate_frag))
+        .route("/api/v1/gather/{dir}", post(gather))
         .with_state(source.clone());
     let pages = pages.with_state(source);
     let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, orders);
@@ -151,7 +153,29 @@ async fn migrations(State(source): State<Arc<Source>>) -> Response {
 }
 
 async fn migrate(State(source): State<Arc<Source>>, Path((dir, to, from)): Path<(u64, u16, u16)>) -> Response {
-    match ask(&source, move |source| source.migrate(Ino(dir), Rank(to), Rank(from))).await {
+    let order = move |source: &Source| source.migrate(Ino(dir), None, Rank(to), Rank(from));
+    begun(ask(&source, order).await)
+}
+
+/// A fragment of it.
+type OfFrag = (u64, u16, u16, String, u8);
+
+async fn migrate_frag(State(source): State<Arc<Source>>, Path((dir, to, from, value, bits)): Path<OfFrag>) -> Response {
+    match format!("{value}/{bits}").parse::<Frag>() {
+        Ok(frag) => {
+            let order = move |source: &Source| source.migrate(Ino(dir), Some(frag), Rank(to), Rank(from));
+            begun(ask(&source, order).await)
+        }
+        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn gather(State(source): State<Arc<Source>>, Path(dir): Path<u64>) -> Response {
+    begun(ask(&source, move |source| source.gather(Ino(dir))).await)
+}
+
+fn begun(told: Result<Result<(u64, Rank), String>, Response>) -> Response {
+    match told {
         Ok(Ok((id, from))) => Json(doc::BegunDoc { id, from: from.0 }).into_response(),
         Ok(Err(why)) => (StatusCode::CONFLICT, why + "\n").into_response(),
         Err(response) => response,

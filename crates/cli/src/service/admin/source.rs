@@ -12,6 +12,9 @@ use loligo_types::{Frag, Ino, Rank, Route};
 
 use crate::settings::Settings;
 
+/// A migration that was begun: its number, and the rank that does it; or why not, and what to do.
+pub type Begun = Result<(u64, Rank), String>;
+
 /// Everything that can be asked.
 pub struct Source {
     server: Arc<Server>,
@@ -76,16 +79,31 @@ impl Source {
 
     /// Begins to move the authority over a directory and all below it to another rank. `from`: who is likely to have it.
     /// Gives the migration's number and the rank that gives the subtree away; or why not, and what to do.
-    pub fn migrate(&self, dir: Ino, to: Rank, from: Rank) -> Result<Result<(u64, Rank), String>, ServerError> {
+    pub fn migrate(&self, dir: Ino, frag: Option<Frag>, to: Rank, from: Rank) -> Result<Begun, ServerError> {
+        let ask = match frag {
+            Some(frag) => Ask::MigrateFrag { dir, frag, to },
+            None => Ask::Migrate { dir, to },
+        };
         let ranks = self.server.ranks();
         if !ranks.contains(&to) {
             let there: Vec<String> = ranks.iter().map(Rank::to_string).collect();
             return Ok(Err(format!("there is no rank {to}; there are: {}", there.join(", "))));
         }
+        self.order(&ask, from)
+    }
+
+    /// Asks all ranks to give the fragments of a directory to the one that has its inode.
+    pub fn gather(&self, dir: Ino) -> Result<Begun, ServerError> {
+        self.order(&Ask::Gather { dir }, Rank::ZERO)
+    }
+
+    /// Tells the rank that is to do it.
+    fn order(&self, ask: &Ask, from: Rank) -> Result<Begun, ServerError> {
+        let ranks = self.server.ranks();
         // Each rank that does not have it names one that knows better; more often than there are ranks only if it moves.
         let mut from = if ranks.contains(&from) { from } else { Rank::ZERO };
         for _ in 0..=2 * self.server.rank_count() {
-            match self.server.admin(from, Ask::Migrate { dir, to })? {
+            match self.server.admin(from, ask.clone())? {
                 Told::Begun(id) => return Ok(Ok((id, from))),
                 Told::Elsewhere(rank) => from = rank,
                 Told::Refused(why) => return Ok(Err(why)),
