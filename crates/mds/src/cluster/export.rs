@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{DirtyKey, Found, Need};
 use loligo_types::msg::ToClient;
-use loligo_types::{Event, Frag, FsError, Ino, Inode, Kind, Lease, Letter, Lsn, Rank, Route, limits};
+use loligo_types::{Frag, FsError, Ino, Inode, Kind, Lease, Lsn, Rank, Route, limits};
 
 use super::Where;
 use super::holdings::{Held, Holders};
@@ -35,7 +35,7 @@ const FLOATING_MS: u64 = 200;
 const ENDED_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// The other side was asked.
     Offered,
     /// Everything up to this record gets into the table for good. What is changed after it is remembered.
@@ -51,38 +51,38 @@ enum Stage {
 }
 
 pub(crate) struct Export {
-    id: u64,
-    dir: Ino,
+    pub(super) id: u64,
+    pub(super) dir: Ino,
     /// Not the directory and what is below it, but these files, which live by themselves.
-    files: Vec<Ino>,
+    pub(super) files: Vec<Ino>,
     /// What was asked for, if it is not all that this rank has of the directory.
-    frag: Option<Frag>,
+    pub(super) frag: Option<Frag>,
     /// The fragments that this rank had when it began, and which of them move.
-    own: Vec<Frag>,
-    moves: Vec<Frag>,
+    pub(super) own: Vec<Frag>,
+    pub(super) moves: Vec<Frag>,
     /// The directory's own inode moves with them.
-    itself: bool,
-    to: Rank,
-    stage: Stage,
-    survey: Survey,
-    begun_ms: u64,
-    frozen_ms: u64,
-    frozen_for_ms: u64,
-    rounds: u32,
+    pub(super) itself: bool,
+    pub(super) to: Rank,
+    pub(super) stage: Stage,
+    pub(super) survey: Survey,
+    pub(super) begun_ms: u64,
+    pub(super) frozen_ms: u64,
+    pub(super) frozen_for_ms: u64,
+    pub(super) rounds: u32,
     /// Sessions and files whose data operations were stopped, and what they may do otherwise.
-    stopped: Vec<(Slot, Ino, DataAccess)>,
-    quiesced: bool,
+    pub(super) stopped: Vec<(Slot, Ino, DataAccess)>,
+    pub(super) quiesced: bool,
     /// The number under which data operations were stopped last: what is said of an earlier time does not count.
-    ticket: u64,
+    pub(super) ticket: u64,
     /// Inodes that moved, once they have.
-    inodes: u64,
+    pub(super) inodes: u64,
     /// What clients hold is being looked at, which must all be in memory at once.
-    keeps: bool,
+    pub(super) keeps: bool,
     /// What is known of what they hold.
-    held: Held,
+    pub(super) held: Held,
     /// Who held something.
-    holders: Holders,
-    routes: Vec<Route>,
+    pub(super) holders: Holders,
+    pub(super) routes: Vec<Route>,
 }
 
 /// A migration that waits for its turn.
@@ -107,7 +107,7 @@ pub(crate) struct Exports {
     seeking: bool,
     ended: VecDeque<Migration>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
-    landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
+    pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
 }
 
 impl Exports {
@@ -214,45 +214,6 @@ impl Mds {
             }
         }
         Told::Begun(self.cluster.exports.wait(dir, frag, to))
-    }
-
-    /// Where a directory is to be moved from: also this rank's part of it.
-    pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
-        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
-    }
-
-    /// The fragments of a directory that this rank has, if it has any.
-    fn frags_of(&self, dir: Ino) -> Vec<Frag> {
-        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
-    }
-
-    /// Why a fragment cannot be moved from here.
-    fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
-        if let Some(rank) = self.cluster.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
-            return Some(Told::Elsewhere(rank));
-        }
-        let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
-        if frag.first() == 0 && (self.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
-            let text = format!(
-                "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
-            );
-            return Some(Told::Refused(text));
-        }
-        None
-    }
-
-    /// All fragments of a directory are wanted at this rank.
-    fn want_gather(&mut self, dir: Ino) -> Told {
-        match self.cluster.routes.home(dir) {
-            Some(rank) if rank != self.me() => return Told::Elsewhere(rank),
-            _ if !self.cluster.routes.is_spread(dir) => {
-                return Told::Refused(format!("all of directory {dir} is one rank's already"));
-            }
-            _ => {}
-        }
-        let me = self.me();
-        self.gather_fragments(dir, me);
-        Told::Begun(0)
     }
 
     /// The migrations under way, and the last ones that ended.
@@ -613,106 +574,6 @@ impl Mds {
             return false;
         }
         true
-    }
-
-    fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &loligo_types::Inode) {
-        let (mut events, mut departed) = self.take_changes(export, survey);
-        if export.itself {
-            events.push(Event::Inode(Box::new(inode.clone())));
-        }
-        let (clients, holders) = self.take_holdings(survey, &mut export.held, export.to);
-        export.holders = holders;
-        for (_, ino, ..) in clients.iter().flat_map(|client| &client.held.opens) {
-            if departed.insert(*ino)
-                && let Some(inode) = self.tree.inode(*ino)
-            {
-                events.push(Event::Inode(Box::new(inode.clone())));
-            }
-        }
-        events.extend(self.moved_files(&export.files, export.to));
-        let (routes, stays) = self.cut_lines(export);
-        let mut record: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
-        if export.files.is_empty()
-            && inode.part_of().is_none()
-            && self.tree.inode(inode.parent).is_some()
-            && let Some(name) = self.tree.primary_name(inode)
-        {
-            record.push(Event::Entry { dir: inode.parent, name, ino: inode.ino, kind: Kind::Dir, remote: true });
-        }
-        let inos: Vec<Ino> = departed.into_iter().collect();
-        let letter = if export.itself {
-            Letter::Import { routes: routes.clone(), events, clients }
-        } else {
-            record.extend(export.moves.iter().map(|frag| Event::DepartedFrag { dir: export.dir, frag: *frag }));
-            let part = Box::new(self.leave(inode, stays, export.to, &mut record));
-            Letter::Fragment { part, routes: routes.clone(), events, clients }
-        };
-        record.push(Event::Departed(inos.clone().into()));
-        let seq = self.tree.peer(export.to).sent + 1;
-        record.extend(self.write_letter(export.to, letter));
-        // Known before it is put down, so that others are told of all lines together.
-        routes.iter().for_each(|route| _ = self.cluster.routes.learn(*route));
-        let lsn = self.commit(None, &record);
-        self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
-        self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));
-        self.cluster.strangers.clear();
-        export.routes = routes;
-        export.stage = Stage::Moving(seq);
-    }
-
-    /// What was changed of what moves since the table has it, and the inodes of which that is said. Absolute, so in their
-    /// order the changes lead to the state of now.
-    fn take_changes(&mut self, export: &Export, survey: &mut Survey) -> (Vec<Event>, BTreeSet<Ino>) {
-        let mut events: Vec<Event> = Vec::new();
-        let mut departed = BTreeSet::new();
-        if export.itself {
-            departed = Mds::departing(export.dir, &export.files);
-        }
-        for event in self.cluster.tail.take().unwrap_or_default() {
-            let named = match &event {
-                Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => {
-                    survey.name_moves(*dir, self.tree.hash(name))
-                }
-                // Of the directory itself all is said below.
-                Event::Inode(inode) if inode.ino == export.dir => Some(false),
-                _ => None,
-            };
-            let Some(ino) = inode_of(&event) else { continue };
-            if named.unwrap_or_else(|| matches!(self.moves(survey, ino), Moves::Yes)) {
-                if ino != export.dir {
-                    departed.insert(ino);
-                }
-                events.push(event);
-            }
-        }
-        (events, departed)
-    }
-
-    /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.
-    fn cut_lines(&self, export: &Export) -> (Vec<Route>, bool) {
-        let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
-        let line = |frag: Frag, rank: Rank| Route { dir: export.dir, frag, rank, version };
-        let (_, stays) = cut(&export.own, export.frag);
-        let mut routes: Vec<Route> = export.moves.iter().map(|frag| line(*frag, export.to)).collect();
-        let fresh = stays.iter().filter(|frag| !export.own.contains(frag));
-        routes.extend(fresh.map(|frag| line(*frag, self.me())));
-        (routes, !stays.is_empty())
-    }
-
-    /// What becomes of this rank's record of the directory when fragments leave; and what goes with them.
-    fn leave(&self, inode: &Inode, stays: bool, to: Rank, record: &mut Vec<Event>) -> Inode {
-        if inode.part_of().is_some() {
-            if stays {
-                return inode.new_part(to);
-            }
-            record.push(Event::PartGone { dir: inode.ino, rank: self.me() });
-            return inode.clone();
-        }
-        let mut home = inode.clone();
-        home.begin_spread();
-        let part = home.new_part(to);
-        record.push(Event::Inode(Box::new(home)));
-        part
     }
 
     /// The other side has said whether it will have it.

@@ -2,6 +2,7 @@
 //! stand in docs/cluster.md. A rank alone in the cluster map does none of it.
 
 mod borrow;
+mod depart;
 mod drain;
 mod export;
 mod float;

@@ -7,6 +7,7 @@ use loligo_namespace::{Loaded, Need};
 use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
 
 use super::Where;
+use crate::admin::Told;
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -156,6 +157,45 @@ impl Mds {
         if self.tree.part(dir).is_some() && to != self.me() {
             self.want_export(dir, None, to);
         }
+    }
+
+    /// Where a directory is to be moved from: also this rank's part of it.
+    pub(super) fn locate_of(&mut self, dir: Ino, wants: &mut Vec<Need>) -> Where {
+        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, wants) }
+    }
+
+    /// The fragments of a directory that this rank has, if it has any.
+    pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
+        self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
+    }
+
+    /// Why a fragment cannot be moved from here.
+    pub(super) fn cannot_cut(&self, dir: Ino, frag: Frag) -> Option<Told> {
+        if let Some(rank) = self.cluster.routes.of(dir, frag.first()).filter(|rank| *rank != self.me()) {
+            return Some(Told::Elsewhere(rank));
+        }
+        let (moves, stays) = cut(&self.frags_of(dir), Some(frag));
+        if frag.first() == 0 && (self.tree.part(dir).is_none() && !stays.is_empty() && !moves.is_empty()) {
+            let text = format!(
+                "the directory's own inode lives with fragment {frag}: move the others, or the directory as a whole"
+            );
+            return Some(Told::Refused(text));
+        }
+        None
+    }
+
+    /// All fragments of a directory are wanted at this rank.
+    pub(super) fn want_gather(&mut self, dir: Ino) -> Told {
+        match self.cluster.routes.home(dir) {
+            Some(rank) if rank != self.me() => return Told::Elsewhere(rank),
+            _ if !self.cluster.routes.is_spread(dir) => {
+                return Told::Refused(format!("all of directory {dir} is one rank's already"));
+            }
+            _ => {}
+        }
+        let me = self.me();
+        self.gather_fragments(dir, me);
+        Told::Begun(0)
     }
 
     /// Asks all that have fragments of a directory to give them to one rank.
