@@ -1,7 +1,7 @@
 //! Ranks that come and go while others serve.
 
 use loligo_types::msg::ToClient;
-use loligo_types::{Answer, Ino, Op, RankState};
+use loligo_types::{Answer, Frag, Ino, Op, RankState};
 
 use super::*;
 use crate::admin::{Ask, Told};
@@ -79,6 +79,42 @@ fn a_drained_rank_gives_all_it_has_to_others_and_is_not_needed_any_more() {
     }
     assert_eq!(cluster.walk(a), before, "nobody needs its journal");
     cluster.call(a, unlink(c, "second")).expect("it is there");
+    cluster.finish();
+}
+
+#[test]
+fn a_drained_rank_keeps_no_fragment_of_a_directory_that_others_have_fragments_of() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let upper = Frag { bits: 1, value: 1 };
+    // Rank 1 gets the inode of the first, and nothing but names of the second.
+    let (home, part) = (cluster.mkdir(a, Ino::ROOT, "home"), cluster.mkdir(a, Ino::ROOT, "part"));
+    cluster.migrate(home, 0, 1);
+    for n in 0..20 {
+        cluster.touch(a, home, &format!("f{n}"));
+        cluster.touch(a, part, &format!("f{n}"));
+    }
+    cluster.migrate_frag(home, upper, 1, 2);
+    cluster.migrate_frag(part, upper, 0, 1);
+    cluster.wait(3000);
+    let before = cluster.walk(a);
+    cluster.drain_and_remove(1);
+    let Told::Routes(lines) = cluster.admin(0, Ask::Routes) else { panic!("lines") };
+    assert!(lines.iter().all(|line| line.rank != rank(1)), "{lines:?}");
+    let of_part: Vec<_> = lines.iter().filter(|line| line.dir == part).collect();
+    assert!(of_part.iter().all(|line| (line.frag, line.rank) == (Frag::WHOLE, rank(0))), "home again: {of_part:?}");
+    for at in [0, 2] {
+        cluster.crash(at);
+    }
+    assert_eq!(cluster.walk(a), before, "nobody needs its journal");
+    for dir in [home, part] {
+        assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((20, 2)));
+        for n in 0..20 {
+            cluster.call(a, unlink(dir, &format!("f{n}"))).expect("it is there");
+        }
+    }
+    cluster.call(a, rmdir(Ino::ROOT, "home")).expect("it is empty");
+    cluster.call(a, rmdir(Ino::ROOT, "part")).expect("it is empty");
     cluster.finish();
 }
 
