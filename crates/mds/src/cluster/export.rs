@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{DirtyKey, Found, Need};
 use loligo_types::msg::ToClient;
-use loligo_types::{Frag, FsError, Ino, Inode, Kind, Lease, Lsn, Rank, Route, limits};
+use loligo_types::{Frag, FsError, Ino, Kind, Lease, Lsn, Rank, Route, limits};
 
 use super::Where;
 use super::holdings::{Held, Holders};
@@ -87,11 +87,11 @@ pub(crate) struct Export {
 
 /// A migration that waits for its turn.
 #[derive(Clone, Copy)]
-struct Wanted {
-    id: u64,
-    dir: Ino,
-    frag: Option<Frag>,
-    to: Rank,
+pub(super) struct Wanted {
+    pub(super) id: u64,
+    pub(super) dir: Ino,
+    pub(super) frag: Option<Frag>,
+    pub(super) to: Rank,
 }
 
 /// Migrations from this rank: one at a time.
@@ -99,13 +99,13 @@ struct Wanted {
 pub(crate) struct Exports {
     last: u64,
     last_ticket: u64,
-    now: Option<Box<Export>>,
-    waiting: VecDeque<Wanted>,
+    pub(super) now: Option<Box<Export>>,
+    pub(super) waiting: VecDeque<Wanted>,
     /// Of those that move files: which.
     pub(super) files: BTreeMap<u64, Vec<Ino>>,
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
     seeking: bool,
-    ended: VecDeque<Migration>,
+    pub(super) ended: VecDeque<Migration>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
     pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
 }
@@ -214,45 +214,6 @@ impl Mds {
             }
         }
         Told::Begun(self.cluster.exports.wait(dir, frag, to))
-    }
-
-    /// The migrations under way, and the last ones that ended.
-    pub(crate) fn migrations(&self) -> Vec<Migration> {
-        let mut all: Vec<Migration> = self.cluster.exports.ended.iter().cloned().collect();
-        all.extend(self.cluster.exports.now.as_deref().map(|export| self.describe(export)));
-        all.extend(self.cluster.exports.waiting.iter().map(|wanted| Migration {
-            id: wanted.id,
-            dir: wanted.dir,
-            frag: wanted.frag,
-            from: self.me(),
-            to: wanted.to,
-            state: "waiting".into(),
-            ..Migration::default()
-        }));
-        all
-    }
-
-    fn describe(&self, export: &Export) -> Migration {
-        let (inodes, dirs) = self.tree.places();
-        let state = match export.stage {
-            Stage::Offered | Stage::Settling(_) | Stage::Surveying => "preparing",
-            Stage::Freezing => "freezing",
-            Stage::Moving(_) => "moving",
-            Stage::Cleaning => "cleaning",
-        };
-        Migration {
-            id: export.id,
-            dir: export.dir,
-            frag: export.frag,
-            from: self.me(),
-            to: export.to,
-            state: state.into(),
-            inodes: export.inodes.max(export.survey.found),
-            seen: export.survey.seen(),
-            of: (inodes + dirs) as u64,
-            frozen_us: export.frozen_for_ms * 1000,
-            took_ms: self.now.mono_ms.saturating_sub(export.begun_ms),
-        }
     }
 
     /// Goes on with the migration, or begins the next one.
@@ -510,12 +471,6 @@ impl Mds {
         }
         export.survey = survey;
         None
-    }
-
-    /// Whether this rank has other fragments of a directory than those that it began with, or another record of it.
-    fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
-        let is_part = self.tree.part(export.dir).is_some();
-        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
     }
 
     /// Whether a directory of which a fragment is to move is locked, or clients hold what they cannot hold any more when its

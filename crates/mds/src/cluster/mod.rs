@@ -14,6 +14,7 @@ mod link;
 mod locate;
 mod members;
 mod pins;
+mod progress;
 mod rest;
 mod riddle;
 mod routes;

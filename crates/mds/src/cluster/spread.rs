@@ -7,6 +7,7 @@ use loligo_namespace::{Loaded, Need};
 use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
 
 use super::Where;
+use super::export::Export;
 use crate::admin::Told;
 use crate::execute::Step;
 use crate::machine::Mds;
@@ -167,6 +168,12 @@ impl Mds {
     /// The fragments of a directory that this rank has, if it has any.
     pub(super) fn frags_of(&self, dir: Ino) -> Vec<Frag> {
         self.tree.own_frags(dir).unwrap_or_else(|| vec![Frag::WHOLE])
+    }
+
+    /// Whether this rank has other fragments of a directory than those that it began with, or another record of it.
+    pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
+        let is_part = self.tree.part(export.dir).is_some();
+        self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
     }
 
     /// Why a fragment cannot be moved from here.
