@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Moves random directories of a mounted file system to random ranks, until it is ended or the file STOP is there: what runs
-# on the mount must not notice. Says at the end how many moves were made and how many were refused or came too late.
+# Moves random directories, or fragments of them, of a mounted file system to random ranks, until it is ended or the file
+# STOP is there: what runs on the mount must not notice. Says at the end how many moves were made and how many were refused or came too late.
 # With LOLIGO_THRASH_MEMBERS in the environment ranks are drained, and added again, too.
 # usage: scripts/thrash.sh LOLIGO DATA MOUNT RANKS [PAUSE-SECONDS [STOP]]
 set -uo pipefail
@@ -11,7 +11,7 @@ loligo=$1 data=$2 mount=$3 ranks=$4 pause=${5:-1} stop=${6:-}
 moved=0 not=0 drained=0 added=0
 report() {
     trap - EXIT INT TERM
-    echo "thrash: $moved directories moved, $not refused or gone by then; $drained ranks drained, $added added"
+    echo "thrash: $moved directories and fragments moved, $not refused or gone by then; $drained ranks drained, $added added"
     exit 0
 }
 trap report EXIT INT TERM
@@ -20,7 +20,11 @@ while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
     # Not too deep: each step of the search is work for the file system, too.
     dir=$(timeout 10 find "$mount" -mindepth 1 -maxdepth 4 -type d 2>/dev/null | shuf -n 1)
     if [ -n "$dir" ]; then
-        if timeout 20 "$loligo" --quiet subtree migrate "${dir#"$mount"}" $((RANDOM % ranks)) --data "$data" >/dev/null 2>&1; then
+        bits=$((RANDOM % 4)) frag=()
+        # Whole in one case of four, so that fragments come together again.
+        [ $bits -eq 0 ] || frag=(--frag "$((RANDOM % (1 << bits)))/$bits")
+        if timeout 20 "$loligo" --quiet subtree migrate "${dir#"$mount"}" $((RANDOM % ranks)) "${frag[@]}" --data "$data" \
+            >/dev/null 2>&1; then
             moved=$((moved + 1))
         else
             not=$((not + 1))
