@@ -74,7 +74,8 @@ pub(crate) fn to_effect(ino: Ino, object_size: u64, op: DataOp) -> Effect {
         DataOp::Punch { offset, len } => {
             Effect::Punch { ino, object_size, offset, len: len.min(limits::FILE_SIZE_MAX - offset) }
         }
-        DataOp::Discard { from } => Effect::Discard { ino, object_size, from },
+        // A file begins to live in objects with it: what lay there must not be back when the inode says so.
+        DataOp::Discard { from } => Effect::Discard { ino, object_size, from, durably: true },
         DataOp::Seek { offset, size, data } => {
             Effect::Seek { ino, object_size, offset, size: size.min(limits::FILE_SIZE_MAX), data }
         }

@@ -16,8 +16,8 @@ pub enum Effect {
     Write { ino: Ino, object_size: u64, offset: u64, data: Arc<[u8]> },
     /// Make a range zero and free it; not durable.
     Punch { ino: Ino, object_size: u64, offset: u64, len: u64 },
-    /// Drop all bytes from an offset on; not durable.
-    Discard { ino: Ino, object_size: u64, from: u64 },
+    /// Drop all bytes from an offset on. `durably`: what is answered does not come back with a crash.
+    Discard { ino: Ino, object_size: u64, from: u64, durably: bool },
     /// The first data (or hole) in `offset..size`.
     Seek { ino: Ino, object_size: u64, offset: u64, size: u64, data: bool },
     /// Drop all bytes, write these from offset 0, durably.
@@ -42,7 +42,14 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
         Effect::Read { ino, object_size, offset, len } => read(blobs, *ino, *object_size, *offset, *len),
         Effect::Write { ino, object_size, offset, data } => write(blobs, *ino, *object_size, *offset, data),
         Effect::Punch { ino, object_size, offset, len } => punch(blobs, *ino, *object_size, *offset, *len),
-        Effect::Discard { ino, object_size, from } => discard(blobs, *ino, *object_size, *from),
+        Effect::Discard { ino, object_size, from, durably } => {
+            let dropped = discard(blobs, *ino, *object_size, *from)?;
+            if *durably && dropped {
+                let cut = from / object_size;
+                return sync(blobs, *ino, &[(cut, cut)], true);
+            }
+            Ok(DataAnswer::Done)
+        }
         Effect::Seek { ino, object_size, offset, size, data: true } => {
             seek_data(blobs, *ino, *object_size, *offset, *size)
         }
@@ -117,19 +124,23 @@ fn punch(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, len: u64) -
     Ok(DataAnswer::Done)
 }
 
-fn discard(blobs: &dyn Blobs, ino: Ino, object_size: u64, from: u64) -> EffectResult {
+/// Whether there was something to drop.
+fn discard(blobs: &dyn Blobs, ino: Ino, object_size: u64, from: u64) -> Result<bool> {
     let (first, within) = (from / object_size, from % object_size);
+    let mut dropped = false;
     for index in blobs.objects_of(ino.0)? {
         let id = ObjectId::new(ino.0, index);
         if index == first && within > 0 {
             if blobs.len(id)?.is_some_and(|len| len > within) {
                 blobs.truncate(id, within)?;
+                dropped = true;
             }
         } else if index >= first {
             blobs.delete(id)?;
+            dropped = true;
         }
     }
-    Ok(DataAnswer::Done)
+    Ok(dropped)
 }
 
 fn spill(blobs: &dyn Blobs, ino: Ino, object_size: u64, data: &[u8]) -> EffectResult {

@@ -105,7 +105,8 @@ impl Osd {
                 }
             }
             Input::Discard { tag, ino, object_size, from } => {
-                let effect = Effect::Discard { ino, object_size: u64::from(object_size), from };
+                // Many are made durable together, see `sync_discards`.
+                let effect = Effect::Discard { ino, object_size: u64::from(object_size), from, durably: false };
                 self.enqueue(ino, Waiter::Discard(tag), effect);
             }
             Input::Spill { tag, ino, object_size, data } => {

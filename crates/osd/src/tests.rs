@@ -1,6 +1,7 @@
 //! The machine alone, and the machine with real effects on the memory backend, run in any order that
 //! it allows.
 
+mod durable;
 mod machine;
 mod quiesce;
 mod random;

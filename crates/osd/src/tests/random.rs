@@ -124,15 +124,18 @@ fn answers_are_those_of_one_operation_after_the_other() {
 
 #[test]
 fn what_a_sync_covered_survives_a_crash() {
+    let mut compared = 0;
     for seed in 1..60 {
         let mut rng = Rng(seed * 0x7654_3211);
         let mut world = World::new();
         let mut model = Model(vec![0; SPAN as usize]);
         let mut synced = (0, model.clone());
+        let mut discarded = false;
         for tag in 0..30 {
             let op = random_op(&mut rng);
             world.expected.insert(tag, model.apply(&op));
             let is_sync = op == DataOp::Sync;
+            discarded = !is_sync && (discarded || matches!(op, DataOp::Discard { .. }));
             ask(&mut world.osd, ALICE, tag, op);
             world.drain();
             while !world.out.is_empty() {
@@ -150,17 +153,20 @@ fn what_a_sync_covered_survives_a_crash() {
             world.run_one(&mut rng);
             synced = (99, model);
         }
-        // Lost are changes after the last sync, so of these only a run without any can be compared.
+        // Lost are changes after the last sync, so of these only a run without any can be compared, and without a discard,
+        // which is durable.
         let plan = if rng.below(2) == 0 { CrashPlan::lose_all() } else { CrashPlan::lose_some(Torn::Byte, seed) };
         world.disk.crash(&plan);
-        if !kept && plan != CrashPlan::lose_all() {
+        if !kept && (plan != CrashPlan::lose_all() || discarded) {
             continue;
         }
+        compared += u64::from(!kept);
         let blobs = world.disk.open().expect("open").blobs();
         let effect = Effect::Read { ino: FILE, object_size: u64::from(OBJECT), offset: 0, len: SPAN as u32 };
         let Ok(DataAnswer::Bytes(bytes)) = execute(&*blobs, &effect) else { panic!("the file is readable") };
         assert!(*bytes == *synced.1.0, "seed {seed}: the sync of operation {} is not what is left", synced.0);
     }
+    assert!(compared > 3, "hardly any crash lost something: {compared}");
 }
 
 #[test]
