@@ -4,7 +4,7 @@
 use loligo_store::{BLOCK_SIZE, MAX_OBJECT_LEN};
 use loligo_types::{DataError, DataOp, Ino, limits};
 
-use crate::execute::Effect;
+use crate::execute::{Durable, Effect};
 use crate::io::Access;
 
 /// Bytes that an operation counts at least: it occupies the queue even if it moves no data.
@@ -75,7 +75,7 @@ pub(crate) fn to_effect(ino: Ino, object_size: u64, op: DataOp) -> Effect {
             Effect::Punch { ino, object_size, offset, len: len.min(limits::FILE_SIZE_MAX - offset) }
         }
         // A file begins to live in objects with it: what lay there must not be back when the inode says so.
-        DataOp::Discard { from } => Effect::Discard { ino, object_size, from, durably: true },
+        DataOp::Discard { from } => Effect::Discard { ino, object_size, from, durable: Durable::IfDropped },
         DataOp::Seek { offset, size, data } => {
             Effect::Seek { ino, object_size, offset, size: size.min(limits::FILE_SIZE_MAX), data }
         }

@@ -16,8 +16,8 @@ pub enum Effect {
     Write { ino: Ino, object_size: u64, offset: u64, data: Arc<[u8]> },
     /// Make a range zero and free it; not durable.
     Punch { ino: Ino, object_size: u64, offset: u64, len: u64 },
-    /// Drop all bytes from an offset on. `durably`: what is answered does not come back with a crash.
-    Discard { ino: Ino, object_size: u64, from: u64, durably: bool },
+    /// Drop all bytes from an offset on.
+    Discard { ino: Ino, object_size: u64, from: u64, durable: Durable },
     /// The first data (or hole) in `offset..size`.
     Seek { ino: Ino, object_size: u64, offset: u64, size: u64, data: bool },
     /// Drop all bytes, write these from offset 0, durably.
@@ -28,6 +28,17 @@ pub enum Effect {
     SyncDiscards { files: Vec<(Ino, u64)> },
     /// Make everything durable.
     SyncAll,
+}
+
+/// When what a discard drops must be so durably: it does not come back with a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    /// Another effect does it.
+    Later,
+    /// Before it is answered, if there is something to drop.
+    IfDropped,
+    /// Before it is answered: removals before it may not be durable either.
+    Now,
 }
 
 /// What came of an effect.
@@ -42,9 +53,9 @@ pub fn execute(blobs: &dyn Blobs, effect: &Effect) -> EffectResult {
         Effect::Read { ino, object_size, offset, len } => read(blobs, *ino, *object_size, *offset, *len),
         Effect::Write { ino, object_size, offset, data } => write(blobs, *ino, *object_size, *offset, data),
         Effect::Punch { ino, object_size, offset, len } => punch(blobs, *ino, *object_size, *offset, *len),
-        Effect::Discard { ino, object_size, from, durably } => {
+        Effect::Discard { ino, object_size, from, durable } => {
             let dropped = discard(blobs, *ino, *object_size, *from)?;
-            if *durably && dropped {
+            if *durable == Durable::Now || (*durable == Durable::IfDropped && dropped) {
                 let cut = from / object_size;
                 return sync(blobs, *ino, &[(cut, cut)], true);
             }

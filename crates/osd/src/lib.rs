@@ -19,6 +19,6 @@ mod quiesce;
 #[cfg(test)]
 mod tests;
 
-pub use execute::{Effect, EffectResult, execute};
+pub use execute::{Durable, Effect, EffectResult, execute};
 pub use io::{Access, EffectId, Input, Output, Tag};
 pub use machine::{Config, Osd};

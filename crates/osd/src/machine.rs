@@ -6,7 +6,7 @@ use loligo_types::{DataError, DataOp, Ino, SessionId};
 
 use crate::admit::{check_limits, class_asked, class_of, cost, refusal, to_effect, touches};
 use crate::dirty::Dirty;
-use crate::execute::{Effect, EffectResult, to_data_error};
+use crate::execute::{Durable, Effect, EffectResult, to_data_error};
 use crate::io::{Access, EffectId, Input, Output, Tag};
 use crate::queue::{Queue, Queued, Waiter};
 use crate::quiesce::Quiesce;
@@ -106,7 +106,8 @@ impl Osd {
             }
             Input::Discard { tag, ino, object_size, from } => {
                 // Many are made durable together, see `sync_discards`.
-                let effect = Effect::Discard { ino, object_size: u64::from(object_size), from, durably: false };
+                let effect =
+                    Effect::Discard { ino, object_size: u64::from(object_size), from, durable: Durable::Later };
                 self.enqueue(ino, Waiter::Discard(tag), effect);
             }
             Input::Spill { tag, ino, object_size, data } => {
@@ -187,6 +188,13 @@ impl Osd {
                 *removed = dirty.removed;
                 *ranges = dirty.clone().into_ranges();
                 self.syncing.insert(op.id, dirty);
+            }
+            if let Effect::Discard { durable: durable @ Durable::IfDropped, .. } = &mut effect {
+                // Removals that are not durable yet: what they dropped must not be back either.
+                let under_way = |(id, dirty): (&EffectId, &Dirty)| dirty.removed && self.running.get(id) == Some(&ino);
+                if self.dirty.get(&ino).is_some_and(|dirty| dirty.removed) || self.syncing.iter().any(under_way) {
+                    *durable = Durable::Now;
+                }
             }
             self.running.insert(op.id, ino);
             self.out.push_back(Output::Run { id: op.id, effect });

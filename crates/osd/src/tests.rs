@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use loligo_types::{DataAnswer, DataError, DataOp, Ino, SessionId};
 
-use crate::{Access, Config, Effect, EffectId, Input, Osd, Output, Tag};
+use crate::{Access, Config, Durable, Effect, EffectId, Input, Osd, Output, Tag};
 
 pub(crate) const OBJECT: u32 = 16_384;
 pub(crate) const ALICE: SessionId = SessionId(1);
