@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Event, Ino, Inode, Kind, RStat};
+use loligo_types::{Event, Ino, Inode, RStat};
 
 use crate::need::Need;
 use crate::tree::{Found, Tree, flag};
@@ -21,7 +21,7 @@ pub fn plus(a: RStat, b: RStat) -> RStat {
 }
 
 /// `a` without `b`.
-fn minus(a: RStat, b: RStat) -> RStat {
+pub(crate) fn minus(a: RStat, b: RStat) -> RStat {
     RStat { entries: a.entries.wrapping_sub(b.entries), bytes: a.bytes.wrapping_sub(b.bytes) }
 }
 
@@ -36,47 +36,6 @@ pub fn add(dir: &mut Inode, delta: RStat) {
 /// Adds what another rank says has grown below a directory.
 pub fn add_sum(dir: &mut Inode, entries: i64, bytes: i64) {
     add(dir, RStat { entries, bytes });
-}
-
-/// Directories of which a decision over ranks holds two states: first as they were when they were lent.
-pub fn lent_dirs(events: &[Event]) -> Vec<Ino> {
-    let mut dirs: Vec<Ino> = events.iter().filter_map(|event| dir_of(event).map(|dir| dir.ino)).collect();
-    dirs.sort();
-    let twice = dirs.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
-    twice.collect()
-}
-
-/// The changes of a decision over ranks at the rank that lent: without what directories were when they were lent; instead,
-/// their sums have what has been added to them since. `now`: the sums of a directory now, if there is one.
-pub fn decided(events: &[Event], now: &mut dyn FnMut(Ino) -> Option<RStat>) -> Vec<Event> {
-    let twice = lent_dirs(events);
-    let mut lent: BTreeMap<Ino, RStat> = BTreeMap::new();
-    let mut all = Vec::with_capacity(events.len());
-    for event in events {
-        let mut event = event.clone();
-        if let Event::Inode(inode) = &mut event
-            && twice.binary_search(&inode.ino).is_ok()
-        {
-            match (lent.get(&inode.ino), now(inode.ino)) {
-                (None, _) => {
-                    lent.insert(inode.ino, inode.rstat());
-                    continue;
-                }
-                (Some(before), Some(now)) => add(inode, minus(now, *before)),
-                (Some(_), None) => {}
-            }
-        }
-        all.push(event);
-    }
-    all
-}
-
-fn dir_of(event: &Event) -> Option<&Inode> {
-    match event {
-        // What parts count is their rank's to say.
-        Event::Inode(inode) if inode.kind == Kind::Dir && inode.part_of().is_none() => Some(inode),
-        _ => None,
-    }
 }
 
 /// Counts `child` newly in `dir`.

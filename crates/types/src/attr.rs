@@ -274,6 +274,27 @@ impl Inode {
         rstat.bytes = rstat.bytes.wrapping_sub(below.bytes.wrapping_sub(told.bytes));
     }
 
+    /// Adds what fragments that came have brought since a directory was lent: as it was then, and as it is now.
+    pub fn count_since(&mut self, lent: &Inode, now: &Inode) {
+        if !lent.is_spread() || self.nlink == 0 {
+            return;
+        }
+        let counted = |inode: &Inode| {
+            let (size, nlink) = if inode.is_spread() { (Inode::SPREAD_SIZE, Inode::SPREAD_NLINK) } else { (0, 0) };
+            (inode.size.wrapping_sub(size), inode.nlink.wrapping_sub(nlink))
+        };
+        let (before, after) = (counted(lent), counted(now));
+        self.size = self.size.wrapping_add(after.0.wrapping_sub(before.0));
+        self.nlink = self.nlink.wrapping_add(after.1.wrapping_sub(before.1));
+        if now.change != lent.change {
+            self.change = self.change.wrapping_add(now.change.wrapping_sub(lent.change));
+            (self.mtime, self.ctime) = (self.mtime.max(now.mtime), self.ctime.max(now.ctime));
+        }
+        if !now.is_spread() {
+            self.end_spread();
+        }
+    }
+
     /// Adds what a part counts to what a client sees.
     pub fn count_part(&mut self, part: &Inode) {
         self.size = self.size.wrapping_add(part.size.wrapping_sub(Inode::SPREAD_SIZE));

@@ -184,9 +184,11 @@ fn deliver_one(table: &dyn Table, lives: &mut [Life], to: usize, letter: &Letter
         Letter::Commit { events, .. } => {
             let mut now = BTreeMap::new();
             for dir in lent_dirs(events) {
-                now.extend(inode_of(table, &mut lives[to], dir)?.map(|inode| (dir, inode.rstat())));
+                now.extend(inode_of(table, &mut lives[to], dir)?.map(|inode| (dir, inode)));
             }
-            decided(events, &mut |ino| now.get(&ino).copied()).iter().for_each(|event| lives[to].add(event));
+            let tree = &lives[to].tree;
+            let events = decided(events, &mut |ino| now.get(&ino).cloned(), &mut |ino| tree.part(ino).cloned());
+            events.iter().for_each(|event| lives[to].add(event));
         }
         Letter::Import { routes, events, clients: _ } => {
             routes.iter().for_each(|route| lives[to].add(&Event::Route(*route)));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use loligo_namespace::{Found, Loaded, Lookup, Need, decided, lent_dirs};
-use loligo_types::{Event, FsError, Ino, Inode, Kind, Lease, PeerRecord, Rank};
+use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
 use crate::hash::IntMap;
@@ -55,8 +55,6 @@ struct Loan {
 pub(crate) struct Loans {
     by_tx: BTreeMap<TxId, Loan>,
     locks: IntMap<Ino, TxId>,
-    /// What parts of locked directories had counted when they ended: the borrower does not know of it.
-    parts: BTreeMap<Ino, Inode>,
 }
 
 impl Loans {
@@ -64,14 +62,6 @@ impl Loans {
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.locks.is_empty()
-    }
-
-    /// A part of a directory has ended, or a fragment has come: the borrower, if there is one, does not know of it.
-    pub(crate) fn add_part(&mut self, dir: Ino, part: &Inode) {
-        if self.locks.contains_key(&dir) {
-            let rank = part.part_of().unwrap_or_default();
-            self.parts.entry(dir).or_insert_with(|| part.new_part(rank)).add_part(part);
-        }
     }
 
     /// The transaction that has an inode locked.
@@ -152,8 +142,6 @@ impl Mds {
                 self.mark_loan(tx, &inos);
                 for ino in &inos {
                     self.cluster.loans.locks.insert(*ino, tx);
-                    // What is lent again has it.
-                    self.cluster.loans.parts.remove(ino);
                 }
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
@@ -312,7 +300,6 @@ impl Mds {
         }
         for ino in inos {
             self.cluster.loans.locks.remove(&ino);
-            self.cluster.loans.parts.remove(&ino);
             // An orphan may have had its last close meanwhile.
             self.closed(ino);
         }
@@ -382,8 +369,8 @@ impl Mds {
             self.load(wants, Waiter::Letter(tx.rank));
             return false;
         }
-        let mut all = decided(events, &mut |ino| self.tree.inode(ino).map(|dir| dir.rstat()));
-        all.retain_mut(|event| self.amend_part(event));
+        let tree = &self.tree;
+        let mut all = decided(events, &mut |ino| tree.inode(ino).cloned(), &mut |ino| tree.part(ino).cloned());
         all.push(Event::Peer(peer));
         let moves = |event: &Event| match event {
             Event::Inode(inode) => inode.kind == Kind::Dir,
@@ -401,28 +388,6 @@ impl Mds {
             }
         }
         self.end_loan(tx);
-        true
-    }
-
-    /// A directory whose fragments are several ranks' may have changed while it was locked: fragments may have come. Whether
-    /// the event is still of use.
-    fn amend_part(&mut self, event: &mut Event) -> bool {
-        let Event::Inode(inode) = event else { return true };
-        if inode.part_of().is_some() {
-            // The other rank says what is copied; what is counted is this one's to say.
-            let Some(own) = self.tree.part(inode.ino) else { return false };
-            let mut part = own.clone();
-            inode.copy_to_part(&mut part);
-            **inode = part;
-            return true;
-        }
-        if let Some(part) = self.cluster.loans.parts.remove(&inode.ino) {
-            // What is below has been put right with what it was when it was lent.
-            inode.count_part(&part);
-        }
-        if self.tree.inode(inode.ino).is_some_and(|own| !own.is_spread()) {
-            inode.end_spread();
-        }
         true
     }
 

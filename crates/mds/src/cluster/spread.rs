@@ -234,7 +234,6 @@ impl Mds {
             None => part.new_part(self.me()),
         };
         all.add_part(part);
-        self.cluster.loans.add_part(dir, part);
         self.merge(&mut all, routes, events);
         events.push(Event::Inode(Box::new(all)));
         Some(())

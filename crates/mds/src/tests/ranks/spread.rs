@@ -4,6 +4,7 @@ use loligo_types::{Answer, Frag, FsError, Ino, Op};
 
 use super::*;
 use crate::admin::{Ask, Told};
+use crate::peer::PeerMsg;
 
 /// Two ranks, a client, and a directory with files `f0` to `f39`, of which rank 0 has the first half of the hashes and
 /// rank 1 the other one.
@@ -238,4 +239,42 @@ fn a_fragment_that_cannot_be_moved_is_refused_with_what_to_do() {
     let text = "the directory's own inode lives with fragment 0/2: move the others, or the directory as a whole";
     assert_eq!(told, Told::Refused(text.into()));
     cluster.finish();
+}
+
+#[test]
+fn what_a_fragment_brings_to_a_directory_that_is_lent_is_counted_even_if_its_rank_crashes_before_the_decision_comes() {
+    for crashes in [false, true] {
+        let mut cluster = Cluster::new(3);
+        let a = cluster.client();
+        let (here, dir) = (cluster.mkdir(a, Ino::ROOT, "here"), cluster.mkdir(a, Ino::ROOT, "d"));
+        cluster.migrate(dir, 0, 1);
+        let (lower, upper) = (Frag { bits: 1, value: 0 }, Frag { bits: 1, value: 1 });
+        cluster.migrate_frag(dir, upper, 1, 2);
+        let sub = name_in(&cluster, upper, "sub");
+        cluster.mkdir(a, dir, &sub);
+        cluster.touch(a, dir, &name_in(&cluster, upper, "f"));
+        cluster.touch(a, here, "f");
+        let to = name_in(&cluster, lower, "b");
+        // Rank 1 lends the directory to rank 0, and the other half of it comes before it hears what was decided.
+        cluster.hold(0, 1);
+        let seq = cluster.send(a, 0, rename(here, "f", dir, &to));
+        while cluster.outcome(a, 0, seq).is_none() {
+            if cluster.waiting(0, 1).iter().any(|msg| matches!(msg, PeerMsg::Borrow { .. })) {
+                cluster.deliver(0, 1);
+            } else {
+                cluster.deliver(1, 0);
+            }
+        }
+        cluster.migrate_frag(dir, upper, 2, 1);
+        if crashes {
+            cluster.kill(1);
+            cluster.held.clear();
+            cluster.start(1);
+            cluster.come_back(a, 1, Default::default());
+        }
+        cluster.release();
+        cluster.wait(500);
+        assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((3, 3)), "crashes: {crashes}");
+        cluster.finish();
+    }
 }

@@ -1,6 +1,6 @@
 //! Measures what the tree costs: bytes of memory per cached file, and time per operation. Prints; asserts nothing.
 //!
-//! `cargo run --release -p loligo-namespace --example cost [FILES]`
+//! `cargo run --release -p loligo-namespace --example tree_cost [FILES]`
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
