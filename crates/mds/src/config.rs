@@ -21,7 +21,7 @@ pub struct Config {
     pub map: ClusterMap,
     /// The file system.
     pub fs_id: [u8; 16],
-    /// Made once by format: orders directories, and makes the secrets of sessions. Clients are told it, nobody else.
+    /// Made once by format: orders directories; one half of the secrets of sessions, the other is a client's. Clients are told it, nobody else.
     pub hash_key: (u64, u64),
     /// Largest file held in its inode, bytes.
     pub inline_max: u32,

@@ -40,10 +40,13 @@ impl Mds {
             return self.refuse(conn, why, &text);
         }
         let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello) };
-        if secret != session_secret(self.config.hash_key, id.0) {
+        if secret != session_secret(self.config.hash_key, id.0, hello.client) {
             return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
         }
         match self.sessions.find(id) {
+            Some(slot) if self.sessions.get(slot).is_some_and(|session| session.client != hello.client) => {
+                self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another client");
+            }
             Some(slot) => self.resume_session(conn, &peer, slot, true),
             None => self.begin_session(conn, &peer, &hello),
         }
@@ -140,14 +143,15 @@ impl Mds {
 
     /// Sends the end of the handshake, if the session still speaks through this connection.
     pub(crate) fn welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId, resumed: bool, kept: bool) {
-        if self.sessions.same(slot, session).is_none_or(|session| session.conn != Some(conn)) {
+        let Some(client) = self.sessions.same(slot, session).filter(|own| own.conn == Some(conn)).map(|own| own.client)
+        else {
             return;
-        }
+        };
         self.out.push_back(Output::Bound { conn, session });
         let msg = ToClient::Welcome(Welcome {
             version: PROTOCOL_VERSION,
             session,
-            secret: session_secret(self.config.hash_key, session.0),
+            secret: session_secret(self.config.hash_key, session.0, client),
             resumed,
             kept,
             fs_id: self.config.fs_id,

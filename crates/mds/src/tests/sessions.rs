@@ -163,3 +163,22 @@ fn nothing_but_hello_is_heard_on_a_new_connection() {
     world.message(a, ToServer::Ping);
     assert!(world.clients[a].closed);
 }
+
+#[test]
+fn a_session_is_gone_on_with_by_nobody_but_the_client_that_began_it() {
+    let mut world = World::with(config());
+    let (a, b) = (world.client_of_many(0xa11ce), world.client_of_many(0xb0b));
+    let welcome = world.clients[a].welcome.clone().expect("it was welcome");
+    // Another client knows the key of the file system and the session's number, but not who began it.
+    let own = crate::hash::session_secret(welcome.hash_key, welcome.session.0, 0xb0b);
+    let none = crate::hash::session_secret(welcome.hash_key, welcome.session.0, 0);
+    for (client, secret) in [(0xb0b, own), (0, none), (0xb0b, welcome.secret), (0, welcome.secret)] {
+        world.clients[b].number = client;
+        world.clients[b].welcome = Some(loligo_types::msg::Welcome { secret, ..welcome.clone() });
+        world.resume(b);
+        assert!(world.clients[b].welcome.is_none(), "client {client:x} has the session of another one");
+    }
+    world.reconnect(a);
+    let again = world.clients[a].welcome.clone().expect("it is welcome again");
+    assert_eq!((again.session, again.secret, again.kept), (welcome.session, welcome.secret, true));
+}
