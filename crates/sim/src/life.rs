@@ -190,13 +190,22 @@ impl World {
         self.end_all(&CrashPlan::lose_all());
     }
 
+    /// Ends a rank's life, and counts what it has done.
+    pub fn take_server(&mut self, rank: usize) -> Option<Server> {
+        let server = self.seats[rank].server.take()?;
+        let status = server.mds.status();
+        self.outcome.recuts.0 += status.splits;
+        self.outcome.recuts.1 += status.merges;
+        Some(server)
+    }
+
     /// One rank's machine or process stops: of its journal the plan says what is left; table and objects are elsewhere.
     pub fn crash_server(&mut self, rank: usize, plan: &CrashPlan) {
         if self.seats.len() == 1 || self.stopping {
             // Ranks that stop together end together.
             return self.crash_all(plan);
         }
-        if self.seats[rank].server.take().is_none() {
+        if self.take_server(rank).is_none() {
             return;
         }
         self.outcome.faults[0] += 1;
@@ -227,7 +236,7 @@ impl World {
         self.stopping = false;
         for rank in 0..self.seats.len() {
             self.seats[rank].stopped = false;
-            if self.seats[rank].server.take().is_some() {
+            if self.take_server(rank).is_some() {
                 let seed = plan.seed.wrapping_add(rank as u64 + 1);
                 self.seats[rank].journal.crash(&CrashPlan { seed, ..*plan });
                 self.lose_server(rank);

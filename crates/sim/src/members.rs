@@ -120,7 +120,7 @@ impl World {
         }
         self.outcome.removed += 1;
         self.note(|| format!("rank {rank} is gone"));
-        self.seats[rank].server = None;
+        self.take_server(rank);
         self.map.ranks.retain(|info| usize::from(info.rank.0) != rank);
         self.lose_server(rank);
         self.map_has_changed();

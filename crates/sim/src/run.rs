@@ -315,11 +315,8 @@ impl World {
             let status = self.show_servers();
             return self.wrong(format!("the server does not stop: {status}"));
         }
-        for seat in &mut self.seats {
-            let Some(server) = seat.server.take() else { continue };
-            let status = server.mds.status();
-            self.outcome.recuts.0 += status.splits;
-            self.outcome.recuts.1 += status.merges;
+        for rank in 0..self.seats.len() {
+            self.take_server(rank);
         }
         self.store = None;
     }
