@@ -149,21 +149,11 @@ impl Router {
 
     /// What an operation is asked of.
     pub(crate) fn subject(&self, op: &Op) -> Subject {
-        let name = match op {
-            Op::Readdir { dir, cookie, .. } => return Subject::Names(*dir, Some(cookie.saturating_add(1))),
-            Op::Lookup { name, .. }
-            | Op::Create { name, .. }
-            | Op::Mknod { name, .. }
-            | Op::Mkdir { name, .. }
-            | Op::Symlink { name, .. }
-            | Op::Link { name, .. }
-            | Op::Unlink { name, .. }
-            | Op::Rmdir { name, .. }
-            | Op::Rename { name, .. } => Some(name),
-            _ => None,
-        };
+        if let Op::Readdir { dir, cookie, .. } = op {
+            return Subject::Names(*dir, Some(cookie.saturating_add(1)));
+        }
         match op.about() {
-            About::Names(dir) => Subject::Names(dir, name.and_then(|name| self.hash(name))),
+            About::Names(dir) => Subject::Names(dir, op.first_name().and_then(|(_, name)| self.hash(name))),
             About::Inode(ino) => Subject::Inode(ino),
             About::Nothing if matches!(op, Op::Close { .. }) => Subject::Handles,
             About::Nothing => Subject::Root,

@@ -209,6 +209,22 @@ impl Op {
         ) && !matches!(self, Op::Open { flags, .. } if !flags.truncate)
     }
 
+    /// The name that the operation is about first, and its directory. Of a listing there is none.
+    pub fn first_name(&self) -> Option<(Ino, &Name)> {
+        match self {
+            Op::Lookup { dir, name }
+            | Op::Create { dir, name, .. }
+            | Op::Mknod { dir, name, .. }
+            | Op::Mkdir { dir, name, .. }
+            | Op::Symlink { dir, name, .. }
+            | Op::Link { dir, name, .. }
+            | Op::Unlink { dir, name }
+            | Op::Rmdir { dir, name }
+            | Op::Rename { dir, name, .. } => Some((*dir, name)),
+            _ => None,
+        }
+    }
+
     /// What the operation is about, and so who has authority over it. Of a rename the source's directory, of a link the
     /// new name's.
     pub fn about(&self) -> About {

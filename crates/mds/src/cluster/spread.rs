@@ -48,16 +48,7 @@ impl Mds {
     fn hash_of(&self, op: &Op) -> u64 {
         match op {
             Op::Readdir { cookie, .. } => cookie.saturating_add(1).min(loligo_namespace::HASH_MAX),
-            Op::Lookup { name, .. }
-            | Op::Create { name, .. }
-            | Op::Mknod { name, .. }
-            | Op::Mkdir { name, .. }
-            | Op::Symlink { name, .. }
-            | Op::Link { name, .. }
-            | Op::Unlink { name, .. }
-            | Op::Rmdir { name, .. }
-            | Op::Rename { name, .. } => self.tree.hash(name),
-            _ => 0,
+            _ => op.first_name().map_or(0, |(_, name)| self.tree.hash(name)),
         }
     }
 

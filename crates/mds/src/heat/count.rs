@@ -102,16 +102,10 @@ impl Mds {
 
     /// The fragment that an operation is about; none if it is not known (any more).
     fn spot_of(&self, op: &Op) -> Option<Spot> {
+        if let Some((dir, name)) = op.first_name() {
+            return Some((dir, self.frag_of(dir, || self.tree.hash(name))));
+        }
         match op {
-            Op::Lookup { dir, name }
-            | Op::Create { dir, name, .. }
-            | Op::Mknod { dir, name, .. }
-            | Op::Mkdir { dir, name, .. }
-            | Op::Symlink { dir, name, .. }
-            | Op::Link { dir, name, .. }
-            | Op::Unlink { dir, name }
-            | Op::Rmdir { dir, name }
-            | Op::Rename { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.tree.hash(name)))),
             Op::Readdir { dir, cookie, .. } => Some((*dir, self.frag_of(*dir, || *cookie))),
             Op::Tmpfile { dir, .. } | Op::LookupParent { dir } => Some((*dir, self.frag_of(*dir, || 0))),
             _ => Some(self.home_of(self.tree.inode(crate::cluster::principal(op)?)?)),
