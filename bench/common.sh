@@ -12,6 +12,16 @@ mounts=()
 scratch=""
 working=""
 
+# choose WHAT ONLY ALL: refuses what is not of ALL; then `wanted NAME` says whether NAME is one of ONLY, or ONLY is empty.
+choose() {
+    local what=$1 name
+    chosen_names=" ${2:-$3} "
+    for name in $2; do
+        case " $3 " in *" $name "*) ;; *) die "unknown $what '$name'; known are: $3" ;; esac
+    done
+}
+wanted() { case "$chosen_names" in *" $1 "*) return 0 ;; *) return 1 ;; esac }
+
 need_root() { [ "$(id -u)" = 0 ] || die "${0##*/} mounts file systems and drops caches: run it as root"; }
 
 # find_loligo: sets $binary to LOLIGO_BIN, or builds it.

@@ -38,10 +38,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-for part in $only; do
-    case " $PARTS " in *" $part "*) ;; *) die "unknown part '$part'; known are: $PARTS" ;; esac
-done
-wanted() { case " ${only:-$PARTS} " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
+choose part "$only" "$PARTS"
 
 # ---- own: the shapes, directories spread over the ranks before ----
 

@@ -40,11 +40,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-for system in $only; do
-    case " $SYSTEMS " in *" $system "*) ;; *) die "unknown system '$system'; known are: $SYSTEMS" ;; esac
-done
-
-wanted() { case " ${only:-$SYSTEMS} " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
+choose system "$only" "$SYSTEMS"
 
 # ---- results: one line each in $results, tab-separated: system, directories, processes, phase, ops/s, p50, CPU ----
 
