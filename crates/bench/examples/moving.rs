@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use loligo_mds::admin::{Ask, Told};
 use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
-use loligo_types::msg::{Hello, Request, ToClient, ToServer};
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{
     Answer, ClusterMap, Cred, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, RankInfo, RankState, Seq, Time,
 };
@@ -104,7 +104,13 @@ impl Rig {
         for at in 0..2 {
             let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
             rig.feed(at, Input::Connected { conn: CONN, peer });
-            let hello = Hello { versions: (2, 2), client: 77, resume: None, name: "moving".into(), fs_id: None };
+            let hello = Hello {
+                versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
+                client: 77,
+                resume: None,
+                name: "moving".into(),
+                fs_id: None,
+            };
             rig.feed(at, Input::Message { conn: CONN, msg: ToServer::Hello(hello) });
         }
         rig

@@ -1,5 +1,5 @@
 //! What it costs to move a fragment of a directory to another rank, by its entries:
-//! `cargo run --release -p loligo-driver --example move_cost`. A directory of as many files is moved in its place: a process
+//! `cargo run --release -p loligo-driver --example move_cost [-- FILES..]`. A directory of as many files is moved in its place: a process
 //! with two ranks, a store in a temporary directory, files made by 32 threads, all of them in the cache of the rank that
 //! gives them away, and as many again that stay. The time of the first move,
 //! and how long requests had to wait (median of five, to and fro).
@@ -69,7 +69,9 @@ fn migrate(server: &Server, dir: Ino, from: Rank, to: Rank) -> Outcome<Migration
 fn main() -> Outcome<()> {
     println!("| entries | inodes moved | all of it | requests wait |");
     println!("|---:|---:|---:|---:|");
-    for files in [100, 1000, 3000, 10_000, 30_000, 100_000] {
+    let given: Vec<usize> = std::env::args().skip(1).map(|arg| arg.parse()).collect::<Result<_, _>>()?;
+    let sizes = if given.is_empty() { vec![100, 1000, 3000, 10_000, 30_000, 100_000] } else { given };
+    for files in sizes {
         let dir = tempfile::tempdir()?;
         let (server, client) = start(dir.path())?;
         fill(&client, "/stays", files)?;

@@ -1,4 +1,4 @@
-//! What encoding, framing and decoding cost on this machine: `cargo run --release -p loligo-journal --example cost`.
+//! What encoding, framing and decoding cost on this machine: `cargo run --release -p loligo-journal --example record_cost`.
 
 use std::hint::black_box;
 use std::time::Instant;

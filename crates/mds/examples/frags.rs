@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_namespace::FragConfig;
-use loligo_types::msg::{Hello, Request, ToClient, ToServer};
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{Answer, Cred, Ino, Kind, Lease, Lsn, Name, Op, Seq, Time, XattrMode};
 
 /// Time that this thread spent on a processor, so that others on the machine count less.
@@ -39,7 +39,13 @@ impl Bench {
             Bench { mds, seq: 0, last: Lsn(0), answer: None, errors: 0, worst: none, worst_recut: none, recuts: 0 };
         let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
         bench.input(Input::Connected { conn: ConnId(1), peer });
-        let hello = Hello { versions: (2, 2), client: 0, resume: None, name: "frags".into(), fs_id: None };
+        let hello = Hello {
+            versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
+            client: 0,
+            resume: None,
+            name: "frags".into(),
+            fs_id: None,
+        };
         bench.input(Input::Message { conn: ConnId(1), msg: ToServer::Hello(hello) });
         bench.sync();
         bench

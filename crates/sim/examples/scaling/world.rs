@@ -9,7 +9,7 @@ use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_sim::rows;
 use loligo_store::{Durability, Table};
-use loligo_types::msg::{Hello, ToClient, ToServer};
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, ToClient, ToServer};
 use loligo_types::{ClusterMap, Lsn, Op, Rank, RankInfo, RankState, Time};
 
 use crate::costs::Costs;
@@ -126,7 +126,13 @@ impl World {
     pub fn connect(&mut self, rank: usize, conn: u64, client: u64) {
         let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
         self.arrive(rank, self.costs.net, Input::Connected { conn: ConnId(conn), peer });
-        let hello = Hello { versions: (2, 2), client, resume: None, name: "scaling".into(), fs_id: None };
+        let hello = Hello {
+            versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
+            client,
+            resume: None,
+            name: "scaling".into(),
+            fs_id: None,
+        };
         self.send(rank, conn, ToServer::Hello(hello));
     }
 
