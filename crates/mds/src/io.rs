@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use loligo_namespace::{Loaded, Need, Record};
+pub use loligo_types::link::Member;
 use loligo_types::msg::{ToClient, ToServer};
 use loligo_types::{ClusterMap, Ino, Lsn, Rank, SessionId, StatFs};
 
@@ -119,19 +120,6 @@ pub struct Page {
     pub found: Vec<(Ino, Vec<Rank>)>,
     /// Where to go on; `None`: that was all.
     pub next: Option<Ino>,
-}
-
-/// What a rank says to whoever keeps the cluster map (see docs/cluster.md, "Membership").
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Member {
-    /// It begins to give away what it has.
-    Drains,
-    /// It cannot be drained; why, and what to do.
-    Refused(String),
-    /// It has nothing any more, and no other rank has anything to say to it.
-    Drained,
-    /// No client has a session there: it may be stopped and removed.
-    Left,
 }
 
 /// What it does.

@@ -44,7 +44,6 @@ mod machine;
 mod numbers;
 mod open;
 mod park;
-pub mod peer;
 mod reap;
 mod recall;
 mod recover;
@@ -60,6 +59,7 @@ mod window;
 
 pub use config::{Config, Now};
 pub use io::{ConnId, DataAccess, Input, Member, Output, Page, Peer, Scan};
+pub use loligo_types::peer;
 pub use machine::Mds;
 pub use recover::TableMeta;
 pub use status::{GraceStatus, OpCount, SessionStatus, Status, WaitStatus};

@@ -1,36 +1,10 @@
 //! Which records an operation must have in memory before it can be decided. Decides nothing.
 
+pub use loligo_types::Need;
 use loligo_types::{Cred, Ino, Inode, Name, Op, Target, limits};
 
 use crate::op;
 use crate::tree::{Found, Lookup, Tree};
-
-/// A record, or a run of them, to read from the table and [`Tree::load`].
-#[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub enum Need {
-    /// An inode.
-    Inode(Ino),
-    /// An entry.
-    Entry {
-        /// Directory.
-        dir: Ino,
-        /// Name.
-        name: Name,
-    },
-    /// Entries of a directory from this hash on; as many as are good to read at once, at least one hash or the end.
-    Range {
-        /// Directory.
-        dir: Ino,
-        /// First hash.
-        from_hash: u64,
-    },
-    /// All xattr records of an inode.
-    Xattrs(Ino),
-    /// The inline data of an inode.
-    Inline(Ino),
-    /// All parts of a directory whose fragments are several ranks'. No table has them: their ranks lend them.
-    Parts(Ino),
-}
 
 /// What must be loaded before [`crate::prepare`] can decide the operation; empty: it can now. Ask again after the
 /// loads: what they brought may point to more.

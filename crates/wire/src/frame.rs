@@ -19,6 +19,8 @@ pub const HANDSHAKE_MAX: usize = 16 << 10;
 pub(crate) const TO_SERVER: u8 = 1;
 /// Direction byte of a message to a client.
 pub(crate) const TO_CLIENT: u8 = 2;
+/// Direction byte of a message between processes of one file system.
+pub(crate) const BETWEEN_PROCESSES: u8 = 3;
 
 /// A header whose lengths are within their limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +34,15 @@ pub(crate) struct Header {
 impl Header {
     /// Checks everything that the header alone can tell. `max`: most bytes after the header.
     pub(crate) fn decode(bytes: &[u8; HEADER_LEN], direction: u8, max: usize) -> Result<Header, DecodeError> {
+        Header::decode_limited(bytes, direction, (max, HEAD_MAX, DATA_OP_MAX))
+    }
+
+    /// The same with other limits: most bytes after the header, of the message, of the payload.
+    pub(crate) fn decode_limited(
+        bytes: &[u8; HEADER_LEN],
+        direction: u8,
+        (max, head_max, payload_max): (usize, usize, usize),
+    ) -> Result<Header, DecodeError> {
         let found = [bytes[0], bytes[1]];
         if found != MAGIC {
             return Err(DecodeError::Magic { found });
@@ -44,8 +55,8 @@ impl Header {
         }
         let head_len = u32_at(bytes, 4);
         let payload_len = u32_at(bytes, 8);
-        limit(u64::from(head_len), max.min(HEAD_MAX))?;
-        limit(u64::from(payload_len), max.min(DATA_OP_MAX))?;
+        limit(u64::from(head_len), max.min(head_max))?;
+        limit(u64::from(payload_len), max.min(payload_max))?;
         limit(u64::from(head_len) + u64::from(payload_len), max)?;
         Ok(Header {
             head_len: head_len as usize,

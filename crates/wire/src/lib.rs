@@ -7,7 +7,9 @@
 //! - [`Decoder`]: bytes as they come, messages as they are whole. Everything that a type of `loligo_types` promises
 //!   (names, limits, codes) is checked here, before anything is allocated for it.
 //!
-//! The bytes are drawn in `docs/formats/frame.md` and `docs/formats/wire.md`; `proto/loligo.proto` is the schema.
+//! - [`encode_link`], [`LinkHeader`]: the same between processes of one file system, whose ranks talk to each other.
+//!
+//! The bytes are drawn in `docs/formats/frame.md` `docs/formats/wire.md` and `docs/formats/link.md`; `proto/loligo.proto` is the schema.
 
 mod common;
 mod decoder;
@@ -16,6 +18,7 @@ mod error;
 mod frame;
 mod from_client;
 mod from_server;
+mod link;
 mod map;
 mod op;
 
@@ -32,3 +35,4 @@ pub use decoder::{Decoder, FromClient, FromServer, Side};
 pub use encode::{encode_to_client, encode_to_server, head_to_client, head_to_server};
 pub use error::DecodeError;
 pub use frame::{FRAME_VERSION, HANDSHAKE_MAX, HEAD_MAX, HEADER_LEN, MAGIC};
+pub use link::{JOIN_MAX, LINK_MAX, LinkHeader, encode_link};

@@ -6,7 +6,7 @@ use super::DecodeError;
 
 /// Appends a varint: 7 bits a byte, least significant first, the high bit says that more follow.
 #[inline]
-pub(crate) fn put_u64(out: &mut Vec<u8>, mut n: u64) {
+pub fn put_u64(out: &mut Vec<u8>, mut n: u64) {
     if n < 0x80 {
         out.push(n as u8);
         return;
@@ -24,34 +24,34 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, mut n: u64) {
 
 /// Appends a signed varint: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
 #[inline]
-pub(crate) fn put_zigzag(out: &mut Vec<u8>, n: i64) {
+pub fn put_zigzag(out: &mut Vec<u8>, n: i64) {
     put_u64(out, ((n << 1) ^ (n >> 63)) as u64);
 }
 
 /// Appends a length and the bytes.
 #[inline]
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_u64(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Takes values from the front of bytes and knows where it is.
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+    pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor { bytes, at: 0 }
     }
 
-    pub(crate) fn invalid(&self, what: &'static str) -> DecodeError {
+    pub fn invalid(&self, what: &'static str) -> DecodeError {
         DecodeError::Invalid { what, at: self.at }
     }
 
     /// Offset of the next byte.
-    pub(crate) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
@@ -60,19 +60,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next byte, if there is one, which stays.
-    pub(crate) fn peek(&self) -> Option<u8> {
+    pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
     #[inline]
-    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
+    pub fn u8(&mut self) -> Result<u8, DecodeError> {
         let byte = *self.bytes.get(self.at).ok_or(DecodeError::Truncated { at: self.at })?;
         self.at += 1;
         Ok(byte)
     }
 
     #[inline]
-    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
         let first = self.u8()?;
         if first < 0x80 {
             return Ok(u64::from(first));
@@ -95,19 +95,19 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
         u32::try_from(self.u64()?).map_err(|_| self.invalid("32-bit number"))
     }
 
     #[inline]
-    pub(crate) fn zigzag(&mut self) -> Result<i64, DecodeError> {
+    pub fn zigzag(&mut self) -> Result<i64, DecodeError> {
         let n = self.u64()?;
         Ok((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
     /// Exactly `N` bytes.
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let rest = &self.bytes[self.at..];
         let (head, _) = rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated { at: self.bytes.len() })?;
         self.at += N;
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
 
     /// A length and as many bytes; borrowed, so a hostile length allocates nothing.
     #[inline]
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let len = self.u64()?;
         if len > self.left() as u64 {
             return Err(DecodeError::Truncated { at: self.bytes.len() });
@@ -127,20 +127,20 @@ impl<'a> Cursor<'a> {
     }
 
     /// All that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         let start = self.at;
         self.at = self.bytes.len();
         &self.bytes[start..]
     }
 
     /// A checked name.
-    pub(crate) fn name(&mut self) -> Result<Name, DecodeError> {
+    pub fn name(&mut self) -> Result<Name, DecodeError> {
         let bytes = self.bytes()?;
         Name::new(bytes).map_err(|_| self.invalid("name"))
     }
 
     /// A number of items that take at least `min` bytes each, so that it is bounded by what is left.
-    pub(crate) fn count(&mut self, min: usize, what: &'static str) -> Result<usize, DecodeError> {
+    pub fn count(&mut self, min: usize, what: &'static str) -> Result<usize, DecodeError> {
         let count = self.u64()?;
         if count > (self.left() / min) as u64 {
             return Err(self.invalid(what));
@@ -149,13 +149,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The version byte of `what`, which must be `known`.
-    pub(crate) fn version(&mut self, known: u8, what: &'static str) -> Result<(), DecodeError> {
+    pub fn version(&mut self, known: u8, what: &'static str) -> Result<(), DecodeError> {
         let found = self.u8()?;
         if found == known { Ok(()) } else { Err(DecodeError::UnknownVersion { what, found, known }) }
     }
 
     /// Nothing may be left.
-    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+    pub fn finish(self) -> Result<(), DecodeError> {
         match self.left() {
             0 => Ok(()),
             left => Err(DecodeError::Trailing { at: self.at, left }),

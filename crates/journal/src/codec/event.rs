@@ -197,12 +197,12 @@ pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
 const REMOTE: u8 = 0x80;
 
 /// The byte of what an entry points to.
-pub(crate) fn entry_kind(kind: Kind, remote: bool) -> u8 {
+pub fn entry_kind(kind: Kind, remote: bool) -> u8 {
     kind.code() | if remote { REMOTE } else { 0 }
 }
 
 /// Takes it.
-pub(crate) fn take_entry_kind(from: &mut Cursor<'_>) -> Result<(Kind, bool), DecodeError> {
+pub fn take_entry_kind(from: &mut Cursor<'_>) -> Result<(Kind, bool), DecodeError> {
     let code = from.u8()?;
     let kind = Kind::from_code(code & !REMOTE).ok_or_else(|| from.invalid("kind"))?;
     Ok((kind, code & REMOTE != 0))

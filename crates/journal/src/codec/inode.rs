@@ -41,7 +41,7 @@ fn flag<T: Default>(bit: T, set: bool) -> T {
 }
 
 /// Appends an inode without its number.
-pub(crate) fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
+pub fn put_inode(out: &mut Vec<u8>, inode: &Inode) {
     debug_assert!(inode.mode <= 0o7777, "mode {:o} has bits beyond the permission bits", inode.mode);
     let flags = flag(INLINE, inode.inline)
         | flag(HAS_XATTRS, inode.has_xattrs)
@@ -91,7 +91,7 @@ fn has_frags(inode: &Inode) -> bool {
 }
 
 /// Takes an inode; its number comes from elsewhere.
-pub(crate) fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, DecodeError> {
+pub fn take_inode(from: &mut Cursor<'_>, ino: Ino) -> Result<Inode, DecodeError> {
     let kind_mode = u16::from_le_bytes(from.array()?);
     let kind = Kind::from_code((kind_mode >> 12) as u8).ok_or_else(|| from.invalid("kind of the inode"))?;
     let flags = u16::from_le_bytes(from.array()?);

@@ -29,37 +29,37 @@ const OPEN_ALL: u8 = 31;
 const LEASE_ALL: u8 = 31;
 
 /// Appends a rank.
-pub(crate) fn put_rank(out: &mut Vec<u8>, rank: Rank) {
+pub fn put_rank(out: &mut Vec<u8>, rank: Rank) {
     put_u64(out, u64::from(rank.0));
 }
 
 /// Takes a rank.
-pub(crate) fn take_rank(from: &mut Cursor<'_>) -> Result<Rank, DecodeError> {
+pub fn take_rank(from: &mut Cursor<'_>) -> Result<Rank, DecodeError> {
     u16::try_from(from.u64()?).map(Rank).map_err(|_| from.invalid("rank"))
 }
 
 /// Appends a fragment.
-pub(crate) fn put_frag(out: &mut Vec<u8>, frag: Frag) {
+pub fn put_frag(out: &mut Vec<u8>, frag: Frag) {
     out.push(frag.bits);
     put_u64(out, u64::from(frag.value));
 }
 
 /// Takes a fragment.
-pub(crate) fn take_frag(from: &mut Cursor<'_>) -> Result<Frag, DecodeError> {
+pub fn take_frag(from: &mut Cursor<'_>) -> Result<Frag, DecodeError> {
     let bits = from.u8()?;
     let value = from.u32()?;
     Frag::new(bits, value).ok_or_else(|| from.invalid("fragment"))
 }
 
 /// Appends a line of the subtree map, but for its directory.
-pub(crate) fn put_route(out: &mut Vec<u8>, route: &Route) {
+pub fn put_route(out: &mut Vec<u8>, route: &Route) {
     put_frag(out, route.frag);
     put_rank(out, route.rank);
     put_u64(out, route.version);
 }
 
 /// Takes it; the directory comes from elsewhere.
-pub(crate) fn take_route(from: &mut Cursor<'_>, dir: Ino) -> Result<Route, DecodeError> {
+pub fn take_route(from: &mut Cursor<'_>, dir: Ino) -> Result<Route, DecodeError> {
     Ok(Route { dir, frag: take_frag(from)?, rank: take_rank(from)?, version: from.u64()? })
 }
 
@@ -75,12 +75,14 @@ pub(crate) fn take_peer(from: &mut Cursor<'_>, rank: Rank) -> Result<PeerRecord,
     Ok(PeerRecord { rank, sent: from.u64()?, acked: from.u64()?, received: from.u64()? })
 }
 
-fn put_list<T>(out: &mut Vec<u8>, list: &[T], mut put: impl FnMut(&mut Vec<u8>, &T)) {
+/// Appends a number of items and the items.
+pub fn put_list<T>(out: &mut Vec<u8>, list: &[T], mut put: impl FnMut(&mut Vec<u8>, &T)) {
     put_u64(out, list.len() as u64);
     list.iter().for_each(|one| put(out, one));
 }
 
-fn take_list<T>(
+/// Takes them; each has `min` bytes at least.
+pub fn take_list<T>(
     from: &mut Cursor<'_>,
     min: usize,
     what: &'static str,
@@ -114,7 +116,7 @@ pub(crate) fn take_inos(from: &mut Cursor<'_>) -> Result<Arc<[Ino]>, DecodeError
 }
 
 /// Appends a letter.
-pub(crate) fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
+pub fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
     match letter {
         Letter::Commit { tx, events } => {
             out.push(code::COMMIT);
@@ -158,7 +160,7 @@ fn take_routes(from: &mut Cursor<'_>) -> Result<Vec<Route>, DecodeError> {
 }
 
 /// Takes a letter. None lies in another one.
-pub(crate) fn take_letter(from: &mut Cursor<'_>) -> Result<Letter, DecodeError> {
+pub fn take_letter(from: &mut Cursor<'_>) -> Result<Letter, DecodeError> {
     Ok(match from.u8()? {
         code::COMMIT => Letter::Commit { tx: from.u64()?, events: take_events(from)? },
         code::IMPORT => Letter::Import {
@@ -250,7 +252,8 @@ fn take_flags(from: &mut Cursor<'_>) -> Result<OpenFlags, DecodeError> {
     Ok(OpenFlags { read: has(READ), write: has(WRITE), truncate: has(TRUNCATE), append: has(APPEND), exec: has(EXEC) })
 }
 
-fn take_lease(from: &mut Cursor<'_>) -> Result<Lease, DecodeError> {
+/// Takes the bits of a lease.
+pub fn take_lease(from: &mut Cursor<'_>) -> Result<Lease, DecodeError> {
     let bits = from.u8()?;
     if bits & !LEASE_ALL != 0 { Err(from.invalid("lease")) } else { Ok(Lease(bits)) }
 }

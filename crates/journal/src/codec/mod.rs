@@ -12,15 +12,25 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bytes::{Cursor, put_bytes, put_u64, put_zigzag};
 pub use error::DecodeError;
 pub use event::event_name;
-pub(crate) use event::{entry_kind, take_entry_kind};
-pub(crate) use inode::{put_inode, put_object_size, take_inode, take_object_size};
-pub(crate) use letter::{put_peer, put_rank, take_peer, take_rank};
+pub(crate) use inode::{put_object_size, take_object_size};
+pub(crate) use letter::{put_peer, take_peer};
 pub(crate) use session::{put_session, take_session};
 
 use loligo_types::{Event, Ino, Origin, Seq, SessionId};
+
+/// Parts of the format, for what else sends the same records: the messages between ranks.
+pub mod parts {
+    pub use super::bytes::{Cursor, put_bytes, put_u64, put_zigzag};
+    pub use super::event::{entry_kind, take_entry_kind};
+    pub use super::inode::{put_inode, take_inode};
+    pub use super::letter::{put_frag, put_letter, put_list, put_rank, put_route};
+    pub use super::letter::{take_frag, take_lease, take_letter, take_list, take_rank, take_route};
+}
+
+pub(crate) use parts::{Cursor, entry_kind, put_bytes, put_inode, put_rank, put_u64, put_zigzag};
+pub(crate) use parts::{take_entry_kind, take_inode, take_rank};
 
 /// Version of the event format, the first byte of every record body. Persisted.
 pub const EVENT_VERSION: u8 = 2;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::Rank;
 
-use super::beat::{Beat, Load};
+use super::{Beat, Load};
 
 /// Others that are told in a round, at most.
 pub const FAN_OUT: usize = 3;

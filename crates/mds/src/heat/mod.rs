@@ -8,12 +8,11 @@
 //! | `sample.rs` | which requests are counted |
 //! | `table.rs` | the hot fragments |
 //! | `count.rs` | what counts as what |
-//! | `beat.rs` | the load of a rank |
+//! | `loligo_types::beat` | the load of a rank |
 //! | `gossip.rs` | how all ranks learn it |
 //! | `rank.rs` | both in the machine |
 //! | `status.rs` | what is shown |
 
-mod beat;
 mod count;
 mod decay;
 mod gossip;
@@ -27,10 +26,10 @@ mod tests;
 mod tests_gossip;
 mod vec;
 
-pub use self::beat::{Beat, Load};
 pub use self::decay::{DecayCounter, fading};
 pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
 pub(crate) use self::rank::Heat;
 pub use self::sample::Sampler;
 pub use self::status::{HotDir, KnownLoad};
 pub use self::vec::{DecayVec, Hit, LoadVec};
+pub use loligo_types::{Beat, Load};

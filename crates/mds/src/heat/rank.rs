@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Ino, Rank};
 
-use super::beat::{Beat, Load};
 use super::decay::DecayCounter;
 use super::gossip::Gossip;
 use super::sample::Sampler;
 use super::table::HeatTable;
 use super::vec::{DecayVec, LoadVec};
+use super::{Beat, Load};
 use crate::config::Config;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;

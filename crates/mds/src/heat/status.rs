@@ -2,7 +2,7 @@
 
 use loligo_types::{Frag, Ino, Rank};
 
-use super::beat::Load;
+use super::Load;
 use super::vec::LoadVec;
 use crate::machine::Mds;
 

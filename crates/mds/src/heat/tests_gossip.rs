@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use loligo_types::Rank;
 
-use super::beat::{Beat, Load};
 use super::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds};
+use super::{Beat, Load};
 
 const ROUND_MS: u64 = 1000;
 

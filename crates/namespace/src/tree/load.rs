@@ -3,73 +3,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use loligo_types::{Frag, Ino, Inode, Kind, Name, PeerRecord, Route, SessionRecord, Target, Time};
+use loligo_types::{Ino, Inode, Kind, Loaded, Name, Target, Time};
 
 use super::dir::{ABSENT, DirSlot};
 use super::ranges::Ranges;
 use super::xattrs::xattr_bytes;
 use super::{HASH_MAX, InlineSlot, Slot, Small, Tree, XattrPair, XattrSet, XattrSlot, extra_bytes, flag, hash63};
-
-/// What was read from the table.
-#[derive(Clone, Debug)]
-pub enum Loaded {
-    /// An inode, or that there is none.
-    Inode(Ino, Option<Box<Inode>>),
-    /// An entry, or that there is none.
-    Entry {
-        /// Directory.
-        dir: Ino,
-        /// Name.
-        name: Name,
-        /// What it points to.
-        found: Option<Target>,
-    },
-    /// All entries of a directory with a hash in `from_hash..=upto_hash`. At the end of the directory `upto_hash` is
-    /// `u64::MAX`; before it, the hash of the last entry, all of whose namesakes must be there.
-    Range {
-        /// Directory.
-        dir: Ino,
-        /// First hash.
-        from_hash: u64,
-        /// Last hash, inclusive.
-        upto_hash: u64,
-        /// The entries.
-        entries: Vec<(Name, Target)>,
-    },
-    /// All xattr records of an inode.
-    Xattrs(Ino, Vec<XattrPair>),
-    /// The inline data, or that there is none.
-    Inline(Ino, Option<Arc<[u8]>>),
-    /// An orphan. All of the small tables are loaded at the start.
-    Orphan(Ino),
-    /// A discard that is not done yet.
-    Discard {
-        /// Inode.
-        ino: Ino,
-        /// First byte.
-        from: u64,
-        /// Its layout.
-        object_size: u32,
-    },
-    /// A session.
-    Session(SessionRecord),
-    /// Inode numbers below this may be in use.
-    NextIno(Ino),
-    /// What the rank has put down of the subtree map.
-    Route(Route),
-    /// How far letters to and from another rank have come.
-    Peer(PeerRecord),
-    /// What a rank that lends says of a directory whose fragments are several ranks': which ones it has, and its part of
-    /// it (none at the home, which lends the inode).
-    Part {
-        /// Directory.
-        dir: Ino,
-        /// The part.
-        part: Option<Box<Inode>>,
-        /// The fragments, ascending.
-        frags: Vec<Frag>,
-    },
-}
 
 impl Tree {
     /// Puts a record that was read from the table into the cache.

@@ -31,8 +31,8 @@ pub use dirty::{DirtyQueue, Key};
 #[cfg(test)]
 pub(crate) use hash::WEAK_KEY;
 pub use hash::{HASH_MAX, hash63};
-pub use load::Loaded;
 pub(crate) use load::inline_bytes;
+pub use loligo_types::Loaded;
 pub use slab::{Keyed, Slab};
 pub(crate) use xattrs::xattr_bytes;
 pub use xattrs::{XattrPair, XattrSet, XattrSlot};

@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Name and value of an xattr.
-pub type XattrPair = (Arc<[u8]>, Arc<[u8]>);
+pub use loligo_types::XattrPair;
 
 /// One xattr; `None`: known to be absent.
 pub struct XattrSlot {

@@ -13,7 +13,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-fn ino() -> impl Strategy<Value = Ino> {
+pub fn ino() -> impl Strategy<Value = Ino> {
     any::<u64>().prop_map(Ino)
 }
 
@@ -21,11 +21,11 @@ fn mode() -> impl Strategy<Value = u16> {
     0u16..=0o7777
 }
 
-fn name() -> impl Strategy<Value = Name> {
+pub fn name() -> impl Strategy<Value = Name> {
     vec(prop_oneof![1u8..=b'-', b'0'..=255u8], 1..=255).prop_map(|bytes| Name::new(&bytes).expect("no dot, no slash"))
 }
 
-fn bytes(max: usize) -> impl Strategy<Value = Arc<[u8]>> {
+pub fn bytes(max: usize) -> impl Strategy<Value = Arc<[u8]>> {
     vec(any::<u8>(), 0..=max).prop_map(Arc::from)
 }
 
@@ -37,7 +37,7 @@ fn set_time() -> impl Strategy<Value = SetTime> {
     of(time()).prop_map(|at| at.map_or(SetTime::Now, SetTime::At))
 }
 
-fn lease() -> impl Strategy<Value = Lease> {
+pub fn lease() -> impl Strategy<Value = Lease> {
     (0u8..32).prop_map(Lease)
 }
 
@@ -45,7 +45,7 @@ fn leases() -> impl Strategy<Value = Vec<(Ino, Lease)>> {
     vec((ino(), lease()), 0..4)
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+pub fn kind() -> impl Strategy<Value = Kind> {
     (1u8..=7).prop_map(|code| Kind::from_code(code).expect("1 to 7 are kinds"))
 }
 
@@ -307,21 +307,21 @@ fn answer() -> impl Strategy<Value = Answer> {
     ]
 }
 
-fn rank() -> impl Strategy<Value = Rank> {
+pub fn rank() -> impl Strategy<Value = Rank> {
     any::<u16>().prop_map(Rank)
 }
 
-fn frag() -> impl Strategy<Value = Frag> {
+pub fn frag() -> impl Strategy<Value = Frag> {
     (0..=Frag::BITS_MAX, any::<u32>())
         .prop_map(|(bits, value)| Frag::new(bits, value & ((1 << bits) - 1)).expect("below 2^bits"))
 }
 
-fn routes() -> impl Strategy<Value = Vec<Route>> {
+pub fn routes() -> impl Strategy<Value = Vec<Route>> {
     let route = (ino(), frag(), rank(), any::<u64>());
     vec(route.prop_map(|(dir, frag, rank, version)| Route { dir, frag, rank, version }), 0..5)
 }
 
-fn map() -> impl Strategy<Value = ClusterMap> {
+pub fn map() -> impl Strategy<Value = ClusterMap> {
     let ranks = btree_map(
         rank(),
         ("[a-z:/.0-9]{0,60}", select(vec![RankState::Up, RankState::Draining, RankState::Leaving])),

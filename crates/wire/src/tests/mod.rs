@@ -1,8 +1,10 @@
 //! Tests of the wire: every message comes back as it was, bytes are fixed, and no bytes do harm.
 
 mod any;
+mod any_link;
 mod golden;
 mod hostile;
+mod link;
 mod roundtrip;
 
 use loligo_types::msg::{ToClient, ToServer};

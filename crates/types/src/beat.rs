@@ -1,11 +1,11 @@
 //! What a rank tells the others of itself.
 
-use loligo_types::Rank;
+use crate::Rank;
 
 /// The load of a rank at one time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Load {
-    /// Metadata load (see [`super::LoadVec::metaload`]) of what it has authority over; decayed counts.
+    /// Metadata load (docs/cluster.md, "Heat and load") of what it has authority over; decayed counts.
     pub auth: f64,
     /// The same with what it does besides: redirects, and changes for which it borrows from others.
     pub all: f64,

@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_namespace::{Loaded, Need};
-use loligo_types::{ClusterMap, FsError, Ino, Lease, Letter, Rank, Route};
-
-use crate::heat::Beat;
+use crate::{Beat, ClusterMap, FsError, Ino, Lease, Letter, Loaded, Need, Rank, Route};
 
 /// A transaction over ranks. The smaller one is older, and the older one has the right of way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -27,7 +24,7 @@ pub struct Want {
 }
 
 /// What was lent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Lent {
     /// The records, and those that are known to be absent.
     pub items: Vec<Loaded>,
@@ -38,7 +35,7 @@ pub struct Lent {
 }
 
 /// The messages.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum PeerMsg {
     /// First on a connection. What either of them borrowed from the other over the one before is void, but for what the
     /// letters up to `sent` bring, which are promised already. `life`: changes when the rank restarts. `received`: number

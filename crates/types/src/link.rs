@@ -1,0 +1,108 @@
+//! The messages between the process that owns a data directory and those that run ranks on its store, as plain data.
+//! Their bytes are the wire's, their order is drawn in docs/formats/link.md.
+
+use crate::peer::PeerMsg;
+use crate::{ClusterMap, Rank};
+
+/// Version of the protocol between processes that this code speaks.
+pub const LINK_VERSION: u32 = 1;
+
+/// The first message of a process that joins.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Join {
+    /// Lowest and highest protocol version that it speaks.
+    pub versions: (u32, u32),
+    /// The file system that it is to belong to; another one is refused. None: it does not know.
+    pub fs_id: Option<[u8; 16]>,
+    /// The ranks that it is to run, ascending.
+    pub ranks: Vec<Rank>,
+    /// Its process number, for messages to people.
+    pub pid: u32,
+}
+
+/// The owner's answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Joined {
+    /// Protocol version chosen.
+    pub version: u32,
+    /// The file system.
+    pub fs_id: [u8; 16],
+    /// Which process this is, of all that have joined since the owner started; the first is 1, the owner itself 0.
+    pub process: u64,
+    /// To be shown to the store, which is open to this process as long as this connection is.
+    pub ticket: u64,
+    /// Where the store is served: the path of a Unix socket.
+    pub store: String,
+    /// See `Welcome.data_epoch`: it is the owner's, which has the data.
+    pub data_epoch: u64,
+    /// Who is there.
+    pub map: ClusterMap,
+}
+
+/// Why a process may not join. The number is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum NotJoined {
+    /// No common protocol version.
+    Version = 1,
+    /// Another file system.
+    OtherFileSystem = 2,
+    /// The process may not join: it is another user's.
+    NotAuthorized = 3,
+    /// There is no such rank, or the owner runs it.
+    NoSuchRank = 4,
+    /// Another process runs the rank.
+    InUse = 5,
+    /// The bytes made no sense, or came out of turn.
+    Malformed = 6,
+    /// The owner is stopping.
+    Stopping = 7,
+}
+
+/// What a rank says to whoever keeps the cluster map (see docs/cluster.md, "Membership").
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Member {
+    /// It begins to give away what it has.
+    Drains,
+    /// It cannot be drained; why, and what to do.
+    Refused(String),
+    /// It has nothing any more, and no other rank has anything to say to it.
+    Drained,
+    /// No client has a session there: it may be stopped and removed.
+    Left,
+}
+
+/// The messages, of both directions.
+#[derive(Clone, PartialEq, Debug)]
+pub enum LinkMsg {
+    /// First, to the owner.
+    Join(Join),
+    /// Yes. What comes before `Ready` is only this.
+    Joined(Joined),
+    /// No, or not any longer; the connection is closed after it.
+    Refused { why: NotJoined, text: String },
+    /// To the owner: the ranks of the process have recovered, and clients reach them there.
+    Ready { addresses: Vec<(Rank, String)> },
+    /// To a process that joined: there is a way to this rank of another process, which is that one (see
+    /// [`Joined::process`]). The rank says `Hello`.
+    Up { rank: Rank, process: u64 },
+    /// There is none any more; what was on its way is lost.
+    Down { rank: Rank },
+    /// To a process that joined: the cluster map is this.
+    Map(ClusterMap),
+    /// What a rank says to one of another process. `process`: that of the receiver as the sender knows it; if it is another
+    /// by now, the message is lost.
+    Peer { from: Rank, to: Rank, process: u64, msg: Box<PeerMsg> },
+    /// To the owner, which keeps the cluster map: what a rank says of itself.
+    Member { rank: Rank, member: Member },
+    /// To a process that joined: stop this rank, which has nothing any more, and go on.
+    Leave { rank: Rank },
+    /// To the owner: that rank has ended, and where its replay would start is in the table.
+    Left { rank: Rank },
+    /// To a process that joined: stop, as all do.
+    Stop,
+    /// To the owner: all ranks of the process have come to a clean stop, and still hear the others.
+    Stopped,
+    /// To a process that joined: so have all others; end.
+    AllStopped,
+}

@@ -1,0 +1,210 @@
+//! What ranks say to each other, to bytes and back with every check. The records in it are `record.rs`'s.
+
+use std::sync::Arc;
+
+use loligo_journal::codec::parts::{Cursor, put_letter, put_list, put_rank, put_route, put_u64};
+use loligo_journal::codec::parts::{take_letter, take_list, take_rank, take_route};
+use loligo_types::peer::{PeerMsg, TxId};
+use loligo_types::{Beat, FsError, Ino, Load, Route};
+
+use super::record::{put_lent, put_want, take_lent, take_want};
+use super::{Result, put_map, take_map};
+
+/// The codes of messages. On the wire: keep stable, never reuse.
+mod code {
+    pub const HELLO: u8 = 1;
+    pub const LETTER: u8 = 2;
+    pub const RECEIVED: u8 = 3;
+    pub const ACKED: u8 = 4;
+    pub const ROUTES: u8 = 5;
+    pub const GONE: u8 = 6;
+    pub const BORROW: u8 = 7;
+    pub const LENT: u8 = 8;
+    pub const DENIED: u8 = 9;
+    pub const READY: u8 = 10;
+    pub const RETURN: u8 = 11;
+    pub const OFFER: u8 = 12;
+    pub const GIVE_BACK: u8 = 13;
+    pub const ACCEPT: u8 = 14;
+    pub const EMPTY: u8 = 15;
+    pub const FAREWELL: u8 = 16;
+    pub const BEAT: u8 = 17;
+}
+
+/// The shortest route: directory, bits, value, rank, version.
+const ROUTE_MIN: usize = 5;
+/// The shortest beat: rank, number, age, and the load.
+const BEAT_MIN: usize = 3 + LOAD_BYTES;
+/// Three wide numbers, a queue of one byte, two narrow numbers.
+const LOAD_BYTES: usize = 3 * 8 + 1 + 2 * 4;
+
+/// Appends a code and a number.
+fn put(out: &mut Vec<u8>, code: u8, number: u64) {
+    out.push(code);
+    put_u64(out, number);
+}
+
+pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
+    match msg {
+        PeerMsg::Hello { life, received, sent, map, routes } => {
+            put(out, code::HELLO, *life);
+            put_u64(out, *received);
+            put_u64(out, *sent);
+            put_map(out, map);
+            put_routes(out, routes);
+        }
+        PeerMsg::Letter { seq, letter } => {
+            put(out, code::LETTER, *seq);
+            put_letter(out, letter);
+        }
+        PeerMsg::Received { upto } => put(out, code::RECEIVED, *upto),
+        PeerMsg::Acked { upto } => put(out, code::ACKED, *upto),
+        PeerMsg::Routes(routes) => {
+            out.push(code::ROUTES);
+            put_routes(out, routes);
+        }
+        PeerMsg::Gone(dir) => put(out, code::GONE, dir.0),
+        PeerMsg::Borrow { tx, round, client, wants } => {
+            put_tx(out, code::BORROW, *tx);
+            put_u64(out, u64::from(*round));
+            put_u64(out, *client);
+            put_list(out, wants, put_want);
+        }
+        PeerMsg::Lent { tx, round, lent } => {
+            put_tx(out, code::LENT, *tx);
+            put_u64(out, u64::from(*round));
+            put_lent(out, lent);
+        }
+        PeerMsg::Denied { tx, round, error } => {
+            put_tx(out, code::DENIED, *tx);
+            put_u64(out, u64::from(*round));
+            out.push(error.code());
+        }
+        PeerMsg::Ready { tx } => put_tx(out, code::READY, *tx),
+        PeerMsg::Return { tx, again } => {
+            put_tx(out, code::RETURN, *tx);
+            out.push(u8::from(*again));
+        }
+        PeerMsg::Offer { moving, dir } => {
+            put(out, code::OFFER, *moving);
+            put_u64(out, dir.0);
+        }
+        PeerMsg::GiveBack { dir, to } => {
+            put(out, code::GIVE_BACK, dir.0);
+            put_rank(out, *to);
+        }
+        PeerMsg::Accept { moving, refused } => {
+            put(out, code::ACCEPT, *moving);
+            out.push(refused.map_or(0, FsError::code));
+        }
+        PeerMsg::Empty => out.push(code::EMPTY),
+        PeerMsg::Farewell => out.push(code::FAREWELL),
+        PeerMsg::Beat(beats) => {
+            out.push(code::BEAT);
+            put_list(out, beats, put_beat);
+        }
+    }
+}
+
+pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
+    Ok(match from.u8()? {
+        code::HELLO => PeerMsg::Hello {
+            life: from.u64()?,
+            received: from.u64()?,
+            sent: from.u64()?,
+            map: take_map(from)?,
+            routes: take_routes(from)?,
+        },
+        code::LETTER => PeerMsg::Letter { seq: from.u64()?, letter: Arc::new(take_letter(from)?) },
+        code::RECEIVED => PeerMsg::Received { upto: from.u64()? },
+        code::ACKED => PeerMsg::Acked { upto: from.u64()? },
+        code::ROUTES => PeerMsg::Routes(take_routes(from)?),
+        code::GONE => PeerMsg::Gone(Ino(from.u64()?)),
+        code::BORROW => PeerMsg::Borrow {
+            tx: take_tx(from)?,
+            round: from.u32()?,
+            client: from.u64()?,
+            wants: take_list(from, 3, "number of wants", take_want)?,
+        },
+        code::LENT => PeerMsg::Lent { tx: take_tx(from)?, round: from.u32()?, lent: take_lent(from)? },
+        code::DENIED => PeerMsg::Denied { tx: take_tx(from)?, round: from.u32()?, error: take_error(from)? },
+        code::READY => PeerMsg::Ready { tx: take_tx(from)? },
+        code::RETURN => PeerMsg::Return { tx: take_tx(from)?, again: take_bool(from)? },
+        code::OFFER => PeerMsg::Offer { moving: from.u64()?, dir: Ino(from.u64()?) },
+        code::GIVE_BACK => PeerMsg::GiveBack { dir: Ino(from.u64()?), to: take_rank(from)? },
+        code::ACCEPT => {
+            let moving = from.u64()?;
+            let refused = match from.u8()? {
+                0 => None,
+                code => Some(FsError::from_code(code).ok_or_else(|| from.invalid("error kind"))?),
+            };
+            PeerMsg::Accept { moving, refused }
+        }
+        code::EMPTY => PeerMsg::Empty,
+        code::FAREWELL => PeerMsg::Farewell,
+        code::BEAT => PeerMsg::Beat(take_list(from, BEAT_MIN, "number of beats", take_beat)?),
+        _ => return Err(from.invalid("kind of a message between ranks")),
+    })
+}
+
+fn put_tx(out: &mut Vec<u8>, code: u8, tx: TxId) {
+    put(out, code, tx.number);
+    put_rank(out, tx.rank);
+}
+
+fn take_tx(from: &mut Cursor<'_>) -> Result<TxId> {
+    Ok(TxId { number: from.u64()?, rank: take_rank(from)? })
+}
+
+fn put_routes(out: &mut Vec<u8>, routes: &[Route]) {
+    put_list(out, routes, |out, route| {
+        put_u64(out, route.dir.0);
+        put_route(out, route);
+    });
+}
+
+fn take_routes(from: &mut Cursor<'_>) -> Result<Vec<Route>> {
+    take_list(from, ROUTE_MIN, "number of routes", |from| {
+        let dir = Ino(from.u64()?);
+        take_route(from, dir)
+    })
+}
+
+fn take_error(from: &mut Cursor<'_>) -> Result<FsError> {
+    let code = from.u8()?;
+    FsError::from_code(code).ok_or_else(|| from.invalid("error kind"))
+}
+
+pub(super) fn take_bool(from: &mut Cursor<'_>) -> Result<bool> {
+    match from.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(from.invalid("yes or no")),
+    }
+}
+
+/// Whether the load makes sense is the receiver's question.
+fn put_beat(out: &mut Vec<u8>, beat: &Beat) {
+    put_rank(out, beat.rank);
+    put_u64(out, beat.seq);
+    put_u64(out, u64::from(beat.age_ms));
+    let load = &beat.load;
+    [load.auth, load.all, load.requests_per_s].iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
+    put_u64(out, u64::from(load.queue));
+    [load.memory_percent, load.cpu_percent].iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
+}
+
+fn take_beat(from: &mut Cursor<'_>) -> Result<Beat> {
+    let (rank, seq, age_ms) = (take_rank(from)?, from.u64()?, from.u32()?);
+    let wide = |from: &mut Cursor<'_>| Ok(f64::from_bits(u64::from_le_bytes(from.array()?)));
+    let narrow = |from: &mut Cursor<'_>| Ok(f32::from_bits(u32::from_le_bytes(from.array()?)));
+    let load = Load {
+        auth: wide(from)?,
+        all: wide(from)?,
+        requests_per_s: wide(from)?,
+        queue: from.u32()?,
+        memory_percent: narrow(from)?,
+        cpu_percent: narrow(from)?,
+    };
+    Ok(Beat { rank, seq, age_ms, load })
+}
