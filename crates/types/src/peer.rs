@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Beat, ClusterMap, FsError, Ino, Lease, Letter, Loaded, Need, Rank, Route};
+use crate::{Beat, ClusterMap, FragHeat, FsError, Ino, Lease, Letter, Loaded, Need, Rank, Route};
 
 /// A transaction over ranks. The smaller one is older, and the older one has the right of way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -73,6 +73,11 @@ pub enum PeerMsg {
     Empty,
     /// In answer to `Empty`: nothing is on its way from the sender to the receiver, and nothing will be.
     Farewell,
+    /// Records of what moves to the receiver with the next letter, so that it need not read them from the table: what
+    /// clients have leases on. They are what they will be when the letter is applied. Void if the connection ends before.
+    Cached(Vec<Loaded>),
+    /// What was counted of fragments of directories that have moved to the receiver. If it is lost, they are counted anew.
+    Heat(Vec<FragHeat>),
     /// Load and state of the sender, and what it knows of others.
     Beat(Vec<Beat>),
 }

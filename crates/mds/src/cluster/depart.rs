@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Letter, Rank, Route};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Letter, Loaded, MovedClient, Rank, Route, Target};
 
 use super::export::{Export, Stage};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
 use crate::machine::Mds;
+use crate::peer::PeerMsg;
 
 impl Mds {
     /// Makes the record.
@@ -25,6 +26,10 @@ impl Mds {
             {
                 events.push(Event::Inode(Box::new(inode.clone())));
             }
+        }
+        let cached = self.cached_of(&clients, &departed);
+        if !cached.is_empty() {
+            self.tell(export.to, PeerMsg::Cached(cached));
         }
         events.extend(self.moved_files(&export.files, export.to));
         let (routes, stays) = self.cut_lines(export);
@@ -83,6 +88,21 @@ impl Mds {
             }
         }
         (events, departed)
+    }
+
+    /// What clients have leases on, with its names: they are likely to ask for it next. Not what goes with the letter.
+    fn cached_of(&self, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> Vec<Loaded> {
+        let leased: BTreeSet<Ino> =
+            clients.iter().flat_map(|client| &client.held.leases).map(|(ino, _)| *ino).collect();
+        let mut items = Vec::new();
+        for inode in leased.difference(departed).filter_map(|ino| self.tree.peek(*ino)) {
+            items.push(Loaded::Inode(inode.ino, Some(Box::new(inode.clone()))));
+            if let Some(name) = self.tree.primary_name(inode) {
+                let found = Some(Target { ino: inode.ino, kind: inode.kind, remote: false });
+                items.push(Loaded::Entry { dir: inode.parent, name, found });
+            }
+        }
+        items
     }
 
     /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.

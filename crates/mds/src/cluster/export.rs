@@ -379,7 +379,7 @@ impl Mds {
             }
             Stage::Cleaning => {
                 let mut survey = std::mem::take(&mut export.survey);
-                let all = self.drop_some(&mut survey, export.dir);
+                let all = self.drop_some(&mut survey, export.to);
                 export.survey = survey;
                 if all {
                     return Some("done");

@@ -1,6 +1,6 @@
 //! Migration, at the rank that gets a subtree: takes in what the table does not have, and what clients hold.
 
-use loligo_types::{Event, FsError, Ino, Inode, Kind, Lease, MovedClient, PeerRecord, Rank, Route, SessionId};
+use loligo_types::{Event, FsError, Ino, Inode, Kind, Lease, Loaded, MovedClient, PeerRecord, Rank, Route, SessionId};
 
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -67,6 +67,7 @@ impl Mds {
         told.iter().for_each(|route| _ = self.cluster.routes.learn(*route));
         let lsn = self.commit(None, &record);
         self.spread_routes(&told);
+        self.take_cached(from);
         for client in clients {
             let slot = self.session_of(client);
             self.take_over(slot, client);
@@ -76,6 +77,16 @@ impl Mds {
         }
         self.settle_upto(lsn);
         true
+    }
+
+    /// Takes in what the other rank had in memory of it: nobody can have changed it since, and what was just put down counts.
+    fn take_cached(&mut self, from: Rank) {
+        let items = self.cluster.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
+        for item in items.unwrap_or_default() {
+            if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
+                self.tree.load(item);
+            }
+        }
     }
 
     /// The session of a client here; made if there is none. It has no connection until the client makes one.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_types::{ClusterMap, Letter, Lsn, Rank, Route};
+use loligo_types::{ClusterMap, Letter, Loaded, Lsn, Rank, Route};
 
 use crate::machine::Mds;
 use crate::park::Why;
@@ -34,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) inbox: VecDeque<(u64, Arc<Letter>)>,
     /// Imports from it that the table does not have yet: number, record.
     pub(crate) landing: VecDeque<(u64, Lsn)>,
+    /// Records of what its next migration brings.
+    pub(crate) cached: Vec<Loaded>,
     /// A directory is being read for the letter at the head of the inbox.
     pub(crate) reading: bool,
     /// It has said that it has nothing any more, and waits to hear that nothing will come to it.
@@ -64,13 +66,14 @@ impl Mds {
         let Some(link) = self.cluster.links.get_mut(&rank) else { return };
         (link.up, link.greeted) = (false, false);
         link.inbox.clear();
+        link.cached.clear();
         self.void_loans_of(rank);
         self.export_lost(rank);
     }
 
     /// A message came.
     pub(crate) fn peer_message(&mut self, from: Rank, msg: PeerMsg) {
-        let Some(link) = self.cluster.links.get(&from) else { return };
+        let Some(link) = self.cluster.links.get_mut(&from) else { return };
         if !link.up {
             return;
         }
@@ -92,6 +95,8 @@ impl Mds {
             PeerMsg::Offer { moving, dir } => self.offered(from, moving, dir),
             PeerMsg::GiveBack { dir, to } => self.give_back_fragments(dir, to),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
+            PeerMsg::Cached(items) => link.cached = items,
+            PeerMsg::Heat(heat) => self.heat_came(&heat),
             PeerMsg::Empty => self.peer_empty(from),
             PeerMsg::Farewell => self.peer_farewell(from),
             PeerMsg::Beat(beats) => self.beaten(&beats),

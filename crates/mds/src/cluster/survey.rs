@@ -1,11 +1,12 @@
 //! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered.
 
 use loligo_namespace::{Found, Need};
-use loligo_types::{Event, Frag, Ino, Inode, Name, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Name, Rank, limits};
 
 use super::Where;
 use crate::hash::IntMap;
 use crate::machine::Mds;
+use crate::peer::PeerMsg;
 
 /// Inodes and directories looked at in one go.
 const SLICE: usize = 500;
@@ -150,7 +151,8 @@ impl Mds {
     }
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
-    pub(crate) fn drop_some(&mut self, survey: &mut Survey, dir: Ino) -> bool {
+    pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
+        let dir = survey.dir.0;
         if survey.rest.is_none() {
             // Directories stay known until the end: what is below them is told apart by them.
             let forget =
@@ -158,7 +160,13 @@ impl Mds {
             if !self.survey_and(survey, forget) {
                 return false;
             }
-            self.heat_moved(|ino| survey.is_below(ino));
+            let heat = self.heat_moved(dir, |(at, frag)| {
+                let of_it = *at == dir && survey.dir.1.iter().any(|moves| moves.covers(*frag));
+                of_it || survey.is_below(*at)
+            });
+            if !heat.is_empty() {
+                self.tell(to, PeerMsg::Heat(heat));
+            }
             let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
             survey.rest = Some(dirs.collect());
         }

@@ -4,11 +4,13 @@
 //! from the table or written into it in one go counts once for each directory, however many records of it there are.
 
 use loligo_namespace::{Loaded, Record, Recut};
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Op};
+use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
 
 use super::table::Spot;
-use super::vec::Hit;
 use crate::machine::Mds;
+
+/// Fragments whose heat goes along when they move; colder ones are counted anew.
+const MOVED_MAX: usize = 4096;
 
 /// What an operation counts as; none: it concerns no directory.
 fn hit_of(op: &Op) -> Option<Hit> {
@@ -78,9 +80,29 @@ impl Mds {
         self.hit_once(spots, Hit::Store);
     }
 
-    /// Forgets directories that are another rank's from now on.
-    pub(crate) fn heat_moved(&mut self, is_gone: impl Fn(Ino) -> bool) {
-        self.heat.table.forget(is_gone);
+    /// Takes out what was counted of fragments that are another rank's from now on: the hottest of it, hottest first. Of
+    /// `dir` some may stay.
+    pub(crate) fn heat_moved(&mut self, dir: Ino, is_gone: impl Fn(&Spot) -> bool) -> Vec<FragHeat> {
+        let (now, routes) = (self.now.mono_ms, &self.cluster.routes);
+        let bits = self.tree.peek(dir).map_or(0, |inode| inode.frag_bits);
+        // What was counted for more than what moves is parted first.
+        self.heat.table.recut(dir, bits, |frag| routes.frag(dir, || frag.first()).bits, now);
+        let mut moved = self.heat.table.take(is_gone, now);
+        let heat = |one: &FragHeat| one.load.metaload();
+        moved.sort_by(|a, b| heat(b).total_cmp(&heat(a)).then_with(|| (a.dir, a.frag).cmp(&(b.dir, b.frag))));
+        moved.truncate(MOVED_MAX);
+        moved
+    }
+
+    /// What another rank had counted of what it gave away to this one.
+    pub(crate) fn heat_came(&mut self, heat: &[FragHeat]) {
+        let (now, me) = (self.now.mono_ms, self.me());
+        for FragHeat { dir, frag, load } in heat.iter().take(MOVED_MAX) {
+            let is_own = self.cluster.routes.of(*dir, frag.first()).is_none_or(|rank| rank == me);
+            if is_own && load.is_sound() {
+                self.heat.table.add((*dir, *frag), load, now);
+            }
+        }
     }
 
     fn hit_once(&mut self, mut spots: Vec<Spot>, hit: Hit) {

@@ -4,7 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `decay.rs` | a counter that forgets |
-//! | `vec.rs` | the five counters of a fragment and their weights |
+//! | `loligo_types::heat` | the five counters of a fragment and their weights |
+//! | `vec.rs` | those, decaying together |
 //! | `sample.rs` | which requests are counted |
 //! | `table.rs` | the hot fragments |
 //! | `count.rs` | what counts as what |
@@ -31,5 +32,5 @@ pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
 pub(crate) use self::rank::Heat;
 pub use self::sample::Sampler;
 pub use self::status::{HotDir, KnownLoad};
-pub use self::vec::{DecayVec, Hit, LoadVec};
-pub use loligo_types::{Beat, Load};
+pub use self::vec::DecayVec;
+pub use loligo_types::{Beat, Hit, Load, LoadVec};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Ino, Rank};
+use loligo_types::{Ino, LoadVec, Rank};
 
 use super::decay::DecayCounter;
 use super::gossip::Gossip;
 use super::sample::Sampler;
 use super::table::HeatTable;
-use super::vec::{DecayVec, LoadVec};
+use super::vec::DecayVec;
 use super::{Beat, Load};
 use crate::config::Config;
 use crate::machine::Mds;

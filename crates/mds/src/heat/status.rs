@@ -1,9 +1,8 @@
 //! Heat and load as they are shown.
 
-use loligo_types::{Frag, Ino, Rank};
+use loligo_types::{Frag, Ino, LoadVec, Rank};
 
 use super::Load;
-use super::vec::LoadVec;
 use crate::machine::Mds;
 
 /// Hottest directories shown.

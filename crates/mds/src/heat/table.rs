@@ -1,8 +1,8 @@
 //! The hot fragments of directories: a bounded map of decaying counters. When it is full, the coldest eighth goes at once.
 
-use loligo_types::{Frag, Ino};
+use loligo_types::{Frag, FragHeat, Hit, Ino, LoadVec};
 
-use super::vec::{DecayVec, Hit, LoadVec};
+use super::vec::DecayVec;
 use crate::hash::IntMap;
 
 /// The unit that can move: a fragment of a directory.
@@ -71,9 +71,10 @@ impl HeatTable {
         all
     }
 
-    /// Forgets directories, which are this rank's no more.
-    pub(crate) fn forget(&mut self, is_gone: impl Fn(Ino) -> bool) {
-        self.spots.retain(|(dir, _), _| !is_gone(*dir));
+    /// Takes fragments out, which are this rank's no more; in no order.
+    pub(crate) fn take(&mut self, is_gone: impl Fn(&Spot) -> bool, now_ms: u64) -> Vec<FragHeat> {
+        let gone = self.spots.extract_if(|spot, _| is_gone(spot));
+        gone.map(|((dir, frag), load)| FragHeat { dir, frag, load: load.get(now_ms, self.half_life_ms) }).collect()
     }
 
     /// A directory is cut otherwise: what was counted of its fragments counts for those that take their place, in equal
@@ -96,7 +97,8 @@ impl HeatTable {
         }
     }
 
-    fn add(&mut self, spot: Spot, load: &LoadVec, now_ms: u64) {
+    /// Adds what was counted elsewhere.
+    pub(crate) fn add(&mut self, spot: Spot, load: &LoadVec, now_ms: u64) {
         if self.spots.len() >= self.max && !self.spots.contains_key(&spot) {
             self.drop_coldest(now_ms);
         }
@@ -183,7 +185,10 @@ mod tests {
         table.hit(spot(8), Hit::Fetch, 1.0, 0);
         assert_eq!(table.sum(0), LoadVec { readdir: 4.0, fetch: 1.0, ..LoadVec::default() });
         assert_eq!(table.hottest(1, 0)[0].0, (Ino(7), Frag::WHOLE.split(1)[1]));
-        table.forget(|dir| dir == Ino(7));
+        let mut taken = table.take(|(dir, _)| *dir == Ino(7), 5000);
         assert_eq!((table.len(), table.sum(0).metaload()), (1, 2.0));
+        taken.sort_by_key(|heat| heat.frag);
+        let loads: Vec<f64> = taken.iter().map(|heat| heat.load.readdir).collect();
+        assert_eq!(loads, [0.5, 1.5], "as they are by then");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use loligo_journal::codec::parts::{Cursor, put_letter, put_list, put_rank, put_route, put_u64};
-use loligo_journal::codec::parts::{take_letter, take_list, take_rank, take_route};
+use loligo_journal::codec::parts::{Cursor, put_frag, put_letter, put_list, put_rank, put_route, put_u64};
+use loligo_journal::codec::parts::{take_frag, take_letter, take_list, take_rank, take_route};
 use loligo_types::peer::{PeerMsg, TxId};
-use loligo_types::{Beat, FsError, Ino, Load, Route};
+use loligo_types::{Beat, FragHeat, FsError, Ino, Load, LoadVec, Route};
 
-use super::record::{put_lent, put_want, take_lent, take_want};
+use super::record::{put_items, put_lent, put_want, take_items, take_lent, take_want};
 use super::{Result, put_map, take_map};
 
 /// The codes of messages. On the wire: keep stable, never reuse.
@@ -29,12 +29,16 @@ mod code {
     pub const EMPTY: u8 = 15;
     pub const FAREWELL: u8 = 16;
     pub const BEAT: u8 = 17;
+    pub const CACHED: u8 = 18;
+    pub const HEAT: u8 = 19;
 }
 
 /// The shortest route: directory, bits, value, rank, version.
 const ROUTE_MIN: usize = 5;
 /// The shortest beat: rank, number, age, and the load.
 const BEAT_MIN: usize = 3 + LOAD_BYTES;
+/// The shortest heat of a fragment: directory, fragment, five counts.
+const HEAT_MIN: usize = 3 + 5 * 8;
 /// Three wide numbers, a queue of one byte, two narrow numbers.
 const LOAD_BYTES: usize = 3 * 8 + 1 + 2 * 4;
 
@@ -99,6 +103,14 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
         }
         PeerMsg::Empty => out.push(code::EMPTY),
         PeerMsg::Farewell => out.push(code::FAREWELL),
+        PeerMsg::Cached(items) => {
+            out.push(code::CACHED);
+            put_items(out, items);
+        }
+        PeerMsg::Heat(heat) => {
+            out.push(code::HEAT);
+            put_list(out, heat, put_heat);
+        }
         PeerMsg::Beat(beats) => {
             out.push(code::BEAT);
             put_list(out, beats, put_beat);
@@ -143,6 +155,8 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
         code::EMPTY => PeerMsg::Empty,
         code::FAREWELL => PeerMsg::Farewell,
         code::BEAT => PeerMsg::Beat(take_list(from, BEAT_MIN, "number of beats", take_beat)?),
+        code::CACHED => PeerMsg::Cached(take_items(from)?),
+        code::HEAT => PeerMsg::Heat(take_list(from, HEAT_MIN, "number of fragments", take_heat)?),
         _ => return Err(from.invalid("kind of a message between ranks")),
     })
 }
@@ -189,19 +203,46 @@ fn put_beat(out: &mut Vec<u8>, beat: &Beat) {
     put_u64(out, beat.seq);
     put_u64(out, u64::from(beat.age_ms));
     let load = &beat.load;
-    [load.auth, load.all, load.requests_per_s].iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
+    [load.auth, load.all, load.requests_per_s].into_iter().for_each(|n| put_wide(out, n));
     put_u64(out, u64::from(load.queue));
     [load.memory_percent, load.cpu_percent].iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
 }
 
+fn put_wide(out: &mut Vec<u8>, n: f64) {
+    out.extend_from_slice(&n.to_bits().to_le_bytes());
+}
+
+fn take_wide(from: &mut Cursor<'_>) -> Result<f64> {
+    Ok(f64::from_bits(u64::from_le_bytes(from.array()?)))
+}
+
+/// Whether the counts make sense is the receiver's question.
+fn put_heat(out: &mut Vec<u8>, heat: &FragHeat) {
+    put_u64(out, heat.dir.0);
+    put_frag(out, heat.frag);
+    let LoadVec { ird, iwr, readdir, fetch, store } = heat.load;
+    [ird, iwr, readdir, fetch, store].into_iter().for_each(|n| put_wide(out, n));
+}
+
+fn take_heat(from: &mut Cursor<'_>) -> Result<FragHeat> {
+    let (dir, frag) = (Ino(from.u64()?), take_frag(from)?);
+    let load = LoadVec {
+        ird: take_wide(from)?,
+        iwr: take_wide(from)?,
+        readdir: take_wide(from)?,
+        fetch: take_wide(from)?,
+        store: take_wide(from)?,
+    };
+    Ok(FragHeat { dir, frag, load })
+}
+
 fn take_beat(from: &mut Cursor<'_>) -> Result<Beat> {
     let (rank, seq, age_ms) = (take_rank(from)?, from.u64()?, from.u32()?);
-    let wide = |from: &mut Cursor<'_>| Ok(f64::from_bits(u64::from_le_bytes(from.array()?)));
     let narrow = |from: &mut Cursor<'_>| Ok(f32::from_bits(u32::from_le_bytes(from.array()?)));
     let load = Load {
-        auth: wide(from)?,
-        all: wide(from)?,
-        requests_per_s: wide(from)?,
+        auth: take_wide(from)?,
+        all: take_wide(from)?,
+        requests_per_s: take_wide(from)?,
         queue: from.u32()?,
         memory_percent: narrow(from)?,
         cpu_percent: narrow(from)?,

@@ -58,11 +58,19 @@ pub(super) fn take_want(from: &mut Cursor<'_>) -> Result<Want> {
     Ok(Want { need, recall: take_lease(from)? })
 }
 
-pub(super) fn put_lent(out: &mut Vec<u8>, lent: &Lent) {
-    // Only records of inodes are lent; the small tables of a rank are its own.
-    let count = lent.items.iter().filter(|item| is_lent(item)).count();
+/// Records of inodes; the small tables of a rank are its own, and are left out.
+pub(super) fn put_items(out: &mut Vec<u8>, items: &[Loaded]) {
+    let count = items.iter().filter(|item| is_lent(item)).count();
     put_u64(out, count as u64);
-    lent.items.iter().for_each(|item| put_item(out, item));
+    items.iter().for_each(|item| put_item(out, item));
+}
+
+pub(super) fn take_items(from: &mut Cursor<'_>) -> Result<Vec<Loaded>> {
+    take_list(from, 3, "number of records", take_item)
+}
+
+pub(super) fn put_lent(out: &mut Vec<u8>, lent: &Lent) {
+    put_items(out, &lent.items);
     put_list(out, &lent.opens, |out, (ino, opens)| {
         put_u64(out, ino.0);
         put_u64(out, u64::from(*opens));
@@ -75,7 +83,7 @@ pub(super) fn put_lent(out: &mut Vec<u8>, lent: &Lent) {
 
 pub(super) fn take_lent(from: &mut Cursor<'_>) -> Result<Lent> {
     Ok(Lent {
-        items: take_list(from, 3, "number of records", take_item)?,
+        items: take_items(from)?,
         opens: take_list(from, 2, "number of open inodes", |from| Ok((Ino(from.u64()?), from.u32()?)))?,
         elsewhere: take_list(from, 2, "number of inodes elsewhere", |from| Ok((Ino(from.u64()?), take_rank(from)?)))?,
     })

@@ -6,7 +6,8 @@ use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
 use loligo_types::msg::Reclaim;
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
-    Beat, Event, FsError, Ino, Inode, Kind, Letter, Load, Loaded, MovedClient, Need, Rank, Spread, Target, Time,
+    Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadVec, Loaded, MovedClient, Need, Rank, Spread,
+    Target, Time,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option::of;
@@ -131,6 +132,15 @@ fn beat() -> impl Strategy<Value = Beat> {
     )
 }
 
+fn heat() -> impl Strategy<Value = FragHeat> {
+    let n = || 0.0f64..1e9;
+    (ino(), frag(), n(), n(), n(), n(), n()).prop_map(|(dir, frag, ird, iwr, readdir, fetch, store)| FragHeat {
+        dir,
+        frag,
+        load: LoadVec { ird, iwr, readdir, fetch, store },
+    })
+}
+
 pub fn peer() -> impl Strategy<Value = PeerMsg> {
     let tx = || (any::<u64>(), rank()).prop_map(|(number, rank)| TxId { number, rank });
     let want = (need(), lease()).prop_map(|(need, recall)| Want { need, recall });
@@ -163,6 +173,8 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         Just(PeerMsg::Empty),
         Just(PeerMsg::Farewell),
         vec(beat(), 0..5).prop_map(PeerMsg::Beat),
+        vec(loaded(), 0..5).prop_map(PeerMsg::Cached),
+        vec(heat(), 0..5).prop_map(PeerMsg::Heat),
     ]
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
-    Beat, ClusterMap, Frag, FsError, Ino, Inode, Kind, Lease, Letter, Load, Loaded, Name, Need, Rank, RankInfo,
-    RankState, Route, Target, Time,
+    Beat, ClusterMap, Frag, FragHeat, FsError, Ino, Inode, Kind, Lease, Letter, Load, LoadVec, Loaded, Name, Need,
+    Rank, RankInfo, RankState, Route, Target, Time,
 };
 use proptest::prelude::*;
 
@@ -157,6 +157,12 @@ fn the_bytes_of_a_beat_are_fixed() {
 }
 
 #[test]
+fn the_bytes_of_heat_are_fixed() {
+    let load = LoadVec { ird: 1.0, iwr: 2.0, readdir: 3.0, fetch: 50.0, store: 100.0 };
+    golden("heat", between(PeerMsg::Heat(vec![FragHeat { dir: Ino(256), frag: Frag { bits: 3, value: 5 }, load }])));
+}
+
+#[test]
 fn the_bytes_of_records_are_fixed() {
     let name = || Name::new(b"f").expect("a name");
     let needs = [
@@ -180,6 +186,7 @@ fn the_bytes_of_records_are_fixed() {
         Loaded::Inline(Ino(256), Some(Arc::from(&b"data"[..]))),
         Loaded::Part { dir: Ino(1), part: None, frags: vec![Frag { bits: 3, value: 5 }] },
     ];
+    golden("cached", between(PeerMsg::Cached(vec![items[2].clone()])));
     let lent = Lent { items, opens: vec![(Ino(256), 2)], elsewhere: vec![(Ino(258), Rank(3))] };
     golden("lent", between(PeerMsg::Lent { tx: TX, round: 1, lent }));
 }

@@ -3,6 +3,7 @@
 mod crashes;
 mod floating;
 mod holdings;
+mod known;
 mod meetings;
 mod members;
 mod moves;

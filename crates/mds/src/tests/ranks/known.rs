@@ -1,0 +1,130 @@
+//! What a rank has in memory of a subtree, and what it has counted of it, goes along when that moves.
+
+use loligo_types::{Frag, Ino, Lease, LoadVec, Op};
+
+use super::*;
+use crate::peer::PeerMsg;
+
+/// What a rank has counted of fragments of a directory.
+fn heat(cluster: &Cluster, at: usize, dir: Ino) -> Vec<(Frag, LoadVec)> {
+    let hot = cluster.world(at).mds.status().hottest;
+    hot.into_iter().filter(|hot| hot.dir == dir).map(|hot| (hot.frag, hot.load)).collect()
+}
+
+fn read_often(cluster: &mut Cluster, client: usize, at: usize, ino: Ino) {
+    for _ in 0..400 {
+        cluster.ask(client, at, Op::GetAttr { ino });
+    }
+}
+
+#[test]
+fn what_is_hot_is_hot_at_the_rank_that_it_moves_to() {
+    let (mut cluster, a, here, there) = two_ranks();
+    let (deep, cold) = (cluster.mkdir(a, here, "deep"), cluster.mkdir(a, here, "cold"));
+    let (file, other) = (cluster.touch(a, deep, "f"), cluster.touch(a, Ino::ROOT, "other"));
+    read_often(&mut cluster, a, 0, file);
+    read_often(&mut cluster, a, 0, other);
+    let before = heat(&cluster, 0, deep);
+    assert!(before.len() == 1 && before[0].1.ird > 200.0, "{before:?}");
+    cluster.migrate(here, 0, 1);
+    cluster.run();
+    let (gone, came) = (heat(&cluster, 0, deep), heat(&cluster, 1, deep));
+    assert_eq!(gone, []);
+    assert!(came.len() == 1 && came[0].1.ird > before[0].1.ird / 2.0, "{came:?}, it was {before:?}");
+    assert!(came[0].1.ird <= before[0].1.ird, "{came:?}, it was {before:?}");
+    assert!(
+        !heat(&cluster, 0, Ino::ROOT).is_empty() && heat(&cluster, 1, Ino::ROOT).is_empty(),
+        "the root did not move"
+    );
+    assert_eq!((heat(&cluster, 1, cold), heat(&cluster, 1, there).len()), (heat(&cluster, 0, cold), 1));
+    cluster.finish();
+}
+
+#[test]
+fn of_a_directory_that_is_parted_each_half_keeps_its_share() {
+    let mut cluster = Cluster::new(2);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    for n in 0..40 {
+        cluster.touch(a, dir, &format!("f{n}"));
+    }
+    for _ in 0..20 {
+        for n in 0..40 {
+            cluster.ask(a, 0, Op::Lookup { dir, name: name(&format!("f{n}")) });
+        }
+    }
+    let before: f64 = heat(&cluster, 0, dir).iter().map(|(_, load)| load.ird).sum();
+    assert!(before > 400.0, "{before}");
+    let [lower, upper] = [0, 1].map(|value| Frag { bits: 1, value });
+    cluster.migrate_frag(dir, upper, 0, 1);
+    cluster.run();
+    for (at, frag) in [(0, lower), (1, upper)] {
+        let all = heat(&cluster, at, dir);
+        let reads: Vec<(Frag, f64)> =
+            all.iter().map(|(of, load)| (*of, load.ird)).filter(|(_, ird)| *ird > 0.0).collect();
+        assert!(
+            matches!(reads[..], [(of, ird)] if of == frag && ird > before / 8.0 && ird <= before / 1.9),
+            "at rank {at}: {all:?} of {before}"
+        );
+    }
+    cluster.finish();
+}
+
+#[test]
+fn nonsense_that_is_told_of_heat_is_passed_over() {
+    let (mut cluster, a, here, there) = two_ranks();
+    cluster.wait(500);
+    let known = |cluster: &Cluster| heat(cluster, 0, here).len() + heat(cluster, 0, there).len();
+    let before = known(&cluster);
+    let good = LoadVec { ird: 5.0, ..LoadVec::default() };
+    let bad = [f64::NAN, f64::INFINITY, -1.0].map(|iwr| (here, LoadVec { iwr, ..good }));
+    // What is another rank's by now does not count either.
+    for (dir, load) in bad.into_iter().chain([(there, good)]) {
+        let msg = PeerMsg::Heat(vec![loligo_types::FragHeat { dir, frag: Frag::WHOLE, load }]);
+        cluster.at(0, |world| world.input(crate::Input::Peer { from: rank(1), msg }));
+    }
+    assert_eq!(known(&cluster), before);
+    let sums = cluster.world(0).mds.subtree_loads();
+    assert!(sums.values().all(LoadVec::is_sound), "{sums:?}");
+    cluster.touch(a, here, "f");
+    cluster.finish();
+}
+
+#[test]
+fn what_clients_have_leases_on_is_in_memory_at_the_rank_that_it_moves_to() {
+    for fails in [false, true] {
+        let (mut cluster, a, here, _) = two_ranks();
+        let sub = cluster.mkdir(a, here, "sub");
+        cluster.at(0, |world| world.clients[a].want = Lease::NONE);
+        let (leased, not) = (cluster.touch(a, sub, "leased"), cluster.touch(a, sub, "not"));
+        cluster.at(0, |world| world.clients[a].want = BOTH);
+        cluster.lookup(a, sub, "leased").expect("it is there");
+        if fails {
+            cluster.hold(0, 1);
+            let id = cluster.begin_move(here, 0, 1);
+            for _ in 0..100 {
+                if cluster.waiting(0, 1).iter().any(|msg| matches!(msg, PeerMsg::Cached(_))) {
+                    break;
+                }
+                while !cluster.waiting(0, 1).is_empty() {
+                    cluster.deliver(0, 1);
+                }
+                while !cluster.waiting(1, 0).is_empty() {
+                    cluster.deliver(1, 0);
+                }
+                cluster.wait(50);
+            }
+            assert!(matches!(cluster.deliver(0, 1), PeerMsg::Cached(_)));
+            // What was told before the connection broke is not taken for what comes with another letter.
+            cluster.held.clear();
+            cluster.reconnect(0, 1);
+            cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id) == "done");
+        } else {
+            cluster.migrate(here, 0, 1);
+        }
+        assert_eq!((cluster.has(1, leased), cluster.has(1, not)), (!fails, false), "fails: {fails}");
+        assert_eq!(cluster.lookup(a, sub, "leased"), Ok(leased));
+        assert_eq!(cluster.lookup(a, sub, "not"), Ok(not));
+        cluster.finish();
+    }
+}
