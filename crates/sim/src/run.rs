@@ -326,7 +326,8 @@ impl World {
         for (rank, seat) in self.seats.iter().enumerate() {
             let status = seat.server.as_ref().map(|server| server.mds.status());
             let under_way = seat.server.as_ref().map(|server| server.mds.under_way());
-            text += &format!("\n  rank {rank}: {under_way:?} {status:?}");
+            let drain = seat.server.as_ref().and_then(|server| server.mds.drain_status());
+            text += &format!("\n  rank {rank}: {under_way:?} {drain:?} {status:?}");
         }
         text
     }

@@ -64,6 +64,8 @@ pub(crate) struct Drain {
     given: BTreeMap<Rank, f64>,
     subtrees_given: u64,
     files_given: u64,
+    /// Letters that this rank had had when it said to the others that it has nothing any more.
+    letters_got: u64,
     /// Why it does not go on.
     stuck: Option<String>,
 }
@@ -82,6 +84,7 @@ impl Drain {
             given: BTreeMap::new(),
             subtrees_given: 0,
             files_given: 0,
+            letters_got: 0,
             stuck: None,
         }
     }
@@ -127,7 +130,13 @@ impl Mds {
             Stage::Parting => {
                 let others = self.cluster.map.ranks.iter().filter(|info| info.rank != self.config.rank);
                 let mut words = others.map(|info| self.cluster.links.get(&info.rank).is_some_and(|link| link.farewell));
-                if words.all(|said| said) && self.log.durable == self.log.last {
+                if !words.all(|said| said) {
+                    return;
+                }
+                // Before they heard that there was nothing here they may have sent something.
+                if self.letters_got() != drain.letters_got || !self.has_landed() {
+                    drain.stage = Stage::Giving;
+                } else if self.log.durable == self.log.last {
                     self.out.push_back(Output::Member(Member::Drained));
                     drain.stage = Stage::Parted;
                 }
@@ -366,6 +375,7 @@ impl Mds {
             return;
         }
         drain.stage = Stage::Parting;
+        drain.letters_got = self.letters_got();
         let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
         for rank in others {
             if let Some(link) = self.cluster.links.get_mut(&rank) {
@@ -373,6 +383,11 @@ impl Mds {
             }
             self.tell_durably(rank, PeerMsg::Empty);
         }
+    }
+
+    /// Letters that this rank has had from all others.
+    fn letters_got(&self) -> u64 {
+        self.cluster.links.keys().map(|rank| self.tree.peer(*rank).received).sum()
     }
 
     /// Whether nothing is under way that this rank has a part in.
@@ -398,7 +413,7 @@ impl Mds {
     }
 
     /// How far it is, for an administrator; `None`: it is not being drained.
-    pub(crate) fn drain_status(&self) -> Option<DrainStatus> {
+    pub fn drain_status(&self) -> Option<DrainStatus> {
         let drain = self.cluster.drain.as_deref()?;
         let orphans = self.tree.orphans().count() as u64;
         let state = match drain.stage {

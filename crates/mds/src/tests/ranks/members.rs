@@ -5,6 +5,7 @@ use loligo_types::{Answer, Frag, Ino, Op, RankState};
 
 use super::*;
 use crate::admin::{Ask, Told};
+use crate::peer::PeerMsg;
 use crate::{Input, Member};
 
 fn pin(ino: Ino, ranks: &str) -> Op {
@@ -250,6 +251,36 @@ fn a_drain_can_be_stopped_and_the_rank_takes_more_again() {
     cluster.migrate(here, 0, 1);
     cluster.touch(a, here, "f");
     cluster.touch(a, there, "f");
+    cluster.finish();
+}
+
+#[test]
+fn a_subtree_that_was_on_its_way_when_the_rank_said_that_it_has_nothing_is_given_away_too() {
+    let (mut cluster, a, here, there) = two_ranks();
+    cluster.migrate(there, 1, 0);
+    cluster.touch(a, here, "f");
+    let before = cluster.walk(a);
+    let offered = cluster.begin_move(here, 0, 1);
+    // The other rank has agreed before it heard that it is to be drained; the letter is late.
+    cluster.held.insert((0, 1));
+    cluster.wait_for("the letter", |cluster| {
+        while cluster.waiting(0, 1).first().is_some_and(|msg| !matches!(msg, PeerMsg::Letter { .. })) {
+            cluster.deliver(0, 1);
+        }
+        cluster.state(0, offered) == "moving"
+    });
+    cluster.set_state(1, RankState::Draining);
+    cluster.wait_for("the last words of rank 1", |cluster| {
+        let Told::Drain(Some(status)) = cluster.admin(1, Ask::Drain) else { panic!("it is being drained") };
+        status.state.contains("other ranks")
+    });
+    cluster.wait(500);
+    cluster.release();
+    cluster.wait_member(1, &Member::Drained);
+    cluster.remove_drained(1);
+    assert_eq!(cluster.walk(a), before, "nothing went with the rank");
+    cluster.crash(0);
+    assert_eq!(cluster.walk(a), before);
     cluster.finish();
 }
 
