@@ -9,7 +9,7 @@ use loligo_journal::table::{
     Meta, Row, decode_inode, decode_row, key_discard, key_inode, key_meta, key_orphan, prefix_range,
 };
 use loligo_journal::{Record, Tail};
-use loligo_namespace::{Config, Loaded, Tree, apply, decided, lent_dirs};
+use loligo_namespace::{Config, Loaded, Tree, apply, decided, ended_lines, lent_dirs};
 use loligo_store::{Backend, Batch, Table};
 use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank};
 
@@ -187,8 +187,8 @@ fn deliver_one(table: &dyn Table, lives: &mut [Life], to: usize, letter: &Letter
                 now.extend(inode_of(table, &mut lives[to], dir)?.map(|inode| (dir, inode)));
             }
             let tree = &lives[to].tree;
-            let events = decided(events, &mut |ino| now.get(&ino).cloned(), &mut |ino| tree.part(ino).cloned());
-            events.iter().for_each(|event| lives[to].add(event));
+            let decided = decided(events, &mut |ino| now.get(&ino).cloned(), &mut |ino| tree.part(ino).cloned());
+            decided.into_iter().chain(ended_lines(events)).for_each(|event| lives[to].add(&event));
         }
         Letter::Import { routes, events, clients: _ } => {
             routes.iter().for_each(|route| lives[to].add(&Event::Route(*route)));

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::{Found, Loaded, Lookup, Need, decided, lent_dirs};
+use loligo_namespace::{Found, Loaded, Lookup, Need, decided, ended_lines, lent_dirs};
 use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
@@ -371,6 +371,7 @@ impl Mds {
         }
         let tree = &self.tree;
         let mut all = decided(events, &mut |ino| tree.inode(ino).cloned(), &mut |ino| tree.part(ino).cloned());
+        all.extend(ended_lines(events));
         all.push(Event::Peer(peer));
         let moves = |event: &Event| match event {
             Event::Inode(inode) => inode.kind == Kind::Dir,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_types::{ClusterMap, Letter, Loaded, Lsn, Rank, Route};
+use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
 use crate::machine::Mds;
 use crate::park::Why;
@@ -86,7 +86,7 @@ impl Mds {
             PeerMsg::Received { upto } => self.letters_received(from, upto),
             PeerMsg::Acked { upto } => self.letters_acked(from, upto),
             PeerMsg::Routes(routes) => self.learn_routes(routes),
-            PeerMsg::Gone(dir) => self.cluster.routes.forget(dir),
+            PeerMsg::Gone(dir) => self.peer_gone(dir),
             PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
             PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
             PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
@@ -158,10 +158,25 @@ impl Mds {
         if self.cluster.doubtful.is_empty() || !self.cluster.ready || !self.cluster.links.values().all(settled) {
             return;
         }
-        for dir in std::mem::take(&mut self.cluster.doubtful) {
-            if self.cluster.routes.version(dir).is_none() {
+        for (dir, frag) in std::mem::take(&mut self.cluster.doubtful) {
+            if self.knows_nothing_of(dir, frag) {
                 self.route_gone(dir);
             }
+        }
+    }
+
+    /// Whether no line says who has a fragment. Of one that was this rank's it has a line as long as there is the directory.
+    fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
+        self.cluster.routes.of(dir, frag.first()).is_none()
+    }
+
+    /// Another rank says that a directory with lines of its own is gone. What this rank has put down of it goes, too: the
+    /// next life of any rank would take it for true.
+    fn peer_gone(&mut self, dir: Ino) {
+        self.cluster.routes.forget(dir);
+        // With a part of it they go together, when the decision comes.
+        if self.tree.has_lines(dir) && self.tree.part(dir).is_none() {
+            self.commit(None, &[Event::RouteGone(dir)]);
         }
     }
 
@@ -171,8 +186,8 @@ impl Mds {
         for route in routes {
             if route.rank == self.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
-                if self.cluster.routes.version(route.dir).is_none() {
-                    self.cluster.doubtful.insert(route.dir);
+                if self.knows_nothing_of(route.dir, route.frag) {
+                    self.cluster.doubtful.insert((route.dir, route.frag));
                 }
                 continue;
             }

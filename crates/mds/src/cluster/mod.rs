@@ -23,7 +23,7 @@ mod survey;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_types::{About, ClusterMap, Ino, Lsn, Op, Rank, RankState};
+use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState};
 
 pub(crate) use self::borrow::{Gathered, Tx};
 pub(crate) use self::drain::Drain;
@@ -88,8 +88,8 @@ pub(crate) struct Cluster {
     pub(crate) drain: Option<Box<Drain>>,
     /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
-    /// Directories with lines that another rank has told and that name this one, which does not know of them.
-    pub(crate) doubtful: BTreeSet<Ino>,
+    /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them.
+    pub(crate) doubtful: BTreeSet<(Ino, Frag)>,
     /// Requests wait for what is on its way between other ranks, until the next tick.
     pub(crate) again: bool,
     /// Inodes that are remembered as gone because the table does not have them.

@@ -31,6 +31,7 @@ pub use dirty::{DirtyQueue, Key};
 #[cfg(test)]
 pub(crate) use hash::WEAK_KEY;
 pub use hash::{HASH_MAX, hash63};
+pub use parts::ended_lines;
 pub(crate) use load::inline_bytes;
 pub use loligo_types::Loaded;
 pub use slab::{Keyed, Slab};

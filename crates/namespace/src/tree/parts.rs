@@ -3,9 +3,18 @@
 
 use std::cell::Cell;
 
-use loligo_types::{Attr, Frag, Ino, Inode, Name, Rank};
+use loligo_types::{Attr, Event, Frag, Ino, Inode, Name, Rank};
 
 use super::{HASH_MAX, Small, Tree};
+
+/// What a decision over ranks ends besides, at a rank whose part of a removed directory it ends: the lines that it has put
+/// down for its fragments.
+pub fn ended_lines(decision: &[Event]) -> impl Iterator<Item = Event> + '_ {
+    decision.iter().filter_map(|event| match event {
+        Event::PartGone { dir, .. } => Some(Event::RouteGone(*dir)),
+        _ => None,
+    })
+}
 
 impl Tree {
     /// This rank's part of a directory of which it has fragments, but not the inode.
@@ -73,6 +82,12 @@ impl Tree {
         let mut own: Vec<Frag> = own.collect();
         own.sort_by_key(|frag| frag.first());
         Some(own)
+    }
+
+    /// Whether this rank has put down lines of the subtree map for a directory.
+    pub fn has_lines(&self, dir: Ino) -> bool {
+        let mut lines = self.routes.range((dir, Frag::WHOLE)..).take_while(|((d, _), _)| *d == dir);
+        lines.any(|(_, record)| record.value.is_some())
     }
 
     /// Up to which hash all names from this one on are this rank's; `None`: not even those with this one.

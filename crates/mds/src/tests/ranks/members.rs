@@ -285,6 +285,32 @@ fn a_subtree_that_was_on_its_way_when_the_rank_said_that_it_has_nothing_is_given
 }
 
 #[test]
+fn what_was_put_down_of_fragments_of_a_removed_directory_is_forgotten_by_all_and_keeps_nobody_from_being_drained() {
+    for first in [0, 1] {
+        let (mut cluster, a, here, _) = two_ranks();
+        let dir = cluster.mkdir(a, here, "d");
+        cluster.migrate_frag(dir, Frag { bits: 1, value: 1 }, 0, 1);
+        // Of this one rank 1 has nothing any more but a line that says so.
+        let back = cluster.mkdir(a, here, "back");
+        cluster.migrate(back, 0, 1);
+        cluster.migrate(back, 1, 0);
+        for text in ["d", "back"] {
+            cluster.call(a, rmdir(here, text)).expect("it is empty");
+        }
+        cluster.wait(4000);
+        cluster.crash(first);
+        cluster.crash(1 - first);
+        cluster.wait(1000);
+        for at in 0..2 {
+            let Told::Routes(lines) = cluster.admin(at, Ask::Routes) else { panic!("lines") };
+            assert!(lines.iter().all(|line| line.dir != dir && line.dir != back), "rank {at}: {lines:?}");
+        }
+        cluster.drain_and_remove(1);
+        cluster.finish();
+    }
+}
+
+#[test]
 fn an_older_map_is_passed_over() {
     let (mut cluster, a, here, _) = two_ranks();
     let old = cluster.map();
