@@ -196,7 +196,8 @@ impl Mds {
         self.step_export();
     }
 
-    fn trim(&mut self) {
+    /// Says from where on the journal is needed, if that is further than before.
+    pub(crate) fn trim(&mut self) {
         let below = self.needed_from();
         if below > self.checkpointer.trimmed {
             self.checkpointer.trimmed = below;

@@ -131,10 +131,15 @@ impl Mds {
     pub(crate) fn letters_received(&mut self, from: Rank, upto: u64) {
         let Some(link) = self.cluster.links.get_mut(&from) else { return };
         link.received = link.received.max(upto);
+        let before = link.outbox.len();
         while link.outbox.front().is_some_and(|(seq, ..)| *seq <= upto) {
             link.outbox.pop_front();
         }
+        let fewer = link.outbox.len() < before;
         self.export_received(from, upto);
+        if fewer {
+            self.trim();
+        }
     }
 
     /// Another rank has in the table what letters up to here brought.

@@ -3,7 +3,42 @@
 use loligo_types::{Answer, Frag, FsError, Ino, Op, RankState, Route};
 
 use super::*;
+use crate::Input;
 use crate::admin::{Ask, Told};
+use crate::peer::PeerMsg;
+
+#[test]
+fn a_full_journal_is_trimmed_when_another_rank_has_what_moved_though_nothing_is_left_to_be_written() {
+    let (mut cluster, a, here, there) = two_ranks();
+    cluster.touch(a, there, "f");
+    cluster.touch(a, here, "f");
+    // So that no sums come later.
+    cluster.wait(10_000);
+    // The word that what moves is in the table there does not come.
+    cluster.held.insert((1, 0));
+    cluster.begin_move(here, 0, 1);
+    cluster.wait_for("what comes before that word", |cluster| {
+        let last = |msg: &&PeerMsg| matches!(msg, PeerMsg::Acked { .. });
+        while cluster.waiting(1, 0).first().is_some_and(|msg| !last(msg)) {
+            cluster.deliver(1, 0);
+        }
+        cluster.waiting(1, 0).first().is_some_and(last)
+    });
+    cluster.wait(8000);
+    let (trimmed, last) = (cluster.world(0).trimmed, cluster.world(0).last_lsn);
+    assert!(trimmed < last, "what moved holds the journal: {trimmed:?} of {last:?}");
+    cluster.at(0, |world| world.input(Input::JournalSpace { used: 100, limit: 100 }));
+    let seq = cluster.send(a, 0, mkdir(Ino::ROOT, "waits"));
+    cluster.wait(5000);
+    assert_eq!(cluster.outcome(a, 0, seq), None, "there is no room");
+    assert_eq!(cluster.world(0).trimmed, trimmed);
+    cluster.release();
+    cluster.wait(5000);
+    assert!(cluster.world(0).trimmed > trimmed, "nothing needs it any more");
+    cluster.at(0, |world| world.input(Input::JournalSpace { used: 10, limit: 100_000 }));
+    assert!(matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))));
+    cluster.finish();
+}
 
 #[test]
 fn what_is_made_in_a_directory_that_moved_is_found_at_its_new_rank_and_the_old_one_tells_the_route() {
