@@ -148,8 +148,8 @@ impl Mds {
             self.load(here, Waiter::Sums);
             return;
         }
-        // What is lent comes back as the borrower saw it.
-        let locked = |ino| self.cluster.loans.locked(ino).is_some();
+        // What is lent as a whole comes back as the borrower saw it.
+        let locked = |ino| self.cluster.loans.is_locked_whole(ino);
         let (mut events, sums) = propagate_abroad(&self.tree, SUMS_PER_TICK, &|ino| abroad.contains(&ino), &locked);
         // One letter a record: the next one has the next number.
         for (dir, sum) in sums {

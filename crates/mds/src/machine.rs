@@ -155,6 +155,11 @@ impl Mds {
             while let Some(job) = self.parked.next_ready() {
                 self.run(job);
             }
+            // After those of this rank, or they would never have a turn.
+            if self.cluster.loans.take_due() {
+                self.next_loans();
+                continue;
+            }
             if self.reaps.is_empty() || self.grace.is_some() {
                 break;
             }

@@ -274,10 +274,17 @@ impl Inode {
         rstat.bytes = rstat.bytes.wrapping_sub(below.bytes.wrapping_sub(told.bytes));
     }
 
-    /// Adds what fragments that came have brought since a directory was lent: as it was then, and as it is now.
+    /// Adds what has been counted since a directory was lent: as it was then, and as it is now. Other names of it may have
+    /// changed, and fragments may have come.
     pub fn count_since(&mut self, lent: &Inode, now: &Inode) {
-        if !lent.is_spread() || self.nlink == 0 {
+        if self.nlink == 0 {
             return;
+        }
+        if now.frag_bits != lent.frag_bits {
+            self.frag_bits = now.frag_bits;
+        }
+        if self.accounted == lent.accounted {
+            self.accounted = now.accounted;
         }
         let counted = |inode: &Inode| {
             let (size, nlink) = if inode.is_spread() { (Inode::SPREAD_SIZE, Inode::SPREAD_NLINK) } else { (0, 0) };

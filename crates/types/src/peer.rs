@@ -56,10 +56,10 @@ pub enum PeerMsg {
     Borrow { tx: TxId, round: u32, client: u64, wants: Vec<Want> },
     /// Here they are.
     Lent { tx: TxId, round: u32, lent: Lent },
-    /// Not now (`Busy`): an older transaction has them, or clients are being asked for what they hold; `Ready` will say
-    /// when. Or never: they cannot be read.
+    /// Not now (`Busy`): an older transaction has them, or clients are being asked for what they hold; `Lent` follows when
+    /// it is its turn. Or never: they cannot be read.
     Denied { tx: TxId, round: u32, error: FsError },
-    /// What was denied may be asked for again.
+    /// What was denied long ago may be asked for again.
     Ready { tx: TxId },
     /// Unlock what it borrowed: the transaction is over without a change there, or (`again`) will come again soon.
     Return { tx: TxId, again: bool },

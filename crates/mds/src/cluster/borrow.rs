@@ -30,12 +30,27 @@ pub(crate) struct Tx {
     outstanding: BTreeMap<Rank, u32>,
     /// How often it has asked.
     round: u32,
-    /// Ranks that said `Busy` and have not called since. Only their calls are waited for.
+    /// Ranks that said `Busy` and have neither lent nor called since. Only those are waited for.
     calls: BTreeSet<Rank>,
     /// Where inodes are that a rank did not have.
     found: BTreeMap<Ino, Rank>,
     /// One rank said no: all is given back when the others have answered.
     denied: Option<FsError>,
+}
+
+impl Tx {
+    /// Puts down what a rank has lent.
+    fn keep(&mut self, from: Rank, lent: Lent) {
+        let Lent { items, opens, elsewhere } = lent;
+        for item in &items {
+            if let Loaded::Part { dir, frags, .. } = item {
+                self.parts.entry(*dir).or_default().insert(from, frags.clone());
+            }
+        }
+        self.guests.insert(from, items);
+        self.opens.extend(opens);
+        self.found.extend(elsewhere);
+    }
 }
 
 /// What must be lent for a request, by rank.
@@ -177,19 +192,27 @@ impl Mds {
             return self.tell(from, PeerMsg::Return { tx, again: false });
         };
         if state.outstanding.get(&from) != Some(&round) {
-            return;
+            return self.lent_later(from, tx, round, lent);
         }
         state.outstanding.remove(&from);
-        let Lent { items, opens, elsewhere } = lent;
-        for item in &items {
-            if let Loaded::Part { dir, frags, .. } = item {
-                state.parts.entry(*dir).or_default().insert(from, frags.clone());
-            }
-        }
-        state.guests.insert(from, items);
-        state.opens.extend(opens);
-        state.found.extend(elsewhere);
+        state.keep(from, lent);
         self.answered(tx);
+    }
+
+    /// A rank that had denied lends now, unasked. That is of use if nobody else is waited for.
+    fn lent_later(&mut self, from: Rank, tx: TxId, round: u32, lent: Lent) {
+        let Some(state) = self.cluster.txs.get_mut(&tx) else { return };
+        if state.outstanding.contains_key(&from) || state.guests.contains_key(&from) {
+            // It has been asked again, and answers that.
+            return;
+        }
+        let called = state.calls.remove(&from) && state.round == round;
+        if called && state.calls.is_empty() && state.outstanding.is_empty() {
+            state.keep(from, lent);
+            return self.parked.ready(state.job);
+        }
+        // Nothing is held while others are waited for.
+        self.tell(from, PeerMsg::Return { tx, again: true });
     }
 
     /// A rank will not, or not now.

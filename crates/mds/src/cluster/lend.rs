@@ -2,7 +2,8 @@
 //!
 //! What clients hold is asked back before anything is locked, and meanwhile nothing new of it is given out: so no lock is
 //! held while a client is waited for. Of two transactions the older one waits for the younger one's locks; the younger
-//! one is denied, gives back all it has, and is called when it may come again.
+//! one is denied, gives back all it has, and stands in a queue by age: when its turn comes it is lent what it wanted,
+//! unasked. What is locked of a directory for the sake of names are those names, not the directory (`locks`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use loligo_namespace::{Found, Loaded, Lookup, Need, decided, ended_lines, lent_d
 use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
-use crate::hash::IntMap;
+use super::locks::{Claim, How, Locks, claim, collide};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
@@ -28,9 +29,9 @@ enum Stage {
     Waiting,
     /// Locked and sent.
     Held,
-    /// Denied: to be called when it may come again.
+    /// Denied: it is lent what it wanted when that can be had.
     Denied,
-    /// It has nothing and comes again: it was called, or gave back by itself.
+    /// It has nothing and comes again: it gave back by itself.
     Called,
 }
 
@@ -43,6 +44,10 @@ struct Loan {
     stage: Stage,
     /// Inodes on which nothing new is given out.
     marks: Vec<Ino>,
+    /// What it is to lock, as far as that is known.
+    claims: Vec<Claim>,
+    /// A lock is in the way of it: younger ones do not get what it waits for before it.
+    queued: bool,
     /// Locked inodes.
     locked: Vec<Ino>,
     since_ms: u64,
@@ -54,7 +59,9 @@ struct Loan {
 #[derive(Default)]
 pub(crate) struct Loans {
     by_tx: BTreeMap<TxId, Loan>,
-    locks: IntMap<Ino, TxId>,
+    locks: Locks,
+    /// Something was unlocked: those that wait go on after the requests of this rank that waited for it.
+    due: bool,
 }
 
 impl Loans {
@@ -64,24 +71,41 @@ impl Loans {
         self.locks.is_empty()
     }
 
-    /// The transaction that has an inode locked.
+    /// The oldest transaction that has an inode or names of it locked.
     pub(crate) fn locked(&self, ino: Ino) -> Option<TxId> {
-        self.locks.get(&ino).copied()
+        self.locks.holder(ino)
     }
 
-    /// All that are locked, ascending.
+    /// Whether all of an inode is locked.
+    pub(crate) fn is_locked_whole(&self, ino: Ino) -> bool {
+        self.locks.whole(ino).is_some()
+    }
+
+    /// The transaction that a request of this rank waits for which changes these names of an inode and what is counted of
+    /// it, or (`None`) looks at all of it.
+    pub(crate) fn in_the_way(&mut self, ino: Ino, names: Option<&[u64]>) -> Option<TxId> {
+        self.locks.in_the_way(ino, names)
+    }
+
+    /// All of which something is locked, ascending.
     pub(crate) fn locked_inos(&self) -> Vec<Ino> {
-        let mut all: Vec<Ino> = self.locks.keys().copied().collect();
-        all.sort();
-        all
+        self.locks.inos()
     }
-}
 
-/// Adds what is to be locked, once.
-fn claim(claims: &mut Vec<(Ino, Lease)>, ino: Ino, recall: Lease) {
-    match claims.iter_mut().find(|(other, _)| *other == ino) {
-        Some((_, bits)) => *bits = *bits | recall,
-        None => claims.push((ino, recall)),
+    /// Whether something was unlocked since this was asked last.
+    pub(crate) fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.due)
+    }
+
+    /// The oldest transaction that is in the way of these claims: it has some of it, or stands before it in the queue.
+    fn against(&self, tx: TxId, claims: &[Claim]) -> Option<TxId> {
+        let holder = claims.iter().filter_map(|claim| self.locks.against(tx, claim)).min();
+        let before = self.by_tx.range(..tx).find(|(_, other)| {
+            let waits = other.queued && matches!(other.stage, Stage::Waiting | Stage::Denied);
+            waits
+                && claims.iter().any(|own| !self.locks.has(tx, own.ino) && other.claims.iter().any(|o| collide(own, o)))
+        });
+        holder.into_iter().chain(before.map(|(other, _)| *other)).min()
     }
 }
 
@@ -89,7 +113,16 @@ fn claim(claims: &mut Vec<(Ino, Lease)>, ino: Ino, recall: Lease) {
 enum Verdict {
     Wait,
     Deny,
-    Lend(Lent, Vec<Ino>),
+    Lend(Lent, Vec<Claim>),
+}
+
+/// What is found of what is wanted.
+#[derive(Default)]
+struct Search {
+    /// To be read first.
+    needs: Vec<Need>,
+    claims: Vec<Claim>,
+    lent: Lent,
 }
 
 impl Mds {
@@ -105,6 +138,8 @@ impl Mds {
             wants: Vec::new(),
             stage: Stage::Waiting,
             marks: Vec::new(),
+            claims: Vec::new(),
+            queued: false,
             locked: Vec::new(),
             since_ms,
             old: false,
@@ -118,31 +153,25 @@ impl Mds {
         self.run_loan(tx);
     }
 
-    /// Goes on with a loan that waits.
-    pub(crate) fn run_loan(&mut self, tx: TxId) {
+    /// Goes on with a loan that waits, or was denied.
+    fn run_loan(&mut self, tx: TxId) {
         let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return };
-        if loan.stage != Stage::Waiting {
+        if !matches!(loan.stage, Stage::Waiting | Stage::Denied) || self.stopping {
+            // If it stops, an error would be the client's answer; unanswered, it asks the next life.
             return;
         }
-        let round = loan.round;
-        if self.stopping {
-            // An error would be the client's answer; unanswered, it asks the next life.
-            return;
-        }
+        let (round, denied) = (loan.round, loan.stage == Stage::Denied);
         match self.consider_loan(tx) {
             Verdict::Wait => {}
-            Verdict::Deny => {
-                self.unlock(tx);
-                if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-                    loan.stage = Stage::Denied;
-                }
-                self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+            Verdict::Deny if denied => {}
+            Verdict::Deny => self.deny_loan(tx),
+            Verdict::Lend(..) if denied && !self.cluster.links.get(&tx.rank).is_some_and(|link| link.greeted) => {
+                // It would be locked until that rank is back, which wants nothing of before.
             }
-            Verdict::Lend(lent, inos) => {
+            Verdict::Lend(lent, claims) => {
+                let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
                 self.mark_loan(tx, &inos);
-                for ino in &inos {
-                    self.cluster.loans.locks.insert(*ino, tx);
-                }
+                claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
                 }
@@ -151,58 +180,69 @@ impl Mds {
         }
     }
 
+    fn deny_loan(&mut self, tx: TxId) {
+        self.unlock(tx);
+        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return };
+        loan.stage = Stage::Denied;
+        let round = loan.round;
+        self.tell(tx.rank, PeerMsg::Denied { tx, round, error: FsError::Busy });
+    }
+
     fn consider_loan(&mut self, tx: TxId) -> Verdict {
         if self.grace.is_some() || !self.cluster.ready {
             return Verdict::Wait;
         }
-        let Some(loan) = self.cluster.loans.by_tx.get(&tx) else { return Verdict::Wait };
+        let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return Verdict::Wait };
+        loan.queued = false;
         let (wants, client) = (loan.wants.clone(), loan.client);
-        let (mut needs, mut claims, mut lent) = (Vec::new(), Vec::new(), Lent::default());
+        let mut search = Search::default();
         for want in &wants {
-            self.look_for(tx.rank, want, &mut needs, &mut claims, &mut lent);
+            self.look_for(tx.rank, want, &mut search);
         }
+        let Search { needs, claims, mut lent } = search;
         if !needs.is_empty() {
             self.load(needs, Waiter::Loan(tx));
             return Verdict::Wait;
         }
-        let held = |mds: &Mds, ino: Ino| mds.cluster.loans.locked(ino).filter(|holder| *holder != tx);
-        if let Some(holder) = claims.iter().find_map(|(ino, _)| held(self, *ino)) {
+        let holder = self.cluster.loans.against(tx, &claims);
+        if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
+            (loan.claims, loan.queued) = (claims.clone(), holder.is_some());
+        }
+        if let Some(holder) = holder {
             return if holder < tx { Verdict::Deny } else { Verdict::Wait };
         }
         let names: Vec<(Ino, u64)> = wants.iter().filter_map(|want| self.name_of(want)).collect();
         if names.into_iter().any(|(dir, hash)| self.moved_name(dir, hash).is_some()) {
             return Verdict::Deny;
         }
-        if claims.iter().any(|(ino, _)| self.data_is_busy(*ino) || self.is_leaving(*ino) || self.is_spreading(*ino)) {
+        let mut busy = |ino: Ino| self.data_is_busy(ino) || self.is_leaving(ino) || self.is_spreading(ino);
+        if claims.iter().any(|claim| busy(claim.ino)) {
             return Verdict::Deny;
         }
         if self.ask_back(tx, client, &claims) {
             return Verdict::Deny;
         }
-        lent.opens = claims.iter().map(|(ino, _)| (*ino, self.opens.count(*ino))).collect();
-        Verdict::Lend(lent, claims.into_iter().map(|(ino, _)| ino).collect())
+        lent.opens = claims.iter().map(|claim| (claim.ino, self.opens.count(claim.ino))).collect();
+        Verdict::Lend(lent, claims)
     }
 
-    /// One record, and the inode that an entry points to. `claims`: inodes to lock, with what clients must not hold.
-    fn look_for(
-        &mut self,
-        from: Rank,
-        want: &Want,
-        needs: &mut Vec<Need>,
-        claims: &mut Vec<(Ino, Lease)>,
-        lent: &mut Lent,
-    ) {
+    /// One record, and the inode that an entry points to.
+    fn look_for(&mut self, from: Rank, want: &Want, search: &mut Search) {
         if let Need::Parts(dir) = want.need {
             let part = self.lend_part(from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {
-                claim(claims, dir, Lease::NONE);
+                claim(&mut search.claims, dir, Lease::NONE, How::Whole);
             }
-            return lent.items.push(part);
+            return search.lent.items.push(part);
         }
-        let (ino, name) = match &want.need {
-            Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None),
-            Need::Entry { dir, name } => (*dir, Some(name)),
-            Need::Range { dir, .. } => (*dir, None),
+        let (ino, name, how) = match &want.need {
+            Need::Inode(ino) => (*ino, None, How::Inode),
+            Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),
+            Need::Entry { dir, name } if self.tree.inode(*dir).is_some_and(|inode| inode.is_spread()) => {
+                (*dir, Some(name), How::Whole)
+            }
+            Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.tree.hash(name)])),
+            Need::Range { dir, .. } => (*dir, None, How::Whole),
         };
         match name.and_then(|name| self.rank_of_name(ino, name)) {
             Some(rank) if rank != self.me() => {
@@ -210,31 +250,25 @@ impl Mds {
                 let lines = self.cluster.routes.lines(ino);
                 return self.tell_durably(from, PeerMsg::Routes(lines));
             }
-            Some(_) if self.tree.part(ino).is_some() => claim(claims, ino, want.recall),
-            _ if !self.look_for_inode(ino, want.recall, needs, claims, lent) => return,
+            Some(_) if self.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, How::Whole),
+            _ if !self.look_for_inode(ino, want.recall, how, search) => return,
             _ => {}
         }
         let Some(name) = name else { return };
         match self.tree.entry(ino, name) {
-            Lookup::Unknown => needs.push(Need::Entry { dir: ino, name: name.clone() }),
-            Lookup::Absent => lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
+            Lookup::Unknown => search.needs.push(Need::Entry { dir: ino, name: name.clone() }),
+            Lookup::Absent => search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: None }),
             Lookup::Present(target) => {
-                lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
+                search.lent.items.push(Loaded::Entry { dir: ino, name: name.clone(), found: Some(target) });
                 let all = SHARED | Lease::CACHE | Lease::BUFFER;
-                self.look_for_inode(target.ino, all, needs, claims, lent);
+                self.look_for_inode(target.ino, all, How::Whole, search);
             }
         }
     }
 
     /// Whether it is here and can be lent.
-    fn look_for_inode(
-        &mut self,
-        ino: Ino,
-        recall: Lease,
-        needs: &mut Vec<Need>,
-        claims: &mut Vec<(Ino, Lease)>,
-        lent: &mut Lent,
-    ) -> bool {
+    fn look_for_inode(&mut self, ino: Ino, recall: Lease, how: How, search: &mut Search) -> bool {
+        let Search { needs, claims, lent } = search;
         match self.locate(ino, needs) {
             Where::Unknown => return false,
             Where::Elsewhere(rank) => {
@@ -245,7 +279,7 @@ impl Mds {
             }
             Where::Here => {}
         }
-        claim(claims, ino, recall);
+        claim(claims, ino, recall, how);
         let is_it = |item: &Loaded| matches!(item, Loaded::Inode(other, _) if *other == ino);
         if !lent.items.iter().any(is_it) {
             lent.items.push(match self.tree.find(ino) {
@@ -257,9 +291,9 @@ impl Mds {
     }
 
     /// Asks clients for what they must not hold; whether there is something.
-    fn ask_back(&mut self, tx: TxId, client: u64, claims: &[(Ino, Lease)]) -> bool {
+    fn ask_back(&mut self, tx: TxId, client: u64, claims: &[Claim]) -> bool {
         let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
-        for (ino, bits) in claims {
+        for Claim { ino, recall: bits, .. } in claims {
             let leases = self.leases.holders(*ino).map(|(slot, held)| (slot, held & SHARED));
             for (slot, held) in leases.chain(self.opens.all_rights(*ino)) {
                 let own = client != 0 && self.sessions.get(slot).is_some_and(|session| session.client == client);
@@ -271,7 +305,7 @@ impl Mds {
         if due.is_empty() {
             return false;
         }
-        let inos: Vec<Ino> = claims.iter().map(|(ino, _)| *ino).collect();
+        let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
         self.mark_loan(tx, &inos);
         due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, 0));
         true
@@ -298,8 +332,9 @@ impl Mds {
         if inos.is_empty() {
             return;
         }
+        self.cluster.loans.due = true;
         for ino in inos {
-            self.cluster.loans.locks.remove(&ino);
+            self.cluster.loans.locks.give(tx, ino);
             // An orphan may have had its last close meanwhile.
             self.closed(ino);
         }
@@ -311,7 +346,7 @@ impl Mds {
         if let Some(loan) = self.cluster.loans.by_tx.remove(&tx) {
             self.parked.unmark_inos(&loan.marks);
         }
-        self.next_loans();
+        self.cluster.loans.due = true;
     }
 
     /// The transaction gives back what it borrowed.
@@ -325,38 +360,32 @@ impl Mds {
             // It waits for something else than this rank, and comes by itself.
             (loan.stage, loan.since_ms) = (Stage::Called, now_ms);
         }
-        self.next_loans();
+        self.cluster.loans.due = true;
     }
 
-    /// Something was unlocked, given back by a client, or read: those that wait go on, those that were denied are called.
+    /// Something was unlocked, given back by a client, or read: those that wait or were denied go on, the oldest first.
     pub(crate) fn next_loans(&mut self) {
-        if self.cluster.loans.by_tx.is_empty() {
-            return;
+        let loans = &self.cluster.loans;
+        let waits = |loan: &Loan| matches!(loan.stage, Stage::Waiting | Stage::Denied);
+        let all = loans.by_tx.iter().filter(|(_, loan)| waits(loan)).map(|(tx, _)| *tx);
+        for tx in all.collect::<Vec<TxId>>() {
+            if !self.still_waits(tx) {
+                self.run_loan(tx);
+            }
         }
-        let waiting = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.stage == Stage::Waiting);
-        let waiting: Vec<TxId> = waiting.map(|(tx, _)| *tx).collect();
-        waiting.into_iter().for_each(|tx| self.run_loan(tx));
-        let denied = self.cluster.loans.by_tx.iter().filter(|(_, loan)| loan.stage == Stage::Denied);
-        let denied: Vec<TxId> = denied.map(|(tx, _)| *tx).collect();
-        denied.into_iter().for_each(|tx| self.call_loan(tx));
     }
 
-    /// Calls one that was denied, if it could be had now.
-    fn call_loan(&mut self, tx: TxId) {
-        if matches!(self.consider_loan(tx), Verdict::Lend(..)) {
-            if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
-                loan.stage = Stage::Called;
-            }
-            self.tell(tx.rank, PeerMsg::Ready { tx });
-        }
+    /// Whether nothing has changed for one of them, as locks go: this is asked of all after each transaction.
+    fn still_waits(&self, tx: TxId) -> bool {
+        let loans = &self.cluster.loans;
+        let Some(loan) = loans.by_tx.get(&tx).filter(|loan| loan.queued) else { return false };
+        let holder = loans.against(tx, &loan.claims);
+        holder.is_some_and(|holder| loan.stage == Stage::Denied || tx < holder)
     }
 
     /// Something was read for a loan. It goes on at once: what was read may not stay in memory for long.
     pub(crate) fn loan_loaded(&mut self, tx: TxId) {
-        match self.cluster.loans.by_tx.get(&tx).map(|loan| loan.stage) {
-            Some(Stage::Denied) => self.call_loan(tx),
-            _ => self.run_loan(tx),
-        }
+        self.run_loan(tx);
     }
 
     /// The decision of a transaction came: its changes are applied, and its locks go. False if something must be read first.

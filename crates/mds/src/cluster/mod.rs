@@ -12,6 +12,7 @@ mod lend;
 mod letters;
 mod link;
 mod locate;
+mod locks;
 mod members;
 mod pins;
 mod progress;
@@ -173,11 +174,41 @@ impl Mds {
             if let Some(step) = self.moved(ino) {
                 return Some(step);
             }
-            if let Some(holder) = self.cluster.loans.locked(ino) {
-                return Some(self.give_way(job, holder));
+            if self.cluster.loans.locked(ino).is_some() {
+                let names = self.only_names(&job.op, ino);
+                if let Some(holder) = self.cluster.loans.in_the_way(ino, names.as_deref()) {
+                    return Some(self.give_way(job, holder));
+                }
             }
         }
         None
+    }
+
+    /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
+    /// that it does not move; none if it wants more.
+    fn only_names(&self, op: &Op, ino: Ino) -> Option<Vec<u64>> {
+        let (dir, name, second) = match op {
+            Op::Lookup { dir, name }
+            | Op::Create { dir, name, .. }
+            | Op::Mknod { dir, name, .. }
+            | Op::Mkdir { dir, name, .. }
+            | Op::Symlink { dir, name, .. }
+            | Op::Link { dir, name, .. }
+            | Op::Unlink { dir, name }
+            | Op::Rmdir { dir, name } => (*dir, name, None),
+            Op::Rename { dir, name, new_dir, new_name, .. } => (*dir, name, Some((*new_dir, new_name))),
+            _ => return None,
+        };
+        let named = std::iter::once((dir, name)).chain(second).filter(|(dir, _)| *dir == ino);
+        let hashes: Vec<u64> = named.map(|(_, name)| self.tree.hash(name)).collect();
+        if hashes.is_empty() {
+            let touch = loligo_namespace::touches(&self.tree, op);
+            let all = [&touch.attr, &touch.names, &touch.reads];
+            if principal(op) == Some(ino) || all.into_iter().any(|inos| inos.contains(&ino)) {
+                return None;
+            }
+        }
+        Some(hashes)
     }
 
     /// The inodes that a request looks at or changes, guests left out.

@@ -1,5 +1,6 @@
 //! Scenarios of several ranks over one table (`cluster_harness.rs`).
 
+mod contention;
 mod crashes;
 mod floating;
 mod holdings;

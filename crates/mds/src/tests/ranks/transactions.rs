@@ -1,13 +1,13 @@
 //! Transactions over ranks that wait for clients, that meet, and whose ranks crash on the way. Messages are delivered by hand
 //! where their order matters.
 
-use loligo_types::{Answer, FsError, Ino, Lease, Letter, Op};
+use loligo_types::{Answer, FsError, Ino, Lease, Letter, Op, RenameMode};
 
 use super::*;
 use crate::peer::PeerMsg;
 
 /// What is on its way, in a word each.
-fn on_the_way(cluster: &Cluster, from: usize, to: usize) -> Vec<&'static str> {
+pub(super) fn on_the_way(cluster: &Cluster, from: usize, to: usize) -> Vec<&'static str> {
     let word = |msg: &&PeerMsg| match msg {
         PeerMsg::Borrow { .. } => "borrow",
         PeerMsg::Lent { .. } => "lent",
@@ -62,6 +62,10 @@ fn while_a_lender_waits_for_a_client_nothing_is_locked() {
     cluster.finish();
 }
 
+fn exchange(dir: Ino, text: &str, new_dir: Ino, new_text: &str) -> Op {
+    Op::Rename { dir, name: name(text), new_dir, new_name: name(new_text), mode: RenameMode::Exchange }
+}
+
 #[test]
 fn of_two_transactions_that_want_each_others_records_the_older_gets_through_and_then_the_younger() {
     for older in [0, 1] {
@@ -71,9 +75,9 @@ fn of_two_transactions_that_want_each_others_records_the_older_gets_through_and_
         cluster.hold(0, 1);
         let younger = 1 - older;
         let texts = ["f", "g"];
-        let first = cluster.send(a, older, rename(dirs[older], texts[older], dirs[younger], "x"));
+        let first = cluster.send(a, older, exchange(dirs[older], texts[older], dirs[younger], texts[younger]));
         cluster.wait(100);
-        let second = cluster.send(a, younger, rename(dirs[younger], texts[younger], dirs[older], "y"));
+        let second = cluster.send(a, younger, exchange(dirs[younger], texts[younger], dirs[older], texts[older]));
         // Both have locked what the other one wants before the answers come.
         assert_eq!(on_the_way(&cluster, older, younger), ["borrow"]);
         assert_eq!(on_the_way(&cluster, younger, older), ["borrow"]);
@@ -94,8 +98,8 @@ fn of_two_transactions_that_want_each_others_records_the_older_gets_through_and_
         cluster.release();
         cluster.wait(200);
         assert_eq!(cluster.outcome(a, younger, second), Some(Outcome::Answered(Ok(Answer::Done))));
-        let text = |at: usize| if at == older { "y" } else { "x" };
-        assert_eq!((cluster.lookup(a, there, text(1)), cluster.lookup(a, here, text(0))), (Ok(mine), Ok(theirs)));
+        // There and back.
+        assert_eq!((cluster.lookup(a, here, "f"), cluster.lookup(a, there, "g")), (Ok(mine), Ok(theirs)));
         cluster.finish();
     }
 }
