@@ -177,7 +177,7 @@ impl Client {
 
     /// Decides how `flying` goes to the server.
     fn plan(&mut self, ino: Ino) {
-        let rank = self.files.map.get(&ino).map_or(self.home, |file| file.rank);
+        let rank = self.files.map.get(&ino).map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
         let inline_max = self.session(rank).map_or(0, |session| session.inline_max);
         let reader = self.files.map.get(&ino).and_then(|file| self.files.reader(file));
         let Some(file) = self.files.map.get_mut(&ino) else { return };

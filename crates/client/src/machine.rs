@@ -40,6 +40,8 @@ pub struct Client {
     /// The rank at the driver's first connection: as configured, until it is known.
     pub(crate) home: Rank,
     pub(crate) home_known: bool,
+    /// Where the driver's first connection was made to there is another rank by now, or may be.
+    pub(crate) home_moved: bool,
     pub(crate) router: Router,
     /// Who said what is being handled, and who answered for the names in it.
     pub(crate) speaker: Rank,
@@ -85,6 +87,7 @@ impl Client {
             sessions: BTreeMap::from([(config.rank, Session::default())]),
             home: config.rank,
             home_known: false,
+            home_moved: false,
             router: Router::default(),
             speaker: config.rank,
             names_from: Some(config.rank),

@@ -16,6 +16,8 @@ impl Client {
         if !self.router.learn_map(map) {
             return;
         }
+        // If it comes back it listens elsewhere.
+        self.home_moved |= !self.router.may_be(self.home);
         for rank in self.sessions.keys().copied().collect::<Vec<_>>() {
             let Some(session) = self.session(rank) else { continue };
             if session.nowhere {
@@ -42,6 +44,7 @@ impl Client {
             let held = self.held_at(rank);
             if held.is_empty() && !self.files.at.values().any(|at| *at == rank) {
                 self.leave(rank);
+                self.stay_somewhere();
             }
             for (ino, cred) in held {
                 self.request_at(rank, cred, Op::GetAttr { ino }, Then::Nothing, 0);
@@ -77,5 +80,19 @@ impl Client {
         self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
         self.session_lost(rank);
         self.sessions.remove(&rank);
+        self.home_moved |= rank == self.home;
+        self.stay_somewhere();
+    }
+
+    /// Who has no session hears nothing of ranks that come and go, until nobody is left whom it knows.
+    pub(crate) fn stay_somewhere(&mut self) {
+        let stays = |(rank, session): (&Rank, &crate::session::Session)| !session.left && self.router.has_rank(*rank);
+        if self.stopping || self.sessions.iter().any(stays) {
+            return;
+        }
+        let rank = self.router.some_rank(self.home);
+        if self.router.has_rank(rank) {
+            self.open_session(rank);
+        }
     }
 }

@@ -26,9 +26,11 @@ pub(crate) struct Paused {
 }
 
 impl Client {
-    /// Whether there is only one rank to ask.
+    /// Whether there is only one rank to ask, and no session but with that one.
     pub(crate) fn is_single(&self) -> bool {
-        self.router.is_single() && self.sessions.len() <= 1
+        self.router.is_single()
+            && self.sessions.len() <= 1
+            && self.sessions.keys().next().is_none_or(|rank| self.router.may_be(*rank))
     }
 
     /// The rank that is asked everything, if there is only one.

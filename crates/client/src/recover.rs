@@ -44,6 +44,7 @@ impl Client {
         self.out.push_back(Output::Disconnect { rank: self.swapped(rank) });
         self.session_lost(rank);
         self.sessions.remove(&rank);
+        self.stay_somewhere();
     }
 
     pub(crate) fn refused(&mut self, rank: Rank, why: Refusal, text: String) {

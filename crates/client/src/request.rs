@@ -228,7 +228,7 @@ impl Client {
     pub(crate) fn data_request(&mut self, ino: Ino, op: DataOp, then: DataThen) -> u64 {
         let file = self.files.map.get(&ino);
         let object_size = file.map(|file| file.attr.layout).unwrap_or_default().object_size;
-        let rank = file.map_or(self.home, |file| file.rank);
+        let rank = file.map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
         self.next_data += 1;
         let id = self.next_data;
         let request = DataRequest { id, ino, object_size, op };

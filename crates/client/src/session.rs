@@ -12,6 +12,9 @@ use crate::leases::Leases;
 use crate::machine::Client;
 use crate::numbers::Numbers;
 
+/// A rank that cannot be connected to for so long may be gone, milliseconds.
+const LOST_MS: u64 = 3000;
+
 /// What the answer to a request is for.
 #[derive(Debug)]
 pub(crate) enum Then {
@@ -141,6 +144,8 @@ pub(crate) struct Session {
     pub numbers: Numbers,
     /// A connection is wanted, and where to is not known.
     pub nowhere: bool,
+    /// It was sought last where the first connection was made to.
+    pub at_first: bool,
 }
 
 impl Session {
@@ -172,14 +177,31 @@ impl Client {
 
     /// Asks for a connection, now or when it is known where to.
     pub(crate) fn want_connection(&mut self, rank: Rank) {
-        let address = if rank == self.home { None } else { self.router.address(rank) };
-        let nowhere = rank != self.home && address.is_none();
+        let first = self.is_at_first(rank);
+        let address = if first { None } else { self.router.address(rank) };
+        let nowhere = !first && address.is_none();
         if let Some(session) = self.sessions.get_mut(&rank) {
             session.nowhere = nowhere;
         }
         if !nowhere {
             self.out.push_back(Output::Connect { rank: self.swapped(rank), address });
         }
+    }
+
+    /// Whether a rank is sought where the first connection was made to. There somebody tells who is there, also if this
+    /// client has missed that all whom it knows have gone: so others than the first rank are sought there, too, now and
+    /// then, if they cannot be found and nothing else comes from there.
+    fn is_at_first(&mut self, rank: Rank) -> bool {
+        if !self.home_moved {
+            return rank == self.home;
+        }
+        let now = self.now.ms;
+        let Some(session) = self.sessions.get_mut(&rank) else { return false };
+        if session.down_since.is_none_or(|since| now < since + LOST_MS) {
+            return false;
+        }
+        session.at_first = !session.at_first;
+        session.at_first
     }
 
     /// From the number by which the driver knows a connection to the rank, and back. The driver's first connection was
@@ -259,7 +281,9 @@ impl Client {
 
     fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
         let Some(rank) = self.find_home(rank, welcome.rank) else {
-            // Somebody else has the address by now.
+            // Somebody else has the address by now, and tells who is there.
+            self.home_moved |= rank == self.home;
+            self.learn_map(&welcome.map);
             return self.disconnected(rank);
         };
         let Some(session) = self.sessions.get_mut(&rank) else { return };

@@ -33,7 +33,11 @@ fn wait_until(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
 
 /// Moves a directory to a rank, whoever has it.
 fn migrate(server: &Server, dir: Ino, to: u16) {
-    let mut from = Rank::ZERO;
+    migrate_from(server, Rank::ZERO, dir, to);
+}
+
+/// The same, asking this rank first.
+fn migrate_from(server: &Server, mut from: Rank, dir: Ino, to: u16) {
     let id = loop {
         match server.admin(from, Ask::Migrate { dir, to: Rank(to) }).expect("it runs") {
             Told::Begun(id) => break id,
@@ -127,11 +131,43 @@ fn what_cannot_be_drained_is_refused_with_what_to_do() {
     let server = start(&site, 2);
     let refused = |rank| server.drain_rank(Rank(rank)).expect_err("refused").to_string();
     assert!(refused(7).contains("there is no rank 7; there are: 0, 1"), "{}", refused(7));
-    assert!(refused(0).contains("loligo subtree migrate"), "{}", refused(0));
     let undrain = server.undrain_rank(Rank(1)).expect_err("refused").to_string();
     assert!(undrain.contains("not being drained"), "{undrain}");
     drain(&server, 1);
     assert!(refused(0).contains("loligo rank add"), "{}", refused(0));
     assert!(server.add_ranks(64).expect_err("refused").to_string().contains("too many"));
+    server.stop().expect("it stops cleanly");
+}
+
+#[test]
+fn the_first_rank_is_drained_and_clients_begin_at_another_one() {
+    let site = Site::new();
+    let server = start(&site, 2);
+    let (client, fs) = connect(&server);
+    fs.mkdir("/a", 0o755).expect("there is room");
+    let open = fs.open("/a/open", OpenHow::create()).expect("a file");
+    open.write_at(0, b"before".as_slice()).expect("there is room");
+    drain(&server, 0);
+    assert_eq!(server.ranks(), [Rank(1)]);
+    open.write_at(6, b" and after".as_slice()).expect("the file is still open");
+    drop(open);
+    assert_eq!(fs.read("/a/open").expect("it is there"), b"before and after");
+    let (late, late_fs) = connect(&server);
+    assert_eq!(late_fs.read("/a/open").expect("it is there"), b"before and after");
+    assert_eq!(server.add_ranks(2).expect("there is room"), [Rank(2), Rank(3)], "0 is not used again");
+    fs.write("/b", *b"b").expect("there is room");
+    drain(&server, 1);
+    assert_eq!(late_fs.read("/b").expect("it is there"), b"b");
+    assert_eq!(server.add_ranks(1).expect("there is room"), [Rank(1)], "elsewhere than clients begin");
+    migrate_from(&server, Rank(2), fs.stat("/a").expect("it is there").ino, 1);
+    for fs in [&fs, &late_fs, &connect(&server).1] {
+        assert_eq!(fs.read("/a/open").expect("it is there"), b"before and after");
+    }
+    drop((client, late));
+    server.stop().expect("it stops cleanly");
+    drop(server);
+    let server = start(&site, 0);
+    assert_eq!(server.ranks(), [Rank(1), Rank(2), Rank(3)]);
+    assert_eq!(connect(&server).1.read("/b").expect("it is there"), b"b");
     server.stop().expect("it stops cleanly");
 }

@@ -107,7 +107,8 @@ impl World {
         (node.epoch, node.up) = (self.next_epoch, true);
         node.cut_off_until = self.nodes[at].cut_off_until;
         self.next_epoch += 1;
-        let (life, number, rank) = (node.life, node.first, node.home);
+        let (life, number, home) = (node.life, node.first, node.home);
+        let rank = self.door(home);
         node.connecting.insert(number, rank);
         self.nodes[at] = node;
         self.note(|| format!("client {at} starts"));

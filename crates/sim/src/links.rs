@@ -175,7 +175,7 @@ impl World {
             Output::Send { rank, message } => self.send_to_server(node, rank, message),
             Output::Connect { rank: number, address } => {
                 self.leave(node, number);
-                let rank = address.and_then(|at| at.parse().ok()).unwrap_or(self.nodes[node].home);
+                let rank = address.and_then(|at| at.parse().ok()).unwrap_or(self.door(self.nodes[node].home));
                 self.nodes[node].connecting.insert(number, rank);
                 let us = self.rng.delay(20_000, 200_000);
                 self.after(us, Event::Connect { node, life, number, rank });

@@ -26,6 +26,12 @@ impl World {
         (0..self.seats.len()).filter(|rank| self.is_member(*rank)).collect()
     }
 
+    /// The rank that listens where a client begins whose first connection goes to this rank: if ranks come and go, the lowest
+    /// one that is there.
+    pub fn door(&self, home: usize) -> usize {
+        if self.options.members { self.members().first().copied().unwrap_or(home) } else { home }
+    }
+
     /// The map has changed; each rank that runs hears it some time, those that start at once.
     fn map_has_changed(&mut self) {
         self.map.epoch += 1;
@@ -72,7 +78,7 @@ impl World {
                 self.map_has_changed();
                 self.start_server(rank);
             }
-            Some(RankState::Up) if rank > 0 && up > 1 => {
+            Some(RankState::Up) if up > 1 => {
                 self.outcome.drains += 1;
                 self.set_state(rank, RankState::Draining);
             }

@@ -131,7 +131,6 @@ fn ranks_are_added_drained_and_gone_and_kill_does_not_bring_them_back() {
     fs.write("/a/file", *b"content").expect("written");
     loligo("subtree pin --data {} /a 1", &[&data]).ok();
     loligo("rank drain 1 --data {}", &[&data]).fails(1, &["rank 1 cannot be drained", "subtree unpin"]);
-    loligo("rank drain 0 --data {}", &[&data]).fails(1, &["rank 0 cannot be drained"]);
     loligo("rank drain 9 --data {}", &[&data]).fails(1, &["no rank 9", "0, 1, 2"]);
     loligo("rank undrain 1 --data {}", &[&data]).fails(1, &["not being drained"]);
     loligo("subtree unpin --data {} /a", &[&data]).ok();
@@ -159,4 +158,56 @@ fn ranks_are_added_drained_and_gone_and_kill_does_not_bring_them_back() {
     client.stop(std::time::Duration::from_secs(20)).expect("it stops");
     assert_eq!(server.stop().0, 0);
     loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn the_first_rank_is_drained_through_kills_and_clients_find_the_others_at_the_same_address() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs = client.fs(Arc::new(Cred::root()));
+    fs.mkdir("/a", 0o755).expect("made");
+    fs.write("/a/file", *b"content").expect("written");
+    loligo("rank drain 0 --data {}", &[&data]).ok();
+    server.kill();
+    // Somebody changes their mind, and then not.
+    let server = Service::start("serve --data {}", &[&data]);
+    if loligo("rank undrain 0 --data {}", &[&data]).code == 0 {
+        assert_eq!(fs.read("/a/file").expect("read"), b"content");
+        loligo("rank drain 0 --data {}", &[&data]).ok();
+    }
+    server.kill();
+    let server = Service::start("serve --data {}", &[&data]);
+    wait_for_ranks(&data, &[1]);
+    assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    server.kill();
+    let server = Service::start("serve --data {}", &[&data]);
+    assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    // Whoever begins now begins at rank 1, at the address that was rank 0's.
+    let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+    assert_eq!(lines[0]["path"], "/");
+    assert_eq!(lines[0]["rank"], 1);
+    assert_eq!(loligo("rank add --data {} --json", &[&data]).ok().json()["ranks"], serde_json::json!([2]));
+    loligo("subtree migrate --data {} /a 2", &[&data]).ok();
+    assert_eq!(fs.read("/a/file").expect("read"), b"content");
+    client.stop(std::time::Duration::from_secs(20)).expect("it stops");
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+/// Waits until these are the ranks.
+fn wait_for_ranks(data: &std::path::PathBuf, wanted: &[u64]) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let ranks = loligo("rank list --data {} --json", &[data]).ok().json();
+        let all = ranks.as_array().expect("a list").iter();
+        let there: Vec<u64> = all.map(|rank| rank["rank"].as_u64().expect("a number")).collect();
+        if there == wanted {
+            return;
+        }
+        let state = page(data, &format!("/api/v1/rank/drain/{}", there[0]));
+        assert!(std::time::Instant::now() < until, "there are {there:?}: {state}");
+    }
 }

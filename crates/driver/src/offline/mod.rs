@@ -15,10 +15,11 @@ use loligo_journal::table::{KeyRange, Meta, Row, decode_row, split_xattr_key, xa
 use loligo_journal::{DecodeError, Tail};
 use loligo_namespace::hash63;
 use loligo_store::{Backend, Batch, Durability, Table};
-use loligo_types::{Event, Ino, Name, Rank};
+use loligo_types::{Event, Ino, Inode, Name, Place, Rank};
 
 use crate::server::error::{Result, bad_row};
 use crate::server::format::hash_key;
+use crate::server::members::Members;
 use crate::server::recover::{Head, Progress, read_head};
 use crate::server::rows::{put_event, put_meta};
 use journals::Overlay;
@@ -35,6 +36,8 @@ pub struct Offline {
     table: Arc<dyn Table>,
     hash_key: (u64, u64),
     head: Head,
+    /// The lowest rank there is: repairs are its.
+    lowest: Rank,
     /// What the journals say of rows.
     overlay: Overlay,
     /// Inodes whose xattr rows in the table do not count.
@@ -49,12 +52,15 @@ impl Offline {
     pub fn open(backend: Arc<dyn Backend>, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
         let table = backend.table();
         let head = read_head(&*table, Rank::ZERO)?;
+        let members = Members::read(&*table, head.ranks)?;
+        let lowest = members.states.keys().next().copied().unwrap_or(Rank::ZERO);
         let hash_key = hash_key(&*backend);
         let journals = journals::read(&*backend, &head, hash_key, progress)?;
         Ok(Offline {
             hash_key,
             table,
             head,
+            lowest,
             overlay: journals.overlay,
             swept: journals.swept,
             tails: journals.tails,
@@ -187,8 +193,8 @@ impl Offline {
         Ok(())
     }
 
-    /// Writes repairs (`..Gone` events remove rows), as rank 0's where a row says whose it is; `NextIno` is that of the rank
-    /// in whose range it lies. The journals are settled first. Nothing is sure before [`Offline::close`].
+    /// Writes repairs (`..Gone` events remove rows), as those of the lowest rank there is where a row says whose it is, and
+    /// where an inode floats at rank 0 and that was removed; `NextIno` is that of the rank in whose range it lies. The journals are settled first. Nothing is sure before [`Offline::close`].
     pub fn write(&mut self, events: &[Event]) -> Result<()> {
         let mut batch = Batch::new();
         for event in events {
@@ -198,9 +204,15 @@ impl Offline {
             };
             let rank = match event {
                 Event::NextIno(ino) => ino.birth_rank(),
-                _ => Rank::ZERO,
+                _ => self.lowest,
             };
-            put_event(&mut batch, event, hash, rank);
+            match event {
+                Event::Inode(inode) if inode.place == Place::floating(Rank::ZERO) => {
+                    let there = Inode { place: Place::floating(self.lowest), ..(**inode).clone() };
+                    put_event(&mut batch, &Event::Inode(Box::new(there)), hash, rank);
+                }
+                event => put_event(&mut batch, event, hash, rank),
+            }
         }
         self.write_batch(batch)
     }

@@ -67,6 +67,10 @@ pub(crate) struct Keeper {
     /// Those who wait to hear whether a rank is being drained.
     pub(crate) waiting: BTreeMap<Rank, Sender<Result<()>>>,
     pub(crate) is_stopping: bool,
+    /// The rank that listens where clients begin.
+    pub(crate) door_at: Rank,
+    /// The rank on whose thread the resident client lives, if there is one.
+    pub(crate) resident_at: Arc<Mutex<Option<Rank>>>,
 }
 
 impl Keeper {
@@ -186,7 +190,7 @@ impl Keeper {
         let mut quiet = |_| {};
         let mut known = Known::nothing(&mut quiet);
         let (mds, tail) = start::recover(&self.config, rank, self.data_epoch, &map, self.begun, &mut known)?;
-        let recovered = Recovered { rank, mds, tail, listeners };
+        let recovered = Recovered { rank, mds, tail, listeners, door: Listeners::default() };
         let (seat, waker) = start::seat(&recovered)?;
         let mut inboxes = others.clone();
         inboxes.insert(rank, seat.inbox.clone());
@@ -232,12 +236,11 @@ impl Keeper {
                  one (loligo rank undrain RANK)"
             ));
         }
-        if rank == Rank::ZERO {
-            return refused(
-                "rank 0 cannot be drained: clients begin at its address. Move what it has to other ranks instead: \
-                 loligo subtree migrate DIR RANK"
-                    .into(),
-            );
+        if *self.resident_at.lock().unwrap_or_else(PoisonError::into_inner) == Some(rank) {
+            return refused(format!(
+                "rank {rank} cannot be drained: the mount in the server's process lives on its thread. Start again, \
+                 which gives the mount threads of its own (loligo down; loligo up), and drain it then"
+            ));
         }
         if self.is_stopping {
             return refused("the server is stopping".into());
@@ -280,6 +283,7 @@ impl Keeper {
             }
             (Member::Drained, Some(RankState::Draining)) => self.set_state(rank, RankState::Leaving),
             (Member::Left, Some(RankState::Leaving)) => {
+                self.hand_over_door(rank);
                 let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(seat) = seats.get(&rank) {
                     seat.inbox.push(Done::Command(Command::Leave));
@@ -292,6 +296,22 @@ impl Keeper {
         if let Err(error) = done {
             // The table does not take it now: the next start goes on from what it has.
             tracing::error!("the state of rank {rank} could not be put down: {error}; it is as before until a restart");
+        }
+    }
+
+    /// If clients begin at this rank, they begin at another one from now on. The sockets stay open meanwhile, so whoever
+    /// connects is heard; a start after a crash opens them anew.
+    fn hand_over_door(&mut self, rank: Rank) {
+        if self.door_at != rank {
+            return;
+        }
+        let stays = |(other, state): &(&Rank, &RankState)| **other != rank && **state != RankState::Leaving;
+        let Some(heir) = self.members.states.iter().find(stays).map(|(heir, _)| *heir) else { return };
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(from), Some(to)) = (seats.get(&rank), seats.get(&heir)) {
+            from.inbox.push(Done::GiveDoor { to: to.inbox.clone() });
+            self.door_at = heir;
+            tracing::info!("clients begin at rank {heir} from now on");
         }
     }
 

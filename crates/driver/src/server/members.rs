@@ -50,9 +50,9 @@ impl Members {
         Ok(Members { epoch: get(Meta::MapEpoch, Rank::ZERO)?.unwrap_or(0), numbers, states })
     }
 
-    /// The lowest number that is free.
+    /// The lowest number that is free. Not 0: another rank has its address.
     pub(crate) fn free_number(&self) -> Rank {
-        let mut numbers = (0..u16::MAX).map(Rank);
+        let mut numbers = (1..u16::MAX).map(Rank);
         numbers.find(|rank| !self.states.contains_key(rank)).unwrap_or(Rank(u16::MAX))
     }
 

@@ -16,7 +16,7 @@ mod journal;
 mod keeper;
 mod listen;
 mod load;
-mod members;
+pub(crate) mod members;
 pub mod metrics;
 mod queue;
 mod rank;
@@ -27,7 +27,6 @@ mod table;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -66,8 +65,9 @@ pub struct ServerConfig {
     /// How many ranks, at most [`RANKS_MAX`]; 0: as many as there were. Never fewer than there were: each may have
     /// changes in its journal. New ones are added.
     pub ranks: u16,
-    /// Where rank 0 listens: Unix sockets, and TCP addresses of this host that no other host can reach. Rank N listens
-    /// beside it: at `loligo-N.sock` for `loligo.sock`, N ports above (or also at a free one).
+    /// Where clients begin: Unix sockets, and TCP addresses of this host that no other host can reach. Rank 0 listens
+    /// there, or, once that was removed, another one. Rank N listens beside it: at `loligo-N.sock` for `loligo.sock`, N
+    /// ports above (or also at a free one).
     pub listen: Vec<Address>,
     /// Settings of each rank; file system, key, rank and cluster map are set by the server.
     pub mds: loligo_mds::Config,
@@ -131,7 +131,7 @@ pub struct Status {
     pub identity: Identity,
     /// Its ranks, by number.
     pub ranks: Vec<RankStatus>,
-    /// Where clients connect: the addresses of rank 0, which tells them of the others.
+    /// Where clients begin: the rank there tells them of the others.
     pub addresses: Vec<Address>,
     /// Space of the store's device.
     pub space: loligo_store::StatFs,
@@ -142,11 +142,12 @@ pub struct Status {
 /// A running server. Dropping it stops it as [`Server::stop_within`] does, with half a minute.
 pub struct Server {
     backend: Arc<dyn Backend>,
-    /// Where clients begin. Rank 0 stays.
-    first: Arc<Seat>,
+    /// Where clients begin.
+    addresses: Vec<Address>,
     seats: Seats,
     keeper: Mutex<Sender<News>>,
-    has_resident: AtomicBool,
+    /// The rank on whose thread the resident client lives.
+    resident_at: Arc<Mutex<Option<Rank>>>,
     supervisor: Mutex<Option<JoinHandle<Result<()>>>>,
     ended: Arc<Ended>,
 }
@@ -172,34 +173,37 @@ impl Server {
         start::start(config, progress)
     }
 
-    /// A connection to rank 0 for a client in the same process, which is trusted and dies with it.
+    /// A connection to the first rank for a client in the same process, which is trusted and dies with it.
     pub fn connect_pair(&self) -> Result<Address> {
         let (ours, theirs): (OwnedFd, OwnedFd) = Sock::pair().map_err(error::system("making a socket pair"))?;
-        self.first().inbox.push(Done::Command(Command::Adopt(ours)));
+        self.first()?.1.inbox.push(Done::Command(Command::Adopt(ours)));
         Ok(Address::Pair(Arc::new(theirs)))
     }
 
-    /// Makes the client that lives on the rank's thread, of which there can be one, and waits until it is welcomed. Only
-    /// where there is one rank: with more, its calls would wait for the others on the thread that they need.
+    /// Makes the client that lives on a rank's thread, of which there can be one, and waits until it is welcomed. It
+    /// reaches ranks that are added by connections; that rank is not drained.
     pub fn resident(&self, options: &crate::client::Options) -> Result<Resident> {
-        // From here on none is added.
-        self.has_resident.store(true, Ordering::Release);
-        if self.seats().len() > 1 {
-            self.has_resident.store(false, Ordering::Release);
-            return Err(ServerError::Fatal("a server with several ranks has no resident client: connect to it".into()));
-        }
+        let (rank, seat) = self.first()?;
+        let before = self.set_resident(Some(rank));
         let (to, from) = channel();
-        let resident = Resident::begin(&self.first().inbox, options, to)
-            .map_err(error::system("starting the invalidation threads"))?;
-        match from.recv_timeout(STATUS_TIME) {
-            Ok(Ok(())) => Ok(resident),
-            Ok(Err(text)) => Err(ServerError::Fatal(text)),
-            Err(_) => Err(self.silent()),
-        }
+        let resident =
+            Resident::begin(&seat.inbox, options, to).map_err(error::system("starting the invalidation threads"))?;
+        let refused = match from.recv_timeout(STATUS_TIME) {
+            Ok(Ok(())) => return Ok(resident),
+            Ok(Err(text)) => ServerError::Fatal(text),
+            Err(_) => self.silent(),
+        };
+        self.set_resident(before);
+        Err(refused)
     }
 
-    fn first(&self) -> &Seat {
-        &self.first
+    fn set_resident(&self, at: Option<Rank>) -> Option<Rank> {
+        std::mem::replace(&mut *self.resident_at.lock().unwrap_or_else(PoisonError::into_inner), at)
+    }
+
+    /// The lowest rank there is.
+    fn first(&self) -> Result<(Rank, Arc<Seat>)> {
+        self.seats().into_iter().next().ok_or_else(|| self.silent())
     }
 
     fn seats(&self) -> BTreeMap<Rank, Arc<Seat>> {
@@ -216,16 +220,8 @@ impl Server {
         self.seats().into_keys().collect()
     }
 
-    /// Adds so many ranks, which begin empty; which they are. A number that was drained is used again. Refused while there
-    /// is a resident client: it keeps to one rank.
+    /// Adds so many ranks, which begin empty; which they are. A number that was drained is used again, but for 0.
     pub fn add_ranks(&self, count: u16) -> Result<Vec<Rank>> {
-        if self.has_resident.load(Ordering::Acquire) {
-            return Err(ServerError::Refused(
-                "the mount in the server's process keeps to its one rank: start with --ranks 2 or more, or with the \
-                 setting fuse_threads=4, or serve and mount in two processes (loligo serve, loligo mount)"
-                    .into(),
-            ));
-        }
         self.keep(|to| News::Add(count, to))
     }
 
@@ -257,14 +253,14 @@ impl Server {
         let _ = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).send(news);
     }
 
-    /// Where rank 0 listens, with the ports that the system chose. Clients begin there, and are told of the others.
+    /// Where clients begin, with the ports that the system chose. They are told there of all ranks.
     pub fn addresses(&self) -> &[Address] {
-        &self.first().addresses
+        &self.addresses
     }
 
-    /// All counters of rank 0; [`Server::status`] has those of the others, too.
+    /// All counters of the lowest rank; [`Server::status`] has those of the others, too.
     pub fn metrics(&self) -> Arc<Metrics> {
-        self.first().metrics.clone()
+        self.first().map(|(_, seat)| seat.metrics.clone()).unwrap_or_default()
     }
 
     /// A picture of it; an error if it has ended or does not answer.
@@ -277,6 +273,9 @@ impl Server {
                 Err(error) if self.has_left(rank, error) => {}
                 Err(_) => return Err(self.silent()),
             }
+        }
+        if ranks.is_empty() {
+            return Err(self.silent());
         }
         Ok(Status {
             identity: self.backend.identity(),
@@ -301,7 +300,7 @@ impl Server {
     /// server goes on.
     fn has_left(&self, rank: Rank, error: RecvTimeoutError) -> bool {
         let gone = error == RecvTimeoutError::Disconnected || !self.seats().contains_key(&rank);
-        rank != Rank::ZERO && gone && self.fatal_text().is_none()
+        gone && self.has_ended().is_none()
     }
 
     /// Why there is no answer.
@@ -309,9 +308,14 @@ impl Server {
         ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))
     }
 
+    /// How all ranks ended, if they have.
+    fn has_ended(&self) -> Option<End> {
+        self.ended.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn fatal_text(&self) -> Option<String> {
-        match &*self.ended.end.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(End::Fatal(text)) => Some(text.clone()),
+        match self.has_ended() {
+            Some(End::Fatal(text)) => Some(text),
             _ => None,
         }
     }

@@ -42,6 +42,7 @@ const EVENTS: usize = 256;
 const TOKEN_WAKER: u64 = u64::MAX;
 const TOKEN_GUEST: u64 = u64::MAX - 1;
 const TOKEN_LISTENERS: u64 = u64::MAX / 2;
+const TOKEN_DOOR: u64 = TOKEN_LISTENERS + (1 << 32);
 
 /// What other threads bring.
 pub(crate) enum Done {
@@ -86,6 +87,12 @@ pub(crate) enum Done {
         rank: loligo_types::Rank,
         inbox: Arc<Inbox<Done>>,
     },
+    /// Clients are to begin at another rank, which this is the inbox of.
+    GiveDoor {
+        to: Arc<Inbox<Done>>,
+    },
+    /// Clients begin here.
+    TakeDoor(Box<Listeners>),
     /// A rank was removed.
     Parted {
         map: loligo_types::ClusterMap,
@@ -146,6 +153,8 @@ pub(crate) struct Rank {
     limits: Limits,
     epoll: OwnedFd,
     listeners: Listeners,
+    /// Where clients begin, if that is here.
+    door: Listeners,
     conns: HashMap<u64, Conn>,
     resident: Option<Box<Residence>>,
     others: Others,
@@ -187,15 +196,20 @@ impl Rank {
         waker: &Waker,
         metrics: Arc<Metrics>,
         limits: Limits,
-        listeners: Listeners,
+        (listeners, door): (Listeners, Listeners),
         others: Others,
         begun: Instant,
     ) -> std::io::Result<Rank> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let read = epoll::EventFlags::IN;
         epoll::add(&epoll, waker, epoll::EventData::new_u64(TOKEN_WAKER), read)?;
-        for (at, listener) in listeners.sockets.iter().enumerate() {
-            epoll::add(&epoll, listener, epoll::EventData::new_u64(TOKEN_LISTENERS + at as u64), read)?;
+        // Rank 0 has no other address than that where clients begin.
+        let (listeners, door) =
+            if others.own() == loligo_types::Rank::ZERO { (door, listeners) } else { (listeners, door) };
+        for (listeners, first) in [(&listeners, TOKEN_LISTENERS), (&door, TOKEN_DOOR)] {
+            for (at, listener) in listeners.sockets.iter().enumerate() {
+                epoll::add(&epoll, listener, epoll::EventData::new_u64(first + at as u64), read)?;
+            }
         }
         let now = Instant::now();
         Ok(Rank {
@@ -207,6 +221,7 @@ impl Rank {
             limits,
             epoll,
             listeners,
+            door,
             conns: HashMap::new(),
             resident: None,
             others,
@@ -322,6 +337,8 @@ impl Rank {
                 self.feed(Input::Map(map));
                 self.feed(Input::PeerUp { rank });
             }
+            Done::GiveDoor { to } => self.give_door(&to),
+            Done::TakeDoor(door) => self.take_door(*door),
             Done::Parted { map, rank } => {
                 self.feed(Input::PeerDown { rank });
                 self.feed(Input::Map(map));
@@ -363,7 +380,7 @@ impl Rank {
         RankStatus {
             rank: self.others.own(),
             mds: self.mds.status(),
-            addresses: self.listeners.addresses(),
+            addresses: self.door.addresses().into_iter().chain(self.listeners.addresses()).collect(),
             metrics: self.metrics.clone(),
         }
     }
@@ -405,7 +422,8 @@ impl Rank {
     /// Ends the sessions of clients that died, so that nobody waits for what they held.
     fn bury(&mut self) {
         for session in std::mem::take(&mut self.lost) {
-            let signs = self.listeners.files().map(|socket| crate::alive::look(socket, session));
+            let signs =
+                self.listeners.files().chain(self.door.files()).map(|socket| crate::alive::look(socket, session));
             match signs.max_by_key(|sign| *sign as u8) {
                 Some(Sign::Dead) => self.feed(Input::PeerDead { session }),
                 Some(Sign::Alive) => self.lost.push(session),

@@ -56,6 +56,8 @@ pub(super) struct Recovered {
     pub(super) mds: Mds,
     pub(super) tail: Tail,
     pub(super) listeners: Listeners,
+    /// Where clients begin, if they begin at this rank and it is not the first one, which has no other address.
+    pub(super) door: Listeners,
 }
 
 pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
@@ -70,7 +72,7 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
         // Ranks may listen elsewhere than before.
         members.epoch += 1;
     }
-    let listeners = listen(&config, &members)?;
+    let (listeners, mut door) = listen(&config, &members)?;
     let address = |rank: RankId| listeners.get(&rank)?.addresses().first().cloned();
     let map = members.map(address);
     let data_epoch = head.next_data_epoch();
@@ -78,20 +80,24 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     let mut recovered = Vec::new();
     for (rank, listeners) in listeners {
         let (mds, tail) = recover(&config, rank, data_epoch, &map, begun, &mut known)?;
-        recovered.push(Recovered { rank, mds, tail, listeners });
+        // The lowest one has it.
+        let door = std::mem::take(&mut door);
+        recovered.push(Recovered { rank, mds, tail, listeners, door });
     }
     tell_deaths(&mut recovered, begun);
     set_running(&*table, data_epoch, &members)?;
     run(config, recovered, members, data_epoch, begun)
 }
 
-/// Opens the addresses of all ranks, or none.
-fn listen(config: &ServerConfig, members: &Members) -> Result<BTreeMap<RankId, Listeners>> {
+/// Opens the addresses of all ranks, or none; and those where clients begin, if rank 0, whose they are, was removed.
+fn listen(config: &ServerConfig, members: &Members) -> Result<(BTreeMap<RankId, Listeners>, Listeners)> {
     let of = |rank: &RankId| {
         let addresses: Result<Vec<Address>> = config.listen.iter().map(|at| address_of(at, *rank)).collect();
         Ok((*rank, Listeners::open(&addresses?)?))
     };
-    members.states.keys().map(of).collect()
+    let all: BTreeMap<RankId, Listeners> = members.states.keys().map(of).collect::<Result<_>>()?;
+    let door = if all.contains_key(&RankId::ZERO) { Listeners::default() } else { Listeners::open(&config.listen)? };
+    Ok((all, door))
 }
 
 /// Tells the ranks which of the clients of before are dead. The ranks' sockets lie in one directory, and so do the signs.
@@ -111,6 +117,13 @@ pub(super) fn seat(recovered: &Recovered) -> Result<(Seat, Waker)> {
     Ok((Seat { inbox, metrics: Arc::default(), addresses: recovered.listeners.addresses() }, waker))
 }
 
+/// Where clients begin, with the ports that the system chose.
+fn door_addresses(recovered: &[Recovered]) -> Vec<Address> {
+    let first = recovered.iter().find(|recovered| recovered.rank == RankId::ZERO);
+    let door = first.map(|first| &first.listeners).or(recovered.first().map(|lowest| &lowest.door));
+    door.map(Listeners::addresses).unwrap_or_default()
+}
+
 /// Starts the threads of all ranks.
 fn run(
     config: ServerConfig,
@@ -120,6 +133,8 @@ fn run(
     begun: Instant,
 ) -> Result<Server> {
     let (to_keeper, news) = channel();
+    let addresses = door_addresses(&recovered);
+    let resident_at = Arc::<Mutex<Option<RankId>>>::default();
     let unstopped = Arc::new(AtomicUsize::new(recovered.len()));
     let seats: Vec<(Seat, Waker)> = recovered.iter().map(seat).collect::<Result<_>>()?;
     let inboxes: BTreeMap<RankId, Arc<Inbox<Done>>> =
@@ -132,9 +147,10 @@ fn run(
         ready.push((rank, prepare(&config, recovered, others, &seat, &waker, begun)?));
         by_rank.insert(rank, Arc::new(seat));
     }
-    let Some(first) = by_rank.values().next().cloned() else {
+    let Some((door_at, _)) = by_rank.first_key_value() else {
         return Err(ServerError::Fatal("a file system without ranks; this is a bug".into()));
     };
+    let door_at = *door_at;
     // None runs before all can.
     let mut running = BTreeMap::new();
     for (rank, (machine, helpers)) in ready {
@@ -156,11 +172,13 @@ fn run(
         ended: ended.clone(),
         waiting: BTreeMap::new(),
         is_stopping: false,
+        door_at,
+        resident_at: resident_at.clone(),
     };
     let supervisor = spawn("loligo-server", move || keeper.run())?;
     let supervisor = Mutex::new(Some(supervisor));
     let keeper = Mutex::new(to_keeper);
-    Ok(Server { backend, first, seats, keeper, has_resident: Default::default(), supervisor, ended })
+    Ok(Server { backend, addresses, seats, keeper, resident_at, supervisor, ended })
 }
 
 /// Starts a rank's thread.
@@ -182,7 +200,7 @@ pub(super) fn prepare(
     begun: Instant,
 ) -> Result<(Rank, Helpers)> {
     let backend = &config.backend;
-    let Recovered { mds, tail, listeners, .. } = recovered;
+    let Recovered { mds, tail, listeners, door, .. } = recovered;
     let (number, metrics) = (u32::from(others.own().0), seat.metrics.clone());
     let log = backend.log_dir(number)?;
     let journal_bytes = config.journal_bytes.max(JOURNAL_MIN);
@@ -203,8 +221,9 @@ pub(super) fn prepare(
         loads: helpers.queues.loads.clone(),
     };
     let plane = DataPlane::new(helpers.data.clone());
-    let rank = Rank::new(mds, plane, queues, seat.inbox.clone(), waker, metrics, limits, listeners, others, begun)
-        .map_err(system("making the event loop"))?;
+    let rank =
+        Rank::new(mds, plane, queues, seat.inbox.clone(), waker, metrics, limits, (listeners, door), others, begun)
+            .map_err(system("making the event loop"))?;
     Ok((rank, helpers))
 }
 

@@ -101,7 +101,8 @@ impl Source {
     fn order(&self, ask: &Ask, from: Rank) -> Result<Begun, ServerError> {
         let ranks = self.server.ranks();
         // Each rank that does not have it names one that knows better; more often than there are ranks only if it moves.
-        let mut from = if ranks.contains(&from) { from } else { Rank::ZERO };
+        let lowest = ranks.first().copied().unwrap_or(Rank::ZERO);
+        let mut from = if ranks.contains(&from) { from } else { lowest };
         for _ in 0..=2 * self.server.rank_count() {
             match self.server.admin(from, ask.clone())? {
                 Told::Begun(id) => return Ok(Ok((id, from))),

@@ -117,3 +117,63 @@ fn another_rank_that_refuses_is_tried_again_and_does_not_end_the_client() {
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     assert!(!world.refused);
 }
+
+#[test]
+fn who_finds_another_rank_where_its_first_one_was_seeks_that_at_its_own_address() {
+    let mut world = Ranks::of(2);
+    let fh = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(world.take(), [Wire::Connect(R0, None)]);
+    // Others begin at rank 1 now, and rank 0 is still there.
+    world.connect(R0, welcome(R1, 2));
+    assert_eq!(world.take(), [Wire::Connect(R0, Some("at 0".into()))]);
+    world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 2) });
+    world.write(fh, b"goes on");
+}
+
+#[test]
+fn who_was_cut_off_while_its_first_rank_was_drained_goes_to_the_others() {
+    let mut world = Ranks::of(2);
+    let look = world.call(lookup(Ino::ROOT, "x"));
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    let ranks = map(2).ranks[1..].to_vec();
+    let routes = vec![route(Ino::ROOT, R1, 9)];
+    world.connect(R0, Welcome { map: ClusterMap { epoch: 9, ranks }, routes, ..welcome(R1, 2) });
+    let wire = world.take();
+    assert_eq!(wire, [Wire::Disconnect(R0), Wire::Connect(R1, Some("at 1".into()))]);
+    world.connect(R1, welcome(R1, 2));
+    let (rank, seq, op) = world.asked();
+    assert_eq!((rank, op), (R1, Op::Lookup { dir: Ino::ROOT, name: name("x") }));
+    world.answer(R1, seq, entry(FILE, Kind::File), &[]);
+    world.result(look).unwrap();
+}
+
+#[test]
+fn who_begins_at_a_rank_that_leaves_stays_with_another_one() {
+    let mut world = Ranks::unconnected(Config { client: 77, ..Config::default() });
+    let mut leaving = map(2);
+    leaving.ranks[0].state = RankState::Leaving;
+    world.connect(R0, Welcome { map: leaving, ..welcome(R0, 2) });
+    assert_eq!(world.take(), [Wire::Other(R0, ToServer::Goodbye), Wire::Connect(R1, Some("at 1".into()))]);
+}
+
+#[test]
+fn who_missed_that_all_ranks_it_knows_have_gone_asks_where_it_began() {
+    let mut world = Ranks::with_second();
+    let ranks = map(2).ranks[1..].to_vec();
+    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks }));
+    world.feed(Input::Disconnected { rank: R0 });
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.ms += 10_000;
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), [Wire::Connect(R1, None)]);
+    let info = |rank| RankInfo { rank: Rank(rank), address: format!("at {rank}"), state: RankState::Up };
+    let now = ClusterMap { epoch: 12, ranks: vec![info(2)] };
+    world.connect(R1, Welcome { map: now, ..welcome(Rank(2), 2) });
+    let wire = world.take();
+    assert_eq!(wire, [Wire::Disconnect(R1), Wire::Connect(Rank(2), Some("at 2".into()))]);
+}

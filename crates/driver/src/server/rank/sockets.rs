@@ -11,8 +11,10 @@ use loligo_wire::DecodeError;
 use rustix::event::epoll;
 
 use super::super::conn::{Asked, Conn, Verdict, answered};
+use super::super::listen::Listeners;
 use super::super::metrics::{OP_DATA, OPS};
-use super::{Rank, TOKEN_GUEST, TOKEN_LISTENERS};
+use super::super::queue::Inbox;
+use super::{Done, Rank, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
 use crate::sock::Sock;
 
 /// Bytes read from one connection before the others have their turn.
@@ -36,7 +38,7 @@ impl Rank {
             return self.guest_turn();
         }
         if token >= TOKEN_LISTENERS {
-            return self.accept((token - TOKEN_LISTENERS) as usize);
+            return self.accept(token);
         }
         if ready.intersects(epoll::EventFlags::OUT) {
             self.queue_flush(token);
@@ -50,9 +52,33 @@ impl Rank {
         }
     }
 
-    pub(super) fn accept(&mut self, listener: usize) {
+    /// Clients are to begin elsewhere. Those that are here stay.
+    pub(super) fn give_door(&mut self, to: &Inbox<Done>) {
+        let door = std::mem::take(&mut self.door);
+        for listener in &door.sockets {
+            let _ = epoll::delete(&self.epoll, listener);
+        }
+        to.push(Done::TakeDoor(Box::new(door)));
+    }
+
+    /// Clients begin here from now on.
+    pub(super) fn take_door(&mut self, door: Listeners) {
+        for (at, listener) in door.sockets.iter().enumerate() {
+            let token = epoll::EventData::new_u64(TOKEN_DOOR + at as u64);
+            if let Err(error) = epoll::add(&self.epoll, listener, token, epoll::EventFlags::IN) {
+                tracing::error!("clients cannot begin at rank {}: {error}; start again", self.others.own());
+            }
+        }
+        self.door = door;
+    }
+
+    fn accept(&mut self, token: u64) {
         for _ in 0..ACCEPT_AT_ONCE {
-            let Some(listener) = self.listeners.sockets.get(listener) else { return };
+            let (listeners, at) = match token.checked_sub(TOKEN_DOOR) {
+                Some(at) => (&self.door, at),
+                None => (&self.listeners, token - TOKEN_LISTENERS),
+            };
+            let Some(listener) = listeners.sockets.get(at as usize) else { return };
             match listener.accept() {
                 Ok(Some(sock)) => {
                     let knows = listener.knows_peers();
