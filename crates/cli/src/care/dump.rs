@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use loligo_driver::Offline;
-use loligo_journal::table::{Row, dir_range, key_inline, key_inode, prefix_range, xattr_range};
+use loligo_journal::table::{Row, dir_range, key_inline, key_inode, key_part, prefix_range, xattr_range};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank, Target};
 
 use super::offline;
@@ -182,8 +182,25 @@ fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write, p
     lines.end()
 }
 
+/// What is counted of a directory whose fragments are several ranks' is true only with all that each of them has counted.
+fn gather(offline: &Offline, inode: &mut Inode) -> Outcome {
+    if !inode.is_spread() {
+        return Ok(());
+    }
+    for (rank, _) in offline.tails() {
+        let row =
+            offline.get(&key_part(*rank, inode.ino)).context(|| format!("rank {rank}'s part of {}", inode.ino))?;
+        if let Some(Row::Inode(part)) = row {
+            inode.add_part(&part);
+        }
+    }
+    inode.end_spread();
+    Ok(())
+}
+
 /// An inode, its xattrs, its data, its entries by name.
-fn write_inode<W: Write>(offline: &Offline, inode: Inode, lines: &mut Lines<'_, W>) -> Outcome {
+fn write_inode<W: Write>(offline: &Offline, mut inode: Inode, lines: &mut Lines<'_, W>) -> Outcome {
+    gather(offline, &mut inode)?;
     let mut xattrs = Vec::new();
     if inode.has_xattrs {
         each(offline, &xattr_range(inode.ino), |row| {

@@ -25,25 +25,26 @@ pub fn gather(dir: &Directory) -> Outcome {
 /// Moves a directory, or a fragment of it, to a rank.
 pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, no_wait: bool, json: bool) -> Outcome {
     let place = place::find(dir)?;
+    let frag = frag.filter(|frag| *frag != Frag::WHOLE);
     rank::check(&place.found, to)?;
     let from = place::authority(&place)?;
+    let what = frag.map_or(place.name.clone(), |frag| format!("fragment {frag} of {}", place.name));
     let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
     let order = format!("/api/v1/migrate/{}/{to}/{from}{part}", place.ino.0);
     let begun: BegunDoc = ask::order(&place.found, &order)?;
     if no_wait {
         return match json {
             true => put(serde_json::json!({ "id": begun.id, "from": begun.from })),
-            false => put(format_args!("{} moves from rank {} to rank {to}", place.name, begun.from)),
+            false => put(format_args!("{what} moves from rank {} to rank {to}", begun.from)),
         };
     }
-    let done = wait(&place, &begun)?;
+    let done = wait(&place, &what, &begun)?;
     if json {
         let line = serde_json::to_string(&done).map_err(|e| Failure::new(format!("the answer as JSON: {e}")))?;
         return put(line);
     }
     put(format_args!(
-        "{} moved from rank {} to rank {} in {} ms, with {} inodes in memory; its requests waited {} us",
-        place.name,
+        "{what} moved from rank {} to rank {} in {} ms, with {} inodes in memory; its requests waited {} us",
         done.from,
         done.to,
         human_count(done.took_ms),
@@ -53,22 +54,22 @@ pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, no_wait: bool, json: bo
 }
 
 /// Looks until it has ended.
-fn wait(place: &Place, begun: &BegunDoc) -> Result<MigrationDoc, Failure> {
+fn wait(place: &Place, what: &str, begun: &BegunDoc) -> Result<MigrationDoc, Failure> {
     let mut bar: Option<Bar> = None;
     loop {
         let all: Vec<MigrationDoc> = ask::json(&place.found, "/api/v1/migrations")?;
         let ours = all.into_iter().find(|one| one.id == begun.id && one.from == begun.from).ok_or_else(|| {
-            Failure::new(format!("rank {} does not know the migration of {} any more", begun.from, place.name))
+            Failure::new(format!("rank {} does not know the migration of {what} any more", begun.from))
                 .remedy("see where it is: loligo subtree list")
         })?;
         match ours.state.as_str() {
             "done" => return Ok(ours),
-            why if why.starts_with("failed") => return Err(Failure::new(format!("{}: moving {why}", place.name))),
+            why if why.starts_with("failed") => return Err(Failure::new(format!("{what}: moving {why}"))),
             _ => {}
         }
         if ours.of > 0 {
             let bar = bar.get_or_insert_with(|| Bar::start("migrating", ours.of, Unit::Count));
-            bar.message(&format!("{}: {} inodes found; looked at", ours.state, human_count(ours.inodes)));
+            bar.message(&format!("{what}: {}: {} inodes found; looked at", ours.state, human_count(ours.inodes)));
             bar.set(ours.seen);
         }
         std::thread::sleep(LOOK);

@@ -12,5 +12,6 @@ mod hostile;
 mod output;
 mod ranks;
 mod run;
+mod spread;
 mod stop;
 mod users;

@@ -168,6 +168,9 @@ pub struct MigrationDoc {
     pub id: u64,
     /// Inode number of the directory.
     pub dir: u64,
+    /// The fragment of it that moves, if it is not all that the rank has.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub frag: Option<String>,
     pub from: u16,
     pub to: u16,
     /// `waiting`, `preparing`, `freezing`, `moving`, `cleaning`, `done`, or `failed: ` and why.
@@ -437,6 +440,7 @@ pub fn migration(m: &Migration) -> MigrationDoc {
     MigrationDoc {
         id: m.id,
         dir: m.dir.0,
+        frag: m.frag.map(|frag| frag.to_string()),
         from: m.from.0,
         to: m.to.0,
         state: m.state.clone(),
