@@ -72,6 +72,18 @@ pub enum StoreError {
         /// The file or segment.
         what: String,
     },
+    /// The process that has the store is gone, or cannot be reached any more: whether the call was done is not known, and no
+    /// later one will be. The caller stops.
+    #[error(
+        "{what} is out of reach ({cause}); nothing that was acknowledged is lost: see that the server of the data \
+         directory runs, then start this process again"
+    )]
+    Lost {
+        /// The store.
+        what: String,
+        /// What was seen of it.
+        cause: String,
+    },
     /// Any other failure of the disk or the system.
     #[error("{what}: {cause}; see the kernel's log for the state of the disk")]
     Io {

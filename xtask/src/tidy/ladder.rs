@@ -8,7 +8,7 @@ use super::{Finding, PURE_CRATES, Tree};
 const LADDER: &[&[&str]] = &[
     &["types"],
     &["namespace", "journal", "wire", "store"],
-    &["mds", "osd", "client", "store-local"],
+    &["mds", "osd", "client", "store-local", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench"],
     &["cli"],
