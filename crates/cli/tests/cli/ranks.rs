@@ -198,7 +198,7 @@ fn the_first_rank_is_drained_through_kills_and_clients_find_the_others_at_the_sa
 }
 
 /// Waits until these are the ranks.
-fn wait_for_ranks(data: &std::path::PathBuf, wanted: &[u64]) {
+fn wait_for_ranks(data: &std::path::Path, wanted: &[u64]) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
     loop {
         let ranks = loligo("rank list --data {} --json", &[data]).ok().json();

@@ -50,7 +50,7 @@ fn fragments_of_a_directory_move_are_refused_and_come_together_again() {
 }
 
 /// The fragments of a directory that have lines of their own, and whose they are.
-fn ranks_of(data: &std::path::PathBuf, path: &str) -> BTreeMap<String, u64> {
+fn ranks_of(data: &std::path::Path, path: &str) -> BTreeMap<String, u64> {
     let lines = loligo("subtree list --data {} --json", &[data]).ok().json();
     let of_it = lines.as_array().expect("a list").iter().filter(|line| line["path"] == path);
     of_it.map(|line| (line["frag"].to_string(), line["rank"].as_u64().expect("a number"))).collect()
