@@ -88,9 +88,7 @@ impl Opens {
         if let Some(opened) = &mut self.opened {
             opened.push(handle.ino);
         }
-        if let Some(old) = self.by_slot[index].insert(number, handle) {
-            self.leave(slot, old);
-        }
+        let old = self.by_slot[index].insert(number, handle);
         let spare = &mut self.spare;
         let shares = self.by_ino.entry(handle.ino).or_insert_with(|| spare.pop().unwrap_or_default());
         let at = shares.iter().position(|share| share.slot == slot).unwrap_or_else(|| {
@@ -99,6 +97,10 @@ impl Opens {
         });
         shares[at].handles += 1;
         shares[at].writers += u32::from(handle.write);
+        if let Some(old) = old {
+            // Not before: with its last handle a session loses its rights, and it may have written under them.
+            self.leave(slot, old);
+        }
         self.access_change(handle.ino, slot, before)
     }
 
@@ -282,6 +284,18 @@ mod tests {
         assert_eq!(opens.count(Ino(9)), 2);
         assert_eq!(opens.end(a), [(Ino(9), false)]);
         opens.close(b, 1);
+        assert!(opens.is_closed(Ino(9)));
+    }
+
+    #[test]
+    fn a_handle_that_is_registered_again_has_its_rights_still() {
+        let a = Slot(0);
+        let mut opens = Opens::default();
+        opens.open(a, 1, handle(true));
+        opens.give(Ino(9), a, Lease::CACHE | Lease::BUFFER);
+        assert_eq!(opens.open(a, 1, handle(true)), None);
+        assert_eq!((opens.rights(Ino(9), a), opens.count(Ino(9))), (Lease::CACHE | Lease::BUFFER, 1));
+        opens.close(a, 1);
         assert!(opens.is_closed(Ino(9)));
     }
 

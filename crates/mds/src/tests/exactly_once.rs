@@ -1,6 +1,6 @@
 //! A request is executed once, however often it is sent.
 
-use loligo_types::{Answer, FsError, Ino, Op, Seq};
+use loligo_types::{Answer, FsError, Ino, Lease, Op, Seq};
 
 use super::*;
 
@@ -53,6 +53,30 @@ fn an_answer_that_found_no_connection_comes_with_the_retry() {
     let Some((Ok(Answer::Opened { attr, created, .. }), _)) = world.reply(a, seq) else { panic!("not opened") };
     assert!(created);
     assert_eq!(size(world.call(a, write_inline(attr.ino, 1, 0, b"x"))), 1);
+}
+
+#[test]
+fn rights_that_came_with_an_open_are_asked_back_though_the_open_was_sent_again() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.call(a, close(1)).expect("it is open");
+    let op = Op::Open { ino, flags: WRITE, handle: 2 };
+    let seq = world.send(a, op.clone());
+    let Some((Ok(Answer::Opened { rights, .. }), _)) = world.reply(a, seq) else { panic!("not opened") };
+    assert!(rights.has(Lease::BUFFER));
+    // The client had the answer; what it sends again was on its way before, and is answered when the journal is durable.
+    world.syncs = false;
+    world.send(b, mkdir(Ino::ROOT, "d"));
+    world.send_again(a, seq, op);
+    world.clients[a].obeys = false;
+    let other = world.send(b, Op::Open { ino, flags: WRITE, handle: 1 });
+    assert!(world.clients[a].recalls.iter().any(|(of, _, bits)| *of == ino && bits.has(Lease::BUFFER)));
+    assert_eq!(world.reply(b, other), None, "it waits for what the first one has written");
+    world.syncs = true;
+    world.clients[a].obeys = true;
+    world.call(a, write_inline(ino, 2, 0, b"held back")).expect("it is open");
+    assert!(world.reply(b, other).is_some_and(|(result, _)| result.is_ok()));
 }
 
 #[test]
