@@ -123,7 +123,7 @@ impl Mds {
             match waiter {
                 Waiter::Job(id) => self.parked.less(id),
                 Waiter::Reap(ino) => drop(self.reaps.insert(ino)),
-                Waiter::Tidy(ino) => self.tidy.leave(ino),
+                Waiter::Tidy(ino) => self.tidy_one(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
                 Waiter::Loan(tx) => self.loan_loaded(tx),
@@ -146,7 +146,7 @@ impl Mds {
                     }
                 }
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
-                Waiter::Tidy(ino) => self.tidy.leave(ino),
+                Waiter::Tidy(_) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
                 Waiter::Loan(tx) => self.loan_failed(tx),

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Ino, Kind, Layout, Lease, Op};
 
+use crate::cluster::Where;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
@@ -31,9 +32,14 @@ pub(crate) struct Tidy {
 const LEFT_PER_TICK: usize = 64;
 
 impl Tidy {
-    /// A session that had the file open for writing has died, or what is known of the file has been read.
+    /// A session that had the file open for writing has died.
     pub(crate) fn leave(&mut self, ino: Ino) {
         self.left.insert(ino);
+    }
+
+    /// The files that are to be looked at.
+    pub(crate) fn inos(&self) -> impl Iterator<Item = Ino> + '_ {
+        self.left.iter().copied()
     }
 
     /// How many files are to be looked at.
@@ -74,35 +80,58 @@ impl Mds {
 
     /// Drops what dead sessions left of files that nobody writes, a few at a time.
     pub(crate) fn tidy_left(&mut self) {
-        if self.grace.is_some() || self.stopping || self.is_short_of_space() {
+        let some: Vec<Ino> = self.tidy.left.iter().take(LEFT_PER_TICK).copied().collect();
+        some.into_iter().for_each(|ino| self.tidy_one(ino));
+    }
+
+    /// Drops what dead sessions left of a file, unless that is done already. Goes on as soon as something was read for it:
+    /// what was may not stay in memory for long.
+    pub(crate) fn tidy_one(&mut self, ino: Ino) {
+        let held_up = self.grace.is_some() || self.stopping || !self.cluster.ready || self.is_short_of_space();
+        if held_up || !self.tidy.left.contains(&ino) {
             return;
         }
-        let mut later = Vec::new();
-        for _ in 0..LEFT_PER_TICK {
-            let Some(ino) = self.tidy.left.pop_first() else { break };
-            if self.opens.any_writer(ino) {
-                continue;
-            }
-            if self.data_is_busy(ino) {
-                later.push(ino);
-                continue;
-            }
-            match self.tree.find(ino) {
-                Found::Unknown => drop(self.load(vec![Need::Inode(ino)], Waiter::Tidy(ino))),
-                Found::Here(inode) if inode.kind == Kind::File => {
-                    let from = if inode.inline { 0 } else { inode.size };
-                    let discard = Event::Discard { ino, from, object_size: inode.layout().object_size };
-                    self.commit(None, &[discard]);
-                }
-                Found::Here(_) => {}
-                Found::Gone => {
-                    // It may have been inline, and dropped nothing. Which size its objects had is all the same here.
-                    let object_size = Layout::default().object_size;
-                    self.commit(None, &[Event::Discard { ino, from: 0, object_size }]);
-                }
-            }
+        if self.opens.any_writer(ino) {
+            self.tidy.left.remove(&ino);
+            return;
         }
-        self.tidy.left.extend(later);
+        if self.data_is_busy(ino) {
+            return;
+        }
+        let mut wants = Vec::new();
+        let place = self.locate_here(ino, &mut wants);
+        if place == Where::Unknown {
+            self.load(wants, Waiter::Tidy(ino));
+            return;
+        }
+        self.tidy.left.remove(&ino);
+        if place == Where::Here {
+            self.drop_left(ino);
+        }
+    }
+
+    /// Whose a file is; a rank alone has all.
+    fn locate_here(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
+        if !self.cluster.is_alone() {
+            return self.locate(ino, wants);
+        }
+        if !matches!(self.tree.find(ino), Found::Unknown) {
+            return Where::Here;
+        }
+        wants.push(Need::Inode(ino));
+        Where::Unknown
+    }
+
+    fn drop_left(&mut self, ino: Ino) {
+        let (from, object_size) = match self.tree.find(ino) {
+            Found::Here(inode) if inode.kind == Kind::File => {
+                (if inode.inline { 0 } else { inode.size }, inode.layout().object_size)
+            }
+            // It may have been inline, and dropped nothing. Which size its objects had is all the same here.
+            Found::Gone => (0, Layout::default().object_size),
+            Found::Here(_) | Found::Unknown => return,
+        };
+        self.commit(None, &[Event::Discard { ino, from, object_size }]);
     }
 
     /// What lies beyond the end of a file is being dropped.

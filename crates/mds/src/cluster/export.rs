@@ -503,7 +503,9 @@ impl Mds {
     fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &loligo_types::Inode, frozen_ms: u64) -> bool {
         let locked = self.cluster.loans.locked_inos();
         let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
-        for ino in locked.into_iter().chain(busy) {
+        // What dead sessions left is dropped here: the other rank does not know of it.
+        let left: Vec<Ino> = self.tidy.inos().collect();
+        for ino in locked.into_iter().chain(busy).chain(left) {
             if !matches!(self.moves(survey, ino), Moves::No) {
                 return false;
             }

@@ -33,6 +33,26 @@ fn open(cluster: &mut Cluster, client: usize, at: usize, ino: Ino) -> Lease {
 }
 
 #[test]
+fn what_a_dead_session_left_of_a_file_is_dropped_also_if_nothing_of_it_is_in_memory() {
+    let (mut cluster, a, _, there) = two_ranks();
+    let sub = cluster.mkdir(a, there, "sub");
+    let outcome = cluster.ask(a, 1, create(sub, "f", WRITE, 1));
+    let Outcome::Answered(Ok(Answer::Opened { attr, .. })) = outcome else { panic!("{outcome:?}") };
+    cluster.wait(8000);
+    cluster.at(1, |world| world.mds.tree.evict_some(0, 10_000, &|_| false));
+    assert!(!cluster.has(1, attr.ino) && !cluster.has(1, sub));
+    cluster.at(1, |world| {
+        let slot = world.mds.sessions.find(world.session(a)).expect("it has a session");
+        world.mds.evict_session(slot);
+    });
+    assert_eq!(cluster.world(1).mds.status().discards, 1, "the file is to be looked at");
+    cluster.wait(500);
+    assert_eq!(cluster.world(1).mds.status().discards, 0);
+    cluster.connect(a, 1);
+    cluster.finish();
+}
+
+#[test]
 fn an_open_file_and_its_rights_are_the_clients_at_the_new_rank() {
     let (mut cluster, a, here, _) = two_ranks();
     let b = cluster.client();
