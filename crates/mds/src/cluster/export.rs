@@ -311,6 +311,10 @@ impl Mds {
             }
             Where::Here if nothing => self.end_export(&export, "failed: the fragment has become another rank's"),
             Where::Here if to == self.me() => self.end_export(&export, "done"),
+            // It was alone when it was asked for.
+            Where::Here if frag.is_some_and(|frag| self.cannot_cut(dir, frag).is_some()) => {
+                self.end_export(&export, "failed: fragments of the directory have come meanwhile: try again");
+            }
             Where::Here if self.files_have_changed(&export.files) => {
                 self.end_export(&export, "failed: a file was removed");
             }

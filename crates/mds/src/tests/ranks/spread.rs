@@ -33,6 +33,36 @@ fn name_in(cluster: &Cluster, frag: Frag, prefix: &str) -> String {
 }
 
 #[test]
+fn the_first_fragment_does_not_leave_alone_if_others_came_while_its_migration_waited() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let (dir, other) = (cluster.mkdir(a, Ino::ROOT, "d"), cluster.mkdir(a, Ino::ROOT, "other"));
+    for n in 0..20 {
+        cluster.touch(a, dir, &format!("f{n}"));
+    }
+    let (lower, third) = (Frag { bits: 1, value: 0 }, Frag { bits: 2, value: 2 });
+    cluster.migrate_frag(dir, third, 0, 1);
+    cluster.migrate_frag(dir, Frag { bits: 2, value: 3 }, 0, 2);
+    // The one before it takes its time.
+    cluster.hold(0, 2);
+    cluster.begin_move(other, 0, 2);
+    let waits = cluster.begin_frag(dir, lower, 0, 1);
+    cluster.wait(200);
+    cluster.migrate_frag(dir, third, 1, 0);
+    cluster.release();
+    cluster.wait_for("its end", |cluster| {
+        let state = cluster.state(0, waits);
+        state == "done" || state.starts_with("failed")
+    });
+    assert!(cluster.state(0, waits).starts_with("failed"), "its inode lives with it, and the rest would have none");
+    for n in 0..20 {
+        assert!(cluster.lookup(a, dir, &format!("f{n}")).is_ok(), "f{n}");
+    }
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(20));
+    cluster.finish();
+}
+
+#[test]
 fn names_of_both_halves_are_made_found_listed_and_removed() {
     let (mut cluster, a, dir, upper) = halves();
     let lower = Frag { bits: 1, value: 0 };
