@@ -229,6 +229,8 @@ pub(crate) struct Files {
     pub handles: BTreeMap<u64, Handle>,
     /// The ranks at which handles are open, until these are told to close them.
     pub at: BTreeMap<u64, Rank>,
+    /// Handles that are believed to have moved, and from where: they may be open there still.
+    pub guessed: BTreeMap<u64, Rank>,
     pub opened: BTreeMap<Fh, Opened>,
     /// Handles whose `Close` was not sent yet.
     pub closing: Vec<u64>,

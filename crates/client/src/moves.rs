@@ -1,12 +1,14 @@
 //! What is said and held between ranks: requests that another rank is to answer, what is remote, and files, leases and
 //! locks that move from one rank to another. Who is asked first is in `route`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use loligo_types::msg::Request;
 use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
 
 use crate::machine::Client;
 use crate::route::{Found, Subject};
-use crate::session::{Pending, PendingData, Second, Then};
+use crate::session::{Link, Pending, PendingData, Second, Then};
 
 /// A request is sent on at most this often, and a data request asked where its file is.
 const HOPS_MAX: u32 = 32;
@@ -221,7 +223,8 @@ impl Client {
         }
     }
 
-    /// Who has what has changed: what is held goes with it.
+    /// Who has what has changed. A rank from which something moves says what of that is held here ([`Client::moved`]); if
+    /// that may have been lost, it is guessed, and asked.
     pub(crate) fn learn_routes(&mut self, routes: &[Route]) {
         if routes.is_empty() || !self.router.learn(routes) || self.router.is_single() {
             return;
@@ -230,9 +233,10 @@ impl Client {
         self.follow_leases();
     }
 
-    /// The map has changed, and these are not the rank's any more that says so.
+    /// The map has changed, and these are not the rank's any more that says so. Nothing else of it has moved: a file that
+    /// has lost its name stays when the directory moves that it was in.
     pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino]) {
-        self.learn_routes(routes);
+        self.router.learn(routes);
         let Some(to) = routes.first().map(|route| route.rank).filter(|to| *to != from) else { return };
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
@@ -243,26 +247,52 @@ impl Client {
         }
     }
 
+    /// Whether it may have been missed what has moved from a rank.
+    fn may_have_missed(&self, rank: Rank) -> bool {
+        self.session(rank).is_none_or(|session| session.link != Link::Up || session.missed)
+    }
+
     fn follow_files(&mut self) {
         let moved = |ino: &Ino, from: Rank| match self.router.find(*ino, None) {
-            Found::Known(to) if to != from => Some((*ino, to)),
+            Found::Known(to) if to != from && self.may_have_missed(from) => Some((*ino, to)),
             _ => None,
         };
         let files: Vec<_> = self.files.map.iter().filter_map(|(ino, file)| moved(ino, file.rank)).collect();
         let dirs = self.files.handles.iter().filter(|(_, handle)| handle.dir);
         let dirs: Vec<_> =
             dirs.filter_map(|(number, handle)| moved(&handle.ino, *self.files.at.get(number)?)).collect();
-        for (ino, to) in files {
+        let mut asks: BTreeMap<Rank, BTreeSet<Ino>> = BTreeMap::new();
+        for (ino, to) in files.into_iter().chain(dirs) {
+            asks.entry(to).or_default().insert(ino);
+            let of_it = self.files.handles.iter().filter(|(_, handle)| handle.ino == ino).map(|(number, _)| *number);
+            let before: Vec<_> = of_it.filter_map(|number| Some((number, *self.files.at.get(&number)?))).collect();
             self.move_file(ino, to);
-        }
-        for (ino, to) in dirs {
             self.move_dir(ino, to);
+            let moved = |number: &u64| self.files.at.get(number) == Some(&to);
+            self.files.guessed.extend(before.into_iter().filter(|(number, from)| moved(number) && *from != to));
+        }
+        for (to, inos) in asks {
+            self.ask_where(to, &inos);
+        }
+    }
+
+    /// Asks a rank for inodes that are open there, as is believed: if that is not so, the answer says where they are.
+    pub(crate) fn ask_where(&mut self, rank: Rank, inos: &BTreeSet<Ino>) {
+        if self.is_single() {
+            return;
+        }
+        let mut asks: BTreeMap<Ino, Cred> = BTreeMap::new();
+        for handle in self.files.handles.values().filter(|handle| inos.contains(&handle.ino)) {
+            asks.entry(handle.ino).or_insert_with(|| Cred::clone(&handle.cred));
+        }
+        for (ino, cred) in asks {
+            self.request_at(rank, cred, Op::GetAttr { ino }, Then::Nothing, 0);
         }
     }
 
     fn follow_leases(&mut self) {
         let mut moved = Vec::new();
-        for (from, session) in &self.sessions {
+        for (from, session) in self.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
             for (ino, bits) in session.leases.all() {
                 match self.router.find(ino, None) {
                     Found::Known(to) if to != *from => moved.push((*from, to, ino, bits)),
@@ -288,6 +318,7 @@ impl Client {
     pub(crate) fn move_file(&mut self, ino: Ino, to: Rank) {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let from = std::mem::replace(&mut file.rank, to);
+        file.handles.iter().for_each(|handle| _ = self.files.guessed.remove(handle));
         if from != to {
             for handle in &file.handles {
                 self.files.at.insert(*handle, to);
@@ -308,6 +339,7 @@ impl Client {
         let numbers: Vec<u64> = handles.map(|(number, _)| *number).collect();
         for number in &numbers {
             self.files.at.insert(*number, to);
+            self.files.guessed.remove(number);
         }
         if !numbers.is_empty() {
             self.open_session(to);

@@ -385,10 +385,12 @@ impl Client {
         let Some(cred) = self.files.close_cred.take() else { return };
         let mut ranks = BTreeMap::<Rank, Vec<u64>>::new();
         for handle in std::mem::take(&mut self.files.closing) {
-            ranks
-                .entry(self.files.at.remove(&handle).unwrap_or(self.router.some_rank(self.home)))
-                .or_default()
-                .push(handle);
+            let at = self.files.at.remove(&handle).unwrap_or(self.router.some_rank(self.home));
+            ranks.entry(at).or_default().push(handle);
+            // Whoever does not have it passes that over.
+            if let Some(from) = self.files.guessed.remove(&handle).filter(|from| self.sessions.contains_key(from)) {
+                ranks.entry(from).or_default().push(handle);
+            }
         }
         for (rank, handles) in ranks {
             self.request_at(rank, Cred::clone(&cred), Op::Close { handles }, Then::Nothing, 0);

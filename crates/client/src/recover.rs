@@ -29,7 +29,7 @@ impl Client {
     pub(crate) fn disconnected(&mut self, rank: Rank) {
         let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        session.link = Link::Down;
+        (session.link, session.missed) = (Link::Down, true);
         session.down_since.get_or_insert(now);
         if self.refused || self.stopped {
             return;
@@ -191,6 +191,7 @@ impl Client {
         self.files.handles.retain(|handle, _| !here(handle));
         self.files.closing.retain(|handle| !here(handle));
         self.files.at.retain(|_, at| *at != rank);
+        self.files.guessed.retain(|handle, _| self.files.at.contains_key(handle));
         if self.files.closing.is_empty() {
             self.files.close_cred = None;
         }
@@ -251,7 +252,9 @@ impl Client {
                 claim.locks.extend(locks.iter().map(|(handle, lock)| (*ino, *handle, *lock)));
             }
         }
+        let opened: BTreeSet<Ino> = claim.opens.iter().map(|(_, ino, ..)| *ino).collect();
         self.send(rank, ToServer::Reclaim(claim));
+        self.ask_where(rank, &opened);
         if lost {
             self.rewrite_unstable(rank);
         }

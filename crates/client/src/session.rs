@@ -146,6 +146,8 @@ pub(crate) struct Session {
     pub nowhere: bool,
     /// It was sought last where the first connection was made to.
     pub at_first: bool,
+    /// What the rank said of what has moved from it may be lost: with a connection, or because there was none yet.
+    pub missed: bool,
 }
 
 impl Session {
@@ -294,6 +296,7 @@ impl Client {
         session.session_ms = u64::from(welcome.session_ms).max(100);
         session.down_since = None;
         session.gave_up = false;
+        session.missed = if had { session.missed && welcome.resumed } else { welcome.kept };
         let suspended = std::mem::take(&mut session.suspended);
         self.fs_id = Some(welcome.fs_id);
         self.router.hash_key = Some(welcome.hash_key);

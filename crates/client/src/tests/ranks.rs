@@ -2,6 +2,7 @@
 
 mod lost;
 mod members;
+mod stayed;
 
 use std::sync::Arc;
 
@@ -227,7 +228,7 @@ impl Ranks {
     }
 
     fn moves(&mut self, kept: bool) {
-        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: Vec::new() });
+        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE, Ino(0x102)] });
         assert_eq!(self.take(), [Wire::Connect(R1, Some("at 1".into()))]);
         self.connect(R1, Welcome { kept, ..welcome(R1, 2) });
     }

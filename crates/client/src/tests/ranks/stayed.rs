@@ -1,0 +1,82 @@
+//! Open files that did not move with the directory that they were in, and words of what has moved that were lost.
+
+use super::*;
+
+/// A file open at rank 0 in a directory, and a session with rank 1.
+fn opened_beside_second() -> (Ranks, Fh) {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let id = world.call(lookup(Ino(0x180), "x"));
+    world.redirects(R0, R1, &[], None);
+    world.connect_second();
+    world.answers(R1, entry(Ino(0x1ff), Kind::File));
+    world.result(id).unwrap();
+    (world, fh)
+}
+
+fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
+    let id = world.call(Call::Release { fh, flock_owner: None });
+    world.result(id).unwrap();
+    world.feed(Input::Tick);
+    let wire = world.take();
+    let closed = |wire: &Wire| match wire {
+        Wire::Ask(rank, _, Op::Close { handles }) if *handles == [1] => Some(*rank),
+        _ => None,
+    };
+    wire.iter().filter_map(closed).collect()
+}
+
+fn loses_first(world: &mut Ranks, kept: bool) {
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(world.take(), [Wire::Connect(R0, None)]);
+    world.connect(R0, Welcome { resumed: true, kept, routes: vec![route(DIR, R1, 1)], ..welcome(R0, 2) });
+}
+
+fn asks(wire: &[Wire]) -> Vec<(Rank, u64)> {
+    let ask = |wire: &Wire| match wire {
+        Wire::Ask(rank, seq, Op::GetAttr { ino: FILE }) => Some((*rank, *seq)),
+        _ => None,
+    };
+    wire.iter().filter_map(ask).collect()
+}
+
+#[test]
+fn a_file_that_has_lost_its_name_stays_when_its_directory_moves_and_is_closed_where_it_is() {
+    let (mut world, fh) = opened_beside_second();
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR] });
+    world.call(write(fh, b"x"));
+    assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::WriteInline { .. }));
+    assert_eq!(closes(&mut world, fh), [R0]);
+}
+
+#[test]
+fn where_a_file_is_whose_directory_moved_unheard_is_asked_and_a_wrong_guess_put_right() {
+    let (mut world, fh) = opened_beside_second();
+    loses_first(&mut world, true);
+    let asked = asks(&world.take());
+    let [(R1, seq)] = asked[..] else { panic!("one is asked: {asked:?}") };
+    world.says(R1, ToClient::Redirect { seq: Seq(seq), rank: R0, routes: Vec::new(), done: None });
+    world.answers(R0, entry(FILE, Kind::File));
+    assert_eq!(closes(&mut world, fh), [R0]);
+}
+
+#[test]
+fn a_file_of_which_is_only_guessed_where_it_is_is_closed_where_it_was_too() {
+    let (mut world, fh) = opened_beside_second();
+    loses_first(&mut world, true);
+    assert_eq!(closes(&mut world, fh), [R0, R1]);
+}
+
+#[test]
+fn what_is_open_at_a_rank_that_was_restarted_is_asked_for_because_it_may_have_moved_before() {
+    let (mut world, fh) = opened_beside_second();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: false, ..welcome(R0, 2) });
+    let asked = asks(&world.take());
+    let [(R0, seq)] = asked[..] else { panic!("one is asked: {asked:?}") };
+    world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: Vec::new(), done: None });
+    world.answers(R1, entry(FILE, Kind::File));
+    assert_eq!(closes(&mut world, fh), [R1]);
+}
