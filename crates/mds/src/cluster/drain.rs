@@ -249,10 +249,14 @@ impl Mds {
         up.filter(able).min_by(|a, b| load(a).total_cmp(&load(b)))
     }
 
-    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments.
+    /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
+    /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
+    /// table or somebody who had not heard of it.
     fn own_dirs(&self) -> Vec<Ino> {
+        let routes = &self.cluster.routes;
+        let own = routes.all().into_iter().filter(|route| route.rank == self.me());
         let mut dirs: Vec<Ino> =
-            self.cluster.routes.all().iter().filter(|route| route.rank == self.config.rank).map(|r| r.dir).collect();
+            own.map(|route| route.dir).filter(|dir| routes.home(*dir).is_none_or(|home| home == self.me())).collect();
         if self.config.rank == Rank::ZERO && self.cluster.routes.home(Ino::ROOT).is_none() {
             dirs.push(Ino::ROOT);
         }
