@@ -13,7 +13,7 @@ mod core;
 mod future;
 pub(crate) mod invalidator;
 mod link;
-mod outbox;
+pub(crate) mod outbox;
 pub mod path;
 mod receiver;
 #[cfg(test)]

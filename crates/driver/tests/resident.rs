@@ -11,7 +11,8 @@ use common::Site;
 use loligo_driver::Server;
 use loligo_driver::client::{Call, CallResult, Client, Done, Invalidate, Options};
 use loligo_driver::server::{Guest, Resident};
-use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, Op, OpenFlags, SetAttr};
+use loligo_mds::admin::{Ask, Told};
+use loligo_types::{Answer, Attr, Cred, FsError, Ino, Name, Op, OpenFlags, Rank, SetAttr};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -297,4 +298,70 @@ fn a_guest_that_outlives_the_server_is_told() {
     told.recv_timeout(PATIENCE).expect("told");
     let (_bytes, _done, told) = piped(&client);
     told.recv_timeout(PATIENCE).expect("told at once");
+}
+
+#[test]
+fn a_resident_goes_on_with_ranks_that_come_and_go() {
+    let site = Site::new();
+    let server = site.start();
+    let client = resident(&server);
+    let dir = mkdir(&client, "d").ino;
+    let file = write(&client, "kept", &[7; 1 << 20]);
+    assert_eq!(server.add_ranks(2).expect("there is room"), [Rank(1), Rank(2)]);
+    for (round, to) in [1, 2, 0, 1].into_iter().enumerate() {
+        move_to(&server, dir, to);
+        // Small and large, names and data, at the rank that has the directory.
+        let create = |text: &str| Call::Create {
+            dir,
+            name: name(text),
+            mode: 0o644,
+            umask: 0,
+            flags: OpenFlags { read: true, write: true, ..OpenFlags::default() },
+            exclusive: true,
+        };
+        for n in 0..20 {
+            let done = call(&client, create(&format!("{round}-{n}"))).expect("created");
+            let fh = done.fh.expect("a handle");
+            let data: Arc<[u8]> = vec![n; if n % 5 == 0 { 300_000 } else { 10 }].into();
+            let put = Call::Write { fh, offset: 0, data: data.clone(), append: false, kill_priv: false };
+            call(&client, put).expect("written");
+            call(&client, Call::Fsync { fh, data_only: false }).expect("synced");
+            call(&client, Call::Release { fh, flock_owner: None }).expect("closed");
+            assert!(read(&client, done.attr().expect("attributes").ino, data.len() as u32) == *data);
+        }
+    }
+    let refused = server.drain_rank(Rank(0)).expect_err("refused").to_string();
+    assert!(refused.contains("the mount in the server's process"), "{refused}");
+    let first = mkdir(&client, "e").ino;
+    move_to(&server, first, 2);
+    server.drain_rank(Rank(1)).expect("it begins");
+    let until = std::time::Instant::now() + PATIENCE;
+    while server.ranks().contains(&Rank(1)) {
+        assert!(std::time::Instant::now() < until, "{:?}", server.admin(Rank(1), Ask::Drain));
+        assert_eq!(attr(call(&client, Call::GetAttr { ino: dir })).ino, dir);
+    }
+    assert_eq!(attr(call(&client, Call::GetAttr { ino: first })).ino, first);
+    assert!(read(&client, file, 1 << 20) == [7; 1 << 20]);
+    client.stop(PATIENCE).expect("stopped");
+    server.stop().expect("stopped");
+}
+
+/// Moves a directory to a rank, whoever has it, and waits until it is there.
+fn move_to(server: &Server, dir: Ino, to: u16) {
+    let mut from = Rank(0);
+    let id = loop {
+        match server.admin(from, Ask::Migrate { dir, to: Rank(to) }).expect("it runs") {
+            Told::Begun(id) => break id,
+            Told::Elsewhere(rank) => from = rank,
+            other => panic!("{other:?}"),
+        }
+    };
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let Told::Migrations(all) = server.admin(from, Ask::Migrations).expect("it runs") else { panic!("migrations") };
+        if all.iter().any(|one| one.id == id && one.state == "done") {
+            return;
+        }
+        assert!(std::time::Instant::now() < until, "{all:?}");
+    }
 }

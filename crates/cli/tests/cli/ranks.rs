@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loligo_driver::client::{Client, Options};
 use loligo_types::Cred;
 
-use super::run::{Place, Service, loligo};
+use super::run::{Place, Service, can_mount, loligo, sh};
 
 /// A server of three ranks, on a file system that had one.
 fn served(place: &Place) -> Service {
@@ -210,4 +210,34 @@ fn wait_for_ranks(data: &std::path::Path, wanted: &[u64]) {
         let state = page(data, &format!("/api/v1/rank/drain/{}", there[0]));
         assert!(std::time::Instant::now() < until, "there are {there:?}: {state}");
     }
+}
+
+#[test]
+fn a_mount_that_began_with_one_rank_grows_while_it_is_used() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.mount());
+    let server = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    sh("mkdir $D/a && echo before > $D/a/file && exec 9>$D/a/open && echo one >&9 && mkdir $D/a/b", &mount).ok();
+    assert_eq!(loligo("rank add 2 --data {} --json", &[&data]).ok().json()["ranks"], serde_json::json!([1, 2]));
+    loligo("subtree migrate --data {} /a 1", &[&data]).ok();
+    sh("cat $D/a/file && echo after >> $D/a/file && cp -a $D/a $D/c && rm -r $D/a/b && ls -lR $D", &mount).ok();
+    loligo("subtree migrate --data {} /c 2", &[&data]).ok();
+    sh("mv $D/a/file $D/c/moved && [ \"$(cat $D/c/moved)\" = \"$(printf 'before\\nafter')\" ]", &mount).ok();
+    loligo("rank drain 0 --data {}", &[&data]).fails(1, &["rank 0 cannot be drained", "loligo up"]);
+    loligo("rank drain 1 --wait --data {}", &[&data]).ok();
+    sh("cat $D/c/moved $D/a/open && touch $D/a/x", &mount).ok();
+    server.kill();
+    let server = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    sh("cat $D/c/moved $D/a/open $D/a/x", &mount).ok();
+    loligo("rank drain 0 --wait --data {}", &[&data]).ok();
+    sh("cat $D/c/moved $D/a/open $D/a/x && touch $D/y", &mount).ok();
+    assert_eq!(server.stop().0, 0);
+    // With one rank left the mount lives on its thread again.
+    let server = Service::start("up --data {} --mount {}", &[&data, &mount]);
+    sh("cat $D/c/moved $D/a/x $D/y && rm -r $D/a", &mount).ok();
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
 }

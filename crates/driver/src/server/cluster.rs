@@ -86,6 +86,11 @@ impl Others {
         self.inboxes.keys().copied().filter(|rank| *rank != self.own).collect()
     }
 
+    /// The inbox of another rank.
+    pub(crate) fn inbox(&self, rank: Rank) -> Option<&Arc<Inbox<Done>>> {
+        self.inboxes.get(&rank).filter(|_| rank != self.own)
+    }
+
     /// There is another rank.
     pub(crate) fn join(&mut self, rank: Rank, inbox: Arc<Inbox<Done>>) {
         self.inboxes.insert(rank, inbox);

@@ -186,8 +186,8 @@ impl Server {
         let (rank, seat) = self.first()?;
         let before = self.set_resident(Some(rank));
         let (to, from) = channel();
-        let resident =
-            Resident::begin(&seat.inbox, options, to).map_err(error::system("starting the invalidation threads"))?;
+        let resident = Resident::begin((rank, &seat.inbox), options, to)
+            .map_err(error::system("starting the invalidation threads"))?;
         let refused = match from.recv_timeout(STATUS_TIME) {
             Ok(Ok(())) => return Ok(resident),
             Ok(Err(text)) => ServerError::Fatal(text),

@@ -3,6 +3,7 @@
 //! A round: take what sockets and other threads brought, feed the machines, carry out what they put out, hand the
 //! journal everything at once, and write once per connection.
 
+mod abroad;
 mod resident;
 mod sockets;
 mod wait;
@@ -43,6 +44,9 @@ const TOKEN_WAKER: u64 = u64::MAX;
 const TOKEN_GUEST: u64 = u64::MAX - 1;
 const TOKEN_LISTENERS: u64 = u64::MAX / 2;
 const TOKEN_DOOR: u64 = TOKEN_LISTENERS + (1 << 32);
+const TOKEN_ABROAD: u64 = TOKEN_LISTENERS + (1 << 40);
+
+pub(crate) use self::abroad::Abroad;
 
 /// What other threads bring.
 pub(crate) enum Done {

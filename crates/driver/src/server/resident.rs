@@ -1,7 +1,7 @@
 //! A client that lives on the rank's thread: its machine is fed and emptied there, between the metadata machine's own
 //! rounds, and its messages are handed over as they are. No socket, no lock, no thread between it and the server, so a
 //! request that its guest brings costs one wake-up in and one out. What it means is the same machine's that a client
-//! elsewhere has ([`crate::client`]).
+//! elsewhere has ([`crate::client`]). Ranks that are added while it lives it reaches by connections, as any client does.
 //!
 //! Here are the handle for other threads and what the rank keeps; the steps are in `rank/resident.rs`.
 
@@ -11,13 +11,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use loligo_client::{Call, CallId, CallResult, Client as Machine, Input, Token};
+use loligo_client::{Call, CallId, CallResult, Client as Machine, Config, Input, Token};
 use loligo_types::msg::ToClient;
 use loligo_types::{Cred, FsError, Rank, SessionId};
 
 use super::conn::Asked;
 use super::queue::Inbox;
-use super::rank::Done;
+use super::rank::{Abroad, Done};
 use crate::client::calls::Callback;
 use crate::client::invalidator::Invalidator;
 use crate::client::{Options, prepare};
@@ -75,7 +75,7 @@ impl Stopped {
 
 impl Resident {
     pub(crate) fn begin(
-        inbox: &Arc<Inbox<Done>>,
+        (rank, inbox): (Rank, &Arc<Inbox<Done>>),
         options: &Options,
         welcomed: Sender<std::result::Result<(), String>>,
     ) -> std::io::Result<Resident> {
@@ -91,13 +91,14 @@ impl Resident {
             }
             None => None,
         };
-        let config = prepare(options);
+        let config = Config { rank, ..prepare(options) };
         let residence = Residence {
             rank: config.rank,
             machine: Machine::new(config),
             conn: 0,
             connected: false,
             wants_connection: false,
+            abroad: Abroad::default(),
             hung_up: false,
             session: None,
             calls: HashMap::new(),
@@ -161,6 +162,8 @@ pub(crate) struct Residence {
     pub(crate) connected: bool,
     /// It wants a (new) connection, which it gets with the next tick: what made it want one may need a moment to pass.
     pub(crate) wants_connection: bool,
+    /// Its connections to other ranks.
+    pub(crate) abroad: Abroad,
     /// The server has closed the connection; to be told once everything that was sent before is heard.
     pub(crate) hung_up: bool,
     pub(crate) session: Option<SessionId>,

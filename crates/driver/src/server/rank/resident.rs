@@ -1,5 +1,5 @@
 //! The resident client's part of a round: what its guest brings goes through its machine to the metadata machine and
-//! back, by value.
+//! back, by value. What other ranks are to get goes over connections (`abroad.rs`).
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use super::super::conn::answered;
 use super::super::format::now as wall;
 use super::super::resident::{Ask, Residence};
-use super::{Rank, TOKEN_GUEST};
+use super::{Abroad, Rank, TOKEN_GUEST};
 use crate::client::calls;
 
 impl Rank {
@@ -107,14 +107,24 @@ impl Rank {
                 break;
             }
         }
+        self.abroad_flush();
         calls::run(ready);
+    }
+
+    /// Gives it what another rank has sent it; what it says is carried out by the caller's round.
+    pub(super) fn resident_messages(&mut self, rank: loligo_types::Rank, messages: Vec<ToClient>) {
+        for message in messages {
+            self.resident_hears(ClientInput::Message { rank, message });
+        }
     }
 
     fn resident_output(&mut self, output: ClientOutput, ready: &mut Vec<(calls::Callback, loligo_client::CallResult)>) {
         let Some(residence) = &mut self.resident else { return };
         match output {
             ClientOutput::Send { rank, message } => {
-                if residence.connected && rank == residence.rank {
+                if rank != residence.rank {
+                    residence.abroad.send(rank, &message);
+                } else if residence.connected {
                     let conn = residence.conn;
                     self.message(conn, message);
                 }
@@ -129,9 +139,8 @@ impl Rank {
                 // Without caches above, they have dropped it already.
                 None => self.resident_hears(ClientInput::Invalidated { token }),
             },
-            // It is at home with this server alone.
-            ClientOutput::Connect { rank, .. } | ClientOutput::Disconnect { rank } if rank != residence.rank => {}
-            ClientOutput::Disconnect { .. } => {}
+            ClientOutput::Connect { rank, .. } if rank != residence.rank => residence.abroad.connect(rank),
+            ClientOutput::Disconnect { rank } => residence.abroad.disconnect(rank),
             ClientOutput::Connect { .. } => {
                 residence.wants_connection = true;
                 self.resident_parts();
@@ -148,6 +157,11 @@ impl Rank {
             ClientOutput::Stopped => {
                 residence.stopped = true;
                 residence.state.set();
+                // With their last words; connections that end end the sessions, too, as they are of this process.
+                self.abroad_flush();
+                if let Some(residence) = &mut self.resident {
+                    residence.abroad = Abroad::default();
+                }
                 self.resident_parts();
             }
         }
@@ -195,6 +209,7 @@ impl Rank {
         if self.resident.as_mut().is_some_and(|r| std::mem::take(&mut r.wants_connection)) {
             self.resident_connects();
         }
+        self.abroad_connects();
         self.resident_feed(ClientInput::Tick);
     }
 

@@ -14,7 +14,7 @@ use super::super::conn::{Asked, Conn, Verdict, answered};
 use super::super::listen::Listeners;
 use super::super::metrics::{OP_DATA, OPS};
 use super::super::queue::Inbox;
-use super::{Done, Rank, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
+use super::{Done, Rank, TOKEN_ABROAD, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
 use crate::sock::Sock;
 
 /// Bytes read from one connection before the others have their turn.
@@ -36,6 +36,9 @@ impl Rank {
     pub(super) fn socket_event(&mut self, token: u64, ready: epoll::EventFlags) {
         if token == TOKEN_GUEST {
             return self.guest_turn();
+        }
+        if let Some(rank) = token.checked_sub(TOKEN_ABROAD) {
+            return self.abroad_event(loligo_types::Rank(rank as u16), ready);
         }
         if token >= TOKEN_LISTENERS {
             return self.accept(token);
