@@ -6,8 +6,8 @@
 
 use loligo_types::{Ino, Lease};
 
-use crate::hash::IntMap;
 use crate::session::Slot;
+use crate::shards::Shards;
 
 const NIL: u32 = u32::MAX;
 /// Mark in a node's bits: renewed since it was last looked at. Not a right.
@@ -45,7 +45,7 @@ impl Default for List {
 pub(crate) struct Leases {
     nodes: Vec<Node>,
     free: u32,
-    heads: IntMap<Ino, u32>,
+    heads: Shards<u32>,
     lists: Vec<List>,
     draining: Vec<Slot>,
     /// While somebody goes through all of them: inodes that leases were given on since.
@@ -57,7 +57,7 @@ impl Default for Leases {
         Leases {
             nodes: Vec::new(),
             free: NIL,
-            heads: IntMap::default(),
+            heads: Shards::default(),
             lists: Vec::new(),
             draining: Vec::new(),
             given: None,
@@ -74,7 +74,7 @@ impl Leases {
     /// Who holds anything on an inode.
     #[inline]
     pub(crate) fn holders(&self, ino: Ino) -> impl Iterator<Item = (Slot, Lease)> + '_ {
-        let mut at = if self.heads.is_empty() { NIL } else { self.heads.get(&ino).copied().unwrap_or(NIL) };
+        let mut at = if self.heads.is_empty() { NIL } else { self.heads.get(ino).unwrap_or(NIL) };
         std::iter::from_fn(move || {
             while at != NIL {
                 let node = &self.nodes[at as usize];
@@ -119,7 +119,7 @@ impl Leases {
 
     /// Gives bits, and makes the lease the newest of its session.
     pub(crate) fn grant(&mut self, ino: Ino, slot: Slot, bits: Lease) {
-        let head = *self.heads.entry(ino).or_insert(NIL);
+        let head = self.heads.get(ino).unwrap_or(NIL);
         let mut at = head;
         while at != NIL && self.nodes[at as usize].slot != slot {
             at = self.nodes[at as usize].next;
@@ -139,7 +139,7 @@ impl Leases {
 
     /// Takes bits.
     pub(crate) fn take(&mut self, ino: Ino, slot: Slot, bits: Lease) {
-        let Some(head) = self.heads.get(&ino).copied() else { return };
+        let Some(head) = self.heads.get(ino) else { return };
         let (mut before, mut at) = (NIL, head);
         while at != NIL && self.nodes[at as usize].slot != slot {
             (before, at) = (at, self.nodes[at as usize].next);
@@ -154,8 +154,8 @@ impl Leases {
         }
         let next = node.next;
         match (before, next) {
-            (NIL, NIL) => drop(self.heads.remove(&ino)),
-            (NIL, next) => drop(self.heads.insert(ino, next)),
+            (NIL, NIL) => self.heads.remove(ino),
+            (NIL, next) => self.heads.insert(ino, next),
             (before, next) => self.nodes[before as usize].next = next,
         }
         self.unlink(at);
@@ -166,7 +166,7 @@ impl Leases {
 
     /// The inode is gone for good, so that nothing on it can become untrue any more.
     pub(crate) fn forget(&mut self, ino: Ino) {
-        while let Some(head) = self.heads.get(&ino).copied() {
+        while let Some(head) = self.heads.get(ino) {
             self.take(ino, self.nodes[head as usize].slot, Lease(u8::MAX));
         }
     }
@@ -233,7 +233,7 @@ impl Leases {
 
     /// Bytes of memory they take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.heads.capacity() * 8 / 7 * (size_of::<(Ino, u32)>() + 1)
+        self.nodes.capacity() * size_of::<Node>() + self.heads.heap_bytes()
     }
 
     fn list(&mut self, slot: Slot) -> &mut List {

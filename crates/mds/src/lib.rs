@@ -49,6 +49,7 @@ mod recall;
 mod recover;
 mod scan;
 mod session;
+mod shards;
 mod spill;
 mod status;
 mod sync;
