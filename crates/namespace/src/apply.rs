@@ -19,6 +19,10 @@ pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
     tree.last_lsn = tree.last_lsn.max(lsn);
     match event {
         Event::Inode(part) if part.part_of().is_some() => {
+            if let Some(from) = tree.part(part.ino).map(|known| known.frag_bits).filter(|bits| *bits != part.frag_bits)
+            {
+                tree.recuts.push(Recut { dir: part.ino, from, to: part.frag_bits });
+            }
             put_small(tree, |t| &mut t.parts, part.ino, Some(part.clone()), Key::Part(part.ino), lsn);
         }
         Event::Inode(inode) => put_inode(tree, inode, lsn),

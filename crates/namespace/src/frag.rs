@@ -5,7 +5,7 @@
 //! A directory is cut in the change that makes it too large or small, by its number of entries alone: hashes are uniform, so
 //! equal ranges stay equally full.
 
-use loligo_types::{Frag, Ino, Inode, Kind};
+use loligo_types::{Frag, Ino, Inode, Kind, Spread};
 
 /// When directories are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl FragConfig {
     #[inline]
     pub(crate) fn adapt(&self, dir: &mut Inode) {
         if dir.is_spread() {
-            // What it has here is not all that it has.
+            // What it has here is not all that it has: see `Tree::estimate`.
             return;
         }
         if self.is_full(dir.size, dir.frag_bits) {
@@ -103,6 +103,17 @@ impl FragConfig {
         while dir.frag_bits > least && self.is_sparse(dir.size, dir.frag_bits) {
             dir.frag_bits = dir.frag_bits.saturating_sub(self.split_bits).max(least);
         }
+    }
+
+    /// In how many fragments, as bits, a directory should be cut that several ranks have and that has about so many entries.
+    pub fn adapted(&self, dir: &Inode, entries: u64) -> u8 {
+        let mut copy = dir.clone();
+        copy.size = entries;
+        if let Some(extra) = copy.extra.as_deref_mut() {
+            extra.spread = Spread::No;
+        }
+        self.adapt(&mut copy);
+        copy.frag_bits
     }
 
     /// After the policy has changed: as coarse as it and the entries allow, of which there are so many.

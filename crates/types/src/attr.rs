@@ -241,9 +241,13 @@ impl Inode {
         part
     }
 
-    /// Takes the attributes of a directory (or of another part of it) over into a part; what is counted stays.
+    /// Takes the attributes of a directory (or of another part of it) over into a part; what is counted stays, and how
+    /// its rank has cut what it has, unless it is expected to grow otherwise than before.
     pub fn copy_to_part(&self, part: &mut Inode) {
         let mut copy = self.clone();
+        if self.expected_entries() == part.expected_entries() {
+            copy.frag_bits = part.frag_bits;
+        }
         (copy.size, copy.nlink, copy.change) = (part.size, part.nlink, part.change);
         (copy.accounted, copy.has_xattrs) = (part.accounted, false);
         let (rstat, spread) = (part.rstat(), part.spread());

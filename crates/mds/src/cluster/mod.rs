@@ -16,6 +16,7 @@ mod locks;
 mod members;
 mod pins;
 mod progress;
+mod recut;
 mod rest;
 mod riddle;
 mod routes;
@@ -96,6 +97,11 @@ pub(crate) struct Cluster {
     /// Inodes that are remembered as gone because the table does not have them.
     pub(crate) absent: Vec<Ino>,
     pub(crate) riddles: Riddles,
+    /// When this rank looked last how what it has of directories should be cut, it had counted so many entries of them; and
+    /// how often it may still read names for that.
+    pub(crate) cuts: BTreeMap<Ino, (u64, u32)>,
+    /// When it looks again, milliseconds.
+    pub(crate) cuts_at_ms: u64,
     /// Something has changed that others can only learn from the table.
     pub(crate) told_by_table: bool,
 }
@@ -298,6 +304,7 @@ impl Mds {
         self.note_acks();
         self.send_landed();
         self.follow_pins();
+        self.recut_spread();
         self.step_drain();
         self.say_farewells();
         if std::mem::take(&mut self.cluster.again) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_journal::table::{Meta, Row, decode_row};
-use loligo_namespace::{Loaded, Tree, invariants};
+use loligo_namespace::{FragConfig, Loaded, Tree, invariants};
 use loligo_types::msg::{Reclaim, ToClient};
 use loligo_types::{Answer, ClusterMap, Frag, FsResult, Ino, Kind, Op, Rank, RankInfo, RankState, Route, Seq};
 
@@ -49,10 +49,14 @@ impl Cluster {
     }
 
     pub fn with_states(states: &[RankState]) -> Cluster {
+        Cluster::with(states, FragConfig::default())
+    }
+
+    pub fn with(states: &[RankState], frag: FragConfig) -> Cluster {
         let info =
             |(at, state): (usize, &RankState)| RankInfo { rank: rank(at), address: String::new(), state: *state };
         let map = ClusterMap { epoch: 1, ranks: states.iter().enumerate().map(info).collect() };
-        let worlds = (0..states.len()).map(|at| World::with(settings(at, &map))).collect();
+        let worlds = (0..states.len()).map(|at| World::with(Config { frag, ..settings(at, &map) })).collect();
         let mut cluster = Cluster {
             worlds,
             table: BTreeMap::new(),

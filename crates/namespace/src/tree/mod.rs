@@ -33,7 +33,7 @@ pub(crate) use hash::WEAK_KEY;
 pub use hash::{HASH_MAX, hash63};
 pub(crate) use load::inline_bytes;
 pub use loligo_types::Loaded;
-pub use parts::ended_lines;
+pub use parts::{Estimate, ended_lines};
 pub use slab::{Keyed, Slab};
 pub(crate) use xattrs::xattr_bytes;
 pub use xattrs::{XattrPair, XattrSet, XattrSlot};

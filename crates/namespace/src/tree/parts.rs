@@ -6,6 +6,20 @@ use std::cell::Cell;
 use loligo_types::{Attr, Event, Frag, Ino, Inode, Name, Rank};
 
 use super::{HASH_MAX, Small, Tree};
+use crate::need::Need;
+
+/// How many entries a directory has of which a rank has only fragments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Estimate {
+    /// About so many in all of it, if those here are like the others.
+    Entries(u64),
+    /// This must be read first.
+    Read(Need),
+}
+
+/// Entries that are counted for an estimate; with fewer known ones more are read, as long as there are more.
+const SAMPLE: usize = 1000;
+const SAMPLE_MIN: usize = 250;
 
 /// What a decision over ranks ends besides, at a rank whose part of a removed directory it ends: the lines that it has put
 /// down for its fragments.
@@ -17,6 +31,31 @@ pub fn ended_lines(decision: &[Event]) -> impl Iterator<Item = Event> + '_ {
 }
 
 impl Tree {
+    /// About how many entries a directory has, by those in a range of the hashes that are this rank's: hashes are uniform.
+    /// `None`: this rank has no fragment of it, or all.
+    pub fn estimate(&self, dir: Ino) -> Option<Estimate> {
+        let first = self.own_frags(dir)?.first()?.first();
+        let until = self.own_until(dir, first)?;
+        let slot = self.dirs.get(dir.0);
+        let known = slot.and_then(|slot| slot.complete.known_until(first)).map(|known| known.min(until));
+        let (Some(slot), Some(known)) = (slot, known) else {
+            return Some(Estimate::Read(Need::Range { dir, from_hash: first }));
+        };
+        let (mut count, mut last) = (0, known);
+        for (hash, group) in slot.entries.range(first..=known) {
+            count += group.entries().iter().filter(|entry| entry.ino.0 != 0).count();
+            if count >= SAMPLE {
+                last = *hash;
+                break;
+            }
+        }
+        if count < SAMPLE_MIN && known < until {
+            return Some(Estimate::Read(Need::Range { dir, from_hash: known + 1 }));
+        }
+        let (count, width) = (count as u128, u128::from(last - first) + 1);
+        Some(Estimate::Entries(u64::try_from(count * (1 << 63) / width).unwrap_or(u64::MAX)))
+    }
+
     /// This rank's part of a directory of which it has fragments, but not the inode.
     pub fn part(&self, dir: Ino) -> Option<&Inode> {
         if self.parts.is_empty() {

@@ -1,6 +1,7 @@
 //! Directories whose fragments are several ranks'.
 
-use loligo_types::{Answer, Frag, FsError, Ino, Op};
+use loligo_namespace::FragConfig;
+use loligo_types::{Answer, Frag, FsError, Ino, Op, RankState};
 
 use super::*;
 use crate::admin::{Ask, Told};
@@ -305,6 +306,102 @@ fn what_a_fragment_brings_to_a_directory_that_is_lent_is_counted_even_if_its_ran
         cluster.release();
         cluster.wait(500);
         assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((3, 3)), "crashes: {crashes}");
+        cluster.finish();
+    }
+}
+
+/// Ranks that split what has more than 8 entries, in two, and merge what has less than 2.
+fn that_split_early(ranks: usize) -> Cluster {
+    let frag = FragConfig { split_entries: 8, merge_entries: 2, split_bits: 1 };
+    Cluster::with(&vec![RankState::Up; ranks], frag)
+}
+
+/// In how many fragments, as bits, a rank has cut what it has of a directory.
+fn bits_at(cluster: &Cluster, at: usize, dir: Ino) -> u8 {
+    cluster.world(at).mds.tree.peek(dir).map(|inode| inode.frag_bits).expect("it has some of it")
+}
+
+#[test]
+fn each_rank_cuts_what_it_has_of_a_directory_as_it_grows_and_shrinks_and_keeps_that_over_a_crash() {
+    let mut cluster = that_split_early(2);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    let upper = Frag { bits: 1, value: 1 };
+    cluster.migrate_frag(dir, upper, 0, 1);
+    assert_eq!((bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)), (0, 0));
+    for n in 0..200 {
+        cluster.touch(a, dir, &format!("f{n}"));
+    }
+    cluster.wait(500);
+    // 200 entries of 8 are 25 fragments, so 32; each rank knows only those of its half, and hashes are only nearly uniform.
+    let grown = [bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)];
+    assert!(grown.iter().all(|bits| (4..=6).contains(bits)), "{grown:?}");
+    assert!(cluster.world(1).mds.status().splits > 0);
+    cluster.crash(1);
+    cluster.wait(500);
+    assert_eq!(bits_at(&cluster, 1, dir), grown[1]);
+    // It knows its names only by the table now, and looks when more of them change.
+    for n in 0..200 {
+        cluster.call(a, unlink(dir, &format!("f{n}"))).expect("it is there");
+    }
+    cluster.wait(1000);
+    assert_eq!((bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)), (0, 0));
+    assert!(cluster.world(1).mds.status().merges > 0);
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(0));
+    cluster.call(a, rmdir(Ino::ROOT, "d")).expect("it is empty");
+    cluster.finish();
+}
+
+#[test]
+fn a_change_of_mode_does_not_change_how_other_ranks_have_cut_a_directory_and_a_policy_does() {
+    let mut cluster = that_split_early(2);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    let upper = Frag { bits: 1, value: 1 };
+    cluster.migrate_frag(dir, upper, 0, 1);
+    let hash = |cluster: &Cluster, text: &str| cluster.world(0).mds.tree_hash(text);
+    let all: Vec<String> =
+        (0..150).map(|n| format!("f{n}")).filter(|text| upper.contains(hash(&cluster, text))).collect();
+    all.iter().for_each(|text| _ = cluster.touch(a, dir, text));
+    cluster.wait(500);
+    let grown = bits_at(&cluster, 1, dir);
+    assert!(grown > 2 && bits_at(&cluster, 0, dir) == 0, "rank 0 has no names of it");
+    cluster.call(a, chmod(dir, 0o700)).expect("root may");
+    assert_eq!((bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)), (0, grown));
+    let value = b"80000".as_slice().into();
+    let set = Op::SetXattr {
+        ino: dir,
+        name: loligo_namespace::EXPECTED_ENTRIES.into(),
+        value,
+        mode: loligo_types::XattrMode::Set,
+    };
+    cluster.call(a, set).expect("root may");
+    assert_eq!((bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)), (14, 14));
+    cluster.finish();
+}
+
+#[test]
+fn fragments_of_one_rank_that_are_halves_of_one_get_one_line_again_which_all_learn() {
+    for crashes in [false, true] {
+        let (mut cluster, a, dir, upper) = halves();
+        let before = cluster.walk(a);
+        let quarters = upper.split(1);
+        cluster.migrate_frag(dir, quarters[0], 1, 0);
+        cluster.wait(300);
+        cluster.migrate_frag(dir, quarters[0], 0, 1);
+        if crashes {
+            cluster.crash(1);
+        }
+        cluster.wait(500);
+        for at in 0..2 {
+            let lines = cluster.world(at).mds.cluster.routes.lines(dir);
+            let who: Vec<(Frag, loligo_types::Rank)> = lines.iter().map(|line| (line.frag, line.rank)).collect();
+            assert_eq!(who, [(Frag { bits: 1, value: 0 }, rank(0)), (upper, rank(1))], "at rank {at}");
+        }
+        assert_eq!(cluster.walk(a), before);
+        cluster.crash(0);
+        cluster.crash(1);
+        assert_eq!(cluster.walk(a), before);
         cluster.finish();
     }
 }
