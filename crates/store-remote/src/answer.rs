@@ -207,6 +207,10 @@ fn take_error(from: &mut Take<'_>) -> Result<StoreError> {
     let kind = from.u8("kind of error")?;
     let (a, b) = (from.text("text")?, from.text("text")?);
     let (found, known) = (from.u32("version")?, from.u32("version")?);
+    let has_one_text = matches!(kind, kind::FULL | kind::NEWER_VERSION | kind::NOT_FOUND);
+    if (has_one_text && !b.is_empty()) || (kind != kind::NEWER_VERSION && (found, known) != (0, 0)) {
+        return Err(Malformed { what: "error" });
+    }
     Ok(match kind {
         kind::FULL => StoreError::Full { what: a },
         kind::READ_ONLY => StoreError::ReadOnly { what: a, cause: b },
