@@ -39,4 +39,6 @@ pub use op::xattr::{EXPECTED_ENTRIES, PIN, pinned_ranks};
 pub use reap::reap;
 pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need};
 pub use touches::{Inos, Touch, touches};
-pub use tree::{Config, Estimate, Found, HASH_MAX, Key as DirtyKey, Loaded, Lookup, Tree, XattrPair, ended_lines, hash63};
+pub use tree::{
+    Config, Estimate, Found, HASH_MAX, Key as DirtyKey, Loaded, Lookup, Tree, XattrPair, ended_lines, hash63,
+};
