@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, Rank};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, Rank, limits};
 
 use crate::machine::Client;
 use crate::session::Then;
@@ -56,7 +56,8 @@ impl Numbers {
 impl Client {
     /// Asks for more numbers if something is to be made, and less than half of them are left.
     pub(crate) fn refill_numbers(&mut self, rank: Rank, cred: &Cred, op: &Op) {
-        let wanted = u64::from(self.config.ino_grant);
+        // Those of requests under way count as given, too.
+        let wanted = u64::from(self.config.ino_grant.min(limits::INO_GRANT_MAX / 2));
         if wanted == 0 || !op.makes_inode() {
             return;
         }

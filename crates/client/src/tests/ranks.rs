@@ -2,6 +2,7 @@
 
 mod lost;
 mod members;
+mod numbers;
 mod stayed;
 
 use std::sync::Arc;
@@ -39,6 +40,8 @@ struct Ranks {
     wire: Vec<Wire>,
     done: Vec<(u64, CallResult)>,
     dropped: Vec<(crate::Token, Invalidation)>,
+    /// Of each creation: to whom, its number, and the inode number that it names.
+    named: Vec<(Rank, u64, Option<Ino>)>,
     refused: bool,
 }
 
@@ -107,8 +110,8 @@ impl Ranks {
     }
 
     fn unconnected(config: Config) -> Ranks {
-        let (wire, done, dropped) = (Vec::new(), Vec::new(), Vec::new());
-        Ranks { client: Client::new(config), ms: 1, next: 1, wire, done, dropped, refused: false }
+        let (wire, done, dropped, named) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ranks { client: Client::new(config), ms: 1, next: 1, wire, done, dropped, named, refused: false }
     }
 
     fn feed(&mut self, input: Input) {
@@ -117,7 +120,12 @@ impl Ranks {
             match output {
                 Output::Send { rank, message } => self.wire.push(match message {
                     ToServer::Hello(hello) => Wire::Hello(rank, hello),
-                    ToServer::Request(Request { seq, op, .. }) => Wire::Ask(rank, seq.0, op),
+                    ToServer::Request(Request { seq, op, ino, .. }) => {
+                        if op.makes_inode() {
+                            self.named.push((rank, seq.0, ino));
+                        }
+                        Wire::Ask(rank, seq.0, op)
+                    }
                     ToServer::Data(request) => Wire::Data(rank, request.id, request.op),
                     message => Wire::Other(rank, message),
                 }),
