@@ -239,6 +239,9 @@ impl Client {
 
     /// A request of a run was answered.
     pub(crate) fn flush_reply(&mut self, ino: Ino, result: FsResult<Answer>) {
+        if result == Err(FsError::BadHandle) && self.takes_other_handle(ino) {
+            return self.plan(ino);
+        }
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         match (run.stage, result) {
@@ -274,6 +277,19 @@ impl Client {
             (_, Err(error)) => self.end_run(ino, Some(error)),
             (_, Ok(_)) => self.end_run(ino, Some(FsError::Io)),
         }
+    }
+
+    /// The rank does not know the handle of a run: it may have lost that in a restart. Whether there is another one that
+    /// may write, so that nothing is lost with the first.
+    fn takes_other_handle(&mut self, ino: Ino) -> bool {
+        let Some(file) = self.files.map.get_mut(&ino) else { return false };
+        let Some(run) = file.run.as_mut().filter(|run| run.tries < TRIES_MAX) else { return false };
+        let writers = file.handles.iter().filter(|number| **number != run.handle);
+        let found = writers.filter_map(|number| Some((*number, self.files.handles.get(number)?)));
+        let Some((number, other)) = found.into_iter().find(|(_, other)| other.flags.write) else { return false };
+        (run.handle, run.cred) = (number, Arc::clone(&other.cred));
+        run.tries += 1;
+        true
     }
 
     /// A data request of a run was answered.
