@@ -329,7 +329,7 @@ impl Client {
 }
 
 /// The task that waits for an answer.
-fn task_of(then: &Then) -> Option<u64> {
+pub(crate) fn task_of(then: &Then) -> Option<u64> {
     match waiter_of(then)? {
         Waiter::Task(id) => Some(id),
         Waiter::Call(_) | Waiter::Nobody => None,

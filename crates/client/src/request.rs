@@ -11,6 +11,7 @@ use loligo_types::{
 
 use crate::Invalidation;
 use crate::machine::Client;
+use crate::recover::task_of;
 use crate::session::{DataThen, Link, Pending, PendingData, Then};
 use crate::task::Event;
 
@@ -158,6 +159,7 @@ impl Client {
         session.leases.grant(seq.0, granted, answered);
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
+            self.close_unwanted(&pending, answer);
         }
         self.names_from = Some(rank);
         match result {
@@ -166,6 +168,16 @@ impl Client {
             result => self.replied(rank, pending.then, result),
         }
         self.send_requests(rank);
+    }
+
+    /// Whoever asked for an open was given up meanwhile, with what a rank has lost: nobody would ever close it.
+    fn close_unwanted(&mut self, pending: &Pending, answer: &Answer) {
+        let given_up = task_of(&pending.then).is_some_and(|task| !self.tasks.contains_key(&task));
+        if let (true, Answer::Opened { .. }) = (given_up, answer)
+            && let Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } = pending.request.op
+        {
+            self.close_later(handle, &Arc::new(pending.request.cred.clone()));
+        }
     }
 
     /// A listing is not at its end: where fragments are several ranks', the next one is asked for the rest.

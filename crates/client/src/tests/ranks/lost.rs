@@ -28,6 +28,30 @@ fn a_name_that_was_said_before_the_names_were_lent_is_not_cached_when_its_inode_
 }
 
 #[test]
+fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE] });
+    let open = world.call(Call::Open { ino: FILE, flags: OpenFlags { truncate: true, ..rw() } });
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    // What had moved there is lost, and so is whoever waits for it.
+    world.connect(R1, welcome(R1, 2));
+    assert_eq!(world.result(open).unwrap_err().error, FsError::Stale);
+    let wire = world.take();
+    let asked = |wire: &Wire| match wire {
+        Wire::Ask(R1, seq, Op::Open { handle: 2, .. }) => Some(*seq),
+        _ => None,
+    };
+    let seq = wire.iter().find_map(asked).unwrap_or_else(|| panic!("{wire:?}"));
+    world.answer(R1, seq, opened(FILE, true, Lease::NONE), &[]);
+    world.feed(Input::Tick);
+    let wire = world.take();
+    let closed = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles }) if *handles == [2]);
+    assert!(wire.iter().any(closed), "{wire:?}");
+}
+
+#[test]
 fn handles_that_are_lost_with_a_session_are_closed_where_they_may_have_moved() {
     let mut world = Ranks::with_second();
     let fh = world.create(R1, DIR, FILE, true, Lease::NONE);
