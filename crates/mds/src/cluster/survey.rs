@@ -1,7 +1,7 @@
 //! Which of the inodes in memory are below a directory that moves. Told apart by their directories, which are remembered.
 
 use loligo_namespace::{Found, Need};
-use loligo_types::{Event, Frag, Ino, Inode, Name, Rank, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
 use crate::hash::IntMap;
@@ -89,7 +89,9 @@ impl Mds {
         let mut at = ino;
         let verdict = 'walk: {
             for _ in 0..limits::DEPTH_MAX {
-                if let Some(moves) = survey.below.get(&at) {
+                if let Some(moves) = survey.below.get_mut(&at) {
+                    // A directory that was removed since it was looked at and is open stays.
+                    *moves &= !self.tree.peek(at).is_some_and(|dir| dir.kind == Kind::Dir && dir.nlink == 0);
                     break 'walk *moves;
                 }
                 let Some(inode) = self.tree.peek(at) else {
@@ -102,7 +104,7 @@ impl Mds {
                         Where::Elsewhere(_) => break 'walk false,
                     }
                 };
-                if inode.kind == loligo_types::Kind::Dir {
+                if inode.kind == Kind::Dir {
                     path.push(at);
                 }
                 if !self.is_embedded(inode) || inode.parent == at {
