@@ -133,6 +133,7 @@ impl Mds {
             session.standing = Standing::Back;
         }
         session.heard_ms = self.now.mono_ms;
+        session.window.reconnected();
         let id = session.id;
         if let Some(old) = self.sessions.bind(slot, conn) {
             self.close_conn(old);

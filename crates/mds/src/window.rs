@@ -14,6 +14,9 @@ enum State {
     Free,
     /// Being executed.
     Running,
+    /// Answered without a change, over a later connection than it came on: the client sent it again before it had the
+    /// answer. Executed then, it might succeed after it has failed.
+    Told,
     /// Changed something; the answer is on its way.
     Applied(Ino, u64),
     /// Changed something; the answer was sent, or was there before a restart.
@@ -42,6 +45,8 @@ pub(crate) struct Window {
     base: u64,
     states: VecDeque<State>,
     running: usize,
+    /// Those below came over an earlier connection.
+    carried: u64,
 }
 
 impl Window {
@@ -93,6 +98,15 @@ impl Window {
         }
     }
 
+    /// The session has a new connection: what was not answered will come again, once, and answers may be lost with the
+    /// old one.
+    pub(crate) fn reconnected(&mut self) {
+        self.carried = self.base + self.states.len() as u64;
+        for state in self.states.iter_mut().filter(|state| **state == State::Told) {
+            *state = State::Free;
+        }
+    }
+
     /// A request came.
     pub(crate) fn admit(&mut self, seq: Seq) -> Verdict {
         self.base = self.base.max(1);
@@ -107,6 +121,7 @@ impl Window {
                 Verdict::New
             }
             State::Running | State::Applied(..) => Verdict::Running,
+            State::Told => Verdict::Old,
             State::Done(ino, value) => Verdict::Again(ino, value),
         }
     }
@@ -123,8 +138,10 @@ impl Window {
         if seq.0 < self.base {
             return;
         }
+        let carried = self.carried;
         let Some(state) = self.at(seq) else { return };
         match *state {
+            State::Running if seq.0 < carried => *state = State::Told,
             State::Running => *state = State::Free,
             State::Applied(ino, value) => *state = State::Done(ino, value),
             _ => return,

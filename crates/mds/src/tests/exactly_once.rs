@@ -56,6 +56,28 @@ fn an_answer_that_found_no_connection_comes_with_the_retry() {
 }
 
 #[test]
+fn what_has_failed_is_not_done_when_the_retry_comes_after_the_answer() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    world.syncs = false;
+    world.send(b, mkdir(Ino::ROOT, "not durable"));
+    let seq = world.send(a, unlink(Ino::ROOT, "f"));
+    // The client sends it again over the new connection; the answer is there before that comes.
+    world.reconnect(a);
+    world.syncs = true;
+    world.pump();
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::NotFound)));
+    world.create(b, Ino::ROOT, "f", WRITE, 1);
+    world.send_again(a, seq, unlink(Ino::ROOT, "f"));
+    assert_eq!(world.reply(a, seq), None, "the client has its answer");
+    assert!(world.call(b, Op::Lookup { dir: Ino::ROOT, name: name("f") }).is_ok());
+    // Over another connection it may have been lost.
+    world.reconnect(a);
+    world.send_again(a, seq, unlink(Ino::ROOT, "f"));
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Done)));
+}
+
+#[test]
 fn rights_that_came_with_an_open_are_asked_back_though_the_open_was_sent_again() {
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
