@@ -570,7 +570,7 @@ impl Mds {
             export.frozen_for_ms = self.now.mono_ms.saturating_sub(export.frozen_ms);
             export.stage = Stage::Cleaning;
             export.inodes = export.survey.found;
-            export.survey.again();
+            export.survey.drops();
             for (slot, inos) in std::mem::take(&mut export.holders) {
                 let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
                 for moved in inos.chunks(limits::MOVED_MAX) {

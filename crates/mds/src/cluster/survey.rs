@@ -25,6 +25,8 @@ pub(crate) struct Survey {
     inode: usize,
     entries: usize,
     pub(crate) found: u64,
+    /// It is looked at again to drop what has moved.
+    moved: bool,
     /// Records are being read.
     pub(crate) reading: bool,
     /// The directories that moved and are still to be forgotten.
@@ -63,9 +65,9 @@ impl Survey {
         (self.inode + self.entries) as u64
     }
 
-    /// Starts from the beginning, with what is known of directories.
-    pub(crate) fn again(&mut self) {
-        (self.inode, self.entries, self.found) = (0, 0, 0);
+    /// Starts from the beginning, with what is known of directories, to drop what has moved.
+    pub(crate) fn drops(&mut self) {
+        (self.inode, self.entries, self.found, self.moved) = (0, 0, 0, true);
     }
 
     /// Whether a directory moves, as far as it was seen.
@@ -108,7 +110,8 @@ impl Mds {
                     path.push(at);
                 }
                 if !self.is_embedded(inode) || inode.parent == at {
-                    break 'walk false;
+                    // What has moved may have got a line of its own where it is now, before it is dropped here.
+                    break 'walk survey.moved && self.is_another_ones(at);
                 }
                 if let Some(moves) = survey.name_moves(inode.parent, inode.place.hash().unwrap_or(0)) {
                     break 'walk moves;
@@ -145,6 +148,11 @@ impl Mds {
     /// Whether the authority over an inode is that over its parent directory.
     fn is_embedded(&self, inode: &Inode) -> bool {
         inode.place.hash().is_some() && inode.parent.0 != 0 && self.cluster.routes.home(inode.ino).is_none()
+    }
+
+    /// Whether a directory that is in memory is another rank's, by a line of the subtree map.
+    fn is_another_ones(&self, dir: Ino) -> bool {
+        self.tree.part(dir).is_none() && self.cluster.routes.home(dir).is_some_and(|rank| rank != self.me())
     }
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.

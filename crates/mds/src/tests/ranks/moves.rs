@@ -1,5 +1,6 @@
 //! Directories that change their rank, and how what is below them is found.
 
+use loligo_namespace::Loaded;
 use loligo_types::{Answer, Frag, FsError, Ino, Op, RankState, Route};
 
 use super::*;
@@ -209,4 +210,54 @@ fn a_client_that_is_sent_on_is_told_the_lines_that_matter_and_not_a_map_of_a_hun
     let b = cluster.client();
     let welcome = cluster.world(0).clients[b].welcome.clone().expect("it is welcome");
     assert!(welcome.routes.len() <= 256);
+}
+
+#[test]
+fn what_was_read_while_its_directory_moved_and_is_renamed_there_before_it_is_dropped_here_is_not_kept() {
+    let mut cluster = Cluster::new(2);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    let upper = Frag { bits: 1, value: 1 };
+    let hash = |cluster: &Cluster, text: &str| cluster.world(0).mds.tree_hash(text);
+    let text =
+        (0..).map(|n| format!("sub{n}")).find(|text| upper.contains(hash(&cluster, text))).expect("there is one");
+    let sub = cluster.mkdir(a, dir, &text);
+    cluster.touch(a, sub, "f");
+    let old = cluster.world(0).mds.tree.inode(sub).cloned().expect("it is in memory");
+    cluster.wait(5000);
+    cluster.crash(0);
+    let id = cluster.begin_frag(dir, upper, 0, 1);
+    cluster.wait_for("the cleaning up", |cluster| cluster.state(0, id) == "cleaning");
+    // As if it had been read after memory was looked through, and before the record was made.
+    cluster.at(0, |world| world.mds.tree.load(Loaded::Inode(sub, Some(Box::new(old)))));
+    assert!(cluster.world(0).mds.inodes_held().contains(&sub));
+    let renamed = cluster.send(a, 1, rename(dir, &text, Ino::ROOT, "sub"));
+    assert_eq!(cluster.outcome(a, 1, renamed), Some(Outcome::Answered(Ok(Answer::Done))));
+    cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
+    assert!(!cluster.world(0).mds.inodes_held().contains(&sub), "it is rank 1's");
+    assert_eq!(cluster.call(a, rmdir(Ino::ROOT, "sub")), Err(FsError::NotEmpty));
+    cluster.finish();
+}
+
+#[test]
+fn the_journal_is_cut_when_the_other_rank_has_in_the_table_what_moved_though_nothing_changes_any_more() {
+    let (mut cluster, a, here, _) = two_ranks();
+    cluster.touch(a, here, "f");
+    cluster.held.insert((1, 0));
+    let id = cluster.begin_move(here, 0, 1);
+    let acked = |msg: &&PeerMsg| matches!(msg, PeerMsg::Acked { upto } if *upto > 0);
+    for _ in 0..400 {
+        cluster.wait(50);
+        while cluster.waiting(1, 0).first().is_some_and(|msg| !acked(msg)) {
+            cluster.deliver(1, 0);
+        }
+    }
+    assert_eq!(cluster.state(0, id), "done");
+    // Rank 0 has all its own in the table before it hears that rank 1 has what moved.
+    let (last, before) = (cluster.world(0).mds.status().last_lsn, cluster.world(0).trimmed);
+    assert!(before <= last, "what moved is needed");
+    cluster.deliver(1, 0);
+    assert!(cluster.world(0).trimmed > before);
+    cluster.release();
+    cluster.finish();
 }
