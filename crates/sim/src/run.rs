@@ -284,8 +284,28 @@ impl World {
         }
     }
 
+    /// Left to themselves, ranks give files home that live by themselves with a rank that has not the directory which counts
+    /// them.
+    fn go_home(&mut self) {
+        let at_home = |world: &mut World| {
+            world.members().into_iter().all(|rank| {
+                let server = world.seats[rank].server.as_mut();
+                server.is_some_and(|server| server.mds.far_from_home().is_empty())
+            })
+        };
+        if !self.until(QUIET_MS, at_home) && !self.is_broken() {
+            let left: Vec<_> = self
+                .seats
+                .iter_mut()
+                .map(|seat| seat.server.as_mut().map(|server| server.mds.far_from_home()))
+                .collect();
+            self.wrong(format!("files do not go home: {left:?}"));
+        }
+    }
+
     /// When nothing is under way between ranks, each inode is one rank's at most.
     fn look_at_ranks(&mut self) {
+        self.go_home();
         let at_rest = |world: &mut World| {
             let servers = world.members().into_iter().map(|rank| world.seats[rank].server.as_ref());
             let servers: Vec<_> = servers.collect();

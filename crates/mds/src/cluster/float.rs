@@ -1,15 +1,86 @@
 //! Migration of files that live by themselves, at the rank that gives them away: several at once, in place of a directory
-//! and what is below it. Only a rank that is drained does it. The rest of the way is `export.rs`'s.
+//! and what is below it. A rank that is drained gives all of them away; any other those that are counted by a directory of
+//! another rank, when nothing else moves: there their names are, most likely. The rest of the way is `export.rs`'s.
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Ino, Place, Rank};
+use loligo_types::{Event, Ino, Kind, Place, Rank};
 
 use super::Where;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
+/// How often it is looked for files that are to go home, milliseconds.
+const HOME_MS: u64 = 1000;
+/// Inodes in memory looked at then.
+const LOOKED_MAX: usize = 4096;
+/// Files that go home at once.
+const HOME_MAX: usize = 64;
+
+/// How far the look for files that are to go home is.
+#[derive(Default)]
+pub(crate) struct Homes {
+    at_ms: u64,
+    place: usize,
+}
+
 impl Mds {
+    /// Gives files home that live by themselves here: to the rank that has the directory which counts them. A few at a
+    /// time, and only those in memory; what is asked for comes there.
+    pub(crate) fn give_home(&mut self) {
+        let busy = !self.cluster.exports.is_idle() || self.cluster.drain.is_some() || !self.cluster.ready;
+        if busy || self.stopping || self.grace.is_some() || self.now.mono_ms < self.cluster.homes.at_ms {
+            return;
+        }
+        self.cluster.homes.at_ms = self.now.mono_ms + HOME_MS;
+        let (inodes, _) = self.tree.places();
+        let from = if self.cluster.homes.place < inodes { self.cluster.homes.place } else { 0 };
+        let upto = inodes.min(from + LOOKED_MAX);
+        self.cluster.homes.place = upto;
+        let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| self.counted_abroad(place)).collect();
+        let (mut files, mut home) = (Vec::new(), None);
+        for (ino, dir) in abroad {
+            let mut wants = Vec::new();
+            match self.locate(dir, &mut wants) {
+                Where::Elsewhere(rank) if home.is_none_or(|home| home == rank) && self.takes_files(rank) => {
+                    home = Some(rank);
+                    files.push(ino);
+                }
+                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+                _ => {}
+            }
+            if files.len() == HOME_MAX {
+                break;
+            }
+        }
+        if let Some(home) = home {
+            self.want_export_of_files(files, home);
+        }
+    }
+
+    fn takes_files(&self, rank: Rank) -> bool {
+        self.cluster.takes_more(rank) && self.cluster.links.get(&rank).is_some_and(|link| link.greeted)
+    }
+
+    /// The file at a place in memory that lives by itself here and has names, and the directory that counts it, if that is
+    /// not in memory, and so perhaps another rank's.
+    fn counted_abroad(&self, place: usize) -> Option<(Ino, Ino)> {
+        let inode = self.tree.peek(self.tree.inode_at(place)?)?;
+        let floats = inode.place.rank() == Some(self.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
+        let known = self.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
+        (floats && inode.parent.0 != 0 && !known && !self.tree.is_orphan(inode.ino))
+            .then_some((inode.ino, inode.parent))
+    }
+
+    /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
+    /// known: for those who test the machine from outside.
+    pub fn far_from_home(&mut self) -> Vec<Ino> {
+        let (inodes, _) = self.tree.places();
+        let abroad: Vec<(Ino, Ino)> = (0..inodes).filter_map(|place| self.counted_abroad(place)).collect();
+        let away = |dir: Ino, mds: &mut Mds| matches!(mds.locate(dir, &mut Vec::new()), Where::Elsewhere(rank) if mds.takes_files(rank));
+        abroad.into_iter().filter(|(_, dir)| away(*dir, self)).map(|(ino, _)| ino).collect()
+    }
+
     /// Wants files to be moved that live by themselves here.
     pub(super) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) {
         if let Some(first) = files.first().copied() {

@@ -30,6 +30,7 @@ use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState};
 pub(crate) use self::borrow::{Gathered, Tx};
 pub(crate) use self::drain::Drain;
 pub(crate) use self::export::Exports;
+pub(crate) use self::float::Homes;
 #[cfg(test)]
 pub(crate) use self::holdings::LEASES_MAX;
 pub(crate) use self::lend::Loans;
@@ -102,6 +103,7 @@ pub(crate) struct Cluster {
     pub(crate) cuts: BTreeMap<Ino, (u64, u32)>,
     /// When it looks again, milliseconds.
     pub(crate) cuts_at_ms: u64,
+    pub(crate) homes: Homes,
     /// Something has changed that others can only learn from the table.
     pub(crate) told_by_table: bool,
 }
@@ -306,6 +308,7 @@ impl Mds {
         self.follow_pins();
         self.recut_spread();
         self.step_drain();
+        self.give_home();
         self.say_farewells();
         if std::mem::take(&mut self.cluster.again) {
             self.parked.wake(&Why::Peers);

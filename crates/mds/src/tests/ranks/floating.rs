@@ -136,3 +136,42 @@ fn a_directory_that_was_removed_and_is_open_does_not_move_and_ends_with_its_last
     assert!(!cluster.has(0, dir) && !cluster.has(1, dir));
     cluster.finish();
 }
+
+#[test]
+fn files_go_home_to_the_directory_that_counts_them_when_nothing_else_moves() {
+    let (mut cluster, a, here, there) = two_ranks();
+    for n in 0..100 {
+        cluster.touch(a, here, &format!("f{n}"));
+    }
+    let open = cluster.touch(a, here, "open");
+    for text in (0..100).map(|n| format!("f{n}")).chain(["open".into()]) {
+        cluster.call(a, rename(here, &text, there, &text)).expect("it may");
+    }
+    assert!(cluster.has(0, open));
+    let before = cluster.walk(a);
+    cluster.wait(10_000);
+    assert!(!cluster.has(0, open));
+    assert!(cluster.has(1, open));
+    for at in 0..2 {
+        assert_eq!(cluster.at(at, |world| world.mds.far_from_home()), []);
+    }
+    assert_eq!(cluster.walk(a), before);
+    for at in 0..2 {
+        cluster.crash(at);
+    }
+    assert_eq!(cluster.walk(a), before);
+    cluster.finish();
+}
+
+#[test]
+fn a_file_of_a_dead_session_that_has_become_another_ranks_is_not_read_again_and_again() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    cluster.migrate(here, 0, 1);
+    cluster.wait(4000);
+    cluster.at(0, |world| world.mds.tidy.leave(file));
+    cluster.wait(500);
+    assert_eq!(cluster.at(0, |world| world.mds.tidy.left()), 0);
+    assert!(cluster.has(1, file) || cluster.attr(a, file).is_ok(), "nothing was done to it");
+    cluster.finish();
+}
