@@ -114,7 +114,7 @@ impl Rank {
             let Some(link) = residence.abroad.links.get_mut(&rank) else { continue };
             // What is wrong with it shows when it is read.
             let all = link.outbox.write(&link.sock).unwrap_or(true);
-            if link.waits_for_room != !all {
+            if link.waits_for_room == all {
                 link.waits_for_room = !all;
                 let mut flags = epoll::EventFlags::IN;
                 flags.set(epoll::EventFlags::OUT, !all);
