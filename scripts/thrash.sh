@@ -32,7 +32,7 @@ while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
     fi
     if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ "$ranks" -gt 1 ]; then
         if [ $((RANDOM % 10)) = 0 ]; then
-            timeout 20 "$loligo" --quiet rank drain $((1 + RANDOM % (ranks - 1))) --data "$data" >/dev/null 2>&1 &&
+            timeout 20 "$loligo" --quiet rank drain $((RANDOM % ranks)) --data "$data" >/dev/null 2>&1 &&
                 drained=$((drained + 1))
         elif [ "$added" -lt "$drained" ] && [ $((RANDOM % 5)) = 0 ]; then
             timeout 20 "$loligo" --quiet rank add --data "$data" >/dev/null 2>&1 && added=$((added + 1))

@@ -52,10 +52,17 @@ impl Scratch {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let top = std::env::temp_dir().join(format!("loligo-e2e-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&top).expect("a directory for the test");
-        let scratch = Scratch { program, top, ranks: 1 };
+        let ranks =
+            std::env::var("LOLIGO_RANKS").ok().map_or(1, |text| text.parse().expect("LOLIGO_RANKS is a number"));
+        let scratch = Scratch { program, top, ranks };
         let status = scratch.command("format").arg("--data").arg(scratch.data()).status().expect("loligo runs");
         assert!(status.success(), "loligo format failed");
         Some(scratch)
+    }
+
+    /// How many ranks servers have: LOLIGO_RANKS in the environment, or 1.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
     }
 
     /// Servers have so many ranks from now on.
@@ -89,10 +96,12 @@ impl Scratch {
         command
     }
 
-    /// Starts to move these directories (paths from the root) between the ranks at random, until it is dropped.
+    /// Starts to move these directories (paths from the root), or fragments of them, between the ranks at random, until it is
+    /// dropped.
     pub fn thrash(&self, dirs: &[&str]) -> Thrasher {
         let script = "while true; do for dir in \"$@\"; do \
-                      timeout 20 \"$PROGRAM\" --quiet subtree migrate \"$dir\" $((RANDOM % RANKS)) --data \"$DATA\"; sleep 0.05; \
+                      bits=$((RANDOM % 3)); frag=; [ $bits = 0 ] || frag=\"--frag $((RANDOM % (1 << bits)))/$bits\"; \
+                      timeout 20 \"$PROGRAM\" --quiet subtree migrate \"$dir\" $((RANDOM % RANKS)) $frag --data \"$DATA\"; sleep 0.05; \
                       done; done";
         let mut command = Command::new("bash");
         command.args(["-c", script, "thrash"]).args(dirs).env("PROGRAM", &self.program).env("DATA", self.data());

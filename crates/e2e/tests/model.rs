@@ -212,10 +212,11 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>) {
     loligo(&bin, &["fsck".as_ref(), "--data".as_ref(), d]);
 }
 
-/// Moves directories of the mount to random ranks. In a shell of its own, which has none of the mount's files open.
+/// Moves directories of the mount, or fragments of them, to random ranks. In a shell of its own, which has none of the mount's files open.
 fn thrash(bin: &Path, data: &Path, mount: &Path, ranks: u32) -> std::process::Child {
     let script = "while true; do for dir in $(find \"$M\" -mindepth 1 -maxdepth 3 -type d 2>/dev/null | shuf -n 5); do \
-                  timeout 20 \"$BIN\" --quiet subtree migrate \"${dir#$M}\" $((RANDOM % N)) --data \"$D\"; done; done";
+                  bits=$((RANDOM % 3)); frag=; [ $bits = 0 ] || frag=\"--frag $((RANDOM % (1 << bits)))/$bits\"; \
+                  timeout 20 \"$BIN\" --quiet subtree migrate \"${dir#$M}\" $((RANDOM % N)) $frag --data \"$D\"; done; done";
     let mut command = Command::new("bash");
     command.args(["-c", script]).env("BIN", bin).env("D", data).env("M", mount).env("N", ranks.to_string());
     let null = std::process::Stdio::null;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
-use loligo_e2e::{PATIENCE, Process, Scratch, eventually, within};
+use loligo_e2e::{PATIENCE, Process, Scratch, Thrasher, eventually, within};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
 /// A server and two mounts; they end in the reverse order of their start.
@@ -15,6 +15,8 @@ struct Two {
     a: Process,
     b: Process,
     server: Process,
+    /// With several ranks what is used moves between them.
+    thrasher: Option<Thrasher>,
     _scratch: Scratch,
 }
 
@@ -23,7 +25,8 @@ impl Two {
         let scratch = Scratch::new(name)?;
         let server = scratch.serve();
         let (a, b) = (scratch.mount("a"), scratch.mount("b"));
-        Some(Two { a, b, server, _scratch: scratch })
+        let thrasher = (scratch.ranks() > 1).then(|| scratch.thrash(&["/"]));
+        Some(Two { a, b, server, thrasher, _scratch: scratch })
     }
 
     fn paths(&self, name: &str) -> (PathBuf, PathBuf) {
@@ -31,6 +34,7 @@ impl Two {
     }
 
     fn stop(self) {
+        drop(self.thrasher);
         self.a.stop();
         self.b.stop();
         self.server.stop();
