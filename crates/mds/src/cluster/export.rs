@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use loligo_namespace::{DirtyKey, Found, Need};
 use loligo_types::msg::ToClient;
-use loligo_types::{Frag, FsError, Ino, Kind, Lease, Lsn, Rank, Route, limits};
+use loligo_types::{Frag, FsError, Ino, Kind, Lsn, Rank, Route, limits};
 
 use super::Where;
 use super::holdings::{Held, Holders};
@@ -18,7 +18,6 @@ use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
 use crate::peer::PeerMsg;
-use crate::recall::SHARED;
 use crate::session::Slot;
 
 /// A migration that has not come to its record after this is given up, milliseconds.
@@ -475,23 +474,6 @@ impl Mds {
         }
         export.survey = survey;
         None
-    }
-
-    /// Whether a directory of which a fragment is to move is locked, or clients hold what they cannot hold any more when its
-    /// fragments are several ranks': that is asked back.
-    fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
-        if self.cluster.loans.locked(dir).is_some() {
-            return true;
-        }
-        let holders: Vec<(Slot, Lease)> = self.leases.holders(dir).collect();
-        let mut held = false;
-        for (slot, bits) in holders {
-            if bits.any(SHARED) {
-                held = true;
-                self.recall(dir, slot, bits & SHARED, 0);
-            }
-        }
-        held
     }
 
     /// The inodes that were changed since the last round of checkpoints, ascending.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use loligo_namespace::{Loaded, Need};
-use loligo_types::{About, Event, Frag, Ino, Inode, Name, Op, Rank, Route, Spread};
+use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route, Spread};
 
 use super::Where;
 use super::export::Export;
@@ -13,6 +13,8 @@ use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::peer::PeerMsg;
+use crate::recall::SHARED;
+use crate::session::Slot;
 
 /// Whether fragments are all hashes together.
 pub(super) fn covers_all(frags: &[Frag]) -> bool {
@@ -165,6 +167,23 @@ impl Mds {
     pub(super) fn has_other_frags(&self, export: &Export, inode: &Inode) -> bool {
         let is_part = self.tree.part(export.dir).is_some();
         self.frags_of(export.dir) != export.own || is_part != inode.part_of().is_some()
+    }
+
+    /// Whether a directory of which a fragment is to move is locked, or clients hold what they cannot hold any more when its
+    /// fragments are several ranks': that is asked back.
+    pub(super) fn is_held_as_a_whole(&mut self, dir: Ino) -> bool {
+        if self.cluster.loans.locked(dir).is_some() {
+            return true;
+        }
+        let holders: Vec<(Slot, Lease)> = self.leases.holders(dir).collect();
+        let mut held = false;
+        for (slot, bits) in holders {
+            if bits.any(SHARED) {
+                held = true;
+                self.recall(dir, slot, bits & SHARED, 0);
+            }
+        }
+        held
     }
 
     /// Why a fragment cannot be moved from here.
