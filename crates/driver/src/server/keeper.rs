@@ -323,6 +323,9 @@ impl Keeper {
         let table = self.config.backend.table();
         let done = start::note_trimmed(&*table, rank, replay_from).and_then(|()| members.write(&*table, Some(rank)));
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).remove(&rank);
+        // Those who wait to hear that it is gone.
+        drop(self.ended.end.lock().unwrap_or_else(PoisonError::into_inner));
+        self.ended.told.notify_all();
         if let Err(error) = done {
             tracing::error!("that rank {rank} is gone could not be put down: {error}; the next start finds it again");
         }

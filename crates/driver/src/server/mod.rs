@@ -296,11 +296,22 @@ impl Server {
             .map_err(|error| if self.has_left(rank, error) { no_such(&self.seats()) } else { self.silent() })
     }
 
-    /// Whether a rank does not answer because it was removed meanwhile, or is about to be: its thread has ended, and the
-    /// server goes on.
+    /// Whether a rank does not answer because it was removed meanwhile. If its thread has only just ended, until the keeper
+    /// has put down that it is gone: who hears of it may rely on it.
     fn has_left(&self, rank: Rank, error: RecvTimeoutError) -> bool {
-        let gone = error == RecvTimeoutError::Disconnected || !self.seats().contains_key(&rank);
-        gone && self.has_ended().is_none()
+        let until = Instant::now() + STATUS_TIME;
+        let mut end = self.ended.end.lock().unwrap_or_else(PoisonError::into_inner);
+        while end.is_none() {
+            if !self.seats().contains_key(&rank) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if error != RecvTimeoutError::Disconnected || left.is_zero() {
+                return false;
+            }
+            (end, _) = self.ended.told.wait_timeout(end, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        false
     }
 
     /// Why there is no answer.

@@ -104,7 +104,15 @@ impl Source {
         let lowest = ranks.first().copied().unwrap_or(Rank::ZERO);
         let mut from = if ranks.contains(&from) { from } else { lowest };
         for _ in 0..=2 * self.server.rank_count() {
-            match self.server.admin(from, ask.clone())? {
+            let told = match self.server.admin(from, ask.clone()) {
+                // It has just left: any other knows better.
+                Err(ServerError::NoSuchRank { .. }) => {
+                    from = self.ranks().next().unwrap_or(Rank::ZERO);
+                    continue;
+                }
+                told => told?,
+            };
+            match told {
                 Told::Begun(id) => return Ok(Ok((id, from))),
                 Told::Elsewhere(rank) => from = rank,
                 Told::Refused(why) => return Ok(Err(why)),
