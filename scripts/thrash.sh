@@ -16,14 +16,21 @@ report() {
 }
 trap report EXIT INT TERM
 
+there=()
+for ((rank = 0; rank < ranks; rank++)); do there+=("$rank"); done
+
 while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
+    if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ]; then
+        mapfile -t there < <(timeout 10 "$loligo" rank list --data "$data" 2>/dev/null | awk 'NR > 1 { print $1 }')
+        [ ${#there[@]} -gt 0 ] || there=(0)
+    fi
     # Not too deep: each step of the search is work for the file system, too.
     dir=$(timeout 10 find "$mount" -mindepth 1 -maxdepth 4 -type d 2>/dev/null | shuf -n 1)
     if [ -n "$dir" ]; then
         bits=$((RANDOM % 4)) frag=()
         # Whole in one case of four, so that fragments come together again.
         [ $bits -eq 0 ] || frag=(--frag "$((RANDOM % (1 << bits)))/$bits")
-        if timeout 20 "$loligo" --quiet subtree migrate "${dir#"$mount"}" $((RANDOM % ranks)) "${frag[@]}" --data "$data" \
+        if timeout 20 "$loligo" --quiet subtree migrate "${dir#"$mount"}" "${there[RANDOM % ${#there[@]}]}" "${frag[@]}" --data "$data" \
             >/dev/null 2>&1; then
             moved=$((moved + 1))
         else
@@ -32,9 +39,9 @@ while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
     fi
     if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ "$ranks" -gt 1 ]; then
         if [ $((RANDOM % 10)) = 0 ]; then
-            timeout 20 "$loligo" --quiet rank drain $((RANDOM % ranks)) --data "$data" >/dev/null 2>&1 &&
+            timeout 20 "$loligo" --quiet rank drain "${there[RANDOM % ${#there[@]}]}" --data "$data" >/dev/null 2>&1 &&
                 drained=$((drained + 1))
-        elif [ "$added" -lt "$drained" ] && [ $((RANDOM % 5)) = 0 ]; then
+        elif [ ${#there[@]} -lt "$ranks" ] && [ $((RANDOM % 5)) = 0 ]; then
             timeout 20 "$loligo" --quiet rank add --data "$data" >/dev/null 2>&1 && added=$((added + 1))
         fi
     fi
