@@ -301,6 +301,13 @@ pub struct Serve {
     pub data: PathBuf,
     #[command(flatten)]
     pub ranks: Ranks,
+    /// Ranks to leave to other processes, such as 2,3; not rank 0. They run as long as this server does.
+    #[arg(long, value_name = "RANKS", value_delimiter = ',')]
+    pub elsewhere: Vec<u16>,
+    /// Run these ranks, such as 2,3, for the server that serves the data directory and leaves them to others. It has to
+    /// run, and this process ends when it does.
+    #[arg(long, value_name = "RANKS", value_delimiter = ',', conflicts_with_all = ["ranks", "elsewhere"])]
+    pub join: Vec<u16>,
     #[command(flatten)]
     pub run: Run,
 }

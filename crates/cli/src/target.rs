@@ -103,6 +103,13 @@ pub fn by_address(text: &str) -> Result<Found, Failure> {
         return by_data(path);
     }
     let address: Address = text.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+    if let Address::Unix(socket) = &address
+        && socket.file_name().is_some_and(|name| name.to_string_lossy().starts_with("admin"))
+    {
+        // Of a process that runs ranks for another server, say.
+        let admin = Some(Admin::Unix(socket.clone()));
+        return Ok(Found { data: None, address: None, admin, state: None });
+    }
     let mut found = Found { data: None, address: None, admin: None, state: None };
     if let Address::Unix(socket) = &address
         && let Some(data) = socket.parent()
@@ -152,6 +159,8 @@ mod tests {
         let found = by_address("http://127.0.0.1:70/").expect("an address");
         assert_eq!(found.admin, Some(Admin::Tcp("127.0.0.1:70".into())));
         assert!(found.address().is_err());
+        let found = by_address("/data/admin-2.sock").expect("an address");
+        assert_eq!(found.admin, Some(Admin::Unix("/data/admin-2.sock".into())));
         let found = by_address("/no/such/socket").expect("an address");
         assert!(matches!(found.address, Some(Address::Unix(_))));
         assert!(by_address("nonsense").is_err());

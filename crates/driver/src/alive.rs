@@ -64,11 +64,11 @@ pub(crate) fn look(socket: &Path, session: SessionId) -> Sign {
     Sign::Dead
 }
 
-/// Sessions whose clients are dead, of those that left a file.
-pub(crate) fn dead(socket: &Path) -> Vec<SessionId> {
+/// Sessions whose clients are dead, of those that left a file and are asked for.
+pub(crate) fn dead(socket: &Path, of: impl Fn(SessionId) -> bool) -> Vec<SessionId> {
     let Ok(entries) = fs::read_dir(dir_of(socket)) else { return Vec::new() };
     let sessions = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(SessionId));
-    sessions.filter(|session| look(socket, *session) == Sign::Dead).collect()
+    sessions.filter(|session| of(*session) && look(socket, *session) == Sign::Dead).collect()
 }
 
 #[cfg(test)]
@@ -79,17 +79,18 @@ mod tests {
     fn a_client_is_alive_while_it_holds_its_file_and_dead_after() {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("loligo.sock");
-        assert_eq!(dead(&socket), []);
+        assert_eq!(dead(&socket, |_| true), []);
         let one = Alive::hold(&socket, SessionId(7)).expect("our own directory");
         let two = Alive::hold(&socket, SessionId(8)).expect("our own directory");
-        assert_eq!(dead(&socket), []);
+        assert_eq!(dead(&socket, |_| true), []);
         // As if its process had been killed: the lock goes, the file stays.
         let path = two.path.clone();
         drop(two);
         fs::write(&path, "").expect("our own directory");
         fs::write(dir.path().join("sessions/odd"), "").expect("our own directory");
-        assert_eq!(dead(&socket), [SessionId(8)]);
-        assert_eq!(dead(&socket), []);
+        assert_eq!(dead(&socket, |session| session == SessionId(7)), []);
+        assert_eq!(dead(&socket, |_| true), [SessionId(8)]);
+        assert_eq!(dead(&socket, |_| true), []);
         assert_eq!((look(&socket, SessionId(7)), look(&socket, SessionId(8))), (Sign::Alive, Sign::None));
         drop(one);
         assert!(!dir.path().join("sessions/7").exists());

@@ -13,4 +13,4 @@ pub mod sock;
 pub use address::{Address, AddressError};
 pub use client::Client;
 pub use offline::Offline;
-pub use server::{FormatOptions, RankStatus, Server, ServerConfig, ServerError, Status, format, socket_in};
+pub use server::{FormatOptions, Joint, RankStatus, Server, ServerConfig, ServerError, Status, format, socket_in};

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use loligo_driver::client::{Client, Options};
 use loligo_driver::server::{Progress, Resident};
-use loligo_driver::{Address, Server, ServerConfig, ServerError, socket_in};
+use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
-use loligo_store::StoreError;
+use loligo_store::{Backend, StoreError};
 use loligo_store_local::{LocalStore, OpenOptions as StoreOptions};
+use loligo_types::Rank;
 
 use super::admin::{Admin, Source};
 use super::signals::Stopping;
@@ -34,6 +35,8 @@ pub struct Node {
     pub source: Arc<Source>,
     data: PathBuf,
     admin: Admin,
+    /// It runs ranks for another server, of which the next commands know.
+    has_joined: bool,
 }
 
 /// A mount in this process and the client below it.
@@ -136,21 +139,43 @@ fn wait_for_lock(data: &Path, until: Instant) {
 
 impl Node {
     /// Starts a server on a formatted data directory.
-    pub fn start(data: &Path, ranks: Ranks, settings: &Settings) -> Result<Node, Failure> {
+    pub fn start(data: &Path, ranks: Ranks, elsewhere: &[u16], settings: &Settings) -> Result<Node, Failure> {
         let begun = Instant::now();
         let store = open_store(data, settings.number("table_cache_bytes") as usize)?;
-        let config = ServerConfig { ranks: ranks.ranks.unwrap_or(0), ..server_config(data, settings, store)? };
+        let elsewhere = elsewhere.iter().copied().map(Rank).collect();
+        let ranks = ranks.ranks.unwrap_or(0);
+        let config = ServerConfig { ranks, elsewhere, ..server_config(data, settings, Arc::new(store))? };
         let refuses_tcp = !config.trust_tcp && config.listen.iter().any(|at| matches!(at, Address::Tcp(_)));
-        let server = Arc::new(recover(config, begun, data)?);
+        let server = recover(begun, data, |progress| Server::start(config, progress))?;
         if refuses_tcp {
             tracing::warn!(
                 "connections over TCP will be refused, because the kernel does not tell who connects: set trust_tcp=true \
                  if all users of this machine may act as root in the file system"
             );
         }
+        Node::run(server, data, settings.text("admin"), &admin_socket(data), settings)
+    }
+
+    /// Runs ranks for the server of a data directory.
+    pub fn join(data: &Path, ranks: &[u16], admin: Option<&str>, settings: &Settings) -> Result<Node, Failure> {
+        let begun = Instant::now();
+        let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+        let joint = Joint::join(&socket_in(data), &ranks).map_err(|error| Failure::new(error.to_string()))?;
+        let config = server_config(data, settings, joint.backend())?;
+        let server = recover(begun, data, |progress| Server::start_joined(config, joint, progress))?;
+        // The address in the settings is the other server's.
+        let free = if settings.text("admin") == "off" { "off" } else { "127.0.0.1:0" };
+        let first = ranks.iter().min().copied().unwrap_or_default();
+        let socket = data.join(format!("admin-{first}.sock"));
+        let node = Node::run(server, data, admin.unwrap_or(free), &socket, settings)?;
+        Ok(Node { has_joined: true, ..node })
+    }
+
+    fn run(server: Server, data: &Path, admin: &str, socket: &Path, settings: &Settings) -> Result<Node, Failure> {
+        let server = Arc::new(server);
         let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
-        let admin = Admin::start(settings.text("admin"), &admin_socket(data), source.clone())?;
-        Ok(Node { server, source, data: data.to_path_buf(), admin })
+        let admin = Admin::start(admin, socket, source.clone())?;
+        Ok(Node { server, source, data: data.to_path_buf(), admin, has_joined: false })
     }
 
     /// What the next commands need to find it.
@@ -176,7 +201,9 @@ impl Node {
     pub fn stop(self) -> Result<(), Failure> {
         let stopped = self.server.stop().map_err(|e| Failure::new(format!("{e}")));
         self.admin.stop();
-        ServerState::remove(&self.data);
+        if !self.has_joined {
+            ServerState::remove(&self.data);
+        }
         stopped
     }
 }
@@ -185,12 +212,12 @@ fn admin_socket(data: &Path) -> PathBuf {
     data.join("admin.sock")
 }
 
-fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<ServerConfig, Failure> {
+fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> Result<ServerConfig, Failure> {
     let mut listen = vec![socket_in(data)];
     for text in settings.list("listen") {
         listen.push(text.parse().map_err(|e| Failure::usage(format!("listen: {e}")))?);
     }
-    let base = ServerConfig::new(Arc::new(store));
+    let base = ServerConfig::new(store);
     // `Settings::check` has seen that these fit.
     let small = |name: &str| u32::try_from(settings.number(name)).unwrap_or(u32::MAX);
     let mds = loligo_mds::Config {
@@ -207,10 +234,14 @@ fn server_config(data: &Path, settings: &Settings, store: LocalStore) -> Result<
 }
 
 /// Starts the server, showing how far it has come with the journal.
-fn recover(config: ServerConfig, begun: Instant, data: &Path) -> Result<Server, Failure> {
+fn recover(
+    begun: Instant,
+    data: &Path,
+    start: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Server, ServerError>,
+) -> Result<Server, Failure> {
     let mut bar = None;
     let mut last = Progress::default();
-    let server = Server::start(config, &mut |progress| {
+    let server = start(&mut |progress| {
         let bar = bar.get_or_insert_with(|| Bar::start("reading the journal", progress.total_bytes, Unit::Bytes));
         bar.set(progress.bytes);
         last = progress;
@@ -338,6 +369,11 @@ impl Mounted {
             .remedy("look at the server's log; data that was not synced may be lost")
         })
     }
+}
+
+/// The log of one that runs ranks for another server.
+pub fn log_file_of(data: &Path, ranks: &[u16]) -> PathBuf {
+    data.join(format!("loligo-{}.log", ranks.iter().min().copied().unwrap_or_default()))
 }
 
 /// The log of a service in the background.

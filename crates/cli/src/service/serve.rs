@@ -14,6 +14,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs until told to stop.
 pub fn run(args: &Serve, given: &Given) -> Outcome {
+    if !args.join.is_empty() {
+        return join(args, given);
+    }
     let data = node::data_dir(&args.data)?;
     format::require(&data)?;
     let settings = node::settings(given, &data, &args.run)?;
@@ -24,7 +27,7 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     }
     let signals = Signals::hold();
     crate::log::start(settings.text("log"))?;
-    let node = Node::start(&data, args.ranks, &settings)?;
+    let node = Node::start(&data, args.ranks, &args.elsewhere, &settings)?;
     if let Err(failure) = node.tell(None) {
         let _ = node.stop();
         return Err(failure);
@@ -42,6 +45,32 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     finish(node, fatal, &signals.stopping(None, RECOVERS))
 }
 
+/// Runs ranks for the server of the data directory until that one ends, or told to stop.
+fn join(args: &Serve, given: &Given) -> Outcome {
+    let data = node::data_dir(&args.data)?;
+    let settings = node::settings(given, &data, &args.run)?;
+    preflight::files()?;
+    if args.run.daemon {
+        crate::output::say(daemon::start(&node::log_file_of(&data, &args.join))?);
+        return Ok(());
+    }
+    let signals = Signals::hold();
+    crate::log::start(settings.text("log"))?;
+    let node = Node::join(&data, &args.join, args.run.admin.as_deref(), &settings)?;
+    let ranks: Vec<String> = node.server.ranks().iter().map(ToString::to_string).collect();
+    let text = format!(
+        "running rank {} of {} (process {}) at {}\n  stop it   Ctrl-C; all: loligo down --data {}",
+        ranks.join(", "),
+        data.display(),
+        std::process::id(),
+        node.addresses(),
+        quoted(&data)
+    );
+    daemon::ready(args.run.ready_fd, &text);
+    let fatal = until_told(&signals, &node);
+    finish(node, fatal, &signals.stopping(None, RECOVERS))
+}
+
 fn until_told(signals: &Signals, node: &Node) -> Option<String> {
     loop {
         if let Some(signal) = signals.wait(LOOK) {
@@ -50,6 +79,10 @@ fn until_told(signals: &Signals, node: &Node) -> Option<String> {
         }
         if let Some(text) = node.server.wait_fatal(Some(Duration::ZERO)) {
             return Some(text);
+        }
+        if node.server.has_ended() {
+            tracing::info!("the server of the data directory has stopped all ranks");
+            return None;
         }
     }
 }

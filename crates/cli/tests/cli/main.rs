@@ -9,6 +9,7 @@ mod cycle;
 mod frags;
 mod help;
 mod hostile;
+mod joined;
 mod output;
 mod ranks;
 mod run;

@@ -1,4 +1,5 @@
-//! The ranks of one process: where each listens, how they reach each other, and that they end together. What they say to each other is the machines'.
+//! How a rank reaches the others, those of its process and those of other ones: where each listens, and that they end
+//! together. What they say to each other is the machines'.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +9,11 @@ use std::sync::mpsc::Sender;
 use loligo_mds::Member;
 use loligo_mds::peer::PeerMsg;
 use loligo_types::Rank;
+use loligo_types::link::LinkMsg;
 
 use super::error::{Result, ServerError};
 use super::keeper::News;
+use super::link::Link;
 use super::queue::Inbox;
 use super::rank::Done;
 use crate::Address;
@@ -48,8 +51,16 @@ pub(crate) fn address_of(address: &Address, rank: Rank) -> Result<Address> {
 /// A rank's way to the others, and to the keeper of the map.
 pub(crate) struct Others {
     own: Rank,
-    /// Of all ranks, this one too.
+    /// Of all ranks of this process, this one too.
     inboxes: BTreeMap<Rank, Arc<Inbox<Done>>>,
+    /// To ranks of other processes, with the number of their process, as long as they can be reached.
+    links: BTreeMap<Rank, (u64, Arc<Link>)>,
+    /// To the owner, in a process that joined: it says when all have stopped.
+    owner: Option<Arc<Link>>,
+    /// The process that joined stops without the others.
+    departs: bool,
+    /// Other processes may run ranks.
+    has_others: bool,
     keeper: Sender<News>,
     /// How many have not come to a clean stop.
     unstopped: Arc<AtomicUsize>,
@@ -65,11 +76,39 @@ impl Others {
         unstopped: Arc<AtomicUsize>,
         keeper: Sender<News>,
     ) -> Others {
-        Others { own, inboxes, keeper, unstopped, has_stopped: false, is_leaving: false }
+        let (links, owner) = (BTreeMap::new(), None);
+        Others {
+            own,
+            inboxes,
+            links,
+            owner,
+            has_others: false,
+            departs: false,
+            keeper,
+            unstopped,
+            has_stopped: false,
+            is_leaving: false,
+        }
+    }
+
+    /// Other processes run ranks, too; `owner`: the one that lets this one run some.
+    pub(crate) fn among(mut self, owner: Option<Arc<Link>>) -> Others {
+        (self.owner, self.has_others) = (owner, true);
+        self
+    }
+
+    /// A rank of another process can be reached.
+    pub(crate) fn reach(&mut self, rank: Rank, process: u64, link: Arc<Link>) {
+        self.links.insert(rank, (process, link));
+    }
+
+    /// The process, which has joined, stops alone: nobody else is waited for, or told.
+    pub(crate) fn depart(&mut self) {
+        self.departs = true;
     }
 
     pub(crate) fn is_alone(&self) -> bool {
-        self.inboxes.len() == 1
+        self.inboxes.len() == 1 && !self.has_others
     }
 
     /// How many ranks there are, this one included.
@@ -99,6 +138,7 @@ impl Others {
     /// A rank is gone.
     pub(crate) fn part(&mut self, rank: Rank) {
         self.inboxes.remove(&rank);
+        self.links.remove(&rank);
     }
 
     /// This rank is to end alone.
@@ -116,7 +156,19 @@ impl Others {
     pub(crate) fn send(&self, to: Rank, msg: PeerMsg) {
         match self.inboxes.get(&to) {
             Some(inbox) if to != self.own => inbox.push(Done::Peer { from: self.own, msg: Box::new(msg) }),
-            _ => tracing::error!("rank {} has a message for rank {to}, which is not there; this is a bug", self.own),
+            _ => self.send_away(to, msg),
+        }
+    }
+
+    /// The same to a rank of another process.
+    fn send_away(&self, to: Rank, msg: PeerMsg) {
+        match self.links.get(&to) {
+            Some((process, link)) => {
+                link.send(LinkMsg::Peer { from: self.own, to, process: *process, msg: Box::new(msg) });
+            }
+            // Its process went away a moment ago, which the machine is about to hear.
+            None if self.has_others && to != self.own => {}
+            None => tracing::error!("rank {} has a message for rank {to}, which is not there; this is a bug", self.own),
         }
     }
 
@@ -125,6 +177,14 @@ impl Others {
     pub(crate) fn stopped(&mut self) -> bool {
         if std::mem::replace(&mut self.has_stopped, true) || self.unstopped.fetch_sub(1, Ordering::AcqRel) > 1 {
             return self.is_leaving;
+        }
+        match &self.owner {
+            None => self.links.values().for_each(|(_, link)| link.send(LinkMsg::AllStopped)),
+            Some(_) if self.departs => {}
+            Some(owner) => {
+                owner.send(LinkMsg::Stopped);
+                return self.is_leaving;
+            }
         }
         self.tell_others(|| Done::AllStopped);
         true

@@ -13,12 +13,14 @@ use loligo_types::{ClusterMap, Lsn, Rank, RankState};
 
 use super::cluster::{Others, RANKS_MAX, address_of};
 use super::error::{Result, ServerError};
+use super::hub::Hub;
 use super::listen::Listeners;
 use super::members::Members;
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
 use super::start::{self, Known, Recovered, Running};
 use super::{Ended, Seat, ServerConfig};
+use crate::Address;
 
 /// What the keeper is told.
 pub(crate) enum News {
@@ -32,6 +34,12 @@ pub(crate) enum News {
     Said(Rank, Member),
     /// Its thread has ended, or is about to.
     Ended(Rank),
+    /// A process that joined has recovered its ranks.
+    Arrived(u64),
+    /// A rank that another process ran has nothing any more, and has ended.
+    LeftElsewhere(Rank),
+    /// In a process that joined: the owner has told a rank to go.
+    Leaves(Rank),
     /// Stop, or give up stopping.
     Stop,
     Abandon,
@@ -71,6 +79,8 @@ pub(crate) struct Keeper {
     pub(crate) door_at: Rank,
     /// The rank on whose thread the resident client lives, if there is one.
     pub(crate) resident_at: Arc<Mutex<Option<Rank>>>,
+    /// What the processes that run other ranks have to do with this one, if there may be some.
+    pub(crate) hub: Option<Arc<Hub>>,
 }
 
 impl Keeper {
@@ -97,13 +107,14 @@ impl Keeper {
                 _ => {}
             }
         }
+        let elsewhere_clean = self.hub.as_ref().is_none_or(|hub| hub.end(end == End::Stopped));
         let backend = &*self.config.backend;
         let result = match &end {
             End::Fatal(text) => Err(ServerError::Fatal(text.clone())),
             End::Stopped if panicked => {
                 Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into()))
             }
-            End::Stopped => start::set_clean(backend, &trimmed).and_then(|()| Ok(backend.close()?)),
+            End::Stopped => start::set_clean(backend, &trimmed, elsewhere_clean).and_then(|()| Ok(backend.close()?)),
         };
         *self.ended.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
         self.ended.told.notify_all();
@@ -119,10 +130,13 @@ impl Keeper {
             },
             News::Undrain(rank, to) => _ = to.send(self.undrain(rank)),
             News::Said(rank, member) => self.said(rank, member),
-            News::Ended(_) => {}
+            News::Arrived(process) => self.arrived(process),
+            News::LeftElsewhere(rank) => self.remove(rank, None),
+            News::Ended(_) | News::Leaves(_) => {}
             News::Stop => {
                 self.is_stopping = true;
                 self.tell_all(|| Done::Command(Command::Stop));
+                self.hub.iter().for_each(|hub| hub.stop());
             }
             News::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),
         }
@@ -135,7 +149,30 @@ impl Keeper {
 
     fn map(&self) -> ClusterMap {
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        self.members.map(|rank| seats.get(&rank).and_then(|seat| seat.addresses.first().cloned()))
+        self.members.map(|rank| self.address(&seats, rank))
+    }
+
+    fn address(&self, seats: &BTreeMap<Rank, Arc<Seat>>, rank: Rank) -> Option<Address> {
+        let own = seats.get(&rank).and_then(|seat| seat.addresses.first().cloned());
+        own.or_else(|| self.hub.as_ref().and_then(|hub| hub.address(rank)))
+    }
+
+    /// Tells all ranks of this process and of others.
+    fn tell_map(&self, map: &ClusterMap) {
+        self.tell_all(|| Done::Map(map.clone()));
+        self.hub.iter().for_each(|hub| hub.tell_map(map));
+    }
+
+    /// The ranks of a process that joined are there, at addresses that may be new.
+    fn arrived(&mut self, process: u64) {
+        self.members.epoch += 1;
+        if let Err(error) = self.members.write(&*self.config.backend.table(), None) {
+            // The number is higher all the same, as long as this server runs.
+            tracing::warn!("the epoch of the cluster map could not be put down: {error}");
+        }
+        let map = self.map();
+        self.tell_map(&map);
+        self.hub.iter().for_each(|hub| hub.arrived(process));
     }
 
     fn no_rank(&self, rank: Rank) -> ServerError {
@@ -153,7 +190,7 @@ impl Keeper {
         }
         let map = self.map();
         tracing::info!("rank {rank} is {} from epoch {} on", word(state), map.epoch);
-        self.tell_all(|| Done::Map(map.clone()));
+        self.tell_map(&map);
         Ok(())
     }
 
@@ -184,7 +221,7 @@ impl Keeper {
         let others = self.inboxes();
         let map = {
             let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_other = |rank: Rank| seats.get(&rank).and_then(|seat| seat.addresses.first().cloned());
+            let of_other = |rank: Rank| self.address(&seats, rank);
             members.map(|other| if other == rank { address.clone() } else { of_other(other) })
         };
         let mut quiet = |_| {};
@@ -194,7 +231,10 @@ impl Keeper {
         let (seat, waker) = start::seat(&recovered)?;
         let mut inboxes = others.clone();
         inboxes.insert(rank, seat.inbox.clone());
-        let ways = Others::new(rank, inboxes, self.unstopped.clone(), self.to_self.clone());
+        let mut ways = Others::new(rank, inboxes, self.unstopped.clone(), self.to_self.clone());
+        if self.hub.is_some() {
+            ways = ways.among(None);
+        }
         let (machine, helpers) = start::prepare(&self.config, recovered, ways, &seat, &waker, self.begun)?;
         if let Err(error) = members.write(&*self.config.backend.table(), None) {
             machine.never_ran();
@@ -206,6 +246,10 @@ impl Keeper {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(seat.clone()));
         for inbox in others.values() {
             inbox.push(Done::Joined { map: map.clone(), rank, inbox: seat.inbox.clone() });
+        }
+        if let Some(hub) = &self.hub {
+            hub.tell_map(&map);
+            hub.greet(rank);
         }
         let thread = start::spawn_rank(machine, rank, self.to_self.clone())?;
         self.running.insert(rank, Running { thread, helpers });
@@ -236,6 +280,12 @@ impl Keeper {
                  one (loligo rank undrain RANK)"
             ));
         }
+        if self.hub.is_some() && self.is_last_here(rank) {
+            return refused(format!(
+                "rank {rank} is the last one that takes more in the process that owns the data directory, where clients begin: \
+                 add another one first (loligo rank add)"
+            ));
+        }
         if *self.resident_at.lock().unwrap_or_else(PoisonError::into_inner) == Some(rank) {
             return refused(format!(
                 "rank {rank} cannot be drained: the mount in the server's process lives on its thread. Start again, \
@@ -246,6 +296,13 @@ impl Keeper {
             return refused("the server is stopping".into());
         }
         self.set_state(rank, RankState::Draining)
+    }
+
+    /// Whether no other rank of this process takes more.
+    fn is_last_here(&self, rank: Rank) -> bool {
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_up = |other: &&Rank| self.members.states.get(other) == Some(&RankState::Up);
+        seats.contains_key(&rank) && seats.keys().filter(is_up).all(|other| *other == rank)
     }
 
     fn undrain(&mut self, rank: Rank) -> Result<()> {
@@ -285,8 +342,12 @@ impl Keeper {
             (Member::Left, Some(RankState::Leaving)) => {
                 self.hand_over_door(rank);
                 let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(seat) = seats.get(&rank) {
-                    seat.inbox.push(Done::Command(Command::Leave));
+                let own = seats.get(&rank).cloned();
+                drop(seats);
+                match own {
+                    Some(seat) => seat.inbox.push(Done::Command(Command::Leave)),
+                    // One that is not reached now says it again when it is.
+                    None => _ = self.hub.as_ref().is_some_and(|hub| hub.leave(rank)),
                 }
                 Ok(())
             }
@@ -305,9 +366,11 @@ impl Keeper {
         if self.door_at != rank {
             return;
         }
-        let stays = |(other, state): &(&Rank, &RankState)| **other != rank && **state != RankState::Leaving;
-        let Some(heir) = self.members.states.iter().find(stays).map(|(heir, _)| *heir) else { return };
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let stays = |(other, state): &(&Rank, &RankState)| {
+            **other != rank && **state != RankState::Leaving && seats.contains_key(other)
+        };
+        let Some(heir) = self.members.states.iter().find(stays).map(|(heir, _)| *heir) else { return };
         if let (Some(from), Some(to)) = (seats.get(&rank), seats.get(&heir)) {
             from.inbox.push(Done::GiveDoor { to: to.inbox.clone() });
             self.door_at = heir;
@@ -333,6 +396,10 @@ impl Keeper {
         let map = self.map();
         tracing::info!("rank {rank} was removed; the map has epoch {}", map.epoch);
         self.tell_all(|| Done::Parted { map: map.clone(), rank });
+        if let Some(hub) = &self.hub {
+            hub.part(rank);
+            hub.tell_map(&map);
+        }
     }
 }
 

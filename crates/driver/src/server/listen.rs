@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::error::{Result, ServerError};
@@ -74,6 +74,14 @@ impl Listeners {
 
 fn refused(address: &Address, error: &io::Error) -> ServerError {
     ServerError::Listen { address: address.to_string(), cause: error.to_string() }
+}
+
+/// Listens on a path, for a thread that waits for who connects.
+pub(crate) fn unix_blocking(path: &Path) -> io::Result<UnixListener> {
+    match unix(path)? {
+        Listener::Unix(listener) => listener.set_nonblocking(false).map(|()| listener),
+        Listener::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
 }
 
 /// Listens on a path. A socket that nobody listens on is what a killed server left, and is removed.

@@ -12,8 +12,11 @@ pub(crate) mod rows;
 mod cluster;
 mod conn;
 mod data;
+mod hub;
+mod joined;
 mod journal;
 mod keeper;
+mod link;
 mod listen;
 mod load;
 pub(crate) mod members;
@@ -24,7 +27,7 @@ mod resident;
 mod start;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -39,6 +42,7 @@ use loligo_types::Rank;
 pub use self::cluster::RANKS_MAX;
 pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
+pub use self::joined::Joint;
 pub use self::metrics::Metrics;
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
@@ -65,9 +69,12 @@ pub struct ServerConfig {
     /// How many ranks, at most [`RANKS_MAX`]; 0: as many as there were. Never fewer than there were: each may have
     /// changes in its journal. New ones are added.
     pub ranks: u16,
+    /// Those of the ranks that other processes run ([`Server::start_joined`]), not rank 0. They join at a socket beside the first Unix
+    /// socket of `listen`, which then has to be there.
+    pub elsewhere: BTreeSet<Rank>,
     /// Where clients begin: Unix sockets, and TCP addresses of this host that no other host can reach. Rank 0 listens
-    /// there, or, once that was removed, another one. Rank N listens beside it: at `loligo-N.sock` for `loligo.sock`, N
-    /// ports above (or also at a free one).
+    /// there, or, once that was removed, another one of this process. Rank N listens beside it: at `loligo-N.sock` for
+    /// `loligo.sock`, N ports above (or also at a free one).
     pub listen: Vec<Address>,
     /// Settings of each rank; file system, key, rank and cluster map are set by the server.
     pub mds: loligo_mds::Config,
@@ -95,6 +102,7 @@ impl ServerConfig {
         ServerConfig {
             backend,
             ranks: 1,
+            elsewhere: BTreeSet::new(),
             listen: Vec::new(),
             mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
             trust_tcp: false,
@@ -142,9 +150,11 @@ pub struct Status {
 /// A running server. Dropping it stops it as [`Server::stop_within`] does, with half a minute.
 pub struct Server {
     backend: Arc<dyn Backend>,
-    /// Where clients begin.
+    /// Where clients begin; in a process that joined another one, where its first rank listens.
     addresses: Vec<Address>,
     seats: Seats,
+    /// The ranks that other processes run.
+    elsewhere: BTreeSet<Rank>,
     keeper: Mutex<Sender<News>>,
     /// The rank on whose thread the resident client lives.
     resident_at: Arc<Mutex<Option<Rank>>>,
@@ -171,6 +181,12 @@ impl Server {
     /// Recovers and then serves. `progress` is called while the journal is read. When this returns, the server listens.
     pub fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
         start::start(config, progress)
+    }
+
+    /// Recovers and then serves some ranks on the store of another process. The store and the ranks of `config` are those of
+    /// `joint`; `listen` is as the owner's, where clients begin. The server ends by itself when the owner does.
+    pub fn start_joined(config: ServerConfig, joint: Joint, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
+        start::join(config, joint, progress)
     }
 
     /// A connection to the first rank for a client in the same process, which is trusted and dies with it.
@@ -289,6 +305,13 @@ impl Server {
     /// Asks a rank something, or orders it to do something, as its administrator.
     pub fn admin(&self, rank: Rank, what: Ask) -> Result<Told> {
         let seats = self.seats();
+        if self.elsewhere.contains(&rank) && !seats.contains_key(&rank) {
+            let text = format!(
+                "another process runs rank {rank}: ask that one (its admin socket is beside that of this server, with its \
+                 lowest rank in the name)"
+            );
+            return Err(ServerError::Refused(text));
+        }
         let no_such = |seats: &BTreeMap<Rank, Arc<Seat>>| ServerError::NoSuchRank { rank, there: names(seats.keys()) };
         let seat = seats.get(&rank).ok_or_else(|| no_such(&seats))?;
         ask(seat, |to| Command::Admin(what, to))
@@ -319,14 +342,9 @@ impl Server {
         ServerError::Fatal(self.fatal_text().unwrap_or_else(|| "the server does not answer".into()))
     }
 
-    /// How all ranks ended, if they have.
-    fn has_ended(&self) -> Option<End> {
-        self.ended.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     fn fatal_text(&self) -> Option<String> {
-        match self.has_ended() {
-            Some(End::Fatal(text)) => Some(text),
+        match &*self.ended.end.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(End::Fatal(text)) => Some(text.clone()),
             _ => None,
         }
     }
@@ -350,6 +368,11 @@ impl Server {
             Some(End::Fatal(text)) => Some(text.clone()),
             _ => None,
         }
+    }
+
+    /// Whether it has ended, by itself or as it was told; that of a process which joined also because the owner stopped all.
+    pub fn has_ended(&self) -> bool {
+        self.ended.end.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Stops cleanly: answers what is under way, checkpoints everything, and says on disk that nothing is to be

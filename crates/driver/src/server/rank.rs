@@ -102,6 +102,16 @@ pub(crate) enum Done {
         map: loligo_types::ClusterMap,
         rank: loligo_types::Rank,
     },
+    /// There is a way to a rank of another process.
+    LinkUp {
+        rank: loligo_types::Rank,
+        process: u64,
+        link: Arc<super::link::Link>,
+    },
+    /// There is none any more.
+    LinkDown {
+        rank: loligo_types::Rank,
+    },
     /// The last rank of the process has come to a clean stop.
     AllStopped,
     /// Another rank has failed.
@@ -115,6 +125,8 @@ pub(crate) enum Command {
     Stop,
     /// Stop this rank alone.
     Leave,
+    /// Stop the ranks of this process alone.
+    Depart,
     Abandon,
     Adopt(OwnedFd),
     Status(Sender<RankStatus>),
@@ -348,12 +360,24 @@ impl Rank {
                 self.feed(Input::Map(map));
                 self.others.part(rank);
             }
+            Done::LinkUp { rank, process, link } => {
+                self.others.reach(rank, process, link);
+                self.feed(Input::PeerUp { rank });
+            }
+            Done::LinkDown { rank } => {
+                self.feed(Input::PeerDown { rank });
+                self.others.part(rank);
+            }
             Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
             Done::Command(Command::Stop) => self.feed(Input::Stop),
             Done::Command(Command::Leave) => {
                 self.others.leave();
+                self.feed(Input::Stop);
+            }
+            Done::Command(Command::Depart) => {
+                self.others.depart();
                 self.feed(Input::Stop);
             }
             Done::Command(Command::Abandon) => {

@@ -1,26 +1,29 @@
 //! Starts a server's threads in order, and ends them in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use loligo_journal::table::Meta;
 use loligo_journal::{Tail, Writer, WriterConfig};
 use loligo_mds::{Input, Mds, Now, TableMeta};
 use loligo_namespace::Loaded;
 use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_store_remote::Service;
 use loligo_types::{ClusterMap, Lsn, Rank as RankId};
 
 use super::cluster::{Others, address_of};
 use super::data::DataPlane;
 use super::error::{Result, ServerError, system};
 use super::format::{hash_key, now as wall};
+use super::hub::{self, Hub, HubParts};
+use super::joined::{Deputy, JOIN_TIME, Joint};
 use super::journal::{Journal, Segments};
-use super::keeper::{Farewell, Keeper, News};
+use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
 use super::load::Loader;
 use super::members::Members;
@@ -72,11 +75,19 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
         // Ranks may listen elsewhere than before.
         members.epoch += 1;
     }
-    let (listeners, mut door) = listen(&config, &members)?;
-    let address = |rank: RankId| listeners.get(&rank)?.addresses().first().cloned();
+    let own: BTreeSet<RankId> =
+        members.states.keys().filter(|rank| !config.elsewhere.contains(rank)).copied().collect();
+    let away = elsewhere(&config, &members)?;
+    let listeners = listen(&config, &own)?;
+    // The first one has no other address.
+    let mut door = if own.contains(&RankId::ZERO) { Listeners::default() } else { Listeners::open(&config.listen)? };
+    let address = |rank: RankId| match listeners.get(&rank) {
+        Some(listeners) => listeners.addresses().first().cloned(),
+        None => away.get(&rank).cloned(),
+    };
     let map = members.map(address);
     let data_epoch = head.next_data_epoch();
-    let mut known = Known::of(&*backend, &members, progress)?;
+    let mut known = Known::of(&*backend, &own, progress)?;
     let mut recovered = Vec::new();
     for (rank, listeners) in listeners {
         let (mds, tail) = recover(&config, rank, data_epoch, &map, begun, &mut known)?;
@@ -86,24 +97,108 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     }
     tell_deaths(&mut recovered, begun);
     set_running(&*table, data_epoch, &members)?;
-    run(config, recovered, members, data_epoch, begun)
+    run(config, recovered, members, data_epoch, begun, (away, map))
 }
 
-/// Opens the addresses of all ranks, or none; and those where clients begin, if rank 0, whose they are, was removed.
-fn listen(config: &ServerConfig, members: &Members) -> Result<(BTreeMap<RankId, Listeners>, Listeners)> {
+/// Recovers and starts the ranks of a process that has joined another one.
+pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
+    let begun = Instant::now();
+    let backend = joint.backend();
+    config.backend = backend.clone();
+    let own: BTreeSet<RankId> = joint.ranks().iter().copied().collect();
+    let (map, data_epoch) = (joint.told().map.clone(), joint.told().data_epoch);
+    let listeners = listen(&config, &own)?;
+    let mut known = Known::of(&*backend, &own, progress)?;
+    let mut recovered = Vec::new();
+    for (rank, listeners) in listeners {
+        let (mds, tail) = recover(&config, rank, data_epoch, &map, begun, &mut known)?;
+        recovered.push(Recovered { rank, mds, tail, listeners, door: Listeners::default() });
+    }
+    tell_deaths(&mut recovered, begun);
+    let (to_self, news) = channel();
+    let Launched { seats, running, .. } =
+        launch(&config, recovered, begun, &to_self, |others| others.among(Some(joint.link().clone())))?;
+    let of_rank = |(rank, seat): (&RankId, &Arc<Seat>)| Some((*rank, seat.addresses.first()?.to_string()));
+    let (own, addresses) = {
+        let seats = seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = seats.values().next().map(|seat| seat.addresses.clone()).unwrap_or_default();
+        (seats.iter().filter_map(of_rank).collect(), first)
+    };
+    let ended = Arc::new(Ended::default());
+    let (at, told, to) = (seats.clone(), ended.clone(), to_self.clone());
+    let leaving = BTreeSet::new();
+    let (arrived, here) = channel();
+    let deputy = Deputy {
+        joint,
+        backend: backend.clone(),
+        seats: at,
+        running,
+        leaving,
+        news,
+        to_self: to,
+        ended: told,
+        arrived,
+    };
+    let supervisor = Mutex::new(Some(spawn("loligo-server", move || deputy.run(own))?));
+    let keeper = Mutex::new(to_self);
+    let server = Server {
+        backend,
+        addresses,
+        seats,
+        elsewhere: BTreeSet::new(),
+        keeper,
+        resident_at: Default::default(),
+        supervisor,
+        ended,
+    };
+    if here.recv_timeout(JOIN_TIME).is_err() {
+        let silent = || "the server of the data directory does not answer: look at its log".into();
+        return Err(ServerError::Fatal(server.wait_fatal(Some(Duration::ZERO)).unwrap_or_else(silent)));
+    }
+    Ok(server)
+}
+
+/// Where clients will reach the ranks that other processes are to run.
+fn elsewhere(config: &ServerConfig, members: &Members) -> Result<BTreeMap<RankId, Address>> {
+    let refused = |text: String| Err(ServerError::Refused(text));
+    let mut addresses = BTreeMap::new();
+    for rank in &config.elsewhere {
+        if *rank == RankId::ZERO {
+            return refused("rank 0 is run by the process that owns the data directory: name others".into());
+        }
+        if !members.states.contains_key(rank) {
+            let there = names(members.states.keys());
+            return refused(format!("rank {rank} cannot be run elsewhere, as it is not there; there are: {there}"));
+        }
+        if members.states.keys().all(|rank| config.elsewhere.contains(rank)) {
+            return refused(
+                "the process that owns the data directory runs at least one rank itself: leave it one".into(),
+            );
+        }
+        let unix = config.listen.iter().find(|address| matches!(address, Address::Unix(_)));
+        let Some(first) = unix else {
+            return refused("other processes join over a Unix socket, and this server listens on none".into());
+        };
+        addresses.insert(*rank, address_of(first, *rank)?);
+    }
+    Ok(addresses)
+}
+
+/// Opens the addresses of these ranks, or none.
+fn listen(config: &ServerConfig, ranks: &BTreeSet<RankId>) -> Result<BTreeMap<RankId, Listeners>> {
     let of = |rank: &RankId| {
         let addresses: Result<Vec<Address>> = config.listen.iter().map(|at| address_of(at, *rank)).collect();
         Ok((*rank, Listeners::open(&addresses?)?))
     };
-    let all: BTreeMap<RankId, Listeners> = members.states.keys().map(of).collect::<Result<_>>()?;
-    let door = if all.contains_key(&RankId::ZERO) { Listeners::default() } else { Listeners::open(&config.listen)? };
-    Ok((all, door))
+    ranks.iter().map(of).collect()
 }
 
 /// Tells the ranks which of the clients of before are dead. The ranks' sockets lie in one directory, and so do the signs.
 fn tell_deaths(recovered: &mut [Recovered], begun: Instant) {
     let sockets: Vec<PathBuf> = recovered.iter().flat_map(|r| r.listeners.files().map(Path::to_path_buf)).collect();
-    for session in sockets.iter().flat_map(|socket| crate::alive::dead(socket)) {
+    let own: BTreeSet<RankId> = recovered.iter().map(|recovered| recovered.rank).collect();
+    for session in sockets.iter().flat_map(|socket| crate::alive::dead(socket, |session| own.contains(&session.rank())))
+    {
         if let Some(rank) = recovered.iter_mut().find(|recovered| recovered.rank == session.rank()) {
             rank.mds.handle(mono(begun), Input::PeerDead { session });
         }
@@ -124,17 +219,90 @@ fn door_addresses(recovered: &[Recovered]) -> Vec<Address> {
     door.map(Listeners::addresses).unwrap_or_default()
 }
 
-/// Starts the threads of all ranks.
+/// Starts the threads of all ranks of the owner of the data directory.
 fn run(
     config: ServerConfig,
     recovered: Vec<Recovered>,
     members: Members,
     data_epoch: u64,
     begun: Instant,
+    (elsewhere, map): (BTreeMap<RankId, Address>, ClusterMap),
 ) -> Result<Server> {
     let (to_keeper, news) = channel();
     let addresses = door_addresses(&recovered);
     let resident_at = Arc::<Mutex<Option<RankId>>>::default();
+    let among = |others: Others| if elsewhere.is_empty() { others } else { others.among(None) };
+    let Launched { seats, door_at, running, unstopped } = launch(&config, recovered, begun, &to_keeper, among)?;
+    let ended = Arc::new(Ended::default());
+    let backend = config.backend.clone();
+    let mut keeper = Keeper {
+        config,
+        members,
+        data_epoch,
+        begun,
+        seats: seats.clone(),
+        running,
+        unstopped: unstopped.clone(),
+        news,
+        to_self: to_keeper.clone(),
+        ended: ended.clone(),
+        waiting: BTreeMap::new(),
+        is_stopping: false,
+        door_at,
+        resident_at: resident_at.clone(),
+        hub: None,
+    };
+    let ranks = elsewhere.keys().copied().collect();
+    if !elsewhere.is_empty() {
+        keeper.hub = Some(open_hub(&keeper, elsewhere, map)?);
+    }
+    let elsewhere = ranks;
+    let supervisor = spawn("loligo-server", move || keeper.run())?;
+    let supervisor = Mutex::new(Some(supervisor));
+    let keeper = Mutex::new(to_keeper);
+    Ok(Server { backend, addresses, seats, elsewhere, keeper, resident_at, supervisor, ended })
+}
+
+/// Serves the store to the processes that run the other ranks.
+fn open_hub(keeper: &Keeper, addresses: BTreeMap<RankId, Address>, map: ClusterMap) -> Result<Arc<Hub>> {
+    let listen = &keeper.config.listen;
+    let (Some(socket), Some(store)) = (hub::join_socket(listen), hub::store_socket(listen)) else {
+        return Err(ServerError::Refused("other processes join over a Unix socket".into()));
+    };
+    let backend = keeper.config.backend.clone();
+    let refused =
+        |cause: std::io::Error| ServerError::Listen { address: store.display().to_string(), cause: cause.to_string() };
+    Hub::start(HubParts {
+        fs_id: backend.identity().fs_id,
+        data_epoch: keeper.data_epoch,
+        elsewhere: addresses.keys().copied().collect(),
+        addresses,
+        store: Service::start(backend, &store).map_err(refused)?,
+        socket,
+        seats: keeper.seats.clone(),
+        keeper: keeper.to_self.clone(),
+        unstopped: keeper.unstopped.clone(),
+        map,
+    })
+}
+
+/// Ranks whose threads run.
+struct Launched {
+    seats: Seats,
+    /// The lowest one, where clients begin.
+    door_at: RankId,
+    running: BTreeMap<RankId, Running>,
+    unstopped: Arc<AtomicUsize>,
+}
+
+/// Starts the threads of the ranks of a process; none runs before all can.
+fn launch(
+    config: &ServerConfig,
+    recovered: Vec<Recovered>,
+    begun: Instant,
+    to_keeper: &Sender<News>,
+    among: impl Fn(Others) -> Others,
+) -> Result<Launched> {
     let unstopped = Arc::new(AtomicUsize::new(recovered.len()));
     let seats: Vec<(Seat, Waker)> = recovered.iter().map(seat).collect::<Result<_>>()?;
     let inboxes: BTreeMap<RankId, Arc<Inbox<Done>>> =
@@ -143,42 +311,19 @@ fn run(
     let mut by_rank = BTreeMap::new();
     for (recovered, (seat, waker)) in recovered.into_iter().zip(seats) {
         let rank = recovered.rank;
-        let others = Others::new(rank, inboxes.clone(), unstopped.clone(), to_keeper.clone());
-        ready.push((rank, prepare(&config, recovered, others, &seat, &waker, begun)?));
+        let others = among(Others::new(rank, inboxes.clone(), unstopped.clone(), to_keeper.clone()));
+        ready.push((rank, prepare(config, recovered, others, &seat, &waker, begun)?));
         by_rank.insert(rank, Arc::new(seat));
     }
     let Some((door_at, _)) = by_rank.first_key_value() else {
         return Err(ServerError::Fatal("a file system without ranks; this is a bug".into()));
     };
     let door_at = *door_at;
-    // None runs before all can.
     let mut running = BTreeMap::new();
     for (rank, (machine, helpers)) in ready {
         running.insert(rank, Running { thread: spawn_rank(machine, rank, to_keeper.clone())?, helpers });
     }
-    let ended = Arc::new(Ended::default());
-    let backend = config.backend.clone();
-    let seats = Arc::new(Mutex::new(by_rank));
-    let keeper = Keeper {
-        config,
-        members,
-        data_epoch,
-        begun,
-        seats: seats.clone(),
-        running,
-        unstopped,
-        news,
-        to_self: to_keeper.clone(),
-        ended: ended.clone(),
-        waiting: BTreeMap::new(),
-        is_stopping: false,
-        door_at,
-        resident_at: resident_at.clone(),
-    };
-    let supervisor = spawn("loligo-server", move || keeper.run())?;
-    let supervisor = Mutex::new(Some(supervisor));
-    let keeper = Mutex::new(to_keeper);
-    Ok(Server { backend, addresses, seats, keeper, resident_at, supervisor, ended })
+    Ok(Launched { seats: Arc::new(Mutex::new(by_rank)), door_at, running, unstopped })
 }
 
 /// Starts a rank's thread.
@@ -244,9 +389,9 @@ impl<'a> Known<'a> {
         Known { before: Progress::default(), total_bytes: 0, tell }
     }
 
-    fn of(backend: &dyn Backend, members: &Members, tell: &'a mut dyn FnMut(Progress)) -> Result<Known<'a>> {
+    fn of(backend: &dyn Backend, ranks: &BTreeSet<RankId>, tell: &'a mut dyn FnMut(Progress)) -> Result<Known<'a>> {
         let mut total_bytes = 0;
-        for rank in members.states.keys() {
+        for rank in ranks {
             total_bytes += backend.log_dir(u32::from(rank.0))?.list()?.iter().map(|segment| segment.len).sum::<u64>();
         }
         Ok(Known { before: Progress::default(), total_bytes, tell })
@@ -316,12 +461,15 @@ fn set_running(table: &dyn Table, data_epoch: u64, members: &Members) -> Result<
 }
 
 /// Says in the table that the next start has nothing to recover, and that no data was lost. First makes that true.
-/// `trimmed`: for each rank, where its replay starts, if that has changed.
-pub(super) fn set_clean(backend: &dyn Backend, trimmed: &[(RankId, Option<Lsn>)]) -> Result<()> {
+/// `trimmed`: for each rank, where its replay starts, if that has changed. `all`: the ranks of other processes have come to a
+/// clean stop, too; otherwise only the first is said.
+pub(super) fn set_clean(backend: &dyn Backend, trimmed: &[(RankId, Option<Lsn>)], all: bool) -> Result<()> {
     backend.blobs().sync_all()?;
     let table = backend.table();
     let mut batch = Batch::new();
-    put_meta(&mut batch, Meta::Clean, RankId::ZERO, 1);
+    if all {
+        put_meta(&mut batch, Meta::Clean, RankId::ZERO, 1);
+    }
     for (rank, lsn) in trimmed {
         if let Some(lsn) = lsn {
             put_meta(&mut batch, Meta::ReplayFrom, *rank, lsn.0);
