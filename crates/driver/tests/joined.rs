@@ -222,6 +222,13 @@ fn a_rank_of_another_process_is_drained_and_a_new_one_is_heard_there() {
     assert_eq!(fs.read("/d/file").expect("read"), b"content");
     assert_eq!(joined.ranks(), [Rank(1)], "the other one goes on");
     joined.status().expect("it answers");
+    owner.drain_rank(Rank(1)).expect("it begins");
+    let until = Instant::now() + PATIENCE;
+    while !joined.has_ended() {
+        assert!(Instant::now() < until, "the last one was drained, and its process ends");
+        fs.stat("/d/file").expect("there");
+    }
+    assert_eq!(joined.wait_fatal(None), None, "it has ended cleanly");
     client.stop(PATIENCE).expect("it stops");
     owner.stop().expect("it stops cleanly");
     joined.stop().expect("so has this");

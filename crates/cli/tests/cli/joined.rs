@@ -13,7 +13,7 @@ fn owner(data: &Path) -> Service {
 
 fn join(data: &Path) -> Service {
     // An owner that was just killed, or has not seen yet that the process before is gone, is no reason to fail.
-    until("a process can join", || !data.join("loligo-join.sock").exists() || may_join(data));
+    until("a process can join", || !data.join("join.sock").exists() || may_join(data));
     Service::start("serve --data {} --join 2,3", &[data])
 }
 

@@ -418,15 +418,20 @@ impl Hub {
 
     /// A rank was drained and has ended.
     fn left(&self, number: u64, rank: Rank) {
-        {
+        let is_counted = {
             let mut state = self.lock();
             let Some(process) = state.processes.get_mut(&number) else { return };
             if !process.ranks.remove(&rank) {
                 return;
             }
+            // The last one of a process has said so with all others.
+            let is_counted = process.has_stopped;
             state.clean.insert(rank);
+            is_counted
+        };
+        if !is_counted {
+            self.fewer(1);
         }
-        self.fewer(1);
         let _ = self.keeper.send(News::LeftElsewhere(rank));
     }
 
@@ -486,12 +491,12 @@ fn out_of_turn() -> io::Error {
 
 /// The socket beside that of rank 0 at which processes join.
 pub(crate) fn join_socket(listen: &[Address]) -> Option<PathBuf> {
-    beside(listen, "loligo-join.sock")
+    beside(listen, "join.sock")
 }
 
 /// That at which the store is served.
 pub(crate) fn store_socket(listen: &[Address]) -> Option<PathBuf> {
-    beside(listen, "loligo-store.sock")
+    beside(listen, "store.sock")
 }
 
 fn beside(listen: &[Address], name: &str) -> Option<PathBuf> {
