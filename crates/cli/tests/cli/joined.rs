@@ -4,8 +4,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::run::{Place, Service, can_mount, loligo, sh, until};
+use loligo_driver::client::{Client, Options};
+use loligo_types::Cred;
+
+use super::run::{PATIENCE, Place, Service, can_mount, loligo, sh, until};
 
 fn owner(data: &Path) -> Service {
     Service::start("serve --data {} --ranks 4 --elsewhere 2,3", &[data])
@@ -119,6 +123,37 @@ fn who_cannot_join_is_told_what_to_do() {
     assert_eq!(server.stop().0, 0);
     let (code, log) = joined.ended();
     assert_eq!(code, 0, "{log}");
+}
+
+#[test]
+fn one_question_at_the_server_tells_of_all_ranks_and_orders_reach_them() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2", &[&data]);
+    let joined = join_again(&data);
+    let ranks = || loligo("rank list --data {} --json", &[&data]).ok().json();
+    until("all ranks are listed", || ranks().as_array().map(Vec::len) == Some(3));
+    assert_eq!((&ranks()[2]["rank"], &ranks()[2]["state"]), (&2.into(), &"serving".into()));
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs = client.fs(Arc::new(Cred::root()));
+    fs.mkdir("/a", 0o755).expect("made");
+    fs.write("/a/file", *b"content").expect("written");
+    for to in [2, 1, 2] {
+        let done = loligo(&format!("subtree migrate --data {{}} /a {to} --json"), &[&data]).ok().json();
+        assert_eq!((&done["to"], &done["state"]), (&to.into(), &"done".into()));
+    }
+    let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+    let line = lines.as_array().and_then(|all| all.iter().find(|line| line["path"] == "/a"));
+    assert_eq!(line.map(|line| &line["rank"]), Some(&2.into()), "{lines}");
+    client.stop(PATIENCE).expect("it stops");
+    // Drained from here; its process has nothing to do any more, and ends.
+    loligo("rank drain 2 --data {} --wait", &[&data]).ok();
+    let (code, log) = joined.ended();
+    assert_eq!(code, 0, "{log}");
+    assert_eq!(ranks().as_array().map(Vec::len), Some(2));
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
 }
 
 fn join_again(data: &Path) -> Service {

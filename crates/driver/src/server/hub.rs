@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use loligo_store_remote::Service;
 use loligo_types::link::{Join, Joined, LINK_VERSION, LinkMsg, Member, NotJoined};
-use loligo_types::{ClusterMap, Rank};
+use loligo_types::{ClusterMap, Rank, RankState};
 use loligo_wire::{JOIN_MAX, LINK_MAX};
 
 use super::error::{Result, ServerError};
@@ -58,6 +58,8 @@ struct State {
 
 /// One that joined.
 struct Process {
+    /// The lowest rank that it was started with.
+    first: Rank,
     ranks: BTreeSet<Rank>,
     pid: u32,
     link: Arc<Link>,
@@ -157,6 +159,21 @@ impl Hub {
 
     fn own_ranks(&self) -> Vec<Rank> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
+    /// The processes whose ranks can be reached: the lowest that each was started with, and those that it has.
+    pub(crate) fn joined(&self) -> Vec<(Rank, Vec<Rank>)> {
+        let state = self.lock();
+        let up = state.processes.values().filter(|process| process.is_up);
+        up.map(|process| (process.first, process.ranks.iter().copied().collect())).collect()
+    }
+
+    /// What a rank that others run is in the map; `None`: it is not there, or the owner's.
+    pub(crate) fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
+        let is_own = self.own_ranks().contains(&rank);
+        let state = self.lock();
+        let info = state.map.ranks.iter().find(|info| info.rank == rank);
+        info.filter(|_| !is_own && self.elsewhere.contains(&rank)).map(|info| info.state)
     }
 
     // What the keeper says.
@@ -307,7 +324,15 @@ impl Hub {
         tracing::info!("process {} runs rank {} from now on", join.pid, names(join.ranks.iter()));
         let ranks: BTreeSet<Rank> = join.ranks.iter().copied().collect();
         state.clean.retain(|rank| !ranks.contains(rank));
-        let process = Process { ranks, pid: join.pid, link: link.clone(), ticket, is_up: false, has_stopped: false };
+        let process = Process {
+            first: join.ranks[0],
+            ranks,
+            pid: join.pid,
+            link: link.clone(),
+            ticket,
+            is_up: false,
+            has_stopped: false,
+        };
         state.processes.insert(number, process);
         Ok((number, link))
     }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use loligo_mds::admin::{Ask, Told};
 use loligo_store::{Backend, Identity, TableSize};
-use loligo_types::Rank;
+use loligo_types::{Rank, RankState};
 
 pub use self::cluster::RANKS_MAX;
 pub use self::error::{Result, ServerError};
@@ -47,6 +47,7 @@ pub use self::metrics::Metrics;
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
 
+use self::hub::Hub;
 use self::keeper::{News, Seats, names};
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
@@ -153,8 +154,10 @@ pub struct Server {
     /// Where clients begin; in a process that joined another one, where its first rank listens.
     addresses: Vec<Address>,
     seats: Seats,
-    /// The ranks that other processes run.
-    elsewhere: BTreeSet<Rank>,
+    /// To the processes that run other ranks, if there may be some.
+    hub: Option<Arc<Hub>>,
+    /// It runs ranks for another process.
+    has_joined: bool,
     keeper: Mutex<Sender<News>>,
     /// The rank on whose thread the resident client lives.
     resident_at: Arc<Mutex<Option<Rank>>>,
@@ -236,6 +239,22 @@ impl Server {
         self.seats().into_keys().collect()
     }
 
+    /// The processes that run ranks for this one and can be reached: the lowest rank that each was started with, and those
+    /// that it has.
+    pub fn joined(&self) -> Vec<(Rank, Vec<Rank>)> {
+        self.hub.as_ref().map(|hub| hub.joined()).unwrap_or_default()
+    }
+
+    /// What a rank is that other processes run, or are to run; `None`: there is none, or it is one of this process.
+    pub fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
+        self.hub.as_ref()?.state_elsewhere(rank)
+    }
+
+    /// Whether other processes may run ranks.
+    pub fn has_others(&self) -> bool {
+        self.hub.is_some() || self.has_joined
+    }
+
     /// Adds so many ranks, which begin empty; which they are. A number that was drained is used again, but for 0.
     pub fn add_ranks(&self, count: u16) -> Result<Vec<Rank>> {
         self.keep(|to| News::Add(count, to))
@@ -305,7 +324,7 @@ impl Server {
     /// Asks a rank something, or orders it to do something, as its administrator.
     pub fn admin(&self, rank: Rank, what: Ask) -> Result<Told> {
         let seats = self.seats();
-        if self.elsewhere.contains(&rank) && !seats.contains_key(&rank) {
+        if self.state_elsewhere(rank).is_some() {
             let text = format!(
                 "another process runs rank {rank}: ask that one (its admin socket is beside that of this server, with its \
                  lowest rank in the name)"

@@ -145,7 +145,8 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         backend,
         addresses,
         seats,
-        elsewhere: BTreeSet::new(),
+        hub: None,
+        has_joined: true,
         keeper,
         resident_at: Default::default(),
         supervisor,
@@ -252,15 +253,14 @@ fn run(
         resident_at: resident_at.clone(),
         hub: None,
     };
-    let ranks = elsewhere.keys().copied().collect();
     if !elsewhere.is_empty() {
         keeper.hub = Some(open_hub(&keeper, elsewhere, map)?);
     }
-    let elsewhere = ranks;
+    let hub = keeper.hub.clone();
     let supervisor = spawn("loligo-server", move || keeper.run())?;
     let supervisor = Mutex::new(Some(supervisor));
     let keeper = Mutex::new(to_keeper);
-    Ok(Server { backend, addresses, seats, elsewhere, keeper, resident_at, supervisor, ended })
+    Ok(Server { backend, addresses, seats, hub, has_joined: false, keeper, resident_at, supervisor, ended })
 }
 
 /// Serves the store to the processes that run the other ranks.

@@ -7,6 +7,7 @@
 pub mod doc;
 pub mod heat;
 mod metrics;
+mod others;
 mod pages;
 mod source;
 

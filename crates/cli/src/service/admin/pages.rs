@@ -13,7 +13,7 @@ use loligo_driver::ServerError;
 use loligo_types::{Frag, Ino, Rank};
 use tokio::sync::watch;
 
-use super::doc::{self, StatusDoc};
+use super::doc;
 use super::{Source, metrics};
 
 /// Serves both listeners until told to stop.
@@ -118,8 +118,8 @@ async fn healthz(State(source): State<Arc<Source>>) -> Response {
 }
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::status).await {
-        Ok(status) => Json(StatusDoc::new(&source, &status)).into_response(),
+    match ask(&source, Source::status_doc).await {
+        Ok(status) => Json(status).into_response(),
         Err(response) => response,
     }
 }
@@ -139,15 +139,15 @@ async fn sessions(State(source): State<Arc<Source>>) -> Response {
 }
 
 async fn subtrees(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::routes).await {
-        Ok(routes) => Json(routes.iter().map(doc::subtree).collect::<Vec<_>>()).into_response(),
+    match ask(&source, Source::subtree_docs).await {
+        Ok(lines) => Json(lines).into_response(),
         Err(response) => response,
     }
 }
 
 async fn migrations(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::migrations).await {
-        Ok(all) => Json(all.iter().map(doc::migration).collect::<Vec<_>>()).into_response(),
+    match ask(&source, Source::migration_docs).await {
+        Ok(all) => Json(all).into_response(),
         Err(response) => response,
     }
 }
@@ -204,8 +204,8 @@ async fn undrain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Re
 }
 
 async fn drain_status(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
-    match ask(&source, move |source| source.drain_status(Rank(rank))).await {
-        Ok((status, there)) => Json(doc::drain(status, there)).into_response(),
+    match ask(&source, move |source| source.drain_doc(Rank(rank))).await {
+        Ok(status) => Json(status).into_response(),
         Err(response) => response,
     }
 }

@@ -10,6 +10,7 @@ use loligo_mds::admin::{Ask, DrainStatus, Migration, Told};
 use loligo_mount::{Counts, Mount};
 use loligo_types::{Frag, Ino, Rank, Route};
 
+use super::doc::BegunDoc;
 use crate::settings::Settings;
 
 /// A migration that was begun: its number, and the rank that does it; or why not, and what to do.
@@ -17,7 +18,7 @@ pub type Begun = Result<(u64, Rank), String>;
 
 /// Everything that can be asked.
 pub struct Source {
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
     pub settings: Settings,
     pub data: PathBuf,
     started: Instant,
@@ -85,25 +86,31 @@ impl Source {
             None => Ask::Migrate { dir, to },
         };
         let ranks = self.server.ranks();
-        if !ranks.contains(&to) {
+        // Where others run some, the rank itself knows who is there.
+        if !ranks.contains(&to) && !self.server.has_others() {
             let there: Vec<String> = ranks.iter().map(Rank::to_string).collect();
             return Ok(Err(format!("there is no rank {to}; there are: {}", there.join(", "))));
         }
-        self.order(&ask, from)
+        let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
+        self.order(&ask, from, |at| format!("/api/v1/migrate/{}/{to}/{at}{part}", dir.0))
     }
 
     /// Asks all ranks to give the fragments of a directory to the one that has its inode.
     pub fn gather(&self, dir: Ino) -> Result<Begun, ServerError> {
-        self.order(&Ask::Gather { dir }, Rank::ZERO)
+        self.order(&Ask::Gather { dir }, Rank::ZERO, |_| format!("/api/v1/gather/{}", dir.0))
     }
 
-    /// Tells the rank that is to do it.
-    fn order(&self, ask: &Ask, from: Rank) -> Result<Begun, ServerError> {
+    /// Tells the rank that is to do it. `page`: where another process is told, if that one runs it.
+    fn order(&self, ask: &Ask, from: Rank, page: impl Fn(Rank) -> String) -> Result<Begun, ServerError> {
         let ranks = self.server.ranks();
+        let first = ranks.first().copied().unwrap_or_default();
         // Each rank that does not have it names one that knows better; more often than there are ranks only if it moves.
-        let lowest = ranks.first().copied().unwrap_or(Rank::ZERO);
-        let mut from = if ranks.contains(&from) { from } else { lowest };
+        let is_there = ranks.contains(&from) || self.server.state_elsewhere(from).is_some();
+        let mut from = if is_there { from } else { first };
         for _ in 0..=2 * self.server.rank_count() {
+            if self.server.state_elsewhere(from).is_some() {
+                return Ok(self.hand_on::<BegunDoc>(from, &page(from)).map(|begun| (begun.id, Rank(begun.from))));
+            }
             let told = match self.server.admin(from, ask.clone()) {
                 // It has just left: any other knows better.
                 Err(ServerError::NoSuchRank { .. }) => {
