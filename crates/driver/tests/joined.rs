@@ -198,6 +198,10 @@ fn who_may_not_join_is_told_why() {
     };
     assert!(bad(0).to_string().contains("rank 0"));
     assert!(bad(9).to_string().contains("there are: 0, 1, 2"));
+    std::fs::write(site.socket().with_file_name("join.sock"), "").expect("a file in the way");
+    assert!(bad(2).to_string().contains("no socket is in the way"));
+    std::fs::remove_file(site.socket().with_file_name("join.sock")).expect("our own");
+    own(&site, 3, &[]).stop().expect("nothing was left running, and nothing was hurt");
 }
 
 #[test]

@@ -254,7 +254,15 @@ fn run(
         hub: None,
     };
     if !elsewhere.is_empty() {
-        keeper.hub = Some(open_hub(&keeper, elsewhere, map)?);
+        match open_hub(&keeper, elsewhere, map) {
+            Ok(hub) => keeper.hub = Some(hub),
+            Err(error) => {
+                // The ranks run already; what they have is in their journals.
+                let _ = to_keeper.send(News::Abandon);
+                let _ = keeper.run();
+                return Err(error);
+            }
+        }
     }
     let hub = keeper.hub.clone();
     let supervisor = spawn("loligo-server", move || keeper.run())?;
