@@ -104,11 +104,14 @@ fn an_administrator_asks_each_rank_and_none_that_is_not_there() {
 }
 
 #[test]
-fn a_client_cannot_live_on_the_thread_of_one_of_several_ranks() {
+fn a_client_on_the_thread_of_one_of_several_ranks_is_in_the_way_of_draining_that_one_alone() {
     let site = Site::new();
-    let server = start(&site, 2);
-    let refused = server.resident(&Options::default()).map(drop).expect_err("refused");
-    assert!(refused.to_string().contains("connect"), "{refused}");
+    let server = start(&site, 3);
+    let client = server.resident(&Options::default()).expect("it is welcome");
+    let refused = server.drain_rank(Rank(0)).expect_err("refused").to_string();
+    assert!(refused.contains("loligo up"), "{refused}");
+    server.drain_rank(Rank(2)).expect("it begins");
+    client.stop(Duration::from_secs(20)).expect("it stops");
     server.stop().expect("it stops cleanly");
 }
 
