@@ -587,8 +587,6 @@ impl Mds {
             // What was read, or is being read, may be from before it was in the table.
             self.cluster.barrier = self.loads.newest();
             self.cluster.strangers.clear();
-            // There may be no checkpoint that does it: a full journal lets nothing be changed.
-            self.trim();
         }
     }
 

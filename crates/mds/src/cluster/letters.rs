@@ -150,6 +150,8 @@ impl Mds {
         }
         link.acked = upto;
         self.export_landed(from, upto);
+        // Requests may wait for room in the journal while there is nothing to checkpoint.
+        self.trim();
     }
 
     /// Puts down how far letters have come, now and then.
