@@ -49,23 +49,28 @@ fn connect(site: &Site) -> (Client, Fs) {
 
 /// Moves a directory from a rank of a server to any rank.
 fn migrate(server: &Server, dir: Ino, from: u16, to: u16) {
-    let from = Rank(from);
     let until = Instant::now() + PATIENCE;
-    let id = loop {
-        match server.admin(from, Ask::Migrate { dir, to: Rank(to) }).expect("an answer") {
-            Told::Begun(id) => break id,
-            // The map is on its way.
-            Told::Refused(text) if text.contains("no rank") && Instant::now() < until => std::thread::yield_now(),
-            other => panic!("{other:?}"),
-        }
+    while let Err(why) = try_migrate(server, dir, Rank(from), Rank(to)) {
+        // That there is another rank and the way to it are told one after the other, and it has to hear of the others.
+        let is_early = why.contains("no rank") || why.contains("try again later");
+        assert!(is_early && Instant::now() < until, "{why}");
+    }
+}
+
+fn try_migrate(server: &Server, dir: Ino, from: Rank, to: Rank) -> Result<(), String> {
+    let id = match server.admin(from, Ask::Migrate { dir, to }).expect("an answer") {
+        Told::Begun(id) => id,
+        Told::Refused(why) => return Err(why),
+        other => panic!("{other:?}"),
     };
+    let until = Instant::now() + PATIENCE;
     loop {
         let told = server.admin(from, Ask::Migrations).expect("an answer");
         let Told::Migrations(all) = told else { panic!("{told:?}") };
         let ours = all.into_iter().find(|one| one.id == id).expect("it is known");
         match ours.state.as_str() {
-            "done" => return,
-            why if why.starts_with("failed") => panic!("{why}"),
+            "done" => return Ok(()),
+            why if why.starts_with("failed") => return Err(why.to_owned()),
             _ => assert!(Instant::now() < until, "{ours:?}"),
         }
     }
@@ -160,7 +165,8 @@ fn when_the_owner_goes_all_end_and_start_again() {
     fs.write("/d/file", *b"acknowledged").expect("written");
     kill(owner);
     let why = joined.wait_fatal(Some(PATIENCE)).expect("it ends");
-    assert!(why.contains("owns the data directory is gone") && why.contains("start"), "{why}");
+    // Whatever is seen first: the link, or the store.
+    assert!(why.contains("the data directory") && why.contains("start"), "{why}");
     assert!(joined.stop().is_err());
     drop(joined);
     let owner = own(&site, 0, &[1, 2]);
