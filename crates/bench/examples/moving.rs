@@ -153,6 +153,7 @@ impl Rig {
             }
             Output::Checkpoint { id, .. } => Input::CheckpointDone { id },
             Output::Settle { table_upto, .. } => Input::Settled { table_upto },
+            Output::SyncData { ticket } => Input::DataSynced { ticket, ok: true },
             Output::Quiesce { ticket, .. } => Input::Quiesced { ticket, ok: true },
             Output::Again => {
                 self.again[at] = true;

@@ -44,5 +44,8 @@ impl Mds {
         if std::mem::take(&mut self.syncs.wanted) {
             self.sync_data();
         }
+        if self.cluster.exports.is_active() {
+            self.synced_before_move(ticket, ok);
+        }
     }
 }

@@ -58,6 +58,8 @@ pub struct Osd {
     pub(crate) discard_sync: Option<(EffectId, Vec<Carried>)>,
     /// A sync of everything that is out.
     sync_all: Option<SyncAll>,
+    /// Data of a process before this one may not be durable: no sync of everything has ended yet.
+    inherits: bool,
     /// Who asked for a sync of everything since that one began.
     sync_all_asked: Vec<Tag>,
     /// Sessions being fenced, with the number of their operations still running.
@@ -86,6 +88,7 @@ impl Osd {
             discarded: Vec::new(),
             discard_sync: None,
             sync_all: None,
+            inherits: true,
             sync_all_asked: Vec::new(),
             fencing: BTreeMap::new(),
             quiesces: Vec::new(),
@@ -297,8 +300,14 @@ impl Osd {
         if self.sync_all.is_some() {
             return;
         }
-        let id = self.new_id();
         let tags = std::mem::take(&mut self.sync_all_asked);
+        if !self.inherits && self.dirty.is_empty() && self.syncing.is_empty() {
+            // Nothing that was answered is not durable.
+            let done = |tag| Output::SyncedAll { tag, result: Ok(()) };
+            self.out.extend(tags.into_iter().map(done));
+            return;
+        }
+        let id = self.new_id();
         self.sync_all = Some(SyncAll { id, stamp: self.stamp, tags });
         self.out.push_back(Output::Run { id, effect: Effect::SyncAll });
     }
@@ -307,6 +316,7 @@ impl Osd {
         let sync = self.sync_all.take().expect("the caller saw it");
         if result.is_ok() {
             self.dirty.retain(|_, dirty| dirty.stamp > sync.stamp);
+            self.inherits = false;
         }
         let result = result.map(drop).map_err(|error| to_data_error(&error));
         for tag in sync.tags {

@@ -124,7 +124,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 22] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 28] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -150,6 +150,22 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 22] = [
     ("a lock moved with a handle that its client had lost, and was held for ever", &[7999]),
     ("a removed directory moved, and was never ended", &[40308]),
     ("what an attempt to move a file into objects had left there came back with a crash", &[691]),
+    ("an unlinked open file was closed where its directory had moved to", &[7501, 17365, 40685, 200579]),
+    ("a journal that was full of what had moved was never trimmed", &[102439]),
+    ("an open that was sent again took the rights of the first one away", &[100859]),
+    ("what dead sessions had left was looked for with every tick, and never dropped", &[105709]),
+    ("the first fragment left others behind that had come while its migration waited", &[107978]),
+    ("a directory was two ranks' after it was renamed while the first was dropping it", &[102525]),
+];
+
+/// The same while ranks are added and drained.
+const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 6] = [
+    ("a rank that had said that it has nothing was removed with what came then", &[440, 90868]),
+    ("lines of fragments of a removed directory kept a rank from being drained", &[2290, 91041]),
+    ("a file stayed open whose open was answered after its call was given up", &[120982]),
+    ("a directory moved that was removed while it was looked for what moves", &[121591]),
+    ("a request that had failed was done when its retry came after the answer", &[122744]),
+    ("what was written to a file that was closed then was not durable by a sync where it had moved to", &[300361]),
 ];
 
 #[test]
@@ -163,6 +179,14 @@ fn seeds_that_were_wrong_are_clean() {
 fn seeds_that_were_wrong_with_several_ranks_are_clean() {
     for (_, seeds) in ONCE_WRONG_WITH_SEVERAL {
         assert_clean(&several(), seeds.iter().copied());
+    }
+}
+
+#[test]
+fn seeds_that_were_wrong_while_ranks_were_added_and_drained_are_clean() {
+    let options = Options { members: true, ..several() };
+    for (_, seeds) in ONCE_WRONG_WITH_MEMBERS {
+        assert_clean(&options, seeds.iter().copied());
     }
 }
 

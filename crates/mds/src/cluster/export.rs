@@ -71,6 +71,8 @@ pub(crate) struct Export {
     /// Sessions and files whose data operations were stopped, and what they may do otherwise.
     pub(super) stopped: Vec<(Slot, Ino, DataAccess)>,
     pub(super) quiesced: bool,
+    /// The sync of all file data that must end before it freezes.
+    pub(super) data_sync: Option<u64>,
     /// The number under which data operations were stopped last: what is said of an earlier time does not count.
     pub(super) ticket: u64,
     /// Inodes that moved, once they have.
@@ -237,10 +239,11 @@ impl Mds {
         export.keeps = false;
         self.note_changed_held(&mut export.held);
         self.cluster.tail = Some(Vec::new());
+        self.sync_before_move(export);
         export.stage = Stage::Settling(self.log.last);
     }
 
-    fn end_export(&mut self, export: &Export, state: &str) {
+    pub(super) fn end_export(&mut self, export: &Export, state: &str) {
         self.cluster.tail = None;
         self.look_ends();
         let mut told = self.describe(export);
@@ -285,6 +288,7 @@ impl Mds {
             rounds: 0,
             stopped: Vec::new(),
             quiesced: false,
+            data_sync: None,
             ticket: 0,
             inodes: 0,
             keeps: false,
@@ -363,12 +367,17 @@ impl Mds {
                         export.keeps = true;
                     }
                     let has = |mds: &mut Mds| mds.has_dir(export.dir) && mds.has_files(&export.files);
-                    if export.keeps && has(self) && self.knows_held(&mut survey, &mut export.held) {
+                    if export.keeps
+                        && export.data_sync.is_none()
+                        && has(self)
+                        && self.knows_held(&mut survey, &mut export.held)
+                        && let Some(written) = self.written_since(export, &mut survey)
+                    {
                         if export.held.too_many(|ino| !self.opens.is_closed(ino)) {
                             return Some("failed: too many files are open below it: close some, or move parts of it");
                         }
                         export.stage = Stage::Freezing;
-                        self.freeze(export, &mut survey);
+                        self.freeze(export, &mut survey, written);
                     }
                 }
                 export.survey = survey;
@@ -402,10 +411,9 @@ impl Mds {
         here && self.tree.inode(dir).is_some()
     }
 
-    /// From now on requests on what moves wait, and so do data operations.
-    fn freeze(&mut self, export: &mut Export, survey: &mut Survey) {
+    /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
+    fn freeze(&mut self, export: &mut Export, survey: &mut Survey, mut inos: BTreeSet<Ino>) {
         export.frozen_ms = self.now.mono_ms;
-        let mut inos = BTreeSet::new();
         for (ino, slot, access) in self.users_of_moving(survey, &export.held) {
             let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
             if let Some(session) = self.sessions.get(slot).map(|session| session.id).filter(|_| is_file) {
@@ -477,7 +485,7 @@ impl Mds {
     }
 
     /// The inodes that were changed since the last round of checkpoints, ascending.
-    fn changed_inos(&self) -> BTreeSet<Ino> {
+    pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
         self.cluster.tail.iter().flatten().filter_map(inode_of).collect()
     }
 

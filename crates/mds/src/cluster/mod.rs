@@ -22,6 +22,7 @@ mod riddle;
 mod routes;
 mod spread;
 mod survey;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

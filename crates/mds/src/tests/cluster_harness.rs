@@ -65,6 +65,7 @@ impl Cluster {
             down: BTreeSet::new(),
             clients: 0,
         };
+        cluster.worlds.iter_mut().for_each(|world| world.syncs_data = true);
         for at in 0..states.len() {
             for other in at + 1..states.len() {
                 cluster.join(at, other);
@@ -363,6 +364,7 @@ impl Cluster {
     /// One rank that knows of no other.
     pub fn begin_alone(&mut self) {
         self.worlds.push(World::with(settings(0, &ClusterMap::default())));
+        self.worlds[0].syncs_data = true;
     }
 
     /// A rank that was removed is added again.
@@ -385,6 +387,7 @@ impl Cluster {
         let map = self.map();
         self.worlds.push(World::with(settings(at, &map)));
         self.worlds[at].now = self.worlds[0].now;
+        self.worlds[at].syncs_data = true;
         for other in 0..at {
             if !self.down.contains(&other) {
                 self.join(other, at);

@@ -75,6 +75,11 @@ pub struct World {
     pub pending_discards: VecDeque<(Ino, u64)>,
     /// Syncs of all data that were asked for.
     pub data_syncs: Vec<u64>,
+    /// They end by themselves.
+    pub syncs_data: bool,
+    pub pending_syncs: VecDeque<u64>,
+    /// Files of which no data operation was to be under way.
+    pub quieted: Vec<Ino>,
     pub spills: Vec<(Ino, Arc<[u8]>)>,
     pub access: BTreeMap<(SessionId, Ino), DataAccess>,
     pub fenced: Vec<SessionId>,
@@ -122,6 +127,9 @@ impl World {
             pending_checkpoints: VecDeque::new(),
             pending_discards: VecDeque::new(),
             data_syncs: Vec::new(),
+            syncs_data: false,
+            pending_syncs: VecDeque::new(),
+            quieted: Vec::new(),
             spills: Vec::new(),
             access: BTreeMap::new(),
             fenced: Vec::new(),
@@ -160,6 +168,8 @@ impl World {
                 self.discard_one();
             } else if self.quiesces && !self.pending_quiesces.is_empty() {
                 self.quiesce_one();
+            } else if self.syncs_data && !self.pending_syncs.is_empty() {
+                self.sync_data_one();
             } else if !self.obey_one() {
                 return;
             }
@@ -190,8 +200,14 @@ impl World {
             Output::Access { session, ino, access } => {
                 self.access.insert((session, ino), access);
             }
-            Output::SyncData { ticket } => self.data_syncs.push(ticket),
-            Output::Quiesce { ticket, .. } => self.pending_quiesces.push_back(ticket),
+            Output::SyncData { ticket } => {
+                self.data_syncs.push(ticket);
+                self.pending_syncs.push_back(ticket);
+            }
+            Output::Quiesce { ticket, inos } => {
+                self.pending_quiesces.push_back(ticket);
+                self.quieted.extend(inos);
+            }
             Output::Settle { replay_from, table_upto } => {
                 self.trimmed = self.trimmed.max(replay_from);
                 self.journal.retain(|lsn, _| *lsn >= replay_from);
@@ -253,6 +269,11 @@ impl World {
     pub fn discard_one(&mut self) {
         let Some((ino, _)) = self.pending_discards.pop_front() else { return };
         self.mds.handle(self.now, Input::Discarded { ino });
+    }
+
+    fn sync_data_one(&mut self) {
+        let Some(ticket) = self.pending_syncs.pop_front() else { return };
+        self.mds.handle(self.now, Input::DataSynced { ticket, ok: true });
     }
 
     fn quiesce_one(&mut self) {
@@ -434,6 +455,7 @@ impl World {
         self.pending_discards.clear();
         self.to_peers.clear();
         self.pending_quiesces.clear();
+        self.pending_syncs.clear();
         let last = self.journal.last_key_value().map_or(Lsn(self.trimmed.0.saturating_sub(1)), |(lsn, _)| *lsn);
         self.last_lsn = last;
         let mut mds = Mds::recover(self.config.clone(), meta(&self.table, self.config.rank), self.now);

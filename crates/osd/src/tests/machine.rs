@@ -229,3 +229,26 @@ fn a_sync_of_everything_covers_what_was_answered_before_it_was_asked_for() {
     assert_eq!(outputs(&mut osd), [bad(3), bad(4)]);
     assert!(osd.is_idle());
 }
+
+#[test]
+fn a_sync_of_everything_with_nothing_to_sync_is_answered_at_once_but_for_what_a_process_before_may_have_left() {
+    let mut osd = osd();
+    osd.handle(Input::SyncAll { tag: 1 });
+    let [(first, Effect::SyncAll)] = runs(&mut osd)[..] else { panic!("nothing is known of before") };
+    done(&mut osd, first);
+    assert_eq!(outputs(&mut osd), [Output::SyncedAll { tag: 1, result: Ok(()) }]);
+    osd.handle(Input::SyncAll { tag: 2 });
+    assert_eq!(outputs(&mut osd), [Output::SyncedAll { tag: 2, result: Ok(()) }]);
+    ask(&mut osd, ALICE, 3, write_op(0, b"x"));
+    let [(write, _)] = runs(&mut osd)[..] else { panic!("it runs") };
+    done(&mut osd, write);
+    assert_eq!(outputs(&mut osd), [reply(ALICE, 3, Ok(DataAnswer::Done))]);
+    // A sync of the file that is under way has not synced it yet.
+    ask(&mut osd, BOB, 4, DataOp::Sync);
+    let [(sync, _)] = runs(&mut osd)[..] else { panic!("it runs") };
+    osd.handle(Input::SyncAll { tag: 5 });
+    let [(all, Effect::SyncAll)] = runs(&mut osd)[..] else { panic!("the file is not durable") };
+    done(&mut osd, sync);
+    done(&mut osd, all);
+    assert_eq!(outputs(&mut osd).len(), 2);
+}

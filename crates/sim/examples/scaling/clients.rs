@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use loligo_mds::Input;
 use loligo_mds::admin::Ask;
+use loligo_namespace::hash63;
 use loligo_types::msg::{Request, ToClient, ToServer};
-use loligo_types::{Answer, Cred, FsError, Ino, Kind, Lease, Name, Op, Rank, RenameMode, Seq};
+use loligo_types::{Answer, Cred, Frag, FsError, Ino, Kind, Lease, Name, Op, Rank, RenameMode, Seq};
 
-use crate::world::World;
+use crate::world::{KEY, World};
 
 /// Requests that a client keeps in flight.
 pub const WINDOW: usize = 32;
@@ -28,6 +29,8 @@ pub enum Load {
     Moving(u64),
     /// All in one directory.
     Shared,
+    /// All in one directory, whose fragments are dealt out to all ranks; nothing is renamed.
+    Spread,
 }
 
 struct Flight {
@@ -56,6 +59,8 @@ struct Client {
 /// All clients of a world.
 pub struct Clients {
     load: Load,
+    /// Of `Load::Spread`: how fine the directory is cut. Fragment N is at rank N, modulo the number of ranks.
+    bits: u8,
     all: Vec<Client>,
     cred: Cred,
     pub done: u64,
@@ -89,8 +94,19 @@ impl Clients {
     pub fn start(world: &mut World, load: Load) -> Result<Clients, String> {
         let ranks = world.ranks();
         let count = CLIENTS * ranks;
-        let dirs = Self::make_dirs(world, if load == Load::Shared { 1 } else { count })?;
-        if load != Load::Shared && ranks > 1 {
+        let is_one = matches!(load, Load::Shared | Load::Spread);
+        let dirs = Self::make_dirs(world, if is_one { 1 } else { count })?;
+        let bits = if load == Load::Spread { ranks.next_power_of_two().ilog2() as u8 } else { 0 };
+        if load == Load::Spread {
+            for frag in Frag::WHOLE.split(bits).into_iter().skip(1) {
+                let ask = Ask::MigrateFrag { dir: dirs[0], frag, to: Rank((frag.value as usize % ranks) as u16) };
+                if frag.value as usize % ranks != 0 {
+                    world.arrive(0, 0, Input::Admin { id: u64::from(frag.value), ask });
+                }
+            }
+            let until = world.now + (1 << bits) * 200_000_000 + 2_000_000_000;
+            while world.run(until).is_some() {}
+        } else if !is_one && ranks > 1 {
             for (at, dir) in dirs.iter().enumerate().filter(|(at, _)| at % ranks != 0) {
                 let to = Rank((at % ranks) as u16);
                 world.arrive(0, 0, Input::Admin { id: at as u64, ask: Ask::Migrate { dir: *dir, to } });
@@ -103,14 +119,14 @@ impl Clients {
             sessions: HashMap::new(),
             dir: dirs[at % dirs.len()],
             other: dirs[(at + 1) % dirs.len()],
-            rank: if load == Load::Shared { 0 } else { at % ranks },
+            rank: if is_one { 0 } else { at % ranks },
             live: Vec::new(),
             names: 0,
             chance: at as u64 * 7_368_787 + 1,
         };
         let all = (0..count).map(client).collect();
         let (cred, latencies) = (Cred::root(), Vec::new());
-        Ok(Clients { load, all, cred, done: 0, errors: 0, first_error: None, latencies, counts: false })
+        Ok(Clients { load, bits, all, cred, done: 0, errors: 0, first_error: None, latencies, counts: false })
     }
 
     fn make_dirs(world: &mut World, count: usize) -> Result<Vec<Ino>, String> {
@@ -184,7 +200,8 @@ impl Clients {
             Load::Renames(percent) => percent,
             _ => 0,
         };
-        let op = if dice < afar + 20 && client.live.len() > 100 {
+        let renames = self.load != Load::Spread;
+        let op = if dice < afar + 20 && (renames || dice >= 10) && client.live.len() > 100 {
             let old = client.live.swap_remove(number as usize % client.live.len());
             if dice < afar {
                 client.names += 1;
@@ -205,9 +222,19 @@ impl Clients {
             client.names += 1;
             Op::Mknod { dir, name: name(at, number), kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 }
         };
-        let rank = self.all[at].rank;
+        let rank = self.rank_for(world, at, &op);
         let began = world.now;
         self.send(world, at, rank, Flight { op, began });
+    }
+
+    /// Who has the name that is asked for.
+    fn rank_for(&self, world: &World, at: usize, op: &Op) -> usize {
+        match op.first_name() {
+            Some((_, name)) if self.load == Load::Spread => {
+                Frag::of(hash63(KEY, name.as_bytes()), self.bits).value as usize % world.ranks()
+            }
+            _ => self.all[at].rank,
+        }
     }
 
     fn send(&mut self, world: &mut World, at: usize, rank: usize, flight: Flight) {
@@ -249,7 +276,9 @@ impl Clients {
             ToClient::Redirect { seq, rank: to, .. } => {
                 let flight = client.sessions.get_mut(&rank).and_then(|session| session.flying.remove(&seq.0));
                 let Some(flight) = flight else { return };
-                client.rank = usize::from(to.0);
+                if self.load != Load::Spread {
+                    client.rank = usize::from(to.0);
+                }
                 self.send(world, at, usize::from(to.0), flight);
             }
             ToClient::Recall { ino, id, .. } => {

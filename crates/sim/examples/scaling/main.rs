@@ -21,12 +21,13 @@ use costs::Costs;
 use world::World;
 
 /// The loads that are drawn, with their names.
-const LOADS: [(&str, Load); 5] = [
+const LOADS: [(&str, Load); 6] = [
     ("own directories", Load::Own),
     ("1 % renames to another rank", Load::Renames(1)),
     ("10 % renames to another rank", Load::Renames(10)),
     ("a migration every 10 ms", Load::Moving(10)),
     ("one shared directory", Load::Shared),
+    ("one shared directory over all ranks", Load::Spread),
 ];
 /// Milliseconds of virtual time before it counts.
 const WARM_MS: u64 = 40;

@@ -17,7 +17,7 @@ use crate::costs::Costs;
 const TICK_NS: u64 = 20_000_000;
 /// Entries read of a directory at a time.
 const ENTRIES: usize = 1000;
-const KEY: (u64, u64) = (1, 2);
+pub const KEY: (u64, u64) = (1, 2);
 
 /// What is still to happen.
 enum Event {
@@ -247,6 +247,7 @@ impl World {
                 (sync, Input::CheckpointDone { id })
             }
             Output::Settle { table_upto, .. } => (sync, Input::Settled { table_upto }),
+            Output::SyncData { ticket } => (sync, Input::DataSynced { ticket, ok: true }),
             Output::Quiesce { ticket, .. } => (0, Input::Quiesced { ticket, ok: true }),
             Output::Again => (0, Input::Again),
             Output::Peer { to, msg } => {

@@ -401,3 +401,49 @@ fn locks_of_an_open_file_are_taken_and_given_back_in_order_whatever_has_left_mem
     cluster.ask(a, 0, close(5));
     cluster.finish();
 }
+
+#[test]
+fn what_was_written_to_files_that_are_closed_is_durable_before_they_move() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let sub = cluster.mkdir(a, here, "sub");
+    let stays = cluster.mkdir(a, Ino::ROOT, "stays");
+    let mut write = |cluster: &mut Cluster, dir, text: &str, handle| {
+        let created = cluster.call(a, create(dir, text, WRITE, handle));
+        let Ok(Answer::Opened { attr, .. }) = created else { panic!("{created:?}") };
+        cluster.call(a, set_data(attr.ino, handle, 0, 100_000, true)).expect("it grows");
+        cluster.call(a, close(handle)).expect("it was open");
+        attr.ino
+    };
+    let before = write(&mut cluster, sub, "before", 11);
+    // What was written before is synced with everything else.
+    let syncs = cluster.world(0).data_syncs.len();
+    cluster.at(0, |world| world.syncs_data = false);
+    let id = cluster.begin_move(here, 0, 1);
+    cluster.wait(3000);
+    assert_eq!(cluster.state(0, id), "preparing", "it waits for the sync");
+    let meanwhile = write(&mut cluster, sub, "meanwhile", 12);
+    write(&mut cluster, stays, "elsewhere", 13);
+    assert_eq!(cluster.world(0).data_syncs.len(), syncs + 1);
+    cluster.at(0, |world| world.syncs_data = true);
+    cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id) == "done");
+    assert_eq!(cluster.world(0).quieted, [meanwhile], "{before} was synced before it");
+    cluster.finish();
+}
+
+#[test]
+fn a_directory_stays_if_what_was_written_below_it_cannot_be_made_durable() {
+    let (mut cluster, a, here, _) = two_ranks();
+    cluster.touch(a, here, "f");
+    cluster.at(0, |world| world.syncs_data = false);
+    let id = cluster.begin_move(here, 0, 1);
+    cluster.wait(1000);
+    let ticket = *cluster.world(0).data_syncs.last().expect("it asks for a sync");
+    cluster.at(0, |world| {
+        world.pending_syncs.clear();
+        world.input(crate::Input::DataSynced { ticket, ok: false });
+    });
+    let state = cluster.state(0, id);
+    assert!(state.starts_with("failed: data could not be made durable"), "{state}");
+    cluster.touch(a, here, "g");
+    cluster.finish();
+}
