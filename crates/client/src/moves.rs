@@ -82,7 +82,7 @@ impl Client {
             }
             Subject::Inode(ino) => {
                 self.router.correct(ino, to);
-                self.move_file(ino, to);
+                self.follow_file(ino, to);
                 self.move_dir(ino, to);
             }
             Subject::Root | Subject::Handles => {}
@@ -266,7 +266,7 @@ impl Client {
             asks.entry(to).or_default().insert(ino);
             let of_it = self.files.handles.iter().filter(|(_, handle)| handle.ino == ino).map(|(number, _)| *number);
             let before: Vec<_> = of_it.filter_map(|number| Some((number, *self.files.at.get(&number)?))).collect();
-            self.move_file(ino, to);
+            self.follow_file(ino, to);
             self.move_dir(ino, to);
             let moved = |number: &u64| self.files.at.get(number) == Some(&to);
             self.files.guessed.extend(before.into_iter().filter(|(number, from)| moved(number) && *from != to));
@@ -310,6 +310,16 @@ impl Client {
         let taken = session.leases.take(ino, bits);
         if !taken.is_none() {
             self.open_session(to).leases.adopt(ino, taken);
+        }
+    }
+
+    /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or that was not
+    /// heard.
+    fn follow_file(&mut self, ino: Ino, to: Rank) {
+        let moves = self.files.map.get(&ino).is_some_and(|file| file.rank != to);
+        self.move_file(ino, to);
+        if moves {
+            self.doubt_rights(ino);
         }
     }
 

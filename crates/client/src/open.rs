@@ -184,7 +184,10 @@ impl Client {
             file.current = current;
         }
         // While a recall takes rights away the server gives none; what an older answer says does not count.
+        let mut unfounded = false;
         if file.recalls.iter().all(|recall| !recall.takes_rights()) {
+            // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
+            unfounded = !file.rights.without(rights).is_none();
             file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
         }
         if file.may_cache() && file.attr.inline && file.base.is_none() && file.is_clean() {
@@ -197,6 +200,9 @@ impl Client {
         let rights = file.rights;
         if let Some(opened) = self.files.opened.get_mut(&fh) {
             (opened.cached, opened.errors_seen) = (cached, errors);
+        }
+        if unfounded {
+            self.doubt_rights(attr.ino);
         }
         (fh, attr, rights, keep)
     }

@@ -15,6 +15,8 @@ use crate::{Invalidation, Token};
 
 /// Recalls that were answered lately and may have to be answered again.
 const DONE_MAX: usize = 256;
+/// The number of a recall that nobody sent: the client gives up by itself what it may not have any more. Ranks count from 1.
+const OWN: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -112,6 +114,20 @@ impl Client {
         self.step_recalls(ino);
     }
 
+    /// Gives up the rights to a file's data, as if they were wanted back: its rank may not know of them, and could give them
+    /// to others.
+    pub(crate) fn doubt_rights(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.may_cache()) else { return };
+        if file.recalls.iter().any(|recall| recall.id == OWN) {
+            return;
+        }
+        let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
+        file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Flush(file.written) });
+        self.recalls.open.insert((rank, ino, OWN), 1);
+        self.kick(ino);
+        self.step_recalls(ino);
+    }
+
     /// Gives up what a rank lent. What was held of it, and what caches above hold for the sake of another rank: of a
     /// directory in several fragments, or of what has moved meanwhile.
     fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
@@ -162,6 +178,9 @@ impl Client {
         self.send_closes();
         for (rank, ino, id) in done {
             self.recalls.open.remove(&(rank, ino, id));
+            if id == OWN {
+                continue;
+            }
             if self.is_up(rank) {
                 self.send(rank, ToServer::RecallDone { ino, id });
             }

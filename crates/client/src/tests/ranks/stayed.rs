@@ -98,3 +98,57 @@ fn what_is_held_back_is_written_through_another_handle_if_the_first_one_was_lost
     assert!(matches!(op, Op::WriteInline { handle: 2, .. }), "{op:?}");
     world.result(flush).unwrap();
 }
+
+/// A file with what is held back, and rights that its rank has given.
+fn held_back() -> (Ranks, Fh) {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let id = world.call(lookup(Ino(0x180), "x"));
+    world.redirects(R0, R1, &[], None);
+    world.connect_second();
+    world.answers(R1, entry(Ino(0x1ff), Kind::File));
+    world.result(id).unwrap();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"kept");
+    assert_eq!(world.take(), []);
+    (world, fh)
+}
+
+fn written(wire: &[Wire]) -> Vec<Rank> {
+    let is_write = |wire: &Wire| match wire {
+        Wire::Ask(rank, _, Op::WriteInline { .. }) => Some(*rank),
+        _ => None,
+    };
+    wire.iter().filter_map(is_write).collect()
+}
+
+#[test]
+fn rights_to_a_file_of_which_is_only_guessed_where_it_is_are_not_relied_on() {
+    let (mut world, _) = held_back();
+    loses_first(&mut world, true);
+    assert_eq!(written(&world.take()), [R1], "what is held back goes to where it is believed to be");
+}
+
+#[test]
+fn rights_to_a_file_that_moved_unheard_are_not_relied_on() {
+    let (mut world, fh) = held_back();
+    let flush = world.call(Call::Flush { fh, owner: None });
+    world.redirects(R0, R1, &[], None);
+    world.answers(R1, entry(FILE, Kind::File));
+    world.result(flush).unwrap();
+    let data = |(token, what): (crate::Token, Invalidation)| (what == Invalidation::Data(FILE)).then_some(token);
+    let token = std::mem::take(&mut world.dropped).into_iter().find_map(data).expect("caches above drop it");
+    world.feed(Input::Invalidated { token });
+    assert_eq!(world.take(), [], "nobody asked for it");
+    world.call(write(fh, b"through"));
+    assert_eq!(written(&world.take()), [R1], "and it is not held back any more");
+}
+
+#[test]
+fn rights_that_an_answer_does_not_confirm_are_given_up() {
+    let (mut world, _) = held_back();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    world.answers(R0, opened(FILE, true, Lease::NONE));
+    world.result(open).unwrap();
+    assert_eq!(written(&world.take()), [R0], "another one may have it open");
+}
