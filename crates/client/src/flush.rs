@@ -67,6 +67,8 @@ pub(crate) struct Run {
     /// Cuts of the file that were known before the first byte was sent.
     cuts: u32,
     spill: bool,
+    /// What was written here, if `flying` has the content of the inode besides, which is to be moved into objects.
+    own: Option<Extents>,
     queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
     error: Option<FsError>,
@@ -164,6 +166,7 @@ impl Client {
             kill_priv: std::mem::take(&mut file.kill_priv),
             cuts: 0,
             spill: false,
+            own: None,
             queue: VecDeque::new(),
             in_flight: 0,
             error: None,
@@ -184,6 +187,10 @@ impl Client {
         let Some(run) = &mut file.run else { return };
         run.spill = false;
         run.cuts = file.attr.cuts;
+        if let Some(own) = run.own.take() {
+            // The content may have been cut since.
+            file.flying = own;
+        }
         if file.flying.is_empty() {
             run.stage = Stage::Write;
         } else if !file.attr.inline {
@@ -199,6 +206,7 @@ impl Client {
             return self.write_inline(ino);
         } else if file.base.is_some() || file.attr.size == 0 {
             if let Some(base) = &file.base {
+                run.own = Some(file.flying.clone());
                 file.flying.fill_under(0, base);
             }
             run.queue = file.flying.pieces().into();
@@ -377,7 +385,7 @@ impl Client {
         let flying = std::mem::take(&mut file.flying);
         file.flying_mtime = None;
         if run.lost && error.is_none() && !(file.attr.inline && run.queue.is_empty() && flying.is_empty()) {
-            return self.repeat_run(ino, &run, &flying);
+            return self.repeat_run(ino, &run, run.own.as_ref().unwrap_or(&flying));
         }
         file.flushed = run.covers;
         if let Some(error) = error {

@@ -1,5 +1,6 @@
 //! Two ranks, played by hand: who is asked what, and what moves with the map.
 
+mod cut;
 mod lost;
 mod members;
 mod numbers;

@@ -1,0 +1,58 @@
+//! A file that is cut by a request of before, while what is written to it is on its way into objects.
+
+use loligo_types::DataAnswer;
+
+use super::*;
+
+/// Carries data requests out until the server is told of them: what was written where, and the number of that request.
+fn told(world: &mut Ranks) -> (Vec<(u64, Vec<u8>)>, u64) {
+    let mut written = Vec::new();
+    for _ in 0..20 {
+        for wire in world.take() {
+            match wire {
+                Wire::Data(rank, id, op) => {
+                    if let DataOp::Write { offset, data } = op {
+                        written.push((offset, data.to_vec()));
+                    }
+                    world.says(rank, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+                }
+                Wire::Ask(_, seq, Op::SetData { .. }) => return (written, seq),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("the server is never told of {written:?}");
+}
+
+#[test]
+fn content_that_is_cut_while_it_is_moved_into_objects_is_not_written_again() {
+    let mut world = Ranks::of(1);
+    world.look_up_dir();
+    // Both are asked before the file is known here, so nothing puts them in order but the server.
+    let plain = world.call(Call::Open { ino: FILE, flags: rw() });
+    let (_, first, _) = world.asked();
+    let cutting = world.call(Call::Open { ino: FILE, flags: OpenFlags { truncate: true, ..rw() } });
+    let (_, second, op) = world.asked();
+    assert!(matches!(op, Op::Open { flags: OpenFlags { truncate: true, .. }, .. }), "{op:?}");
+    let rights = Lease::CACHE | Lease::BUFFER;
+    let old = Attr { size: 3, inline: true, ..attr(FILE, Kind::File) };
+    let data = Some(Arc::from(&b"old"[..]));
+    world.answer(R0, first, Answer::Opened { attr: old, created: false, rights, data }, &[]);
+    let fh = world.result(plain).unwrap().fh.unwrap();
+    let id =
+        world.call(Call::Write { fh, offset: 10_000, data: Arc::from(&b"new"[..]), append: false, kill_priv: false });
+    world.result(id).unwrap();
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let (before, seq) = told(&mut world);
+    assert_eq!(before, [(0, b"old".to_vec()), (10_000, b"new".to_vec())]);
+    // The server had cut it before it was told, and refuses; that it was cut is answered first.
+    let cut = Attr { size: 0, inline: true, cuts: 1, ..attr(FILE, Kind::File) };
+    world.answer(R0, second, Answer::Opened { attr: cut, created: false, rights, data: None }, &[]);
+    world.result(cutting).unwrap();
+    world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::Stale), granted: Vec::new() });
+    world.answers(R0, Answer::Entry(cut));
+    let (after, seq) = told(&mut world);
+    assert_eq!(after, [(10_000, b"new".to_vec())]);
+    world.answer(R0, seq, Answer::Entry(Attr { size: 10_003, inline: false, ..cut }), &[]);
+    world.result(flush).unwrap();
+}
