@@ -99,8 +99,9 @@ impl Clients {
         let bits = if load == Load::Spread { ranks.next_power_of_two().ilog2() as u8 } else { 0 };
         if load == Load::Spread {
             for frag in Frag::WHOLE.split(bits).into_iter().skip(1) {
-                let ask = Ask::MigrateFrag { dir: dirs[0], frag, to: Rank((frag.value as usize % ranks) as u16) };
-                if frag.value as usize % ranks != 0 {
+                let to = frag.value as usize % ranks;
+                if to > 0 {
+                    let ask = Ask::MigrateFrag { dir: dirs[0], frag, to: Rank(to as u16) };
                     world.arrive(0, 0, Input::Admin { id: u64::from(frag.value), ask });
                 }
             }

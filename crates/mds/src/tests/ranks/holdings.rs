@@ -407,7 +407,7 @@ fn what_was_written_to_files_that_are_closed_is_durable_before_they_move() {
     let (mut cluster, a, here, _) = two_ranks();
     let sub = cluster.mkdir(a, here, "sub");
     let stays = cluster.mkdir(a, Ino::ROOT, "stays");
-    let mut write = |cluster: &mut Cluster, dir, text: &str, handle| {
+    let write = |cluster: &mut Cluster, dir, text: &str, handle| {
         let created = cluster.call(a, create(dir, text, WRITE, handle));
         let Ok(Answer::Opened { attr, .. }) = created else { panic!("{created:?}") };
         cluster.call(a, set_data(attr.ino, handle, 0, 100_000, true)).expect("it grows");
