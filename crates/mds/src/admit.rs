@@ -60,7 +60,23 @@ impl Mds {
         }
         let since_ms = self.now.mono_ms;
         let (flushed, marks) = (Vec::new(), Vec::new());
-        self.run(Job { id: 0, slot, session: id, seq, want, cred, op, ino, again, flushed, marks, tx: None, since_ms });
+        let (tx, reads) = (None, 0);
+        self.run(Job {
+            id: 0,
+            slot,
+            session: id,
+            seq,
+            want,
+            cred,
+            op,
+            ino,
+            again,
+            flushed,
+            marks,
+            tx,
+            since_ms,
+            reads,
+        });
     }
 
     /// What every request meets first, each time it starts.

@@ -166,9 +166,12 @@ impl Mds {
     /// Gives memory back if the cache is over its limit, in small steps.
     pub(crate) fn evict(&mut self) {
         // In the grace time what was looked up for a reclaim must still be there when the rest of it is read; the same when
-        // something is about to move.
-        let keeps = self.grace.is_some() || self.keeps_all();
-        if self.tree.memory_bytes() > self.config.cache_bytes_max && !keeps {
+        // something is about to move, or a request would read for ever what leaves memory again.
+        if self.tree.memory_bytes() <= self.config.cache_bytes_max {
+            return;
+        }
+        let keeps = self.grace.is_some() || self.keeps_all() || self.parked.starves();
+        if !keeps {
             let low = self.config.cache_bytes_max - self.config.cache_bytes_max / 32;
             self.tree.evict_some(low, EVICT_STEPS, &|_| false);
         }

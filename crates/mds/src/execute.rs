@@ -205,6 +205,7 @@ impl Mds {
     pub(crate) fn wait_for(&mut self, job: &mut Job, needs: Vec<loligo_namespace::Need>) -> Step {
         let id = self.parked.number(job);
         let count = self.load(needs, crate::load::Waiter::Job(id));
+        job.reads += count;
         Step::Wait(Why::Load(count))
     }
 

@@ -12,6 +12,10 @@ use loligo_types::{Cred, Ino, Lease, Op, Seq, SessionId};
 use crate::peer::TxId;
 use crate::session::Slot;
 
+/// Reads that a request waits for before nothing leaves memory until it has all that it needs: a path over many directories in
+/// a cache that holds fewer would else be read for ever.
+const READS_MAX: usize = 100;
+
 /// A request on its way.
 pub(crate) struct Job {
     /// Number among those that waited; 0: it never did. Orders them by the time of their first wait.
@@ -34,6 +38,8 @@ pub(crate) struct Job {
     pub(crate) tx: Option<TxId>,
     /// When it came.
     pub(crate) since_ms: u64,
+    /// Reads of the table that it has waited for.
+    pub(crate) reads: usize,
 }
 
 /// What a request waits for.
@@ -193,6 +199,11 @@ impl Parked {
         }
         self.queues.retain(|_, queue| !queue.is_empty());
         ids.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// Whether a request has read so much that what it read first may have left memory before it had the rest.
+    pub(crate) fn starves(&self) -> bool {
+        self.jobs.values().any(|(job, why)| matches!(why, Why::Load(_)) && job.reads > READS_MAX)
     }
 
     /// All, oldest first.

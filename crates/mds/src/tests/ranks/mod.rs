@@ -7,6 +7,7 @@ mod holdings;
 mod known;
 mod meetings;
 mod members;
+mod memory;
 mod moves;
 mod names;
 mod repeats;
