@@ -16,6 +16,7 @@ mod locks;
 mod members;
 mod pins;
 mod progress;
+mod quiet;
 mod recut;
 mod rest;
 mod riddle;
