@@ -490,7 +490,7 @@ impl Mds {
         self.cluster.tail.iter().flatten().filter_map(inode_of).collect()
     }
 
-    pub(super) fn has_changed_floating(&self) -> bool {
+    fn has_changed_floating(&self) -> bool {
         let floats = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
         self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
     }

@@ -13,9 +13,7 @@ impl Mds {
     pub(crate) fn is_in_a_hurry(&self) -> bool {
         self.cluster.exports.now.as_ref().is_some_and(|export| {
             let frozen = matches!(export.stage, Stage::Freezing | Stage::Moving(_));
-            // What floats is to be in the table before it moves.
-            let in_time = !self.log.full && self.now.mono_ms < export.frozen_ms + HURRY_MS;
-            frozen && in_time && !self.has_changed_floating()
+            frozen && !self.log.full && self.now.mono_ms < export.frozen_ms + HURRY_MS
         })
     }
 
