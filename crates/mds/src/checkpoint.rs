@@ -41,7 +41,7 @@ pub(crate) struct Checkpointer {
 impl Mds {
     /// Goes on with checkpointing, or starts a round if it is time.
     pub(crate) fn checkpoint(&mut self) {
-        if self.checkpointer.slice.is_some() || self.now.mono_ms < self.checkpointer.retry_ms || self.is_in_a_hurry() {
+        if self.checkpointer.slice.is_some() || self.now.mono_ms < self.checkpointer.retry_ms {
             return;
         }
         if self.checkpointer.round.is_none() && self.is_time_to_checkpoint() {

@@ -105,7 +105,7 @@ pub(crate) struct Exports {
     /// Of those that move files: which.
     pub(super) files: BTreeMap<u64, Vec<Ino>>,
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
-    pub(super) seeking: bool,
+    seeking: bool,
     pub(super) ended: VecDeque<Migration>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
     pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
@@ -369,7 +369,6 @@ impl Mds {
                     let has = |mds: &mut Mds| mds.has_dir(export.dir) && mds.has_files(&export.files);
                     if export.keeps
                         && export.data_sync.is_none()
-                        && !self.checkpoint_is_under_way()
                         && has(self)
                         && self.knows_held(&mut survey, &mut export.held)
                         && let Some(written) = self.written_since(export, &mut survey)
@@ -674,6 +673,17 @@ impl Mds {
             }
         }
         self.cluster.exports.now = Some(export);
+    }
+
+    /// Whether nothing may leave memory just now.
+    pub(crate) fn keeps_all(&self) -> bool {
+        let now = self.cluster.exports.now.as_ref();
+        self.cluster.exports.seeking
+            || now.is_some_and(|export| match export.stage {
+                Stage::Surveying => export.keeps || export.survey.asks,
+                Stage::Freezing => true,
+                _ => false,
+            })
     }
 
     /// The look at memory may go on.

@@ -16,7 +16,6 @@ mod locks;
 mod members;
 mod pins;
 mod progress;
-mod quiet;
 mod recut;
 mod rest;
 mod riddle;
