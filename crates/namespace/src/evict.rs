@@ -147,6 +147,20 @@ impl Tree {
         }
     }
 
+    /// Forgets the entries of a directory that the table has as they are here. Changed ones stay until they are there: of a
+    /// directory that was removed, the rank of a part has the last word on that part's names.
+    pub(crate) fn forget_known_names(&mut self, dir: Ino) {
+        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
+        let mut freed = std::mem::take(&mut slot.complete).heap_bytes();
+        let hashes: Vec<u64> = slot.entries.keys().copied().collect();
+        let known = |entry: &Entry| entry.flags.get() & flag::HELD == 0;
+        freed += hashes.into_iter().map(|hash| slot.drop_where(hash, known)).sum::<usize>();
+        self.heap_bytes -= freed;
+        if self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty()) {
+            self.drop_dir(dir);
+        }
+    }
+
     /// As [`Tree::forget`], but no more than so many entries at a time: how many, and whether all is forgotten.
     pub fn forget_some(&mut self, ino: Ino, max: usize) -> (usize, bool) {
         let Some(slot) = self.dirs.get_mut(ino.0).filter(|slot| slot.entries.len() > max) else {

@@ -275,7 +275,10 @@ impl Tree {
             }
         }
         for ino in std::mem::take(&mut self.guests).into_keys() {
-            if self.part(ino).is_some() { self.forget_inode(ino) } else { self.forget(ino) }
+            self.forget_inode(ino);
+            if self.part(ino).is_none() {
+                self.forget_known_names(ino);
+            }
         }
         self.lent_parts.clear();
         self.whole.clear();

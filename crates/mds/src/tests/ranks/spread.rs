@@ -123,6 +123,25 @@ fn a_change_of_mode_holds_at_all_ranks() {
 }
 
 #[test]
+fn removed_names_do_not_stay_in_the_table_when_the_rank_of_a_part_removes_the_directory() {
+    let mut cluster = Cluster::new(2);
+    let a = cluster.client();
+    let parent = cluster.mkdir(a, Ino::ROOT, "p");
+    let dir = cluster.mkdir(a, parent, "d");
+    for n in 0..40 {
+        cluster.touch(a, dir, &format!("f{n}"));
+    }
+    // Rank 1 has the name of the directory and half of its names; rank 0 has its inode.
+    cluster.migrate_frag(dir, Frag { bits: 1, value: 1 }, 0, 1);
+    cluster.migrate(parent, 0, 1);
+    for n in 0..40 {
+        cluster.call(a, unlink(dir, &format!("f{n}"))).expect("it is there");
+    }
+    cluster.call(a, rmdir(parent, "d")).expect("it is empty");
+    cluster.finish();
+}
+
+#[test]
 fn only_an_empty_directory_is_removed_wherever_its_last_name_is() {
     for last in 0..2u32 {
         let (mut cluster, a, dir, _) = halves();
