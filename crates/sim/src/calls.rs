@@ -128,6 +128,7 @@ impl World {
                 stop: Rc::clone(&self.stop),
                 id,
                 think: self.knobs.think_us,
+                removes: self.options.removers,
             };
             self.nodes[at].programs.push(Program { mail, future: Some(Box::pin(shell.run())), id });
             self.ready.push_back((at, program));

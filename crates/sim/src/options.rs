@@ -47,6 +47,8 @@ pub struct Options {
     pub ranks: (u64, u64),
     /// Ranks are added and drained at random, if there are several.
     pub members: bool,
+    /// Programs fill directories, and empty and remove them, besides what they do else.
+    pub removers: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -57,7 +59,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { duration_ms: 5_000, ranks: (1, 1), members: false, trace: false, print: false, canary: None }
+        Options {
+            duration_ms: 5_000,
+            ranks: (1, 1),
+            members: false,
+            removers: false,
+            trace: false,
+            print: false,
+            canary: None,
+        }
     }
 }
 

@@ -129,6 +129,8 @@ pub struct Shell {
     /// Its number among all programs there ever were.
     pub id: u64,
     pub think: u64,
+    /// Whole directories, too.
+    pub removes: bool,
 }
 
 type Outcome<T> = Result<T, FsError>;
@@ -173,6 +175,10 @@ impl Shell {
         while !self.stop.get() {
             let think = self.rng.range(0, self.think);
             self.sleep(think).await;
+            if self.removes && self.rng.one_in(8) {
+                let _ = self.whole_dir().await;
+                continue;
+            }
             // Errors are for the checks.
             let _ = match self.rng.below(100) {
                 0..55 => self.names().await,
@@ -254,6 +260,51 @@ impl Shell {
             }
         }
         Ok(())
+    }
+
+    /// Fills a directory with all names there are, or takes all out of it and removes it, as `rm -r` does.
+    async fn whole_dir(&mut self) -> Outcome<()> {
+        let (parent, n) = (self.rng.pick(&self.places.clone().dirs), self.name());
+        let (ino, is_dir) = match self.lookup(parent, n).await {
+            Ok(found) => found,
+            Err(_) => (self.make(parent, n, true).await?, true),
+        };
+        if !is_dir {
+            return Ok(());
+        }
+        if self.rng.one_in(2) {
+            for below in 0..NAMES.len() as NameId {
+                let dir = self.rng.one_in(5);
+                // What is there already is as good.
+                let _ = self.make(ino, below, dir).await;
+            }
+            return Ok(());
+        }
+        for below in 0..NAMES.len() as NameId {
+            let (dir, at) = (ino, name(below));
+            let unlink = Call::Op(Op::Unlink { dir, name: at.clone() });
+            if self.ns(NsOp::Unlink { dir: dir.0, name: below }, unlink).await.is_err_and(|e| e == FsError::IsDir) {
+                let rmdir = Call::Op(Op::Rmdir { dir, name: at });
+                let _ = self.ns(NsOp::Rmdir { dir: dir.0, name: below }, rmdir).await;
+            }
+        }
+        let call = Call::Op(Op::Rmdir { dir: parent, name: name(n) });
+        self.ns(NsOp::Rmdir { dir: parent.0, name: n }, call).await.map(drop)
+    }
+
+    /// Makes a directory or a file.
+    async fn make(&mut self, dir: Ino, n: NameId, is_dir: bool) -> Outcome<Ino> {
+        let mode = 0o600 + self.rng.below(64) as u16;
+        if is_dir {
+            let call = Call::Op(Op::Mkdir { dir, name: name(n), mode, umask: 0 });
+            self.ns(NsOp::Mkdir { dir: dir.0, name: n, mode }, call).await?;
+            return self.lookup(dir, n).await.map(|(ino, _)| ino);
+        }
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let call = Call::Create { dir, name: name(n), mode, umask: 0, flags, exclusive: true };
+        let done = self.ns(NsOp::Create { dir: dir.0, name: n, mode, exclusive: true }, call).await?;
+        self.release(done.fh).await?;
+        self.lookup(dir, n).await.map(|(ino, _)| ino)
     }
 
     /// Says how many entries a directory will have, or takes that back.
