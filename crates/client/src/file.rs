@@ -236,6 +236,10 @@ pub(crate) struct Files {
     pub closing: Vec<u64>,
     /// A user who had one of them open.
     pub close_cred: Option<Arc<Cred>>,
+    /// Handles that were lost with sessions: what they opened may have moved before, to a rank that has not been met yet.
+    pub lost: Vec<u64>,
+    /// A user who had one of them open.
+    pub lost_cred: Option<Cred>,
     /// Handles not in use, oldest first; may hold some that are in use again or closed.
     pub idle: VecDeque<u64>,
     pub locks: crate::locks::Locks,

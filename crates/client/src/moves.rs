@@ -45,7 +45,7 @@ impl Client {
         if self.is_single() {
             return self.only();
         }
-        if let Op::Close { handles } = op {
+        if let Op::Close { handles, .. } = op {
             return handles
                 .first()
                 .and_then(|handle| self.files.at.get(handle))

@@ -399,7 +399,7 @@ impl Client {
             }
         }
         for (rank, handles) in ranks {
-            self.request_at(rank, Cred::clone(&cred), Op::Close { handles }, Then::Nothing, 0);
+            self.request_at(rank, Cred::clone(&cred), Op::Close { handles, lost: false }, Then::Nothing, 0);
         }
     }
 

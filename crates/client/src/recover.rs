@@ -19,6 +19,8 @@ use crate::{CallId, Fh, Invalidation, Output};
 
 /// Handles closed in one request.
 const CLOSES_MAX: usize = 4096;
+/// Handles of lost sessions that are remembered: the newest.
+const LOST_MAX: usize = 65_536;
 
 impl Client {
     pub(crate) fn is_up(&self, rank: Rank) -> bool {
@@ -187,6 +189,7 @@ impl Client {
             }
         }
         let cred = self.files.handles.iter().find(|(handle, _)| here(handle)).map(|(_, lost)| Cred::clone(&lost.cred));
+        let cred = cred.or_else(|| self.files.close_cred.as_deref().cloned());
         let gone: Vec<u64> = at.iter().filter(|(_, at)| **at == rank).map(|(handle, _)| *handle).collect();
         self.files.handles.retain(|handle, _| !here(handle));
         self.files.closing.retain(|handle| !here(handle));
@@ -218,9 +221,27 @@ impl Client {
     fn close_elsewhere(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) {
         let others: Vec<Rank> = self.sessions.keys().copied().filter(|rank| *rank != lost).collect();
         for rank in others {
-            for handles in handles.chunks(CLOSES_MAX) {
-                self.request_at(rank, cred.clone(), Op::Close { handles: handles.to_vec() }, Then::Nothing, 0);
-            }
+            self.close_lost(rank, cred, handles);
+        }
+        self.files.lost.extend(handles);
+        let surplus = self.files.lost.len().saturating_sub(LOST_MAX);
+        self.files.lost.drain(..surplus);
+        self.files.lost_cred = Some(cred.clone());
+    }
+
+    fn close_lost(&mut self, rank: Rank, cred: &Cred, handles: &[u64]) {
+        for handles in handles.chunks(CLOSES_MAX) {
+            let op = Op::Close { handles: handles.to_vec(), lost: true };
+            self.request_at(rank, cred.clone(), op, Then::Nothing, 0);
+        }
+    }
+
+    /// The session with a rank began with what had moved there: also, maybe, with handles that were lost before with the
+    /// session that they had moved from. Nobody else would close them.
+    pub(crate) fn close_lost_there(&mut self, rank: Rank) {
+        if let Some(cred) = self.files.lost_cred.clone() {
+            let handles = self.files.lost.clone();
+            self.close_lost(rank, &cred, &handles);
         }
     }
 

@@ -53,7 +53,7 @@ impl Client {
         session.data_held = true;
         let seq = session.next_seq.max(1);
         session.next_seq = seq + 1;
-        let op = Op::Close { handles: Vec::new() };
+        let op = Op::Close { handles: Vec::new(), lost: false };
         let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None };
         session.pending.insert(seq, Pending { request, then: Then::Reclaimed, hops: 0 });
     }

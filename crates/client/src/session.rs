@@ -306,6 +306,8 @@ impl Client {
         } else if !had && !welcome.kept {
             // What had moved there before the first hello has not arrived.
             self.held_lost(rank);
+        } else if !had {
+            self.close_lost_there(rank);
         } else if welcome.resumed && !welcome.kept {
             self.reclaim(rank, lost);
             self.hold_data(rank);

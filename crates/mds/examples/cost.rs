@@ -197,7 +197,7 @@ fn phases(bench: &mut Bench, count: u64) -> Vec<(&'static str, u64)> {
         exclusive: false,
         handle: i,
     });
-    phase("close", count, &|i| Op::Close { handles: vec![i] });
+    phase("close", count, &|i| Op::Close { handles: vec![i], lost: false });
     phase("getattr", count, &|i| Op::GetAttr { ino: Ino(first + scatter(i, count)) });
     phase("lookup", count, &|i| Op::Lookup { dir, name: name(scatter(i, count)) });
     let readdir = Op::Readdir { dir, cookie: 0, limit: 1000, plus: true, handle: None };

@@ -12,10 +12,15 @@ use crate::session::Slot;
 impl Mds {
     /// Ends handles. Unknown ones are ignored.
     pub(crate) fn close(&mut self, job: &mut Job) -> Step {
-        let Op::Close { handles } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
-        let handles = handles.clone();
+        let Op::Close { handles, lost } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
+        let (handles, lost) = (handles.clone(), *lost);
         let mut moved = None;
         for number in handles {
+            if let Some(handle) = self.opens.handle(job.slot, number).filter(|handle| lost && handle.write) {
+                // As when a session dies.
+                self.tidy.forget(handle.ino);
+                self.tidy.leave(handle.ino);
+            }
             moved = moved.or(self.cluster.moved_handles.remove(&(job.slot, number)));
             self.close_handle(job.slot, job.session, number);
         }

@@ -44,7 +44,7 @@ pub(crate) fn encode(op: &Op) -> Wire {
             linkable: *linkable,
             handle: *handle,
         }),
-        Op::Close { handles } => Wire::Close(proto::Close { handles: handles.clone() }),
+        Op::Close { handles, lost } => Wire::Close(proto::Close { handles: handles.clone(), lost: *lost }),
         Op::Mknod { dir, name, kind, mode, umask, rdev } => Wire::Mknod(proto::Mknod {
             dir: dir.0,
             name: name.as_bytes().to_vec(),
@@ -154,7 +154,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
         },
         Wire::Close(m) => {
             limit(m.handles.len(), CLOSE_MAX, "handles")?;
-            Op::Close { handles: m.handles }
+            Op::Close { handles: m.handles, lost: m.lost }
         }
         Wire::Mknod(m) => Op::Mknod {
             dir: Ino(m.dir),

@@ -257,7 +257,7 @@ fn with_one_rank_the_same_messages_are_sent_as_ever() {
     let release = world.call(Call::Release { fh, flock_owner: None });
     world.result(release).unwrap();
     world.feed(Input::Tick);
-    assert_eq!(world.answers(R0, Answer::Done), Op::Close { handles: vec![1] });
+    assert_eq!(world.answers(R0, Answer::Done), Op::Close { handles: vec![1], lost: false });
     let statfs = world.call(Call::Op(Op::StatFs));
     assert_eq!(world.asked(), (R0, 5, Op::StatFs));
     assert!(!world.done.iter().any(|(id, _)| *id == statfs));
@@ -334,7 +334,7 @@ fn a_create_that_finds_a_file_elsewhere_opens_it_there() {
     assert!(matches!(done.answer, Answer::Opened { created: false, .. }));
     world.call(Call::Release { fh: done.fh.unwrap(), flock_owner: None });
     world.feed(Input::Tick);
-    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1] });
+    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1], lost: false });
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn what_did_not_arrive_where_it_moved_is_lost_and_nothing_else() {
     world.moves(false);
     let id = world.call(Call::Flush { fh, owner: None });
     assert_eq!(world.result(id).unwrap_err().error, FsError::Io);
-    assert_eq!(world.answers(R0, Answer::Done), Op::Close { handles: vec![1] });
+    assert_eq!(world.answers(R0, Answer::Done), Op::Close { handles: vec![1], lost: true });
     world.write(other, b"stays");
 }
 
@@ -413,7 +413,7 @@ fn an_open_directory_is_listed_and_closed_where_it_has_moved() {
         world.call(Call::Release { fh, flock_owner: None });
     }
     world.feed(Input::Tick);
-    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1, 2] });
+    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1, 2], lost: false });
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_session_lost_at_one_rank_leaves_the_files_of_the_other_alone() {
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, welcome(R1, 2));
     let again = Wire::Ask(R1, 1, Op::Lookup { dir: DIR, name: name("x") });
-    let close = Wire::Ask(R0, 5, Op::Close { handles: vec![2] });
+    let close = Wire::Ask(R0, 5, Op::Close { handles: vec![2], lost: true });
     assert_eq!(world.take(), [close, again], "it may have moved there; and it is harmless to ask again");
     assert_eq!(world.result(make).unwrap_err().error, FsError::Io);
     assert!(!world.done.iter().any(|(id, _)| *id == look || *id == other));

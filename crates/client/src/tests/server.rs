@@ -388,7 +388,7 @@ impl Server {
                 }
                 self.open(client, *ino, *flags, *handle, false)
             }
-            Op::Close { handles } => {
+            Op::Close { handles, .. } => {
                 for handle in handles {
                     let Some((ino, _)) = self.peers[client].handles.remove(handle) else { continue };
                     if !self.peers[client].handles.values().any(|(of, _)| *of == ino) {

@@ -176,7 +176,7 @@ fn run(seed: u64, steps: u64) -> usize {
             _ => {
                 if !caches[at].asked.values().any(|op| matches!(op, Op::Open { .. })) {
                     caches[at].rights.clear();
-                    let op = Op::Close { handles: (0..step).collect() };
+                    let op = Op::Close { handles: (0..step).collect(), lost: false };
                     let seq = world.send(at, op.clone());
                     caches[at].asked.insert(seq, op);
                 }

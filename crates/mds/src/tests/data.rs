@@ -367,6 +367,23 @@ fn what_a_dead_writer_left_is_dropped_when_nobody_else_writes() {
 }
 
 #[test]
+fn what_a_client_left_that_lost_its_handle_is_dropped_when_that_is_closed() {
+    for lost in [false, true] {
+        let mut world = World::new();
+        let a = world.client();
+        let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+        world.call(a, unlink(Ino::ROOT, "f")).expect("it may");
+        world.discards = false;
+        world.call(a, Op::Close { handles: vec![1, 7], lost }).expect("a close never fails");
+        world.wait(500);
+        assert_eq!(world.mds.status().orphans, 0);
+        // It was still held in its inode, which says nothing of objects.
+        let dropped: &[(Ino, u64)] = if lost { &[(ino, 0)] } else { &[] };
+        assert_eq!(Vec::from(world.pending_discards.clone()), dropped);
+    }
+}
+
+#[test]
 fn a_client_that_goes_in_order_left_nothing() {
     let (mut world, a, b, _) = file();
     world.discards = false;

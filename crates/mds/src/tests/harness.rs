@@ -525,7 +525,7 @@ pub fn unlink(dir: Ino, text: &str) -> Op {
 }
 
 pub fn close(handle: u64) -> Op {
-    Op::Close { handles: vec![handle] }
+    Op::Close { handles: vec![handle], lost: false }
 }
 
 pub fn chmod(ino: Ino, mode: u16) -> Op {

@@ -113,7 +113,7 @@ fn run(seed: u64, steps: usize) {
             9..=13 => {
                 let handles = (0..step as u64).collect();
                 let at = clients[random.below(2) as usize];
-                let op = Op::Close { handles };
+                let op = Op::Close { handles, lost: false };
                 unanswered.insert((at, world.send(at, op.clone())), op);
             }
             _ => {
@@ -130,7 +130,7 @@ fn run(seed: u64, steps: usize) {
     assert!(unanswered.is_empty(), "seed {seed}: not answered: {unanswered:?} {:?}", world.mds.status());
     let handles: Vec<u64> = (0..steps as u64).collect();
     for at in clients {
-        world.call(at, Op::Close { handles: handles.clone() }).expect("a close never fails");
+        world.call(at, Op::Close { handles: handles.clone(), lost: false }).expect("a close never fails");
     }
     let alive: Picture = world.walk(clients[0]);
     restart(&mut world, &clients, &mut unanswered);

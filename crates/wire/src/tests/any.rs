@@ -162,7 +162,7 @@ fn inode_op() -> BoxedStrategy<Op> {
         ino().prop_map(|ino| Op::GetAttr { ino }),
         (ino(), set_attr(), of(handle())).prop_map(|(ino, set, handle)| Op::SetAttr { ino, set, handle }),
         (ino(), flags(), handle()).prop_map(|(ino, flags, handle)| Op::Open { ino, flags, handle }),
-        vec(handle(), 0..9).prop_map(|handles| Op::Close { handles }),
+        (vec(handle(), 0..9), any::<bool>()).prop_map(|(handles, lost)| Op::Close { handles, lost }),
         ino().prop_map(|ino| Op::Readlink { ino }),
         (ino(), any::<u64>(), 0u32..=4096, any::<bool>(), of(handle()))
             .prop_map(|(dir, cookie, limit, plus, handle)| Op::Readdir { dir, cookie, limit, plus, handle }),

@@ -122,7 +122,7 @@ fn lists_are_limited_and_ordered() {
     let too_many = (0..=GROUPS_MAX as u32).collect();
     assert!(matches!(refused(&request(statfs(), too_many)), DecodeError::Limit { what: "groups", .. }));
     assert_eq!(refused(&request(statfs(), vec![2, 1])), DecodeError::Invalid("order of groups"));
-    let close = Wire::Close(proto::Close { handles: vec![1; 65_537] });
+    let close = Wire::Close(proto::Close { handles: vec![1; 65_537], lost: false });
     assert!(matches!(refused(&request(Some(close), vec![])), DecodeError::Limit { what: "handles", .. }));
 }
 

@@ -47,8 +47,28 @@ fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     world.answer(R1, seq, opened(FILE, true, Lease::NONE), &[]);
     world.feed(Input::Tick);
     let wire = world.take();
-    let closed = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles }) if *handles == [2]);
+    let closed = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, .. }) if *handles == [2]);
     assert!(wire.iter().any(closed), "{wire:?}");
+}
+
+#[test]
+fn handles_that_are_lost_with_a_session_are_closed_at_a_rank_that_is_met_later() {
+    let mut world = Ranks::of(2);
+    world.create(R0, DIR, FILE, true, Lease::NONE);
+    world.take();
+    world.says(R0, ToClient::Evicted);
+    world.take();
+    let id = world.call(lookup(DIR, "other"));
+    world.connect(R0, welcome(R0, 2));
+    let (_, seq, _) = world.asked();
+    let redirect = ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None };
+    world.says(R0, redirect);
+    // The directory had moved, with what was open in it.
+    world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 3) });
+    let wire = world.take();
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, lost: true }) if *handles == [1]);
+    assert!(wire.iter().any(close), "{wire:?}");
+    let _ = id;
 }
 
 #[test]
@@ -58,7 +78,7 @@ fn handles_that_are_lost_with_a_session_are_closed_where_they_may_have_moved() {
     world.take();
     world.says(R1, ToClient::Evicted);
     let closes = world.take();
-    let close = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles }) if *handles == [1]);
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles, lost: true }) if *handles == [1]);
     assert!(closes.iter().any(close), "{closes:?}");
     let id = world.call(write(fh, b"x"));
     assert_eq!(world.result(id).unwrap_err().error, FsError::Stale);

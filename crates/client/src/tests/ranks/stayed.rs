@@ -21,7 +21,7 @@ fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
     world.feed(Input::Tick);
     let wire = world.take();
     let closed = |wire: &Wire| match wire {
-        Wire::Ask(rank, _, Op::Close { handles }) if *handles == [1] => Some(*rank),
+        Wire::Ask(rank, _, Op::Close { handles, .. }) if *handles == [1] => Some(*rank),
         _ => None,
     };
     wire.iter().filter_map(closed).collect()
