@@ -50,7 +50,7 @@ pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
         // The journal is the only place that holds letters; how far they have come is a record.
         Event::Letter { .. } => {}
         Event::Peer(peer) => put_small(tree, |t| &mut t.peers, peer.rank, Some(*peer), Key::Peer(peer.rank), lsn),
-        Event::Departed(inos) => inos.iter().for_each(|ino| tree.forget(*ino)),
+        Event::Departed(inos) => inos.iter().for_each(|ino| _ = tree.forget(*ino)),
         Event::DepartedFrag { dir, frag } => tree.forget_names(*dir, frag.first(), frag.last()),
         Event::PartGone { dir, .. } => put_small(tree, |t| &mut t.parts, *dir, None, Key::Part(*dir), lsn),
     }

@@ -2,7 +2,7 @@
 
 use loligo_types::Ino;
 
-use crate::tree::{ENTRY_BYTES, Entry, Tree, flag};
+use crate::tree::{Tree, flag};
 
 /// Where the two clock hands stand: a place among the inodes, and a directory's place with a hash in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,48 +137,7 @@ impl Tree {
         }
     }
 
-    /// Forgets all that is known of an inode and of its entries, changes included: it is another rank's.
-    pub fn forget(&mut self, ino: Ino) {
-        self.forget_inode(ino);
-        if let Some(slot) = self.dirs.remove(ino.0) {
-            let entries = slot.entries.values().flat_map(|group| group.entries());
-            let cost = |entry: &Entry| ENTRY_BYTES + entry.name.heap_bytes();
-            self.heap_bytes -= slot.complete.heap_bytes() + entries.map(cost).sum::<usize>();
-        }
-    }
-
-    /// Forgets the entries of a directory that the table has as they are here. Changed ones stay until they are there: of a
-    /// directory that was removed, the rank of a part has the last word on that part's names.
-    pub(crate) fn forget_known_names(&mut self, dir: Ino) {
-        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
-        let mut freed = std::mem::take(&mut slot.complete).heap_bytes();
-        let hashes: Vec<u64> = slot.entries.keys().copied().collect();
-        let known = |entry: &Entry| entry.flags.get() & flag::HELD == 0;
-        freed += hashes.into_iter().map(|hash| slot.drop_where(hash, known)).sum::<usize>();
-        self.heap_bytes -= freed;
-        if self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty()) {
-            self.drop_dir(dir);
-        }
-    }
-
-    /// As [`Tree::forget`], but no more than so many entries at a time: how many, and whether all is forgotten.
-    pub fn forget_some(&mut self, ino: Ino, max: usize) -> (usize, bool) {
-        let Some(slot) = self.dirs.get_mut(ino.0).filter(|slot| slot.entries.len() > max) else {
-            let entries = self.dirs.get(ino.0).map_or(0, |slot| slot.entries.len());
-            self.forget(ino);
-            return (entries, true);
-        };
-        // It is not known any more which of its names are there.
-        let mut freed = std::mem::take(&mut slot.complete).heap_bytes();
-        for _ in 0..max {
-            let Some((_, group)) = slot.entries.pop_first() else { break };
-            freed += group.entries().iter().map(|entry| ENTRY_BYTES + entry.name.heap_bytes()).sum::<usize>();
-        }
-        self.heap_bytes -= freed;
-        (max, false)
-    }
-
-    /// The same, but for its entries.
+    /// Forgets all that is known of an inode, but not its entries.
     pub(crate) fn forget_inode(&mut self, ino: Ino) {
         self.drop_xattrs(ino);
         self.drop_inline(ino);

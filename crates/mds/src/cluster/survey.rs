@@ -10,7 +10,7 @@ use crate::peer::PeerMsg;
 
 /// Inodes and directories looked at in one go.
 const SLICE: usize = 500;
-/// Entries forgotten of one directory at a time, and how many of them are as much work as one inode that is looked at.
+/// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
 const ENTRIES: (usize, usize) = (2000, 4);
 /// Directories to read for a slice before it is interrupted.
 const NEEDS_MAX: usize = 256;
@@ -157,16 +157,19 @@ impl Mds {
 
     /// Looks at a slice of memory; whether all was seen. What must be read for it is read first.
     pub(crate) fn survey_some(&mut self, survey: &mut Survey) -> bool {
-        self.survey_and(survey, |_, _| (0, true))
+        self.survey_and(survey, |_, _| 0)
     }
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
     pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
+        if !self.tree.free_some(ENTRIES.0) {
+            self.out.push_back(crate::io::Output::Again);
+            return false;
+        }
         let dir = survey.dir.0;
         if survey.rest.is_none() {
             // Directories stay known until the end: what is below them is told apart by them.
-            let forget =
-                |mds: &mut Mds, ino: Ino| if ino == dir { (0, true) } else { mds.tree.forget_some(ino, ENTRIES.0) };
+            let forget = |mds: &mut Mds, ino: Ino| if ino == dir { 0 } else { mds.tree.forget(ino) };
             if !self.survey_and(survey, forget) {
                 return false;
             }
@@ -184,22 +187,17 @@ impl Mds {
         while left > 0
             && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
         {
-            let (entries, all) = self.tree.forget_some(ino, ENTRIES.0);
-            if let Some(rest) = survey.rest.as_mut().filter(|_| !all) {
-                rest.push(ino);
-            }
-            left = left.saturating_sub(1 + entries / ENTRIES.1);
+            left = left.saturating_sub(1 + self.tree.forget(ino) / ENTRIES.1);
         }
-        let all = survey.rest.as_ref().is_none_or(Vec::is_empty);
+        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.tree.free_some(ENTRIES.0);
         if !all {
             self.out.push_back(crate::io::Output::Again);
         }
         all
     }
 
-    /// Looks at a slice of memory, and does something with each inode that moves: how many entries that was about, and
-    /// whether it is done.
-    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino) -> (usize, bool)) -> bool {
+    /// Looks at a slice of memory, and does something with each inode that moves: how many entries that was about.
+    fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino) -> usize) -> bool {
         if survey.reading {
             return false;
         }
@@ -226,11 +224,7 @@ impl Mds {
                     break;
                 }
                 Some((ino, Moves::Yes)) => {
-                    let (entries, done) = each(self, ino);
-                    left = left.saturating_sub(entries / ENTRIES.1);
-                    if !done {
-                        continue;
-                    }
+                    left = left.saturating_sub(each(self, ino) / ENTRIES.1);
                     survey.found += 1;
                 }
                 _ => {}

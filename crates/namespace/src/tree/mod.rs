@@ -4,6 +4,7 @@
 //! a checkpoint took it and [`Tree::checkpoint_done`] said that it is in the table; a removed record stays as a dirty
 //! tombstone until then. Clean records may be evicted at any time.
 
+mod buried;
 mod dir;
 mod dirty;
 mod hash;
@@ -26,7 +27,7 @@ use loligo_types::{
 use crate::frag::{FragConfig, Recut};
 
 pub(crate) use dir::ABSENT;
-pub use dir::{DirSlot, ENTRY_BYTES, Entry};
+pub use dir::{DirSlot, Entry};
 pub use dirty::{DirtyQueue, Key};
 #[cfg(test)]
 pub(crate) use hash::WEAK_KEY;
@@ -182,6 +183,8 @@ pub struct Tree {
     pub(crate) lent_parts: BTreeMap<Ino, Vec<Inode>>,
     /// Directories of which all parts are here while one operation is decided.
     pub(crate) whole: BTreeSet<Ino>,
+    /// Entries that are forgotten, to be freed in steps.
+    pub(crate) buried: Vec<BTreeMap<u64, dir::Group>>,
 }
 
 impl Tree {
@@ -212,6 +215,7 @@ impl Tree {
             parts: BTreeMap::new(),
             lent_parts: BTreeMap::new(),
             whole: BTreeSet::new(),
+            buried: Vec::new(),
         }
     }
 

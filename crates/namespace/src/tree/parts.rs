@@ -169,17 +169,6 @@ impl Tree {
         }
     }
 
-    /// Forgets all names of a directory with a hash in a range, changes included: they are another rank's.
-    pub(crate) fn forget_names(&mut self, dir: Ino, first: u64, last: u64) {
-        let upto = if last >= HASH_MAX { u64::MAX } else { last };
-        let first = if first <= 1 { 0 } else { first };
-        self.edit_ranges(dir, |ranges| ranges.remove(first, upto));
-        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
-        let hashes: Vec<u64> = slot.entries.range(first..=upto).map(|(hash, _)| *hash).collect();
-        let freed: usize = hashes.into_iter().map(|hash| slot.drop_where(hash, |_| true)).sum();
-        self.heap_bytes -= freed;
-    }
-
     /// Whether some part has grown by what its home was not told yet.
     pub(crate) fn parts_unsettled(&self) -> bool {
         self.parts().any(|part| part.own() != part.accounted)

@@ -1,0 +1,168 @@
+//! What is forgotten because it is another rank's by now. Large directories are out of sight at once, and freed in steps: a
+//! million entries take longer to free than a request may wait. What is evicted because memory is short is in `evict`.
+
+use std::collections::BTreeMap;
+
+use loligo_types::Ino;
+
+use super::dir::{ENTRY_BYTES, Entry, Group};
+use super::{HASH_MAX, Tree, flag};
+
+/// More entries than these are freed in steps.
+const AT_ONCE: usize = 64;
+
+/// Entries of one directory by hash.
+type Entries = BTreeMap<u64, Group>;
+
+/// What these take.
+fn cost(group: &Group) -> usize {
+    group.entries().iter().map(|entry| ENTRY_BYTES + entry.name.heap_bytes()).sum()
+}
+
+/// Takes those between two hashes out.
+fn cut_out(entries: &mut Entries, first: u64, upto: u64) -> Entries {
+    let mut out = entries.split_off(&first);
+    if let Some(after) = upto.checked_add(1).filter(|after| out.last_key_value().is_some_and(|(last, _)| last >= after))
+    {
+        // Those of the two that are fewer are put in, one by one.
+        let mut rest = out.split_off(&after);
+        if rest.len() > entries.len() {
+            std::mem::swap(&mut rest, entries);
+        }
+        entries.extend(rest);
+    }
+    out
+}
+
+impl Tree {
+    /// Forgets all that is known of an inode and of its entries, changes included: it is another rank's. How many entries
+    /// were freed at once; the rest by [`Tree::free_some`].
+    pub fn forget(&mut self, ino: Ino) -> usize {
+        self.forget_inode(ino);
+        let Some(slot) = self.dirs.remove(ino.0) else { return 0 };
+        self.heap_bytes -= slot.complete.heap_bytes();
+        self.bury(slot.entries)
+    }
+
+    /// Forgets all names of a directory with a hash in a range, changes included: they are another rank's.
+    pub(crate) fn forget_names(&mut self, dir: Ino, first: u64, last: u64) {
+        let upto = if last >= HASH_MAX { u64::MAX } else { last };
+        let first = if first <= 1 { 0 } else { first };
+        self.edit_ranges(dir, |ranges| ranges.remove(first, upto));
+        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
+        if first == upto {
+            self.heap_bytes -= slot.drop_where(first, |_| true);
+            return;
+        }
+        let out = cut_out(&mut slot.entries, first, upto);
+        self.bury(out);
+    }
+
+    /// Forgets the entries of a directory that the table has as they are here. Changed ones stay until they are there: of a
+    /// directory that was removed, the rank of a part has the last word on that part's names.
+    pub(crate) fn forget_known_names(&mut self, dir: Ino) {
+        let Some(slot) = self.dirs.get_mut(dir.0) else { return };
+        let mut freed = std::mem::take(&mut slot.complete).heap_bytes();
+        let hashes: Vec<u64> = slot.entries.keys().copied().collect();
+        let known = |entry: &Entry| entry.flags.get() & flag::HELD == 0;
+        freed += hashes.into_iter().map(|hash| slot.drop_where(hash, known)).sum::<usize>();
+        self.heap_bytes -= freed;
+        if self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty()) {
+            self.drop_dir(dir);
+        }
+    }
+
+    fn bury(&mut self, entries: Entries) -> usize {
+        if entries.len() > AT_ONCE {
+            self.buried.push(entries);
+            return 0;
+        }
+        self.heap_bytes -= entries.values().map(cost).sum::<usize>();
+        entries.len()
+    }
+
+    /// Frees about so many entries of what was forgotten; whether that was all.
+    pub fn free_some(&mut self, max: usize) -> bool {
+        let mut left = max;
+        while let Some(entries) = self.buried.last_mut() {
+            while let Some((_, group)) = entries.pop_first() {
+                self.heap_bytes -= cost(&group);
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+            if !entries.is_empty() {
+                return false;
+            }
+            self.buried.pop();
+            if left == 0 {
+                break;
+            }
+        }
+        self.buried.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Inode, Kind, Name, Rank, Target, Time};
+
+    use super::*;
+    use crate::tree::{Config, Loaded, Lookup};
+
+    const DIR: Ino = Ino(7);
+
+    fn name(n: u64) -> Name {
+        Name::new(format!("file {n}").as_bytes()).expect("a name")
+    }
+
+    fn a_directory(entries: u64) -> Tree {
+        let mut tree =
+            Tree::new((1, 2), Config { inline_max: 4096, rank: Rank::ZERO, frag: crate::FragConfig::default() });
+        let mut dir = Inode::new(DIR, Kind::Dir, 0o755, 0, 0, Ino(0), Time(0));
+        dir.size = entries;
+        tree.load(Loaded::Inode(DIR, Some(Box::new(dir))));
+        let entry = |n: u64| (name(n), Target { ino: Ino(100 + n), kind: Kind::File, remote: false });
+        tree.load(Loaded::Range {
+            dir: DIR,
+            from_hash: 0,
+            upto_hash: u64::MAX,
+            entries: (0..entries).map(entry).collect(),
+        });
+        tree
+    }
+
+    #[test]
+    fn a_large_directory_is_out_of_sight_at_once_and_freed_in_steps() {
+        let mut tree = a_directory(1000);
+        assert_eq!(tree.forget(DIR), 0);
+        assert!(tree.dirs.get(DIR.0).is_none() && matches!(tree.entry(DIR, &name(1)), Lookup::Unknown));
+        let full = tree.memory_bytes();
+        let steps = (0..).take_while(|_| !tree.free_some(100)).count();
+        assert_eq!((steps, tree.memory_bytes()), (9, 0));
+        assert!(full > 0 && tree.free_some(1));
+    }
+
+    #[test]
+    fn the_names_of_a_fragment_are_forgotten_and_no_others() {
+        let quarter = (HASH_MAX + 1) / 4;
+        for (first, upto) in [
+            (0, quarter - 1),
+            (quarter, 2 * quarter - 1),
+            (2 * quarter, 3 * quarter - 1),
+            (3 * quarter, HASH_MAX),
+            (0, HASH_MAX),
+        ] {
+            let mut tree = a_directory(1000);
+            tree.forget_names(DIR, first, upto);
+            while !tree.free_some(100) {}
+            for n in 0..1000 {
+                let moved = (first..=upto).contains(&tree.hash(&name(n)));
+                assert_eq!(matches!(tree.entry(DIR, &name(n)), Lookup::Unknown), moved, "{n} of {first}..={upto}");
+            }
+            let left = (0..1000).filter(|n| !(first..=upto).contains(&tree.hash(&name(*n)))).count();
+            assert_eq!(tree.dirs.get(DIR.0).map_or(0, |slot| slot.entries.len()), left);
+        }
+    }
+}
