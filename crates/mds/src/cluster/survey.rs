@@ -9,9 +9,9 @@ use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
 /// Inodes and directories looked at in one go.
-const SLICE: usize = 500;
+const SLICE: usize = 200;
 /// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
-const ENTRIES: (usize, usize) = (2000, 4);
+const ENTRIES: (usize, usize) = (800, 4);
 /// Directories to read for a slice before it is interrupted.
 const NEEDS_MAX: usize = 256;
 
