@@ -137,6 +137,11 @@ impl Client {
         self.settle();
     }
 
+    /// Whether requests are unanswered, or wait to be sent: also of calls that were given up.
+    pub fn has_requests(&self) -> bool {
+        !self.paused.is_empty() || self.sessions.values().any(|session| !session.pending.is_empty())
+    }
+
     /// What it does next; `None`: nothing until something happens.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()

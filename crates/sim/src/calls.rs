@@ -420,7 +420,15 @@ impl World {
         self.lost.iter_mut().for_each(|(_, sessions, _)| _ = sessions.remove(&session));
         let (gone, left): (Vec<_>, Vec<_>) = self.lost.drain(..).partition(|(_, sessions, _)| sessions.is_empty());
         self.lost = left;
-        gone.into_iter().for_each(|(_, _, call)| self.close_lost(call));
+        for (at, _, call) in gone {
+            let node = &mut self.nodes[at];
+            if node.up && node.client.has_requests() {
+                // It may not have been sent yet, and wait for a session with another rank.
+                node.lost_early.push(call);
+            } else {
+                self.close_lost(call);
+            }
+        }
     }
 
     /// It cannot happen any more.

@@ -148,7 +148,7 @@ pub struct Node {
     pub programs: Vec<Program>,
     /// It cannot reach the server before this.
     pub cut_off_until: u64,
-    /// Calls given up before it had a session.
+    /// Calls given up that may wait for a session to come.
     pub lost_early: Vec<LostCall>,
     pub stopped: bool,
 }

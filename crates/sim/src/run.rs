@@ -282,6 +282,11 @@ impl World {
         for (.., call) in std::mem::take(&mut self.lost) {
             self.close_lost(call);
         }
+        for at in 0..self.nodes.len() {
+            for call in std::mem::take(&mut self.nodes[at].lost_early) {
+                self.close_lost(call);
+            }
+        }
     }
 
     /// Left to themselves, ranks give files home that live by themselves with a rank that has not the directory which counts
