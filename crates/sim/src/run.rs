@@ -302,7 +302,7 @@ impl World {
             let left: Vec<_> = self
                 .seats
                 .iter_mut()
-                .map(|seat| seat.server.as_mut().map(|server| server.mds.far_from_home()))
+                .map(|seat| seat.server.as_mut().map(|server| (server.mds.far_from_home(), server.mds.under_way())))
                 .collect();
             self.wrong(format!("files do not go home: {left:?}"));
         }

@@ -366,10 +366,14 @@ impl Mds {
                     } else if self.look_at_held(&mut survey, &mut export.held) {
                         export.keeps = true;
                     }
-                    let has = |mds: &mut Mds| mds.has_dir(export.dir) && mds.has_files(&export.files);
+                    let files = self.has_files(&export.files);
+                    if files == Some(false) {
+                        return Some("failed: a file was removed, or is another rank's by now");
+                    }
                     if export.keeps
                         && export.data_sync.is_none()
-                        && has(self)
+                        && files == Some(true)
+                        && self.has_dir(export.dir)
                         && self.knows_held(&mut survey, &mut export.held)
                         && let Some(written) = self.written_since(export, &mut survey)
                     {

@@ -89,17 +89,18 @@ impl Mds {
         }
     }
 
-    /// Whether all of them are in memory, and still what they were. Those that have left it are read.
-    pub(super) fn has_files(&mut self, files: &[Ino]) -> bool {
+    /// Whether all of them are in memory, and still what they were. `None`: those that have left it are read first.
+    pub(super) fn has_files(&mut self, files: &[Ino]) -> Option<bool> {
         let mut wants = Vec::new();
-        let mut all = true;
+        let mut all = !self.files_have_changed(files);
         for ino in files {
-            all &= self.locate(*ino, &mut wants) == Where::Here;
+            all &= !matches!(self.locate(*ino, &mut wants), Where::Elsewhere(_));
         }
+        let reads = all && !wants.is_empty();
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
         }
-        all
+        (!reads).then_some(all)
     }
 
     /// Whether one of them was removed, or lost its name.

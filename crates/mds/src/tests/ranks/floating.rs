@@ -138,6 +138,29 @@ fn a_directory_that_was_removed_and_is_open_does_not_move_and_ends_with_its_last
 }
 
 #[test]
+fn a_file_that_is_removed_while_it_is_to_go_home_does_not_keep_the_others() {
+    let (mut cluster, a, _, there) = two_ranks();
+    // Made at rank 1, and brought to rank 0 by their directory.
+    let dir = cluster.mkdir(a, there, "d");
+    for text in ["first", "second", "third"] {
+        cluster.touch(a, dir, text);
+    }
+    cluster.migrate(dir, 1, 0);
+    for text in ["first", "second", "third"] {
+        cluster.call(a, rename(dir, text, there, text)).expect("it may");
+    }
+    cluster.at(0, |world| world.checkpoints = false);
+    cluster.wait_for("a migration", |cluster| !cluster.world(0).mds.under_way().is_empty());
+    cluster.call(a, unlink(there, "second")).expect("it may");
+    cluster.at(0, |world| world.checkpoints = true);
+    cluster.wait(5000);
+    for at in 0..2 {
+        assert_eq!(cluster.at(at, |world| (world.mds.far_from_home(), world.mds.under_way())), (vec![], vec![]));
+    }
+    cluster.finish();
+}
+
+#[test]
 fn files_go_home_to_the_directory_that_counts_them_when_nothing_else_moves() {
     let (mut cluster, a, here, there) = two_ranks();
     for n in 0..100 {
