@@ -150,11 +150,12 @@ impl File {
         true
     }
 
-    /// The end of the file was moved at the server, and nothing written waits.
+    /// The end of the file was moved at the server. What waits to be written was written while that was under way, and
+    /// comes after it.
     pub(crate) fn cut(&mut self, attr: &Attr) {
         let from = self.attr.size.min(attr.size);
         self.learn(attr);
-        self.size = self.attr.size;
+        self.size = self.attr.size.max(self.dirty.end()).max(self.flying.end());
         self.clean_to = self.attr.size;
         self.base = match self.base.take() {
             Some(base) if self.attr.inline && (base.len() as u64) <= self.attr.size => Some(base),

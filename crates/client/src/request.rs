@@ -265,7 +265,9 @@ impl Client {
             return;
         }
         let Some(pending) = session.data.remove(&id) else { return };
-        if result == Err(DataError::Moved) {
+        // Where it was before it moved it is not known any more after a restart.
+        let elsewhere = self.files.map.get(&pending.request.ino).is_some_and(|file| file.rank != rank);
+        if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere {
             return self.data_moved(rank, id, pending);
         }
         self.data_replied(id, pending.then, result);

@@ -407,8 +407,8 @@ impl World {
         sessions.retain(|session| !self.ended.contains(session));
         if !sessions.is_empty() {
             self.lost.push((at, sessions, call));
-        } else if node.up && node.sessions.is_empty() {
-            // It waits in the client for a session to come.
+        } else if node.up && (node.sessions.is_empty() || node.client.has_requests()) {
+            // It may wait in the client for a session to come.
             self.nodes[at].lost_early.push(call);
         } else {
             self.close_lost(call);

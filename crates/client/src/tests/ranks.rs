@@ -442,6 +442,34 @@ fn data_follows_a_file_that_moved_unheard() {
 }
 
 #[test]
+fn data_that_is_asked_for_where_a_file_was_before_a_restart_follows_it() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"to objects");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let wire = world.take();
+    let [Wire::Data(R0, id, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE] });
+    world.feed(Input::Disconnected { rank: R0 });
+    world.connect(R0, Welcome { resumed: true, kept: false, routes: vec![route(DIR, R1, 1)], ..welcome(R0, 2) });
+    // The rank that had it has forgotten that, and where it went.
+    world.says(R0, ToClient::Data { id, result: Err(DataError::Stale) });
+    world.connect(R1, Welcome { kept: true, ..welcome(R1, 2) });
+    let there = |wire: &Wire| matches!(wire, Wire::Data(R1, again, DataOp::Write { .. }) if *again == id);
+    let wire = world.take();
+    assert!(wire.iter().any(there), "{wire:?}");
+    world.says(R1, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+    let wire = world.take();
+    let seq = wire.iter().find_map(|wire| match wire {
+        Wire::Ask(R1, seq, Op::SetData { ino: FILE, .. }) => Some(*seq),
+        _ => None,
+    });
+    world.answer(R1, seq.expect("it is told of it"), entry(FILE, Kind::File), &[]);
+    world.result(flush).unwrap();
+}
+
+#[test]
 fn a_session_lost_at_one_rank_leaves_the_files_of_the_other_alone() {
     let mut world = Ranks::with_second();
     let here = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);

@@ -56,3 +56,43 @@ fn content_that_is_cut_while_it_is_moved_into_objects_is_not_written_again() {
     world.answer(R0, seq, Answer::Entry(Attr { size: 10_003, inline: false, ..cut }), &[]);
     world.result(flush).unwrap();
 }
+
+#[test]
+fn what_is_written_while_the_file_is_cut_by_an_open_comes_after_that() {
+    let mut world = Ranks::of(1);
+    world.look_up_dir();
+    let plain = world.call(Call::Open { ino: FILE, flags: rw() });
+    let (_, first, _) = world.asked();
+    let cutting = world.call(Call::Open { ino: FILE, flags: OpenFlags { truncate: true, ..rw() } });
+    let (_, second, _) = world.asked();
+    let rights = Lease::CACHE | Lease::BUFFER;
+    let empty = Attr { size: 0, inline: false, ..attr(FILE, Kind::File) };
+    world.answer(R0, first, Answer::Opened { attr: empty, created: false, rights, data: None }, &[]);
+    let fh = world.result(plain).unwrap().fh.unwrap();
+    let write = |world: &mut Ranks, offset, data: &[u8]| {
+        let call = Call::Write { fh, offset, data: Arc::from(data), append: false, kill_priv: false };
+        let id = world.call(call);
+        world.result(id).unwrap();
+    };
+    write(&mut world, 500, b"far");
+    let cut = Attr { cuts: 1, change: empty.change + 1, ..empty };
+    world.answer(R0, second, Answer::Opened { attr: cut, created: false, rights, data: None }, &[]);
+    world.result(cutting).unwrap();
+    write(&mut world, 10, b"near");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let mut reaches = None;
+    for _ in 0..20 {
+        for wire in world.take() {
+            match wire {
+                Wire::Data(rank, id, _) => world.says(rank, ToClient::Data { id, result: Ok(DataAnswer::Done) }),
+                Wire::Ask(_, seq, Op::SetData { grow_to, .. }) => {
+                    reaches = grow_to;
+                    world.answer(R0, seq, Answer::Entry(Attr { size: 503, ..cut }), &[]);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    world.result(flush).unwrap();
+    assert_eq!(reaches, Some(503), "as far as was written");
+}
