@@ -90,7 +90,7 @@ impl Leases {
     pub(crate) fn grant(&mut self, seq: u64, granted: &[(Ino, Lease)], answered: u64) {
         for (ino, bits) in granted {
             let bits = *bits & (Lease::ATTR | Lease::NAMES);
-            if bits.is_none() || self.void_below.get(ino).is_some_and(|below| seq < *below) {
+            if bits.is_none() || self.is_void(*ino, seq) {
                 continue;
             }
             let held = self.held.entry(*ino).or_default();
@@ -99,6 +99,18 @@ impl Leases {
         if answered > 0 && !self.void_below.is_empty() {
             self.void_below.retain(|_, below| *below > answered);
         }
+    }
+
+    /// Another rank wanted something back of an inode: it has moved there, and what answers to requests below a number say that
+    /// this one lends was said before that.
+    pub(crate) fn void(&mut self, ino: Ino, below: u64) {
+        let known = self.void_below.entry(ino).or_default();
+        *known = below.max(*known);
+    }
+
+    /// Whether what the answer to a request lends of an inode does not count.
+    pub(crate) fn is_void(&self, ino: Ino, seq: u64) -> bool {
+        self.void_below.get(&ino).is_some_and(|below| seq < *below)
     }
 
     /// Gives bits up. Which of them were held.

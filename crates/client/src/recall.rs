@@ -139,6 +139,9 @@ impl Client {
             let given = if *of == rank || !parted { bits } else { bits.without(Lease::NAMES) };
             held = held | (session.leases.of(ino) & bits);
             session.leases.take(ino, given);
+            if *of != rank && !session.pending.is_empty() {
+                session.leases.void(ino, session.next_seq);
+            }
         }
         held
     }

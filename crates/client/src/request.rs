@@ -140,7 +140,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn reply(&mut self, rank: Rank, seq: Seq, result: FsResult<Answer>, granted: &[(Ino, Lease)]) {
+    pub(crate) fn reply(&mut self, rank: Rank, seq: Seq, mut result: FsResult<Answer>, granted: &[(Ino, Lease)]) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let Some(pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
@@ -156,6 +156,11 @@ impl Client {
             return self.request_at(rank, cred, op, pending.then, pending.hops);
         }
         let answered = session.first_unanswered();
+        if let Ok(Answer::Opened { attr, rights, .. }) = &mut result
+            && session.leases.is_void(attr.ino, seq.0)
+        {
+            *rights = Lease::NONE;
+        }
         session.leases.grant(seq.0, granted, answered);
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);

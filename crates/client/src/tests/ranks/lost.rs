@@ -28,6 +28,24 @@ fn a_name_that_was_said_before_the_names_were_lent_is_not_cached_when_its_inode_
 }
 
 #[test]
+fn rights_that_the_new_rank_wanted_back_before_the_old_ones_answer_gave_them_do_not_count() {
+    let mut world = Ranks::with_second();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    let (rank, seq, _) = world.asked();
+    let new = if rank == R0 { R1 } else { R0 };
+    // It has moved with its handle, and somebody else opens it there.
+    world.says(new, ToClient::Recall { ino: FILE, id: 9, bits: Lease::CACHE | Lease::BUFFER });
+    assert_eq!(world.take(), [Wire::Other(new, ToServer::RecallDone { ino: FILE, id: 9 })]);
+    world.answer(rank, seq, opened(FILE, true, Lease::CACHE | Lease::BUFFER), &[(FILE, Lease::ATTR)]);
+    let done = world.result(open).unwrap();
+    assert!(!done.attr_cached);
+    let id = world.call(write(done.fh.unwrap(), b"through"));
+    let wire = world.take();
+    assert!(matches!(wire[..], [Wire::Ask(_, _, Op::WriteInline { ino: FILE, .. })]), "{wire:?}");
+    let _ = id;
+}
+
+#[test]
 fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     let mut world = Ranks::of(2);
     world.look_up_dir();
