@@ -91,6 +91,11 @@ impl MemDisk {
         state.faults.insert((point, at), fault);
     }
 
+    /// Forgets the planned faults.
+    pub fn heal(&self) {
+        self.lock().faults.clear();
+    }
+
     /// Limits the space: writes that would bring the disk over `bytes` fail with
     /// [`StoreError::Full`]. `None` takes the limit away.
     pub fn set_capacity(&self, bytes: Option<u64>) {
