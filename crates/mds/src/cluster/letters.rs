@@ -100,7 +100,15 @@ impl Mds {
     /// What is below a directory has grown; false if the directory must be read first.
     fn add_sum(&mut self, from: Rank, dir: Ino, entries: i64, bytes: i64, peer: PeerRecord) -> bool {
         let mut wants = Vec::new();
-        match self.locate(dir, &mut wants) {
+        let place = match self.has_moved(dir) {
+            Ok(Some(rank)) => Where::Elsewhere(rank),
+            Ok(None) => self.locate(dir, &mut wants),
+            Err(needs) => {
+                wants = needs;
+                Where::Unknown
+            }
+        };
+        match place {
             Where::Unknown => {
                 self.load(wants, Waiter::Letter(from));
                 return false;

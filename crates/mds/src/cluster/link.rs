@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use loligo_namespace::{Found, Need};
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
+use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
 use crate::peer::PeerMsg;
@@ -152,16 +154,29 @@ impl Mds {
     }
 
     /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
-    /// all is here that may bring them.
+    /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
+    /// then the directory is in the table, where it was before it moved.
     pub(crate) fn end_doubts(&mut self) {
         let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
         if self.cluster.doubtful.is_empty() || !self.cluster.ready || !self.cluster.links.values().all(settled) {
             return;
         }
+        let mut wants = Vec::new();
         for (dir, frag) in std::mem::take(&mut self.cluster.doubtful) {
-            if self.knows_nothing_of(dir, frag) {
-                self.route_gone(dir);
+            if !self.knows_nothing_of(dir, frag) {
+                continue;
             }
+            match self.is_in_table(dir) {
+                Some(false) => self.route_gone(dir),
+                Some(true) => _ = self.cluster.doubtful.insert((dir, frag)),
+                None => {
+                    self.cluster.doubtful.insert((dir, frag));
+                    wants.push(Need::Inode(dir));
+                }
+            }
+        }
+        if !wants.is_empty() {
+            self.load(wants, Waiter::Nobody);
         }
     }
 

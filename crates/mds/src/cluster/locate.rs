@@ -73,6 +73,15 @@ impl Strangers {
 }
 
 impl Mds {
+    /// Whether the table has an inode of which nothing is in memory; `None`: that must be read first. One that is in memory is
+    /// said not to be there.
+    pub(super) fn is_in_table(&self, ino: Ino) -> Option<bool> {
+        if !matches!(self.tree.find(ino), Found::Unknown) {
+            return Some(false);
+        }
+        self.cluster.strangers.by_ino.get(&ino).map(|(known, _)| known.is_some())
+    }
+
     /// Whose an inode is; what to read first is added to `wants`.
     pub(crate) fn locate(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
         let mut at = ino;

@@ -4,6 +4,7 @@ use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 
 use super::Where;
+use super::export::{Export, Stage};
 use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
@@ -124,6 +125,24 @@ impl Mds {
             survey.below.insert(dir, verdict);
         }
         if verdict { Moves::Yes } else { Moves::No }
+    }
+
+    /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
+    /// must be read first.
+    pub(super) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
+        let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
+        let Some(mut export) = self.cluster.exports.now.take_if(begun) else { return Ok(None) };
+        let mut survey = std::mem::take(&mut export.survey);
+        let known = self.tree.peek(ino).is_some() || survey.knows(ino);
+        let moves = if known { self.moves(&mut survey, ino) } else { Moves::No };
+        export.survey = survey;
+        let to = export.to;
+        self.cluster.exports.now = Some(export);
+        match moves {
+            Moves::Yes => Ok(Some(to)),
+            Moves::No => Ok(None),
+            Moves::Unknown(needs) => Err(needs),
+        }
     }
 
     /// Whether what is below the directory that is looked at would not be the same after a rename between two names.

@@ -55,3 +55,37 @@ fn what_grows_below_a_directory_while_it_is_lent_is_counted_even_if_its_rank_cra
         cluster.finish();
     }
 }
+
+#[test]
+fn a_sum_that_comes_when_its_directory_has_moved_and_is_still_in_memory_follows_it() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let there = cluster.mkdir(a, loligo_types::Ino::ROOT, "there");
+    let mid = cluster.mkdir(a, there, "mid");
+    let sub = cluster.mkdir(a, mid, "sub");
+    cluster.migrate(there, 0, 1);
+    cluster.migrate(sub, 1, 2);
+    cluster.touch(a, sub, "f");
+    cluster.wait(3000);
+    assert_eq!(below(&mut cluster, 1, a, mid), "2");
+    // Nothing of what moves was changed lately.
+    cluster.wait(5000);
+    cluster.hold(0, 1);
+    cluster.hold(0, 2);
+    let id = cluster.begin_move(there, 1, 0);
+    while cluster.state(1, id) != "moving" {
+        for (from, to) in [(0, 1), (1, 0)] {
+            if !cluster.waiting(from, to).is_empty() {
+                cluster.deliver(from, to);
+            }
+        }
+        cluster.wait(20);
+    }
+    // Rank 2 has not heard of it, and rank 1 not that rank 0 has it.
+    cluster.touch(a, sub, "g");
+    cluster.wait(3000);
+    cluster.release();
+    cluster.wait(3000);
+    assert_eq!(below(&mut cluster, 0, a, mid), "3");
+    cluster.finish();
+}
