@@ -44,12 +44,9 @@ impl Client {
             }
         }
         let Some(session) = self.session(rank) else { return };
+        let lives = self.lives(session);
         // A little before the server may think so.
-        if !session.suspended
-            && session.id.is_some()
-            && silence > session.session_ms * 3 / 4
-            && session.link != Link::Up
-        {
+        if !session.suspended && lives.is_some_and(|lives| silence > lives * 3 / 4) && session.link != Link::Up {
             self.suspend(rank);
         }
         let Some(session) = self.session(rank) else { return };
@@ -57,6 +54,13 @@ impl Client {
         if down >= self.config.give_up_ms && !session.gave_up {
             self.give_up_rank(rank);
         }
+    }
+
+    /// How long a session lives without a word, milliseconds. What has moved to a rank that was not reached yet is held in a
+    /// session that this client has not seen: there it lives as long as elsewhere. `None`: nothing can be held there.
+    fn lives(&self, session: &Session) -> Option<u64> {
+        let of = |session: &Session| session.id.map(|_| session.session_ms);
+        of(session).or_else(|| self.sessions.values().filter_map(of).min())
     }
 
     /// Stops: no new calls, everything back to the server.

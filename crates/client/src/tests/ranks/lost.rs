@@ -46,6 +46,25 @@ fn rights_that_the_new_rank_wanted_back_before_the_old_ones_answer_gave_them_do_
 }
 
 #[test]
+fn leases_that_moved_to_a_rank_that_is_never_reached_are_not_used_for_longer_than_a_session_lives() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let look = world.call(lookup(DIR, "x"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
+    assert!(world.result(look).unwrap().names_cached);
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE] });
+    world.feed(Input::Disconnected { rank: R0 });
+    world.dropped.clear();
+    for _ in 0..8 {
+        world.ms += 1000;
+        world.feed(Input::Tick);
+    }
+    let dropped: Vec<Invalidation> = world.dropped.iter().map(|(_, what)| *what).collect();
+    assert!(dropped.contains(&Invalidation::Names(DIR)) && dropped.contains(&Invalidation::Attr(FILE)), "{dropped:?}");
+}
+
+#[test]
 fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     let mut world = Ranks::of(2);
     world.look_up_dir();
