@@ -1,9 +1,10 @@
 //! What is done on ticks, a little at a time: time-outs, sums, eviction, what is left of ended sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use loligo_namespace::{Need, propagate, propagate_abroad, propagate_need};
-use loligo_types::{FsError, Ino, Letter};
+use loligo_types::{Event, FsError, Ino, Letter};
 
 use crate::cluster::Where;
 
@@ -151,13 +152,16 @@ impl Mds {
         // What is lent as a whole comes back as the borrower saw it.
         let locked = |ino| self.cluster.loans.is_locked_whole(ino);
         let (mut events, sums) = propagate_abroad(&self.tree, SUMS_PER_TICK, &|ino| abroad.contains(&ino), &locked);
-        // One letter a record: the next one has the next number.
+        // All in one record: what has been told and what is to be told of it are there together after a crash, or neither is.
+        let mut peers = BTreeMap::new();
         for (dir, sum) in sums {
-            let mut wants = Vec::new();
-            let Where::Elsewhere(rank) = self.locate(dir, &mut wants) else { continue };
-            events.extend(self.write_letter(rank, Letter::Sum { dir, entries: sum.entries, bytes: sum.bytes }));
-            self.commit(None, &std::mem::take(&mut events));
+            let Where::Elsewhere(rank) = self.locate(dir, &mut Vec::new()) else { continue };
+            let peer = peers.entry(rank).or_insert_with(|| self.tree.peer(rank));
+            peer.sent += 1;
+            let letter = Arc::new(Letter::Sum { dir, entries: sum.entries, bytes: sum.bytes });
+            events.push(Event::Letter { to: rank, seq: peer.sent, letter });
         }
+        events.extend(peers.into_values().map(Event::Peer));
         if !events.is_empty() {
             self.commit(None, &events);
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_namespace::{Found, Need};
+use loligo_namespace::Need;
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
 use crate::load::Waiter;
