@@ -278,6 +278,11 @@ impl World {
             self.wrong(format!("with all clients gone the server still holds something: {status}"));
         }
         self.look_at_ranks();
+        // What has moved last may have brought a session of a client that was gone by then.
+        if !self.until(QUIET_MS, empty) && !self.is_broken() {
+            let status = self.show_servers();
+            self.wrong(format!("after all migrations the server still holds something: {status}"));
+        }
         // All sessions have ended: what was lost cannot come any more.
         for (.., call) in std::mem::take(&mut self.lost) {
             self.close_lost(call);

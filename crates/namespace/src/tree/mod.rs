@@ -252,15 +252,21 @@ impl Tree {
     }
 
     /// Takes records in that another rank lent. They must be sent away again ([`Tree::dismiss`]) before anything else is
-    /// done with the tree than asking [`crate::need`] and [`crate::prepare`].
+    /// done with the tree than asking [`crate::need`] and [`crate::prepare`]. What is still in memory of the same has moved to
+    /// that rank and is behind: it is forgotten.
     pub fn invite(&mut self, rank: Rank, items: &[Loaded]) {
         for item in items {
             match item {
                 Loaded::Inode(ino, _) | Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => {
-                    self.guests.insert(*ino, rank);
+                    if self.guests.insert(*ino, rank).is_none() {
+                        self.forget_inode(*ino);
+                    }
                 }
                 Loaded::Entry { dir, name, .. } => {
-                    self.guest_names.insert((*dir, self.hash(name)), rank);
+                    let hash = self.hash(name);
+                    if self.guest_names.insert((*dir, hash), rank).is_none() {
+                        self.forget_names(*dir, hash, hash);
+                    }
                 }
                 Loaded::Part { dir, part, .. } => self.invite_part(*dir, part.as_deref()),
                 _ => continue,
@@ -486,4 +492,31 @@ pub(crate) fn extra_bytes(inode: &Inode) -> usize {
         + extra.symlink.as_ref().map_or(0, |t| t.len() + 16)
         + acl(&extra.acl)
         + acl(&extra.default_acl)
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::Time;
+
+    use super::*;
+
+    #[test]
+    fn what_another_rank_lends_counts_and_not_an_older_copy_of_it() {
+        let mut tree = Tree::new((1, 2), Config { inline_max: 64, rank: Rank::ZERO, frag: FragConfig::default() });
+        let (dir, ino) = (Ino(300), Ino(301));
+        let name = Name::new(b"f").expect("a name");
+        let inode = |mode| Some(Box::new(Inode::new(ino, Kind::File, mode, 0, 0, dir, Time(1))));
+        let entry = |ino| Loaded::Entry {
+            dir,
+            name: name.clone(),
+            found: Some(Target { ino, kind: Kind::File, remote: false }),
+        };
+        tree.load(Loaded::Inode(ino, inode(0o600)));
+        tree.load(entry(Ino(999)));
+        tree.invite(Rank(1), &[Loaded::Inode(ino, inode(0o644)), entry(ino)]);
+        assert_eq!(tree.inode(ino).map(|inode| inode.mode), Some(0o644));
+        assert!(matches!(tree.entry(dir, &name), Lookup::Present(target) if target.ino == ino));
+        tree.dismiss();
+        assert!(matches!(tree.find(ino), Found::Unknown) && matches!(tree.entry(dir, &name), Lookup::Unknown));
+    }
 }
