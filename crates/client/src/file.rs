@@ -95,6 +95,8 @@ pub(crate) struct File {
     pub unstable: Extents,
     /// There is more of it, which is not kept.
     pub at_risk: bool,
+    /// It is believed to have moved, and its rank has not said yet that it knows what is open of it.
+    pub doubted: bool,
     /// What lies beyond the end is being dropped, as nobody else may do while this is under way.
     pub discarding: bool,
     /// The task that has the file to itself, and those that wait for it.
@@ -132,6 +134,7 @@ impl File {
             unsynced: true,
             unstable: Extents::default(),
             at_risk: false,
+            doubted: false,
             discarding: false,
             exclusive: None,
             waiting: VecDeque::new(),

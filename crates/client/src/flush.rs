@@ -7,7 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime, Time};
+use loligo_types::{
+    Answer, Cred, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, LockKind, LockOwner, Op, SetTime,
+    Time,
+};
 
 use crate::Invalidation;
 use crate::extents::Extents;
@@ -35,6 +38,10 @@ pub(crate) struct FlushWaiter {
     task: u64,
 }
 
+/// A lock that is asked about only to hear whether a handle is known.
+const ANY_LOCK: FileLock =
+    FileLock { kind: LockKind::Posix, owner: LockOwner(0), pid: 0, exclusive: false, start: 0, end: 0 };
+
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -46,6 +53,9 @@ enum Stage {
     Probe,
     /// Looks at the attributes, and plans again.
     Refresh,
+    /// Asks whether the rank knows the handle, where the file is only believed to be: what was held back under rights that
+    /// were lost meanwhile may not be written over what others have written since.
+    Verify,
     Discard,
     Write,
     Sync,
@@ -191,6 +201,11 @@ impl Client {
             // The content may have been cut since.
             file.flying = own;
         }
+        if file.doubted && !file.flying.is_empty() {
+            run.stage = Stage::Verify;
+            let (handle, cred) = (run.handle, Arc::clone(&run.cred));
+            return self.request(&cred, Op::GetLock { ino, handle, lock: ANY_LOCK }, Then::Flush(ino));
+        }
         if file.flying.is_empty() {
             run.stage = Stage::Write;
         } else if !file.attr.inline {
@@ -247,6 +262,10 @@ impl Client {
 
     /// A request of a run was answered.
     pub(crate) fn flush_reply(&mut self, ino: Ino, result: FsResult<Answer>) {
+        let verifies = self.files.map.get(&ino).and_then(|file| file.run.as_ref()).map(|run| run.stage);
+        if verifies == Some(Stage::Verify) {
+            return self.verified(ino, result);
+        }
         if result == Err(FsError::BadHandle) && self.takes_other_handle(ino) {
             return self.plan(ino);
         }
@@ -284,6 +303,23 @@ impl Client {
             }
             (_, Err(error)) => self.end_run(ino, Some(error)),
             (_, Ok(_)) => self.end_run(ino, Some(FsError::Io)),
+        }
+    }
+
+    /// The rank has said whether it knows the handle of a run. If not, what was held back is lost, also if there is another
+    /// handle by now.
+    fn verified(&mut self, ino: Ino, result: FsResult<Answer>) {
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            file.doubted = false;
+        }
+        match result {
+            Ok(_) => self.plan(ino),
+            Err(error) => {
+                if let Some(run) = self.files.map.get_mut(&ino).and_then(|file| file.run.as_mut()) {
+                    run.lost = false;
+                }
+                self.end_run(ino, Some(error));
+            }
         }
     }
 

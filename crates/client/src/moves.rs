@@ -319,6 +319,9 @@ impl Client {
         let moves = self.files.map.get(&ino).is_some_and(|file| file.rank != to);
         self.move_file(ino, to);
         if moves {
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.doubted = true;
+            }
             self.doubt_rights(ino);
         }
     }

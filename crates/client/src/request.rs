@@ -271,7 +271,7 @@ impl Client {
         }
         let Some(pending) = session.data.remove(&id) else { return };
         // Where it was before it moved it is not known any more after a restart.
-        let elsewhere = self.files.map.get(&pending.request.ino).is_some_and(|file| file.rank != rank);
+        let elsewhere = self.files.map.get(&pending.request.ino).is_some_and(|file| file.rank != rank && !file.doubted);
         if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere {
             return self.data_moved(rank, id, pending);
         }

@@ -126,6 +126,14 @@ fn written(wire: &[Wire]) -> Vec<Rank> {
 fn rights_to_a_file_of_which_is_only_guessed_where_it_is_are_not_relied_on() {
     let (mut world, _) = held_back();
     loses_first(&mut world, true);
+    let wire = world.take();
+    assert_eq!(written(&wire), [], "not before the handle is known there");
+    let asks = |wire: &Wire| match wire {
+        Wire::Ask(R1, seq, Op::GetLock { ino: FILE, .. }) => Some(*seq),
+        _ => None,
+    };
+    let seq = wire.iter().find_map(asks).expect("it is asked");
+    world.answer(R1, seq, Answer::Lock(None), &[]);
     assert_eq!(written(&world.take()), [R1], "what is held back goes to where it is believed to be");
 }
 
@@ -151,4 +159,36 @@ fn rights_that_an_answer_does_not_confirm_are_given_up() {
     world.answers(R0, opened(FILE, true, Lease::NONE));
     world.result(open).unwrap();
     assert_eq!(written(&world.take()), [R0], "another one may have it open");
+}
+
+#[test]
+fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its_rank_knows_the_handle() {
+    for known in [false, true] {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
+        let id = world.call(lookup(Ino(0x180), "x"));
+        world.redirects(R0, R1, &[], None);
+        world.connect_second();
+        world.answers(R1, entry(Ino(0x1ff), Kind::File));
+        world.result(id).unwrap();
+        world.write(fh, b"held back");
+        loses_first(&mut world, false);
+        let wire = world.take();
+        assert!(!wire.iter().any(|wire| matches!(wire, Wire::Data(..))), "known: {known}: {wire:?}");
+        let seq = wire.iter().find_map(|wire| match wire {
+            Wire::Ask(R1, seq, Op::GetLock { ino: FILE, handle: 1, .. }) => Some(*seq),
+            _ => None,
+        });
+        let result = if known { Ok(Answer::Lock(None)) } else { Err(FsError::BadHandle) };
+        let seq = Seq(seq.unwrap_or_else(|| panic!("{wire:?}")));
+        world.says(R1, ToClient::Reply { seq, result, granted: Vec::new() });
+        let wire = world.take();
+        let written = wire.iter().any(|wire| matches!(wire, Wire::Data(R1, _, DataOp::Write { .. })));
+        assert_eq!(written, known, "{wire:?}");
+        if !known {
+            let flush = world.call(Call::Flush { fh, owner: None });
+            assert!(world.result(flush).is_err(), "it is told that it was lost");
+        }
+    }
 }
