@@ -97,6 +97,9 @@ impl Client {
     /// Asks another rank the same.
     fn send_on(&mut self, to: Rank, pending: Pending) {
         let hops = pending.hops;
+        if self.writes_what_was_lost(&pending.request.op) {
+            return self.drop_lost(to, pending);
+        }
         if hops > HOPS_MAX {
             return self.replied(to, pending.then, Err(FsError::Busy));
         }
@@ -108,12 +111,35 @@ impl Client {
         self.request_at(to, cred, op, pending.then, hops);
     }
 
+    /// Whether a request writes through a handle that was lost since it was sent: who was told so does not expect that it is
+    /// written yet, over what others have written since.
+    fn writes_what_was_lost(&self, op: &Op) -> bool {
+        match op {
+            Op::WriteInline { handle, .. } | Op::SetData { handle, .. } | Op::Extend { handle, .. } => {
+                !self.files.at.contains_key(handle)
+            }
+            _ => false,
+        }
+    }
+
+    /// It is not sent on.
+    fn drop_lost(&mut self, rank: Rank, pending: Pending) {
+        // The run that it was of has gone with the file; one of the same file that is there now is another one.
+        if !matches!(pending.then, Then::Flush(_)) {
+            self.replied(rank, pending.then, Err(FsError::Stale));
+        }
+    }
+
     /// Sends on what has waited long enough.
     pub(crate) fn end_pauses(&mut self) {
         let now = self.now.ms;
         let (due, later) = std::mem::take(&mut self.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
         self.paused = later;
         for Paused { rank, pending, .. } in due {
+            if self.writes_what_was_lost(&pending.request.op) {
+                self.drop_lost(rank, pending);
+                continue;
+            }
             let Request { cred, op, .. } = pending.request;
             self.request_at(rank, cred, op, pending.then, pending.hops);
         }

@@ -120,3 +120,29 @@ fn handles_that_are_lost_with_a_session_are_closed_where_they_may_have_moved() {
     let id = world.call(write(fh, b"x"));
     assert_eq!(world.result(id).unwrap_err().error, FsError::Stale);
 }
+
+#[test]
+fn what_is_sent_from_rank_to_rank_is_not_written_after_its_handle_was_lost() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    // On its way to another rank, which has not got the file when it is met first.
+    world.redirects(R0, R1, &[], None);
+    world.take();
+    world.connect(R1, welcome(R1, 2));
+    assert!(world.result(flush).is_err(), "it is told that it was lost");
+    let wire = world.take();
+    for wire in wire {
+        if let Wire::Ask(R1, seq, Op::WriteInline { .. }) = wire {
+            world.says(R1, ToClient::Redirect { seq: Seq(seq), rank: R0, routes: Vec::new(), done: None });
+        }
+    }
+    for _ in 0..10 {
+        world.ms += 500;
+        world.feed(Input::Tick);
+    }
+    let again = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::WriteInline { .. }));
+    assert!(!world.take().iter().any(again));
+}
