@@ -224,6 +224,11 @@ impl Mds {
         if clean && self.gate.len() == 0 && self.log.durable == self.log.last {
             self.trim();
             self.stopped = true;
+            // Others may not have come to their stop yet, and this rank may live until they have. What a client asks for or
+            // writes from now on the next life would not know of.
+            let mut conns: Vec<_> = self.sessions.conns.keys().copied().collect();
+            conns.sort_unstable();
+            conns.into_iter().for_each(|conn| self.close_conn(conn));
             self.out.push_back(Output::Stopped);
         }
     }

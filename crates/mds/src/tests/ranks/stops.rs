@@ -45,6 +45,23 @@ fn a_request_that_needs_a_rank_that_is_stopping_waits_for_its_next_life() {
 }
 
 #[test]
+fn a_rank_that_has_stopped_takes_nothing_more_while_it_lives() {
+    let (mut cluster, a, here, _) = two_ranks();
+    cluster.touch(a, here, "f");
+    cluster.at(0, |world| world.input(Input::Stop));
+    cluster.wait_for("the stop of a rank", |cluster| cluster.world(0).stopped);
+    // The other one has not stopped, and both are there. Data goes over the same connection.
+    assert!(cluster.world(0).clients[a].closed);
+    let seq = cluster.send(a, 0, mkdir(here, "late"));
+    cluster.wait(500);
+    assert_eq!(cluster.outcome(a, 0, seq), None, "its next life would not know of it");
+    cluster.kill(0);
+    start(&mut cluster, a, 0);
+    assert_eq!(cluster.lookup(a, here, "late"), Err(loligo_types::FsError::NotFound));
+    cluster.finish();
+}
+
+#[test]
 fn a_rank_that_stops_gives_back_what_it_borrowed() {
     let (mut cluster, a, here, there) = two_ranks();
     let file = cluster.touch(a, there, "f");
