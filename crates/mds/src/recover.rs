@@ -77,6 +77,9 @@ impl Mds {
                 // It may be another rank's by now.
                 continue;
             }
+            if let Event::Peer(peer) = event {
+                self.replay_received(peer, lsn);
+            }
             apply(&mut self.tree, event, lsn);
             match event {
                 Event::Session(session) => self.replay_session(session),
@@ -105,6 +108,13 @@ impl Mds {
             if !session.grants.is_empty() {
                 crate::numbers::made_by(&record.events, |ino| _ = session.grants.use_up(ino));
             }
+        }
+    }
+
+    /// A record that was made when a letter came: the other rank is not told that what it brought is in the table before it is.
+    fn replay_received(&mut self, peer: &PeerRecord, lsn: Lsn) {
+        if lsn >= self.cluster.settled && peer.received > self.tree.peer(peer.rank).received {
+            self.cluster.links.entry(peer.rank).or_default().landing.push_back((peer.received, lsn));
         }
     }
 

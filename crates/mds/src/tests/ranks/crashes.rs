@@ -232,3 +232,23 @@ fn what_was_changed_while_a_directory_was_being_moved_does_not_come_back_over_wh
     }
     cluster.finish();
 }
+
+#[test]
+fn what_was_imported_before_a_crash_is_said_to_be_in_the_table_when_it_is() {
+    let (mut cluster, a, here, _) = two_ranks();
+    cluster.touch(a, here, "f");
+    cluster.at(1, |world| world.checkpoints = false);
+    cluster.migrate(here, 0, 1);
+    let knows = |cluster: &mut Cluster| cluster.at(0, |world| !world.mds.cluster.departed.is_empty());
+    assert!(knows(&mut cluster), "the table may not have it yet");
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.at(1, |world| world.checkpoints = false);
+    cluster.come_back(a, 1, Default::default());
+    cluster.wait(500);
+    assert!(knows(&mut cluster), "only the journal of the other rank has it");
+    cluster.at(1, |world| world.checkpoints = true);
+    cluster.wait(8000);
+    assert!(!knows(&mut cluster));
+    cluster.finish();
+}
