@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 41] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 42] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -174,6 +174,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 41] = [
     ("a write that went from rank to rank came after it was told to be lost", &[2012952]),
     ("a rank that had stopped took data while others had not, and dropped it when it began again", &[3008984]),
     ("what was imported was said to be in the table by the next life, which had it in its journal", &[3020162]),
+    ("a name that was lent was renamed by the rank that had a part of its directory", &[3015991]),
     ("files did not go home with one that was removed meanwhile", &[1001407]),
     ("a directory was two ranks' after it was renamed while the first was dropping it", &[102525]),
 ];

@@ -220,7 +220,8 @@ impl Mds {
         Some(hashes)
     }
 
-    /// The inodes that a request looks at or changes, guests left out.
+    /// The inodes that a request looks at or changes, guests left out; but for directories of which this rank has a part: the
+    /// names in it are its own.
     fn touched(&self, op: &Op) -> Vec<Ino> {
         let touch = loligo_namespace::touches(&self.tree, op);
         let mut all: Vec<Ino> = principal(op).into_iter().collect();
@@ -246,7 +247,8 @@ impl Mds {
         }
         all.sort();
         all.dedup();
-        all.retain(|ino| ino.0 != 0 && self.tree.owner(*ino) == self.me());
+        let own = |ino: Ino| self.tree.owner(ino) == self.me() || self.tree.part(ino).is_some();
+        all.retain(|ino| ino.0 != 0 && own(*ino));
         all
     }
 
