@@ -192,8 +192,9 @@ impl File {
         self.dirty.bytes() + self.flying.bytes()
     }
 
+    /// What was read may be kept, and read again from here.
     pub(crate) fn may_cache(&self) -> bool {
-        self.rights.any(Lease::CACHE | Lease::BUFFER)
+        self.rights.any(Lease::CACHE | Lease::BUFFER) && !self.recalls.iter().any(DataRecall::is_own)
     }
 
     pub(crate) fn may_buffer(&self) -> bool {

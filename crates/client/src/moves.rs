@@ -261,9 +261,10 @@ impl Client {
 
     /// The map has changed, and these are not the rank's any more that says so. Nothing else of it has moved: a file that
     /// has lost its name stays when the directory moves that it was in.
-    pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino]) {
+    pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>) {
         self.router.learn(routes);
-        let Some(to) = routes.first().map(|route| route.rank).filter(|to| *to != from) else { return };
+        let to = to.or(routes.first().map(|route| route.rank));
+        let Some(to) = to.filter(|to| *to != from) else { return };
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
                 self.move_file(*ino, to);

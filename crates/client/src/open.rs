@@ -204,7 +204,7 @@ impl Client {
         if unfounded {
             self.doubt_rights(attr.ino);
         }
-        (fh, attr, rights, keep)
+        (fh, attr, rights, keep && !unfounded)
     }
 
     fn new_fh(&mut self, ino: Ino, handle: u64, flags: OpenFlags) -> Fh {
@@ -337,6 +337,7 @@ impl Client {
         let Some(file) = self.files.map.get(&handle.ino) else { return false };
         !file.is_clean()
             || file.run.is_some()
+            || !file.flush_waiters.is_empty()
             || file.exclusive.is_some()
             || !file.waiting.is_empty()
             || !file.reads.is_empty()

@@ -42,6 +42,11 @@ impl DataRecall {
         matches!(self.phase, Phase::Gate(_))
     }
 
+    /// Nobody wants anything back: the rights are doubted.
+    pub(crate) fn is_own(&self) -> bool {
+        self.id == OWN
+    }
+
     pub(crate) fn takes_rights(&self) -> bool {
         self.bits.any(Lease::CACHE | Lease::BUFFER)
     }
@@ -114,15 +119,18 @@ impl Client {
         self.step_recalls(ino);
     }
 
-    /// Gives up the rights to a file's data, as if they were wanted back: its rank may not know of them, and could give them
-    /// to others.
+    /// Gives up the rights to a file's data: its rank may not know of them, and may have given them to others. So nothing
+    /// is read here any more from now on, and no write begins until what was held back is at the server.
     pub(crate) fn doubt_rights(&mut self, ino: Ino) {
+        let cached = self.is_cached_above(ino);
         let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.may_cache()) else { return };
-        if file.recalls.iter().any(|recall| recall.id == OWN) {
-            return;
-        }
         let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
-        file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Flush(file.written) });
+        file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Gate(file.written) });
+        (file.base, file.current) = (None, false);
+        self.change_blocks(ino, |file| file.blocks.clear());
+        if cached {
+            self.invalidate(Invalidation::Data(ino), false);
+        }
         self.recalls.open.insert((rank, ino, OWN), 1);
         self.kick(ino);
         self.step_recalls(ino);

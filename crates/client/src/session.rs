@@ -255,7 +255,7 @@ impl Client {
             }
             (Link::Up, ToClient::Data { id, result }) => self.data_reply(rank, id, result),
             (Link::Up, ToClient::Recall { ino, id, bits }) => self.recalled(rank, ino, id, bits),
-            (Link::Up, ToClient::Routes { routes, moved }) => self.moved(rank, &routes, &moved),
+            (Link::Up, ToClient::Routes { routes, moved, to }) => self.moved(rank, &routes, &moved, to),
             (Link::Up, ToClient::Map(map)) => self.learn_map(&map),
             (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
             // Of a connection that was given up already, or out of place.

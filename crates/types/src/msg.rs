@@ -153,9 +153,10 @@ pub enum ToClient {
     /// made again (inode, and value as in `Origin`); it must not be executed once more.
     Redirect { seq: Seq, rank: Rank, routes: Vec<Route>, done: Option<(Ino, u64)> },
     /// The subtree map has changed; sent to those who hold something on what has moved. `moved`: the inodes of which the client
-    /// had something open, locked, or a lease, and has it at the first route's rank from now on; over several messages, if
-    /// they are many.
-    Routes { routes: Vec<Route>, moved: Vec<Ino> },
+    /// had something open, locked, or a lease, and has it at the rank `to` from now on; over several messages, if they are
+    /// many. Without `to`, which older servers do not say, it is the first route's rank: but files that live by themselves
+    /// move without a route.
+    Routes { routes: Vec<Route>, moved: Vec<Ino>, to: Option<Rank> },
     /// The cluster map has changed.
     Map(ClusterMap),
     /// The answer to a data request.

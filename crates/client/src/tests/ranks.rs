@@ -237,7 +237,10 @@ impl Ranks {
     }
 
     fn moves(&mut self, kept: bool) {
-        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE, Ino(0x102)] });
+        self.says(
+            R0,
+            ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE, Ino(0x102)], to: None },
+        );
         assert_eq!(self.take(), [Wire::Connect(R1, Some("at 1".into()))]);
         self.connect(R1, Welcome { kept, ..welcome(R1, 2) });
     }
@@ -340,7 +343,7 @@ fn a_create_that_finds_a_file_elsewhere_opens_it_there() {
 #[test]
 fn what_was_done_before_it_moved_is_not_done_again() {
     let mut world = Ranks::with_second();
-    world.says(R1, ToClient::Routes { routes: vec![route(DIR, R0, 2)], moved: Vec::new() });
+    world.says(R1, ToClient::Routes { routes: vec![route(DIR, R0, 2)], moved: Vec::new(), to: None });
     let id = world.call(create(DIR, "f"));
     world.redirects(R0, R1, &[route(DIR, R1, 3)], Some((FILE, 1)));
     let op = world.answers(R1, opened(FILE, true, Lease::NONE));
@@ -450,7 +453,7 @@ fn data_that_is_asked_for_where_a_file_was_before_a_restart_follows_it() {
     let flush = world.call(Call::Flush { fh, owner: None });
     let wire = world.take();
     let [Wire::Data(R0, id, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE] });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: None });
     world.feed(Input::Disconnected { rank: R0 });
     world.connect(R0, Welcome { resumed: true, kept: false, routes: vec![route(DIR, R1, 1)], ..welcome(R0, 2) });
     // The rank that had it has forgotten that, and where it went.
@@ -615,7 +618,10 @@ fn a_listing_tells_which_fragment_its_files_are_in() {
     let mut world = Ranks::with_second();
     let halves = Frag::WHOLE.split(1);
     let line = |frag, rank| Route { dir: DIR, frag, rank, version: 7 };
-    world.says(R0, ToClient::Routes { routes: vec![line(halves[0], R0), line(halves[1], R1)], moved: Vec::new() });
+    world.says(
+        R0,
+        ToClient::Routes { routes: vec![line(halves[0], R0), line(halves[1], R1)], moved: Vec::new(), to: None },
+    );
     let listing = |cookie| Call::Op(Op::Readdir { dir: DIR, cookie, limit: 9, plus: true, handle: None });
     world.call(listing(0));
     let file = |ino, cookie| DirEntry {

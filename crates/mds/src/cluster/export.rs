@@ -12,7 +12,6 @@ use super::holdings::{Held, Holders};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
 use crate::admin::{Ask, Migration, Told};
-use crate::execute::Step;
 use crate::io::{DataAccess, Output};
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -105,7 +104,7 @@ pub(crate) struct Exports {
     /// Of those that move files: which.
     pub(super) files: BTreeMap<u64, Vec<Ino>>,
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
-    seeking: bool,
+    pub(super) seeking: bool,
     pub(super) ended: VecDeque<Migration>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
     pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
@@ -568,7 +567,8 @@ impl Mds {
             for (slot, inos) in std::mem::take(&mut export.holders) {
                 let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
                 for moved in inos.chunks(limits::MOVED_MAX) {
-                    let msg = ToClient::Routes { routes: export.routes.clone(), moved: moved.to_vec() };
+                    let msg =
+                        ToClient::Routes { routes: export.routes.clone(), moved: moved.to_vec(), to: Some(export.to) };
                     self.out.push_back(Output::Send { conn, msg });
                 }
             }
@@ -608,60 +608,6 @@ impl Mds {
         self.cluster.exports.landing.entry(to).or_default().push((seq, lsn));
     }
 
-    /// A request on something that moves waits; on something that has moved it goes where that is.
-    pub(crate) fn moved(&mut self, ino: Ino) -> Option<Step> {
-        let mut export = self.cluster.exports.now.take()?;
-        let frozen = matches!(export.stage, Stage::Freezing | Stage::Moving(_));
-        let mut step = None;
-        if frozen || export.stage == Stage::Cleaning {
-            let mut survey = std::mem::take(&mut export.survey);
-            let moves = if self.tree.peek(ino).is_some() || survey.knows(ino) {
-                self.moves(&mut survey, ino)
-            } else {
-                Moves::No
-            };
-            step = match moves {
-                Moves::No => None,
-                _ if frozen => Some(Step::Wait(Why::Moving)),
-                Moves::Yes => Some(Step::Redirect(export.to)),
-                Moves::Unknown(needs) => {
-                    self.load(needs, Waiter::Nobody);
-                    Some(Step::Wait(Why::Locked))
-                }
-            };
-            export.survey = survey;
-        }
-        self.cluster.exports.now = Some(export);
-        step
-    }
-
-    /// A request on a name in a fragment that moves waits; if it has moved, it goes where that is.
-    pub(crate) fn moved_name(&self, dir: Ino, hash: u64) -> Option<Step> {
-        let export = self.cluster.exports.now.as_deref()?;
-        if export.dir != dir || !export.moves.iter().any(|frag| frag.contains(hash)) {
-            return None;
-        }
-        match export.stage {
-            Stage::Freezing | Stage::Moving(_) => Some(Step::Wait(Why::Moving)),
-            Stage::Cleaning => Some(Step::Redirect(export.to)),
-            _ => None,
-        }
-    }
-
-    /// Whether a fragment of a directory is about to move without the directory itself.
-    pub(crate) fn is_spreading(&self, dir: Ino) -> bool {
-        let is_it = |export: &Export| {
-            let begun = matches!(export.stage, Stage::Freezing | Stage::Moving(_) | Stage::Cleaning);
-            export.dir == dir && !export.itself && begun
-        };
-        self.cluster.exports.now.as_deref().is_some_and(is_it)
-    }
-
-    /// Whether an inode is about to move, or has moved.
-    pub(crate) fn is_leaving(&mut self, ino: Ino) -> bool {
-        self.cluster.exports.is_active() && self.moved(ino).is_some()
-    }
-
     /// Directories have changed places by the decision of another rank: what was found to be below another one may not be.
     pub(crate) fn disturb_export(&mut self) {
         let Some(mut export) = self.cluster.exports.now.take() else { return };
@@ -677,17 +623,6 @@ impl Mds {
             }
         }
         self.cluster.exports.now = Some(export);
-    }
-
-    /// Whether nothing may leave memory just now.
-    pub(crate) fn keeps_all(&self) -> bool {
-        let now = self.cluster.exports.now.as_ref();
-        self.cluster.exports.seeking
-            || now.is_some_and(|export| match export.stage {
-                Stage::Surveying => export.keeps || export.survey.asks,
-                Stage::Freezing => true,
-                _ => false,
-            })
     }
 
     /// The look at memory may go on.

@@ -14,6 +14,7 @@ mod link;
 mod locate;
 mod locks;
 mod members;
+mod moving;
 mod pins;
 mod progress;
 mod recut;

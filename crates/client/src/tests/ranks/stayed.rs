@@ -44,7 +44,7 @@ fn asks(wire: &[Wire]) -> Vec<(Rank, u64)> {
 #[test]
 fn a_file_that_has_lost_its_name_stays_when_its_directory_moves_and_is_closed_where_it_is() {
     let (mut world, fh) = opened_beside_second();
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR] });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: None });
     world.call(write(fh, b"x"));
     assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::WriteInline { .. }));
     assert_eq!(closes(&mut world, fh), [R0]);
@@ -162,6 +162,25 @@ fn rights_that_an_answer_does_not_confirm_are_given_up() {
 }
 
 #[test]
+fn doubted_rights_answer_no_read_and_let_no_write_begin() {
+    let (mut world, fh) = held_back();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    world.answers(R0, opened(FILE, true, Lease::NONE));
+    assert!(!world.result(open).unwrap().keep_data, "others may have changed it");
+    let (_, flush, _) = world.asked();
+    let read = world.call(Call::Read { fh, offset: 0, len: 9 });
+    let size = world.asked();
+    assert!(matches!(size, (R0, _, Op::GetAttr { ino: FILE })), "{size:?}");
+    let more = world.call(write(fh, b"more"));
+    assert_eq!(world.take(), [], "what was held back comes first");
+    let is_open = |world: &Ranks, id: u64| !world.done.iter().any(|(done, _)| *done == id);
+    assert!(is_open(&world, read) && is_open(&world, more));
+    world.answer(R0, flush, entry(FILE, Kind::File), &[]);
+    assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::WriteInline { .. }));
+    world.result(more).unwrap();
+}
+
+#[test]
 fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its_rank_knows_the_handle() {
     for known in [false, true] {
         let mut world = Ranks::of(2);
@@ -191,4 +210,16 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
             assert!(world.result(flush).is_err(), "it is told that it was lost");
         }
     }
+}
+
+#[test]
+fn an_open_file_that_moved_by_itself_is_reclaimed_where_it_is() {
+    let (mut world, _) = opened_beside_second();
+    world.says(R0, ToClient::Routes { routes: Vec::new(), moved: vec![FILE], to: Some(R1) });
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
+    let wire = world.take();
+    let claims = |wire: &Wire| matches!(wire, Wire::Other(R1, ToServer::Reclaim(claim)) if claim.opens.len() == 1);
+    assert!(wire.iter().any(claims), "its rank was restarted: {wire:?}");
 }

@@ -1,5 +1,6 @@
 //! Files that live by themselves: those whose primary name is gone, or with another rank.
 
+use loligo_types::msg::ToClient;
 use loligo_types::{Answer, FsError, Ino, Op};
 
 use super::*;
@@ -172,9 +173,13 @@ fn files_go_home_to_the_directory_that_counts_them_when_nothing_else_moves() {
     }
     assert!(cluster.has(0, open));
     let before = cluster.walk(a);
+    assert!(matches!(cluster.ask(a, 0, Op::Open { ino: open, flags: READ, handle: 7 }), Outcome::Answered(Ok(_))));
     cluster.wait(10_000);
     assert!(!cluster.has(0, open));
     assert!(cluster.has(1, open));
+    let told = |msg: &ToClient| matches!(msg, ToClient::Routes { moved, to, .. } if moved.contains(&open) && *to == Some(rank(1)));
+    assert!(cluster.world(0).clients[a].inbox.iter().any(told), "who has it open is told where it is");
+    cluster.ask(a, 1, close(7));
     for at in 0..2 {
         assert_eq!(cluster.at(at, |world| world.mds.far_from_home()), []);
     }
