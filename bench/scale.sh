@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # Large namespaces: memory for a cached entry, start after a clean stop, recovery after kill -9 under load, listing of a
-# huge directory, and more files than the cache holds. Writes a Markdown table to stdout. It judges nothing: the targets
+# huge directory, creates in one while it is split and merged, and more files than the cache holds. Writes a Markdown table to stdout. It judges nothing: the targets
 # stand in docs/performance.md. With the default counts it takes an hour or more and some 15 GB of disk.
 # usage: bench/scale.sh [-n FILES] [-m ENTRIES] [-c FILES] [--cache SIZE] [--load S] [-r RUNS] [--only LIST] [--dir DIR] [--limit S]
 #   -n FILES      of the namespace for memory, restart and crash (10000000)
-#   -m ENTRIES    of the directory that is listed (1000000)
+#   -m ENTRIES    of the directory that is listed, or split (1000000)
 #   -c FILES      with a small cache (20000000)
 #   --cache SIZE  the small cache (512MiB)
 #   --load S      seconds of load before each kill -9 (20)
 #   -r RUNS       of each restart and crash; the table shows medians (3)
-#   --only LIST   of memory,restart,crash,list,small (all); restart and crash make the files that they need
+#   --only LIST   of memory,restart,crash,list,split,small (all); restart and crash make the files that they need
 #   --dir DIR     where the scratch directory is made: on the disk to be measured (the cache directory)
 #   --limit S     seconds until a single step is given up (7200)
 # environment: LOLIGO_BIN, the program to measure instead of building it.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-PARTS="memory restart crash list small"
+PARTS="memory restart crash list split small"
 CLIENTS=4
 IN_FLIGHT=64
 
@@ -184,6 +184,53 @@ part_list() {
 
 # ---- small: more files than the cache holds ----
 
+# creates FILES: one program makes one file after the other in the large directory; they are removed again.
+creates() {
+    work "$limit" "$binary" bench md --json --mount "$scratch/mnt" --name big --shared --clients 1 --files "$1" \
+        --phases create,unlink --keep >"$scratch/bench.json" || die "bench md over the mount did not succeed; its words are above"
+}
+# waits LABEL: a row of what that program waited.
+waits() {
+    local line
+    line=$(head -n 1 "$scratch/bench.json")
+    [ "$(value errors <<<"$line")" = 0 ] || row "REMARK" "there were errors, the next row does not count: $line"
+    row "$1" "median $(value p50_us <<<"$line"), p99 $(value p99_us <<<"$line"), longest $(value max_us <<<"$line") us"
+}
+
+# recuts: how often directories were split and merged so far.
+recuts() { echo "$(($(status "$scratch/split" splits) + $(status "$scratch/split" merges)))"; }
+
+part_split() {
+    local data="$scratch/split" mount="$scratch/mnt" before making
+    # One fragment, until so many more are made.
+    serve split "$data" --set "cache_bytes=$((entries * 1024 + 1073741824))" --set "frag_split_entries=$((entries + 10000))"
+    # The names that the others below will have are free.
+    bench "$data" --name big --clients 1 --files "$entries" --shared --phases create,rename
+    mkdir -p "$mount"
+    mounts+=("$mount")
+    start mount "$binary" mount --data "$data" "$mount" --log warn
+    until_true 30 mount mounted "$mount"
+    creates 8000
+    waits "a file in a directory of $entries entries"
+    before=$(recuts)
+    creates 8000 &
+    making=$!
+    while kill -0 "$making" 2>/dev/null; do
+        for bits in 3 6 9; do loligo subtree split --data "$data" /big/shared "$bits" >/dev/null; done
+        loligo subtree merge --data "$data" /big/shared >/dev/null
+    done
+    wait "$making"
+    waits "the same while it is cut into 8, 64 and 512 fragments and merged, over and over"
+    row "splits and merges meanwhile" "$(($(recuts) - before))"
+    before=$(recuts)
+    creates 20000
+    waits "the same while it grows over its limit and is split by itself"
+    row "splits meanwhile" "$(($(recuts) - before))"
+    gone mount "$mount"
+    end split TERM "$limit"
+    rm -rf --one-file-system "$data"
+}
+
 part_small() {
     local data="$scratch/small"
     serve small "$data" --set "cache_bytes=$cache"
@@ -196,12 +243,12 @@ part_small() {
 }
 
 need_root
-wanted list && { fuse_usable || exit 1; }
+if wanted list || wanted split; then fuse_usable || exit 1; fi
 find_loligo
 make_scratch "$dir"
 for part in $PARTS; do
     wanted "$part" || continue
-    if [ -n "$big" ] && { [ "$part" = list ] || [ "$part" = small ]; }; then
+    if [ -n "$big" ] && { [[ $part =~ ^(list|split|small)$ ]]; }; then
         end big TERM "$limit"
         rm -rf --one-file-system "$big"
         big=""
@@ -213,6 +260,7 @@ done
 cat <<HEAD
 Measured $(date -u +%Y-%m-%d). $(machine).
 $CLIENTS clients and $IN_FLIGHT requests in flight, natively, each acknowledged change synced; caches are empty before each start.
+A listing, and files in a directory that is split: one program on the mount, one call after the other.
 
 | what | measured |
 |---|---|

@@ -20,6 +20,8 @@ pub struct PhaseResult {
     pub p99_us: f64,
     /// 999 of 1000 were faster.
     pub p999_us: f64,
+    /// The slowest.
+    pub max_us: f64,
     /// CPU of the server's process per operation; absent when the server is not known.
     pub server_cpu_us_per_op: Option<f64>,
     /// CPU of the ranks' threads per operation, all ranks together; absent when they are not known.
@@ -68,6 +70,7 @@ impl PhaseResult {
             p50_us: quantile(0.5),
             p99_us: quantile(0.99),
             p999_us: quantile(0.999),
+            max_us: round(m.latencies.max() as f64 / 1e3),
             server_cpu_us_per_op: m.server_cpu_s.map(per_op),
             rank_cpu_us_per_op: (!m.rank_cpu_s.is_empty()).then(|| per_op(m.rank_cpu_s.iter().sum())),
             rank_busy: m.rank_cpu_s.iter().map(|s| round(s / m.wall_s.max(1e-9))).collect(),
@@ -84,7 +87,7 @@ impl PhaseResult {
     /// Head of the table.
     pub fn head() -> String {
         format!(
-            "{:<11} {:>7} {:>9} {:>11} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11} {:>7}",
+            "{:<11} {:>7} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11} {:>7}",
             "phase",
             "clients",
             "ops",
@@ -92,6 +95,7 @@ impl PhaseResult {
             "p50 us",
             "p99 us",
             "p999 us",
+            "max us",
             "srv us/op",
             "rank us/op",
             "cli us/op",
@@ -104,7 +108,7 @@ impl PhaseResult {
         let or_dash = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{us:.1}"));
         let (server, rank) = (or_dash(self.server_cpu_us_per_op), or_dash(self.rank_cpu_us_per_op));
         format!(
-            "{:<11} {:>7} {:>9} {:>11.0} {:>9.1} {:>9.1} {:>9.1} {:>11} {:>11} {:>11.1} {:>7}",
+            "{:<11} {:>7} {:>9} {:>11.0} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>11} {:>11} {:>11.1} {:>7}",
             self.phase,
             self.clients,
             self.ops,
@@ -112,6 +116,7 @@ impl PhaseResult {
             self.p50_us,
             self.p99_us,
             self.p999_us,
+            self.max_us,
             server,
             rank,
             self.client_cpu_us_per_op,

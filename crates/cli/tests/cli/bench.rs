@@ -6,7 +6,7 @@ use super::run::{LOLIGO, Place, Service, can_mount, loligo, loligo_in};
 
 const PHASES: [&str; 9] =
     ["create", "stat", "readdir", "rename", "unlink", "mkdir", "rmdir", "smallwrite", "smallread"];
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "phase",
     "clients",
     "ops",
@@ -14,6 +14,7 @@ const FIELDS: [&str; 10] = [
     "p50_us",
     "p99_us",
     "p999_us",
+    "max_us",
     "server_cpu_us_per_op",
     "client_cpu_us_per_op",
     "errors",
@@ -31,7 +32,8 @@ fn check(text: &str, ops: u64) {
             assert!(value.is_number() || field == "phase", "{field} is {value} in {line}");
         }
         assert_eq!((&line["errors"], &line["ops"]), (&0.into(), &ops.into()), "{line}");
-        let order = [&line["p50_us"], &line["p99_us"], &line["p999_us"]].map(|n| n.as_f64().expect("a number"));
+        let order = [&line["p50_us"], &line["p99_us"], &line["p999_us"], &line["max_us"]]
+            .map(|n| n.as_f64().expect("a number"));
         assert!(order.is_sorted(), "{line}");
     }
 }

@@ -83,6 +83,11 @@ pub struct RankDoc {
     pub recalls: u64,
     pub recalls_pending: u64,
     pub evicted: u64,
+    /// Times that a directory was cut into more fragments, and that fragments became one again.
+    #[serde(default)]
+    pub splits: u64,
+    #[serde(default)]
+    pub merges: u64,
     pub orphans: u64,
     pub waiting: u64,
     pub waiting_longest_ms: u64,
@@ -367,6 +372,8 @@ impl RankDoc {
             recalls: mds.recalls,
             recalls_pending: mds.recalls_pending as u64,
             evicted: mds.evicted,
+            splits: mds.splits,
+            merges: mds.merges,
             orphans: mds.orphans as u64,
             waiting: mds.waiting_count as u64,
             waiting_longest_ms: mds.waiting.iter().map(|wait| wait.age_ms).max().unwrap_or(0),
