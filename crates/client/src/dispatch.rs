@@ -125,7 +125,8 @@ impl Client {
 
     /// The answer of a call that is one request.
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
-        let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir);
+        // The first parts of a listing were said earlier.
+        let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir) && pass.listed.is_empty();
         if let (Some((handle, lock, take)), Ok(_)) = (pass.lock, &result) {
             if take && !self.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
                 return;
@@ -153,7 +154,7 @@ impl Client {
     fn overlay_entry(&mut self, attr: &mut Option<Attr>, lease: &mut loligo_types::Lease) {
         if let Some(attr) = attr {
             self.overlay(attr);
-            if !lease.is_none() && !self.use_attr(attr.ino) {
+            if !lease.is_none() && !self.use_entry(attr.ino) {
                 *lease = loligo_types::Lease::NONE;
             }
         }

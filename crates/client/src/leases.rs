@@ -30,10 +30,43 @@ impl Hasher for InoHasher {
     }
 }
 
+/// What is held on one inode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    bits: Lease,
+    /// Answers to requests from this number on, of which the lower half is kept, were asked for when all of it was held.
+    since: u32,
+}
+
+impl Held {
+    /// `next_seq`: of the next request to the rank that lends it.
+    fn add(&mut self, bits: Lease, next_seq: u64) {
+        if !self.bits.has(bits) {
+            self.since = next_seq as u32;
+        }
+        self.bits = self.bits | bits;
+    }
+
+    /// No request is open for as long as its number would take to come round.
+    fn is_before(&self, seq: u64) -> bool {
+        (seq as u32).wrapping_sub(self.since) < 1 << 31
+    }
+}
+
+/// The answer that is being dealt with.
+#[derive(Debug, Default)]
+pub(crate) struct AtHand {
+    /// Who gave it; none: it is nobody's.
+    rank: Option<Rank>,
+    seq: u64,
+    /// What came with it.
+    granted: Vec<(Ino, Lease)>,
+}
+
 /// What is held of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    held: HashMap<Ino, Lease, BuildHasherDefault<InoHasher>>,
+    held: HashMap<Ino, Held, BuildHasherDefault<InoHasher>>,
     /// Given back: answers to requests below this number were made before the server knew, so what they grant is void.
     void_below: BTreeMap<Ino, u64>,
     /// To be given back with the next batch.
@@ -67,34 +100,22 @@ const RELEASE_MAX: usize = 4096;
 
 impl Leases {
     pub(crate) fn has_attr(&self, ino: Ino) -> bool {
-        self.held.get(&ino).is_some_and(|bits| bits.has(Lease::ATTR))
-    }
-
-    /// Whether attributes that are given out now may be cached; then they are not forgotten any more.
-    pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
-        self.forgotten.remove(&ino);
-        self.has_attr(ino)
-    }
-
-    /// The same for names of a directory.
-    pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
-        self.forgotten.remove(&dir);
-        self.has_names(dir)
+        self.of(ino).has(Lease::ATTR)
     }
 
     pub(crate) fn has_names(&self, dir: Ino) -> bool {
-        self.held.get(&dir).is_some_and(|bits| bits.has(Lease::NAMES))
+        self.of(dir).has(Lease::NAMES)
     }
 
-    /// Takes what came with the answer to request `seq`. All requests below `answered` are answered.
-    pub(crate) fn grant(&mut self, seq: u64, granted: &[(Ino, Lease)], answered: u64) {
+    /// Takes what came with the answer to request `seq`; the next one will have the number `next_seq`. All requests below
+    /// `answered` are answered.
+    pub(crate) fn grant(&mut self, seq: u64, next_seq: u64, granted: &[(Ino, Lease)], answered: u64) {
         for (ino, bits) in granted {
             let bits = *bits & (Lease::ATTR | Lease::NAMES);
             if bits.is_none() || self.is_void(*ino, seq) {
                 continue;
             }
-            let held = self.held.entry(*ino).or_default();
-            *held = *held | bits;
+            self.held.entry(*ino).or_default().add(bits, next_seq);
         }
         if answered > 0 && !self.void_below.is_empty() {
             self.void_below.retain(|_, below| *below > answered);
@@ -116,9 +137,9 @@ impl Leases {
     /// Gives bits up. Which of them were held.
     pub(crate) fn take(&mut self, ino: Ino, bits: Lease) -> Lease {
         let Some(held) = self.held.get_mut(&ino) else { return Lease::NONE };
-        let taken = *held & bits;
-        *held = held.without(bits);
-        if held.is_none() {
+        let taken = held.bits & bits;
+        held.bits = held.bits.without(bits);
+        if held.bits.is_none() {
             self.held.remove(&ino);
         }
         taken
@@ -126,7 +147,7 @@ impl Leases {
 
     /// Gives everything up, by inode.
     pub(crate) fn take_all(&mut self) -> Vec<(Ino, Lease)> {
-        let mut all: Vec<_> = self.held.drain().collect();
+        let mut all: Vec<_> = self.held.drain().map(|(ino, held)| (ino, held.bits)).collect();
         all.sort_unstable();
         self.forgotten.clear();
         self.void_below.clear();
@@ -134,9 +155,8 @@ impl Leases {
     }
 
     /// Takes over what another rank lent.
-    pub(crate) fn adopt(&mut self, ino: Ino, bits: Lease) {
-        let held = self.held.entry(ino).or_default();
-        *held = *held | bits;
+    pub(crate) fn adopt(&mut self, ino: Ino, bits: Lease, next_seq: u64) {
+        self.held.entry(ino).or_default().add(bits, next_seq);
     }
 
     /// Whether there is anything.
@@ -146,12 +166,12 @@ impl Leases {
 
     /// What is held on an inode.
     pub(crate) fn of(&self, ino: Ino) -> Lease {
-        self.held.get(&ino).copied().unwrap_or_default()
+        self.held.get(&ino).map_or(Lease::NONE, |held| held.bits)
     }
 
     /// Everything held, by inode.
     pub(crate) fn all(&self) -> Vec<(Ino, Lease)> {
-        let mut all: Vec<_> = self.held.iter().map(|(ino, bits)| (*ino, *bits)).collect();
+        let mut all: Vec<_> = self.held.iter().map(|(ino, held)| (*ino, held.bits)).collect();
         all.sort_unstable();
         all
     }
@@ -163,20 +183,58 @@ impl Client {
         self.sessions.values().any(|session| session.leases.has_attr(ino))
     }
 
-    /// Whether attributes that are given out now may be cached.
+    /// An answer is dealt with from now on.
+    pub(crate) fn take_up(&mut self, rank: Rank, seq: u64, granted: &[(Ino, Lease)]) {
+        (self.at_hand.rank, self.at_hand.seq) = (Some(rank), seq);
+        self.at_hand.granted.clear();
+        self.at_hand.granted.extend_from_slice(granted);
+        self.names_from = Some(rank);
+    }
+
+    /// What is dealt with now was not said by a rank with an answer.
+    pub(crate) fn put_down(&mut self) {
+        (self.at_hand.rank, self.names_from) = (None, None);
+    }
+
+    /// Whether what the answer at hand says of an inode stays as it is: it brought the lease, or that was held when it was
+    /// asked for. An answer that was made earlier and comes later than the one that brought the lease may be behind it.
+    pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
+        let at_hand = &self.at_hand;
+        let session = at_hand.rank.and_then(|rank| self.session(rank));
+        session.is_some_and(|session| {
+            session.leases.held.get(&ino).is_some_and(|held| held.bits.has(bits) && held.is_before(at_hand.seq))
+                || session.leases.of(ino).has(bits)
+                    && !session.leases.is_void(ino, at_hand.seq)
+                    && at_hand.granted.iter().any(|(of, given)| *of == ino && given.has(bits))
+        })
+    }
+
+    /// Whether attributes that are given out now may be cached; then they are not forgotten any more.
     pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
-        self.sessions.values_mut().fold(false, |has, session| session.leases.use_attr(ino) | has)
+        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
+        self.counts(ino, Lease::ATTR)
     }
 
-    /// The same for names of a directory: those that came with the answer at hand.
+    /// The same for an entry of a listing, which brought the lease.
+    pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
+        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
+        let session = self.at_hand.rank.and_then(|rank| self.session(rank));
+        session.is_some_and(|session| session.leases.has_attr(ino) && !session.leases.is_void(ino, self.at_hand.seq))
+    }
+
+    /// The same for names of a directory: those that came with the answer at hand, or with the one before of which it is
+    /// the second part.
     pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
-        let session = self.names_from.and_then(|rank| self.sessions.get_mut(&rank));
-        session.is_some_and(|session| session.leases.use_names(dir))
+        let Some(rank) = self.names_from else { return false };
+        let Some(session) = self.sessions.get_mut(&rank) else { return false };
+        session.leases.forgotten.remove(&dir);
+        let has = session.leases.has_names(dir);
+        if self.at_hand.rank == Some(rank) { self.counts(dir, Lease::NAMES) } else { has }
     }
 
-    /// What a rank has lent of a directory's names, if it has.
+    /// What a rank has lent of a directory's names, if what it has just said of them stays as it is.
     pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
-        let held = self.sessions.get(&rank)?.leases.has_names(dir);
+        let held = self.at_hand.rank == Some(rank) && self.counts(dir, Lease::NAMES);
         held.then(|| HeldNames { dir, of: rank, lost: self.names_lost.count(dir) })
     }
 

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Rank};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, Rank};
 
 use crate::file::Files;
-use crate::leases::NamesLost;
+use crate::leases::{AtHand, NamesLost};
 use crate::moves::Paused;
 use crate::recall::Recalls;
 use crate::route::Router;
@@ -46,6 +46,7 @@ pub struct Client {
     /// Who said what is being handled, and who answered for the names in it.
     pub(crate) speaker: Rank,
     pub(crate) names_from: Option<Rank>,
+    pub(crate) at_hand: AtHand,
     /// How often names of directories were lost.
     pub(crate) names_lost: NamesLost,
     /// Requests that are sent on later.
@@ -90,7 +91,8 @@ impl Client {
             home_moved: false,
             router: Router::default(),
             speaker: config.rank,
-            names_from: Some(config.rank),
+            names_from: None,
+            at_hand: AtHand::default(),
             names_lost: NamesLost::default(),
             paused: Vec::new(),
             parked: BTreeMap::new(),
@@ -213,9 +215,9 @@ impl Client {
         }
     }
 
-    /// Takes attributes that the server sent. `current`: the ATTR lease is held with them.
+    /// Takes attributes that the server sent. They are current if the ATTR lease is held with them.
     pub(crate) fn learn(&mut self, attr: &Attr) {
-        let current = self.has_attr(attr.ino);
+        let current = self.counts(attr.ino, Lease::ATTR);
         if let Some(file) = self.files.map.get_mut(&attr.ino)
             && file.learn(attr)
         {

@@ -72,7 +72,7 @@ impl Client {
         }
         self.learn_routes(routes);
         pending.hops += 1;
-        self.names_from = Some(to);
+        self.put_down();
         match self.router.subject(&pending.request.op) {
             // One that has some of its names has not got it for that.
             Subject::Names(dir, _) if self.router.is_parted(dir) => {}
@@ -336,7 +336,8 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&from) else { return };
         let taken = session.leases.take(ino, bits);
         if !taken.is_none() {
-            self.open_session(to).leases.adopt(ino, taken);
+            let session = self.open_session(to);
+            session.leases.adopt(ino, taken, session.next_seq);
         }
     }
 

@@ -169,7 +169,7 @@ impl Client {
             return (fh, *attr, Lease::NONE, false);
         }
         let known = self.files.map.contains_key(&attr.ino);
-        let current = self.has_attr(attr.ino);
+        let current = self.counts(attr.ino, Lease::ATTR);
         if known {
             // It may have moved since it was opened before.
             self.move_file(attr.ino, rank);

@@ -161,12 +161,12 @@ impl Client {
         {
             *rights = Lease::NONE;
         }
-        session.leases.grant(seq.0, granted, answered);
+        session.leases.grant(seq.0, session.next_seq, granted, answered);
+        self.take_up(rank, seq.0, granted);
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);
         }
-        self.names_from = Some(rank);
         match result {
             Ok(Answer::Remote { ino, kind, rank: there }) => self.ask_remote(rank, pending, ino, kind, there),
             Ok(Answer::Entries { entries, next, end: false }) => self.list_on(rank, pending, entries, next),
@@ -231,7 +231,7 @@ impl Client {
             Answer::Entries { entries, .. } => {
                 let Some(session) = self.sessions.get_mut(&rank) else { return };
                 for entry in entries.iter().filter(|entry| !entry.lease.is_none()) {
-                    session.leases.grant(seq.0, &[(entry.ino, entry.lease)], 0);
+                    session.leases.grant(seq.0, session.next_seq, &[(entry.ino, entry.lease)], 0);
                 }
             }
             _ => {}

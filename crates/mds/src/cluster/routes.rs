@@ -74,11 +74,6 @@ impl Routes {
         self.of_dir(dir).map(|route| route.rank).collect()
     }
 
-    /// The lines of one directory alone.
-    pub(crate) fn clone_of(&self, dir: Ino) -> Routes {
-        Routes { lines: self.of_dir(dir).map(|route| ((dir, route.frag), *route)).collect() }
-    }
-
     /// The highest version of the directory's lines.
     pub(crate) fn version(&self, dir: Ino) -> Option<u64> {
         self.of_dir(dir).map(|route| route.version).max()

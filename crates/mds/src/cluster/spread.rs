@@ -8,6 +8,7 @@ use loligo_types::{About, Event, Frag, Ino, Inode, Lease, Name, Op, Rank, Route,
 
 use super::Where;
 use super::export::Export;
+use super::routes::Routes;
 use crate::admin::Told;
 use crate::execute::Step;
 use crate::machine::Mds;
@@ -67,6 +68,11 @@ impl Mds {
         }
         match self.cluster.routes.of(dir, hash)? {
             rank if rank != self.me() => Some(Some(Step::Redirect(rank))),
+            _ if self.tree.own_until(dir, hash).is_none() => {
+                // The letter that brings the fragment comes after the line that says so.
+                self.cluster.again = true;
+                Some(Some(Step::Wait(Why::Peers)))
+            }
             _ if self.tree.part(dir).is_some() => Some(None),
             _ => None,
         }
@@ -261,12 +267,16 @@ impl Mds {
         self.merge(inode, routes, events);
     }
 
-    /// When all fragments are this rank's, with what these lines bring, there is one line again.
+    /// When all fragments are this rank's, with what these lines bring, there is one line again. Only what this rank has put
+    /// down itself counts: others may tell that a fragment is its own before the letter comes that makes it so.
     fn merge(&mut self, inode: &mut Inode, routes: &[Route], events: &mut Vec<Event>) {
         let dir = inode.ino;
-        let mut lines = self.cluster.routes.clone_of(dir);
-        routes.iter().for_each(|route| _ = lines.learn(*route));
-        let (ranks, version) = (lines.ranks(dir), lines.version(dir).unwrap_or(0));
+        let mut own: Vec<Route> = self.tree.lines(dir).chain(routes.iter().copied()).collect();
+        own.sort_by_key(|route| route.version);
+        let mut lines = Routes::default();
+        own.into_iter().filter(|route| route.dir == dir).for_each(|route| _ = lines.learn(route));
+        let told = self.cluster.routes.version(dir);
+        let (ranks, version) = (lines.ranks(dir), lines.version(dir).max(told).unwrap_or(0));
         let own: Vec<Frag> = lines.lines(dir).into_iter().map(|route| route.frag).collect();
         if ranks.len() == 1 && ranks.contains(&self.me()) && covers_all(&own) && inode.spread() == Spread::Home {
             inode.end_spread();

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use loligo_types::{Attr, Event, Frag, Ino, Inode, Name, Rank};
+use loligo_types::{Attr, Event, Frag, Ino, Inode, Name, Rank, Route};
 
 use super::{HASH_MAX, Small, Tree};
 use crate::need::Need;
@@ -112,8 +112,7 @@ impl Tree {
         if self.routes.is_empty() {
             return None;
         }
-        let lines = self.routes.range((dir, Frag::WHOLE)..).take_while(|((d, _), _)| *d == dir);
-        let lines: Vec<_> = lines.filter_map(|(_, record)| record.value).collect();
+        let lines: Vec<_> = self.lines(dir).collect();
         if lines.iter().all(|line| line.frag == Frag::WHOLE) {
             return None;
         }
@@ -123,10 +122,15 @@ impl Tree {
         Some(own)
     }
 
-    /// Whether this rank has put down lines of the subtree map for a directory.
+    /// The lines of the subtree map that this rank has put down for a directory.
+    pub fn lines(&self, dir: Ino) -> impl Iterator<Item = Route> + '_ {
+        let lines = self.routes.range((dir, Frag::WHOLE)..).take_while(move |((d, _), _)| *d == dir);
+        lines.filter_map(|(_, record)| record.value)
+    }
+
+    /// Whether it has put down any.
     pub fn has_lines(&self, dir: Ino) -> bool {
-        let mut lines = self.routes.range((dir, Frag::WHOLE)..).take_while(|((d, _), _)| *d == dir);
-        lines.any(|(_, record)| record.value.is_some())
+        self.lines(dir).next().is_some()
     }
 
     /// Up to which hash all names from this one on are this rank's; `None`: not even those with this one.
