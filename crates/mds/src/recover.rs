@@ -55,9 +55,8 @@ impl Mds {
             mds.cluster.routes.learn(route);
             mds.tree.load(Loaded::Route(route));
         }
-        for route in meta.other_routes {
-            mds.cluster.routes.learn(route);
-        }
+        // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
+        mds.learn_routes(meta.other_routes);
         for part in meta.parts {
             mds.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }

@@ -68,11 +68,6 @@ impl Mds {
         }
         match self.cluster.routes.of(dir, hash)? {
             rank if rank != self.me() => Some(Some(Step::Redirect(rank))),
-            _ if self.tree.own_until(dir, hash).is_none() => {
-                // The letter that brings the fragment comes after the line that says so.
-                self.cluster.again = true;
-                Some(Some(Step::Wait(Why::Peers)))
-            }
             _ if self.tree.part(dir).is_some() => Some(None),
             _ => None,
         }

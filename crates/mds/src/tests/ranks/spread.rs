@@ -1,7 +1,7 @@
 //! Directories whose fragments are several ranks'.
 
 use loligo_namespace::FragConfig;
-use loligo_types::{Answer, Frag, FsError, Ino, Op, RankState};
+use loligo_types::{Answer, Frag, FsError, Ino, Letter, Op, RankState};
 
 use super::*;
 use crate::admin::{Ask, Told};
@@ -262,6 +262,55 @@ fn a_crash_of_either_side_at_any_message_of_a_migration_loses_nothing() {
         assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((40, 2)));
         cluster.finish();
     }
+}
+
+/// Delivers what goes to rank 2 until the next is a letter with something that has moved.
+fn deliver_until_it_moves(cluster: &mut Cluster, from: usize) {
+    let moves = |msg: &&PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if matches!(**letter, Letter::Import { .. } | Letter::Fragment { .. }));
+    for _ in 0..100 {
+        while cluster.waiting(from, 2).first().is_some_and(|msg| !moves(&msg)) {
+            cluster.deliver(from, 2);
+        }
+        while !cluster.waiting(2, from).is_empty() {
+            cluster.deliver(2, from);
+        }
+        if cluster.waiting(from, 2).first().is_some_and(moves) {
+            return;
+        }
+        cluster.wait(100);
+    }
+    panic!("no letter came from rank {from}");
+}
+
+#[test]
+fn what_the_lines_of_others_say_is_a_ranks_is_so_when_the_letter_has_come() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    for n in 0..30 {
+        cluster.touch(a, dir, &format!("f{n}"));
+    }
+    let upper = Frag { bits: 1, value: 1 };
+    cluster.migrate_frag(dir, upper, 0, 1);
+    // Rank 1 counts those that are made now.
+    let counted = name_in(&cluster, upper, "g");
+    cluster.touch(a, dir, &counted);
+    let before = cluster.walk(a);
+    (0..2).for_each(|from| cluster.hold(from, 2));
+    // What rank 1 has of it follows.
+    cluster.begin_move(dir, 0, 2);
+    (0..2).for_each(|from| deliver_until_it_moves(&mut cluster, from));
+    // The table has the lines of both, and rank 2 reads them when it starts again, before it has either letter.
+    cluster.wait(10_000);
+    cluster.crash(2);
+    deliver_until_it_moves(&mut cluster, 1);
+    cluster.deliver(1, 2);
+    cluster.wait(500);
+    cluster.release();
+    cluster.wait(2000);
+    assert_eq!(cluster.walk(a), before);
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((31, 2)));
+    cluster.finish();
 }
 
 #[test]
