@@ -268,7 +268,7 @@ fn a_crash_of_either_side_at_any_message_of_a_migration_loses_nothing() {
 fn deliver_until_it_moves(cluster: &mut Cluster, from: usize) {
     let moves = |msg: &&PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if matches!(**letter, Letter::Import { .. } | Letter::Fragment { .. }));
     for _ in 0..100 {
-        while cluster.waiting(from, 2).first().is_some_and(|msg| !moves(&msg)) {
+        while cluster.waiting(from, 2).first().is_some_and(|msg| !moves(msg)) {
             cluster.deliver(from, 2);
         }
         while !cluster.waiting(2, from).is_empty() {
