@@ -365,14 +365,17 @@ impl Mds {
                     } else if self.look_at_held(&mut survey, &mut export.held) {
                         export.keeps = true;
                     }
-                    let files = self.has_files(&export.files);
+                    let (files, dir) = (self.has_files(&export.files), self.has_dir(export.dir));
                     if files == Some(false) {
                         return Some("failed: a file was removed, or is another rank's by now");
+                    }
+                    if dir == Some(false) {
+                        return Some("failed: the directory was removed, or is another rank's by now");
                     }
                     if export.keeps
                         && export.data_sync.is_none()
                         && files == Some(true)
-                        && self.has_dir(export.dir)
+                        && dir == Some(true)
                         && self.knows_held(&mut survey, &mut export.held)
                         && let Some(written) = self.written_since(export, &mut survey)
                     {
@@ -404,14 +407,14 @@ impl Mds {
         None
     }
 
-    /// Whether the directory is in memory. If it has left it, it is read.
-    fn has_dir(&mut self, dir: Ino) -> bool {
+    /// Whether there is the directory, and it is this rank's. `None`: it has left memory, and is read first.
+    fn has_dir(&mut self, dir: Ino) -> Option<bool> {
         let mut wants = Vec::new();
-        let here = self.locate_of(dir, &mut wants) == Where::Here;
+        let place = self.locate_of(dir, &mut wants);
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
         }
-        here && self.tree.inode(dir).is_some()
+        (place != Where::Unknown).then(|| place == Where::Here && self.tree.inode(dir).is_some())
     }
 
     /// From now on requests on what moves wait, and so do data operations. `inos`: files that are to be durable besides.
