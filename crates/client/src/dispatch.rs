@@ -72,7 +72,10 @@ impl Client {
                 Ok((ino, handle)) => self.pass(waiter, cred, Op::GetLock { ino, handle, lock }),
                 Err(error) => self.fail(waiter, error),
             },
-            Call::CancelLock { ino, owner } => self.pass(waiter, cred, Op::CancelLock { ino, owner }),
+            Call::CancelLock { ino, owner } => {
+                self.cancel_behind(ino, owner);
+                self.pass(waiter, cred, Op::CancelLock { ino, owner });
+            }
             Call::Access { ino, want } => self.pass(waiter, cred, Op::Access { ino, want }),
             Call::Forget { inos } => {
                 self.forget(inos);

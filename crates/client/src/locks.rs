@@ -1,19 +1,39 @@
 //! Locks pass through to the server; here is only remembered which are held, to claim them again after the server
 //! restarted, and to give those of an owner back when it closes.
+//!
+//! Locks are given back behind the caller's back, too: when a file is closed, or when nobody waits any more for what was
+//! got. So an owner may ask for a lock before the last one is known to be given back; and requests that are sent on to
+//! another rank need not come there in the order in which they were made. What is asked for waits until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use loligo_types::{Cred, FileLock, Ino, LockKind, LockOwner, Op};
+use loligo_types::{Cred, FileLock, FsError, Ino, LockKind, LockOwner, Op, Rank};
 
 use crate::Fh;
 use crate::dispatch::Pass;
 use crate::file::Opened;
 use crate::machine::{Client, Waiter};
-use crate::session::Then;
+use crate::recover::waiter_of;
+use crate::session::{Pending, Then};
+
+/// Whose locks, of which file and family.
+type Key = (Ino, LockKind, LockOwner);
 
 /// Locks held: by inode, family and owner, with the handle each was taken through.
-pub(crate) type Locks = BTreeMap<(Ino, LockKind, LockOwner), Vec<(u64, FileLock)>>;
+pub(crate) type Locks = BTreeMap<Key, Vec<(u64, FileLock)>>;
+
+/// A request for a lock whose owner is giving locks back.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    key: Key,
+    /// Which was to be asked.
+    rank: Rank,
+    cred: Cred,
+    op: Op,
+    then: Then,
+    hops: u32,
+}
 
 impl Client {
     pub(crate) fn set_lock(&mut self, waiter: Waiter, cred: &Arc<Cred>, fh: Fh, lock: FileLock, wait: bool) {
@@ -45,17 +65,70 @@ impl Client {
     /// there, or asks for one, which would go with it.
     pub(crate) fn give_lock_back(&mut self, cred: &Arc<Cred>, handle: u64, lock: FileLock) -> bool {
         let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return false };
-        let paused = self.paused.iter().map(|paused| &paused.pending);
-        let mut pending = self.sessions.values().flat_map(|session| session.pending.values()).chain(paused);
-        let asks = pending.any(|pending| match &pending.request.op {
-            Op::SetLock { ino: of, lock: other, .. } => (*of, other.kind, other.owner) == (ino, lock.kind, lock.owner),
-            _ => false,
-        });
+        let key = (ino, lock.kind, lock.owner);
+        let asks = self.unanswered().any(|pending| taken(&pending.request.op) == Some(key));
         if asks || self.holds_locks(ino, lock.kind, lock.owner) {
             return false;
         }
         self.lock_request(Waiter::Nobody, cred, Op::Unlock { ino, handle, lock }, (handle, lock, false));
         true
+    }
+
+    /// Requests that were sent, or are to be sent on.
+    fn unanswered(&self) -> impl Iterator<Item = &Pending> {
+        let paused = self.paused.iter().map(|paused| &paused.pending);
+        self.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
+    }
+
+    /// Whose locks a request asks for that must wait, because others of that owner are being given back: done first, it
+    /// would get what is then given back with them.
+    pub(crate) fn given_back_first(&self, op: &Op) -> Option<Key> {
+        let key = taken(op)?;
+        self.unanswered().any(|pending| given_back(&pending.request.op) == Some(key)).then_some(key)
+    }
+
+    /// It waits for that.
+    pub(crate) fn wait_behind(&mut self, key: Key, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
+        self.behind.push(Behind { key, rank, cred, op, then, hops });
+    }
+
+    /// Asks for locks that waited until others were given back, or were lost with a session.
+    pub(crate) fn end_behind(&mut self) {
+        if self.behind.is_empty() {
+            return;
+        }
+        let busy: BTreeSet<Key> = self.unanswered().filter_map(|pending| given_back(&pending.request.op)).collect();
+        let (wait, ready) = std::mem::take(&mut self.behind).into_iter().partition(|behind| busy.contains(&behind.key));
+        self.behind = wait;
+        for Behind { cred, op, then, hops, .. } in ready {
+            // The file may have moved meanwhile. What nobody waits for any more is not asked for at all.
+            if waiter_of(&then).is_some_and(|waiter| self.is_awaited(waiter)) {
+                self.request_at(self.route(&op), cred, op, then, hops);
+            }
+        }
+    }
+
+    /// Who waits for locks that this rank is to give, or before that to take back.
+    pub(crate) fn waiters_behind(&self, rank: Rank) -> impl Iterator<Item = Waiter> {
+        let gives = move |key: Key| {
+            let session = self.session(rank);
+            session.is_some_and(|session| session.pending.values().any(|p| given_back(&p.request.op) == Some(key)))
+        };
+        let at = self.behind.iter().filter(move |behind| behind.rank == rank || gives(behind.key));
+        at.filter_map(|behind| waiter_of(&behind.then))
+    }
+
+    /// An owner waits no longer for locks that have not been asked for yet. Of the others the server knows.
+    pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
+        let of_it = |behind: &Behind| {
+            let (of, _, by) = behind.key;
+            (of, by) == (ino, owner) && matches!(behind.op, Op::SetLock { wait: true, .. })
+        };
+        let (ended, wait) = std::mem::take(&mut self.behind).into_iter().partition::<Vec<_>, _>(of_it);
+        self.behind = wait;
+        for behind in ended {
+            self.replied(behind.rank, behind.then, Err(FsError::Interrupted));
+        }
     }
 
     /// Notes that a lock was taken, or given back.
@@ -90,6 +163,22 @@ impl Client {
         let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
         let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
         self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
+    }
+}
+
+/// Whose locks a request asks for.
+fn taken(op: &Op) -> Option<Key> {
+    match op {
+        Op::SetLock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
+        _ => None,
+    }
+}
+
+/// Whose locks a request gives back.
+fn given_back(op: &Op) -> Option<Key> {
+    match op {
+        Op::Unlock { ino, lock, .. } => Some((*ino, lock.kind, lock.owner)),
+        _ => None,
     }
 }
 

@@ -11,6 +11,7 @@ use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, Rank};
 
 use crate::file::Files;
 use crate::leases::{AtHand, NamesLost};
+use crate::locks::Behind;
 use crate::moves::Paused;
 use crate::recall::Recalls;
 use crate::route::Router;
@@ -51,6 +52,8 @@ pub struct Client {
     pub(crate) names_lost: NamesLost,
     /// Requests that are sent on later.
     pub(crate) paused: Vec<Paused>,
+    /// Requests for locks whose owners are giving locks back.
+    pub(crate) behind: Vec<Behind>,
     /// Data requests of files that are looked for.
     pub(crate) parked: BTreeMap<Ino, Vec<(u64, PendingData)>>,
     pub(crate) fs_id: Option<[u8; 16]>,
@@ -95,6 +98,7 @@ impl Client {
             at_hand: AtHand::default(),
             names_lost: NamesLost::default(),
             paused: Vec::new(),
+            behind: Vec::new(),
             parked: BTreeMap::new(),
             fs_id: None,
             refused: false,
@@ -141,7 +145,9 @@ impl Client {
 
     /// Whether requests are unanswered, or wait to be sent: also of calls that were given up.
     pub fn has_requests(&self) -> bool {
-        !self.paused.is_empty() || self.sessions.values().any(|session| !session.pending.is_empty())
+        !self.paused.is_empty()
+            || !self.behind.is_empty()
+            || self.sessions.values().any(|session| !session.pending.is_empty())
     }
 
     /// What it does next; `None`: nothing until something happens.
@@ -151,6 +157,7 @@ impl Client {
 
     /// Runs tasks until none has an event.
     fn settle(&mut self) {
+        self.end_behind();
         while let Some((id, event)) = self.events.pop_front() {
             self.advance(id, event);
         }

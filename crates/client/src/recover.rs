@@ -316,6 +316,7 @@ impl Client {
                 DataThen::Flush(_) | DataThen::Block { .. } => None,
             }));
         }
+        waiters.extend(self.waiters_behind(rank));
         let at = |ino: &Ino| self.files.map.get(ino).is_some_and(|file| file.rank == rank);
         let tasks = self.tasks.iter().filter(|(_, task)| at(&task.ino) || matches!(task.step, Step::SyncAll { .. }));
         waiters.extend(tasks.map(|(id, _)| Waiter::Task(*id)));
@@ -357,7 +358,8 @@ pub(crate) fn task_of(then: &Then) -> Option<u64> {
     }
 }
 
-fn waiter_of(then: &Then) -> Option<Waiter> {
+/// Who waits for an answer.
+pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
     match then {
         Then::Task(id) => Some(Waiter::Task(*id)),
         Then::Pass(pass) => Some(pass.waiter),

@@ -91,6 +91,9 @@ impl Client {
         if session.gave_up && !single && self.deny(&then) {
             return;
         }
+        if let Some(key) = self.given_back_first(&op) {
+            return self.wait_behind(key, rank, cred, op, then, hops);
+        }
         self.refill_numbers(rank, &cred, &op);
         let session = self.open_session(rank);
         session.next_seq = session.next_seq.max(1);

@@ -1,6 +1,7 @@
 //! Two ranks, played by hand: who is asked what, and what moves with the map.
 
 mod cut;
+mod locks;
 mod lost;
 mod members;
 mod numbers;

@@ -1,0 +1,82 @@
+//! Locks that are asked for while others of the same owner are being given back.
+
+use loligo_types::{FileLock, LockKind, LockOwner};
+
+use super::*;
+
+const LOCK: FileLock =
+    FileLock { kind: LockKind::Flock, owner: LockOwner(5), pid: 1, exclusive: true, start: 0, end: u64::MAX };
+
+fn take_lock(fh: Fh) -> Call {
+    Call::SetLock { fh, lock: LOCK, wait: true }
+}
+
+/// A file was open at rank 0 with a lock, and was closed, and opened and locked anew before the first lock is given back;
+/// the number of the request that gives it back, and of the call that asks for the second.
+fn locked_anew() -> (Ranks, u64, u64) {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let first = world.call(take_lock(fh));
+    assert!(matches!(world.answers(R0, Answer::Done), Op::SetLock { handle: 1, .. }));
+    world.result(first).unwrap();
+    let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
+    world.result(release).unwrap();
+    let (_, gives, op) = world.asked();
+    assert!(matches!(op, Op::Unlock { handle: 1, .. }), "{op:?}");
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    world.answers(R0, opened(FILE, true, Lease::NONE));
+    let fh = world.result(open).unwrap().fh.unwrap();
+    let second = world.call(take_lock(fh));
+    assert_eq!(world.take(), [], "what was held is given back first");
+    (world, gives, second)
+}
+
+#[test]
+fn a_lock_that_is_asked_for_anew_comes_after_the_old_one_was_given_back_where_the_file_has_moved() {
+    let (mut world, gives, second) = locked_anew();
+    world.moves(true);
+    world.says(R0, ToClient::Redirect { seq: Seq(gives), rank: R1, routes: Vec::new(), done: None });
+    assert!(matches!(world.answers(R1, Answer::Done), Op::Unlock { handle: 1, .. }));
+    assert!(matches!(world.answers(R1, Answer::Done), Op::SetLock { handle: 2, .. }));
+    world.result(second).unwrap();
+}
+
+#[test]
+fn the_lock_of_another_owner_does_not_wait_for_what_is_given_back() {
+    let (mut world, ..) = locked_anew();
+    let other = FileLock { owner: LockOwner(6), ..LOCK };
+    world.call(Call::SetLock { fh: Fh(2), lock: other, wait: true });
+    assert!(matches!(world.asked(), (R0, _, Op::SetLock { .. })));
+}
+
+#[test]
+fn a_wait_for_a_lock_that_was_not_asked_for_yet_can_be_interrupted() {
+    let (mut world, gives, second) = locked_anew();
+    world.call(Call::CancelLock { ino: FILE, owner: LOCK.owner });
+    assert_eq!(world.result(second).unwrap_err().error, FsError::Interrupted);
+    world.answers(R0, Answer::Done);
+    world.answer(R0, gives, Answer::Done, &[]);
+    assert_eq!(world.take(), [], "nobody wants it any more");
+}
+
+#[test]
+fn a_lock_does_not_wait_for_what_was_lost_with_a_session() {
+    let (mut world, _, second) = locked_anew();
+    world.says(R0, ToClient::Evicted);
+    world.connect(R0, welcome(R0, 2));
+    let (_, seq, op) = world.asked();
+    assert!(matches!(op, Op::SetLock { handle: 2, .. }), "{op:?}");
+    world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
+    world.result(second).unwrap_err();
+    assert!(!world.client.has_requests());
+}
+
+#[test]
+fn who_waits_for_a_lock_to_be_given_back_is_told_when_its_rank_does_not_come_back() {
+    let (mut world, _, second) = locked_anew();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.ms += 1_000_000;
+    world.feed(Input::Tick);
+    assert_eq!(world.result(second).unwrap_err().error, FsError::Unavailable);
+}
