@@ -350,6 +350,7 @@ impl Client {
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.doubted = true;
             }
+            self.forbid_reuse(ino);
             self.doubt_rights(ino);
         }
     }

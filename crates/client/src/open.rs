@@ -253,7 +253,7 @@ impl Client {
         Some(Done { fh: Some(fh), keep_data, ..Done::plain(answer) })
     }
 
-    /// Permissions change: handles not in use serve nobody any more.
+    /// Permissions change, or the handles may be lost: those not in use serve nobody any more.
     pub(crate) fn forbid_reuse(&mut self, ino: Ino) {
         let Some(file) = self.files.map.get(&ino) else { return };
         for handle in &file.handles {

@@ -278,6 +278,10 @@ impl Client {
         if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere {
             return self.data_moved(rank, id, pending);
         }
+        if result == Err(DataError::Stale) {
+            // Its rank does not know the handles. Those that open it from now on shall not suffer from that.
+            self.forbid_reuse(pending.request.ino);
+        }
         self.data_replied(id, pending.then, result);
     }
 

@@ -153,6 +153,33 @@ fn rights_to_a_file_that_moved_unheard_are_not_relied_on() {
 }
 
 #[test]
+fn a_handle_of_a_file_that_moved_unheard_is_not_used_again_by_those_who_open_it_later() {
+    for moves in [false, true] {
+        let mut world = Ranks::unconnected(Config { client: 77, close_delay_ms: 1000, ..Config::default() });
+        world.connect(R0, welcome(R0, 2));
+        world.look_up_dir();
+        let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+        let id = world.call(lookup(Ino(0x180), "x"));
+        world.redirects(R0, R1, &[], None);
+        world.connect_second();
+        world.answers(R1, entry(Ino(0x1ff), Kind::File));
+        world.result(id).unwrap();
+        let attr = world.call(Call::GetAttr { ino: FILE });
+        if moves {
+            world.redirects(R0, R1, &[], None);
+        }
+        let (rank, seq, _) = world.asked();
+        world.answer(rank, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+        world.result(attr).unwrap();
+        let release = world.call(Call::Release { fh, flock_owner: None });
+        world.result(release).unwrap();
+        world.call(Call::Open { ino: FILE, flags: OpenFlags { read: true, write: true, ..OpenFlags::default() } });
+        let asks = world.take().iter().any(|wire| matches!(wire, Wire::Ask(_, _, Op::Open { ino: FILE, .. })));
+        assert_eq!(asks, moves);
+    }
+}
+
+#[test]
 fn rights_that_an_answer_does_not_confirm_are_given_up() {
     let (mut world, _) = held_back();
     let open = world.call(Call::Open { ino: FILE, flags: rw() });
