@@ -24,20 +24,21 @@ impl Client {
         if !ordered {
             return self.pass(waiter, cred, Op::SetAttr { ino, set, handle });
         }
-        let step = Step::SetAttr { set, handle, flushed: false, grow: false };
+        let step = Step::SetAttr { set, handle, flushed: false };
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
     }
 
-    /// Makes a file, that nobody else writes, at least so long. `Busy` if others may write it by then.
-    pub(crate) fn grow_alone(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, handle: u64, size: u64) {
-        let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        let step = Step::SetAttr { set, handle: Some(handle), flushed: false, grow: true };
+    /// Makes a file at least so long. How long it is the server looks up when it does it: until then the right to be alone
+    /// may be given up, and others may have let it grow further.
+    pub(crate) fn grow_file(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, handle: u64, size: u64) {
+        let set = SetAttr { size: Some(size), grow: true, ..SetAttr::default() };
+        let step = Step::SetAttr { set, handle: Some(handle), flushed: false };
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
     }
 
     pub(crate) fn step_setattr(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let ino = task.ino;
-        let Step::SetAttr { set, handle, flushed, grow } = &mut task.step else { return None };
+        let Step::SetAttr { set, handle, flushed } = &mut task.step else { return None };
         match event {
             Event::Start => {
                 // What was written before must not come after: neither its bytes, nor its time, nor that it clears
@@ -47,15 +48,7 @@ impl Client {
             }
             Event::Flushed => {
                 *flushed = true;
-                if let (true, Some(file)) = (*grow, self.files.map.get(&ino)) {
-                    if !file.may_buffer() {
-                        return Some(Err(FsError::Busy.into()));
-                    }
-                    if set.size.is_some_and(|size| size <= file.size) {
-                        return Some(Ok(Done::plain(Answer::Entry(file.attr))));
-                    }
-                }
-                if let (Some(size), Some(file)) = (set.size, self.files.map.get_mut(&ino)) {
+                if let (Some(size), false, Some(file)) = (set.size, set.grow, self.files.map.get_mut(&ino)) {
                     file.drop_unstable(size, u64::MAX);
                 }
                 let op = Op::SetAttr { ino, set: set.clone(), handle: *handle };

@@ -109,11 +109,6 @@ impl Client {
                 falloc.asked = Asked::Size;
                 self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
             }
-            (Event::Done(Err(crate::Failed { error: FsError::Busy, .. })), Asked::Grow) if falloc.tries < TRIES_MAX => {
-                falloc.tries += 1;
-                falloc.asked = Asked::Size;
-                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
-            }
             (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
                 return Some(Err(error.into()));
             }
@@ -203,7 +198,7 @@ impl Client {
             return Some(Err(FsError::Interrupted.into()));
         };
         if file.may_buffer() {
-            self.grow_alone(Waiter::Task(id), cred, ino, handle, falloc.end);
+            self.grow_file(Waiter::Task(id), cred, ino, handle, falloc.end);
         } else if file.attr.inline {
             let (offset, data, mtime) = (Some(falloc.end), Arc::from(&[][..]), SetTime::Now);
             let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv: false };

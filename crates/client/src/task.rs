@@ -31,12 +31,10 @@ pub(crate) enum Step {
     Open(crate::open::Opening),
     Read(crate::read::Read),
     Write(crate::write::Writing),
-    /// `grow`: nothing is done if the file is that long by then.
     SetAttr {
         set: SetAttr,
         handle: Option<u64>,
         flushed: bool,
-        grow: bool,
     },
     Flush {
         fh: Fh,

@@ -33,6 +33,8 @@ pub struct SetAttr {
     pub gid: Option<u32>,
     /// New length (truncate).
     pub size: Option<u64>,
+    /// Only if it is longer than the file is; else nothing is done.
+    pub grow: bool,
     /// Access time.
     pub atime: Option<SetTime>,
     /// Modification time.

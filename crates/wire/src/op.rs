@@ -268,6 +268,7 @@ fn to_set_attr(ino: Ino, set: &SetAttr, handle: Option<u64>) -> proto::SetAttr {
         atime: set.atime.map(to_set_time),
         mtime: set.mtime.map(to_set_time),
         object_size: set.layout.map(|layout| layout.object_size),
+        grow: set.grow,
     }
 }
 
@@ -277,6 +278,7 @@ fn set_attr(m: proto::SetAttr) -> Result<Op> {
         uid: m.uid,
         gid: m.gid,
         size: m.size,
+        grow: m.grow,
         atime: m.atime.map(set_time),
         mtime: m.mtime.map(set_time),
         layout: m.object_size.map(object_size).transpose()?.map(|object_size| Layout { object_size }),

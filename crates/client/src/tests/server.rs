@@ -399,7 +399,8 @@ impl Server {
             }
             Op::GetAttr { ino } => Ok(Answer::Entry(self.nodes.get(ino).ok_or(FsError::Stale)?.inode.attr())),
             Op::SetAttr { ino, set, .. } => {
-                if let Some(size) = set.size {
+                let len = self.nodes.get(ino).map_or(0, |node| node.inode.size);
+                if let Some(size) = set.size.filter(|size| !set.grow || *size > len) {
                     self.resize(*ino, size, now);
                 }
                 let node = self.nodes.get_mut(ino).ok_or(FsError::Stale)?;

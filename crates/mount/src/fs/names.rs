@@ -99,6 +99,7 @@ impl<S: Submit> Core<S> {
             uid: changes.uid,
             gid: changes.gid,
             size: changes.size,
+            grow: false,
             atime: changes.atime.map(convert::set_time),
             mtime: changes.mtime.map(convert::set_time),
             layout: None,

@@ -26,6 +26,9 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, set: &SetAttr, by_ha
         return Ok(Change::only(loligo_types::Answer::Entry(tree.attr_of(inode))));
     }
     check(inode, ctx, set, by_handle)?;
+    if set.grow && set.size.is_some_and(|size| size <= inode.size) {
+        return Ok(Change::only(loligo_types::Answer::Entry(tree.attr_of(inode))));
+    }
     let mut work = Work::new(tree, ctx.stamp.now);
     if let Some(size) = set.size {
         truncate::apply(&mut work, ctx, inode, size)?;
@@ -245,6 +248,23 @@ mod tests {
             0 truncate /f 10 = cuts=1 size=10 inline=false
             0 truncate /f 20 = cuts=2 size=20
             0 data /f 30 - old = Stale
+            ",
+        );
+    }
+
+    #[test]
+    fn growing_never_makes_a_file_shorter() {
+        check(
+            "
+            0 create /f 644
+            0 write /f 0 hello
+            0 grow /f 3 = size=5 cuts=0
+            0 read /f = hello
+            0 grow /f 1000 = size=1000 cuts=0 inline=true
+            0 data /f 1000 spilled = inline=false size=1000
+            0 grow /f 10 = size=1000 cuts=0
+            0 grow /f 2000 = size=2000 cuts=1 # what others put beyond the end is dropped
+            1000 grow /f 3000 = Access
             ",
         );
     }

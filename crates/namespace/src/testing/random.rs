@@ -85,7 +85,7 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
         }),
         20 => Op::SetAttr {
             ino: file,
-            set: SetAttr { size: Some(u64::from(n) % 150), ..SetAttr::default() },
+            set: SetAttr { size: Some(u64::from(n) % 150), grow: b & 2 == 2, ..SetAttr::default() },
             handle: (b & 1 == 0).then_some(1),
         },
         21 => set(SetAttr {

@@ -129,6 +129,7 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
         "chmod" => set(SetAttr { mode: Some(octal(arg(3))), ..SetAttr::default() }),
         "chown" => set(SetAttr { uid: id(arg(3)), gid: id(arg(4)), ..SetAttr::default() }),
         "truncate" => set(SetAttr { size: arg(3).parse().ok(), ..SetAttr::default() }),
+        "grow" => set(SetAttr { size: arg(3).parse().ok(), grow: true, ..SetAttr::default() }),
         "ftruncate" => {
             let set = SetAttr { size: arg(3).parse().ok(), ..SetAttr::default() };
             return Ok((Op::SetAttr { ino, set, handle: Some(1) }, true));

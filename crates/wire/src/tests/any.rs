@@ -111,10 +111,19 @@ fn attr() -> impl Strategy<Value = Attr> {
 }
 
 fn set_attr() -> impl Strategy<Value = SetAttr> {
-    let ids = (of(mode()), of(any::<u32>()), of(any::<u32>()), of(any::<u64>()));
-    (ids, of(set_time()), of(set_time()), of(layout())).prop_map(|((mode, uid, gid, size), atime, mtime, layout)| {
-        SetAttr { mode, uid, gid, size, atime, mtime, layout }
-    })
+    let ids = (of(mode()), of(any::<u32>()), of(any::<u32>()), of(any::<u64>()), any::<bool>());
+    (ids, of(set_time()), of(set_time()), of(layout())).prop_map(
+        |((mode, uid, gid, size, grow), atime, mtime, layout)| SetAttr {
+            mode,
+            uid,
+            gid,
+            size,
+            grow,
+            atime,
+            mtime,
+            layout,
+        },
+    )
 }
 
 fn entry_op() -> BoxedStrategy<Op> {

@@ -1,8 +1,9 @@
 //! A file that is cut by a request of before, while what is written to it is on its way into objects.
 
-use loligo_types::DataAnswer;
+use loligo_types::{DataAnswer, SetAttr};
 
 use super::*;
+use crate::Fallocate;
 
 /// Carries data requests out until the server is told of them: what was written where, and the number of that request.
 fn told(world: &mut Ranks) -> (Vec<(u64, Vec<u8>)>, u64) {
@@ -95,4 +96,28 @@ fn what_is_written_while_the_file_is_cut_by_an_open_comes_after_that() {
     }
     world.result(flush).unwrap();
     assert_eq!(reaches, Some(503), "as far as was written");
+}
+
+#[test]
+fn room_is_made_by_a_request_that_never_cuts_what_others_write_before_it_is_done() {
+    let mut world = Ranks::of(1);
+    world.look_up_dir();
+    let rights = Lease::CACHE | Lease::BUFFER;
+    let fh = world.create(R0, DIR, FILE, true, rights);
+    let room = world.call(Call::Fallocate { fh, how: Fallocate::Allocate { keep_size: false }, offset: 300, len: 84 });
+    let empty = Attr { size: 0, inline: true, ..attr(FILE, Kind::File) };
+    world.answers(R0, Answer::Entry(empty));
+    let (_, seq, op) = world.asked();
+    let set = SetAttr { size: Some(384), grow: true, ..SetAttr::default() };
+    assert_eq!(op, Op::SetAttr { ino: FILE, set, handle: Some(1) });
+    // It waits there, and others may write by now.
+    world.says(R0, ToClient::Recall { ino: FILE, id: 5, bits: rights });
+    for (token, _) in std::mem::take(&mut world.dropped) {
+        world.feed(Input::Invalidated { token });
+    }
+    let done = |wire: &Wire| matches!(wire, Wire::Other(R0, ToServer::RecallDone { ino: FILE, id: 5 }));
+    assert!(world.take().iter().any(done));
+    let longer = Attr { size: 512, inline: false, change: empty.change + 1, ..empty };
+    world.answer(R0, seq, Answer::Entry(longer), &[]);
+    world.result(room).unwrap();
 }
