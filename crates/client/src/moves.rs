@@ -263,7 +263,6 @@ impl Client {
     /// has lost its name stays when the directory moves that it was in.
     pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>) {
         self.router.learn(routes);
-        let to = to.or(routes.first().map(|route| route.rank));
         let Some(to) = to.filter(|to| *to != from) else { return };
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{Cred, FsError, Ino, Lease, Op, Rank};
+use loligo_types::{Cred, FsError, Ino, Lease, Op, Rank, Route};
 
 use crate::file::File;
 use crate::machine::{Client, Waiter};
@@ -251,8 +251,9 @@ impl Client {
         if lost { FsError::Io } else { FsError::Stale }
     }
 
-    /// A rank restarted: tells it what is held. `lost`: it may have forgotten data that was not synced.
-    pub(crate) fn reclaim(&mut self, rank: Rank, lost: bool) {
+    /// A rank restarted: tells it what is held. `lost`: it may have forgotten data that was not synced. `routes`: who has
+    /// what, as it says.
+    pub(crate) fn reclaim(&mut self, rank: Rank, routes: &[Route], lost: bool) {
         // Recalls of the server before the restart are void; if it still wants something back it says so again.
         self.recalls.clear(rank);
         for file in self.files.map.values_mut() {
@@ -262,18 +263,26 @@ impl Client {
         session.recalls_done.clear();
         session.restarts += u64::from(lost);
         let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
-        for (number, handle) in &self.files.handles {
-            if self.files.at.get(number) == Some(&rank) {
-                let rights = self.files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
-                claim.opens.push((*number, handle.ino, handle.flags, rights));
-            }
+        let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
+        let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
+        if !self.router.is_single() {
+            // What has moved there unheard it has forgotten, too, and it gives that to others if nobody claims it now. What is
+            // only believed to have moved away may be there still. Of what it has not got it takes no notice.
+            self.learn_routes(routes);
+            claim.leases.extend(self.session(rank).map_or_else(Vec::new, |session| session.leases.all()));
+            claim.leases.sort_unstable();
+            claim.leases.dedup();
         }
-        for ((ino, _, _), locks) in &self.files.locks {
-            if self.files.map.get(ino).is_none_or(|file| file.rank == rank) {
-                claim.locks.extend(locks.iter().map(|(handle, lock)| (*ino, *handle, *lock)));
-            }
+        let files = &self.files;
+        let may_be = |number: &u64| files.at.get(number) == Some(&rank) || files.guessed.get(number) == Some(&rank);
+        for (number, handle) in files.handles.iter().filter(|(number, _)| may_be(number)) {
+            let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
+            claim.opens.push((*number, handle.ino, handle.flags, rights));
         }
-        let opened: BTreeSet<Ino> = claim.opens.iter().map(|(_, ino, ..)| *ino).collect();
+        for ((ino, _, _), locks) in &files.locks {
+            let held = locks.iter().filter(|(handle, _)| may_be(handle));
+            claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
+        }
         self.send(rank, ToServer::Reclaim(claim));
         self.ask_where(rank, &opened);
         if lost {

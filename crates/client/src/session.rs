@@ -309,7 +309,7 @@ impl Client {
         } else if !had {
             self.close_lost_there(rank);
         } else if welcome.resumed && !welcome.kept {
-            self.reclaim(rank, lost);
+            self.reclaim(rank, &welcome.routes, lost);
             self.hold_data(rank);
         } else if welcome.resumed {
             self.repeat_recalls_done(rank);

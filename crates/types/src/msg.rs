@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -154,8 +154,7 @@ pub enum ToClient {
     Redirect { seq: Seq, rank: Rank, routes: Vec<Route>, done: Option<(Ino, u64)> },
     /// The subtree map has changed; sent to those who hold something on what has moved. `moved`: the inodes of which the client
     /// had something open, locked, or a lease, and has it at the rank `to` from now on; over several messages, if they are
-    /// many. Without `to`, which older servers do not say, it is the first route's rank: but files that live by themselves
-    /// move without a route.
+    /// many. Files that live by themselves move without a route.
     Routes { routes: Vec<Route>, moved: Vec<Ino>, to: Option<Rank> },
     /// The cluster map has changed.
     Map(ClusterMap),

@@ -240,7 +240,7 @@ impl Ranks {
     fn moves(&mut self, kept: bool) {
         self.says(
             R0,
-            ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE, Ino(0x102)], to: None },
+            ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE, Ino(0x102)], to: Some(R1) },
         );
         assert_eq!(self.take(), [Wire::Connect(R1, Some("at 1".into()))]);
         self.connect(R1, Welcome { kept, ..welcome(R1, 2) });
@@ -454,7 +454,7 @@ fn data_that_is_asked_for_where_a_file_was_before_a_restart_follows_it() {
     let flush = world.call(Call::Flush { fh, owner: None });
     let wire = world.take();
     let [Wire::Data(R0, id, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: None });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
     world.feed(Input::Disconnected { rank: R0 });
     world.connect(R0, Welcome { resumed: true, kept: false, routes: vec![route(DIR, R1, 1)], ..welcome(R0, 2) });
     // The rank that had it has forgotten that, and where it went.

@@ -53,7 +53,7 @@ fn leases_that_moved_to_a_rank_that_is_never_reached_are_not_used_for_longer_tha
     let (_, seq, _) = world.asked();
     world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
     assert!(world.result(look).unwrap().names_cached);
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE], to: None });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE], to: Some(R1) });
     world.feed(Input::Disconnected { rank: R0 });
     world.dropped.clear();
     for _ in 0..8 {
@@ -69,7 +69,7 @@ fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     let mut world = Ranks::of(2);
     world.look_up_dir();
     world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: None });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
     let open = world.call(Call::Open { ino: FILE, flags: OpenFlags { truncate: true, ..rw() } });
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     // What had moved there is lost, and so is whoever waits for it.

@@ -1,5 +1,7 @@
 //! Open files that did not move with the directory that they were in, and words of what has moved that were lost.
 
+use loligo_types::msg::Reclaim;
+
 use super::*;
 
 /// A file open at rank 0 in a directory, and a session with rank 1.
@@ -44,7 +46,7 @@ fn asks(wire: &[Wire]) -> Vec<(Rank, u64)> {
 #[test]
 fn a_file_that_has_lost_its_name_stays_when_its_directory_moves_and_is_closed_where_it_is() {
     let (mut world, fh) = opened_beside_second();
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: None });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: Some(R1) });
     world.call(write(fh, b"x"));
     assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::WriteInline { .. }));
     assert_eq!(closes(&mut world, fh), [R0]);
@@ -249,4 +251,46 @@ fn an_open_file_that_moved_by_itself_is_reclaimed_where_it_is() {
     let wire = world.take();
     let claims = |wire: &Wire| matches!(wire, Wire::Other(R1, ToServer::Reclaim(claim)) if claim.opens.len() == 1);
     assert!(wire.iter().any(claims), "its rank was restarted: {wire:?}");
+}
+
+/// What a rank is told to have been held there, when it has restarted and says that the directory is the second one's.
+fn claimed(world: &mut Ranks, rank: Rank) -> Reclaim {
+    world.feed(Input::Disconnected { rank });
+    world.take();
+    let routes = vec![route(DIR, R1, 1)];
+    world.connect(rank, Welcome { resumed: true, kept: false, routes, ..welcome(rank, 2) });
+    let first = world.take().into_iter().find_map(|wire| match wire {
+        Wire::Ask(at, ..) if at == rank => panic!("it is asked before it is told"),
+        Wire::Other(at, ToServer::Reclaim(claim)) if at == rank => Some(claim),
+        _ => None,
+    });
+    first.expect("it is told")
+}
+
+/// All that a client holds of a file that it alone writes.
+fn all() -> Reclaim {
+    let opens = vec![(1, FILE, rw(), Lease::CACHE | Lease::BUFFER)];
+    Reclaim { opens, leases: vec![(FILE, Lease::ATTR)], locks: Vec::new() }
+}
+
+fn held_back_with_lease() -> Ranks {
+    let (mut world, _) = held_back();
+    let id = world.call(lookup(DIR, "x"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+    world.result(id).unwrap();
+    world
+}
+
+#[test]
+fn what_moved_unheard_to_a_rank_that_has_restarted_since_is_reclaimed_there() {
+    let mut world = held_back_with_lease();
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(claimed(&mut world, R1), all());
+}
+
+#[test]
+fn what_is_only_believed_to_have_moved_from_a_rank_that_has_restarted_is_reclaimed_there_too() {
+    let mut world = held_back_with_lease();
+    assert_eq!(claimed(&mut world, R0), all());
 }
