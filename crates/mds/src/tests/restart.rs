@@ -1,6 +1,6 @@
 //! Crash, grace, orphans, clean stop.
 
-use loligo_types::msg::{Reclaim, ToServer};
+use loligo_types::msg::{PROTOCOL_VERSION, Reclaim, ToServer};
 use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
 
 use super::*;
@@ -248,7 +248,13 @@ fn nobody_reclaims_what_is_not_there_or_what_it_may_not_open() {
     let welcome = world.clients[b].welcome.clone().expect("it was welcome before");
     world.input(Input::Connected { conn, peer: user });
     let resume = Some((welcome.session, welcome.secret));
-    let hello = loligo_types::msg::Hello { versions: (PROTOCOL_VERSION, PROTOCOL_VERSION), client: 0, resume, name: "b".into(), fs_id: None };
+    let hello = loligo_types::msg::Hello {
+        versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
+        client: 0,
+        resume,
+        name: "b".into(),
+        fs_id: None,
+    };
     world.message(b, ToServer::Hello(hello));
     let handle = |number, ino| (number, ino, READ, Lease::NONE);
     let opens = vec![handle(1, secret), handle(2, open), handle(3, Ino(999_999))];
