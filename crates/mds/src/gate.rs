@@ -64,6 +64,7 @@ impl Reply {
 enum Gated {
     Reply(Reply),
     Welcome { conn: ConnId, slot: Slot, session: SessionId },
+    Evicted(ConnId),
 }
 
 /// What waits for the journal, in order.
@@ -96,6 +97,14 @@ impl Mds {
         self.gate.queue.push_back((self.log.last, Gated::Welcome { conn, slot, session }));
     }
 
+    /// A client that is told that its session has ended begins anew, and nothing of before may come back.
+    pub(crate) fn gate_evicted(&mut self, conn: ConnId) {
+        if self.log.last <= self.log.durable {
+            return self.say_evicted(conn);
+        }
+        self.gate.queue.push_back((self.log.last, Gated::Evicted(conn)));
+    }
+
     /// The journal is durable up to here.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
@@ -108,6 +117,7 @@ impl Mds {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
                 Some((_, Gated::Welcome { conn, slot, session })) => self.welcome(conn, slot, session, false, false),
+                Some((_, Gated::Evicted(conn))) => self.say_evicted(conn),
                 None => {}
             }
         }

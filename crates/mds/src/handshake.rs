@@ -173,9 +173,15 @@ impl Mds {
         let conn = self.sessions.get(slot).and_then(|session| session.conn);
         self.end_session(slot);
         if let Some(conn) = conn {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
-            self.close_conn(conn);
+            // Nothing that comes from it counts any more.
+            self.sessions.conns.remove(&conn);
+            self.gate_evicted(conn);
         }
+    }
+
+    pub(crate) fn say_evicted(&mut self, conn: ConnId) {
+        self.out.push_back(Output::Send { conn, msg: ToClient::Evicted });
+        self.close_conn(conn);
     }
 
     /// Ends a session that has written back all it had.

@@ -169,7 +169,11 @@ impl Mds {
                 // It would be locked until that rank is back, which wants nothing of before.
             }
             Verdict::Lend(lent, claims) => {
-                let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
+                // Also what an earlier round has locked, and is found to be another rank's, or gone, by now.
+                let mut inos = self.cluster.loans.by_tx.get(&tx).map_or_else(Vec::new, |loan| loan.locked.clone());
+                inos.extend(claims.iter().map(|claim| claim.ino));
+                inos.sort_unstable();
+                inos.dedup();
                 self.mark_loan(tx, &inos);
                 claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {

@@ -87,6 +87,26 @@ fn a_silent_session_is_evicted_and_blocks_nobody() {
 }
 
 #[test]
+fn an_eviction_is_told_when_it_is_durable() {
+    let mut world = World::new();
+    let (a, b) = (world.client(), world.client());
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
+    world.clients[b].obeys = false;
+    world.clients[b].closed = true;
+    world.syncs = false;
+    world.send(a, chmod(dir, 0o700));
+    world.wait_alive(2000);
+    assert_eq!(world.mds.status().evicted, 1);
+    // After a crash the session is still there: who had been told would have begun anew.
+    let told = |world: &World| world.clients[b].inbox.iter().any(|msg| matches!(msg, ToClient::Evicted));
+    assert!(!told(&world));
+    world.syncs = true;
+    world.pump();
+    assert!(told(&world));
+}
+
+#[test]
 fn a_session_that_lives_but_does_not_obey_is_evicted() {
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
