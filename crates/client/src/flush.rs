@@ -193,6 +193,7 @@ impl Client {
         let rank = self.files.map.get(&ino).map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
         let inline_max = self.session(rank).map_or(0, |session| session.inline_max);
         let reader = self.files.map.get(&ino).and_then(|file| self.files.reader(file));
+        let cut = self.may_be_cut(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         run.spill = false;
@@ -216,7 +217,9 @@ impl Client {
                 return self.flush_op(ino, DataOp::Discard { from });
             }
         } else if file.flying.end() <= inline_max {
-            run.queue = inline_pieces(&file.flying, file.base.as_deref()).into();
+            // What is known of the rest would come back if it was cut off meanwhile.
+            let base = file.base.as_deref().filter(|_| !cut);
+            run.queue = inline_pieces(&file.flying, base).into();
             run.stage = Stage::Inline;
             return self.write_inline(ino);
         } else if file.base.is_some() || file.attr.size == 0 {
@@ -241,6 +244,14 @@ impl Client {
             return self.write_inline(ino);
         }
         self.pump(ino);
+    }
+
+    /// Whether this client has asked to open the file as an empty one, and does not know whether that is done.
+    fn may_be_cut(&self, ino: Ino) -> bool {
+        self.unanswered().any(|pending| match &pending.request.op {
+            Op::Open { ino: of, flags, .. } => flags.truncate && *of == ino,
+            _ => false,
+        })
     }
 
     fn flush_op(&mut self, ino: Ino, op: DataOp) {

@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Requests that were sent, or are to be sent on.
-    fn unanswered(&self) -> impl Iterator<Item = &Pending> {
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Pending> {
         let paused = self.paused.iter().map(|paused| &paused.pending);
         self.sessions.values().flat_map(|session| session.pending.values()).chain(paused)
     }

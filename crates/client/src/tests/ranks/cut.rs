@@ -59,6 +59,32 @@ fn content_that_is_cut_while_it_is_moved_into_objects_is_not_written_again() {
 }
 
 #[test]
+fn content_that_is_being_cut_is_not_written_again_beside_what_is_new() {
+    for cuts in [false, true] {
+        let mut world = Ranks::of(1);
+        world.look_up_dir();
+        let plain = world.call(Call::Open { ino: FILE, flags: rw() });
+        let (_, first, _) = world.asked();
+        world.call(Call::Open { ino: FILE, flags: OpenFlags { truncate: cuts, ..rw() } });
+        world.asked();
+        let rights = Lease::CACHE | Lease::BUFFER;
+        let old = Attr { size: 6, inline: true, ..attr(FILE, Kind::File) };
+        let data = Some(Arc::from(&b"oldold"[..]));
+        world.answer(R0, first, Answer::Opened { attr: old, created: false, rights, data }, &[]);
+        let fh = world.result(plain).unwrap().fh.unwrap();
+        for offset in [0, 4] {
+            let data = Arc::from(&b"n"[..]);
+            let id = world.call(Call::Write { fh, offset, data, append: false, kill_priv: false });
+            world.result(id).unwrap();
+        }
+        world.call(Call::Flush { fh, owner: None });
+        let (_, _, op) = world.asked();
+        let Op::WriteInline { offset: Some(0), data, .. } = op else { panic!("{op:?}") };
+        assert_eq!(&data[..], if cuts { &b"n"[..] } else { &b"nldond"[..] });
+    }
+}
+
+#[test]
 fn what_is_written_while_the_file_is_cut_by_an_open_comes_after_that() {
     let mut world = Ranks::of(1);
     world.look_up_dir();
