@@ -136,17 +136,12 @@ impl Client {
         self.step_recalls(ino);
     }
 
-    /// Gives up what a rank lent. What was held of it, and what caches above hold for the sake of another rank: of a
-    /// directory in several fragments, or of what has moved meanwhile.
+    /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
+    /// would be taken for lent by the new rank when it is. Names of a directory that is several ranks' are not lent by any.
     fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
-        // Of a directory that is one rank's as a whole nobody else can have lent anything that still counts: that it has
-        // moved may not have been heard yet.
-        let parted = self.router.is_parted(ino);
         let mut held = Lease::NONE;
         for (of, session) in &mut self.sessions {
-            let given = if *of == rank || !parted { bits } else { bits.without(Lease::NAMES) };
-            held = held | (session.leases.of(ino) & bits);
-            session.leases.take(ino, given);
+            held = held | session.leases.take(ino, bits);
             if *of != rank && !session.pending.is_empty() {
                 session.leases.void(ino, session.next_seq);
             }

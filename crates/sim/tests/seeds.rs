@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 54] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 55] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -174,6 +174,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 54] = [
     ("what one round of a loan had locked, and the next did not find, was locked for ever", &[7058709]),
     ("a client was told of its eviction, of which the rank knew nothing any more after a crash", &[7062550]),
     ("content that an open was cutting came back beside what was written", &[7059216]),
+    ("names that the new rank had wanted back were taken for lent by it when the move was heard", &[8015817]),
     ("a lock was given back after the one that its owner had got next", &[4086665]),
     ("an answer that came after the one that brought the lease, and was made before it, was cached", &[4030958]),
     ("what was written while an open cut the file was left beyond its end", &[1011512, 1022585]),

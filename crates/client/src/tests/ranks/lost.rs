@@ -146,3 +146,26 @@ fn what_is_sent_from_rank_to_rank_is_not_written_after_its_handle_was_lost() {
     let again = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::WriteInline { .. }));
     assert!(!world.take().iter().any(again));
 }
+
+#[test]
+fn what_the_new_rank_wanted_back_before_the_move_was_heard_is_not_held_of_it_though_the_directory_was_in_parts() {
+    let mut world = Ranks::with_second();
+    let halves = Frag::WHOLE.split(1);
+    let line = |frag, rank| Route { dir: DIR, frag, rank, version: 7 };
+    world
+        .says(R1, ToClient::Routes { routes: vec![line(halves[0], R0), line(halves[1], R1)], moved: vec![], to: None });
+    let look = world.call(lookup(DIR, "x"));
+    let (rank, seq, _) = world.asked();
+    world.answer(rank, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES)]);
+    assert!(world.result(look).unwrap().names_cached);
+    let other = if rank == R0 { R1 } else { R0 };
+    world.says(other, ToClient::Recall { ino: DIR, id: 5, bits: Lease::NAMES });
+    for (token, _) in std::mem::take(&mut world.dropped) {
+        world.feed(Input::Invalidated { token });
+    }
+    world.take();
+    world.says(rank, ToClient::Routes { routes: vec![route(DIR, other, 9)], moved: vec![DIR], to: Some(other) });
+    let look = world.call(lookup(DIR, "y"));
+    world.answers(other, entry(FILE, Kind::File));
+    assert!(!world.result(look).unwrap().names_cached, "that rank has it back");
+}
