@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Large namespaces: memory for a cached entry, start after a clean stop, recovery after kill -9 under load, listing of a
-# huge directory, creates in one while it is split and merged, and more files than the cache holds. Writes a Markdown table to stdout. It judges nothing: the targets
-# stand in docs/performance.md. With the default counts it takes an hour or more and some 15 GB of disk.
+# huge directory, creates in one while it is split and merged, and more files than the cache holds. Writes a Markdown
+# table to stdout. It judges nothing: the targets stand in docs/performance.md. With the default counts it takes an hour
+# or more and some 15 GB of disk.
 # usage: bench/scale.sh [-n FILES] [-m ENTRIES] [-c FILES] [--cache SIZE] [--load S] [-r RUNS] [--only LIST] [--dir DIR] [--limit S]
 #   -n FILES      of the namespace for memory, restart and crash (10000000)
 #   -m ENTRIES    of the directory that is listed, or split (1000000)
@@ -22,7 +23,7 @@ IN_FLIGHT=64
 
 files=10000000 entries=1000000 small_files=20000000 cache=512MiB load_s=20 runs=3 only="" limit=7200
 dir=${LOLIGO_BENCH_DIR:-$LOLIGO_CACHE}
-usage() { sed -n '5,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '6,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage && exit 0 ;;
@@ -182,7 +183,7 @@ part_list() {
     rm -rf --one-file-system "$data"
 }
 
-# ---- small: more files than the cache holds ----
+# ---- split: creates in a huge directory while it is split and merged ----
 
 # creates FILES: one program makes one file after the other in the large directory; they are removed again.
 creates() {
@@ -231,6 +232,8 @@ part_split() {
     rm -rf --one-file-system "$data"
 }
 
+# ---- small: more files than the cache holds ----
+
 part_small() {
     local data="$scratch/small"
     serve small "$data" --set "cache_bytes=$cache"
@@ -248,7 +251,7 @@ find_loligo
 make_scratch "$dir"
 for part in $PARTS; do
     wanted "$part" || continue
-    if [ -n "$big" ] && { [[ $part =~ ^(list|split|small)$ ]]; }; then
+    if [ -n "$big" ] && [[ $part =~ ^(list|split|small)$ ]]; then
         end big TERM "$limit"
         rm -rf --one-file-system "$big"
         big=""

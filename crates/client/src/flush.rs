@@ -193,7 +193,8 @@ impl Client {
         let rank = self.files.map.get(&ino).map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
         let inline_max = self.session(rank).map_or(0, |session| session.inline_max);
         let reader = self.files.map.get(&ino).and_then(|file| self.files.reader(file));
-        let cut = self.may_be_cut(ino);
+        let based = self.files.map.get(&ino).is_some_and(|file| file.attr.inline && file.base.is_some());
+        let cut = based && self.may_be_cut(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
         run.spill = false;

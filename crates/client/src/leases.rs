@@ -211,13 +211,17 @@ impl Client {
 
     /// Whether attributes that are given out now may be cached; then they are not forgotten any more.
     pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
-        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
+        self.remember(ino);
         self.counts(ino, Lease::ATTR)
+    }
+
+    fn remember(&mut self, ino: Ino) {
+        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
     }
 
     /// The same for an entry of a listing, which brought the lease.
     pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
-        self.sessions.values_mut().for_each(|session| _ = session.leases.forgotten.remove(&ino));
+        self.remember(ino);
         let session = self.at_hand.rank.and_then(|rank| self.session(rank));
         session.is_some_and(|session| session.leases.has_attr(ino) && !session.leases.is_void(ino, self.at_hand.seq))
     }
@@ -228,8 +232,10 @@ impl Client {
         let Some(rank) = self.names_from else { return false };
         let Some(session) = self.sessions.get_mut(&rank) else { return false };
         session.leases.forgotten.remove(&dir);
-        let has = session.leases.has_names(dir);
-        if self.at_hand.rank == Some(rank) { self.counts(dir, Lease::NAMES) } else { has }
+        if self.at_hand.rank != Some(rank) {
+            return session.leases.has_names(dir);
+        }
+        self.counts(dir, Lease::NAMES)
     }
 
     /// What a rank has lent of a directory's names, if what it has just said of them stays as it is.

@@ -8,8 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use loligo_driver::{FormatOptions, Offline};
-use loligo_journal::table::{Meta, TABLE_VERSION, encode_meta, key_meta};
-use loligo_store::{Backend, Batch, Durability, StoreError};
+use loligo_store::StoreError;
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 use loligo_types::{Event, Ino, Inode, Kind, Place, RStat, Rank};
 
@@ -39,8 +38,10 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
     match LocalStore::format(&data, &StoreFormat::default()) {
         Ok(_) => {}
         Err(error @ StoreError::AlreadyFormatted { .. }) => {
-            format::refuse_leftovers(&data, &*offline::store(&data)?)?;
-            return Err(Failure::new(error.to_string()));
+            // What a `format` or a load left that was cut off before the first row is as good as empty.
+            if format::has_file_system(&data, &*offline::store(&data)?)? {
+                return Err(Failure::new(error.to_string()));
+            }
         }
         Err(error) => return Err(Failure::new(error.to_string())),
     }
@@ -74,23 +75,14 @@ fn clear(data: &Path) {
 }
 
 fn load(data: &Path, head: Head, text: &mut Text<'_>) -> Result<Head, Failure> {
-    let store = offline::store(data)?;
-    loligo_driver::format(&*store, &FormatOptions::default()).context(|| format!("formatting {}", data.display()))?;
-    let table = store.table();
-    let mut offline = offline::records(store, data)?;
     let failed = || format!("writing into {}", data.display());
-    // Without this row there is no file system for whoever opens the directory.
-    offline.remove(&[key_meta(Meta::Format, Rank::ZERO)]).context(failed)?;
+    let mut offline = Offline::begin(offline::store(data)?, &FormatOptions::default()).context(failed)?;
     let seen = records(head, text, &mut offline)
         .map_err(|failure| failure.remedy("the directory is empty again; dump once more"))?;
     super::places::settle(&mut offline, seen.entries)?;
     let next_ino = Event::NextIno(Ino(head.next_ino.max(Ino::FIRST.0)));
     offline.write(&[next_ino]).context(failed)?;
-    table.flush().context(failed)?;
-    let mut batch = Batch::new();
-    batch.put(key_meta(Meta::Format, Rank::ZERO), encode_meta(TABLE_VERSION));
-    table.write(&batch, Durability::Sync).context(failed)?;
-    offline.close().context(failed)?;
+    offline.finish().context(failed)?;
     Ok(seen)
 }
 

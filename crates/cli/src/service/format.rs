@@ -43,7 +43,7 @@ pub fn make(data: &Path) -> Result<bool, Failure> {
     }
     let store = open_store(data, SMALL_CACHE)?;
     let failed = |e: StoreError| Failure::new(e.to_string());
-    refuse_leftovers(data, &store)?;
+    has_file_system(data, &store)?;
     match loligo_driver::format(&store, &root()) {
         Ok(()) => {
             store.close().map_err(failed)?;
@@ -59,8 +59,9 @@ fn unmade(data: &Path, error: &std::io::Error) -> Failure {
         .remedy("name one below a directory that this user may write to")
 }
 
-/// A load that was cut off leaves rows in a table that is not formatted: nothing to build on.
-pub fn refuse_leftovers(data: &Path, store: &LocalStore) -> Result<(), Failure> {
+/// Whether there is a finished file system. A load that was cut off leaves rows in a table that is not formatted: nothing
+/// to build on, and refused.
+pub fn has_file_system(data: &Path, store: &LocalStore) -> Result<bool, Failure> {
     let failed = |e: StoreError| Failure::new(e.to_string());
     let table = store.table();
     // The key of the first layout named no rank; its file systems are refused by name elsewhere.
@@ -68,7 +69,7 @@ pub fn refuse_leftovers(data: &Path, store: &LocalStore) -> Result<(), Failure> 
     let has = |key: &[u8]| Ok::<bool, Failure>(table.get(key).map_err(failed)?.is_some());
     let formatted = has(&key)? || has(&key[..2])?;
     if formatted || table.scan(&[], &[], 1).map_err(failed)?.is_empty() {
-        return Ok(());
+        return Ok(formatted);
     }
     Err(Failure::new(format!("{} holds a load that did not come to its end", data.display()))
         .remedy("remove the directory and load again"))

@@ -14,7 +14,7 @@ use loligo_store::{Backend, Batch, Table};
 use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank};
 
 use crate::server::error::{Result, bad_row};
-use crate::server::recover::{Head, Progress, read_head, read_small, replay, scan};
+use crate::server::recover::{Head, Progress, read_small, read_values, replay, scan};
 use crate::server::rows::put_event;
 
 /// Rows as they are with all journals: the value, or that there is none.
@@ -46,7 +46,7 @@ impl Life {
     /// Reads a rank's small records and its journal.
     fn read(backend: &dyn Backend, rank: Rank, key: (u64, u64), progress: &mut dyn FnMut(Progress)) -> Result<Life> {
         let table = backend.table();
-        let head = read_head(&*table, rank)?;
+        let head = read_values(&*table, rank)?;
         let mut tree = Tree::new(key, Config { inline_max: 0, rank, frag: loligo_namespace::FragConfig::default() });
         read_small(&*table, rank, &head, &mut |item| tree.load(item))?;
         let mut letters = Vec::new();

@@ -18,9 +18,9 @@ use loligo_store::{Backend, Batch, Durability, Table};
 use loligo_types::{Event, Ino, Inode, Name, Place, Rank};
 
 use crate::server::error::{Result, bad_row};
-use crate::server::format::hash_key;
+use crate::server::format::{FormatOptions, first_rows, hash_key, put_finished};
 use crate::server::members::Members;
-use crate::server::recover::{Head, Progress, read_head};
+use crate::server::recover::{Head, Progress, read_head, read_values};
 use crate::server::rows::{put_event, put_meta};
 use journals::Overlay;
 
@@ -50,8 +50,21 @@ pub struct Offline {
 impl Offline {
     /// Reads the journals of all ranks. Changes nothing.
     pub fn open(backend: Arc<dyn Backend>, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
+        let head = read_head(&*backend.table(), Rank::ZERO)?;
+        Offline::with(backend, head, progress)
+    }
+
+    /// Begins a file system in an empty store, with a root directory. Whenever it is cut off before [`Offline::finish`],
+    /// nobody takes what there is for a file system.
+    pub fn begin(backend: Arc<dyn Backend>, options: &FormatOptions) -> Result<Offline> {
+        let rows = first_rows(&*backend, options)?;
+        backend.table().write(&rows, Durability::Sync)?;
+        let head = read_values(&*backend.table(), Rank::ZERO)?;
+        Offline::with(backend, head, &mut |_| ())
+    }
+
+    fn with(backend: Arc<dyn Backend>, head: Head, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
         let table = backend.table();
-        let head = read_head(&*table, Rank::ZERO)?;
         let members = Members::read(&*table, head.ranks)?;
         let lowest = members.states.keys().next().copied().unwrap_or(Rank::ZERO);
         let hash_key = hash_key(&*backend);
@@ -232,6 +245,15 @@ impl Offline {
         }
         self.table.write(&batch, Durability::Buffered)?;
         Ok(())
+    }
+
+    /// Makes what was begun and written a file system, durably.
+    pub fn finish(self) -> Result<()> {
+        self.table.flush()?;
+        let mut batch = Batch::new();
+        put_finished(&mut batch);
+        self.table.write(&batch, Durability::Sync)?;
+        self.close()
     }
 
     /// Makes repairs durable; the next server starts as after a clean stop.

@@ -221,3 +221,22 @@ fn each_rank_goes_on_behind_its_own_journal_and_with_its_own_numbers() {
         assert!(head.clean);
     }
 }
+
+#[test]
+fn what_was_begun_is_a_file_system_once_it_is_finished_and_never_before() {
+    let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
+    let begin =
+        || Offline::begin(disk.open().expect("it is not open"), &FormatOptions::default()).expect("it is empty");
+    let mut cut_off = begin();
+    cut_off.write(&[inode(FILE, Kind::File, 1)]).expect("there is room");
+    drop(cut_off);
+    let refused = Offline::open(disk.open().expect("it is not open"), &mut |_| ()).err();
+    assert!(matches!(refused, Some(crate::ServerError::NotFormatted)), "{refused:?}");
+    begin().finish().expect("there is room");
+    let whole = open(&disk);
+    assert!(whole.was_clean());
+    assert!(whole.get(&key_inode(Ino::ROOT)).expect("a row").is_some());
+    drop(whole);
+    let again = Offline::begin(disk.open().expect("it is not open"), &FormatOptions::default()).err();
+    assert!(matches!(again, Some(crate::ServerError::AlreadyFormatted)), "{again:?}");
+}

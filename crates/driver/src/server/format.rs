@@ -30,8 +30,15 @@ impl Default for FormatOptions {
 
 /// Makes the root directory and the table's head, in one durable batch. Refuses a store that has a file system.
 pub fn format(backend: &dyn Backend, options: &FormatOptions) -> Result<()> {
-    let table = backend.table();
-    match check_layout(&*table) {
+    let mut batch = first_rows(backend, options)?;
+    put_finished(&mut batch);
+    backend.table().write(&batch, Durability::Sync)?;
+    Ok(())
+}
+
+/// All that [`format`] writes but the row that says that there is a file system. Refuses a store that has one.
+pub(crate) fn first_rows(backend: &dyn Backend, options: &FormatOptions) -> Result<Batch> {
+    match check_layout(&*backend.table()) {
         Ok(()) => return Err(ServerError::AlreadyFormatted),
         Err(ServerError::NotFormatted) => {}
         Err(other) => return Err(other),
@@ -51,9 +58,12 @@ pub fn format(backend: &dyn Backend, options: &FormatOptions) -> Result<()> {
     put_meta(&mut batch, Meta::ReplayFrom, Rank::ZERO, 1);
     put_meta(&mut batch, Meta::Ranks, Rank::ZERO, 1);
     put_meta(&mut batch, Meta::Clean, Rank::ZERO, 1);
-    put_meta(&mut batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
-    table.write(&batch, Durability::Sync)?;
-    Ok(())
+    Ok(batch)
+}
+
+/// The row without which nobody takes what is in the table for a file system.
+pub(crate) fn put_finished(batch: &mut Batch) {
+    put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);
 }
 
 /// The key under which a file system's names are hashed.

@@ -87,6 +87,11 @@ impl Head {
 /// Reads the single values of a rank, which may be a new one; refuses a table without a file system or of another layout.
 pub(crate) fn read_head(table: &dyn Table, rank: Rank) -> Result<Head> {
     check_layout(table)?;
+    read_values(table, rank)
+}
+
+/// The single values of a rank, be the file system finished or not.
+pub(crate) fn read_values(table: &dyn Table, rank: Rank) -> Result<Head> {
     let get = |meta: Meta, rank: Rank| -> Result<Option<u64>> {
         let key = key_meta(meta, rank);
         let value = table.get(&key)?;
