@@ -162,6 +162,15 @@ impl Ranks {
         assert_eq!(self.connect(R1, welcome(R1, 2)).client, 77);
     }
 
+    /// A session with the second rank, which a lookup found that has nothing to do with the test.
+    fn meet_second(&mut self) {
+        let id = self.call(lookup(Ino(0x180), "x"));
+        self.redirects(R0, R1, &[], None);
+        self.connect_second();
+        self.answers(R1, entry(Ino(0x1ff), Kind::File));
+        self.result(id).unwrap();
+    }
+
     fn call(&mut self, call: Call) -> u64 {
         let id = self.next;
         self.next += 1;

@@ -321,6 +321,13 @@ impl Cluster {
         attr.ino
     }
 
+    /// Files `f0` and so on.
+    pub fn touch_all(&mut self, client: usize, dir: Ino, files: usize) {
+        for n in 0..files {
+            self.touch(client, dir, &format!("f{n}"));
+        }
+    }
+
     /// The inode of a name, wherever it is.
     pub fn lookup(&mut self, client: usize, dir: Ino, text: &str) -> FsResult<Ino> {
         match self.call(client, Op::Lookup { dir, name: name(text) }) {

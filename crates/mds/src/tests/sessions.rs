@@ -66,15 +66,21 @@ fn the_newer_connection_of_a_session_wins() {
     assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
 }
 
-#[test]
-fn a_silent_session_is_evicted_and_blocks_nobody() {
+/// Two clients, of which the second one knows the attributes of a directory and does not give them back.
+fn disobeyed() -> (World, usize, usize, Ino) {
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
     let dir = world.mkdir(a, Ino::ROOT, "d").ino;
     world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
+    world.clients[b].obeys = false;
+    (world, a, b, dir)
+}
+
+#[test]
+fn a_silent_session_is_evicted_and_blocks_nobody() {
+    let (mut world, a, b, dir) = disobeyed();
     world.create(b, dir, "f", WRITE, 1);
     let dead = world.session(b);
-    world.clients[b].obeys = false;
     world.clients[b].closed = true;
     let seq = world.send(a, chmod(dir, 0o700));
     assert_eq!(world.reply(a, seq), None);
@@ -88,11 +94,7 @@ fn a_silent_session_is_evicted_and_blocks_nobody() {
 
 #[test]
 fn an_eviction_is_told_when_it_is_durable() {
-    let mut world = World::new();
-    let (a, b) = (world.client(), world.client());
-    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
-    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
-    world.clients[b].obeys = false;
+    let (mut world, a, b, dir) = disobeyed();
     world.clients[b].closed = true;
     world.syncs = false;
     world.send(a, chmod(dir, 0o700));
@@ -108,11 +110,7 @@ fn an_eviction_is_told_when_it_is_durable() {
 
 #[test]
 fn a_session_that_lives_but_does_not_obey_is_evicted() {
-    let mut world = World::new();
-    let (a, b) = (world.client(), world.client());
-    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
-    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
-    world.clients[b].obeys = false;
+    let (mut world, a, _, dir) = disobeyed();
     let seq = world.send(a, chmod(dir, 0o700));
     world.wait_alive(2000);
     assert!(world.reply(a, seq).is_some());

@@ -9,11 +9,7 @@ fn opened_beside_second() -> (Ranks, Fh) {
     let mut world = Ranks::of(2);
     world.look_up_dir();
     let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
-    let id = world.call(lookup(Ino(0x180), "x"));
-    world.redirects(R0, R1, &[], None);
-    world.connect_second();
-    world.answers(R1, entry(Ino(0x1ff), Kind::File));
-    world.result(id).unwrap();
+    world.meet_second();
     (world, fh)
 }
 
@@ -105,11 +101,7 @@ fn what_is_held_back_is_written_through_another_handle_if_the_first_one_was_lost
 fn held_back() -> (Ranks, Fh) {
     let mut world = Ranks::of(2);
     world.look_up_dir();
-    let id = world.call(lookup(Ino(0x180), "x"));
-    world.redirects(R0, R1, &[], None);
-    world.connect_second();
-    world.answers(R1, entry(Ino(0x1ff), Kind::File));
-    world.result(id).unwrap();
+    world.meet_second();
     let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
     world.write(fh, b"kept");
     assert_eq!(world.take(), []);
@@ -161,11 +153,7 @@ fn a_handle_of_a_file_that_moved_unheard_is_not_used_again_by_those_who_open_it_
         world.connect(R0, welcome(R0, 2));
         world.look_up_dir();
         let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
-        let id = world.call(lookup(Ino(0x180), "x"));
-        world.redirects(R0, R1, &[], None);
-        world.connect_second();
-        world.answers(R1, entry(Ino(0x1ff), Kind::File));
-        world.result(id).unwrap();
+        world.meet_second();
         let attr = world.call(Call::GetAttr { ino: FILE });
         if moves {
             world.redirects(R0, R1, &[], None);
@@ -215,11 +203,7 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
         let mut world = Ranks::of(2);
         world.look_up_dir();
         let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
-        let id = world.call(lookup(Ino(0x180), "x"));
-        world.redirects(R0, R1, &[], None);
-        world.connect_second();
-        world.answers(R1, entry(Ino(0x1ff), Kind::File));
-        world.result(id).unwrap();
+        world.meet_second();
         world.write(fh, b"held back");
         loses_first(&mut world, false);
         let wire = world.take();

@@ -164,9 +164,7 @@ fn a_file_that_is_removed_while_it_is_to_go_home_does_not_keep_the_others() {
 #[test]
 fn files_go_home_to_the_directory_that_counts_them_when_nothing_else_moves() {
     let (mut cluster, a, here, there) = two_ranks();
-    for n in 0..100 {
-        cluster.touch(a, here, &format!("f{n}"));
-    }
+    cluster.touch_all(a, here, 100);
     let open = cluster.touch(a, here, "open");
     for text in (0..100).map(|n| format!("f{n}")).chain(["open".into()]) {
         cluster.call(a, rename(here, &text, there, &text)).expect("it may");

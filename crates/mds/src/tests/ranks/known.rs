@@ -45,9 +45,7 @@ fn of_a_directory_that_is_parted_each_half_keeps_its_share() {
     let mut cluster = Cluster::new(2);
     let a = cluster.client();
     let dir = cluster.mkdir(a, Ino::ROOT, "d");
-    for n in 0..40 {
-        cluster.touch(a, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(a, dir, 40);
     for _ in 0..20 {
         for n in 0..40 {
             cluster.ask(a, 0, Op::Lookup { dir, name: name(&format!("f{n}")) });

@@ -13,9 +13,7 @@ fn halves() -> (Cluster, usize, Ino, Frag) {
     let mut cluster = Cluster::new(2);
     let client = cluster.client();
     let dir = cluster.mkdir(client, Ino::ROOT, "d");
-    for n in 0..40 {
-        cluster.touch(client, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(client, dir, 40);
     let upper = Frag { bits: 1, value: 1 };
     cluster.migrate_frag(dir, upper, 0, 1);
     (cluster, client, dir, upper)
@@ -38,9 +36,7 @@ fn the_first_fragment_does_not_leave_alone_if_others_came_while_its_migration_wa
     let mut cluster = Cluster::new(3);
     let a = cluster.client();
     let (dir, other) = (cluster.mkdir(a, Ino::ROOT, "d"), cluster.mkdir(a, Ino::ROOT, "other"));
-    for n in 0..20 {
-        cluster.touch(a, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(a, dir, 20);
     let (lower, third) = (Frag { bits: 1, value: 0 }, Frag { bits: 2, value: 2 });
     cluster.migrate_frag(dir, third, 0, 1);
     cluster.migrate_frag(dir, Frag { bits: 2, value: 3 }, 0, 2);
@@ -128,9 +124,7 @@ fn removed_names_do_not_stay_in_the_table_when_the_rank_of_a_part_removes_the_di
     let a = cluster.client();
     let parent = cluster.mkdir(a, Ino::ROOT, "p");
     let dir = cluster.mkdir(a, parent, "d");
-    for n in 0..40 {
-        cluster.touch(a, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(a, dir, 40);
     // Rank 1 has the name of the directory and half of its names; rank 0 has its inode.
     cluster.migrate_frag(dir, Frag { bits: 1, value: 1 }, 0, 1);
     cluster.migrate(parent, 0, 1);
@@ -209,9 +203,7 @@ fn fragments_at_three_ranks_move_on_and_the_home_does_too() {
     let mut cluster = Cluster::new(3);
     let a = cluster.client();
     let dir = cluster.mkdir(a, Ino::ROOT, "d");
-    for n in 0..30 {
-        cluster.touch(a, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(a, dir, 30);
     let before = cluster.walk(a);
     let upper = Frag { bits: 1, value: 1 };
     let quarters = upper.split(1);
@@ -287,9 +279,7 @@ fn what_the_lines_of_others_say_is_a_ranks_is_so_when_the_letter_has_come() {
     let mut cluster = Cluster::new(3);
     let a = cluster.client();
     let dir = cluster.mkdir(a, Ino::ROOT, "d");
-    for n in 0..30 {
-        cluster.touch(a, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(a, dir, 30);
     let upper = Frag { bits: 1, value: 1 };
     cluster.migrate_frag(dir, upper, 0, 1);
     // Rank 1 counts those that are made now.
@@ -397,9 +387,7 @@ fn each_rank_cuts_what_it_has_of_a_directory_as_it_grows_and_shrinks_and_keeps_t
     let upper = Frag { bits: 1, value: 1 };
     cluster.migrate_frag(dir, upper, 0, 1);
     assert_eq!((bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)), (0, 0));
-    for n in 0..200 {
-        cluster.touch(a, dir, &format!("f{n}"));
-    }
+    cluster.touch_all(a, dir, 200);
     cluster.wait(500);
     // 200 entries of 8 are 25 fragments, so 32; each rank knows only those of its half, and hashes are only nearly uniform.
     let grown = [bits_at(&cluster, 0, dir), bits_at(&cluster, 1, dir)];
