@@ -198,6 +198,26 @@ fn doubted_rights_answer_no_read_and_let_no_write_begin() {
 }
 
 #[test]
+fn under_doubted_rights_only_what_was_written_here_is_sent() {
+    let (mut world, fh) = held_back();
+    let data = Arc::from(&b"far"[..]);
+    let far = world.call(Call::Write { fh, offset: 8, data, append: false, kill_priv: false });
+    world.result(far).unwrap();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    world.answers(R0, opened(FILE, true, Lease::NONE));
+    world.result(open).unwrap();
+    // What is between the two may be others' by now.
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        let Op::WriteInline { offset: Some(offset), data, .. } = world.answers(R0, entry(FILE, Kind::File)) else {
+            panic!("{sent:?}")
+        };
+        sent.push((offset, data.to_vec()));
+    }
+    assert_eq!(sent, [(0, b"kept".to_vec()), (8, b"far".to_vec())]);
+}
+
+#[test]
 fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its_rank_knows_the_handle() {
     for known in [false, true] {
         let mut world = Ranks::of(2);
