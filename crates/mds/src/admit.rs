@@ -101,9 +101,13 @@ impl Mds {
     }
 
     /// Whether changes must wait for checkpoints: the journal is too long, or memory is full of what only it holds.
+    ///
+    /// Of a journal that nothing needs any more the newest segment stays until the next record begins another, and a single
+    /// record, as of a subtree that came, may make it longer than the limit. Who waited then would wait for that record.
     #[inline]
     pub(crate) fn is_short_of_space(&self) -> bool {
-        self.log.limit > 0 && self.log.used >= self.log.limit || self.is_overfull(self.config.cache_bytes_max / 8)
+        let long = self.log.limit > 0 && self.log.used >= self.log.limit;
+        long && self.journal_is_needed() || self.is_overfull(self.config.cache_bytes_max / 8)
     }
 
     /// Whether the cache is over its limit by more than this, and there is enough in it that eviction cannot touch.

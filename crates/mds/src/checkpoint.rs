@@ -171,6 +171,11 @@ impl Mds {
         needed.unwrap_or(self.log.last.next()).min(self.log.durable.next())
     }
 
+    /// Whether there is anything in the journal that is needed, so that a checkpoint, or another rank, will free some of it.
+    pub(crate) fn journal_is_needed(&self) -> bool {
+        self.needed_from() <= self.log.last
+    }
+
     /// Wants everything up to a record in the table for good; whether it is.
     pub(crate) fn settle_upto(&mut self, lsn: Lsn) -> bool {
         if self.cluster.settled > lsn {

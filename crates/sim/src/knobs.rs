@@ -103,7 +103,7 @@ impl Knobs {
             ranks,
             table_syncs: !rng.one_in(3),
             migrate_every_ms,
-            // A journal that could not be cut to below its limit would stop everything.
+            // In a journal that cannot be cut to below its limit each change waits for the checkpoint of the one before it.
             journal_limit: rng.pick(&[40_000, 1 << 22]).max(segment_size * 6),
         }
     }

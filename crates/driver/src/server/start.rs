@@ -357,7 +357,7 @@ pub(super) fn prepare(
     let (number, metrics) = (u32::from(others.own().0), seat.metrics.clone());
     let log = backend.log_dir(number)?;
     let journal_bytes = config.journal_bytes.max(JOURNAL_MIN);
-    // Segments go as a whole: several must fit, or changes would wait for space that nothing can free.
+    // Segments go as a whole: several must fit, or each change would wait for the checkpoint of the one before it.
     let segment_size = config.segment_bytes.clamp(JOURNAL_MIN / 16, journal_bytes / 8);
     let writer_config = WriterConfig { fs: backend.identity().fs_id, rank: number, segment_size };
     let writer = Writer::resume(writer_config, &tail);

@@ -74,6 +74,30 @@ fn a_long_journal_is_checkpointed_and_trimmed() {
 }
 
 #[test]
+fn a_record_that_is_longer_than_the_journal_may_be_is_not_waited_for_once_it_is_in_the_table() {
+    let mut world = World::new();
+    let a = world.client();
+    // It has a segment of its own, which stays until the next record begins another: no checkpoint makes room.
+    let long = || Input::JournalSpace { used: 200, limit: 100 };
+    world.checkpoints = false;
+    world.input(long());
+    let first = world.send(a, mkdir(Ino::ROOT, "d"));
+    world.wait_alive(100);
+    assert_eq!(world.reply(a, first), None, "what is in the journal only is waited for");
+    world.checkpoints = true;
+    world.pump();
+    assert!(world.reply(a, first).is_some_and(|(result, _)| result.is_ok()));
+    world.checkpoints = false;
+    world.input(long());
+    let second = world.send(a, mkdir(Ino::ROOT, "e"));
+    world.wait_alive(100);
+    assert_eq!(world.reply(a, second), None, "the first one is to be written, so that the record can go");
+    world.checkpoints = true;
+    world.pump();
+    assert!(world.reply(a, second).is_some_and(|(result, _)| result.is_ok()));
+}
+
+#[test]
 fn a_full_table_refuses_what_needs_room_and_recovers() {
     let mut world = World::new();
     let a = world.client();
