@@ -108,6 +108,11 @@ impl Client {
         }
     }
 
+    /// Whether a request gives back locks of a handle that was not lost.
+    pub(crate) fn gives_back(&self, op: &Op) -> bool {
+        matches!(op, Op::Unlock { handle, .. } if self.files.at.contains_key(handle))
+    }
+
     /// Who waits for locks that this rank is to give, or before that to take back.
     pub(crate) fn waiters_behind(&self, rank: Rank) -> impl Iterator<Item = Waiter> {
         let gives = move |key: Key| {
@@ -118,16 +123,17 @@ impl Client {
         at.filter_map(|behind| waiter_of(&behind.then))
     }
 
-    /// An owner waits no longer for locks that have not been asked for yet. Of the others the server knows.
+    /// An owner waits no longer for locks that no server has been asked for yet, or only one that sent the request on. Of
+    /// the others the server knows.
     pub(crate) fn cancel_behind(&mut self, ino: Ino, owner: LockOwner) {
-        let of_it = |behind: &Behind| {
-            let (of, _, by) = behind.key;
-            (of, by) == (ino, owner) && matches!(behind.op, Op::SetLock { wait: true, .. })
-        };
-        let (ended, wait) = std::mem::take(&mut self.behind).into_iter().partition::<Vec<_>, _>(of_it);
-        self.behind = wait;
-        for behind in ended {
-            self.replied(behind.rank, behind.then, Err(FsError::Interrupted));
+        let of_it =
+            |op: &Op| matches!(op, Op::SetLock { ino: of, lock, wait: true, .. } if (*of, lock.owner) == (ino, owner));
+        let behind = self.behind.extract_if(.., |behind| of_it(&behind.op)).map(|behind| (behind.rank, behind.then));
+        let mut ended: Vec<_> = behind.collect();
+        let paused = self.paused.extract_if(.., |paused| of_it(&paused.pending.request.op));
+        ended.extend(paused.map(|paused| (paused.rank, paused.pending.then)));
+        for (rank, then) in ended {
+            self.replied(rank, then, Err(FsError::Interrupted));
         }
     }
 

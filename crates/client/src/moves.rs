@@ -23,7 +23,7 @@ const PAUSE_MAX_MS: u64 = 1600;
 pub(crate) struct Paused {
     /// When, milliseconds.
     due: u64,
-    rank: Rank,
+    pub rank: Rank,
     pub pending: Pending,
 }
 

@@ -154,6 +154,11 @@ impl Client {
                 let cred = pass.cred.clone();
                 self.request(&cred, op, Then::Pass(pass));
             }
+            // Of a file that moved meanwhile: to give back once more what was given back does no harm, and nobody else would.
+            Then::Pass(pass) if self.gives_back(&op) => {
+                let cred = pass.cred.clone();
+                self.request(&cred, op, Then::Pass(pass));
+            }
             Then::Second(second) if is_repeatable(&op) && task_of(&second.then).is_none() => {
                 self.request(&Arc::new(pending.request.cred), op, Then::Second(second));
             }
@@ -266,21 +271,30 @@ impl Client {
         let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
         let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
         if !self.router.is_single() {
-            // What has moved there unheard it has forgotten, too, and it gives that to others if nobody claims it now. What is
-            // only believed to have moved away may be there still. Of what it has not got it takes no notice.
+            // What has moved there unheard it has forgotten, too, and it gives that to others if nobody claims it now: be the
+            // word of it lost, or still under way from a rank that is there. What is only believed to have moved away may be
+            // there still. Of what it has not got it takes no notice.
             self.learn_routes(routes);
-            claim.leases.extend(self.session(rank).map_or_else(Vec::new, |session| session.leases.all()));
+            let leases = self.sessions.iter().flat_map(|(of, session)| {
+                let all = session.leases.all().into_iter();
+                all.filter(|(ino, _)| *of == rank || self.router.says(*ino, rank))
+            });
+            claim.leases.extend(leases);
             claim.leases.sort_unstable();
             claim.leases.dedup();
         }
         let files = &self.files;
-        let may_be = |number: &u64| files.at.get(number) == Some(&rank) || files.guessed.get(number) == Some(&rank);
-        for (number, handle) in files.handles.iter().filter(|(number, _)| may_be(number)) {
+        let may_be = |number: &u64, ino: Ino| {
+            files.at.get(number) == Some(&rank)
+                || files.guessed.get(number) == Some(&rank)
+                || !self.router.is_single() && self.router.says(ino, rank)
+        };
+        for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
             let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
             claim.opens.push((*number, handle.ino, handle.flags, rights));
         }
         for ((ino, _, _), locks) in &files.locks {
-            let held = locks.iter().filter(|(handle, _)| may_be(handle));
+            let held = locks.iter().filter(|(handle, _)| may_be(handle, *ino));
             claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
         }
         self.send(rank, ToServer::Reclaim(claim));

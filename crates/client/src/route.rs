@@ -184,6 +184,11 @@ impl Router {
         answered.map_or(Found::Unknown, Found::Guess)
     }
 
+    /// Whether the map says that an inode is a rank's.
+    pub(crate) fn says(&self, ino: Ino, rank: Rank) -> bool {
+        self.find(ino, None) == Found::Known(rank)
+    }
+
     /// Who is to be asked. `first`: the rank of the first connection, for want of anything better.
     pub(crate) fn target(&self, subject: Subject, first: Rank) -> Rank {
         let (ino, hash) = match subject {

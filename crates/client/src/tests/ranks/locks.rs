@@ -80,3 +80,50 @@ fn who_waits_for_a_lock_to_be_given_back_is_told_when_its_rank_does_not_come_bac
     world.feed(Input::Tick);
     assert_eq!(world.result(second).unwrap_err().error, FsError::Unavailable);
 }
+
+#[test]
+fn a_wait_for_a_lock_that_is_sent_on_from_rank_to_rank_can_be_interrupted() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    world.meet_second();
+    let lock = world.call(take_lock(fh));
+    // Neither has it, until it is waited a little before the next is asked.
+    let mut hops = 0;
+    while let [Wire::Ask(rank, seq, Op::SetLock { .. })] = world.take()[..] {
+        let to = if rank == R0 { R1 } else { R0 };
+        world.says(rank, ToClient::Redirect { seq: Seq(seq), rank: to, routes: Vec::new(), done: None });
+        hops += 1;
+    }
+    assert!(hops > 1, "{hops}");
+    world.call(Call::CancelLock { ino: FILE, owner: LOCK.owner });
+    assert_eq!(world.result(lock).unwrap_err().error, FsError::Interrupted);
+    world.take();
+    world.ms += 60_000;
+    world.feed(Input::Tick);
+    let asks = |wire: &Wire| matches!(wire, Wire::Ask(_, _, Op::SetLock { .. }));
+    assert!(!world.take().iter().any(asks), "nobody wants it any more");
+}
+
+#[test]
+fn a_lock_that_was_being_given_back_when_the_session_was_lost_is_given_back_where_the_file_has_moved() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    world.meet_second();
+    let lock = world.call(take_lock(fh));
+    world.answers(R0, Answer::Done);
+    world.result(lock).unwrap();
+    let unlock = world.call(Call::Unlock { fh, lock: LOCK });
+    assert!(matches!(world.asked(), (R0, _, Op::Unlock { .. })));
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Evicted);
+    let sent = world.take();
+    let unlocks = |wire: &Wire| match wire {
+        Wire::Ask(R1, seq, Op::Unlock { handle: 1, .. }) => Some(*seq),
+        _ => None,
+    };
+    let seq = sent.iter().find_map(unlocks).unwrap_or_else(|| panic!("{sent:?}"));
+    world.answer(R1, seq, Answer::Done, &[]);
+    world.result(unlock).unwrap();
+}

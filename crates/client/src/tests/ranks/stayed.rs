@@ -298,3 +298,12 @@ fn what_is_only_believed_to_have_moved_from_a_rank_that_has_restarted_is_reclaim
     let mut world = held_back_with_lease();
     assert_eq!(claimed(&mut world, R0), all());
 }
+
+#[test]
+fn what_has_moved_to_a_rank_that_has_restarted_since_is_reclaimed_there_while_the_word_of_it_is_under_way() {
+    let mut world = held_back_with_lease();
+    assert_eq!(claimed(&mut world, R1), all());
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.call(Call::Flush { fh: Fh(1), owner: None });
+    assert_eq!(written(&world.take()), [R1]);
+}
