@@ -87,7 +87,7 @@ pub(crate) struct Run {
     synced: bool,
     /// Its sync also covers what is not kept here.
     risky: bool,
-    /// The server restarted after some of it was written: all is to be written again.
+    /// The server restarted after some of it was written, or the file has moved: all is to be written again.
     lost: bool,
 }
 
@@ -367,6 +367,18 @@ impl Client {
         if run.stage == Stage::Discard {
             run.stage = Stage::Write;
         }
+        self.pump(ino);
+    }
+
+    /// A data request of a run was refused where the file was before it moved, as is believed. That loses nothing if the new rank
+    /// knows the handle, which it was not asked yet: so the run is done again, and begins with that.
+    pub(crate) fn flush_elsewhere(&mut self, ino: Ino) {
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let Some(run) = &mut file.run else { return };
+        run.in_flight = run.in_flight.saturating_sub(1);
+        file.at_risk |= run.stage == Stage::Sync && run.risky;
+        run.lost = true;
+        run.queue.clear();
         self.pump(ino);
     }
 

@@ -274,9 +274,13 @@ impl Client {
         }
         let Some(pending) = session.data.remove(&id) else { return };
         // Where it was before it moved it is not known any more after a restart.
-        let elsewhere = self.files.map.get(&pending.request.ino).is_some_and(|file| file.rank != rank && !file.doubted);
-        if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere {
+        let elsewhere = self.files.map.get(&pending.request.ino).filter(|file| file.rank != rank);
+        let doubted = elsewhere.map(|file| file.doubted);
+        if result == Err(DataError::Moved) || result == Err(DataError::Stale) && doubted == Some(false) {
             return self.data_moved(rank, id, pending);
+        }
+        if let (Err(DataError::Stale), Some(true), DataThen::Flush(ino)) = (&result, doubted, pending.then) {
+            return self.flush_elsewhere(ino);
         }
         if result == Err(DataError::Stale) {
             // Its rank does not know the handles. Those that open it from now on shall not suffer from that.

@@ -245,6 +245,60 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
     }
 }
 
+/// What was held back is on its way when its rank restarts, which had given the file away unheard: it says where the file is,
+/// and refuses the data. The flush, and what the new rank is asked about the handle.
+fn refused_where_it_was() -> (Ranks, u64, u64) {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let id = world.call(lookup(Ino(0x180), "x"));
+    world.redirects(R0, R1, &[], None);
+    world.connect_second();
+    world.answers(R1, entry(Ino(0x1ff), Kind::File));
+    world.result(id).unwrap();
+    let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    assert!(matches!(world.take()[..], [Wire::Data(R0, ..)]), "it is on its way");
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: false, ..welcome(R0, 2) });
+    let wire = world.take();
+    let asked = asks(&wire);
+    let [(R0, seq)] = asked[..] else { panic!("one is asked: {asked:?}") };
+    let taken_back = |wire: &Wire| match wire {
+        Wire::Ask(R0, seq, Op::Close { handles, .. }) if handles.is_empty() => Some(*seq),
+        _ => None,
+    };
+    let taken_back = wire.iter().find_map(taken_back).unwrap_or_else(|| panic!("{wire:?}"));
+    world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None });
+    world.take();
+    world.answer(R0, taken_back, Answer::Done, &[]);
+    let wire = world.take();
+    let [Wire::Data(R0, id, _)] = wire[..] else { panic!("it is sent again: {wire:?}") };
+    world.says(R0, ToClient::Data { id, result: Err(DataError::Stale) });
+    let (rank, seq, op) = world.asked();
+    assert!(matches!((rank, &op), (R1, Op::GetLock { ino: FILE, handle: 1, .. })), "{op:?} to {rank}");
+    (world, flush, seq)
+}
+
+#[test]
+fn what_is_refused_where_a_file_was_before_it_moved_unheard_is_written_where_it_is() {
+    let (mut world, flush, seq) = refused_where_it_was();
+    world.answer(R1, seq, Answer::Lock(None), &[]);
+    let wire = world.take();
+    let [Wire::Data(R1, id, DataOp::Write { offset: 0, data })] = &wire[..] else { panic!("{wire:?}") };
+    assert_eq!(&data[..], b"held back");
+    world.says(R1, ToClient::Data { id: *id, result: Ok(DataAnswer::Done) });
+    let in_objects = Attr { inline: false, size: 9, ..attr(FILE, Kind::File) };
+    assert!(matches!(world.answers(R1, Answer::Entry(in_objects)), Op::SetData { handle: 1, .. }));
+    world.result(flush).unwrap();
+    // There, too, the handle may be unknown by now, and others may have written.
+    let (mut world, flush, seq) = refused_where_it_was();
+    world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
+    assert_eq!(world.take(), []);
+    assert!(world.result(flush).is_err(), "it is told that it was lost");
+}
+
 #[test]
 fn an_open_file_that_moved_by_itself_is_reclaimed_where_it_is() {
     let (mut world, _) = opened_beside_second();
