@@ -278,7 +278,7 @@ impl Client {
         if verifies == Some(Stage::Verify) {
             return self.verified(ino, result);
         }
-        if result == Err(FsError::BadHandle) && self.takes_other_handle(ino) {
+        if result == Err(FsError::BadHandle) && (self.is_doubted(ino) || self.takes_other_handle(ino)) {
             return self.plan(ino);
         }
         let Some(file) = self.files.map.get_mut(&ino) else { return };
@@ -335,6 +335,11 @@ impl Client {
         }
     }
 
+    /// It has said so of another one, where the file was; where it is it is asked first.
+    fn is_doubted(&self, ino: Ino) -> bool {
+        self.files.map.get(&ino).is_some_and(|file| file.doubted && !file.flying.is_empty())
+    }
+
     /// The rank does not know the handle of a run: it may have lost that in a restart. Whether there is another one that
     /// may write, so that nothing is lost with the first.
     fn takes_other_handle(&mut self, ino: Ino) -> bool {
@@ -370,8 +375,8 @@ impl Client {
         self.pump(ino);
     }
 
-    /// A data request of a run was refused where the file was before it moved, as is believed. That loses nothing if the new rank
-    /// knows the handle, which it was not asked yet: so the run is done again, and begins with that.
+    /// A data request of a run was not done where the file was before it moved, as is believed. That loses nothing if the new
+    /// rank knows the handle, which it was not asked yet: so the run is done again, and begins with that.
     pub(crate) fn flush_elsewhere(&mut self, ino: Ino) {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let Some(run) = &mut file.run else { return };
@@ -387,6 +392,11 @@ impl Client {
         loop {
             let Some(file) = self.files.map.get_mut(&ino) else { return };
             let Some(run) = &mut file.run else { return };
+            if file.doubted && !run.queue.is_empty() {
+                // The doubt came meanwhile.
+                run.lost = true;
+                run.queue.clear();
+            }
             if run.stage == Stage::Write
                 && run.in_flight < WINDOW
                 && let Some((offset, data)) = run.queue.pop_front()

@@ -8,7 +8,7 @@ use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease,
 
 use crate::machine::Client;
 use crate::route::{Found, Subject};
-use crate::session::{Link, Pending, PendingData, Second, Then};
+use crate::session::{DataThen, Link, Pending, PendingData, Second, Then};
 
 /// A request is sent on at most this often, and a data request asked where its file is.
 const HOPS_MAX: u32 = 32;
@@ -343,15 +343,12 @@ impl Client {
     /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or that was not
     /// heard.
     fn follow_file(&mut self, ino: Ino, to: Rank) {
-        let moves = self.files.map.get(&ino).is_some_and(|file| file.rank != to);
+        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.rank != to) else { return };
+        // Before anything is sent on.
+        file.doubted = true;
         self.move_file(ino, to);
-        if moves {
-            if let Some(file) = self.files.map.get_mut(&ino) {
-                file.doubted = true;
-            }
-            self.forbid_reuse(ino);
-            self.doubt_rights(ino);
-        }
+        self.forbid_reuse(ino);
+        self.doubt_rights(ino);
     }
 
     /// An open file is another rank's from now on, with all that is held on it. What is on its way to the old one is
@@ -399,7 +396,7 @@ impl Client {
         }
         if file.rank != rank {
             let to = file.rank;
-            return self.data_request_at(to, id, pending);
+            return self.data_elsewhere(to, id, pending);
         }
         let cred = file.handles.first().and_then(|h| self.files.handles.get(h)).map(|h| Cred::clone(&h.cred));
         let Some(cred) = cred else {
@@ -409,6 +406,16 @@ impl Client {
         parked.push((id, pending));
         if parked.len() == 1 {
             self.request_at(rank, cred, Op::GetAttr { ino }, Then::Located(ino), 0);
+        }
+    }
+
+    /// Sends a data request to where its file is by now. What was held back is first asked about, if that is only believed.
+    pub(crate) fn data_elsewhere(&mut self, to: Rank, id: u64, pending: PendingData) {
+        match pending.then {
+            DataThen::Flush(ino) if self.files.map.get(&ino).is_some_and(|file| file.doubted) => {
+                self.flush_elsewhere(ino)
+            }
+            _ => self.data_request_at(to, id, pending),
         }
     }
 
@@ -427,7 +434,7 @@ impl Client {
         let mut parked = self.parked.remove(&ino).unwrap_or_default();
         parked.sort_unstable_by_key(|(id, _)| *id);
         for (id, pending) in parked {
-            self.data_request_at(to, id, pending);
+            self.data_elsewhere(to, id, pending);
         }
     }
 }

@@ -99,7 +99,7 @@ impl Client {
         // Of files that moved meanwhile: every data operation may be repeated.
         for (id, pending) in elsewhere {
             if let Some(to) = self.files.map.get(&pending.request.ino).map(|file| file.rank) {
-                self.data_request_at(to, id, pending);
+                self.data_elsewhere(to, id, pending);
             }
         }
     }

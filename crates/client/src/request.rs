@@ -10,6 +10,7 @@ use loligo_types::{
 };
 
 use crate::Invalidation;
+use crate::file::File;
 use crate::machine::Client;
 use crate::recover::task_of;
 use crate::session::{DataThen, Link, Pending, PendingData, Then};
@@ -275,12 +276,9 @@ impl Client {
         let Some(pending) = session.data.remove(&id) else { return };
         // Where it was before it moved it is not known any more after a restart.
         let elsewhere = self.files.map.get(&pending.request.ino).filter(|file| file.rank != rank);
-        let doubted = elsewhere.map(|file| file.doubted);
-        if result == Err(DataError::Moved) || result == Err(DataError::Stale) && doubted == Some(false) {
+        let follows = |file: &File| !file.doubted || !rests_on_rights(&pending);
+        if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere.is_some_and(follows) {
             return self.data_moved(rank, id, pending);
-        }
-        if let (Err(DataError::Stale), Some(true), DataThen::Flush(ino)) = (&result, doubted, pending.then) {
-            return self.flush_elsewhere(ino);
         }
         if result == Err(DataError::Stale) {
             // Its rank does not know the handles. Those that open it from now on shall not suffer from that.
@@ -338,4 +336,10 @@ pub(crate) fn bytes_at(at: u64, result: Result<DataAnswer, DataError>) -> Result
         // The server breaks the protocol; nothing it said can be used.
         _ => Err(DataError::Io),
     }
+}
+
+/// Whether a data request would do harm where the file is, if what is held of it had been lost on the way: others would lose
+/// what they have written. What a run writes is asked about before it is sent on.
+fn rests_on_rights(pending: &PendingData) -> bool {
+    matches!(pending.request.op, DataOp::Discard { .. }) && !matches!(pending.then, DataThen::Flush(_))
 }

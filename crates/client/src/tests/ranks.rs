@@ -442,15 +442,20 @@ fn data_follows_a_file_that_moved_unheard() {
     world.redirects(R0, R1, &[], None);
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, Welcome { kept: true, ..welcome(R1, 2) });
+    // What it held may have been lost on the way.
     let wire = world.take();
-    let [Wire::Data(R1, again, DataOp::Write { .. }), Wire::Ask(R1, 1, Op::GetAttr { ino: FILE })] = wire[..] else {
+    let [Wire::Ask(R1, 1, Op::GetLock { handle: 1, .. }), Wire::Ask(R1, 2, Op::GetAttr { ino: FILE })] = wire[..]
+    else {
         panic!("{wire:?}")
     };
-    assert_eq!(again, id);
+    world.answer(R1, 2, Answer::Entry(Attr { inline: false, ..attr(FILE, Kind::File) }), &[]);
+    assert_eq!(world.take(), []);
+    world.answer(R1, 1, Answer::Lock(None), &[]);
+    let wire = world.take();
+    let [Wire::Data(R1, id, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
     world.says(R1, ToClient::Data { id, result: Ok(DataAnswer::Done) });
     let op = world.answers(R1, entry(FILE, Kind::File));
     assert!(matches!(op, Op::SetData { ino: FILE, .. }));
-    world.answer(R1, 1, entry(FILE, Kind::File), &[]);
     world.result(flush).unwrap();
 }
 

@@ -250,11 +250,7 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
 fn refused_where_it_was() -> (Ranks, u64, u64) {
     let mut world = Ranks::of(2);
     world.look_up_dir();
-    let id = world.call(lookup(Ino(0x180), "x"));
-    world.redirects(R0, R1, &[], None);
-    world.connect_second();
-    world.answers(R1, entry(Ino(0x1ff), Kind::File));
-    world.result(id).unwrap();
+    world.meet_second();
     let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
     world.write(fh, b"held back");
     let flush = world.call(Call::Flush { fh, owner: None });
@@ -297,6 +293,25 @@ fn what_is_refused_where_a_file_was_before_it_moved_unheard_is_written_where_it_
     world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
     assert_eq!(world.take(), []);
     assert!(world.result(flush).is_err(), "it is told that it was lost");
+}
+
+#[test]
+fn what_was_held_back_is_lost_with_its_handle_where_the_file_has_moved_unheard_whoever_has_opened_it_since() {
+    let (mut world, fh) = held_back();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    world.answers(R0, opened(FILE, true, Lease::CACHE | Lease::BUFFER));
+    world.result(open).unwrap();
+    let flush = world.call(Call::Flush { fh, owner: None });
+    world.redirects(R0, R1, &[], None);
+    let unknown = |seq| ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() };
+    let (_, seq, op) = world.asked();
+    assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{op:?}");
+    world.says(R1, unknown(seq));
+    let (_, seq, op) = world.asked();
+    assert!(matches!(op, Op::GetLock { handle: 1, .. }), "{op:?}");
+    world.says(R1, unknown(seq));
+    assert_eq!(written(&world.take()), [], "others may have written meanwhile");
+    assert!(world.result(flush).is_err());
 }
 
 #[test]
