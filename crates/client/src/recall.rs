@@ -120,11 +120,13 @@ impl Client {
     }
 
     /// Gives up the rights to a file's data: its rank may not know of them, and may have given them to others. So nothing
-    /// is read here any more from now on, and no write begins until what was held back is at the server.
+    /// is read here any more from now on, and no write begins until what was held back is at the server, which is first
+    /// asked whether it knows the handle.
     pub(crate) fn doubt_rights(&mut self, ino: Ino) {
         let cached = self.is_cached_above(ino);
         let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.may_cache()) else { return };
         let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
+        file.doubted = true;
         file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Gate(file.written) });
         (file.base, file.current) = (None, false);
         self.change_blocks(ino, |file| file.blocks.clear());

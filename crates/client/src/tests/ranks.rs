@@ -171,6 +171,12 @@ impl Ranks {
         self.result(id).unwrap();
     }
 
+    /// The first rank is asked, before anything is written, whether it knows the first handle, and does.
+    fn knows_handle(&mut self) {
+        let op = self.answers(R0, Answer::Lock(None));
+        assert!(matches!(op, Op::GetLock { handle: 1, .. }), "{op:?}");
+    }
+
     fn call(&mut self, call: Call) -> u64 {
         let id = self.next;
         self.next += 1;
