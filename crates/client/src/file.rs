@@ -89,6 +89,9 @@ pub(crate) struct File {
     /// Number of write errors so far, and the last.
     pub errors: u64,
     pub error: Option<FsError>,
+    /// Buffered writes that were lost with the last run that failed, the first and the last of them by their numbers. From 0:
+    /// others that were at the server may be lost as well.
+    pub failed: (u64, u64),
     /// Objects may hold bytes that are not durable.
     pub unsynced: bool,
     /// What of them this client wrote, as far as it is kept.
@@ -130,6 +133,7 @@ impl File {
             reads: Vec::new(),
             errors: 0,
             error: None,
+            failed: (0, 0),
             // Somebody may have written before and not waited for the disk.
             unsynced: true,
             unstable: Extents::default(),

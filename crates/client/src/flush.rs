@@ -457,9 +457,10 @@ impl Client {
         if run.lost && error.is_none() && !(file.attr.inline && run.queue.is_empty() && flying.is_empty()) {
             return self.repeat_run(ino, &run, run.own.as_ref().unwrap_or(&flying));
         }
-        file.flushed = run.covers;
+        let before = std::mem::replace(&mut file.flushed, run.covers);
         if let Some(error) = error {
             file.fail(error);
+            file.failed = (if run.stage == Stage::Sync { 0 } else { before + 1 }, run.covers);
             self.unsynced.fail(error);
             // What the server has of it is not known.
             file.base = None;

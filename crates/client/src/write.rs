@@ -45,8 +45,8 @@ pub(crate) struct Writing {
     in_flight: usize,
     error: Option<FsError>,
     tries: u32,
-    /// Errors of the file before it.
-    errors: u64,
+    /// Its number among the buffered writes of the file, if it is in the buffer.
+    number: u64,
 }
 
 /// What the next answer is.
@@ -96,7 +96,7 @@ impl Client {
             in_flight: 0,
             error: None,
             tries: 0,
-            errors: 0,
+            number: 0,
         };
         let step = Step::Write(writing);
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
@@ -210,7 +210,6 @@ impl Client {
     fn begin_write(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, writing: &mut Writing) -> Option<CallResult> {
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
         if file.may_buffer() {
-            writing.errors = file.errors;
             let through = self.now.ms < self.full_until || writing.write.kill_priv && file.attr.mode & 0o6000 != 0;
             if let Err(error) = self.buffer(ino, &writing.write) {
                 return Some(Err(error.into()));
@@ -223,6 +222,7 @@ impl Client {
                 return Some(Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64))));
             }
             writing.asked = Asked::Flush;
+            writing.number = self.files.map.get(&ino).map_or(0, |file| file.written);
             self.flush_then(ino, id);
             return None;
         }
@@ -234,13 +234,19 @@ impl Client {
         self.write_through(id, ino, cred, writing)
     }
 
-    /// The buffer was written at once: its error is this write's.
+    /// The buffer was written at once: the error of the run that had this write is this write's. The handle is not told of
+    /// it again, unless more is lost than this write: who hears that it failed does not know of what was written before.
     fn written_through(&mut self, ino: Ino, writing: &Writing) -> CallResult {
+        let number = writing.number;
         if let Some(file) = self.files.map.get(&ino)
-            && let (Some(error), true) = (file.error, file.errors != writing.errors)
+            && let (first, last) = file.failed
+            && let (Some(error), true) = (file.error, (first..=last).contains(&number))
         {
-            let errors = file.errors;
-            if let Some(opened) = self.files.opened.get_mut(&writing.write.fh) {
+            let (errors, alone) = (file.errors, first == last);
+            if let Some(opened) = self.files.opened.get_mut(&writing.write.fh)
+                && alone
+                && opened.errors_seen + 1 == errors
+            {
                 opened.errors_seen = errors;
             }
             return Err(error.into());

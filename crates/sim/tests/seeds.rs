@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 55] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 56] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -190,6 +190,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 55] = [
     ("a name that was lent was renamed by the rank that had a part of its directory", &[3015991]),
     ("files did not go home with one that was removed meanwhile", &[1001407]),
     ("a directory was two ranks' after it was renamed while the first was dropping it", &[102525]),
+    ("a write that failed took the news of an earlier one that was lost with it", &[9042625]),
 ];
 
 /// The same while ranks are added and drained.

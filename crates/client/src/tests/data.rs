@@ -149,6 +149,74 @@ fn a_full_store_is_told_by_close_and_then_by_write() {
 }
 
 #[test]
+fn a_write_that_fails_tells_of_itself_and_not_of_what_was_lost_before() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    net.server.faults.inline.extend([FsError::NoSpace, FsError::NoSpace]);
+    net.write(0, fh, 0, b"lost");
+    net.pass_time(4000);
+    assert_eq!(net.err(0, write(fh, 4, b"refused")), FsError::NoSpace);
+    assert_eq!(net.fsync(0, fh).unwrap_err().error, FsError::NoSpace, "nobody was told of the first");
+    net.fsync(0, fh).unwrap();
+    assert!(net.server.content(ino).is_empty());
+}
+
+/// Another file meets a full store: the next writes of all files go through at once.
+fn fill(net: &mut Net) {
+    let (other, _) = net.create(0, "other");
+    net.server.faults.inline.push_back(FsError::NoSpace);
+    net.write(0, other, 0, b"x");
+    assert_eq!(net.flush(0, other).unwrap_err().error, FsError::NoSpace);
+}
+
+#[test]
+fn a_write_that_fails_with_what_was_held_back_before_does_not_tell_of_that() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    net.write(0, fh, 0, b"held back");
+    fill(&mut net);
+    net.server.faults.inline.push_back(FsError::NoSpace);
+    assert_eq!(net.err(0, write(fh, 9, b"refused")), FsError::NoSpace);
+    assert_eq!(net.flush(0, fh).unwrap_err().error, FsError::NoSpace, "both were lost");
+    net.flush(0, fh).unwrap();
+    assert!(net.server.content(ino).is_empty());
+}
+
+#[test]
+fn a_write_does_not_fail_because_one_before_it_was_lost() {
+    let mut net = Net::new(1);
+    let (fh, ino) = net.create(0, "a");
+    net.write(0, fh, 0, b"lost");
+    net.pass_time(2000);
+    fill(&mut net);
+    // What was held back is under way when the next write comes.
+    net.ms += 1500;
+    net.feed(0, Input::Tick);
+    net.server.faults.inline.push_back(FsError::NoSpace);
+    net.write(0, fh, 0, b"kept");
+    assert_eq!(net.server.content(ino), b"kept");
+    assert_eq!(net.fsync(0, fh).unwrap_err().error, FsError::NoSpace);
+    net.fsync(0, fh).unwrap();
+}
+
+#[test]
+fn a_write_that_waits_through_a_restart_does_not_tell_of_what_that_has_lost() {
+    let mut net = Net::new(1);
+    let (fh, ino) = in_objects(&mut net, 100);
+    // Too much to be kept here until it is synced.
+    net.write(0, fh, 0, &[2; 1200]);
+    net.flush(0, fh).unwrap();
+    fill(&mut net);
+    let writing = net.submit(0, write(fh, 0, &[3; 10]));
+    net.server.restart();
+    net.disconnect(0);
+    net.run();
+    net.nodes[0].done.remove(&writing).unwrap().unwrap();
+    assert_eq!(net.server.content(ino)[..10], [3; 10]);
+    assert_eq!(net.fsync(0, fh).unwrap_err().error, FsError::Io);
+}
+
+#[test]
 fn a_busy_data_server_is_asked_again() {
     let mut net = Net::new(1);
     let (fh, ino) = in_objects(&mut net, 100);
