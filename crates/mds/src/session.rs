@@ -158,6 +158,13 @@ impl Sessions {
         self.by_id.values().filter_map(|slot| Some((*slot, self.get(*slot)?)))
     }
 
+    /// The session of a client that it speaks through, or would. It may have begun another one whose welcome it never got:
+    /// that lives on for a while, but nobody hears what it is told.
+    pub(crate) fn of_client(&self, client: u64) -> Option<Slot> {
+        let all = self.iter().filter(|(_, session)| session.client == client);
+        all.max_by_key(|(_, session)| (session.conn.is_some(), session.id)).map(|(slot, _)| slot)
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()

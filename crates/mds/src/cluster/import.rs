@@ -91,8 +91,7 @@ impl Mds {
 
     /// The session of a client here; made if there is none. It has no connection until the client makes one.
     fn session_of(&mut self, client: &MovedClient) -> Slot {
-        let known = self.sessions.iter().find(|(_, session)| session.client == client.client);
-        if let Some((slot, _)) = known {
+        if let Some(slot) = self.sessions.of_client(client.client) {
             return slot;
         }
         let id = SessionId::new(self.me(), self.log.last.next());

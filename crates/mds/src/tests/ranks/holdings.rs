@@ -53,6 +53,22 @@ fn what_a_dead_session_left_of_a_file_is_dropped_also_if_nothing_of_it_is_in_mem
 }
 
 #[test]
+fn what_moves_is_held_by_the_session_through_which_its_client_speaks() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    open(&mut cluster, a, 0, file);
+    let first = cluster.world(1).session(a);
+    // Its client never heard of the first one, and began another.
+    cluster.connect(a, 1);
+    assert_ne!(cluster.world(1).session(a), first);
+    cluster.migrate(here, 0, 1);
+    assert_eq!(cluster.world(1).access.get(&(cluster.world(1).session(a), file)), Some(&DataAccess::Write));
+    assert_eq!(cluster.world(1).access.get(&(first, file)), None);
+    cluster.ask(a, 1, close(1));
+    cluster.finish();
+}
+
+#[test]
 fn an_open_file_and_its_rights_are_the_clients_at_the_new_rank() {
     let (mut cluster, a, here, _) = two_ranks();
     let b = cluster.client();
