@@ -105,7 +105,10 @@ pub fn propagate_abroad(
         inode.accounted = own;
         work.insert(*ino, inode);
     }
-    for part in tree.parts().filter(|part| part.own() != part.accounted && !locked(part.ino)) {
+    // All of it is one record, and an inode with long ACLs is long.
+    let room = max.saturating_mul(2).saturating_add(max.div_ceil(8)).saturating_sub(work.len());
+    let parts = tree.parts().filter(|part| part.own() != part.accounted && !locked(part.ino));
+    for part in parts.take(room) {
         // Its home is told, with what was just added to it.
         let mut part = work.remove(&part.ino).filter(|inode| inode.part_of().is_some()).unwrap_or_else(|| part.clone());
         let sum = sums.entry(part.ino).or_default();
@@ -138,5 +141,35 @@ impl Tree {
             slot.flags.set(slot.flags.get() & !flag::QUEUED);
             self.unsettled.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Kind, Loaded, Lsn, Rank, Time};
+
+    use super::*;
+
+    #[test]
+    fn what_many_parts_have_counted_is_told_bit_by_bit_and_once() {
+        let mut tree = crate::testing::empty_tree();
+        let dirs: Vec<Ino> = (100..200).map(Ino).collect();
+        for dir in &dirs {
+            let mut part = Inode::new(*dir, Kind::Dir, 0o755, 0, 0, Ino::ROOT, Time(1)).new_part(Rank(1));
+            add_sum(&mut part, 3, 0);
+            tree.load(Loaded::Inode(*dir, Some(Box::new(part))));
+        }
+        let mut told: Vec<Ino> = Vec::new();
+        for lsn in 1.. {
+            if tree.unsettled() == 0 {
+                break;
+            }
+            let (events, sums) = propagate_abroad(&tree, 16, &|_| true, &|_| false);
+            assert!((1..=34).contains(&events.len()) && sums.len() == events.len(), "{} at once", events.len());
+            told.extend(sums.iter().map(|(dir, _)| *dir));
+            assert!(sums.iter().all(|(_, sum)| *sum == sums[0].1 && sum.entries == 3));
+            events.iter().for_each(|event| crate::apply(&mut tree, event, Lsn(lsn)));
+        }
+        assert_eq!(told, dirs);
     }
 }
