@@ -61,7 +61,7 @@ impl Mds {
             self.recut(recuts);
         }
         if let Some(tail) = &mut self.cluster.tail {
-            tail.extend_from_slice(events);
+            tail.add(events, self.log.last_len);
         }
         self.out.push_back(Output::Append { lsn, record });
         lsn

@@ -76,6 +76,11 @@ impl Locks {
         held.map(|held| (held.slot, held.handle, held.lock)).collect()
     }
 
+    /// How many ranges are held of a file.
+    pub(crate) fn held_on(&self, ino: Ino) -> usize {
+        self.files.get(&ino).map_or(0, |file| file.held.len())
+    }
+
     /// How many ranges are held.
     pub(crate) fn held(&self) -> usize {
         self.files.values().map(|file| file.held.len()).sum()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loligo_journal::frame::BODY_MAX;
 use loligo_journal::{Record, decode_record};
 use loligo_mds::{ConnId, Output};
 use loligo_types::msg::{ToClient, ToServer};
@@ -61,6 +62,9 @@ impl Watch {
                 self.recalls.retain(|(of, _), _| of != session);
             }
             Output::Send { conn, msg } => self.sent(*conn, msg),
+            Output::Append { record, .. } if record.len() > BODY_MAX => {
+                self.findings.push(format!("the journal takes no record of {} bytes", record.len()));
+            }
             Output::Append { lsn, record } => match decode_record(record) {
                 Ok(record) => self.changed(*lsn, &record),
                 Err(error) => self.findings.push(format!("a record that was just made cannot be read: {error}")),

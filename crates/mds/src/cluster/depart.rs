@@ -3,18 +3,57 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Letter, Loaded, MovedClient, Rank, Route, Target};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Letter, Loaded, MovedClient, Name, Rank, Route, Target, limits};
 
 use super::export::{Export, Stage};
+use super::size::{CACHED_MAX, inode_len};
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
+/// What was changed of what moves since the table has it. Absolute, so in their order the changes lead to the state of now.
+pub(super) struct Changes {
+    pub(super) events: Vec<Event>,
+    /// The inodes of which something is said.
+    pub(super) departed: BTreeSet<Ino>,
+}
+
+/// A thing of which each change says all.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Thing<'a> {
+    Inode(Ino, Option<Rank>),
+    Entry(Ino, &'a Name),
+    Xattr(Ino, &'a [u8]),
+    Inline(Ino),
+}
+
+/// What a change says all of. None: it says something of other things, too, and stays in its place. An inode is gone with all
+/// it has; that a directory is empty tells that no other names are in it.
+fn thing_of(event: &Event) -> Option<Thing<'_>> {
+    match event {
+        Event::Inode(inode) if inode.kind == Kind::Dir && inode.size == 0 => None,
+        Event::Inode(inode) => Some(Thing::Inode(inode.ino, inode.part_of())),
+        Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => Some(Thing::Entry(*dir, name)),
+        Event::Xattr { ino, name, .. } | Event::XattrGone { ino, name } => Some(Thing::Xattr(*ino, name)),
+        Event::Inline { ino, .. } | Event::InlineGone(ino) => Some(Thing::Inline(*ino)),
+        _ => None,
+    }
+}
+
+/// Which changes count: of several of one thing only the last.
+pub(crate) fn last_of_each(events: &[Event]) -> Vec<bool> {
+    let mut later = BTreeSet::new();
+    let counts = events.iter().rev().map(|event| thing_of(event).is_none_or(|thing| later.insert(thing)));
+    let mut counts: Vec<bool> = counts.collect();
+    counts.reverse();
+    counts
+}
+
 impl Mds {
     /// Makes the record.
-    pub(super) fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode) {
-        let (mut events, mut departed) = self.take_changes(export, survey);
+    pub(super) fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode, changes: Changes) {
+        let Changes { mut events, mut departed } = changes;
         if export.itself {
             events.push(Event::Inode(Box::new(inode.clone())));
         }
@@ -62,15 +101,16 @@ impl Mds {
         export.stage = Stage::Moving(seq);
     }
 
-    /// What was changed of what moves since the table has it, and the inodes of which that is said. Absolute, so in their
-    /// order the changes lead to the state of now.
-    fn take_changes(&mut self, export: &Export, survey: &mut Survey) -> (Vec<Event>, BTreeSet<Ino>) {
+    /// What was changed of what moves since the table has it. From then on no changes are remembered.
+    pub(super) fn take_changes(&mut self, export: &Export, survey: &mut Survey) -> Changes {
         let mut events: Vec<Event> = Vec::new();
         let mut departed = BTreeSet::new();
         if export.itself {
             departed = Mds::departing(export.dir, &export.files);
         }
-        for event in self.cluster.tail.take().unwrap_or_default() {
+        let tail = self.cluster.tail.take().unwrap_or_default().events;
+        let counts = last_of_each(&tail);
+        for (event, counts) in tail.into_iter().zip(counts) {
             let named = match &event {
                 Event::Entry { dir, name, .. } | Event::EntryGone { dir, name } => {
                     survey.name_moves(*dir, self.tree.hash(name))
@@ -84,18 +124,24 @@ impl Mds {
                 if ino != export.dir {
                     departed.insert(ino);
                 }
-                events.push(event);
+                if counts {
+                    events.push(event);
+                }
             }
         }
-        (events, departed)
+        Changes { events, departed }
     }
 
     /// What clients have leases on, with its names: they are likely to ask for it next. Not what goes with the letter.
     fn cached_of(&self, clients: &[MovedClient], departed: &BTreeSet<Ino>) -> Vec<Loaded> {
         let leased: BTreeSet<Ino> =
             clients.iter().flat_map(|client| &client.held.leases).map(|(ino, _)| *ino).collect();
-        let mut items = Vec::new();
+        let (mut items, mut bytes, mut scratch) = (Vec::new(), 0, Vec::new());
         for inode in leased.difference(departed).filter_map(|ino| self.tree.peek(*ino)) {
+            bytes += inode_len(inode, &mut scratch) + 2 * limits::NAME_MAX;
+            if bytes > CACHED_MAX {
+                break;
+            }
             items.push(Loaded::Inode(inode.ino, Some(Box::new(inode.clone()))));
             if let Some(name) = self.tree.primary_name(inode) {
                 let found = Some(Target { ino: inode.ino, kind: inode.kind, remote: false });
@@ -106,7 +152,7 @@ impl Mds {
     }
 
     /// The lines of what moves, then those of what stays as far as they are new; and whether anything stays.
-    fn cut_lines(&self, export: &Export) -> (Vec<Route>, bool) {
+    pub(super) fn cut_lines(&self, export: &Export) -> (Vec<Route>, bool) {
         let version = self.cluster.routes.version(export.dir).unwrap_or(0) + 1;
         let line = |frag: Frag, rank: Rank| Route { dir: export.dir, frag, rank, version };
         let (_, stays) = cut(&export.own, export.frag);

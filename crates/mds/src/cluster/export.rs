@@ -9,6 +9,7 @@ use loligo_types::{Frag, FsError, Ino, Kind, Lsn, Rank, Route, limits};
 
 use super::Where;
 use super::holdings::{Held, Holders};
+use super::size::Tail;
 use super::spread::cut;
 use super::survey::{Moves, Survey, inode_of};
 use crate::admin::{Ask, Migration, Told};
@@ -237,7 +238,7 @@ impl Mds {
     fn begin_round(&mut self, export: &mut Export) {
         export.keeps = false;
         self.note_changed_held(&mut export.held);
-        self.cluster.tail = Some(Vec::new());
+        self.cluster.tail = Some(Tail::default());
         self.sync_before_move(export);
         export.stage = Stage::Settling(self.log.last);
     }
@@ -355,8 +356,8 @@ impl Mds {
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
                 if self.survey_some(&mut survey) {
-                    let changed = self.cluster.tail.as_ref().map_or(0, Vec::len);
-                    if changed > RESIDUE_MAX && export.rounds < ROUNDS_MAX {
+                    let long = self.cluster.tail.as_ref().is_some_and(|tail| tail.is_long(RESIDUE_MAX));
+                    if long && export.rounds < ROUNDS_MAX {
                         export.rounds += 1;
                         self.begin_round(export);
                     } else if matches!(self.tree.find(export.dir), Found::Gone) {
@@ -482,17 +483,25 @@ impl Mds {
             return None;
         }
         let mut survey = std::mem::take(&mut export.survey);
-        let ready = self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms);
-        if ready {
-            self.make_move(export, &mut survey, &inode);
+        let mut failed = None;
+        if self.may_move(&mut survey, &mut export.held, &inode, export.frozen_ms) {
+            let changes = self.take_changes(export, &mut survey);
+            // Nothing can be added to it any more, and nothing was taken away.
+            failed = self.too_long(export, &mut survey, &changes);
+            if failed.is_none() {
+                self.make_move(export, &mut survey, &inode, changes);
+            }
         }
         export.survey = survey;
-        None
+        if failed.is_some() {
+            self.thaw(export);
+        }
+        failed
     }
 
     /// The inodes that were changed since the last round of checkpoints, ascending.
     pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.cluster.tail.iter().flatten().filter_map(inode_of).collect()
+        self.cluster.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
     }
 
     fn has_changed_floating(&self) -> bool {

@@ -49,6 +49,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Inodes of which somebody may hold something.
+    pub(super) fn inos(&self) -> &BTreeSet<Ino> {
+        &self.inos
+    }
+
     /// Of those that are open: whether there are more than can move.
     pub(super) fn too_many(&self, is_open: impl Fn(Ino) -> bool) -> bool {
         self.inos.len() > OPENS_MAX && self.inos.iter().filter(|ino| is_open(**ino)).count() > OPENS_MAX
@@ -158,7 +163,7 @@ impl Mds {
         if held.place.is_none() {
             return;
         }
-        for event in self.cluster.tail.iter().flatten() {
+        for event in self.cluster.tail.iter().flat_map(|tail| &tail.events) {
             if let Event::Inode(inode) = event
                 && (!self.opens.is_closed(inode.ino) || self.leases.holders(inode.ino).next().is_some())
             {

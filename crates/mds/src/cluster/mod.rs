@@ -21,6 +21,7 @@ mod recut;
 mod rest;
 mod riddle;
 mod routes;
+mod size;
 mod spread;
 mod survey;
 mod written;
@@ -30,6 +31,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState};
 
 pub(crate) use self::borrow::{Gathered, Tx};
+#[cfg(test)]
+pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
 pub(crate) use self::export::Exports;
 pub(crate) use self::float::Homes;
@@ -40,6 +43,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
 pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
+pub(crate) use self::size::Tail;
 
 use crate::execute::{Step, handle_of};
 use crate::hash::IntMap;
@@ -78,7 +82,7 @@ pub(crate) struct Cluster {
     pub(crate) gate: VecDeque<(Lsn, Rank, PeerMsg)>,
     pub(crate) last_tx: u64,
     /// All that was changed since the checkpoints that a migration began with.
-    pub(crate) tail: Option<Vec<loligo_types::Event>>,
+    pub(crate) tail: Option<Tail>,
     /// What records below this say of inodes is in the table for good.
     pub(crate) settled: Lsn,
     /// What was asked for last.

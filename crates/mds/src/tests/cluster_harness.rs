@@ -53,10 +53,15 @@ impl Cluster {
     }
 
     pub fn with(states: &[RankState], frag: FragConfig) -> Cluster {
+        Cluster::with_settings(states, |config| Config { frag, ..config })
+    }
+
+    /// With other settings than those of [`settings`].
+    pub fn with_settings(states: &[RankState], change: impl Fn(Config) -> Config) -> Cluster {
         let info =
             |(at, state): (usize, &RankState)| RankInfo { rank: rank(at), address: String::new(), state: *state };
         let map = ClusterMap { epoch: 1, ranks: states.iter().enumerate().map(info).collect() };
-        let worlds = (0..states.len()).map(|at| World::with(Config { frag, ..settings(at, &map) })).collect();
+        let worlds = (0..states.len()).map(|at| World::with(change(settings(at, &map)))).collect();
         let mut cluster = Cluster {
             worlds,
             table: BTreeMap::new(),
@@ -586,7 +591,7 @@ impl Cluster {
         let mut tree = Tree::new(
             config().hash_key,
             loligo_namespace::Config {
-                inline_max: 4096,
+                inline_max: self.worlds[0].config.inline_max,
                 rank: Rank::ZERO,
                 frag: loligo_namespace::FragConfig::default(),
             },

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use loligo_journal::decode_record;
+use loligo_journal::frame::BODY_MAX;
 use loligo_namespace::{Need, Record};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
@@ -87,6 +88,8 @@ pub struct World {
     pub stopped: bool,
     pub fatal: Option<String>,
     pub last_lsn: Lsn,
+    /// Bytes of the longest record.
+    pub longest: usize,
     /// Messages to other ranks that were given out.
     pub to_peers: VecDeque<(Rank, PeerMsg)>,
     /// What an administrator was told last.
@@ -137,6 +140,7 @@ impl World {
             stopped: false,
             fatal: None,
             last_lsn: Lsn(0),
+            longest: 0,
             to_peers: VecDeque::new(),
             told: None,
             members: Vec::new(),
@@ -182,6 +186,8 @@ impl World {
             Output::Close { conn } => self.client_of(conn).into_iter().for_each(|c| c.closed = true),
             Output::Append { lsn, record } => {
                 assert_eq!(lsn, self.last_lsn.next(), "records are numbered one after the other");
+                assert!(record.len() <= BODY_MAX, "the journal takes no record of {} bytes", record.len());
+                self.longest = self.longest.max(record.len());
                 self.last_lsn = lsn;
                 self.volatile.push_back((lsn, record));
             }

@@ -1,10 +1,12 @@
 //! Random operations with random delays, crashes and checkpoints: what was acknowledged is there, and a recovered
 //! machine over table and journal equals the one that lived.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use loligo_journal::decode_record;
+use loligo_namespace::{FragConfig, Tree, apply};
 use loligo_types::msg::{Reclaim, ToServer};
-use loligo_types::{Answer, Attr, FsResult, Ino, Op, RenameMode, Seq};
+use loligo_types::{Answer, Attr, Event, FsResult, Ino, Lsn, Op, Rank, RenameMode, Seq};
 
 use super::*;
 
@@ -169,4 +171,40 @@ fn random_operations_survive_crashes_at_random_points() {
 #[test]
 fn a_long_run_in_a_small_cache() {
     run(4711, 1500);
+}
+
+/// What a rank that gets these changes, and knows nothing else, has to write into the table.
+fn written<'a>(events: impl Iterator<Item = &'a Event>) -> BTreeSet<String> {
+    let settings = loligo_namespace::Config { inline_max: 4096, rank: Rank::ZERO, frag: FragConfig::default() };
+    let mut tree = Tree::new(config().hash_key, settings);
+    events.for_each(|event| apply(&mut tree, event, Lsn(1)));
+    let records = tree.take_checkpoint(usize::MAX).records;
+    records.into_iter().map(|record| format!("{record:?}")).collect()
+}
+
+#[test]
+fn of_several_changes_of_one_thing_the_last_says_all() {
+    for seed in 1..=100u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut world = World::new();
+        let a = world.client();
+        world.checkpoints = false;
+        let (mut dirs, mut files) = (vec![Ino::ROOT], Vec::new());
+        for step in 0..200 {
+            let op = match random.below(8) {
+                0 => close(random.below(step + 1)),
+                _ => random_op(&mut random, &dirs, &files, step),
+            };
+            let result = world.call(a, op);
+            learn(&result, &mut dirs, &mut files);
+        }
+        let records = world.journal.values().map(|record| decode_record(record).expect("it was encoded").events);
+        let mut events: Vec<Event> = records.flatten().filter(Event::is_of_inode).collect();
+        // From any point on: what was before is in the table.
+        let changes = events.split_off(random.below(events.len() as u64) as usize);
+        let counts = crate::cluster::last_of_each(&changes);
+        let last = changes.iter().zip(&counts).filter(|(_, counts)| **counts).map(|(event, _)| event);
+        assert_eq!(written(last), written(changes.iter()), "seed {seed}");
+        assert!(seed != 1 || counts.iter().any(|counts| !counts));
+    }
 }

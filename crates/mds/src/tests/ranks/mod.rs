@@ -5,6 +5,7 @@ mod crashes;
 mod floating;
 mod holdings;
 mod known;
+mod large;
 mod meetings;
 mod members;
 mod memory;

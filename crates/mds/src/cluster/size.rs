@@ -1,0 +1,158 @@
+//! How long the one record of a migration would be, in bytes: it has what was changed of late, and all that clients hold, so
+//! it is looked at before anything is put down. The journal takes no record above its bound, and a rank whose journal refuses one
+//! stops. Not what is in the record (`depart.rs`).
+//!
+//! What is told here is never less than what is written. The bound of the messages between ranks is far above.
+
+use std::collections::BTreeSet;
+
+use loligo_journal::codec::parts::put_inode;
+use loligo_journal::encode_record;
+use loligo_journal::frame::BODY_MAX;
+use loligo_types::{Event, Ino, Inode, limits};
+
+use super::depart::Changes;
+use super::export::Export;
+use super::survey::Survey;
+use crate::machine::Mds;
+
+/// Bytes of changes that the table does not have: with more there is another round of checkpoints first. All that moves waits
+/// while they are written, sent and written again.
+pub(super) const RESIDUE_BYTES: usize = 4 << 20;
+/// Bytes of what is counted here. Beside it there is room for what is not, at the other rank too: the directory itself, what
+/// both have counted of it, how far letters have come.
+const MOVE_MAX: usize = BODY_MAX - (1 << 20);
+/// Bytes of records that go ahead of the letter, so that they need not be read: those beyond are.
+pub(super) const CACHED_MAX: usize = 4 << 20;
+
+// What is left after a round, and the largest change, fit.
+const _: () = assert!(RESIDUE_BYTES + 8 * (limits::INLINE_MAX + limits::XATTR_TOTAL_MAX) < MOVE_MAX);
+
+// Bytes at most, of which 10 each for numbers that may be anything.
+/// A client, beside its name and what it holds.
+const CLIENT: usize = 64;
+/// Number, inode, flags, rights.
+const OPEN: usize = 22;
+/// Inode, bits.
+const LEASE: usize = 11;
+/// Inode, handle, flags, owner, process, range.
+const LOCK: usize = 56;
+/// An inode's number.
+const INO: usize = 10;
+/// What stands before an inode: the kind of the event, its number.
+const HEAD: usize = 11;
+/// A line of the subtree map, in the record and in the letter, and the fragment that departs.
+const LINE: usize = 96;
+
+/// All that was changed since a round of checkpoints began.
+#[derive(Default)]
+pub(crate) struct Tail {
+    pub(super) events: Vec<Event>,
+    /// The records in which that is have so many bytes.
+    bytes: usize,
+}
+
+impl Tail {
+    /// A record was made.
+    pub(crate) fn add(&mut self, events: &[Event], bytes: usize) {
+        self.events.extend_from_slice(events);
+        self.bytes += bytes;
+    }
+
+    /// Whether this is too much for requests to wait for it, by number or bytes.
+    pub(super) fn is_long(&self, number: usize) -> bool {
+        self.events.len() > number || self.bytes > RESIDUE_BYTES
+    }
+}
+
+/// How long an inode is in a record.
+pub(super) fn inode_len(inode: &Inode, scratch: &mut Vec<u8>) -> usize {
+    scratch.clear();
+    put_inode(scratch, inode);
+    HEAD + scratch.len()
+}
+
+fn event_len(event: &Event, scratch: &mut Vec<u8>) -> usize {
+    scratch.clear();
+    encode_record(scratch, None, std::slice::from_ref(event));
+    scratch.len()
+}
+
+impl Mds {
+    /// Why what moves does not fit into one record, if it does not.
+    pub(super) fn too_long(&mut self, export: &Export, survey: &mut Survey, changes: &Changes) -> Option<&'static str> {
+        let mut scratch = Vec::new();
+        let files = self.moved_files(&export.files, export.to);
+        let events = changes.events.iter().chain(&files).map(|event| event_len(event, &mut scratch));
+        let lines = self.cut_lines(export).0.len() + export.moves.len();
+        let changed = events.sum::<usize>() + changes.departed.len() * INO + lines * LINE;
+        let held = self.held_len(survey, export.held.inos(), &changes.departed);
+        if changed + held <= MOVE_MAX {
+            return None;
+        }
+        Some(if held > changed {
+            "failed: too many files are open or locked below it: close some, or move parts of it"
+        } else {
+            "failed: too much is changed below it: try again when less is, or move parts of it"
+        })
+    }
+
+    /// How long it is what clients hold, and the inodes of what is open besides those that departed anyway.
+    fn held_len(&mut self, survey: &mut Survey, inos: &BTreeSet<Ino>, departed: &BTreeSet<Ino>) -> usize {
+        let mut scratch = Vec::new();
+        let mut len: usize = self.sessions.iter().map(|(_, session)| CLIENT + session.name.len()).sum();
+        for ino in inos.iter().copied() {
+            if matches!(self.moves(survey, ino), super::survey::Moves::No) {
+                continue;
+            }
+            let opens = self.opens.count(ino) as usize;
+            len += opens * OPEN + self.leases.holders(ino).count() * LEASE + self.locks.held_on(ino) * LOCK;
+            if opens > 0
+                && !departed.contains(&ino)
+                && let Some(inode) = self.tree.inode(ino)
+            {
+                len += INO + inode_len(inode, &mut scratch);
+            }
+        }
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loligo_types::msg::Reclaim;
+    use loligo_types::{FileLock, Frag, Lease, Letter, LockKind, LockOwner, MovedClient, OpenFlags, Rank, Route};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_longer_in_a_record_than_is_said_here() {
+        let (n, name, ino) = (100, 200, |at: usize| Ino(u64::MAX / (1 + at as u64 % 2)));
+        let (owner, pid, start, end) = (LockOwner(u64::MAX), u32::MAX, u64::MAX - 1, u64::MAX - 1);
+        let lock = FileLock { kind: LockKind::Posix, owner, pid, exclusive: true, start, end };
+        let client = MovedClient {
+            client: u64::MAX,
+            name: vec![b'x'; name].into(),
+            uid: u32::MAX,
+            held: Reclaim {
+                opens: (0..n).map(|at| (u64::MAX, ino(at), OpenFlags::default(), Lease::CACHE)).collect(),
+                leases: (0..n).map(|at| (ino(at), Lease::ATTR)).collect(),
+                locks: (0..n).map(|at| (ino(at), u64::MAX, lock)).collect(),
+            },
+        };
+        let frag = Frag { bits: Frag::BITS_MAX, value: (1 << Frag::BITS_MAX) - 1 };
+        let routes: Vec<Route> =
+            (0..n).map(|at| Route { dir: ino(at), frag, rank: Rank(u16::MAX), version: u64::MAX }).collect();
+        let mut events: Vec<Event> = routes.iter().map(|route| Event::Route(*route)).collect();
+        events.extend((0..n).map(|at| Event::DepartedFrag { dir: ino(at), frag }));
+        events.push(Event::Departed((0..n).map(ino).collect()));
+        let letter = Letter::Import { routes, events: Vec::new(), clients: vec![client; n] };
+        events.push(Event::Letter { to: Rank(1), seq: u64::MAX, letter: Arc::new(letter) });
+        let mut record = Vec::new();
+        encode_record(&mut record, None, &events);
+        let most = n * (CLIENT + name + n * (OPEN + LEASE + LOCK)) + n * (INO + LINE);
+        assert!(record.len() <= most + 64 && record.len() > most * 9 / 10, "{} of {most}", record.len());
+    }
+}
