@@ -199,6 +199,9 @@ impl Client {
     /// Whether what the answer at hand says of an inode stays as it is: it brought the lease, or that was held when it was
     /// asked for. An answer that was made earlier and comes later than the one that brought the lease may be behind it.
     pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
+        if self.is_unsettled(ino, bits) {
+            return false;
+        }
         let at_hand = &self.at_hand;
         let session = at_hand.rank.and_then(|rank| self.session(rank));
         session.is_some_and(|session| {
@@ -222,6 +225,9 @@ impl Client {
     /// The same for an entry of a listing, which brought the lease.
     pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
         self.remember(ino);
+        if self.is_unsettled(ino, Lease::ATTR) {
+            return false;
+        }
         let session = self.at_hand.rank.and_then(|rank| self.session(rank));
         session.is_some_and(|session| session.leases.has_attr(ino) && !session.leases.is_void(ino, self.at_hand.seq))
     }
@@ -233,7 +239,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return false };
         session.leases.forgotten.remove(&dir);
         if self.at_hand.rank != Some(rank) {
-            return session.leases.has_names(dir);
+            return session.leases.has_names(dir) && !self.is_unsettled(dir, Lease::NAMES);
         }
         self.counts(dir, Lease::NAMES)
     }

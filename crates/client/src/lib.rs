@@ -34,6 +34,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod unsettled;
 mod unstable;
 mod write;
 

@@ -36,6 +36,8 @@ pub struct Client {
     pub(crate) out: VecDeque<Output>,
     /// Calls that have not been answered.
     pub(crate) calls: BTreeSet<CallId>,
+    /// Changes may be under way whose callers wait no longer.
+    pub(crate) unsettled: bool,
     /// One with each rank that was asked something.
     pub(crate) sessions: BTreeMap<Rank, Session>,
     /// The rank at the driver's first connection: as configured, until it is known.
@@ -107,6 +109,7 @@ impl Client {
             now: Now::default(),
             out: VecDeque::new(),
             calls: BTreeSet::new(),
+            unsettled: false,
             files: Files::default(),
             recalls: Recalls::default(),
             tasks: BTreeMap::new(),

@@ -228,7 +228,7 @@ impl Client {
     /// Opens without asking: a handle that the same user opened in the same way before, and nothing that the server
     /// would look at can have changed since.
     fn reopen(&mut self, cred: &Arc<Cred>, ino: Ino, flags: OpenFlags) -> Option<Done> {
-        if flags.truncate || !self.has_attr(ino) || self.is_suspended(ino) {
+        if flags.truncate || !self.has_attr(ino) || self.is_unsettled(ino, Lease::ATTR) || self.is_suspended(ino) {
             return None;
         }
         let file = self.files.map.get(&ino)?;

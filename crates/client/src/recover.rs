@@ -320,6 +320,7 @@ impl Client {
                 self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
             }
         }
+        self.begin_unsettled();
     }
 
     /// All calls fail.
@@ -327,6 +328,7 @@ impl Client {
         for id in std::mem::take(&mut self.calls) {
             self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
         }
+        self.begin_unsettled();
     }
 
     /// Calls that cannot end without a rank.

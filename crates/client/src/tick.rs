@@ -14,6 +14,7 @@ impl Client {
             self.keep_alive(*rank);
         }
         self.end_pauses();
+        self.end_unsettled();
         self.leave_ranks();
         if !ranks.iter().any(|rank| self.is_up(*rank)) {
             return;

@@ -1,5 +1,6 @@
 //! Two ranks, played by hand: who is asked what, and what moves with the map.
 
+mod away;
 mod cut;
 mod locks;
 mod lost;
@@ -592,32 +593,6 @@ fn ranks_that_send_each_other_the_same_request_are_given_time_and_then_up() {
         world.says(rank, ToClient::Redirect { seq: Seq(seq), rank: at, routes: vec![], done: None });
     }
     assert_eq!((redirects, world.result(id).unwrap_err().error), (33, FsError::Busy));
-}
-
-#[test]
-fn a_rank_that_is_away_for_long_fails_only_what_needs_it() {
-    let mut world = Ranks::with_second();
-    let there = world.call(lookup(DIR, "x"));
-    let here = world.call(lookup(Ino::ROOT, "y"));
-    let (hello, pong) = (Wire::Connect(R1, Some("at 1".into())), ToClient::Pong);
-    world.take();
-    world.feed(Input::Disconnected { rank: R1 });
-    assert_eq!(world.take(), [hello]);
-    for _ in 0..700 {
-        world.ms += 100;
-        world.says(R0, pong.clone());
-        world.feed(Input::Tick);
-    }
-    assert_eq!(world.result(there).unwrap_err().error, FsError::Unavailable);
-    assert!(world.done.is_empty());
-    let again = world.call(lookup(DIR, "z"));
-    assert_eq!(world.result(again).unwrap_err().error, FsError::Unavailable);
-    world.take();
-    world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 2) });
-    world.take();
-    world.call(lookup(DIR, "z"));
-    assert_eq!(world.asked().0, R1);
-    assert!(!world.done.iter().any(|(id, _)| *id == here));
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Changes that may still be done although their callers were told that the rank is not there.
+//!
+//! A rank does not tell a session of what that has changed itself, and nobody above expects a change that failed. So nothing
+//! that such a change may touch is cached until it is answered.
+
+use loligo_types::{About, Ino, Lease, Op};
+
+use crate::Invalidation;
+use crate::machine::{Client, Waiter};
+use crate::recover::waiter_of;
+use crate::session::Pending;
+
+impl Client {
+    /// Calls were given up: what their changes may touch is dropped above.
+    pub(crate) fn begin_unsettled(&mut self) {
+        let changes: Vec<Op> = self.unheard().map(|pending| pending.request.op.clone()).collect();
+        self.unsettled = !changes.is_empty();
+        if !self.unsettled {
+            return;
+        }
+        for dir in changes.iter().flat_map(dirs) {
+            self.names_lost.add(dir);
+            self.invalidate(Invalidation::Names(dir), false);
+        }
+        let leases = self.sessions.values().flat_map(|session| session.leases.all());
+        let held = leases.filter(|(_, bits)| bits.has(Lease::ATTR)).map(|(ino, _)| ino);
+        let touched: Vec<Ino> = held.filter(|ino| changes.iter().any(|op| touches(op, *ino))).collect();
+        for ino in touched {
+            self.invalidate(Invalidation::Attr(ino), false);
+        }
+        for (ino, file) in &mut self.files.map {
+            file.current &= !changes.iter().any(|op| touches(op, *ino));
+        }
+    }
+
+    /// Looks whether all of them are answered.
+    pub(crate) fn end_unsettled(&mut self) {
+        self.unsettled = self.unsettled && self.unheard().next().is_some();
+    }
+
+    /// Whether attributes of an inode, or names of a directory, may be changed by one.
+    pub(crate) fn is_unsettled(&self, ino: Ino, bits: Lease) -> bool {
+        let may = |op: &Op| {
+            bits.has(Lease::NAMES) && dirs(op).any(|dir| dir == ino) || bits.has(Lease::ATTR) && touches(op, ino)
+        };
+        self.unsettled && self.unheard().any(|pending| may(&pending.request.op))
+    }
+
+    /// Changes whose callers wait no longer.
+    fn unheard(&self) -> impl Iterator<Item = &Pending> {
+        self.unanswered().filter(|pending| {
+            let waits = waiter_of(&pending.then).is_none_or(|waiter| self.is_heard(waiter));
+            pending.request.op.is_change() && !waits
+        })
+    }
+
+    fn is_heard(&self, waiter: Waiter) -> bool {
+        match waiter {
+            Waiter::Task(id) => self.tasks.get(&id).is_some_and(|task| self.is_awaited(task.waiter)),
+            waiter => self.is_awaited(waiter),
+        }
+    }
+}
+
+/// Directories whose names a change may change.
+fn dirs(op: &Op) -> impl Iterator<Item = Ino> {
+    let first = op.first_name().map(|(dir, _)| dir);
+    let second = match op {
+        Op::Rename { new_dir, .. } => Some(*new_dir),
+        _ => None,
+    };
+    first.into_iter().chain(second)
+}
+
+/// Whether a change may change attributes of an inode. Which ones a name leads to is not known here.
+fn touches(op: &Op, ino: Ino) -> bool {
+    match op.about() {
+        About::Names(_) => true,
+        About::Inode(of) => of == ino,
+        About::Nothing => false,
+    }
+}
