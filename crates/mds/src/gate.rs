@@ -110,9 +110,7 @@ impl Mds {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
         self.emit_discards();
         self.emit_checkpoint();
-        if !self.cluster.is_alone() {
-            self.cluster_durable();
-        }
+        let greeted = self.cluster_durable();
         while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.log.durable) {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
@@ -121,6 +119,7 @@ impl Mds {
                 None => {}
             }
         }
+        greeted.into_iter().for_each(|rank| self.hello_said(rank));
     }
 
     fn pass(&mut self, reply: Reply) {

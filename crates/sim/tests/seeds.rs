@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 57] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 58] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -192,6 +192,10 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 57] = [
     ("a directory was two ranks' after it was renamed while the first was dropping it", &[102525]),
     ("a write that failed took the news of an earlier one that was lost with it", &[9042625]),
     ("what a change of a call that was given up did later was not seen by its client", &[15000333, 46300961]),
+    (
+        "a letter was said to have come over a new connection before that was durable, and a crash took it back",
+        &[9043634],
+    ),
 ];
 
 /// The same while ranks are added and drained.

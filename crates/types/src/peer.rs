@@ -37,9 +37,9 @@ pub struct Lent {
 /// The messages.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PeerMsg {
-    /// First on a connection. What either of them borrowed from the other over the one before is void, but for what the
-    /// letters up to `sent` bring, which are promised already. `life`: changes when the rank restarts. `received`: number
-    /// of the last letter that it has from the receiver. `routes`: all it knows.
+    /// First on a connection, when all that it says is durable. What either of them borrowed from the other over the one
+    /// before is void, but for what the letters up to `sent` bring, which are promised already. `life`: changes when the
+    /// rank restarts. `received`: number of the last letter that it has from the receiver. `routes`: all it knows.
     Hello { life: u64, received: u64, sent: u64, map: ClusterMap, routes: Vec<Route> },
     /// The next letter. Sent when the record that holds it is durable.
     Letter { seq: u64, letter: Arc<Letter> },

@@ -18,6 +18,8 @@ pub(crate) struct Link {
     pub(crate) up: bool,
     /// It has said hello on this connection.
     pub(crate) greeted: bool,
+    /// What has come over this connection while this rank could not say hello yet; none once it has.
+    pub(crate) early: Option<Vec<PeerMsg>>,
     /// Its life, when it last said hello.
     pub(crate) life: u64,
     /// It has promised letters up to this one before it said hello; its requests of before are void when they are here.
@@ -47,10 +49,15 @@ pub(crate) struct Link {
 }
 
 impl Mds {
-    /// There is a connection.
+    /// There is a connection. Hello is said when all that it tells is durable: a letter that is said to have come is never
+    /// sent again, and a line that was told is believed by all.
     pub(crate) fn peer_up(&mut self, rank: Rank) {
+        // Of an earlier connection.
+        self.cluster.gate.retain(|(_, to, _)| *to != rank);
+        let late = self.log.last > self.log.durable;
         let link = self.cluster.links.entry(rank).or_default();
         (link.up, link.greeted, link.empty, link.farewell) = (true, false, false, false);
+        link.early = late.then(Vec::new);
         let peer = self.tree.peer(rank);
         let msg = PeerMsg::Hello {
             life: self.cluster.life,
@@ -60,13 +67,19 @@ impl Mds {
             routes: self.cluster.routes.all(),
         };
         self.void_loans_of(rank);
-        self.tell(rank, msg);
+        self.tell_durably(rank, msg);
+    }
+
+    /// Hello was said late. What the other rank has said meanwhile counts from now on: the answers come behind it.
+    pub(crate) fn hello_said(&mut self, to: Rank) {
+        let early = self.cluster.links.get_mut(&to).and_then(|link| link.early.take());
+        early.unwrap_or_default().into_iter().for_each(|msg| self.peer_message(to, msg));
     }
 
     /// It is gone. What this rank has lent stays locked until that rank says what has become of it.
     pub(crate) fn peer_down(&mut self, rank: Rank) {
         let Some(link) = self.cluster.links.get_mut(&rank) else { return };
-        (link.up, link.greeted) = (false, false);
+        (link.up, link.greeted, link.early) = (false, false, None);
         link.inbox.clear();
         link.cached.clear();
         self.void_loans_of(rank);
@@ -78,6 +91,9 @@ impl Mds {
         let Some(link) = self.cluster.links.get_mut(&from) else { return };
         if !link.up {
             return;
+        }
+        if let Some(early) = &mut link.early {
+            return early.push(msg);
         }
         match msg {
             PeerMsg::Hello { life, received, sent, map, routes } => {

@@ -292,14 +292,19 @@ impl Mds {
         self.cluster.gate.push_back((self.log.last, to, msg));
     }
 
-    /// The journal is durable further than before.
-    pub(crate) fn cluster_durable(&mut self) {
+    /// The journal is durable further than before. Ranks to which hello is said only now.
+    pub(crate) fn cluster_durable(&mut self) -> Vec<Rank> {
+        let mut greeted = Vec::new();
         while self.cluster.gate.front().is_some_and(|(lsn, ..)| *lsn <= self.log.durable) {
             if let Some((_, to, msg)) = self.cluster.gate.pop_front() {
+                if matches!(msg, PeerMsg::Hello { .. }) {
+                    greeted.push(to);
+                }
                 self.tell(to, msg);
             }
         }
         self.send_letters();
+        greeted
     }
 
     /// What is done on ticks.

@@ -3,6 +3,7 @@
 mod contention;
 mod crashes;
 mod floating;
+mod hellos;
 mod holdings;
 mod known;
 mod large;

@@ -1,0 +1,141 @@
+//! A new connection while something is not durable yet: hello says only what no crash can take back.
+
+use loligo_types::msg::Reclaim;
+use loligo_types::{Answer, Ino, Letter};
+
+use super::*;
+use crate::peer::PeerMsg;
+
+/// From now on nothing becomes durable at a rank.
+fn stall(cluster: &mut Cluster, at: usize) {
+    cluster.at(at, |world| world.syncs = false);
+}
+
+fn go_on(cluster: &mut Cluster, at: usize) {
+    cluster.at(at, |world| world.syncs = true);
+}
+
+fn hellos(cluster: &Cluster, from: usize, to: usize) -> usize {
+    cluster.waiting(from, to).iter().filter(|msg| matches!(msg, PeerMsg::Hello { .. })).count()
+}
+
+fn restart(cluster: &mut Cluster, at: usize, client: usize) {
+    cluster.kill(at);
+    cluster.start(at);
+    cluster.come_back(client, at, Reclaim::default());
+}
+
+/// A rename whose letter has come to rank 1, which has applied it; its record is not durable.
+fn half_renamed() -> (Cluster, usize, Ino, Ino) {
+    let (mut cluster, a, here, there) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    cluster.held.insert((0, 1));
+    let seq = cluster.send(a, 0, rename(here, "f", there, "g"));
+    let is_commit =
+        |msg: &PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if matches!(**letter, Letter::Commit { .. }));
+    while !cluster.waiting(0, 1).iter().any(|msg| is_commit(msg)) {
+        cluster.deliver(0, 1);
+    }
+    assert_eq!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(Answer::Done))));
+    stall(&mut cluster, 1);
+    cluster.release();
+    assert!(!cluster.world(1).volatile.is_empty(), "it is applied");
+    (cluster, a, there, file)
+}
+
+#[test]
+fn a_letter_that_a_crash_can_still_take_back_is_not_said_to_have_come() {
+    let (mut cluster, a, there, file) = half_renamed();
+    cluster.reconnect(0, 1);
+    restart(&mut cluster, 1, a);
+    cluster.wait(200);
+    assert_eq!(cluster.lookup(a, there, "g"), Ok(file));
+    assert_eq!(cluster.walk(a).len(), 3);
+    cluster.finish();
+}
+
+#[test]
+fn hello_is_said_once_and_on_the_last_connection_when_the_journal_has_caught_up() {
+    let (mut cluster, a, there, file) = half_renamed();
+    cluster.hold(0, 1);
+    for _ in 0..3 {
+        cluster.reconnect(0, 1);
+        assert_eq!((hellos(&cluster, 0, 1), hellos(&cluster, 1, 0)), (1, 0));
+    }
+    // What the other rank says first waits.
+    cluster.deliver(0, 1);
+    go_on(&mut cluster, 1);
+    assert_eq!(hellos(&cluster, 1, 0), 1);
+    cluster.release();
+    assert_eq!(cluster.lookup(a, there, "g"), Ok(file));
+    assert_eq!(cluster.world(1).mds.under_way(), Vec::<String>::new());
+    assert_eq!(cluster.world(0).mds.under_way(), Vec::<String>::new());
+    cluster.finish();
+}
+
+#[test]
+fn a_move_that_a_crash_takes_back_was_told_to_nobody() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    cluster.call(a, create(dir, "f", WRITE, 1)).expect("it is made");
+    cluster.at(0, |world| world.quiesces = false);
+    cluster.begin_move(dir, 0, 1);
+    cluster.wait_for("the moment before the record", |cluster| !cluster.world(0).pending_quiesces.is_empty());
+    stall(&mut cluster, 0);
+    cluster.at(0, |world| world.quiesces = true);
+    assert!(!cluster.world(0).volatile.is_empty(), "the record is made");
+    cluster.reconnect(0, 2);
+    restart(&mut cluster, 0, a);
+    // The others tell it what they know.
+    let (answer, asked) = cluster.call_by(a, 2, &loligo_types::Op::GetAttr { ino: dir });
+    assert!(answer.is_ok() && asked == [2, 0], "{answer:?} {asked:?}");
+    cluster.migrate(dir, 0, 2);
+    cluster.migrate(dir, 2, 1);
+    assert_eq!(cluster.walk(a).len(), 2);
+    cluster.finish();
+}
+
+#[test]
+fn what_another_rank_tells_before_hello_can_be_said_is_not_lost() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let [d, e, x] = ["d", "e", "x"].map(|text| cluster.mkdir(a, Ino::ROOT, text));
+    cluster.migrate(d, 0, 1);
+    cluster.migrate(e, 0, 1);
+    stall(&mut cluster, 1);
+    cluster.send(a, 1, mkdir(d, "below"));
+    cluster.reconnect(1, 2);
+    // Rank 2 gets a directory while it waits for hello, and nobody else tells rank 1.
+    cluster.hold(0, 1);
+    cluster.migrate(x, 0, 2);
+    go_on(&mut cluster, 1);
+    let lines = cluster.at(1, |world| world.mds.cluster.routes.lines(x));
+    assert_eq!(lines.iter().map(|line| usize::from(line.rank.0)).collect::<Vec<_>>(), [2]);
+    cluster.release();
+    // And they do with each other what they did before.
+    cluster.migrate(e, 1, 2);
+    cluster.call(a, rename(d, "below", x, "moved")).expect("it is there");
+    assert_eq!(cluster.walk(a).len(), 4);
+    cluster.finish();
+}
+
+#[test]
+fn a_letter_comes_behind_a_hello_that_is_said_late() {
+    let (mut cluster, a, here, there) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    cluster.held.insert((0, 1));
+    cluster.send(a, 0, rename(here, "f", there, "g"));
+    while !cluster.waiting(0, 1).iter().any(|msg| matches!(msg, PeerMsg::Letter { .. })) {
+        cluster.deliver(0, 1);
+    }
+    // It is durable, and lost with the connection; what comes after it is not.
+    stall(&mut cluster, 0);
+    cluster.send(a, 0, mkdir(here, "d"));
+    cluster.reconnect(0, 1);
+    assert!(cluster.waiting(0, 1).is_empty(), "{:?}", cluster.waiting(0, 1));
+    go_on(&mut cluster, 0);
+    cluster.release();
+    assert_eq!(cluster.lookup(a, there, "g"), Ok(file));
+    cluster.finish();
+}
