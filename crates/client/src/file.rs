@@ -98,7 +98,8 @@ pub(crate) struct File {
     pub unstable: Extents,
     /// There is more of it, which is not kept.
     pub at_risk: bool,
-    /// It is believed to have moved, and its rank has not said yet that it knows what is open of it.
+    /// It is believed to have moved, and something is held back of it by rights of before; its rank has not said yet that it
+    /// knows what is open of it.
     pub doubted: bool,
     /// What lies beyond the end is being dropped, as nobody else may do while this is under way.
     pub discarding: bool,
@@ -208,6 +209,12 @@ impl File {
     /// A recall is at the point from which on no new data may come.
     pub(crate) fn is_gated(&self) -> bool {
         self.recalls.iter().any(DataRecall::is_gate)
+    }
+
+    /// The rights in doubt are given up, or there are none. Unless something was held back by them, nothing is in doubt any
+    /// more: what is written from now on rests on rights that the rank has given since.
+    pub(crate) fn end_doubt(&mut self) {
+        self.doubted &= !self.is_clean() || self.recalls.iter().any(DataRecall::is_own);
     }
 
     /// Notes that written data was lost.

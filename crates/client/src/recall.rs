@@ -124,7 +124,10 @@ impl Client {
     /// asked whether it knows the handle.
     pub(crate) fn doubt_rights(&mut self, ino: Ino) {
         let cached = self.is_cached_above(ino);
-        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.may_cache()) else { return };
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        if !file.may_cache() {
+            return file.end_doubt();
+        }
         let (rank, bits) = (file.rank, Lease::CACHE | Lease::BUFFER);
         file.doubted = true;
         file.recalls.push(DataRecall { rank, id: OWN, bits, phase: Phase::Gate(file.written) });
@@ -251,6 +254,7 @@ impl Client {
             }
             Phase::Gate(target) if flushed(target) && !file.discarding => {
                 file.recalls.remove(at);
+                file.end_doubt();
                 self.give_up(ino, recall.bits);
                 true
             }

@@ -249,6 +249,33 @@ fn what_was_held_back_is_not_written_where_the_file_is_believed_to_be_before_its
     }
 }
 
+#[test]
+fn what_is_held_back_by_rights_that_were_given_after_a_file_had_moved_unheard_is_not_in_doubt() {
+    // No matter what was held of it before.
+    for before in [Lease::NONE, Lease::CACHE | Lease::BUFFER] {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        world.meet_second();
+        world.create(R0, DIR, FILE, true, before);
+        let attr = world.call(Call::GetAttr { ino: FILE });
+        world.redirects(R0, R1, &[], None);
+        world.answers(R1, entry(FILE, Kind::File));
+        world.result(attr).unwrap();
+        let open = world.call(Call::Open { ino: FILE, flags: rw() });
+        world.answers(R1, opened(FILE, true, Lease::CACHE | Lease::BUFFER));
+        let fh = world.result(open).unwrap().fh.unwrap();
+        world.write(fh, b"since");
+        let flush = world.call(Call::Flush { fh, owner: None });
+        // The handle of before is unknown there, which loses nothing that was written by the rights of now.
+        let (_, seq, op) = world.asked();
+        assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{before:?}: {op:?}");
+        world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
+        let op = world.answers(R1, entry(FILE, Kind::File));
+        assert!(matches!(op, Op::WriteInline { handle: 2, .. }), "{before:?}: {op:?}");
+        world.result(flush).unwrap();
+    }
+}
+
 /// What was held back is on its way when its rank restarts, which had given the file away unheard: it says where the file is,
 /// and refuses the data. The flush, and what the new rank is asked about the handle.
 fn refused_where_it_was() -> (Ranks, u64, u64) {
