@@ -272,12 +272,12 @@ impl Client {
         let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
         if !self.router.is_single() {
             // What has moved there unheard it has forgotten, too, and it gives that to others if nobody claims it now: be the
-            // word of it lost, or still under way from a rank that is there. What is only believed to have moved away may be
-            // there still. Of what it has not got it takes no notice.
+            // word of it lost, or still under way from a rank that is there, and though the map may not say where it is. What is
+            // only believed to have moved away may be there still. Of what it has not got it takes no notice.
             self.learn_routes(routes);
             let leases = self.sessions.iter().flat_map(|(of, session)| {
                 let all = session.leases.all().into_iter();
-                all.filter(|(ino, _)| *of == rank || self.router.says(*ino, rank))
+                all.filter(|(ino, _)| *of == rank || self.router.may_have(rank, *ino))
             });
             claim.leases.extend(leases);
             claim.leases.sort_unstable();
@@ -287,7 +287,7 @@ impl Client {
         let may_be = |number: &u64, ino: Ino| {
             files.at.get(number) == Some(&rank)
                 || files.guessed.get(number) == Some(&rank)
-                || !self.router.is_single() && self.router.says(ino, rank)
+                || !self.router.is_single() && self.router.may_have(rank, ino)
         };
         for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
             let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);

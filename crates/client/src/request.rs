@@ -280,11 +280,22 @@ impl Client {
         if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere.is_some_and(follows) {
             return self.data_moved(rank, id, pending);
         }
+        if result == Err(DataError::Stale) && self.is_sought(rank, &pending) {
+            return self.data_moved(rank, id, pending);
+        }
         if result == Err(DataError::Stale) {
             // Its rank does not know the handles. Those that open it from now on shall not suffer from that.
             self.forbid_reuse(pending.request.ino);
         }
         self.data_replied(id, pending.then, result);
+    }
+
+    /// Whether a rank was restarted and has not said yet whether it has the file of a data request, for which that is asked once:
+    /// it may have given it away unheard, and refuse it because of that.
+    fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
+        let asks = |pending: &Pending| pending.request.op == Op::GetAttr { ino: data.request.ino };
+        let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());
+        session.is_some_and(|session| session.pending.values().any(asks))
     }
 
     /// Gives an answer to who asked.

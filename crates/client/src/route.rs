@@ -189,6 +189,11 @@ impl Router {
         self.find(ino, None) == Found::Known(rank)
     }
 
+    /// Whether an inode may be a rank's: the map says so, or does not say where it is.
+    pub(crate) fn may_have(&self, rank: Rank, ino: Ino) -> bool {
+        !matches!(self.find(ino, None), Found::Known(other) if other != rank)
+    }
+
     /// Who is to be asked. `first`: the rank of the first connection, for want of anything better.
     pub(crate) fn target(&self, subject: Subject, first: Rank) -> Rank {
         let (ino, hash) = match subject {

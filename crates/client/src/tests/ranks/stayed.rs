@@ -277,8 +277,8 @@ fn what_is_held_back_by_rights_that_were_given_after_a_file_had_moved_unheard_is
 }
 
 /// What was held back is on its way when its rank restarts, which had given the file away unheard: it says where the file is,
-/// and refuses the data. The flush, and what the new rank is asked about the handle.
-fn refused_where_it_was() -> (Ranks, u64, u64) {
+/// and refuses the data, or does that first. The flush, and what the new rank is asked about the handle.
+fn refused_where_it_was(refused_first: bool) -> (Ranks, u64, u64) {
     let mut world = Ranks::of(2);
     world.look_up_dir();
     world.meet_second();
@@ -297,33 +297,45 @@ fn refused_where_it_was() -> (Ranks, u64, u64) {
         _ => None,
     };
     let taken_back = wire.iter().find_map(taken_back).unwrap_or_else(|| panic!("{wire:?}"));
-    world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None });
-    world.take();
+    let redirect = ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None };
+    if !refused_first {
+        world.says(R0, redirect.clone());
+        world.take();
+    }
     world.answer(R0, taken_back, Answer::Done, &[]);
     let wire = world.take();
     let [Wire::Data(R0, id, _)] = wire[..] else { panic!("it is sent again: {wire:?}") };
     world.says(R0, ToClient::Data { id, result: Err(DataError::Stale) });
-    let (rank, seq, op) = world.asked();
-    assert!(matches!((rank, &op), (R1, Op::GetLock { ino: FILE, handle: 1, .. })), "{op:?} to {rank}");
+    if refused_first {
+        world.says(R0, redirect);
+    }
+    let wire = world.take();
+    let asks = |wire: &Wire| match wire {
+        Wire::Ask(R1, seq, Op::GetLock { ino: FILE, handle: 1, .. }) => Some(*seq),
+        _ => None,
+    };
+    let seq = wire.iter().find_map(asks).unwrap_or_else(|| panic!("{wire:?}"));
     (world, flush, seq)
 }
 
 #[test]
 fn what_is_refused_where_a_file_was_before_it_moved_unheard_is_written_where_it_is() {
-    let (mut world, flush, seq) = refused_where_it_was();
-    world.answer(R1, seq, Answer::Lock(None), &[]);
-    let wire = world.take();
-    let [Wire::Data(R1, id, DataOp::Write { offset: 0, data })] = &wire[..] else { panic!("{wire:?}") };
-    assert_eq!(&data[..], b"held back");
-    world.says(R1, ToClient::Data { id: *id, result: Ok(DataAnswer::Done) });
-    let in_objects = Attr { inline: false, size: 9, ..attr(FILE, Kind::File) };
-    assert!(matches!(world.answers(R1, Answer::Entry(in_objects)), Op::SetData { handle: 1, .. }));
-    world.result(flush).unwrap();
-    // There, too, the handle may be unknown by now, and others may have written.
-    let (mut world, flush, seq) = refused_where_it_was();
-    world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
-    assert_eq!(world.take(), []);
-    assert!(world.result(flush).is_err(), "it is told that it was lost");
+    for refused_first in [false, true] {
+        let (mut world, flush, seq) = refused_where_it_was(refused_first);
+        world.answer(R1, seq, Answer::Lock(None), &[]);
+        let wire = world.take();
+        let [Wire::Data(R1, id, DataOp::Write { offset: 0, data })] = &wire[..] else { panic!("{wire:?}") };
+        assert_eq!(&data[..], b"held back");
+        world.says(R1, ToClient::Data { id: *id, result: Ok(DataAnswer::Done) });
+        let in_objects = Attr { inline: false, size: 9, ..attr(FILE, Kind::File) };
+        assert!(matches!(world.answers(R1, Answer::Entry(in_objects)), Op::SetData { handle: 1, .. }));
+        world.result(flush).unwrap();
+        // There, too, the handle may be unknown by now, and others may have written.
+        let (mut world, flush, seq) = refused_where_it_was(refused_first);
+        world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
+        assert_eq!(world.take(), []);
+        assert!(world.result(flush).is_err(), "it is told that it was lost");
+    }
 }
 
 #[test]
@@ -389,6 +401,19 @@ fn held_back_with_lease() -> Ranks {
 #[test]
 fn what_moved_unheard_to_a_rank_that_has_restarted_since_is_reclaimed_there() {
     let mut world = held_back_with_lease();
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(claimed(&mut world, R1), all());
+}
+
+#[test]
+fn what_may_have_moved_to_a_rank_that_has_restarted_since_is_reclaimed_there_if_the_map_does_not_say_where_it_is() {
+    let mut world = Ranks::of(2);
+    world.meet_second();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, opened(FILE, true, Lease::CACHE | Lease::BUFFER), &[(FILE, Lease::ATTR)]);
+    world.result(open).unwrap();
+    // Nobody has told which directory it is in.
     world.feed(Input::Disconnected { rank: R0 });
     assert_eq!(claimed(&mut world, R1), all());
 }
