@@ -76,6 +76,11 @@ impl Recalls {
         }
     }
 
+    /// Whether caches above are just dropping what the client has given up of an inode by itself.
+    fn drops(&self, ino: Ino) -> bool {
+        self.tokens.values().any(|(_, of, id, data)| *of == ino && *id == OWN && !data)
+    }
+
     /// A new session with a rank knows nothing of them.
     pub(crate) fn clear(&mut self, rank: Rank) {
         self.open.retain(|(of, _, _), _| *of != rank);
@@ -90,7 +95,11 @@ impl Client {
             // Said again over a new connection, and under way already.
             return;
         }
-        let held = self.take_lent(rank, ino, bits & (Lease::ATTR | Lease::NAMES));
+        let mut held = self.take_lent(rank, ino, bits & (Lease::ATTR | Lease::NAMES));
+        if self.recalls.drops(ino) {
+            // Given up already, but caches above may have it yet.
+            held = bits & (Lease::ATTR | Lease::NAMES);
+        }
         let mut parts = 0;
         if held.has(Lease::NAMES) {
             self.names_lost.add(ino);
@@ -139,6 +148,36 @@ impl Client {
         self.recalls.open.insert((rank, ino, OWN), 1);
         self.kick(ino);
         self.step_recalls(ino);
+    }
+
+    /// A rank is there again, and has said who has what; it may have been missed what had moved from it. It is not known that
+    /// it still lends what the map does not say to be its own: whoever has that now may lose it, or end a session of which
+    /// nothing is known here, and nobody would say so. So it is given up, and if somebody wants it back nevertheless he is
+    /// answered when caches above have dropped it.
+    pub(crate) fn give_up_unplaced(&mut self, rank: Rank) {
+        if self.is_single() {
+            return;
+        }
+        let Some(session) = self.session(rank) else { return };
+        let mut unplaced = session.leases.all();
+        unplaced.retain(|(ino, _)| !self.router.says(*ino, rank));
+        for (ino, bits) in unplaced {
+            _ = self.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
+            let drop = |client: &mut Client, what| {
+                let token = client.invalidate(what, true);
+                client.recalls.tokens.insert(token, (rank, ino, OWN, false));
+            };
+            if bits.has(Lease::NAMES) {
+                self.names_lost.add(ino);
+                drop(self, Invalidation::Names(ino));
+            }
+            if bits.has(Lease::ATTR) {
+                drop(self, Invalidation::Attr(ino));
+                if let Some(file) = self.files.map.get_mut(&ino) {
+                    file.current = false;
+                }
+            }
+        }
     }
 
     /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and

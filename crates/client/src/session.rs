@@ -325,6 +325,7 @@ impl Client {
         self.resend(rank);
         self.learn_map(&welcome.map);
         self.learn_routes(&welcome.routes);
+        self.give_up_unplaced(rank);
     }
 
     /// The open files that a rank has.

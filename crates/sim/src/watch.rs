@@ -48,7 +48,11 @@ impl Watch {
                 }
             }
             ToServer::Release(leases) => leases.iter().for_each(|(ino, bits)| self.take(*ino, session, *bits)),
-            ToServer::Reclaim(claim) => claim.leases.iter().for_each(|(ino, bits)| self.give(*ino, session, *bits)),
+            ToServer::Reclaim(claim) => {
+                // This is all: what it said before, over a connection that was lost, the rank has not heeded.
+                self.held.retain(|(_, of), _| *of != session);
+                claim.leases.iter().for_each(|(ino, bits)| self.give(*ino, session, *bits));
+            }
             _ => {}
         }
     }

@@ -64,6 +64,49 @@ fn leases_that_moved_to_a_rank_that_is_never_reached_are_not_used_for_longer_tha
     assert!(dropped.contains(&Invalidation::Names(DIR)) && dropped.contains(&Invalidation::Attr(FILE)), "{dropped:?}");
 }
 
+/// Names of a directory that the first rank lent, which then was not reached for a while.
+fn names_over_a_pause(dir: Ino, kept: bool, routes: Vec<Route>) -> Ranks {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let look = world.call(lookup(dir, "x"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(FILE, Kind::File), &[(dir, Lease::NAMES)]);
+    assert!(world.result(look).unwrap().names_cached);
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept, routes, ..welcome(R0, 2) });
+    world.take();
+    world
+}
+
+#[test]
+fn names_that_may_have_moved_unheard_are_given_up_if_the_map_does_not_say_where_they_are() {
+    // Nobody has told of its parent.
+    let dir = Ino(0x180);
+    for kept in [false, true] {
+        let mut world = names_over_a_pause(dir, kept, vec![route(Ino::ROOT, R1, 2)]);
+        let given_up = std::mem::take(&mut world.dropped);
+        let [(own, Invalidation::Names(of))] = given_up[..] else { panic!("{given_up:?}") };
+        assert_eq!(of, dir);
+        // It had not moved, and somebody changes it: caches above must have dropped it before.
+        world.says(R0, ToClient::Recall { ino: dir, id: 7, bits: Lease::NAMES });
+        let again = std::mem::take(&mut world.dropped);
+        let [(token, Invalidation::Names(_))] = again[..] else { panic!("{again:?}") };
+        world.feed(Input::Invalidated { token: own });
+        assert_eq!(world.take(), [], "kept: {kept}");
+        world.feed(Input::Invalidated { token });
+        assert_eq!(world.take(), [Wire::Other(R0, ToServer::RecallDone { ino: dir, id: 7 })]);
+    }
+}
+
+#[test]
+fn names_that_the_map_says_to_be_where_they_were_are_kept_over_a_lost_connection_and_a_restart() {
+    for kept in [false, true] {
+        let world = names_over_a_pause(DIR, kept, vec![route(Ino::ROOT, R0, 1)]);
+        assert_eq!(world.dropped, [], "kept: {kept}");
+    }
+}
+
 #[test]
 fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     let mut world = Ranks::of(2);
