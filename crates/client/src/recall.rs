@@ -76,9 +76,10 @@ impl Recalls {
         }
     }
 
-    /// Whether caches above are just dropping what the client has given up of an inode by itself.
+    /// Whether caches above are just dropping what another rank has wanted back of an inode, or the client has given up by
+    /// itself.
     fn drops(&self, ino: Ino) -> bool {
-        self.tokens.values().any(|(_, of, id, data)| *of == ino && *id == OWN && !data)
+        self.tokens.values().any(|(_, of, _, data)| *of == ino && !data)
     }
 
     /// A new session with a rank knows nothing of them.
@@ -95,10 +96,11 @@ impl Client {
             // Said again over a new connection, and under way already.
             return;
         }
-        let mut held = self.take_lent(rank, ino, bits & (Lease::ATTR | Lease::NAMES));
-        if self.recalls.drops(ino) {
+        let wanted = bits & (Lease::ATTR | Lease::NAMES);
+        let mut held = self.take_lent(rank, ino, wanted);
+        if held != wanted && self.recalls.drops(ino) {
             // Given up already, but caches above may have it yet.
-            held = bits & (Lease::ATTR | Lease::NAMES);
+            held = wanted;
         }
         let mut parts = 0;
         if held.has(Lease::NAMES) {

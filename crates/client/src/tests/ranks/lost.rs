@@ -212,3 +212,24 @@ fn what_the_new_rank_wanted_back_before_the_move_was_heard_is_not_held_of_it_tho
     world.answers(other, entry(FILE, Kind::File));
     assert!(!world.result(look).unwrap().names_cached, "that rank has it back");
 }
+
+#[test]
+fn what_two_ranks_want_back_is_not_given_to_the_second_before_caches_above_have_dropped_it() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.meet_second();
+    let look = world.call(lookup(DIR, "x"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES)]);
+    assert!(world.result(look).unwrap().names_cached);
+    for rank in [R1, R0] {
+        world.says(rank, ToClient::Recall { ino: DIR, id: 7, bits: Lease::NAMES });
+        assert_eq!(world.take(), [], "rank {rank}");
+    }
+    let dropped = std::mem::take(&mut world.dropped);
+    let tokens: Vec<_> = dropped.iter().filter(|(_, what)| *what == Invalidation::Names(DIR)).collect();
+    for ((token, _), rank) in tokens.into_iter().zip([R1, R0]) {
+        world.feed(Input::Invalidated { token: *token });
+        assert_eq!(world.take(), [Wire::Other(rank, ToServer::RecallDone { ino: DIR, id: 7 })]);
+    }
+}
