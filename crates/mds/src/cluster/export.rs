@@ -107,11 +107,18 @@ pub(crate) struct Exports {
     /// Records are being read to find the directory of the next one: they must all be in memory at once.
     pub(super) seeking: bool,
     pub(super) ended: VecDeque<Migration>,
+    /// Offers of other ranks that wait until what has moved is dropped from memory, with their numbers.
+    pub(super) offers: Vec<(Rank, u64)>,
     /// The last letter of an ended migration to each rank: what it brought is not in the table there yet.
     pub(super) landing: BTreeMap<Rank, Vec<(u64, Lsn)>>,
 }
 
 impl Exports {
+    /// Whether what has moved is still to be dropped from memory.
+    pub(super) fn drops(&self) -> bool {
+        self.now.as_ref().is_some_and(|export| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning))
+    }
+
     /// Whether one is under way.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
@@ -256,6 +263,9 @@ impl Mds {
         }
         self.parked.wake(&Why::Moving);
         self.next_loans();
+        for (from, moving) in std::mem::take(&mut self.cluster.exports.offers) {
+            self.offered(from, moving, Ino(0));
+        }
     }
 
     fn next_export(&mut self) {

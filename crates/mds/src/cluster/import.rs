@@ -24,8 +24,12 @@ fn route_of(event: &Event) -> Option<Route> {
 }
 
 impl Mds {
-    /// Another rank would like to give a subtree.
+    /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
+    /// must be over before it comes back.
     pub(crate) fn offered(&mut self, from: Rank, moving: u64, _dir: Ino) {
+        if self.cluster.exports.drops() {
+            return self.cluster.exports.offers.push((from, moving));
+        }
         let able = self.cluster.ready && self.grace.is_none() && !self.stopping && !self.is_short_of_space();
         let refused = (!able || !self.cluster.takes_more(self.me())).then_some(FsError::Busy);
         self.tell(from, PeerMsg::Accept { moving, refused });

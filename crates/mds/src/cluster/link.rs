@@ -78,6 +78,7 @@ impl Mds {
 
     /// It is gone. What this rank has lent stays locked until that rank says what has become of it.
     pub(crate) fn peer_down(&mut self, rank: Rank) {
+        self.cluster.exports.offers.retain(|(from, _)| *from != rank);
         let Some(link) = self.cluster.links.get_mut(&rank) else { return };
         (link.up, link.greeted, link.early) = (false, false, None);
         link.inbox.clear();
