@@ -97,6 +97,11 @@ impl File {
         self.flush_waiters.iter().map(|waiter| waiter.task)
     }
 
+    /// Who waits for what was written before waits for everything that is held back now.
+    pub(crate) fn wait_for_all(&mut self) {
+        self.flush_waiters.iter_mut().for_each(|waiter| waiter.target = self.written);
+    }
+
     /// The server restarted: what the run wrote before may be gone.
     pub(crate) fn restart_run(&mut self) {
         if let Some(run) = &mut self.run {

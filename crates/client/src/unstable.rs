@@ -106,8 +106,10 @@ impl Client {
                 }
                 file.mtime = file.mtime.or(Some(file.attr.mtime));
                 file.dirty_since = now;
-                // A recall waits for it as for any write.
+                // A recall waits for it as for any write; and who waits for what was written before waits for what is written
+                // again, which is older still: a cut must come after it.
                 file.written += 1;
+                file.wait_for_all();
                 self.dirty.insert(ino);
             }
             if std::mem::take(&mut file.at_risk) {

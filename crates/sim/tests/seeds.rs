@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 60] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 61] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -196,6 +196,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 60] = [
         "a letter was said to have come over a new connection before that was durable, and a crash took it back",
         &[9043634],
     ),
+    ("what was written again after a restart came after a cut that had waited for it", &[17074322]),
     (
         "a file was forgotten that was made in a fragment which had come back while it was still being dropped",
         &[17062883],

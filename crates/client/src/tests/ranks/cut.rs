@@ -147,3 +147,40 @@ fn room_is_made_by_a_request_that_never_cuts_what_others_write_before_it_is_done
     world.answer(R0, seq, Answer::Entry(longer), &[]);
     world.result(room).unwrap();
 }
+
+#[test]
+fn a_cut_comes_after_what_a_restart_makes_write_again() {
+    let mut world = Ranks::of(1);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"old");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let wire = world.take();
+    let [Wire::Data(R0, id, DataOp::Write { offset: 0, .. })] = wire[..] else { panic!("{wire:?}") };
+    world.says(R0, ToClient::Data { id, result: Ok(DataAnswer::Done) });
+    let in_objects = Attr { inline: false, size: 3, ..attr(FILE, Kind::File) };
+    assert!(matches!(world.answers(R0, Answer::Entry(in_objects)), Op::SetData { .. }));
+    world.result(flush).unwrap();
+    let more = Call::Write { fh, offset: 3, data: Arc::from(&b"new"[..]), append: false, kill_priv: false };
+    let more = world.call(more);
+    world.result(more).unwrap();
+    world.call(Call::SetAttr { ino: FILE, set: SetAttr { size: Some(1), ..SetAttr::default() }, fh: Some(fh) });
+    let wire = world.take();
+    assert!(matches!(wire[..], [Wire::Data(R0, _, DataOp::Write { offset: 3, .. })]), "{wire:?}");
+    // What was not synced may be gone, and what is on its way fails.
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: false, data_epoch: 2, ..welcome(R0, 1) });
+    let taken_back = |wire: &Wire| match wire {
+        Wire::Ask(R0, seq, Op::Close { .. }) => Some(*seq),
+        _ => None,
+    };
+    let wire = world.take();
+    let taken_back = wire.iter().find_map(taken_back).unwrap_or_else(|| panic!("{wire:?}"));
+    world.answer(R0, taken_back, Answer::Done, &[]);
+    let wire = world.take();
+    let [Wire::Data(R0, id, DataOp::Write { offset: 3, .. })] = wire[..] else { panic!("{wire:?}") };
+    world.says(R0, ToClient::Data { id, result: Err(DataError::Io) });
+    let wire = world.take();
+    assert!(matches!(wire[..], [Wire::Data(R0, _, DataOp::Write { offset: 0, .. })]), "before the cut: {wire:?}");
+}
