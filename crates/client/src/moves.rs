@@ -343,12 +343,15 @@ impl Client {
     /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or that was not
     /// heard.
     fn follow_file(&mut self, ino: Ino, to: Rank) {
-        let Some(file) = self.files.map.get_mut(&ino).filter(|file| file.rank != to) else { return };
+        let Some(file) = self.files.map.get_mut(&ino) else { return };
+        let moves = file.rank != to;
         // Before anything is sent on.
-        file.doubted = true;
+        file.doubted |= moves;
         self.move_file(ino, to);
-        self.forbid_reuse(ino);
-        self.doubt_rights(ino);
+        if moves {
+            self.forbid_reuse(ino);
+            self.doubt_rights(ino);
+        }
     }
 
     /// An open file is another rank's from now on, with all that is held on it. What is on its way to the old one is

@@ -162,7 +162,7 @@ impl Client {
         }
         let Some(session) = self.session(rank) else { return };
         let mut unplaced = session.leases.all();
-        unplaced.retain(|(ino, _)| !self.router.says(*ino, rank));
+        unplaced.retain(|(ino, _)| !self.router.says(rank, *ino));
         for (ino, bits) in unplaced {
             _ = self.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
             let drop = |client: &mut Client, what| {

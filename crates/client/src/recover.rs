@@ -150,12 +150,8 @@ impl Client {
     fn pending_lost(&mut self, pending: Pending) {
         let op = pending.request.op;
         match pending.then {
-            Then::Pass(pass) if is_repeatable(&op) => {
-                let cred = pass.cred.clone();
-                self.request(&cred, op, Then::Pass(pass));
-            }
-            // Of a file that moved meanwhile: to give back once more what was given back does no harm, and nobody else would.
-            Then::Pass(pass) if self.gives_back(&op) => {
+            // Also of a file that moved meanwhile: to give back once more what was given back does no harm, and nobody else would.
+            Then::Pass(pass) if is_repeatable(&op) || self.gives_back(&op) => {
                 let cred = pass.cred.clone();
                 self.request(&cred, op, Then::Pass(pass));
             }

@@ -277,10 +277,12 @@ impl Client {
         // Where it was before it moved it is not known any more after a restart.
         let elsewhere = self.files.map.get(&pending.request.ino).filter(|file| file.rank != rank);
         let follows = |file: &File| !file.doubted || !rests_on_rights(&pending);
-        if result == Err(DataError::Moved) || result == Err(DataError::Stale) && elsewhere.is_some_and(follows) {
-            return self.data_moved(rank, id, pending);
-        }
-        if result == Err(DataError::Stale) && self.is_sought(rank, &pending) {
+        let is_elsewhere = match result {
+            Err(DataError::Moved) => true,
+            Err(DataError::Stale) => elsewhere.is_some_and(follows) || self.is_sought(rank, &pending),
+            _ => false,
+        };
+        if is_elsewhere {
             return self.data_moved(rank, id, pending);
         }
         if result == Err(DataError::Stale) {

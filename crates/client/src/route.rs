@@ -185,7 +185,7 @@ impl Router {
     }
 
     /// Whether the map says that an inode is a rank's.
-    pub(crate) fn says(&self, ino: Ino, rank: Rank) -> bool {
+    pub(crate) fn says(&self, rank: Rank, ino: Ino) -> bool {
         self.find(ino, None) == Found::Known(rank)
     }
 

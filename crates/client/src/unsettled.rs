@@ -3,39 +3,43 @@
 //! A rank does not tell a session of what that has changed itself, and nobody above expects a change that failed. So nothing
 //! that such a change may touch is cached until it is answered.
 
+use std::collections::BTreeSet;
+
 use loligo_types::{About, Ino, Lease, Op};
 
 use crate::Invalidation;
 use crate::machine::{Client, Waiter};
 use crate::recover::waiter_of;
 use crate::session::Pending;
+use crate::task::Task;
 
 impl Client {
     /// Calls were given up: what their changes may touch is dropped above.
     pub(crate) fn begin_unsettled(&mut self) {
         let changes: Vec<Op> = self.unheard().map(|pending| pending.request.op.clone()).collect();
-        self.unsettled = !changes.is_empty();
+        let files: BTreeSet<Ino> = self.unheard_tasks().map(|task| task.ino).collect();
+        self.unsettled = !(changes.is_empty() && files.is_empty());
         if !self.unsettled {
             return;
         }
+        let touched = |ino: Ino| files.contains(&ino) || changes.iter().any(|op| touches(op, ino));
         for dir in changes.iter().flat_map(dirs) {
             self.names_lost.add(dir);
             self.invalidate(Invalidation::Names(dir), false);
         }
         let leases = self.sessions.values().flat_map(|session| session.leases.all());
         let held = leases.filter(|(_, bits)| bits.has(Lease::ATTR)).map(|(ino, _)| ino);
-        let touched: Vec<Ino> = held.filter(|ino| changes.iter().any(|op| touches(op, *ino))).collect();
-        for ino in touched {
+        for ino in held.filter(|ino| touched(*ino)).collect::<Vec<_>>() {
             self.invalidate(Invalidation::Attr(ino), false);
         }
         for (ino, file) in &mut self.files.map {
-            file.current &= !changes.iter().any(|op| touches(op, *ino));
+            file.current &= !touched(*ino);
         }
     }
 
     /// Looks whether all of them are answered.
     pub(crate) fn end_unsettled(&mut self) {
-        self.unsettled = self.unsettled && self.unheard().next().is_some();
+        self.unsettled = self.unsettled && (self.unheard().next().is_some() || self.unheard_tasks().next().is_some());
     }
 
     /// Whether attributes of an inode, or names of a directory, may be changed by one.
@@ -43,7 +47,13 @@ impl Client {
         let may = |op: &Op| {
             bits.has(Lease::NAMES) && dirs(op).any(|dir| dir == ino) || bits.has(Lease::ATTR) && touches(op, ino)
         };
-        self.unsettled && self.unheard().any(|pending| may(&pending.request.op))
+        let files = || bits.has(Lease::ATTR) && self.unheard_tasks().any(|task| task.ino == ino);
+        self.unsettled && (self.unheard().any(|pending| may(&pending.request.op)) || files())
+    }
+
+    /// What is still done on files for callers that wait no longer: it may ask for a change later.
+    fn unheard_tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values().filter(|task| matches!(task.waiter, Waiter::Call(_)) && !self.is_awaited(task.waiter))
     }
 
     /// Changes whose callers wait no longer.

@@ -139,6 +139,7 @@ proptest! {
             }
             if *act < CELLS {
                 let wrote = net.call(0, write(fh, (act * CELL) as u64, &[n as u8 + 1; CELL]));
+                prop_assert!(wrote.is_ok() || full && wrote.as_ref().is_err_and(|failed| failed.error == FsError::NoSpace));
                 newest[*act] = wrote.is_ok().then_some(n as u8 + 1);
             } else if *act < 2 * CELLS {
                 net.pass_time(1000);

@@ -104,6 +104,15 @@ fn write(fh: Fh, data: &[u8]) -> Call {
     Call::Write { fh, offset: 0, data: Arc::from(data), append: false, kill_priv: false }
 }
 
+/// The request of the first rank's with whose answer it has taken back what was held there before it restarted.
+fn reclaims(wire: &[Wire]) -> u64 {
+    let reclaims = |wire: &Wire| match wire {
+        Wire::Ask(R0, seq, Op::Close { handles, .. }) if handles.is_empty() => Some(*seq),
+        _ => None,
+    };
+    wire.iter().find_map(reclaims).unwrap_or_else(|| panic!("{wire:?}"))
+}
+
 impl Ranks {
     /// Connected to rank 0, of so many.
     fn of(ranks: u16) -> Ranks {

@@ -264,7 +264,7 @@ impl Mds {
         self.parked.wake(&Why::Moving);
         self.next_loans();
         for (from, moving) in std::mem::take(&mut self.cluster.exports.offers) {
-            self.offered(from, moving, Ino(0));
+            self.offered(from, moving);
         }
     }
 

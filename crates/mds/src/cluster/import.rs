@@ -1,6 +1,6 @@
 //! Migration, at the rank that gets a subtree: takes in what the table does not have, and what clients hold.
 
-use loligo_types::{Event, FsError, Ino, Inode, Kind, Lease, Loaded, MovedClient, PeerRecord, Rank, Route, SessionId};
+use loligo_types::{Event, FsError, Inode, Kind, Lease, Loaded, MovedClient, PeerRecord, Rank, Route, SessionId};
 
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -26,7 +26,7 @@ fn route_of(event: &Event) -> Option<Route> {
 impl Mds {
     /// Another rank would like to give a subtree. It may be what is just being dropped here, because it had moved there: that
     /// must be over before it comes back.
-    pub(crate) fn offered(&mut self, from: Rank, moving: u64, _dir: Ino) {
+    pub(crate) fn offered(&mut self, from: Rank, moving: u64) {
         if self.cluster.exports.drops() {
             return self.cluster.exports.offers.push((from, moving));
         }

@@ -111,7 +111,7 @@ impl Mds {
             PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),
             PeerMsg::Ready { tx } => self.try_again(from, tx),
             PeerMsg::Return { tx, again } => self.returned(tx, again),
-            PeerMsg::Offer { moving, dir } => self.offered(from, moving, dir),
+            PeerMsg::Offer { moving, .. } => self.offered(from, moving),
             PeerMsg::GiveBack { dir, to } => self.give_back_fragments(dir, to),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
             PeerMsg::Cached(items) => link.cached = items,

@@ -1,5 +1,7 @@
 //! A rank that is away for so long that calls fail.
 
+use loligo_types::SetAttr;
+
 use super::*;
 
 #[test]
@@ -70,5 +72,35 @@ fn what_a_change_may_still_change_that_was_given_up_is_not_cached_until_it_is_an
         let (_, seq, _) = world.asked();
         world.answer(R0, seq, entry(DIR, Kind::Dir), &[(DIR, Lease::ATTR)]);
         assert_eq!(world.result(id).unwrap().attr_cached, settled);
+    }
+}
+
+#[test]
+fn what_a_call_that_was_given_up_may_still_ask_for_is_not_cached_until_it_has_ended() {
+    let mut world = Ranks::of(1);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    // It waits for what was written before it.
+    let cut = world.call(Call::SetAttr { ino: FILE, set: SetAttr { size: Some(1), ..SetAttr::default() }, fh: None });
+    let (_, flush, op) = world.asked();
+    assert!(matches!(op, Op::WriteInline { .. }), "{op:?}");
+    is_given_up(&mut world);
+    assert_eq!(world.result(cut).unwrap_err().error, FsError::Unavailable);
+    world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 1) });
+    world.take();
+    for ended in [false, true] {
+        if ended {
+            world.answer(R0, flush, entry(FILE, Kind::File), &[]);
+            let (_, seq, op) = world.asked();
+            assert!(matches!(op, Op::SetAttr { .. }), "{op:?}");
+            world.answer(R0, seq, entry(FILE, Kind::File), &[]);
+            world.feed(Input::Tick);
+            world.take();
+        }
+        let id = world.call(lookup(DIR, "file"));
+        let (_, seq, _) = world.asked();
+        world.answer(R0, seq, entry(FILE, Kind::File), &[(FILE, Lease::ATTR)]);
+        assert_eq!(world.result(id).unwrap().attr_cached, ended);
     }
 }

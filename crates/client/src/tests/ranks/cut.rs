@@ -171,13 +171,8 @@ fn a_cut_comes_after_what_a_restart_makes_write_again() {
     world.feed(Input::Disconnected { rank: R0 });
     world.take();
     world.connect(R0, Welcome { resumed: true, kept: false, data_epoch: 2, ..welcome(R0, 1) });
-    let taken_back = |wire: &Wire| match wire {
-        Wire::Ask(R0, seq, Op::Close { .. }) => Some(*seq),
-        _ => None,
-    };
-    let wire = world.take();
-    let taken_back = wire.iter().find_map(taken_back).unwrap_or_else(|| panic!("{wire:?}"));
-    world.answer(R0, taken_back, Answer::Done, &[]);
+    let seq = reclaims(&world.take());
+    world.answer(R0, seq, Answer::Done, &[]);
     let wire = world.take();
     let [Wire::Data(R0, id, DataOp::Write { offset: 3, .. })] = wire[..] else { panic!("{wire:?}") };
     world.says(R0, ToClient::Data { id, result: Err(DataError::Io) });

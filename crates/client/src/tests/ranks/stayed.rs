@@ -67,6 +67,17 @@ fn a_file_of_which_is_only_guessed_where_it_is_is_closed_where_it_was_too() {
 }
 
 #[test]
+fn what_was_guessed_is_known_when_the_rank_where_it_was_says_so() {
+    let (mut world, fh) = opened_beside_second();
+    world.call(Call::GetAttr { ino: FILE });
+    let (_, seq, _) = world.asked();
+    loses_first(&mut world, true);
+    world.take();
+    world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: Vec::new(), done: None });
+    assert_eq!(closes(&mut world, fh), [R1]);
+}
+
+#[test]
 fn what_is_open_at_a_rank_that_was_restarted_is_asked_for_because_it_may_have_moved_before() {
     let (mut world, fh) = opened_beside_second();
     world.feed(Input::Disconnected { rank: R0 });
@@ -292,17 +303,13 @@ fn refused_where_it_was(refused_first: bool) -> (Ranks, u64, u64) {
     let wire = world.take();
     let asked = asks(&wire);
     let [(R0, seq)] = asked[..] else { panic!("one is asked: {asked:?}") };
-    let taken_back = |wire: &Wire| match wire {
-        Wire::Ask(R0, seq, Op::Close { handles, .. }) if handles.is_empty() => Some(*seq),
-        _ => None,
-    };
-    let taken_back = wire.iter().find_map(taken_back).unwrap_or_else(|| panic!("{wire:?}"));
+    let reclaimed = reclaims(&wire);
     let redirect = ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None };
     if !refused_first {
         world.says(R0, redirect.clone());
         world.take();
     }
-    world.answer(R0, taken_back, Answer::Done, &[]);
+    world.answer(R0, reclaimed, Answer::Done, &[]);
     let wire = world.take();
     let [Wire::Data(R0, id, _)] = wire[..] else { panic!("it is sent again: {wire:?}") };
     world.says(R0, ToClient::Data { id, result: Err(DataError::Stale) });
