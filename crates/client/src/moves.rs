@@ -334,14 +334,18 @@ impl Client {
     fn move_lease(&mut self, from: Rank, to: Rank, ino: Ino, bits: Lease) {
         let Some(session) = self.sessions.get_mut(&from) else { return };
         let taken = session.leases.take(ino, bits);
-        if !taken.is_none() {
-            let session = self.open_session(to);
-            session.leases.adopt(ino, taken, session.next_seq);
+        if taken.is_none() {
+            return;
         }
+        let session = self.open_session(to);
+        if session.suspended {
+            return self.lease_lost(ino, taken);
+        }
+        session.leases.adopt(ino, taken, session.next_seq);
     }
 
-    /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or that was not
-    /// heard.
+    /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or
+    /// that was not heard.
     fn follow_file(&mut self, ino: Ino, to: Rank) {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let moves = file.rank != to;
@@ -366,6 +370,9 @@ impl Client {
             }
             self.open_session(to);
             self.move_lease(from, to, ino, Lease::ATTR);
+            if self.is_suspended(ino) {
+                self.suspend_file(ino);
+            }
             self.start_waiting(ino);
         }
         self.unpark(ino, to);

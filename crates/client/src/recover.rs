@@ -361,12 +361,17 @@ impl Client {
         }
         self.drop_leases(rank);
         for ino in self.files_at(rank) {
-            if self.files.map.get(&ino).is_some_and(|file| file.may_cache()) {
-                self.invalidate(Invalidation::Data(ino), false);
-            }
-            if let Some(file) = self.files.map.get_mut(&ino) {
-                file.current = false;
-            }
+            self.suspend_file(ino);
+        }
+    }
+
+    /// The same for one file of such a rank.
+    pub(crate) fn suspend_file(&mut self, ino: Ino) {
+        if self.files.map.get(&ino).is_some_and(|file| file.may_cache()) {
+            self.invalidate(Invalidation::Data(ino), false);
+        }
+        if let Some(file) = self.files.map.get_mut(&ino) {
+            file.current = false;
         }
     }
 }

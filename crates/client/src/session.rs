@@ -126,8 +126,13 @@ pub(crate) struct Session {
     pub data_epoch: u64,
     /// How often the server restarted under the session and may have lost data.
     pub restarts: u64,
-    pub last_sent: u64,
-    pub last_heard: u64,
+    /// When it was asked last for a sign of life: by a hello or a ping.
+    pub asked_life: u64,
+    /// When the hello and pings were sent over this connection that are not answered yet.
+    pub unanswered: VecDeque<u64>,
+    /// When the latest hello or ping was sent that was answered: the server has certainly heard of this client since. That
+    /// something else was heard from the server does not say so.
+    pub proven: u64,
     /// Since when there is no working connection, milliseconds.
     pub down_since: Option<u64>,
     /// Calls fail until there is one again.
@@ -170,7 +175,9 @@ impl Client {
     /// The session with a rank; asks for a connection if there was none.
     pub(crate) fn open_session(&mut self, rank: Rank) -> &mut Session {
         if !self.sessions.contains_key(&rank) {
-            let session = Session { down_since: Some(self.now.ms), last_heard: self.now.ms, ..Session::default() };
+            // What moves there unseen is held by the rank that speaks until after its last sign of life.
+            let proven = self.session(self.speaker).map_or(self.now.ms, |speaker| speaker.proven);
+            let session = Session { down_since: Some(self.now.ms), proven, ..Session::default() };
             self.sessions.insert(rank, session);
             self.want_connection(rank);
         }
@@ -219,18 +226,18 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, rank: Rank, message: ToServer) {
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.last_sent = self.now.ms;
+        if let (ToServer::Hello(_) | ToServer::Ping, Some(session)) = (&message, self.sessions.get_mut(&rank)) {
+            session.asked_life = self.now.ms;
+            session.unanswered.push_back(self.now.ms);
         }
         self.out.push_back(Output::Send { rank: self.swapped(rank), message });
     }
 
     /// A connection was made: greets.
     pub(crate) fn connected(&mut self, rank: Rank) {
-        let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
-        session.last_heard = now;
+        session.unanswered.clear();
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,
@@ -242,9 +249,10 @@ impl Client {
     }
 
     pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
-        let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        session.last_heard = now;
+        if let ToClient::Welcome(_) | ToClient::Pong = message {
+            session.proven = session.unanswered.pop_front().unwrap_or(session.proven);
+        }
         self.speaker = rank;
         match (session.link, message) {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
@@ -326,6 +334,8 @@ impl Client {
         self.learn_map(&welcome.map);
         self.learn_routes(&welcome.routes);
         self.give_up_unplaced(rank);
+        // It may have been on its way for long.
+        self.keep_alive(rank);
     }
 
     /// The open files that a rank has.

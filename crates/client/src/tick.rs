@@ -30,16 +30,17 @@ impl Client {
         }
     }
 
-    fn keep_alive(&mut self, rank: Rank) {
+    /// Asks for a sign of life in time, and relies on nothing that a rank lent which may have ended the session.
+    pub(crate) fn keep_alive(&mut self, rank: Rank) {
         let now = self.now.ms;
         let Some(session) = self.session(rank) else { return };
-        let silence = now.saturating_sub(session.last_heard);
+        let unproven = now.saturating_sub(session.proven);
         if session.link == Link::Up {
-            if silence > session.session_ms {
-                // It answers nothing, not even a ping.
+            if unproven > session.session_ms * 3 / 4 {
+                // It answers no ping.
                 self.disconnected(rank);
-            } else if now.saturating_sub(session.last_sent.min(session.last_heard)) >= session.session_ms / 3
-                && now.saturating_sub(session.last_sent) >= session.session_ms / 12
+            } else if unproven >= session.session_ms / 3
+                && now.saturating_sub(session.asked_life) >= session.session_ms / 12
             {
                 self.send(rank, ToServer::Ping);
             }
@@ -47,7 +48,7 @@ impl Client {
         let Some(session) = self.session(rank) else { return };
         let lives = self.lives(session);
         // A little before the server may think so.
-        if !session.suspended && lives.is_some_and(|lives| silence > lives * 3 / 4) && session.link != Link::Up {
+        if !session.suspended && lives.is_some_and(|lives| unproven > lives * 3 / 4) {
             self.suspend(rank);
         }
         let Some(session) = self.session(rank) else { return };

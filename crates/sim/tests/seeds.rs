@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 61] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 63] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -204,6 +204,11 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 61] = [
     (
         "what was written by rights that were given after a file had moved was doubted as what was held before",
         &[15002110],
+    ),
+    ("a client that was heard no more relied on its leases until the server had ended its session", &[19017959]),
+    (
+        "a directory was told to be gone of which a rank had a part, when word of another part came before its letter",
+        &[19050567],
     ),
 ];
 

@@ -7,6 +7,7 @@ mod lost;
 mod members;
 mod numbers;
 mod stayed;
+mod suspended;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::msg::{Refusal, ToClient, ToServer};
+use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
 use loligo_types::{Cred, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Name, Op, Rank};
 
 use super::net::{Net, create, ro, rw, write};
@@ -118,6 +118,15 @@ fn nothing_cached_is_used_when_the_server_may_have_given_it_away() {
     assert_eq!(net.read(0, fh, 0, 9), b"yine");
 }
 
+fn welcome() -> Welcome {
+    let mut net = Net::new(1);
+    net.server.receive(0, ToServer::Hello(loligo_types::msg::Hello { versions: (1, 1), ..Default::default() }));
+    match net.server.out[0].pop_front() {
+        Some(ToClient::Welcome(welcome)) => welcome,
+        other => panic!("no welcome: {other:?}"),
+    }
+}
+
 /// A client by hand: what it says, and what it is told.
 struct Hand {
     client: Client,
@@ -128,10 +137,7 @@ impl Hand {
     fn connected() -> Hand {
         let mut hand = Hand { client: Client::new(Config::default()), ms: 1 };
         hand.feed(Input::Connected { rank: Rank::ZERO });
-        let mut net = Net::new(1);
-        net.server.receive(0, ToServer::Hello(loligo_types::msg::Hello { versions: (1, 1), ..Default::default() }));
-        let welcome = net.server.out[0].pop_front().unwrap();
-        hand.feed(Input::Message { rank: Rank::ZERO, message: welcome });
+        hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Welcome(welcome()) });
         hand
     }
 
@@ -176,6 +182,33 @@ fn a_live_client_pings_at_a_third_of_the_sessions_time() {
     hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Pong });
     hand.ms = 14_000;
     assert!(matches!(hand.feed(Input::Tick)[..], [Output::Connect { address: None, .. }]));
+}
+
+#[test]
+fn leases_are_given_up_before_a_server_that_answers_no_ping_may_end_the_session() {
+    let mut hand = Hand::connected();
+    hand.call(1, Call::GetAttr { ino: Ino(500) });
+    hand.feed(reply(1, &[(Ino(500), Lease::ATTR)]));
+    hand.ms = 3400;
+    assert_eq!(sent(&hand.feed(Input::Tick)), [&ToServer::Ping]);
+    // It says something, but that it has heard the client is not said by that.
+    hand.ms = 5000;
+    let recall = ToClient::Recall { ino: Ino(501), id: 5, bits: Lease::ATTR };
+    hand.feed(Input::Message { rank: Rank::ZERO, message: recall });
+    hand.ms = 7400;
+    assert!(hand.feed(Input::Tick).iter().all(|output| matches!(output, Output::Send { message: ToServer::Ping, .. })));
+    hand.ms = 7600;
+    let out = hand.feed(Input::Tick);
+    assert!(
+        matches!(out[..], [Output::Connect { .. }, Output::Invalidate { what: Invalidation::Attr(Ino(500)), .. }]),
+        "{out:?}"
+    );
+    // The welcome has been on its way for longer than the session may have lived.
+    hand.feed(Input::Connected { rank: Rank::ZERO });
+    hand.ms = 16_000;
+    let welcome = Welcome { resumed: true, kept: true, ..welcome() };
+    let out = hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Welcome(welcome) });
+    assert!(matches!(out[..], [Output::Ready { .. }, .., Output::Connect { .. }]), "{out:?}");
 }
 
 #[test]

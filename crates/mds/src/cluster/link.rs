@@ -172,25 +172,31 @@ impl Mds {
 
     /// Tells the others again of directories that are gone, of which they still have lines: a message was lost. Not before
     /// all is here that may bring them. What brings one may still be under way, and a line may have come faster by another rank:
-    /// then the directory is in the table, where it was before it moved.
+    /// then the directory is in the table, where it was before it moved, or this rank has another part of it.
     pub(crate) fn end_doubts(&mut self) {
         let settled = |link: &Link| link.settled && link.promised == 0 && link.inbox.is_empty();
         if self.cluster.doubtful.is_empty() || !self.cluster.ready || !self.cluster.links.values().all(settled) {
             return;
         }
         let mut wants = Vec::new();
-        for (dir, frag) in std::mem::take(&mut self.cluster.doubtful) {
+        for ((dir, frag), mut read_before) in std::mem::take(&mut self.cluster.doubtful) {
             if !self.knows_nothing_of(dir, frag) {
                 continue;
             }
-            match self.is_in_table(dir) {
-                Some(false) => self.route_gone(dir),
-                Some(true) => _ = self.cluster.doubtful.insert((dir, frag)),
-                None => {
-                    self.cluster.doubtful.insert((dir, frag));
-                    wants.push(Need::Inode(dir));
+            match self.exists(dir) {
+                Some(true) => {}
+                None => wants.push(Need::Inode(dir)),
+                Some(false) if read_before => {
+                    self.route_gone(dir);
+                    continue;
+                }
+                Some(false) => {
+                    // The read may have begun before the line was there: once more.
+                    self.cluster.strangers.forget(dir);
+                    read_before = true;
                 }
             }
+            self.cluster.doubtful.insert((dir, frag), read_before);
         }
         if !wants.is_empty() {
             self.load(wants, Waiter::Nobody);
@@ -219,7 +225,9 @@ impl Mds {
             if route.rank == self.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
                 if self.knows_nothing_of(route.dir, route.frag) {
-                    self.cluster.doubtful.insert((route.dir, route.frag));
+                    // What was read of it before was read too early.
+                    self.cluster.strangers.forget(route.dir);
+                    self.cluster.doubtful.insert((route.dir, route.frag), false);
                 }
                 continue;
             }

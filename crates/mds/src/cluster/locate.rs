@@ -61,8 +61,8 @@ impl Strangers {
         Some(parent)
     }
 
-    /// It is this rank's.
-    fn forget(&mut self, ino: Ino) {
+    /// It is this rank's, or the table may say something else by now.
+    pub(super) fn forget(&mut self, ino: Ino) {
         self.by_ino.remove(&ino);
     }
 
@@ -73,11 +73,12 @@ impl Strangers {
 }
 
 impl Mds {
-    /// Whether the table has an inode of which nothing is in memory; `None`: that must be read first. One that is in memory is
-    /// said not to be there.
-    pub(super) fn is_in_table(&self, ino: Ino) -> Option<bool> {
-        if !matches!(self.tree.find(ino), Found::Unknown) {
-            return Some(false);
+    /// Whether there is an inode, or a part of it, be it in memory or in the table; `None`: that must be read first.
+    pub(super) fn exists(&self, ino: Ino) -> Option<bool> {
+        match self.tree.find(ino) {
+            Found::Here(_) => return Some(true),
+            Found::Gone => return Some(false),
+            Found::Unknown => {}
         }
         self.cluster.strangers.by_ino.get(&ino).map(|(known, _)| known.is_some())
     }

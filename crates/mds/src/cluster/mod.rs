@@ -26,7 +26,7 @@ mod spread;
 mod survey;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState};
 
@@ -97,8 +97,9 @@ pub(crate) struct Cluster {
     pub(crate) drain: Option<Box<Drain>>,
     /// Handles that have moved to other ranks, for clients that close them here before they have heard of it.
     pub(crate) moved_handles: BTreeMap<(Slot, u64), Rank>,
-    /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them.
-    pub(crate) doubtful: BTreeSet<(Ino, Frag)>,
+    /// Fragments of directories with lines that another rank has told and that name this one, which does not know of them; and
+    /// whether the table was read in vain since.
+    pub(crate) doubtful: BTreeMap<(Ino, Frag), bool>,
     /// Requests wait for what is on its way between other ranks, until the next tick.
     pub(crate) again: bool,
     /// Inodes that are remembered as gone because the table does not have them.

@@ -126,3 +126,52 @@ fn what_clients_have_leases_on_is_in_memory_at_the_rank_that_it_moves_to() {
         cluster.finish();
     }
 }
+
+/// A directory with 40 files, of which something is to move from rank 0 to rank 1 while they do not hear each other: rank 2
+/// hears of it first, and tells rank 1.
+fn told_by_a_third(begin: impl FnOnce(&mut Cluster, usize, Ino) -> u64) {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    cluster.touch_all(a, dir, 40);
+    let id = begin(&mut cluster, a, dir);
+    cluster.hold(0, 1);
+    while cluster.state(0, id) != "moving" {
+        for (from, to) in [(0, 1), (1, 0)] {
+            if !cluster.waiting(from, to).is_empty() {
+                cluster.deliver(from, to);
+            }
+        }
+        cluster.wait(50);
+    }
+    cluster.reconnect(0, 2);
+    cluster.reconnect(1, 2);
+    cluster.wait(500);
+    let said = cluster.waiting(1, 0);
+    assert!(!said.iter().any(|msg| matches!(msg, PeerMsg::Gone(_))), "{said:?}");
+    cluster.release();
+    cluster.wait_for("the end of it", |cluster| cluster.state(0, id) == "done");
+    for n in 0..40 {
+        assert!(cluster.lookup(a, dir, &format!("f{n}")).is_ok(), "f{n}");
+    }
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(40));
+    cluster.finish();
+}
+
+#[test]
+fn a_directory_of_which_a_rank_has_a_part_is_not_gone_because_another_part_is_still_under_way() {
+    told_by_a_third(|cluster, _, dir| {
+        // Its sibling is in one line with the other half, which that of the last quarter replaces.
+        let [second, last] = [1, 3].map(|value| Frag { bits: 2, value });
+        cluster.migrate_frag(dir, second, 0, 1);
+        cluster.begin_frag(dir, last, 0, 1)
+    });
+}
+
+#[test]
+fn a_directory_is_not_gone_because_the_table_did_not_have_it_a_moment_ago() {
+    told_by_a_third(|cluster, client, dir| {
+        cluster.ask(client, 1, Op::GetAttr { ino: dir });
+        cluster.begin_move(dir, 0, 1)
+    });
+}
