@@ -67,7 +67,7 @@ pub(crate) struct Recalls {
 }
 
 impl Recalls {
-    /// The file of these recalls is closed, which is the most that can be given up.
+    /// The file of these recalls is closed or lost, which is the most that can be given up.
     pub(crate) fn file_gone(&mut self, ino: Ino, recalls: &[DataRecall]) {
         for recall in recalls {
             if let Some(left) = self.open.get_mut(&(recall.rank, ino, recall.id)) {

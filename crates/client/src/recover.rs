@@ -145,6 +145,7 @@ impl Client {
             self.start_waiting(ino);
         }
         self.relieve();
+        self.finish_recalls();
     }
 
     fn pending_lost(&mut self, pending: Pending) {
@@ -203,6 +204,8 @@ impl Client {
         self.files.idle.retain(|handle| handles.contains_key(handle));
         self.files.locks.retain(|(ino, _, _), _| !files.contains_key(ino));
         for (ino, file) in &files {
+            // Also of ranks from which it had moved: one that is never answered would end its session.
+            self.recalls.file_gone(*ino, &file.recalls);
             if file.may_cache() {
                 self.invalidate(Invalidation::Data(*ino), false);
             }

@@ -233,3 +233,21 @@ fn what_two_ranks_want_back_is_not_given_to_the_second_before_caches_above_have_
         assert_eq!(world.take(), [Wire::Other(rank, ToServer::RecallDone { ino: DIR, id: 7 })]);
     }
 }
+
+#[test]
+fn what_a_rank_wants_back_of_a_file_is_given_back_when_that_is_lost_with_the_session_where_it_has_moved() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.meet_second();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    world.says(R0, ToClient::Recall { ino: FILE, id: 7, bits: Lease::CACHE | Lease::BUFFER });
+    assert!(matches!(world.asked(), (R0, _, Op::WriteInline { .. })), "first that is written");
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, welcome(R1, 2));
+    let done = Wire::Other(R0, ToServer::RecallDone { ino: FILE, id: 7 });
+    let wire = world.take();
+    assert!(wire.contains(&done), "else that rank ends the session: {wire:?}");
+}
