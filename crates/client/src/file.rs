@@ -211,6 +211,11 @@ impl File {
         self.recalls.iter().any(DataRecall::is_gate)
     }
 
+    /// A rank does not know any more what it wanted back. Rights in doubt are given up nevertheless: what made them so is as it was.
+    pub(crate) fn void_recalls(&mut self, rank: Rank) {
+        self.recalls.retain(|recall| recall.rank != rank || recall.is_own());
+    }
+
     /// The rights in doubt are given up, or there are none. Unless something was held back by them, nothing is in doubt any
     /// more: what is written from now on rests on rights that the rank has given since.
     pub(crate) fn end_doubt(&mut self) {

@@ -82,10 +82,10 @@ impl Recalls {
         self.tokens.values().any(|(_, of, _, data)| *of == ino && !data)
     }
 
-    /// A new session with a rank knows nothing of them.
+    /// A rank knows nothing of them any more. What the client gives up by itself it goes on with.
     pub(crate) fn clear(&mut self, rank: Rank) {
-        self.open.retain(|(of, _, _), _| *of != rank);
-        self.tokens.retain(|_, (of, _, _, _)| *of != rank);
+        self.open.retain(|(of, _, id), _| *of != rank || *id == OWN);
+        self.tokens.retain(|_, (of, _, id, _)| *of != rank || *id == OWN);
     }
 }
 

@@ -140,7 +140,7 @@ impl Client {
         // Those that go on have lost only what was wanted back.
         for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
             if let Some(file) = self.files.map.get_mut(&ino) {
-                file.recalls.retain(|recall| recall.rank != rank);
+                file.void_recalls(rank);
             }
             self.start_waiting(ino);
         }
@@ -260,9 +260,7 @@ impl Client {
     pub(crate) fn reclaim(&mut self, rank: Rank, routes: &[Route], lost: bool) {
         // Recalls of the server before the restart are void; if it still wants something back it says so again.
         self.recalls.clear(rank);
-        for file in self.files.map.values_mut() {
-            file.recalls.retain(|recall| recall.rank != rank);
-        }
+        self.files.map.values_mut().for_each(|file| file.void_recalls(rank));
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
         session.restarts += u64::from(lost);

@@ -287,6 +287,64 @@ fn what_is_held_back_by_rights_that_were_given_after_a_file_had_moved_unheard_is
     }
 }
 
+/// A file is believed to be at the second rank, which was not heard to have it: it is asked where it is, and whether it knows the
+/// handle by which something is held back. The handle, and both questions.
+fn believed_at_second() -> (Ranks, Fh, u64, u64) {
+    let (mut world, fh) = held_back();
+    loses_first(&mut world, true);
+    let wire = world.take();
+    let asked = asks(&wire);
+    let [(R1, place)] = asked[..] else { panic!("one is asked: {asked:?}") };
+    (world, fh, place, verifies(&wire, R1))
+}
+
+/// The question whether a rank knows the handle.
+fn verifies(wire: &[Wire], rank: Rank) -> u64 {
+    let asks = |wire: &Wire| match wire {
+        Wire::Ask(at, seq, Op::GetLock { ino: FILE, handle: 1, .. }) if *at == rank => Some(*seq),
+        _ => None,
+    };
+    wire.iter().find_map(asks).unwrap_or_else(|| panic!("{wire:?}"))
+}
+
+/// Reads are not answered by doubted rights, and writes do not begin, until what was held back is where the file is.
+fn are_doubted_at(world: &mut Ranks, fh: Fh, rank: Rank, seq: u64) {
+    world.take();
+    let read = world.call(Call::Read { fh, offset: 0, len: 4 });
+    let more = world.call(write(fh, b"more"));
+    assert!(!world.done.iter().any(|(id, _)| [read, more].contains(id)), "{:?}", world.done);
+    assert!(matches!(world.asked(), (at, _, Op::GetAttr { ino: FILE }) if at == rank));
+    world.answer(rank, seq, Answer::Lock(None), &[]);
+    for data in [b"kept", b"more"] {
+        let op = world.answers(rank, entry(FILE, Kind::File));
+        assert!(matches!(&op, Op::WriteInline { data: written, .. } if written[..] == *data), "{op:?}");
+    }
+    world.result(more).unwrap();
+}
+
+#[test]
+fn rights_stay_in_doubt_when_the_rank_restarts_where_the_file_is_believed_to_be() {
+    let (mut world, fh, ..) = believed_at_second();
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
+    let seq = verifies(&world.take(), R1);
+    are_doubted_at(&mut world, fh, R1, seq);
+}
+
+#[test]
+fn rights_stay_in_doubt_when_the_session_is_lost_with_a_rank_where_the_file_was_believed_to_be() {
+    let (mut world, fh, place, asked) = believed_at_second();
+    for seq in [place, asked] {
+        world.says(R1, ToClient::Redirect { seq: Seq(seq), rank: R0, routes: Vec::new(), done: None });
+    }
+    let seq = verifies(&world.take(), R0);
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, welcome(R1, 2));
+    are_doubted_at(&mut world, fh, R0, seq);
+}
+
 /// What was held back is on its way when its rank restarts, which had given the file away unheard: it says where the file is,
 /// and refuses the data, or does that first. The flush, and what the new rank is asked about the handle.
 fn refused_where_it_was(refused_first: bool) -> (Ranks, u64, u64) {
