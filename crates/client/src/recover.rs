@@ -264,6 +264,12 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
         session.restarts += u64::from(lost);
+        if lost {
+            // Before the routes are learned: what they say to have moved away may have stayed, and what is kept of it is dropped
+            // with the rights to it, unless it waits to be written.
+            self.rewrite_unstable(rank);
+        }
+        let Some(session) = self.sessions.get(&rank) else { return };
         let mut claim = Reclaim { leases: session.leases.all(), ..Reclaim::default() };
         let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
         let opened: BTreeSet<Ino> = there.map(|(_, handle)| handle.ino).collect();
@@ -296,9 +302,6 @@ impl Client {
         }
         self.send(rank, ToServer::Reclaim(claim));
         self.ask_where(rank, &opened);
-        if lost {
-            self.rewrite_unstable(rank);
-        }
         for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
             self.start_waiting(ino);
         }

@@ -2,6 +2,8 @@
 //! stopped has forgotten it: then it is written again, so that the sync that comes later says the truth. What cannot be
 //! kept (too much, or others may have written since) is at risk: after a restart the next fsync or close reports it lost.
 
+use std::collections::BTreeSet;
+
 use loligo_types::{FsError, Ino, Rank};
 
 use crate::Invalidation;
@@ -86,10 +88,14 @@ impl Client {
         }
     }
 
-    /// A rank restarted: what its disk did not have is to be written again, or is lost.
+    /// A rank restarted: what its disk did not have is to be written again, or is lost. Also of files that are only believed to
+    /// have moved away: they may be there still. What really moves is durable before.
     pub(crate) fn rewrite_unstable(&mut self, rank: Rank) {
         self.unsynced.lose();
-        for ino in self.files_at(rank) {
+        let guessed = self.files.guessed.iter().filter(|(_, from)| **from == rank);
+        let guessed = guessed.filter_map(|(number, _)| self.files.handles.get(number)).map(|handle| handle.ino);
+        let inos: BTreeSet<Ino> = self.files_at(rank).into_iter().chain(guessed).collect();
+        for ino in inos.iter().copied() {
             let now = self.now.ms;
             let Some(file) = self.files.map.get_mut(&ino) else { continue };
             file.restart_run();
@@ -122,6 +128,6 @@ impl Client {
             }
         }
         let files = &self.files.map;
-        self.unstable.retain(|ino| files.get(ino).is_some_and(|file| file.rank != rank));
+        self.unstable.retain(|ino| files.contains_key(ino) && !inos.contains(ino));
     }
 }

@@ -8,6 +8,7 @@ mod members;
 mod numbers;
 mod stayed;
 mod suspended;
+mod unsynced;
 
 use std::sync::Arc;
 
