@@ -264,6 +264,11 @@ impl Client {
     pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>) {
         self.router.learn(routes);
         let Some(to) = to.filter(|to| *to != from) else { return };
+        if !moved.is_empty() && self.router.may_be(to) {
+            // Also if nothing of it is held here any more, which the other rank does not know: who changes it there would wait
+            // for this client to give it back.
+            self.open_session(to);
+        }
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
                 self.move_file(*ino, to);

@@ -100,6 +100,21 @@ fn names_that_may_have_moved_unheard_are_given_up_if_the_map_does_not_say_where_
 }
 
 #[test]
+fn a_rank_that_has_got_what_is_not_held_any_more_is_connected_to_so_that_it_can_want_it_back() {
+    let dir = Ino(0x180);
+    let mut world = names_over_a_pause(dir, true, Vec::new());
+    let given_up = std::mem::take(&mut world.dropped);
+    let [(token, Invalidation::Names(_))] = given_up[..] else { panic!("{given_up:?}") };
+    world.feed(Input::Invalidated { token });
+    // The rank that lent them does not know of that.
+    world.says(R0, ToClient::Routes { routes: vec![route(dir, R1, 2)], moved: vec![dir], to: Some(R1) });
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 2) });
+    world.says(R1, ToClient::Recall { ino: dir, id: 7, bits: Lease::NAMES });
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::RecallDone { ino: dir, id: 7 })], "at once");
+}
+
+#[test]
 fn names_that_the_map_says_to_be_where_they_were_are_kept_over_a_lost_connection_and_a_restart() {
     for kept in [false, true] {
         let world = names_over_a_pause(DIR, kept, vec![route(Ino::ROOT, R0, 1)]);
