@@ -75,6 +75,8 @@ pub struct Status {
     pub rank: Rank,
     /// What it is in the cluster map.
     pub member: loligo_types::RankState,
+    /// It is being drained, and does not get on: why, and what to do.
+    pub drain_stuck: Option<String>,
     /// Sessions by number.
     pub sessions: Vec<SessionStatus>,
     /// Operations by name; those never asked for are absent.
@@ -239,6 +241,7 @@ impl Mds {
         Status {
             rank: self.config.rank,
             member: self.member_state(),
+            drain_stuck: self.drain_stuck(),
             sessions: self.session_status(),
             ops,
             cache_bytes: self.tree.memory_bytes(),

@@ -21,7 +21,7 @@ pub fn list(target: &Target, json: bool) -> Outcome {
 pub fn table(ranks: &[RankDoc], per_s: impl Fn(&RankDoc) -> u64) -> String {
     let mut out = format!("{HEAD}\n");
     ranks.iter().for_each(|rank| out.push_str(&format!("{}\n", line(rank, &per_s))));
-    out
+    out + &reasons(ranks)
 }
 
 /// The same with where clients reach it.
@@ -31,7 +31,13 @@ fn table_with_addresses(ranks: &[RankDoc]) -> String {
         let what = line(rank, &|rank| rank.requests_per_s);
         out.push_str(&format!("{what}  {}\n", rank.addresses.join(", ")));
     }
-    out
+    out + &reasons(ranks)
+}
+
+/// A line for each rank that says why it is not serving, or does not get on with being drained.
+fn reasons(ranks: &[RankDoc]) -> String {
+    let said = ranks.iter().filter_map(|rank| Some((rank, rank.reason.as_ref()?)));
+    said.map(|(rank, reason)| format!("rank {} ({}): {reason}\n", rank.rank, rank.state)).collect()
 }
 
 /// The columns of [`line`].

@@ -126,6 +126,28 @@ fn who_cannot_join_is_told_what_to_do() {
 }
 
 #[test]
+fn a_drain_that_waits_for_a_process_that_is_gone_says_so() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2", &[&data]);
+    join_again(&data).kill();
+    loligo("rank drain 1 --data {}", &[&data]).ok();
+    let why = "there is no connection to rank 2";
+    until("the reason is shown", || {
+        ["rank list --data {}", "status --data {}", "rank list --data {} --json"]
+            .iter()
+            .all(|words| loligo(words, &[&data]).ok().out.contains(why))
+    });
+    let joined = join_again(&data);
+    let text = loligo("rank drain 1 --wait --data {}", &[&data]).ok().out;
+    assert!(text.contains("removed"), "{text}");
+    assert_eq!(server.stop().0, 0);
+    let (code, log) = joined.ended();
+    assert_eq!(code, 0, "{log}");
+}
+
+#[test]
 fn one_question_at_the_server_tells_of_all_ranks_and_orders_reach_them() {
     let place = Place::new();
     let data = place.data();

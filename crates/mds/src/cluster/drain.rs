@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use loligo_types::{Ino, Lsn, Rank, RankState};
 
 use super::Where;
-use crate::admin::{DrainStatus, Told};
+use crate::admin::{DrainStatus, Migration, Told};
 use crate::io::{Member, Output, Page, Scan};
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -66,7 +66,11 @@ pub(crate) struct Drain {
     files_given: u64,
     /// Letters that this rank had had when it said to the others that it has nothing any more.
     letters_got: u64,
-    /// Why it does not go on.
+    /// The migration that it has begun last, until it has looked what became of it.
+    tried: Option<u64>,
+    /// Why that one, or the one before it, failed; it is tried again.
+    refused: Option<String>,
+    /// Nobody is there to give to, and why.
     stuck: Option<String>,
 }
 
@@ -85,6 +89,8 @@ impl Drain {
             subtrees_given: 0,
             files_given: 0,
             letters_got: 0,
+            tried: None,
+            refused: None,
             stuck: None,
         }
     }
@@ -249,6 +255,42 @@ impl Mds {
         up.filter(able).min_by(|a, b| load(a).total_cmp(&load(b)))
     }
 
+    /// Why there is no rank to give something to, and what to do.
+    fn no_receiver(&self, what: &str, pinned: &[Rank]) -> String {
+        let able = |rank: &Rank| (pinned.is_empty() || pinned.contains(rank)) && self.cluster.takes_more(*rank);
+        let away = self.unreached(able);
+        if away.is_empty() {
+            let pin = if pinned.is_empty() { "" } else { ", or change its pin" };
+            format!("there is no rank that takes {what}: add one (loligo rank add){pin}")
+        } else {
+            format!("there is no connection to {away}, to take {what}: it goes on when there is; see whether it runs")
+        }
+    }
+
+    /// The other ranks of some that cannot be spoken to, by name.
+    fn unreached(&self, some: impl Fn(&Rank) -> bool) -> String {
+        let others = self.cluster.map.ranks.iter().map(|info| info.rank).filter(|rank| *rank != self.config.rank);
+        let greeted = |rank: &Rank| self.cluster.links.get(rank).is_some_and(|link| link.greeted);
+        let away: Vec<String> =
+            others.filter(|rank| some(rank) && !greeted(rank)).map(|rank| format!("rank {rank}")).collect();
+        away.join(", ")
+    }
+
+    /// What has become of the migration that was begun last. False: it has failed, and is not tried again at once.
+    fn look_back(&mut self, drain: &mut Drain) -> bool {
+        let Some(id) = drain.tried.take() else { return true };
+        let ended = self.cluster.exports.ended.iter().rev().find(|ended| ended.id == id);
+        let failed = ended.and_then(|ended| Some((ended, ended.state.strip_prefix("failed: ")?)));
+        drain.refused = failed.map(|(Migration { dir, to, .. }, why)| match drain.stage {
+            Stage::GivingFiles(_) => format!("files that live by themselves cannot be moved to rank {to} yet: {why}"),
+            _ => format!("directory {dir} cannot be moved to rank {to} yet: {why}"),
+        });
+        if drain.refused.is_some() {
+            drain.not_before_ms = self.now.mono_ms + RETRY_MS;
+        }
+        drain.refused.is_none()
+    }
+
     /// The directories that this rank has a line of the subtree map for: also those of which it has only fragments. Of
     /// these it has a part: a line of a fragment without one is of a directory that was removed, and was told again by the
     /// table or somebody who had not heard of it.
@@ -267,7 +309,7 @@ impl Mds {
     }
 
     fn give_subtree(&mut self, drain: &mut Drain) {
-        if !self.cluster.exports.is_idle() {
+        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
             return;
         }
         while let Some((dir, ranks)) = drain.pins.front().cloned() {
@@ -283,6 +325,7 @@ impl Mds {
         }
         let dirs = self.own_dirs();
         let Some(dir) = dirs.first().copied() else {
+            (drain.stuck, drain.refused) = (None, None);
             drain.stage = Stage::Settling(None, Scan::Floating);
             return;
         };
@@ -307,21 +350,26 @@ impl Mds {
     fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
         drain.not_before_ms = self.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, pinned) else {
-            drain.stuck = Some(format!("there is no rank that takes directory {dir}: add one, or change its pin"));
+            drain.stuck = Some(self.no_receiver(&format!("directory {dir}"), pinned));
             return;
         };
         drain.stuck = None;
-        if let Told::Begun(_) = self.want_export(dir, None, to) {
-            let share = self.load_now().auth / (self.own_dirs().len().max(1) as f64);
-            *drain.given.entry(to).or_default() += share.max(1.0);
-            drain.subtrees_given += 1;
-            drain.not_before_ms = 0;
-            drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
+        match self.want_export(dir, None, to) {
+            Told::Begun(id) => {
+                let share = self.load_now().auth / (self.own_dirs().len().max(1) as f64);
+                *drain.given.entry(to).or_default() += share.max(1.0);
+                drain.subtrees_given += 1;
+                drain.tried = Some(id);
+                drain.not_before_ms = 0;
+                drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
+            }
+            Told::Refused(why) => drain.refused = Some(why),
+            _ => {}
         }
     }
 
     fn give_files(&mut self, drain: &mut Drain, next: Option<Ino>) {
-        if !self.cluster.exports.is_idle() {
+        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
             return;
         }
         let mut wants = Vec::new();
@@ -340,6 +388,7 @@ impl Mds {
             return;
         }
         if drain.files.is_empty() {
+            (drain.stuck, drain.refused) = (None, None);
             match next {
                 Some(next) => self.look_on(drain, Scan::Floating, next),
                 None if self.tree.orphans().next().is_some() => drain.stage = Stage::Orphans,
@@ -349,13 +398,13 @@ impl Mds {
         }
         drain.not_before_ms = self.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, &[]) else {
-            drain.stuck = Some("there is no other rank that takes more: add one".into());
+            drain.stuck = Some(self.no_receiver("files that live by themselves", &[]));
             return;
         };
         drain.stuck = None;
         let files: Vec<Ino> = drain.files.iter().take(FILES_MAX).copied().collect();
         drain.files_given += files.len() as u64;
-        self.want_export_of_files(files, to);
+        drain.tried = self.want_export_of_files(files, to);
     }
 
     /// Whether an inode is in memory, has a name and lives by itself here.
@@ -438,7 +487,17 @@ impl Mds {
             orphans,
             sessions: self.sessions.len() as u64,
             took_ms: self.now.mono_ms.saturating_sub(drain.begun_ms),
-            stuck: drain.stuck.clone(),
+            stuck: self.drain_stuck(),
         })
+    }
+
+    /// Why it does not go on, and what to do; `None` if it does, or nothing is drained here.
+    pub(crate) fn drain_stuck(&self) -> Option<String> {
+        let drain = self.cluster.drain.as_deref()?;
+        if !self.cluster.ready || matches!(drain.stage, Stage::Landing | Stage::Parting) {
+            let away = self.unreached(|_| true);
+            return (!away.is_empty()).then(|| format!("there is no connection to {away}: see whether it runs"));
+        }
+        drain.stuck.clone().or_else(|| drain.refused.clone())
     }
 }

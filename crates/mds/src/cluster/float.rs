@@ -82,11 +82,11 @@ impl Mds {
     }
 
     /// Wants files to be moved that live by themselves here.
-    pub(super) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) {
-        if let Some(first) = files.first().copied() {
-            let id = self.cluster.exports.wait(first, None, to);
-            self.cluster.exports.files.insert(id, files);
-        }
+    pub(super) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
+        let first = files.first().copied()?;
+        let id = self.cluster.exports.wait(first, None, to);
+        self.cluster.exports.files.insert(id, files);
+        Some(id)
     }
 
     /// Whether all of them are in memory, and still what they were. `None`: those that have left it are read first.

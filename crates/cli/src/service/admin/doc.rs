@@ -66,7 +66,7 @@ pub struct RankDoc {
     pub rank: u16,
     /// As the server's: `serving`, `grace`, `full`, or `failed`.
     pub state: String,
-    /// Why, unless it is serving.
+    /// Why, unless it is serving; of one that is being drained, why it does not get on.
     pub reason: Option<String>,
     /// Where clients connect to it.
     pub addresses: Vec<String>,
@@ -305,7 +305,7 @@ fn health_of(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
     }
     match mds.member {
         RankState::Up => ("serving", None),
-        RankState::Draining => ("draining", None),
+        RankState::Draining => ("draining", mds.drain_stuck.clone()),
         RankState::Leaving => ("leaving", None),
     }
 }

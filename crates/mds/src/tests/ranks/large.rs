@@ -4,7 +4,7 @@ use loligo_journal::frame::BODY_MAX;
 use loligo_types::{Answer, FileLock, Ino, LockKind, LockOwner, Op, RankState, limits};
 
 use super::*;
-use crate::DataAccess;
+use crate::{DataAccess, Member};
 
 /// Files that together are longer than a record may be.
 const FILES: usize = 300;
@@ -122,10 +122,9 @@ fn of_what_is_written_again_and_again_only_the_last_moves() {
     finish(cluster, a, 1, 2);
 }
 
-#[test]
-fn a_directory_with_more_locks_than_can_move_at_once_stays_until_they_are_given_back() {
-    let (mut cluster, a, here, inos) = full_inodes(2000);
-    let session = cluster.world(0).session(a);
+/// More locks on these files than can move at once.
+fn lock_all(cluster: &mut Cluster, client: usize, inos: &[Ino]) {
+    let session = cluster.world(0).session(client);
     cluster.at(0, |world| {
         let slot = world.mds.sessions.find(session).expect("it has a session");
         for (at, ino) in inos.iter().enumerate() {
@@ -137,6 +136,12 @@ fn a_directory_with_more_locks_than_can_move_at_once_stays_until_they_are_given_
             }
         }
     });
+}
+
+#[test]
+fn a_directory_with_more_locks_than_can_move_at_once_stays_until_they_are_given_back() {
+    let (mut cluster, a, here, inos) = full_inodes(2000);
+    lock_all(&mut cluster, a, &inos);
     let id = cluster.begin_move(here, 0, 1);
     cluster.wait_for("the end", |cluster| cluster.state(0, id).starts_with("failed"));
     let state = cluster.state(0, id);
@@ -146,5 +151,29 @@ fn a_directory_with_more_locks_than_can_move_at_once_stays_until_they_are_given_
     assert_eq!(cluster.ask(a, 0, Op::Close { handles, lost: false }), Outcome::Answered(Ok(Answer::Done)));
     cluster.migrate(here, 0, 1);
     assert_eq!((cluster.world(0).mds.locks.held(), cluster.world(1).mds.locks.held()), (0, 460_000 - 999 * 230));
+    finish(cluster, a, 1, 2000);
+}
+
+#[test]
+fn a_drain_that_meets_more_locks_than_can_move_at_once_says_so_and_goes_on_when_they_are_given_back() {
+    let (mut cluster, a, _, inos) = full_inodes(2000);
+    lock_all(&mut cluster, a, &inos);
+    cluster.set_state(0, RankState::Draining);
+    let why = "directory 1 cannot be moved to rank 1 yet: too many files are open or locked below it: close some, or move \
+               parts of it";
+    let stuck = |cluster: &Cluster| cluster.world(0).mds.drain_status().expect("it is being drained").stuck;
+    cluster.wait_for("the reason", |cluster| stuck(cluster).is_some());
+    // Also while it tries again.
+    for _ in 0..40 {
+        cluster.wait(50);
+        assert_eq!(stuck(&cluster).as_deref(), Some(why));
+    }
+    assert_eq!(cluster.world(0).mds.status().drain_stuck.as_deref(), Some(why));
+    let tried = cluster.world(0).mds.drain_status().expect("it is being drained").subtrees_given;
+    assert!(tried < 10, "it tries again now and then, not all the time: {tried}");
+    let handles = (1..1000).collect();
+    assert_eq!(cluster.ask(a, 0, Op::Close { handles, lost: false }), Outcome::Answered(Ok(Answer::Done)));
+    cluster.wait_member(0, &Member::Drained);
+    assert_eq!(stuck(&cluster), None);
     finish(cluster, a, 1, 2000);
 }

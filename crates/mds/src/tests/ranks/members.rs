@@ -241,6 +241,30 @@ fn an_open_file_without_a_name_is_waited_for_until_it_is_closed() {
 }
 
 #[test]
+fn a_drain_says_which_rank_it_waits_for() {
+    for after_ms in [0, 100, 200, 400] {
+        let (mut cluster, a, _, there) = two_ranks();
+        cluster.touch(a, there, "f");
+        cluster.call(a, rename(there, "f", Ino::ROOT, "floats")).expect("it is there");
+        let before = cluster.walk(a);
+        cluster.set_state(1, RankState::Draining);
+        cluster.wait(after_ms);
+        cluster.kill(0);
+        cluster.wait(3000);
+        let status = cluster.world(1).mds.drain_status().expect("it is being drained");
+        let stuck = status.stuck.as_deref().unwrap_or_default();
+        assert!(stuck.starts_with("there is no connection to rank 0"), "after {after_ms} ms: {status:?}");
+        cluster.start(0);
+        cluster.come_back(a, 0, loligo_types::msg::Reclaim::default());
+        cluster.wait_member(1, &Member::Drained);
+        assert_eq!(cluster.world(1).mds.status().drain_stuck, None);
+        cluster.remove_drained(1);
+        assert_eq!(cluster.walk(a), before);
+        cluster.finish();
+    }
+}
+
+#[test]
 fn a_drain_can_be_stopped_and_the_rank_takes_more_again() {
     let (mut cluster, a, here, there) = two_ranks();
     cluster.set_state(1, RankState::Draining);
