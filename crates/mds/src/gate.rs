@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::msg::ToClient;
+use loligo_types::msg::{Hello, ToClient};
 use loligo_types::{Answer, FsResult, Ino, Lsn, Rank, Seq, SessionId};
 
 use crate::cluster::principal;
@@ -64,6 +64,7 @@ impl Reply {
 enum Gated {
     Reply(Reply),
     Welcome { conn: ConnId, slot: Slot, session: SessionId },
+    Hello(ConnId, Hello),
     Evicted(ConnId),
 }
 
@@ -97,6 +98,11 @@ impl Mds {
         self.gate.queue.push_back((self.log.last, Gated::Welcome { conn, slot, session }));
     }
 
+    /// A client that says hello is heard later.
+    pub(crate) fn gate_hello(&mut self, conn: ConnId, hello: Hello) {
+        self.gate.queue.push_back((self.log.last, Gated::Hello(conn, hello)));
+    }
+
     /// A client that is told that its session has ended begins anew, and nothing of before may come back.
     pub(crate) fn gate_evicted(&mut self, conn: ConnId) {
         if self.log.last <= self.log.durable {
@@ -115,6 +121,7 @@ impl Mds {
             match self.gate.queue.pop_front() {
                 Some((_, Gated::Reply(reply))) => self.pass(reply),
                 Some((_, Gated::Welcome { conn, slot, session })) => self.welcome(conn, slot, session, false, false),
+                Some((_, Gated::Hello(conn, hello))) => self.hello(conn, hello),
                 Some((_, Gated::Evicted(conn))) => self.say_evicted(conn),
                 None => {}
             }

@@ -94,9 +94,14 @@ impl Mds {
     /// A new session. Its number is that of the journal record that tells of it, so no number is ever used twice; the
     /// client learns it when the record is durable.
     fn begin_session(&mut self, conn: ConnId, peer: &Peer, hello: &Hello) {
-        if hello.client != 0
-            && let Some(slot) = self.moved_session(hello.client, peer)
-        {
+        if let Some((slot, id)) = self.moved_session(hello.client, peer) {
+            if id > SessionId::new(self.me(), self.log.durable) {
+                // A crash may still take it back, and give its number to another one.
+                return self.gate_hello(conn, hello.clone());
+            }
+            if let Some(session) = self.sessions.get_mut(slot) {
+                (session.moved, session.local, session.uid) = (false, peer.local, peer.uid.unwrap_or(u32::MAX));
+            }
             // If it had another one here, that is gone, with what it knew of the client's requests.
             return self.resume_session(conn, peer, slot, hello.resume.is_none());
         }
@@ -113,14 +118,13 @@ impl Mds {
     }
 
     /// The session that came with what moved here, if it is this client's.
-    fn moved_session(&mut self, client: u64, peer: &Peer) -> Option<Slot> {
+    fn moved_session(&self, client: u64, peer: &Peer) -> Option<(Slot, SessionId)> {
         // One that a restart found has not been told of by its client, which tells what it holds when it connects.
         let waits = |session: &Session| session.moved || session.standing == Standing::Lost;
-        let of_it = |(_, session): &(Slot, &Session)| session.client == client && waits(session);
-        let (slot, uid) = self.sessions.iter().find(of_it).map(|(slot, session)| (slot, session.uid))?;
-        let session = self.sessions.get_mut(slot).filter(|_| peer.trusted || peer.uid == Some(uid))?;
-        (session.moved, session.local, session.uid) = (false, peer.local, peer.uid.unwrap_or(u32::MAX));
-        Some(slot)
+        let of_it = |(_, session): &(Slot, &Session)| client != 0 && session.client == client && waits(session);
+        let found = self.sessions.iter().find(of_it);
+        let may = |(_, session): &(Slot, &Session)| peer.trusted || peer.uid == Some(session.uid);
+        found.filter(may).map(|(slot, session)| (slot, session.id))
     }
 
     fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot, resumed: bool) {

@@ -68,7 +68,7 @@ impl Mds {
         record.push(Event::Peer(peer));
         // Known before they are put down, so that others are told of all lines together.
         let told: Vec<Route> = record.iter().filter_map(route_of).collect();
-        told.iter().for_each(|route| _ = self.cluster.routes.learn(*route));
+        told.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.log.last.next()));
         let lsn = self.commit(None, &record);
         self.spread_routes(&told);
         self.take_cached(from);

@@ -295,6 +295,7 @@ impl Mds {
 
     /// The journal is durable further than before. Ranks to which hello is said only now.
     pub(crate) fn cluster_durable(&mut self) -> Vec<Rank> {
+        self.cluster.routes.durable(self.log.durable);
         let mut greeted = Vec::new();
         while self.cluster.gate.front().is_some_and(|(lsn, ..)| *lsn <= self.log.durable) {
             if let Some((_, to, msg)) = self.cluster.gate.pop_front() {
@@ -332,7 +333,7 @@ impl Mds {
     /// A record with a line of the subtree map was made. The authority tells all others.
     pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
         self.cluster.strangers.clear();
-        if self.cluster.routes.learn(route) && route.rank == self.me() {
+        if self.cluster.routes.write(route, self.log.last) && route.rank == self.me() {
             self.spread_routes(&[route]);
         }
     }
@@ -347,8 +348,13 @@ impl Mds {
     }
 
     /// The lines of the subtree map that a client is told which asked for something in vain: those of what it asked for and
-    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones.
+    /// of the directories above, as far as they are known here; all, if there are few. Without a question the first ones. None
+    /// that a crash may take back: what a client has heard it believes until it hears of a later version.
     pub(crate) fn routes_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
+        self.cluster.routes.without_fresh(self.lines_about(ino))
+    }
+
+    fn lines_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
         let routes = &self.cluster.routes;
         if routes.len() <= ROUTES_TOLD {
             return routes.all();

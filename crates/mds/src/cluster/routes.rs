@@ -1,13 +1,24 @@
 //! The subtree map as one rank knows it: its own lines and what others have told. No decisions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_types::{Frag, Ino, Rank, Route};
+use loligo_types::{Frag, Ino, Lsn, Rank, Route};
 
 /// The lines, by directory and fragment.
 #[derive(Default, Debug)]
 pub(crate) struct Routes {
     lines: BTreeMap<(Ino, Frag), Route>,
+    /// Those of records that are not durable yet, ascending.
+    fresh: VecDeque<Fresh>,
+}
+
+/// A line that a crash may still take back: its version may be given again then, with another meaning.
+#[derive(Debug)]
+struct Fresh {
+    lsn: Lsn,
+    line: Route,
+    /// What it took the place of.
+    before: Vec<Route>,
 }
 
 impl Routes {
@@ -23,6 +34,37 @@ impl Routes {
         }
         self.lines.insert((route.dir, route.frag), route);
         true
+    }
+
+    /// The same with one of a record of this rank's journal.
+    pub(crate) fn write(&mut self, line: Route, lsn: Lsn) -> bool {
+        let overlap = |known: &&Route| known.frag.covers(line.frag) || line.frag.covers(known.frag);
+        let before = self.of_dir(line.dir).filter(overlap).copied().collect();
+        let news = self.learn(line);
+        if news {
+            self.fresh.push_back(Fresh { lsn, line, before });
+        }
+        news
+    }
+
+    /// The journal is durable up to here.
+    pub(crate) fn durable(&mut self, upto: Lsn) {
+        while self.fresh.front().is_some_and(|fresh| fresh.lsn <= upto) {
+            self.fresh.pop_front();
+        }
+    }
+
+    /// Some lines as they were before those that a crash may still take back.
+    pub(crate) fn without_fresh(&self, mut some: Vec<Route>) -> Vec<Route> {
+        if self.fresh.is_empty() {
+            return some;
+        }
+        let is_fresh = |line: &Route| self.fresh.iter().any(|fresh| fresh.line == *line);
+        let dirs: BTreeSet<Ino> = some.iter().filter(|line| is_fresh(line)).map(|line| line.dir).collect();
+        let before = self.fresh.iter().filter(|fresh| dirs.contains(&fresh.line.dir)).flat_map(|fresh| &fresh.before);
+        some.extend(before);
+        some.retain(|line| !is_fresh(line));
+        some
     }
 
     /// The directory is gone.
@@ -122,5 +164,21 @@ mod tests {
         assert_eq!((routes.lines.len(), routes.of(Ino(5), halves[1].first())), (1, Some(Rank(3))));
         routes.forget(Ino(5));
         assert_eq!((routes.lines.len(), routes.version(Ino(5))), (0, None));
+    }
+
+    #[test]
+    fn what_a_crash_may_take_back_is_left_out_for_what_was_before() {
+        let mut routes = Routes::default();
+        let (whole, halves) = (route(Frag::WHOLE, 1, 1), Frag::WHOLE.split(1));
+        routes.learn(whole);
+        let [first, second] = [0, 1].map(|half| route(halves[half], half as u16, 2));
+        assert!(routes.write(first, Lsn(7)) && routes.write(second, Lsn(7)));
+        assert!(!routes.write(second, Lsn(8)), "it is known");
+        assert!(routes.write(route(Frag::WHOLE, 3, 3), Lsn(9)));
+        for (upto, told) in [(6, vec![whole]), (7, vec![first, second]), (9, vec![route(Frag::WHOLE, 3, 3)])] {
+            routes.durable(Lsn(upto));
+            assert_eq!(routes.without_fresh(routes.all()), told, "{upto}");
+        }
+        assert!(routes.fresh.is_empty());
     }
 }

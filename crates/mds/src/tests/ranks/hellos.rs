@@ -1,4 +1,5 @@
-//! A new connection while something is not durable yet: hello says only what no crash can take back.
+//! A new connection while something is not durable yet: hello says only what no crash can take back, and no more is said to
+//! clients.
 
 use loligo_types::msg::Reclaim;
 use loligo_types::{Answer, Ino, Letter};
@@ -73,8 +74,8 @@ fn hello_is_said_once_and_on_the_last_connection_when_the_journal_has_caught_up(
     cluster.finish();
 }
 
-#[test]
-fn a_move_that_a_crash_takes_back_was_told_to_nobody() {
+/// Three ranks, and a directory of rank 0 just before the record that gives it to rank 1.
+fn about_to_move() -> (Cluster, usize, Ino) {
     let mut cluster = Cluster::new(3);
     let a = cluster.client();
     let dir = cluster.mkdir(a, Ino::ROOT, "d");
@@ -82,6 +83,12 @@ fn a_move_that_a_crash_takes_back_was_told_to_nobody() {
     cluster.at(0, |world| world.quiesces = false);
     cluster.begin_move(dir, 0, 1);
     cluster.wait_for("the moment before the record", |cluster| !cluster.world(0).pending_quiesces.is_empty());
+    (cluster, a, dir)
+}
+
+#[test]
+fn a_move_that_a_crash_takes_back_was_told_to_nobody() {
+    let (mut cluster, a, dir) = about_to_move();
     stall(&mut cluster, 0);
     cluster.at(0, |world| world.quiesces = true);
     assert!(!cluster.world(0).volatile.is_empty(), "the record is made");
@@ -138,4 +145,92 @@ fn a_letter_comes_behind_a_hello_that_is_said_late() {
     cluster.release();
     assert_eq!(cluster.lookup(a, there, "g"), Ok(file));
     cluster.finish();
+}
+
+#[test]
+fn a_move_that_a_crash_takes_back_was_told_to_no_client_that_comes_back() {
+    let (mut cluster, a, dir) = about_to_move();
+    stall(&mut cluster, 0);
+    cluster.at(0, |world| world.quiesces = true);
+    assert!(!cluster.world(0).volatile.is_empty(), "the record is made");
+    cluster.at(0, |world| world.reconnect(a));
+    let welcome = cluster.world(0).clients[a].welcome.clone().expect("it goes on");
+    assert_eq!((welcome.kept, welcome.routes), (true, vec![]));
+    restart(&mut cluster, 0, a);
+    // What that version of the line means now.
+    cluster.migrate(dir, 0, 2);
+    assert_eq!(cluster.walk(a).len(), 2);
+    cluster.finish();
+}
+
+#[test]
+fn a_move_that_a_crash_takes_back_was_told_to_no_client_that_asks_for_something_else() {
+    let (mut cluster, a, dir) = about_to_move();
+    let away = cluster.mkdir(a, Ino::ROOT, "away");
+    cluster.at(0, |world| world.quiesces = true);
+    cluster.migrate(dir, 1, 0);
+    cluster.migrate(away, 0, 1);
+    cluster.at(0, |world| world.quiesces = false);
+    cluster.begin_move(dir, 0, 1);
+    cluster.wait_for("the moment before the record", |cluster| !cluster.world(0).pending_quiesces.is_empty());
+    stall(&mut cluster, 0);
+    // The answer waits for what was changed before it, and not for the record of the move.
+    cluster.send(a, 0, mkdir(Ino::ROOT, "x"));
+    let seq = cluster.send(a, 0, loligo_types::Op::GetAttr { ino: away });
+    cluster.at(0, |world| world.quiesces = true);
+    assert_eq!(cluster.world(0).volatile.len(), 2, "both records are made");
+    cluster.at(0, |world| {
+        let (lsn, record) = world.volatile.pop_front().expect("a record");
+        world.journal.insert(lsn, record);
+        world.input(crate::Input::Durable { lsn });
+    });
+    let Some(Outcome::Redirected { rank: 1, routes, .. }) = cluster.outcome(a, 0, seq) else { panic!("no answer") };
+    let told: Vec<(Ino, usize)> = routes.iter().map(|line| (line.dir, usize::from(line.rank.0))).collect();
+    assert_eq!(told, [(away, 1), (dir, 0)]);
+    restart(&mut cluster, 0, a);
+    cluster.migrate(dir, 0, 2);
+    assert_eq!(cluster.walk(a).len(), 4);
+    cluster.finish();
+}
+
+#[test]
+fn a_session_that_came_with_what_moved_is_told_of_when_no_crash_can_take_it_back() {
+    for dies in [false, true] {
+        let mut cluster = Cluster::new(2);
+        let (walker, a, b) = (cluster.client(), cluster.client_at(0), cluster.client_at(0));
+        let dir = cluster.mkdir(walker, Ino::ROOT, "d");
+        let outcome = cluster.ask(a, 0, create(dir, "f", WRITE, 1));
+        assert!(matches!(outcome, Outcome::Answered(Ok(_))), "{outcome:?}");
+        cluster.held.insert((0, 1));
+        cluster.begin_move(dir, 0, 1);
+        cluster.wait_for("the letter", |cluster| {
+            while cluster.waiting(0, 1).first().is_some_and(|msg| !matches!(msg, PeerMsg::Letter { .. })) {
+                cluster.deliver(0, 1);
+            }
+            !cluster.waiting(0, 1).is_empty()
+        });
+        stall(&mut cluster, 1);
+        cluster.release();
+        assert!(!cluster.world(1).volatile.is_empty(), "it is applied");
+        cluster.connect(a, 1);
+        let welcome = |cluster: &Cluster, client: usize| cluster.world(1).clients[client].welcome.clone();
+        assert_eq!(welcome(&cluster, a), None);
+        if dies {
+            cluster.kill(1);
+            cluster.hold(0, 1);
+            cluster.start(1);
+            // Others come first.
+            cluster.connect(b, 1);
+            cluster.release();
+            cluster.connect(a, 1);
+            cluster.come_back(walker, 1, Reclaim::default());
+        } else {
+            go_on(&mut cluster, 1);
+        }
+        let [of_a, of_b] = [a, b].map(|client| welcome(&cluster, client).map(|welcome| welcome.session));
+        assert!(of_a.is_some() && of_a != of_b, "{of_a:?} {of_b:?}");
+        assert_eq!(cluster.ask(a, 1, close(1)), Outcome::Answered(Ok(Answer::Done)));
+        assert_eq!(cluster.walk(walker).len(), 2);
+        cluster.finish();
+    }
 }
