@@ -13,6 +13,7 @@ mod memory;
 mod moves;
 mod names;
 mod repeats;
+mod returns;
 mod spread;
 mod stops;
 mod sums;
