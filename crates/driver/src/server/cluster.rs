@@ -18,7 +18,9 @@ use super::queue::Inbox;
 use super::rank::Done;
 use crate::Address;
 
-/// Most ranks of a process.
+/// Most ranks of a process, with those of processes that joined it. A change to a directory with fragments at all of them is
+/// one record with a letter for each, of up to some 30 KiB (attributes, both ACLs): with more than 500 it might be longer
+/// than the journal takes.
 pub const RANKS_MAX: u16 = 64;
 
 /// Where a rank listens, if rank 0 listens there: `loligo.sock` becomes `loligo-2.sock`, and a port the second behind
