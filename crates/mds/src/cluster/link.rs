@@ -6,6 +6,7 @@ use std::sync::Arc;
 use loligo_namespace::Need;
 use loligo_types::{ClusterMap, Event, Frag, Ino, Letter, Loaded, Lsn, Rank, Route};
 
+use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
@@ -123,6 +124,9 @@ impl Mds {
     }
 
     fn greeted(&mut self, from: Rank, life: u64, received: u64, sent: u64, map: &ClusterMap, routes: Vec<Route>) {
+        if let Some(text) = self.has_forgotten(from, received, sent) {
+            return self.out.push_back(Output::Fatal { text });
+        }
         self.void_loans_of(from);
         self.age_loans(from);
         let Some(link) = self.cluster.links.get_mut(&from) else { return };
@@ -139,6 +143,22 @@ impl Mds {
         self.say_empty(from);
         // Those who wait for this rank try again.
         self.parked.wake(&Why::Peers);
+    }
+
+    /// Whether a rank does not know of letters that it once had or sent for good; what to say then. Those that it had are not here
+    /// any more, and new ones under old numbers would be taken for what has come: it must not go on.
+    fn has_forgotten(&self, from: Rank, received: u64, sent: u64) -> Option<String> {
+        let had = self.cluster.links.get(&from).map_or(0, |link| link.received);
+        let known = self.tree.peer(from).received;
+        if received >= had && sent >= known {
+            return None;
+        }
+        let me = self.me();
+        Some(format!(
+            "rank {from} has forgotten letters: of those from rank {me} it has {received} and had {had}, of its own to rank \
+             {me} it knows of {sent} and {known} have come: its journal is an older copy, or was replaced; put the journal \
+             back that it had, or restore the whole data directory from one backup"
+        ))
     }
 
     /// When all that another rank promised before its hello is here, what it borrowed before is void, and, at the start,

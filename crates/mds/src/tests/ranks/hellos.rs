@@ -234,3 +234,31 @@ fn a_session_that_came_with_what_moved_is_told_of_when_no_crash_can_take_it_back
         cluster.finish();
     }
 }
+
+#[test]
+fn a_rank_with_an_older_journal_is_refused() {
+    for sends in [false, true] {
+        let (mut cluster, a, here, there) = two_ranks();
+        let [from, to] = if sends { [there, here] } else { [here, there] };
+        cluster.touch(a, from, "f");
+        let old = cluster.world(1).journal.clone();
+        cluster.call(a, rename(from, "f", to, "g")).expect("it is there");
+        cluster.at(1, |world| world.journal = old);
+        cluster.hold(0, 1);
+        cluster.kill(1);
+        cluster.start(1);
+        let [hello] = cluster.waiting(1, 0)[..] else { panic!("{:?}", cluster.waiting(1, 0)) };
+        let (hello, from) = (hello.clone(), rank(1));
+        let fatal = cluster.at(0, |world| {
+            world.input(crate::Input::Peer { from, msg: hello });
+            world.fatal.take()
+        });
+        let text = fatal.expect("it does not go on");
+        let numbers = if sends {
+            "of those from rank 0 it has 1 and had 1, of its own to rank 0 it knows of 0 and 1 have come"
+        } else {
+            "of those from rank 0 it has 1 and had 2, of its own to rank 0 it knows of 0 and 0 have come"
+        };
+        assert!(text.starts_with("rank 1 has forgotten letters: ") && text.contains(numbers), "{text}");
+    }
+}
