@@ -53,6 +53,8 @@ impl Mds {
                 }
             }
         }
+        // Before the record: what is here for good is held by somebody who is known for good.
+        let slots: Vec<Slot> = clients.iter().map(|client| self.session_of(client)).collect();
         // Reads under way may bring what the other rank has changed since.
         self.cluster.barrier = self.loads.newest();
         self.cluster.strangers.clear();
@@ -72,8 +74,7 @@ impl Mds {
         let lsn = self.commit(None, &record);
         self.spread_routes(&told);
         self.take_cached(from);
-        for client in clients {
-            let slot = self.session_of(client);
+        for (slot, client) in slots.into_iter().zip(clients) {
             self.take_over(slot, client);
         }
         if let Some(link) = self.cluster.links.get_mut(&from) {

@@ -193,25 +193,58 @@ fn a_move_that_a_crash_takes_back_was_told_to_no_client_that_asks_for_something_
     cluster.finish();
 }
 
+/// Two ranks, and clients of which one has a session with both; `a` has a file open below what moves to rank 1, where the letter is
+/// applied and nothing of it durable.
+fn letter_applied() -> (Cluster, usize, usize, usize) {
+    let mut cluster = Cluster::new(2);
+    let (walker, a, b) = (cluster.client(), cluster.client_at(0), cluster.client_at(0));
+    let dir = cluster.mkdir(walker, Ino::ROOT, "d");
+    let outcome = cluster.ask(a, 0, create(dir, "f", WRITE, 1));
+    assert!(matches!(outcome, Outcome::Answered(Ok(_))), "{outcome:?}");
+    cluster.held.insert((0, 1));
+    cluster.begin_move(dir, 0, 1);
+    cluster.wait_for("the letter", |cluster| {
+        while cluster.waiting(0, 1).first().is_some_and(|msg| !matches!(msg, PeerMsg::Letter { .. })) {
+            cluster.deliver(0, 1);
+        }
+        !cluster.waiting(0, 1).is_empty()
+    });
+    stall(&mut cluster, 1);
+    cluster.release();
+    (cluster, walker, a, b)
+}
+
+#[test]
+fn what_moved_is_never_durable_without_the_sessions_that_hold_it() {
+    let records = letter_applied().0.world(1).volatile.len();
+    assert!(records > 1);
+    for durable in 0..=records {
+        let (mut cluster, walker, a, _) = letter_applied();
+        for _ in 0..durable {
+            cluster.at(1, |world| {
+                let (lsn, record) = world.volatile.pop_front().expect("a record");
+                world.journal.insert(lsn, record);
+                world.input(crate::Input::Durable { lsn });
+            });
+        }
+        cluster.kill(1);
+        cluster.start(1);
+        cluster.connect(a, 1);
+        let welcome = cluster.world(1).clients[a].welcome.clone().expect("a welcome");
+        assert!(welcome.resumed, "with {durable} records its session is lost");
+        for client in [walker, a] {
+            cluster.come_back(client, 1, Reclaim::default());
+        }
+        cluster.wait(1000);
+        assert_eq!(cluster.walk(walker).len(), 2);
+        cluster.finish();
+    }
+}
+
 #[test]
 fn a_session_that_came_with_what_moved_is_told_of_when_no_crash_can_take_it_back() {
     for dies in [false, true] {
-        let mut cluster = Cluster::new(2);
-        let (walker, a, b) = (cluster.client(), cluster.client_at(0), cluster.client_at(0));
-        let dir = cluster.mkdir(walker, Ino::ROOT, "d");
-        let outcome = cluster.ask(a, 0, create(dir, "f", WRITE, 1));
-        assert!(matches!(outcome, Outcome::Answered(Ok(_))), "{outcome:?}");
-        cluster.held.insert((0, 1));
-        cluster.begin_move(dir, 0, 1);
-        cluster.wait_for("the letter", |cluster| {
-            while cluster.waiting(0, 1).first().is_some_and(|msg| !matches!(msg, PeerMsg::Letter { .. })) {
-                cluster.deliver(0, 1);
-            }
-            !cluster.waiting(0, 1).is_empty()
-        });
-        stall(&mut cluster, 1);
-        cluster.release();
-        assert!(!cluster.world(1).volatile.is_empty(), "it is applied");
+        let (mut cluster, walker, a, b) = letter_applied();
         cluster.connect(a, 1);
         let welcome = |cluster: &Cluster, client: usize| cluster.world(1).clients[client].welcome.clone();
         assert_eq!(welcome(&cluster, a), None);
