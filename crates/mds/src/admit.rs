@@ -85,7 +85,7 @@ impl Mds {
         if self.grace.is_some() {
             return Some(Step::Wait(Why::Grace));
         }
-        if self.stopping && job.again.is_none() {
+        if self.stopping && job.repeats().is_none() {
             // An error would make the client give up what it holds back; unanswered, it asks the next life.
             return Some(Step::Wait(Why::Stop));
         }

@@ -86,7 +86,11 @@ impl Mds {
         self.finish(job, Err(error));
     }
 
-    fn finish(&mut self, mut job: Job, result: FsResult<Answer>) {
+    fn finish(&mut self, mut job: Job, mut result: FsResult<Answer>) {
+        if job.again.is_some() && result == Err(FsError::NotFound) {
+            // It was there when the request was executed.
+            result = Err(FsError::Stale);
+        }
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
         let reply = Reply::new(self, job, result);
@@ -107,7 +111,7 @@ impl Mds {
         if let Some(step) = self.admission(job) {
             return step;
         }
-        if let Some(origin) = job.again.map(|done| origin_of(job, done.0, done.1)) {
+        if let Some(origin) = job.repeats().map(|done| origin_of(job, done.0, done.1)) {
             return self.again(job, &origin);
         }
         if !self.cluster.is_alone()
@@ -293,7 +297,7 @@ impl Mds {
         }
         if self.tree.inode(origin.ino).is_some_and(|inode| inode.is_spread()) {
             // What a client sees of it must be asked of other ranks, as for any request for its attributes.
-            (job.op, job.again) = (Op::GetAttr { ino: origin.ino }, None);
+            (job.op, job.ino) = (Op::GetAttr { ino: origin.ino }, None);
             return self.step(job);
         }
         let mut needs = need_again(&self.tree, origin);

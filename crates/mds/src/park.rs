@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub(crate) op: Op,
     /// The number, of those granted to the session, for the inode that it makes.
     pub(crate) ino: Option<Ino>,
-    /// It was executed before: the answer is to be made again.
+    /// It was executed before: the answer is to be made again. If it asks for attributes now, those are the answer.
     pub(crate) again: Option<(Ino, u64)>,
     /// Inodes whose holder has written back since the request came.
     pub(crate) flushed: Vec<Ino>,
@@ -40,6 +40,13 @@ pub(crate) struct Job {
     pub(crate) since_ms: u64,
     /// Reads of the table that it has waited for.
     pub(crate) reads: usize,
+}
+
+impl Job {
+    /// What a request of which only the answer is to be made again did before.
+    pub(crate) fn repeats(&self) -> Option<(Ino, u64)> {
+        self.again.filter(|_| !matches!(self.op, Op::GetAttr { .. }))
+    }
 }
 
 /// What a request waits for.

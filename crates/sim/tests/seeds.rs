@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 63] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 64] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -210,6 +210,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 63] = [
         "a directory was told to be gone of which a rank had a part, when word of another part came before its letter",
         &[19050567],
     ),
+    ("a mkdir that was sent again was refused when the directory was several ranks' by then", &[20018127]),
 ];
 
 /// The same while ranks are added and drained.

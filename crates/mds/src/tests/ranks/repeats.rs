@@ -1,7 +1,7 @@
 //! Requests over ranks that are sent again, or whose client goes away.
 
 use loligo_types::msg::{Reclaim, ToServer};
-use loligo_types::{Answer, FsError, Op};
+use loligo_types::{Answer, Frag, FsError, Ino, Op, Seq};
 
 use super::*;
 
@@ -83,5 +83,61 @@ fn a_renamed_file_is_not_lost_when_ranks_crash_before_their_tables_have_it() {
     assert_eq!(cluster.lookup(a, here, "f"), Ok(file));
     assert_eq!(cluster.attr(a, file).map(|attr| attr.nlink), Ok(1));
     assert_eq!(cluster.walk(a).len(), 4);
+    cluster.finish();
+}
+
+/// A directory that a client has made with a number that it had been given; the answer is lost, and others use it meanwhile.
+fn made_unheard() -> (Cluster, usize, Seq, Ino) {
+    let mut cluster = Cluster::new(2);
+    let (a, b) = (cluster.client(), cluster.client());
+    let given = cluster.ask(a, 0, Op::GrantInos { count: 4 });
+    let Outcome::Answered(Ok(Answer::Inos { first, .. })) = given else { panic!("{given:?}") };
+    let seq = cluster.at(0, |world| {
+        world.clients[a].next_seq += 1;
+        let seq = Seq(world.clients[a].next_seq);
+        world.send_numbered(a, seq, mkdir(Ino::ROOT, "d"), Some(first));
+        seq
+    });
+    assert!(matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))));
+    cluster.touch_all(b, first, 10);
+    cluster.migrate_frag(first, Frag { bits: 1, value: 1 }, 0, 1);
+    (cluster, a, seq, first)
+}
+
+fn again(cluster: &mut Cluster, client: usize, seq: Seq, ino: Ino) {
+    cluster.at(0, |world| world.send_numbered(client, seq, mkdir(Ino::ROOT, "d"), Some(ino)));
+}
+
+#[test]
+fn a_mkdir_that_is_sent_again_when_the_directory_is_several_ranks_has_made_it() {
+    let (mut cluster, a, seq, dir) = made_unheard();
+    again(&mut cluster, a, seq, dir);
+    cluster.wait(200);
+    let outcome = cluster.outcome(a, 0, seq);
+    assert!(
+        matches!(&outcome, Some(Outcome::Answered(Ok(Answer::Entry(attr)))) if attr.ino == dir && attr.size == 10),
+        "{outcome:?}"
+    );
+    cluster.finish();
+}
+
+#[test]
+fn a_mkdir_that_is_sent_again_is_known_to_be_executed_also_where_the_directory_moves_meanwhile() {
+    let (mut cluster, a, seq, dir) = made_unheard();
+    cluster.held.insert((1, 0));
+    again(&mut cluster, a, seq, dir);
+    cluster.wait(200);
+    assert_eq!(cluster.outcome(a, 0, seq), None, "it waits for the other rank");
+    cluster.begin_move(dir, 0, 1);
+    cluster.release();
+    cluster.wait_for("an answer", |cluster| {
+        let outcome = cluster.outcome(a, 0, seq);
+        match &outcome {
+            None => false,
+            Some(Outcome::Redirected { rank: 1, done: Some((ino, _)), .. }) => *ino == dir,
+            Some(Outcome::Answered(Ok(Answer::Entry(attr)))) => attr.ino == dir,
+            Some(_) => panic!("{outcome:?}"),
+        }
+    });
     cluster.finish();
 }
