@@ -40,11 +40,14 @@ pub(crate) struct Background {
     pub(crate) sums_waiting: bool,
     sums_at_ms: u64,
     timeouts_at_ms: u64,
+    /// When the last tick was.
+    pub(crate) ticked_ms: u64,
 }
 
 impl Mds {
     /// Time goes on.
     pub(crate) fn tick(&mut self) {
+        self.forgive_pause();
         let now = self.now.mono_ms;
         self.check_grace();
         if now >= self.background.timeouts_at_ms {

@@ -44,6 +44,7 @@ mod machine;
 mod numbers;
 mod open;
 mod park;
+mod pause;
 mod reap;
 mod recall;
 mod recover;

@@ -53,6 +53,11 @@ impl Recalls {
         self.by_id.values()
     }
 
+    /// Who is to answer them has that much more time, milliseconds.
+    pub(crate) fn wait_longer(&mut self, ms: u64) {
+        self.by_id.values_mut().for_each(|recall| recall.since_ms += ms);
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()

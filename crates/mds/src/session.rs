@@ -158,6 +158,16 @@ impl Sessions {
         self.by_id.values().filter_map(|slot| Some((*slot, self.get(*slot)?)))
     }
 
+    /// All have that much more time before they count as silent, milliseconds; at most until now.
+    pub(crate) fn wait_longer(&mut self, ms: u64, now_ms: u64) {
+        let slots: Vec<Slot> = self.by_id.values().copied().collect();
+        for slot in slots {
+            if let Some(session) = self.get_mut(slot) {
+                session.heard_ms = (session.heard_ms + ms).min(now_ms);
+            }
+        }
+    }
+
     /// The session of a client that it speaks through, or would. It may have begun another one whose welcome it never got:
     /// that lives on for a while, but nobody hears what it is told.
     pub(crate) fn of_client(&self, client: u64) -> Option<Slot> {

@@ -117,6 +117,39 @@ fn a_session_that_lives_but_does_not_obey_is_evicted() {
     assert_eq!(world.fenced.len(), 1);
 }
 
+/// The process is stopped for so long, and goes on; what clients say meanwhile is read after the first tick.
+fn stop_for(world: &mut World, ms: u64) {
+    world.wait(50);
+    world.now.mono_ms += ms;
+    world.wait(50);
+}
+
+#[test]
+fn nobody_was_silent_while_the_server_was_stopped() {
+    let (mut world, a, b, dir) = disobeyed();
+    let seq = world.send(a, chmod(dir, 0o700));
+    stop_for(&mut world, 1_000_000);
+    assert_eq!((world.mds.status().evicted, world.reply(a, seq)), (0, None));
+    world.clients[b].obeys = true;
+    world.pump();
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    // Who says nothing after that is silent.
+    world.wait(3000);
+    assert_eq!(world.mds.status().evicted, 2);
+}
+
+#[test]
+fn clients_can_come_back_after_a_restart_when_the_server_was_stopped_meanwhile() {
+    let mut world = World::new();
+    let a = world.client();
+    let session = world.session(a);
+    world.crash();
+    stop_for(&mut world, 1_000_000);
+    assert_eq!(world.mds.status().grace.map(|grace| grace.missing), Some(1));
+    world.resume(a);
+    assert_eq!((world.session(a), world.mds.status().evicted), (session, 0));
+}
+
 #[test]
 fn a_broken_connection_keeps_everything_for_a_while() {
     let mut world = World::new();
