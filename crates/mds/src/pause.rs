@@ -7,8 +7,8 @@ use crate::machine::Mds;
 const PART: u64 = 8;
 
 impl Mds {
-    /// A tick. If the last one was long ago, all that waits for clients waits longer by that. Nobody is harmed: a client that heard
-    /// nothing has stopped to rely on what it was lent by its own clock.
+    /// A tick. If the last one was long ago, all that waits for clients waits longer by that. Nobody is harmed: a client that
+    /// heard nothing has stopped to rely on what it was lent, by its own clock.
     pub(crate) fn forgive_pause(&mut self) {
         let now = self.now.mono_ms;
         let before = std::mem::replace(&mut self.background.ticked_ms, now);
