@@ -111,6 +111,8 @@ pub(crate) struct Session {
     pub link: Link,
     /// Id and secret.
     pub id: Option<(SessionId, u64)>,
+    /// How often it was greeted without one.
+    pub first_hellos: u32,
     pub inline_max: u64,
     pub session_ms: u64,
     pub next_seq: u64,
@@ -238,6 +240,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
+        session.first_hellos += u32::from(session.id.is_none());
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,
@@ -298,27 +301,31 @@ impl Client {
         };
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let had = session.id.replace((welcome.session, welcome.secret)).is_some();
+        // Or what has moved there is the session's. A hello that was not answered may have begun one without it, after that one
+        // had ended: a restart cannot tell the two apart, and what was held may have been given to others since.
+        let known = had || std::mem::take(&mut session.first_hellos) <= 1;
         let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
-        let lost = before != welcome.data_epoch || before == 0;
+        // What was written before it moved there is durable.
+        let lost = had && (before != welcome.data_epoch || before == 0);
         session.inline_max = u64::from(welcome.inline_max);
         session.session_ms = u64::from(welcome.session_ms).max(100);
         session.down_since = None;
         session.gave_up = false;
-        session.missed = if had { session.missed && welcome.resumed } else { welcome.kept };
+        session.missed = if had { session.missed && welcome.resumed } else { welcome.resumed || welcome.kept };
         let suspended = std::mem::take(&mut session.suspended);
         self.fs_id = Some(welcome.fs_id);
         self.router.hash_key = Some(welcome.hash_key);
         self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
         if had && !welcome.resumed {
             self.session_lost(rank);
+        } else if known && welcome.resumed && !welcome.kept {
+            self.reclaim(rank, &welcome.routes, lost);
+            self.hold_data(rank);
         } else if !had && !welcome.kept {
             // What had moved there before the first hello has not arrived.
             self.held_lost(rank);
         } else if !had {
             self.close_lost_there(rank);
-        } else if welcome.resumed && !welcome.kept {
-            self.reclaim(rank, &welcome.routes, lost);
-            self.hold_data(rank);
         } else if welcome.resumed {
             self.repeat_recalls_done(rank);
         }

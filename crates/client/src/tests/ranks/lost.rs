@@ -266,3 +266,50 @@ fn what_a_rank_wants_back_of_a_file_is_given_back_when_that_is_lost_with_the_ses
     let wire = world.take();
     assert!(wire.contains(&done), "else that rank ends the session: {wire:?}");
 }
+
+/// A file with what is held back, and names, have moved to the second rank, which was never met.
+fn moved_to_second() -> (Ranks, Fh) {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let look = world.call(lookup(DIR, "x"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(Ino(0x1ff), Kind::File), &[(DIR, Lease::NAMES)]);
+    world.result(look).unwrap();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    let moved = vec![DIR, FILE];
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1) });
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
+    (world, fh)
+}
+
+#[test]
+fn what_has_moved_to_a_rank_that_restarts_before_it_is_met_is_reclaimed_there() {
+    let (mut world, fh) = moved_to_second();
+    let routes = vec![route(DIR, R1, 1)];
+    let hello = world.connect(R1, Welcome { resumed: true, kept: false, routes, ..welcome(R1, 2) });
+    assert_eq!(hello.resume, None);
+    let wire = world.take();
+    let Some(Wire::Other(R1, ToServer::Reclaim(claim))) = wire.first() else { panic!("{wire:?}") };
+    assert_eq!(claim.opens, [(1, FILE, rw(), Lease::CACHE | Lease::BUFFER)]);
+    assert_eq!(claim.leases, [(DIR, Lease::NAMES)]);
+    assert_eq!(world.dropped, []);
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let op = world.answers(R1, entry(FILE, Kind::File));
+    assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{op:?}");
+    world.result(flush).unwrap();
+}
+
+#[test]
+fn what_has_moved_is_lost_if_the_session_that_a_restart_has_found_may_have_begun_without_it() {
+    let (mut world, fh) = moved_to_second();
+    // With this hello a session may begin, because the one that came with what has moved has ended meanwhile.
+    world.feed(Input::Connected { rank: R1 });
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
+    let reclaims = |wire: &Wire| matches!(wire, Wire::Other(R1, ToServer::Reclaim(_)));
+    assert!(!world.take().iter().any(reclaims), "others may have had it since");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    assert_eq!(world.result(flush).unwrap_err().error, FsError::Io);
+}

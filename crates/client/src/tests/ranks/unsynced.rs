@@ -27,6 +27,14 @@ fn comes_back(world: &mut Ranks, kept: bool, data_epoch: u64) {
 }
 
 impl Ranks {
+    /// The file moves to the second rank, which restarts before it is met.
+    fn moves_restarted(&mut self) {
+        let moved = vec![DIR, FILE];
+        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1) });
+        self.take();
+        self.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
+    }
+
     /// Plays all that is wanted: the file is at this rank, which knows the handle. The data operations it was asked for.
     fn serves(&mut self, at: Rank) -> Vec<DataOp> {
         let mut carried_out = Vec::new();
@@ -93,4 +101,18 @@ fn what_a_rank_may_have_lost_in_a_restart_is_told_though_it_was_believed_before_
         comes_back(&mut world, false, 2);
         assert_eq!(world.syncs(fh), Err(FsError::Io), "{rights:?}");
     }
+}
+
+#[test]
+fn what_was_written_before_its_file_has_moved_is_not_told_to_be_lost_when_the_new_rank_restarts_before_it_is_met() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, false, Lease::NONE);
+    let id = world.call(write(fh, b"data"));
+    world.serves(R0);
+    world.result(id).unwrap();
+    world.moves_restarted();
+    let sync = world.call(Call::Fsync { fh, data_only: false });
+    world.serves(R1);
+    world.result(sync).unwrap();
 }

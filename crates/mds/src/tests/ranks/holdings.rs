@@ -1,6 +1,6 @@
 //! What clients hold when a directory moves is theirs at the new rank, and what they had asked for is answered.
 
-use loligo_types::msg::ToClient;
+use loligo_types::msg::{Reclaim, ToClient};
 use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
 
 use super::*;
@@ -262,6 +262,26 @@ fn a_client_that_was_never_at_the_new_rank_finds_what_it_held_there() {
     cluster.ask(b, 1, close(1));
     assert_eq!(cluster.ask(a, 1, set_lock(file, false)), Outcome::Answered(Ok(Answer::Done)));
     cluster.ask(a, 1, close(1));
+    cluster.finish();
+}
+
+#[test]
+fn a_client_that_was_never_at_the_new_rank_claims_there_what_it_held_if_that_was_restarted() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    let b = cluster.client_at(0);
+    open(&mut cluster, b, 0, file);
+    cluster.migrate(here, 0, 1);
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.come_back(a, 1, Reclaim::default());
+    cluster.connect(b, 1);
+    let welcome = cluster.world(1).clients[b].welcome.clone().expect("it is welcome");
+    assert!(welcome.resumed && !welcome.kept, "the session came along, and nobody knows what it held");
+    let opens = vec![(1, file, WRITE, Lease::NONE)];
+    cluster.at(1, |world| world.reclaim(b, Reclaim { opens, ..Reclaim::default() }));
+    assert_eq!(written_size(&cluster.ask(b, 1, write_inline(file, 1, 0, b"x"))), 1);
+    cluster.ask(b, 1, close(1));
     cluster.finish();
 }
 
