@@ -62,8 +62,8 @@ impl DataRecall {
 pub(crate) struct Recalls {
     /// How many parts of each are not done.
     open: BTreeMap<(Rank, Ino, u64), usize>,
-    /// Invalidations that are waited for; `true`: of data.
-    tokens: BTreeMap<Token, (Rank, Ino, u64, bool)>,
+    /// Invalidations that are waited for, and of what: NAMES, ATTR, or CACHE for data.
+    tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
 }
 
 impl Recalls {
@@ -76,16 +76,27 @@ impl Recalls {
         }
     }
 
-    /// Whether caches above are just dropping what another rank has wanted back of an inode, or the client has given up by
-    /// itself.
-    fn drops(&self, ino: Ino) -> bool {
-        self.tokens.values().any(|(_, of, _, data)| *of == ino && !data)
+    /// Names and attributes that caches above are just dropping, because a rank has wanted them back or the client has given
+    /// them up by itself: by whom they were lent, and what. They are not held any more, but in use until that is done.
+    pub(crate) fn dropping(&self) -> impl Iterator<Item = (Rank, Ino, Lease)> + '_ {
+        let shared = self.tokens.values().filter(|(.., bits)| bits.any(Lease::NAMES | Lease::ATTR));
+        shared.map(|(rank, ino, _, bits)| (*rank, *ino, *bits))
     }
 
-    /// A rank knows nothing of them any more. What the client gives up by itself it goes on with.
+    /// Whether they are dropping something of an inode.
+    fn drops(&self, ino: Ino) -> bool {
+        self.dropping().any(|(_, of, _)| of == ino)
+    }
+
+    /// A rank knows nothing of them any more. What the client gives up by itself it goes on with, and so do caches above with
+    /// what they drop: whoever wants that back anew waits for it. Rights to data are given up only after it, so they are as
+    /// before.
     pub(crate) fn clear(&mut self, rank: Rank) {
         self.open.retain(|(of, _, id), _| *of != rank || *id == OWN);
-        self.tokens.retain(|_, (of, _, id, _)| *of != rank || *id == OWN);
+        self.tokens.retain(|_, (of, _, _, bits)| *of != rank || !bits.has(Lease::CACHE));
+        for (_, _, id, _) in self.tokens.values_mut().filter(|(of, ..)| *of == rank) {
+            *id = OWN;
+        }
     }
 }
 
@@ -106,12 +117,12 @@ impl Client {
         if held.has(Lease::NAMES) {
             self.names_lost.add(ino);
             let token = self.invalidate(Invalidation::Names(ino), true);
-            self.recalls.tokens.insert(token, (rank, ino, id, false));
+            self.recalls.tokens.insert(token, (rank, ino, id, Lease::NAMES));
             parts += 1;
         }
         if held.has(Lease::ATTR) {
             let token = self.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.tokens.insert(token, (rank, ino, id, false));
+            self.recalls.tokens.insert(token, (rank, ino, id, Lease::ATTR));
             parts += 1;
         }
         let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
@@ -165,16 +176,16 @@ impl Client {
         unplaced.retain(|(ino, _)| !self.router.says(rank, *ino));
         for (ino, bits) in unplaced {
             _ = self.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
-            let drop = |client: &mut Client, what| {
+            let drop = |client: &mut Client, what, bits| {
                 let token = client.invalidate(what, true);
-                client.recalls.tokens.insert(token, (rank, ino, OWN, false));
+                client.recalls.tokens.insert(token, (rank, ino, OWN, bits));
             };
             if bits.has(Lease::NAMES) {
                 self.names_lost.add(ino);
-                drop(self, Invalidation::Names(ino));
+                drop(self, Invalidation::Names(ino), Lease::NAMES);
             }
             if bits.has(Lease::ATTR) {
-                drop(self, Invalidation::Attr(ino));
+                drop(self, Invalidation::Attr(ino), Lease::ATTR);
                 if let Some(file) = self.files.map.get_mut(&ino) {
                     file.current = false;
                 }
@@ -197,8 +208,8 @@ impl Client {
 
     /// Caches above have dropped something.
     pub(crate) fn invalidated(&mut self, token: Token) {
-        let Some((rank, ino, id, data)) = self.recalls.tokens.remove(&token) else { return };
-        if !data {
+        let Some((rank, ino, id, bits)) = self.recalls.tokens.remove(&token) else { return };
+        if !bits.has(Lease::CACHE) {
             return self.part_done(rank, ino, id);
         }
         if let Some(file) = self.files.map.get_mut(&ino) {
@@ -277,7 +288,7 @@ impl Client {
                 }
                 let phase = if recall.bits.has(Lease::CACHE) && cached {
                     let token = self.invalidate(Invalidation::Data(ino), true);
-                    self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, true));
+                    self.recalls.tokens.insert(token, (recall.rank, ino, recall.id, Lease::CACHE));
                     Phase::Invalidate(token)
                 } else {
                     Phase::Gate(file.written)

@@ -283,9 +283,13 @@ impl Client {
                 all.filter(|(ino, _)| *of == rank || self.router.may_have(rank, *ino))
             });
             claim.leases.extend(leases);
-            claim.leases.sort_unstable();
-            claim.leases.dedup();
         }
+        // What caches above have not dropped yet is in use: others must not change it before they have. If the rank wants it
+        // back after that, it is answered at once.
+        let dropping = self.recalls.dropping().filter(|(of, ino, _)| *of == rank || self.router.may_have(rank, *ino));
+        claim.leases.extend(dropping.map(|(_, ino, bits)| (ino, bits)));
+        claim.leases.sort_unstable();
+        claim.leases.dedup();
         let files = &self.files;
         let may_be = |number: &u64, ino: Ino| {
             files.at.get(number) == Some(&rank)

@@ -115,6 +115,76 @@ fn a_rank_that_has_got_what_is_not_held_any_more_is_connected_to_so_that_it_can_
 }
 
 #[test]
+fn what_caches_above_still_drop_is_claimed_of_a_rank_that_has_restarted_and_given_back_when_they_have() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let look = world.call(lookup(DIR, "x"));
+    let (_, seq, _) = world.asked();
+    world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
+    assert!(world.result(look).unwrap().names_cached);
+    for (id, ino, bits) in [(7, DIR, Lease::NAMES), (8, FILE, Lease::ATTR)] {
+        world.says(R0, ToClient::Recall { ino, id, bits });
+    }
+    let first = std::mem::take(&mut world.dropped);
+    // The change for which they are wanted back is sent again, too, and would be made at once if nobody had them.
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: false, ..welcome(R0, 2) });
+    let wire = world.take();
+    let Some(Wire::Other(R0, ToServer::Reclaim(claim))) = wire.first() else { panic!("{wire:?}") };
+    assert_eq!(claim.leases, [(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
+    world.says(R0, ToClient::Recall { ino: DIR, id: 1, bits: Lease::NAMES });
+    for (token, _) in first {
+        assert_eq!(world.take(), [], "caches above have it yet");
+        world.feed(Input::Invalidated { token });
+    }
+    let [(token, Invalidation::Names(DIR))] = world.dropped[..] else { panic!("{:?}", world.dropped) };
+    world.feed(Input::Invalidated { token });
+    assert_eq!(world.take(), [Wire::Other(R0, ToServer::RecallDone { ino: DIR, id: 1 })]);
+    // The other is dropped by now, and nothing waits for that any more.
+    world.says(R0, ToClient::Recall { ino: FILE, id: 2, bits: Lease::ATTR });
+    assert_eq!(world.take(), [Wire::Other(R0, ToServer::RecallDone { ino: FILE, id: 2 })]);
+}
+
+#[test]
+fn what_caches_above_still_drop_for_a_rank_is_claimed_where_it_has_moved_and_not_given_up_with_its_session() {
+    for lost in [false, true] {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        world.meet_second();
+        let look = world.call(lookup(DIR, "x"));
+        let (_, seq, _) = world.asked();
+        world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES)]);
+        world.result(look).unwrap();
+        world.says(R0, ToClient::Recall { ino: DIR, id: 7, bits: Lease::NAMES });
+        let (token, _) = world.dropped.pop().expect("it is dropped");
+        world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: Some(R1) });
+        if lost {
+            world.feed(Input::Disconnected { rank: R0 });
+            world.take();
+            world.connect(R0, welcome(R0, 2));
+            world.take();
+        } else {
+            world.feed(Input::Disconnected { rank: R1 });
+            world.take();
+            world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
+            let wire = world.take();
+            let Some(Wire::Other(R1, ToServer::Reclaim(claim))) = wire.first() else { panic!("{wire:?}") };
+            assert_eq!(claim.leases, [(DIR, Lease::NAMES)]);
+        }
+        world.dropped.clear();
+        world.says(R1, ToClient::Recall { ino: DIR, id: 3, bits: Lease::NAMES });
+        assert_eq!(world.take(), [], "lost: {lost}");
+        world.feed(Input::Invalidated { token });
+        for (token, _) in std::mem::take(&mut world.dropped) {
+            world.feed(Input::Invalidated { token });
+        }
+        let done = Wire::Other(R1, ToServer::RecallDone { ino: DIR, id: 3 });
+        assert!(world.take().contains(&done), "lost: {lost}");
+    }
+}
+
+#[test]
 fn names_that_the_map_says_to_be_where_they_were_are_kept_over_a_lost_connection_and_a_restart() {
     for kept in [false, true] {
         let world = names_over_a_pause(DIR, kept, vec![route(Ino::ROOT, R0, 1)]);
