@@ -1,7 +1,7 @@
 //! What the client knows of an open file and of its handles. Data and small rules only; what happens with them is in
 //! `open`, `read`, `write`, `flush` and `recall`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use loligo_types::{Attr, Cred, FsError, Ino, Lease, OpenFlags, Rank, Time};
@@ -250,8 +250,9 @@ pub(crate) struct Files {
     pub handles: BTreeMap<u64, Handle>,
     /// The ranks at which handles are open, until these are told to close them.
     pub at: BTreeMap<u64, Rank>,
-    /// Handles that are believed to have moved, and from where: they may be open there still.
-    pub guessed: BTreeMap<u64, Rank>,
+    /// Handles that are believed to have moved, and from where: they may be open there still. Until that rank says that they are
+    /// not, or the one where they are believed to be answers for what they open.
+    pub guessed: BTreeSet<(u64, Rank)>,
     pub opened: BTreeMap<Fh, Opened>,
     /// Handles whose `Close` was not sent yet.
     pub closing: Vec<u64>,
@@ -272,6 +273,22 @@ impl Files {
     /// A handle of the file that may read.
     pub(crate) fn reader(&self, file: &File) -> Option<u64> {
         file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.read || h.flags.exec))
+    }
+
+    /// The ranks where a handle may be open still, which are forgotten.
+    pub(crate) fn take_guessed(&mut self, handle: u64) -> Vec<Rank> {
+        let guessed = self.guessed.range((handle, Rank::ZERO)..=(handle, Rank(u16::MAX)));
+        let ranks: Vec<Rank> = guessed.map(|(_, rank)| *rank).collect();
+        ranks.iter().for_each(|rank| _ = self.guessed.remove(&(handle, *rank)));
+        ranks
+    }
+
+    /// It is known that an open file is where it is believed to be.
+    pub(crate) fn is_known(&mut self, ino: Ino) {
+        if !self.guessed.is_empty() {
+            let handles = self.map.get(&ino).map_or_else(Vec::new, |file| file.handles.clone());
+            handles.into_iter().for_each(|handle| _ = self.take_guessed(handle));
+        }
     }
 
     /// A handle of the file that may write.

@@ -78,12 +78,11 @@ impl Client {
             Subject::Names(dir, _) if self.router.is_parted(dir) => {}
             Subject::Names(dir, _) => {
                 self.router.correct(dir, to);
-                self.move_dir(dir, to);
+                self.believe(dir, to, Some(rank));
             }
             Subject::Inode(ino) => {
                 self.router.correct(ino, to);
-                self.follow_file(ino, to);
-                self.move_dir(ino, to);
+                self.believe(ino, to, Some(rank));
             }
             Subject::Root | Subject::Handles => {}
         }
@@ -240,12 +239,20 @@ impl Client {
                     self.router.see_child(entry.ino, *dir, Some(entry.cookie), rank);
                 }
             }
-            (_, Answer::Opened { attr, .. }) => self.router.see(attr.ino, rank),
+            (_, Answer::Opened { attr, .. }) => self.see(attr.ino, rank),
             _ => match self.router.subject(op) {
                 Subject::Names(dir, _) if self.router.is_parted(dir) => {}
-                Subject::Names(ino, _) | Subject::Inode(ino) => self.router.see(ino, rank),
+                Subject::Names(ino, _) | Subject::Inode(ino) => self.see(ino, rank),
                 Subject::Root | Subject::Handles => {}
             },
+        }
+    }
+
+    /// A rank answered for an inode: it has that, with what is open of it.
+    fn see(&mut self, ino: Ino, rank: Rank) {
+        self.router.see(ino, rank);
+        if self.files.map.get(&ino).is_some_and(|file| file.rank == rank) {
+            self.files.is_known(ino);
         }
     }
 
@@ -272,8 +279,10 @@ impl Client {
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
                 self.move_file(*ino, to);
+                self.files.is_known(*ino);
             }
             self.move_dir(*ino, to);
+            self.moved_guess(from, *ino, to);
             self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
         }
     }
@@ -295,12 +304,7 @@ impl Client {
         let mut asks: BTreeMap<Rank, BTreeSet<Ino>> = BTreeMap::new();
         for (ino, to) in files.into_iter().chain(dirs) {
             asks.entry(to).or_default().insert(ino);
-            let of_it = self.files.handles.iter().filter(|(_, handle)| handle.ino == ino).map(|(number, _)| *number);
-            let before: Vec<_> = of_it.filter_map(|number| Some((number, *self.files.at.get(&number)?))).collect();
-            self.follow_file(ino, to);
-            self.move_dir(ino, to);
-            let moved = |number: &u64| self.files.at.get(number) == Some(&to);
-            self.files.guessed.extend(before.into_iter().filter(|(number, from)| moved(number) && *from != to));
+            self.believe(ino, to, None);
         }
         for (to, inos) in asks {
             self.ask_where(to, &inos);
@@ -349,6 +353,31 @@ impl Client {
         session.leases.adopt(ino, taken, session.next_seq);
     }
 
+    /// What is open here of an inode is believed to be at a rank. Where it was believed to be before it may be still, unless just
+    /// that rank says that it is not there.
+    fn believe(&mut self, ino: Ino, to: Rank, not_at: Option<Rank>) {
+        let parted = self.router.is_parted(ino);
+        let files = &mut self.files;
+        for (number, _) in files.handles.iter().filter(|(_, of)| of.ino == ino && !(of.dir && parted)) {
+            files.guessed.extend(files.at.get(number).map(|before| (*number, *before)));
+            for rank in not_at.into_iter().chain([to]) {
+                files.guessed.remove(&(*number, rank));
+            }
+        }
+        self.follow_file(ino, to);
+        self.move_dir(ino, to);
+    }
+
+    /// What may have been at a rank still was there, and has moved on.
+    fn moved_guess(&mut self, from: Rank, ino: Ino, to: Rank) {
+        let files = &mut self.files;
+        for (number, _) in files.handles.iter().filter(|(_, handle)| handle.ino == ino) {
+            if files.guessed.remove(&(*number, from)) && files.at.get(number) != Some(&to) {
+                files.guessed.insert((*number, to));
+            }
+        }
+    }
+
     /// As [`Client::move_file`], but what was held of it may have been lost on the way: its rank did not say that it moved, or
     /// that was not heard.
     fn follow_file(&mut self, ino: Ino, to: Rank) {
@@ -368,7 +397,6 @@ impl Client {
     pub(crate) fn move_file(&mut self, ino: Ino, to: Rank) {
         let Some(file) = self.files.map.get_mut(&ino) else { return };
         let from = std::mem::replace(&mut file.rank, to);
-        file.handles.iter().for_each(|handle| _ = self.files.guessed.remove(handle));
         if from != to {
             for handle in &file.handles {
                 self.files.at.insert(*handle, to);
@@ -392,7 +420,6 @@ impl Client {
         let numbers: Vec<u64> = handles.map(|(number, _)| *number).collect();
         for number in &numbers {
             self.files.at.insert(*number, to);
-            self.files.guessed.remove(number);
         }
         if !numbers.is_empty() {
             self.open_session(to);

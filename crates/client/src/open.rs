@@ -395,7 +395,7 @@ impl Client {
             let at = self.files.at.remove(&handle).unwrap_or(self.router.some_rank(self.home));
             ranks.entry(at).or_default().push(handle);
             // Whoever does not have it passes that over.
-            if let Some(from) = self.files.guessed.remove(&handle).filter(|from| self.sessions.contains_key(from)) {
+            for from in self.files.take_guessed(handle).into_iter().filter(|from| self.sessions.contains_key(from)) {
                 ranks.entry(from).or_default().push(handle);
             }
         }

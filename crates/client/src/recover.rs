@@ -196,7 +196,7 @@ impl Client {
         self.files.handles.retain(|handle, _| !here(handle));
         self.files.closing.retain(|handle| !here(handle));
         self.files.at.retain(|_, at| *at != rank);
-        self.files.guessed.retain(|handle, _| self.files.at.contains_key(handle));
+        self.files.guessed.retain(|(handle, _)| self.files.at.contains_key(handle));
         if self.files.closing.is_empty() {
             self.files.close_cred = None;
         }
@@ -293,7 +293,7 @@ impl Client {
         let files = &self.files;
         let may_be = |number: &u64, ino: Ino| {
             files.at.get(number) == Some(&rank)
-                || files.guessed.get(number) == Some(&rank)
+                || files.guessed.contains(&(*number, rank))
                 || !self.router.is_single() && self.router.may_have(rank, ino)
         };
         for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {

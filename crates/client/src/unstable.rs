@@ -92,7 +92,7 @@ impl Client {
     /// have moved away: they may be there still. What really moves is durable before.
     pub(crate) fn rewrite_unstable(&mut self, rank: Rank) {
         self.unsynced.lose();
-        let guessed = self.files.guessed.iter().filter(|(_, from)| **from == rank);
+        let guessed = self.files.guessed.iter().filter(|(_, from)| *from == rank);
         let guessed = guessed.filter_map(|(number, _)| self.files.handles.get(number)).map(|handle| handle.ino);
         let inos: BTreeSet<Ino> = self.files_at(rank).into_iter().chain(guessed).collect();
         for ino in inos.iter().copied() {

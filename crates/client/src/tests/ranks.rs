@@ -2,6 +2,7 @@
 
 mod away;
 mod cut;
+mod guessed;
 mod locks;
 mod lost;
 mod members;
@@ -23,6 +24,7 @@ use crate::{Call, CallId, CallResult, Client, Config, Fh, Input, Invalidation, N
 
 const R0: Rank = Rank(0);
 const R1: Rank = Rank(1);
+const R2: Rank = Rank(2);
 const DIR: Ino = Ino(0x100);
 const FILE: Ino = Ino(0x101);
 

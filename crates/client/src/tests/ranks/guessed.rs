@@ -1,0 +1,106 @@
+//! Where a file may still be, of which is only believed that it has moved: until somebody says so who knows it.
+
+use super::*;
+
+/// A file that is open at the first of three ranks, and sessions with all of them.
+fn opened_beside_others() -> (Ranks, Fh) {
+    let mut world = Ranks::of(3);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    for rank in [R1, R2] {
+        let id = world.call(lookup(Ino(0x180 + u64::from(rank.0)), "x"));
+        world.redirects(R0, rank, &[], None);
+        world.take();
+        world.connect(rank, welcome(rank, 3));
+        world.answers(rank, entry(Ino(0x1ff), Kind::File));
+        world.result(id).unwrap();
+    }
+    (world, fh)
+}
+
+/// A connection breaks, and the rank is there again and says whose the directory is.
+fn comes_back(world: &mut Ranks, rank: Rank, kept: bool, dir: Route) -> Vec<Wire> {
+    world.feed(Input::Disconnected { rank });
+    world.take();
+    world.connect(rank, Welcome { resumed: true, kept, routes: vec![dir], ..welcome(rank, 3) });
+    world.take()
+}
+
+/// The question where the file is.
+fn asks(wire: &[Wire], rank: Rank) -> u64 {
+    let ask = |wire: &Wire| match wire {
+        Wire::Ask(at, seq, Op::GetAttr { ino: FILE }) if *at == rank => Some(*seq),
+        _ => None,
+    };
+    wire.iter().find_map(ask).unwrap_or_else(|| panic!("{rank} is not asked: {wire:?}"))
+}
+
+fn sends_on(world: &mut Ranks, from: Rank, seq: u64, to: Rank, routes: &[Route]) {
+    world.says(from, ToClient::Redirect { seq: Seq(seq), rank: to, routes: routes.to_vec(), done: None });
+}
+
+/// Whether the handle is claimed of a rank that restarts.
+fn claims(world: &mut Ranks, rank: Rank, dir: Route) -> bool {
+    let wire = comes_back(world, rank, false, dir);
+    let claim = wire.iter().find_map(|wire| match wire {
+        Wire::Other(at, ToServer::Reclaim(claim)) if *at == rank => Some(claim),
+        _ => None,
+    });
+    claim.expect("it is told").opens == [(1, FILE, rw(), Lease::NONE)]
+}
+
+fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
+    let id = world.call(Call::Release { fh, flock_owner: None });
+    world.result(id).unwrap();
+    world.feed(Input::Tick);
+    let wire = world.take();
+    let closed = |wire: &Wire| match wire {
+        Wire::Ask(rank, _, Op::Close { handles, .. }) if *handles == [1] => Some(*rank),
+        _ => None,
+    };
+    wire.iter().filter_map(closed).collect()
+}
+
+#[test]
+fn a_file_is_claimed_where_it_was_though_the_rank_where_it_was_sought_has_sent_the_question_on() {
+    let (mut world, fh) = opened_beside_others();
+    let wire = comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    // The directory has moved on; the file has lost its name, and stayed.
+    sends_on(&mut world, R1, asks(&wire, R1), R2, &[route(DIR, R2, 2)]);
+    let seq = asks(&world.take(), R2);
+    assert!(claims(&mut world, R0, route(DIR, R2, 2)), "else it would be removed there");
+    sends_on(&mut world, R2, seq, R0, &[]);
+    world.answers(R0, entry(FILE, Kind::File));
+    assert_eq!(closes(&mut world, fh), [R0]);
+}
+
+#[test]
+fn a_file_is_claimed_wherever_it_was_believed_to_be_if_nobody_has_said_that_it_is_not_there() {
+    for rank in [R0, R1, R2] {
+        let (mut world, _) = opened_beside_others();
+        comes_back(&mut world, R0, true, route(DIR, R1, 1));
+        comes_back(&mut world, R1, true, route(DIR, R2, 2));
+        assert!(claims(&mut world, rank, route(DIR, R2, 2)), "{rank}");
+    }
+    let (mut world, fh) = opened_beside_others();
+    comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    comes_back(&mut world, R1, true, route(DIR, R2, 2));
+    assert_eq!(closes(&mut world, fh), [R0, R1, R2]);
+}
+
+#[test]
+fn a_rank_that_answers_for_a_file_has_it_and_no_other_is_told_of_it() {
+    let (mut world, fh) = opened_beside_others();
+    let wire = comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    world.answer(R1, asks(&wire, R1), entry(FILE, Kind::File), &[]);
+    assert!(!claims(&mut world, R0, route(DIR, R1, 1)));
+    assert_eq!(closes(&mut world, fh), [R1]);
+}
+
+#[test]
+fn a_rank_that_says_later_that_a_file_has_moved_away_is_not_told_of_it() {
+    let (mut world, fh) = opened_beside_others();
+    comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    assert_eq!(closes(&mut world, fh), [R1]);
+}
