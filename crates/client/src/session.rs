@@ -318,6 +318,9 @@ impl Client {
         self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
         if had && !welcome.resumed {
             self.session_lost(rank);
+            if welcome.kept {
+                self.close_lost_there(rank);
+            }
         } else if known && welcome.resumed && !welcome.kept {
             self.reclaim(rank, &welcome.routes, lost);
             self.hold_data(rank);

@@ -237,6 +237,22 @@ fn handles_that_are_lost_with_a_session_are_closed_at_a_rank_that_is_met_later()
 }
 
 #[test]
+fn what_has_moved_to_a_rank_where_the_session_had_ended_is_closed_there() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.meet_second();
+    world.create(R0, DIR, FILE, true, Lease::NONE);
+    world.feed(Input::Disconnected { rank: R1 });
+    world.says(R0, ToClient::Routes { routes: Vec::new(), moved: vec![FILE], to: Some(R1) });
+    world.take();
+    // It came when the old session was no more, and so in a new one.
+    world.connect(R1, Welcome { session: SessionId(9), kept: true, ..welcome(R1, 2) });
+    let wire = world.take();
+    let close = |wire: &Wire| matches!(wire, Wire::Ask(R1, _, Op::Close { handles, lost: true }) if *handles == [1]);
+    assert!(wire.iter().any(close), "{wire:?}");
+}
+
+#[test]
 fn handles_that_are_lost_with_a_session_are_closed_where_they_may_have_moved() {
     let mut world = Ranks::with_second();
     let fh = world.create(R1, DIR, FILE, true, Lease::NONE);
