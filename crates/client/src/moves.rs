@@ -348,7 +348,7 @@ impl Client {
         }
         let session = self.open_session(to);
         if session.suspended {
-            return self.lease_lost(ino, taken);
+            return self.give_up_lease(to, ino, taken);
         }
         session.leases.adopt(ino, taken, session.next_seq);
     }

@@ -64,6 +64,8 @@ pub(crate) struct Recalls {
     open: BTreeMap<(Rank, Ino, u64), usize>,
     /// Invalidations that are waited for, and of what: NAMES, ATTR, or CACHE for data.
     tokens: BTreeMap<Token, (Rank, Ino, u64, Lease)>,
+    /// How many of them are of an inode's names and attributes.
+    dropped: BTreeMap<Ino, usize>,
 }
 
 impl Recalls {
@@ -85,7 +87,28 @@ impl Recalls {
 
     /// Whether they are dropping something of an inode.
     fn drops(&self, ino: Ino) -> bool {
-        self.dropping().any(|(_, of, _)| of == ino)
+        self.dropped.contains_key(&ino)
+    }
+
+    /// Caches above are to drop names or attributes.
+    fn begin(&mut self, token: Token, rank: Rank, ino: Ino, id: u64, bits: Lease) {
+        self.tokens.insert(token, (rank, ino, id, bits));
+        *self.dropped.entry(ino).or_default() += 1;
+    }
+
+    /// They have dropped something: for what, and what it was.
+    fn end(&mut self, token: Token) -> Option<(Rank, Ino, u64, Lease)> {
+        let ended = self.tokens.remove(&token)?;
+        let (_, ino, _, bits) = ended;
+        if !bits.has(Lease::CACHE)
+            && let Some(left) = self.dropped.get_mut(&ino)
+        {
+            *left -= 1;
+            if *left == 0 {
+                self.dropped.remove(&ino);
+            }
+        }
+        Some(ended)
     }
 
     /// A rank knows nothing of them any more. What the client gives up by itself it goes on with, and so do caches above with
@@ -117,12 +140,12 @@ impl Client {
         if held.has(Lease::NAMES) {
             self.names_lost.add(ino);
             let token = self.invalidate(Invalidation::Names(ino), true);
-            self.recalls.tokens.insert(token, (rank, ino, id, Lease::NAMES));
+            self.recalls.begin(token, rank, ino, id, Lease::NAMES);
             parts += 1;
         }
         if held.has(Lease::ATTR) {
             let token = self.invalidate(Invalidation::Attr(ino), true);
-            self.recalls.tokens.insert(token, (rank, ino, id, Lease::ATTR));
+            self.recalls.begin(token, rank, ino, id, Lease::ATTR);
             parts += 1;
         }
         let data = bits & (Lease::CACHE | Lease::BUFFER | Lease::FLUSH);
@@ -176,19 +199,23 @@ impl Client {
         unplaced.retain(|(ino, _)| !self.router.says(rank, *ino));
         for (ino, bits) in unplaced {
             _ = self.sessions.get_mut(&rank).map(|session| session.leases.take(ino, bits));
-            let drop = |client: &mut Client, what, bits| {
-                let token = client.invalidate(what, true);
-                client.recalls.tokens.insert(token, (rank, ino, OWN, bits));
-            };
-            if bits.has(Lease::NAMES) {
-                self.names_lost.add(ino);
-                drop(self, Invalidation::Names(ino), Lease::NAMES);
-            }
-            if bits.has(Lease::ATTR) {
-                drop(self, Invalidation::Attr(ino), Lease::ATTR);
-                if let Some(file) = self.files.map.get_mut(&ino) {
-                    file.current = false;
-                }
+            self.give_up_lease(rank, ino, bits);
+        }
+    }
+
+    /// What a rank has lent of an inode is given up. The rank does not know it: if somebody wants it back he is answered when
+    /// caches above have dropped it.
+    pub(crate) fn give_up_lease(&mut self, rank: Rank, ino: Ino, bits: Lease) {
+        if bits.has(Lease::NAMES) {
+            self.names_lost.add(ino);
+            let token = self.invalidate(Invalidation::Names(ino), true);
+            self.recalls.begin(token, rank, ino, OWN, Lease::NAMES);
+        }
+        if bits.has(Lease::ATTR) {
+            let token = self.invalidate(Invalidation::Attr(ino), true);
+            self.recalls.begin(token, rank, ino, OWN, Lease::ATTR);
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.current = false;
             }
         }
     }
@@ -208,7 +235,7 @@ impl Client {
 
     /// Caches above have dropped something.
     pub(crate) fn invalidated(&mut self, token: Token) {
-        let Some((rank, ino, id, bits)) = self.recalls.tokens.remove(&token) else { return };
+        let Some((rank, ino, id, bits)) = self.recalls.end(token) else { return };
         if !bits.has(Lease::CACHE) {
             return self.part_done(rank, ino, id);
         }

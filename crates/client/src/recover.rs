@@ -367,7 +367,8 @@ impl Client {
         if let Some(session) = self.sessions.get_mut(&rank) {
             session.suspended = true;
         }
-        self.drop_leases(rank);
+        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
+        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
         for ino in self.files_at(rank) {
             self.suspend_file(ino);
         }

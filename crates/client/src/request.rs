@@ -331,18 +331,13 @@ impl Client {
     pub(crate) fn drop_leases(&mut self, rank: Rank) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         for (ino, bits) in session.leases.take_all() {
-            self.lease_lost(ino, bits);
-        }
-    }
-
-    /// What was lent of an inode is not held any more.
-    pub(crate) fn lease_lost(&mut self, ino: Ino, bits: Lease) {
-        if bits.has(Lease::NAMES) {
-            self.names_lost.add(ino);
-            self.invalidate(Invalidation::Names(ino), false);
-        }
-        if bits.has(Lease::ATTR) {
-            self.invalidate(Invalidation::Attr(ino), false);
+            if bits.has(Lease::NAMES) {
+                self.names_lost.add(ino);
+                self.invalidate(Invalidation::Names(ino), false);
+            }
+            if bits.has(Lease::ATTR) {
+                self.invalidate(Invalidation::Attr(ino), false);
+            }
         }
     }
 }

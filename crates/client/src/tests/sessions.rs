@@ -212,6 +212,30 @@ fn leases_are_given_up_before_a_server_that_answers_no_ping_may_end_the_session(
 }
 
 #[test]
+fn what_is_dropped_because_the_server_was_silent_is_given_back_when_the_caches_above_have_dropped_it() {
+    let mut hand = Hand::connected();
+    hand.call(1, Call::GetAttr { ino: Ino(500) });
+    hand.feed(reply(1, &[(Ino(500), Lease::ATTR)]));
+    hand.ms = 7600;
+    let out = hand.feed(Input::Tick);
+    let [Output::Connect { .. }, Output::Invalidate { token: first, .. }] = out[..] else { panic!("{out:?}") };
+    // It has kept the session, and another client wants to change what is still being dropped.
+    hand.feed(Input::Connected { rank: Rank::ZERO });
+    let welcome = Welcome { resumed: true, kept: true, ..welcome() };
+    hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Welcome(welcome) });
+    let recall = ToClient::Recall { ino: Ino(500), id: 5, bits: Lease::ATTR };
+    let out = hand.feed(Input::Message { rank: Rank::ZERO, message: recall });
+    let [Output::Invalidate { token: second, .. }] = out[..] else { panic!("{out:?}") };
+    assert!(hand.feed(Input::Invalidated { token: first }).is_empty());
+    let out = hand.feed(Input::Invalidated { token: second });
+    assert_eq!(sent(&out), [&ToServer::RecallDone { ino: Ino(500), id: 5 }]);
+    // Once it is dropped there is nothing to wait for.
+    let recall = ToClient::Recall { ino: Ino(500), id: 6, bits: Lease::ATTR };
+    let out = hand.feed(Input::Message { rank: Rank::ZERO, message: recall });
+    assert_eq!(sent(&out), [&ToServer::RecallDone { ino: Ino(500), id: 6 }]);
+}
+
+#[test]
 fn forgotten_leases_are_given_back_in_a_batch() {
     let mut hand = Hand::connected();
     for seq in 1..=2 {
