@@ -161,6 +161,10 @@ impl File {
     /// The end of the file was moved at the server. What waits to be written was written while that was under way, and
     /// comes after it.
     pub(crate) fn cut(&mut self, attr: &Attr) {
+        if let Some(own) = self.run.as_mut().and_then(|run| run.own.take()) {
+            // What was there before is on its way into objects with it.
+            self.flying = own;
+        }
         let from = self.attr.size.min(attr.size);
         self.learn(attr);
         self.size = self.attr.size.max(self.dirty.end()).max(self.flying.end());

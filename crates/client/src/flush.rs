@@ -78,7 +78,7 @@ pub(crate) struct Run {
     cuts: u32,
     spill: bool,
     /// What was written here, if `flying` has the content of the inode besides, which is to be moved into objects.
-    own: Option<Extents>,
+    pub(crate) own: Option<Extents>,
     queue: VecDeque<(u64, Arc<[u8]>)>,
     in_flight: usize,
     error: Option<FsError>,

@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 64] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 65] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -211,6 +211,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 64] = [
         &[19050567],
     ),
     ("a mkdir that was sent again was refused when the directory was several ranks' by then", &[20018127]),
+    ("content that was being moved into objects was read after an open had cut it", &[25084141]),
 ];
 
 /// The same while ranks are added and drained.

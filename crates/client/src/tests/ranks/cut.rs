@@ -50,6 +50,8 @@ fn content_that_is_cut_while_it_is_moved_into_objects_is_not_written_again() {
     let cut = Attr { size: 0, inline: true, cuts: 1, ..attr(FILE, Kind::File) };
     world.answer(R0, second, Answer::Opened { attr: cut, created: false, rights, data: None }, &[]);
     world.result(cutting).unwrap();
+    let read = world.call(Call::Read { fh, offset: 0, len: 20 });
+    assert_eq!(world.result(read).unwrap().answer, Answer::Bytes(Arc::from(&[0; 20][..])));
     world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::Stale), granted: Vec::new() });
     world.answers(R0, Answer::Entry(cut));
     let (after, seq) = told(&mut world);
