@@ -96,7 +96,7 @@ impl Client {
     /// Asks another rank the same.
     fn send_on(&mut self, to: Rank, pending: Pending) {
         let hops = pending.hops;
-        if self.writes_what_was_lost(&pending.request.op) {
+        if self.rests_on_what_was_lost(&pending.request.op) {
             return self.drop_lost(to, pending);
         }
         if hops > HOPS_MAX {
@@ -110,13 +110,14 @@ impl Client {
         self.request_at(to, cred, op, pending.then, hops);
     }
 
-    /// Whether a request writes through a handle that was lost since it was sent: who was told so does not expect that it is
-    /// written yet, over what others have written since.
-    fn writes_what_was_lost(&self, op: &Op) -> bool {
+    /// Whether a request writes or locks through a handle that was lost since it was sent. Who was told so does not expect that
+    /// it is written yet, over what others have written since; and nobody would give back a lock that is granted after that.
+    fn rests_on_what_was_lost(&self, op: &Op) -> bool {
         match op {
-            Op::WriteInline { handle, .. } | Op::SetData { handle, .. } | Op::Extend { handle, .. } => {
-                !self.files.at.contains_key(handle)
-            }
+            Op::WriteInline { handle, .. }
+            | Op::SetData { handle, .. }
+            | Op::Extend { handle, .. }
+            | Op::SetLock { handle, .. } => !self.files.at.contains_key(handle),
             _ => false,
         }
     }
@@ -135,7 +136,7 @@ impl Client {
         let (due, later) = std::mem::take(&mut self.paused).into_iter().partition(|paused: &Paused| paused.due <= now);
         self.paused = later;
         for Paused { rank, pending, .. } in due {
-            if self.writes_what_was_lost(&pending.request.op) {
+            if self.rests_on_what_was_lost(&pending.request.op) {
                 self.drop_lost(rank, pending);
                 continue;
             }

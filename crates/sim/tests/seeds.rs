@@ -215,7 +215,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 65] = [
 ];
 
 /// The same while ranks are added and drained.
-const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 11] = [
+const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 12] = [
     ("a rank that had said that it has nothing was removed with what came then", &[440, 90868]),
     ("lines of fragments of a removed directory kept a rank from being drained", &[2290, 91041]),
     ("a file stayed open whose open was answered after its call was given up", &[120982]),
@@ -227,6 +227,7 @@ const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 11] = [
     ("what a rank refused that had given the file away unheard, and was restarted, was taken for lost", &[12006404]),
     ("what moved was held by a session of which its client had never heard", &[14013414]),
     ("names were cached that had moved unheard, which the map did not tell, to a rank that forgot them", &[14018108]),
+    ("a lock was granted through a handle that its client had given up", &[27010336]),
 ];
 
 /// The same while directories are filled, emptied and removed.

@@ -117,6 +117,19 @@ fn reclaims(wire: &[Wire]) -> u64 {
     wire.iter().find_map(reclaims).unwrap_or_else(|| panic!("{wire:?}"))
 }
 
+/// Closes a file: which ranks are told.
+fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
+    let id = world.call(Call::Release { fh, flock_owner: None });
+    world.result(id).unwrap();
+    world.feed(Input::Tick);
+    let wire = world.take();
+    let closed = |wire: &Wire| match wire {
+        Wire::Ask(rank, _, Op::Close { handles, .. }) if *handles == [1] => Some(*rank),
+        _ => None,
+    };
+    wire.iter().filter_map(closed).collect()
+}
+
 impl Ranks {
     /// Connected to rank 0, of so many.
     fn of(ranks: u16) -> Ranks {
@@ -251,6 +264,14 @@ impl Ranks {
         let id = self.call(lookup(Ino::ROOT, "d"));
         self.answers(R0, entry(DIR, Kind::Dir));
         self.result(id).unwrap();
+    }
+
+    /// Looks a name up in a directory of the first rank, which lends the names of that, and the attributes of the file.
+    fn look_up_lent(&mut self, file: Ino) {
+        let id = self.call(lookup(DIR, "x"));
+        let (_, seq, _) = self.asked();
+        self.answer(R0, seq, entry(file, Kind::File), &[(DIR, Lease::NAMES), (file, Lease::ATTR)]);
+        assert!(self.result(id).unwrap().names_cached);
     }
 
     /// A new file, open at a rank.

@@ -49,18 +49,6 @@ fn claims(world: &mut Ranks, rank: Rank, dir: Route) -> bool {
     claim.expect("it is told").opens == [(1, FILE, rw(), Lease::NONE)]
 }
 
-fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
-    let id = world.call(Call::Release { fh, flock_owner: None });
-    world.result(id).unwrap();
-    world.feed(Input::Tick);
-    let wire = world.take();
-    let closed = |wire: &Wire| match wire {
-        Wire::Ask(rank, _, Op::Close { handles, .. }) if *handles == [1] => Some(*rank),
-        _ => None,
-    };
-    wire.iter().filter_map(closed).collect()
-}
-
 #[test]
 fn a_file_is_claimed_where_it_was_though_the_rank_where_it_was_sought_has_sent_the_question_on() {
     let (mut world, fh) = opened_beside_others();

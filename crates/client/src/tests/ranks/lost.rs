@@ -1,5 +1,7 @@
 //! What a client does not rely on any more: names that were lost meanwhile, and files of a session that is gone.
 
+use loligo_types::{FileLock, LockKind, LockOwner};
+
 use super::*;
 
 #[test]
@@ -49,10 +51,7 @@ fn rights_that_the_new_rank_wanted_back_before_the_old_ones_answer_gave_them_do_
 fn leases_that_moved_to_a_rank_that_is_never_reached_are_not_used_for_longer_than_a_session_lives() {
     let mut world = Ranks::of(2);
     world.look_up_dir();
-    let look = world.call(lookup(DIR, "x"));
-    let (_, seq, _) = world.asked();
-    world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
-    assert!(world.result(look).unwrap().names_cached);
+    world.look_up_lent(FILE);
     world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE], to: Some(R1) });
     world.feed(Input::Disconnected { rank: R0 });
     world.dropped.clear();
@@ -118,10 +117,7 @@ fn a_rank_that_has_got_what_is_not_held_any_more_is_connected_to_so_that_it_can_
 fn what_caches_above_still_drop_is_claimed_of_a_rank_that_has_restarted_and_given_back_when_they_have() {
     let mut world = Ranks::of(2);
     world.look_up_dir();
-    let look = world.call(lookup(DIR, "x"));
-    let (_, seq, _) = world.asked();
-    world.answer(R0, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES), (FILE, Lease::ATTR)]);
-    assert!(world.result(look).unwrap().names_cached);
+    world.look_up_lent(FILE);
     for (id, ino, bits) in [(7, DIR, Lease::NAMES), (8, FILE, Lease::ATTR)] {
         world.says(R0, ToClient::Recall { ino, id, bits });
     }
@@ -289,6 +285,28 @@ fn what_is_sent_from_rank_to_rank_is_not_written_after_its_handle_was_lost() {
     }
     let again = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::WriteInline { .. }));
     assert!(!world.take().iter().any(again));
+}
+
+#[test]
+fn a_lock_is_not_sent_from_rank_to_rank_after_its_handle_was_lost() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let lock =
+        FileLock { kind: LockKind::Flock, owner: LockOwner(1), pid: 1, exclusive: true, start: 0, end: u64::MAX };
+    let locks = world.call(Call::SetLock { fh, lock, wait: true });
+    world.redirects(R0, R1, &[], None);
+    world.take();
+    world.connect(R1, welcome(R1, 2));
+    let wire = world.take();
+    let asked = wire.iter().find_map(|wire| match wire {
+        Wire::Ask(R1, seq, Op::SetLock { .. }) => Some(*seq),
+        _ => None,
+    });
+    // What is sent on now might be granted there to nobody.
+    world.says(R1, ToClient::Redirect { seq: Seq(asked.unwrap()), rank: R0, routes: Vec::new(), done: None });
+    assert_eq!(world.result(locks).unwrap_err().error, FsError::Stale);
+    assert!(!world.take().iter().any(|wire| matches!(wire, Wire::Ask(_, _, Op::SetLock { .. }))));
 }
 
 #[test]

@@ -13,18 +13,6 @@ fn opened_beside_second() -> (Ranks, Fh) {
     (world, fh)
 }
 
-fn closes(world: &mut Ranks, fh: Fh) -> Vec<Rank> {
-    let id = world.call(Call::Release { fh, flock_owner: None });
-    world.result(id).unwrap();
-    world.feed(Input::Tick);
-    let wire = world.take();
-    let closed = |wire: &Wire| match wire {
-        Wire::Ask(rank, _, Op::Close { handles, .. }) if *handles == [1] => Some(*rank),
-        _ => None,
-    };
-    wire.iter().filter_map(closed).collect()
-}
-
 fn loses_first(world: &mut Ranks, kept: bool) {
     world.feed(Input::Disconnected { rank: R0 });
     assert_eq!(world.take(), [Wire::Connect(R0, None)]);

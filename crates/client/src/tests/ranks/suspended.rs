@@ -15,10 +15,7 @@ fn passes(world: &mut Ranks, ms: u64, answers: bool) {
 
 /// A directory and an open file below it, with leases and rights of the first rank.
 fn holds(world: &mut Ranks) {
-    let id = world.call(lookup(DIR, "x"));
-    let (_, seq, _) = world.asked();
-    world.answer(R0, seq, entry(Ino(0x1fe), Kind::File), &[(DIR, Lease::NAMES), (Ino(0x1fe), Lease::ATTR)]);
-    assert!(world.result(id).unwrap().names_cached);
+    world.look_up_lent(Ino(0x1fe));
     world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
     world.dropped.clear();
 }
