@@ -69,7 +69,7 @@ pub const KEYS: &[Key] = &[
     key(
         "grace_ms",
         "5000",
-        "after a restart, how long to wait for clients that were there before, milliseconds",
+        "after a restart, how long to wait for clients that were there before, milliseconds; for those of the network at least session_ms",
         Kind::Number,
     ),
     key(

@@ -39,7 +39,7 @@ pub(crate) struct FlushWaiter {
 }
 
 /// A lock that is asked about only to hear whether a handle is known.
-const ANY_LOCK: FileLock =
+pub(crate) const ANY_LOCK: FileLock =
     FileLock { kind: LockKind::Posix, owner: LockOwner(0), pid: 0, exclusive: false, start: 0, end: 0 };
 
 /// How far a run is.
@@ -315,8 +315,8 @@ impl Client {
             {
                 run.tries += 1;
                 run.stage = Stage::Refresh;
-                let cred = Arc::clone(&run.cred);
-                self.request(&cred, Op::GetAttr { ino }, Then::Flush(ino));
+                let (cred, tries) = (Arc::clone(&run.cred), run.tries);
+                self.refresh(&cred, ino, Then::Flush(ino), tries);
             }
             (_, Err(error)) => self.end_run(ino, Some(error)),
             (_, Ok(_)) => self.end_run(ino, Some(FsError::Io)),

@@ -159,11 +159,6 @@ impl Leases {
         self.held.entry(ino).or_default().add(bits, next_seq);
     }
 
-    /// Whether there is anything.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
     /// What is held on an inode.
     pub(crate) fn of(&self, ino: Ino) -> Lease {
         self.held.get(&ino).map_or(Lease::NONE, |held| held.bits)

@@ -18,6 +18,11 @@ const HOPS_AT_ONCE: u32 = 3;
 const PAUSE_MS: u64 = 50;
 const PAUSE_MAX_MS: u64 = 1600;
 
+/// How long to wait before a time that is not at once any more, milliseconds.
+fn pause_ms(times: u32) -> u64 {
+    (PAUSE_MS << times.saturating_sub(HOPS_AT_ONCE + 1).min(16)).min(PAUSE_MAX_MS)
+}
+
 /// Requests that wait before they are sent on.
 #[derive(Debug)]
 pub(crate) struct Paused {
@@ -103,11 +108,23 @@ impl Client {
             return self.replied(to, pending.then, Err(FsError::Busy));
         }
         if hops > HOPS_AT_ONCE {
-            let pause = (PAUSE_MS << (hops - HOPS_AT_ONCE - 1).min(16)).min(PAUSE_MAX_MS);
-            return self.paused.push(Paused { due: self.now.ms + pause, rank: to, pending });
+            return self.paused.push(Paused { due: self.now.ms + pause_ms(hops), rank: to, pending });
         }
         let Request { cred, op, .. } = pending.request;
         self.request_at(to, cred, op, pending.then, hops);
+    }
+
+    /// Looks at a file's attributes again, because what they said proved wrong so often. Others are at work on the file, or the
+    /// answer that says what has changed is under way: after some times there is a pause.
+    pub(crate) fn refresh(&mut self, cred: &Cred, ino: Ino, then: Then, times: u32) {
+        let op = Op::GetAttr { ino };
+        let rank = self.route(&op);
+        if times <= HOPS_AT_ONCE {
+            return self.request_at(rank, cred.clone(), op, then, 0);
+        }
+        let request = Request { seq: Seq(0), answered: Seq(0), want: Lease::ATTR, cred: cred.clone(), op, ino: None };
+        let pending = Pending { request, then, hops: 0 };
+        self.paused.push(Paused { due: self.now.ms + pause_ms(times), rank, pending });
     }
 
     /// Whether a request writes or locks through a handle that was lost since it was sent. Who was told so does not expect that
@@ -268,15 +285,21 @@ impl Client {
     }
 
     /// The map has changed, and these are not the rank's any more that says so. Nothing else of it has moved: a file that
-    /// has lost its name stays when the directory moves that it was in.
-    pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>) {
+    /// has lost its name stays when the directory moves that it was in. `frozen_ms`: since when the other rank may have them.
+    pub(crate) fn moved(&mut self, from: Rank, routes: &[Route], moved: &[Ino], to: Option<Rank>, frozen_ms: u32) {
         self.router.learn(routes);
         let Some(to) = to.filter(|to| *to != from) else { return };
         if !moved.is_empty() && self.router.may_be(to) {
             // Also if nothing of it is held here any more, which the other rank does not know: who changes it there would wait
             // for this client to give it back.
-            self.open_session(to);
+            let known = self.sessions.contains_key(&to);
+            let session = self.open_session(to);
+            if !known {
+                // The speaker may have answered since that rank began to wait for this client.
+                session.proven = session.proven.saturating_sub(u64::from(frozen_ms));
+            }
         }
+        let forgotten = self.may_have_forgotten(to, frozen_ms);
         for ino in moved {
             if self.files.map.get(ino).is_some_and(|file| file.rank == from) {
                 self.move_file(*ino, to);
@@ -285,7 +308,21 @@ impl Client {
             self.move_dir(*ino, to);
             self.moved_guess(from, *ino, to);
             self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
+            if forgotten {
+                let lent =
+                    self.sessions.get_mut(&to).map(|session| session.leases.take(*ino, Lease::ATTR | Lease::NAMES));
+                self.give_up_lease(to, *ino, lent.unwrap_or_default());
+            }
         }
+    }
+
+    /// Whether a rank may have restarted since something came there of which it is heard only now: then it was told what is held
+    /// of it without leases on that, and does not know of them.
+    fn may_have_forgotten(&self, rank: Rank, frozen_ms: u32) -> bool {
+        let Some(session) = self.session(rank) else { return false };
+        // What is heard was said in a time in which the session lives.
+        let since = self.now.ms.saturating_sub(u64::from(frozen_ms) + session.session_ms);
+        session.reclaimed_ms.is_some_and(|at| at >= since)
     }
 
     /// Whether it may have been missed what has moved from a rank.
@@ -388,9 +425,14 @@ impl Client {
         file.doubted |= moves;
         self.move_file(ino, to);
         if moves {
-            self.forbid_reuse(ino);
-            self.doubt_rights(ino);
+            self.doubt(ino);
         }
+    }
+
+    /// What was held of an open file may have been lost.
+    pub(crate) fn doubt(&mut self, ino: Ino) {
+        self.forbid_reuse(ino);
+        self.doubt_rights(ino);
     }
 
     /// An open file is another rank's from now on, with all that is held on it. What is on its way to the old one is

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use loligo_types::msg::ToServer;
-use loligo_types::{Ino, Lease, Rank};
+use loligo_types::{Ino, Lease, Op, Rank};
 
 use crate::machine::Client;
 use crate::{Invalidation, Token};
@@ -184,6 +184,19 @@ impl Client {
         self.recalls.open.insert((rank, ino, OWN), 1);
         self.kick(ino);
         self.step_recalls(ino);
+    }
+
+    /// A rank has refused what does not fit into an inode: it leaves it to who has the right to hold back what is written to move
+    /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
+    /// an open is under way, whose answer may bring the right.
+    pub(crate) fn say_given_up(&mut self, ino: Ino) {
+        let opens = |op: &Op| matches!(op, Op::Open { ino: of, .. } if *of == ino);
+        let Some(file) = self.files.map.get(&ino) else { return };
+        let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
+        let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));
+        if file.attr.inline && bits.has(Lease::BUFFER) && !waits && self.is_up(rank) {
+            self.send(rank, ToServer::Release(vec![(ino, bits)]));
+        }
     }
 
     /// A rank is there again, and has said who has what; it may have been missed what had moved from it. It is not known that

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_types::msg::{Reclaim, Refusal, ToServer};
-use loligo_types::{Cred, FsError, Ino, Lease, Op, Rank, Route};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, Rank, Route};
 
 use crate::file::File;
+use crate::flush::ANY_LOCK;
 use crate::machine::{Client, Waiter};
 use crate::numbers::Numbers;
 use crate::session::{DataThen, Link, Pending, Then};
@@ -19,6 +20,8 @@ use crate::{CallId, Fh, Invalidation, Output};
 
 /// Handles closed in one request.
 const CLOSES_MAX: usize = 4096;
+/// Where that is which is lost: no rank has this number.
+const NOWHERE: Rank = Rank(u16::MAX);
 /// Handles of lost sessions that are remembered: the newest.
 const LOST_MAX: usize = 65_536;
 
@@ -76,6 +79,7 @@ impl Client {
     /// Everything held there is void. Calls under way fail, but those that may simply be asked again.
     pub(crate) fn session_lost(&mut self, rank: Rank) {
         let single = self.sessions.len() == 1;
+        self.files.guessed.retain(|(_, before)| *before != rank);
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
         session.numbers = Numbers::default();
@@ -93,6 +97,14 @@ impl Client {
             DataThen::Flush(_) | DataThen::Block { .. } => None,
         }));
         self.lose_held(rank, lost, single);
+        // What it was to close may have moved, as well as what is lost now.
+        let closes = pending.values().filter_map(|pending| match &pending.request.op {
+            Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
+            _ => None,
+        });
+        for (cred, handles) in closes.collect::<Vec<_>>() {
+            self.close_elsewhere(rank, &cred, &handles);
+        }
         for (_, pending) in pending {
             self.pending_lost(pending);
         }
@@ -104,12 +116,39 @@ impl Client {
         }
     }
 
-    /// What had moved to a rank has not arrived there.
-    pub(crate) fn held_lost(&mut self, rank: Rank) {
-        let leases = self.session(rank).is_some_and(|session| !session.leases.is_empty());
-        if leases || self.files.map.values().any(|file| file.rank == rank) {
-            self.lose_held(rank, BTreeSet::new(), false);
+    /// The first session with a rank has begun, and nothing was there of what is believed to have moved to it. That was lost with a
+    /// session that had ended before it was met; or it comes just now, or is elsewhere. So nothing lent is relied on, and the
+    /// rank is asked for each handle.
+    pub(crate) fn begun_without(&mut self, rank: Rank) {
+        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
+        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
+        for ino in self.files_at(rank) {
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.doubted = true;
+            }
+            self.doubt(ino);
         }
+        let there = self.files.handles.iter().filter(|(number, _)| self.files.at.get(number) == Some(&rank));
+        let there: Vec<_> = there.map(|(number, handle)| (*number, handle.ino, Cred::clone(&handle.cred))).collect();
+        for (handle, ino, cred) in there {
+            let op = Op::GetLock { ino, handle, lock: ANY_LOCK };
+            self.request_at(rank, cred, op, Then::Verified(handle), 0);
+        }
+    }
+
+    /// The rank that has what a handle opens has said whether it knows the handle. If not, that was lost, and others of this
+    /// client with it.
+    pub(crate) fn handle_verified(&mut self, rank: Rank, handle: u64, result: &FsResult<Answer>) {
+        let ino = self.files.handles.get(&handle).map(|handle| handle.ino);
+        let Some(ino) = ino.filter(|_| *result == Err(FsError::BadHandle)) else { return };
+        let files = &mut self.files;
+        if files.at.get(&handle) != Some(&rank) {
+            return;
+        }
+        let of_it = files.handles.iter().filter(|(_, handle)| handle.ino == ino).map(|(number, _)| *number);
+        of_it.for_each(|number| _ = files.at.insert(number, NOWHERE));
+        _ = files.map.get_mut(&ino).map(|file| file.rank = NOWHERE);
+        self.lose_held(NOWHERE, BTreeSet::new(), false);
     }
 
     /// Gives up everything that a rank had lent, and the tasks that need it. `all`: every one.
@@ -263,6 +302,7 @@ impl Client {
         self.files.map.values_mut().for_each(|file| file.void_recalls(rank));
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
+        session.reclaimed_ms = Some(self.now.ms);
         session.restarts += u64::from(lost);
         if lost {
             // Before the routes are learned: what they say to have moved away may have stayed, and what is kept of it is dropped
@@ -290,11 +330,12 @@ impl Client {
         claim.leases.extend(dropping.map(|(_, ino, bits)| (ino, bits)));
         claim.leases.sort_unstable();
         claim.leases.dedup();
+        // Files that are known to be elsewhere, too: what that rank says of their move may be under way.
         let files = &self.files;
         let may_be = |number: &u64, ino: Ino| {
             files.at.get(number) == Some(&rank)
                 || files.guessed.contains(&(*number, rank))
-                || !self.router.is_single() && self.router.may_have(rank, ino)
+                || !self.router.is_single() && (self.router.may_have(rank, ino) || files.map.contains_key(&ino))
         };
         for (number, handle) in files.handles.iter().filter(|(number, handle)| may_be(number, handle.ino)) {
             let rights = files.map.get(&handle.ino).map_or(Lease::NONE, |file| file.rights);
@@ -399,7 +440,7 @@ pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
         Then::Task(id) => Some(Waiter::Task(*id)),
         Then::Pass(pass) => Some(pass.waiter),
         Then::Second(second) => waiter_of(&second.then),
-        Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Numbers => None,
+        Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Verified(_) | Then::Numbers => None,
     }
 }
 

@@ -47,9 +47,12 @@ impl Client {
 
     /// Holds data requests back until a request was answered that the server does only when it knows what is open.
     pub(crate) fn hold_data(&mut self, rank: Rank) {
-        let files = &self.files;
-        let mut at = files.handles.iter().filter(|(number, _)| files.at.get(number) == Some(&rank));
-        let Some(cred) = at.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
+        // Also if only files of others were claimed: one of them may be said to have moved there before it is known there.
+        let (files, single) = (&self.files, self.is_single());
+        let mut claimed = files.handles.iter().filter(|(number, handle)| {
+            files.at.get(number) == Some(&rank) || !single && files.map.contains_key(&handle.ino)
+        });
+        let Some(cred) = claimed.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.data_held = true;
         let seq = session.next_seq.max(1);
@@ -112,7 +115,9 @@ impl Client {
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
             Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Second(second) => return self.deny(&second.then),
-            Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Numbers => return false,
+            Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Verified(_) | Then::Numbers => {
+                return false;
+            }
         }
         true
     }
@@ -220,6 +225,7 @@ impl Client {
                 self.send_data(rank);
             }
             Then::Located(ino) => self.located(ino, rank, &result),
+            Then::Verified(handle) => self.handle_verified(rank, handle, &result),
             Then::Second(second) => self.second(rank, *second, result),
         }
     }
@@ -295,7 +301,11 @@ impl Client {
     /// Whether a rank was restarted and has not said yet whether it has the file of a data request, for which that is asked once:
     /// it may have given it away unheard, and refuse it because of that.
     fn is_sought(&self, rank: Rank, data: &PendingData) -> bool {
-        let asks = |pending: &Pending| pending.request.op == Op::GetAttr { ino: data.request.ino };
+        let asks = |pending: &Pending| match &pending.request.op {
+            Op::GetAttr { ino } => *ino == data.request.ino,
+            Op::GetLock { ino, .. } => *ino == data.request.ino && matches!(pending.then, Then::Verified(_)),
+            _ => false,
+        };
         let session = self.session(rank).filter(|_| data.hops == 0 && !self.is_single());
         session.is_some_and(|session| session.pending.values().any(asks))
     }

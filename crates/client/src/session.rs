@@ -29,6 +29,8 @@ pub(crate) enum Then {
     Reclaimed,
     /// Where a file is whose data requests wait.
     Located(Ino),
+    /// Whether a rank knows a handle.
+    Verified(u64),
     /// The answer that another rank began.
     Second(Box<Second>),
     /// Inode numbers.
@@ -111,8 +113,10 @@ pub(crate) struct Session {
     pub link: Link,
     /// Id and secret.
     pub id: Option<(SessionId, u64)>,
-    /// How often it was greeted without one.
-    pub first_hellos: u32,
+    /// It was greeted without one, and has not answered.
+    pub greeted: bool,
+    /// It may have begun one upon such a hello, after the one had ended that came with what moved there.
+    pub replaced: bool,
     pub inline_max: u64,
     pub session_ms: u64,
     pub next_seq: u64,
@@ -128,6 +132,8 @@ pub(crate) struct Session {
     pub data_epoch: u64,
     /// How often the server restarted under the session and may have lost data.
     pub restarts: u64,
+    /// When it was told last what is held of it, because it had restarted.
+    pub reclaimed_ms: Option<u64>,
     /// When it was asked last for a sign of life: by a hello or a ping.
     pub asked_life: u64,
     /// When the hello and pings were sent over this connection that are not answered yet.
@@ -237,10 +243,14 @@ impl Client {
 
     /// A connection was made: greets.
     pub(crate) fn connected(&mut self, rank: Rank) {
+        let late = self.session(rank).is_some_and(|session| self.may_have_ended(session));
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
-        session.first_hellos += u32::from(session.id.is_none());
+        if session.id.is_none() {
+            session.replaced |= session.greeted && late;
+            session.greeted = true;
+        }
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,
@@ -266,7 +276,9 @@ impl Client {
             }
             (Link::Up, ToClient::Data { id, result }) => self.data_reply(rank, id, result),
             (Link::Up, ToClient::Recall { ino, id, bits }) => self.recalled(rank, ino, id, bits),
-            (Link::Up, ToClient::Routes { routes, moved, to }) => self.moved(rank, &routes, &moved, to),
+            (Link::Up, ToClient::Routes { routes, moved, to, frozen_ms }) => {
+                self.moved(rank, &routes, &moved, to, frozen_ms);
+            }
             (Link::Up, ToClient::Map(map)) => self.learn_map(&map),
             (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
             // Of a connection that was given up already, or out of place.
@@ -301,9 +313,10 @@ impl Client {
         };
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let had = session.id.replace((welcome.session, welcome.secret)).is_some();
-        // Or what has moved there is the session's. A hello that was not answered may have begun one without it, after that one
-        // had ended: a restart cannot tell the two apart, and what was held may have been given to others since.
-        let known = had || std::mem::take(&mut session.first_hellos) <= 1;
+        // Or what has moved there is the session's. A restart cannot tell it from one that was begun without that, and what was
+        // held may have been given to others since.
+        let replaced = std::mem::take(&mut session.replaced);
+        session.greeted = false;
         let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
         // What was written before it moved there is durable.
         let lost = had && (before != welcome.data_epoch || before == 0);
@@ -316,17 +329,18 @@ impl Client {
         self.fs_id = Some(welcome.fs_id);
         self.router.hash_key = Some(welcome.hash_key);
         self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
+        // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
+        self.learn_map(&welcome.map);
         if had && !welcome.resumed {
             self.session_lost(rank);
             if welcome.kept {
                 self.close_lost_there(rank);
             }
-        } else if known && welcome.resumed && !welcome.kept {
+        } else if !replaced && welcome.resumed && !welcome.kept {
             self.reclaim(rank, &welcome.routes, lost);
             self.hold_data(rank);
         } else if !had && !welcome.kept {
-            // What had moved there before the first hello has not arrived.
-            self.held_lost(rank);
+            self.begun_without(rank);
         } else if !had {
             self.close_lost_there(rank);
         } else if welcome.resumed {
@@ -341,7 +355,7 @@ impl Client {
             session.link = Link::Up;
         }
         self.resend(rank);
-        self.learn_map(&welcome.map);
+        self.leave_ranks();
         self.learn_routes(&welcome.routes);
         self.give_up_unplaced(rank);
         // It may have been on its way for long.

@@ -107,7 +107,7 @@ impl Client {
             {
                 falloc.tries += 1;
                 falloc.asked = Asked::Size;
-                self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
+                self.refresh(&cred, ino, Then::Task(id), falloc.tries);
             }
             (Event::Reply(Err(error)), _) | (Event::Done(Err(crate::Failed { error, .. })), _) => {
                 return Some(Err(error.into()));
@@ -117,6 +117,9 @@ impl Client {
                 let Answer::Entry(attr) = answer else { return Some(Err(FsError::Io.into())) };
                 let mut attr = attr;
                 self.overlay(&mut attr);
+                if falloc.tries > 0 {
+                    self.say_given_up(ino);
+                }
                 let stop = falloc.end.min(attr.size);
                 if matches!(falloc.how, Fallocate::Allocate { .. }) || falloc.offset >= stop {
                     return self.grow(id, ino, &cred, falloc, attr.size);

@@ -46,9 +46,7 @@ impl Client {
             }
         }
         let Some(session) = self.session(rank) else { return };
-        let lives = self.lives(session);
-        // A little before the server may think so.
-        if !session.suspended && lives.is_some_and(|lives| unproven > lives * 3 / 4) {
+        if !session.suspended && self.may_have_ended(session) {
             self.suspend(rank);
         }
         let Some(session) = self.session(rank) else { return };
@@ -56,6 +54,12 @@ impl Client {
         if down >= self.config.give_up_ms && !session.gave_up {
             self.give_up_rank(rank);
         }
+    }
+
+    /// Whether a rank may have ended a session, not having heard of this client; a little before it may think so.
+    pub(crate) fn may_have_ended(&self, session: &Session) -> bool {
+        let unproven = self.now.ms.saturating_sub(session.proven);
+        self.lives(session).is_some_and(|lives| unproven > lives * 3 / 4)
     }
 
     /// How long a session lives without a word, milliseconds. What has moved to a rank that was not reached yet is held in a

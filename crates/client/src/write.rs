@@ -363,10 +363,17 @@ impl Client {
             {
                 writing.tries += 1;
                 writing.asked = Asked::Refresh;
-                self.request(cred, Op::GetAttr { ino }, Then::Task(id));
+                self.refresh(cred, ino, Then::Task(id), writing.tries);
                 None
             }
-            (Asked::Refresh, Ok(_)) => self.write_through(id, ino, cred, writing),
+            (Asked::Refresh, Ok(_)) if writing.placed => self.write_through(id, ino, cred, writing),
+            (Asked::Refresh, Ok(_)) => {
+                // The right to hold back may have come meanwhile, with another open: then the server leaves it to this client to
+                // move the file to objects. It does so, too, if this client has given the right up without a word.
+                self.say_given_up(ino);
+                writing.asked = Asked::Nothing;
+                self.begin_write(id, ino, cred, writing)
+            }
             (Asked::Extend, Ok(Answer::Offset(at))) => {
                 (writing.at, writing.placed) = (at, true);
                 if let Some(file) = self.files.map.get_mut(&ino) {

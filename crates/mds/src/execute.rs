@@ -60,7 +60,11 @@ fn data_of(op: &Op) -> Option<Ino> {
 impl Mds {
     /// Runs a request as far as it goes.
     pub(crate) fn run(&mut self, mut job: Job) {
-        match self.step(&mut job) {
+        let step = match self.step(&mut job) {
+            Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(Why::Moving),
+            step => step,
+        };
+        match step {
             Step::Wait(why) => {
                 if job.tx.is_some() {
                     self.give_back_for(&mut job, &why);

@@ -11,13 +11,16 @@ use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
 use crate::park::Why;
 use crate::recall::{DATA, SHARED};
-use crate::session::{Slot, Standing};
+use crate::session::{Session, Slot, Standing};
 
 /// It goes on.
 #[derive(Debug)]
 pub(crate) struct Grace {
     /// At the latest until then.
-    pub(crate) until_ms: u64,
+    until_ms: u64,
+    /// The same for clients of the network. One of this machine hears at once that the server is gone; one that is cut off does
+    /// not, and relies on what was lent to it for as long as its session lives.
+    cut_off_until_ms: u64,
     /// What sessions told, while the inodes in it are being read.
     told: BTreeMap<SessionId, Telling>,
 }
@@ -30,14 +33,27 @@ struct Telling {
     left: usize,
     /// How often something was read for it.
     rounds: usize,
+    /// It came over a connection that may act for everybody, which may be gone before it is read.
+    trusted: bool,
 }
 
 /// Reads for one reclaim, one after the other, at most: as many directories as can lie above each other, and their entries.
 const ROUNDS_MAX: usize = 2 * loligo_types::limits::DEPTH_MAX;
 
 impl Grace {
-    pub(crate) fn until(until_ms: u64) -> Grace {
-        Grace { until_ms, told: BTreeMap::new() }
+    pub(crate) fn until(until_ms: u64, cut_off_until_ms: u64) -> Grace {
+        Grace { until_ms, cut_off_until_ms, told: BTreeMap::new() }
+    }
+
+    /// It goes on for so much longer, milliseconds.
+    pub(crate) fn wait_longer(&mut self, ms: u64) {
+        self.until_ms += ms;
+        self.cut_off_until_ms += ms;
+    }
+
+    /// Until when it goes on for a session that has not come back.
+    fn lasts(&self, session: &Session) -> u64 {
+        if session.is_remote() { self.cut_off_until_ms } else { self.until_ms }
     }
 }
 
@@ -49,15 +65,24 @@ impl Mds {
     /// are evicted then.
     pub(crate) fn check_grace(&mut self) {
         let Some(grace) = &self.grace else { return };
-        let missing = self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here);
-        let missing: Vec<Slot> = missing.map(|(slot, _)| slot).collect();
-        if !missing.is_empty() && self.now.mono_ms < grace.until_ms {
+        if self.now.mono_ms < self.grace_until(grace) {
             return;
         }
+        let missing: Vec<Slot> = self.missing().map(|(slot, _)| slot).collect();
         self.grace = None;
         missing.into_iter().for_each(|slot| self.evict_session(slot));
         self.background.orphans_at_ms = Some(self.now.mono_ms + ORPHANS_KEPT_MS);
         self.parked.wake(&Why::Grace);
+    }
+
+    /// Known sessions that have not come back all the way.
+    fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
+        self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here)
+    }
+
+    /// Until when the grace time lasts for those that have not come back; 0: there are none.
+    pub(crate) fn grace_until(&self, grace: &Grace) -> u64 {
+        self.missing().map(|(_, session)| grace.lasts(session)).max().unwrap_or(0)
     }
 
     /// The driver knows that the process of a session is dead.
@@ -85,8 +110,10 @@ impl Mds {
         }
         session.standing = Standing::Reclaiming;
         let id = session.id;
+        let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
+        let trusted = peer.is_some_and(|peer| peer.trusted);
         if let Some(grace) = &mut self.grace {
-            grace.told.insert(id, Telling { held, left: 0, rounds: 0 });
+            grace.told.insert(id, Telling { held, left: 0, rounds: 0, trusted });
         }
         self.reclaim_further(slot, id);
     }
@@ -114,10 +141,10 @@ impl Mds {
             (told.left, told.rounds) = (count, told.rounds + 1);
             return;
         }
-        let Some(Telling { held, .. }) = grace.told.remove(&id) else { return };
+        let Some(Telling { held, trusted, .. }) = grace.told.remove(&id) else { return };
         let session = self.sessions.same(slot, id);
         if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
-            self.take_back(slot, id, held);
+            self.take_back(slot, id, held, trusted);
             self.reclaimed(slot);
         }
     }
@@ -138,9 +165,11 @@ impl Mds {
     }
 
     /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
-    fn take_back(&mut self, slot: Slot, id: SessionId, held: Reclaim) {
+    fn take_back(&mut self, slot: Slot, id: SessionId, held: Reclaim, trusted: bool) {
         for (number, ino, flags, rights) in &held.opens {
-            self.take_back_open(slot, id, *number, *ino, *flags, *rights);
+            if trusted || self.may_take_back(slot, *ino, *flags) {
+                self.take_back_open(slot, id, *number, *ino, *flags, *rights);
+            }
         }
         held.opens.iter().for_each(|(_, ino, ..)| self.settle_reclaimed(*ino));
         for (ino, handle, lock) in held.locks {
@@ -160,10 +189,11 @@ impl Mds {
 
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
         let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
-        if taken || !self.may_take_back(slot, ino, flags) {
+        let kind = self.tree.inode(ino).map(|inode| inode.kind);
+        if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
             return;
         }
-        let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind == Kind::File);
+        let is_file = kind == Some(Kind::File);
         let change = self.opens.open(slot, number, Handle::new(ino, flags));
         if is_file {
             self.tell_access(id, change);
@@ -171,18 +201,10 @@ impl Mds {
         }
     }
 
-    /// A file or directory that is still there. A peer that may not act for everybody must be allowed to open it
-    /// itself (by its user alone: its groups are not known): its word that it had it open is not enough.
+    /// A peer that may not act for everybody must be allowed to open it itself (by its user alone: its groups are not known):
+    /// its word that it had it open is not enough.
     fn may_take_back(&self, slot: Slot, ino: Ino, flags: OpenFlags) -> bool {
-        let kind = self.tree.inode(ino).map(|inode| inode.kind);
-        if !matches!(kind, Some(Kind::File | Kind::Dir)) {
-            return false;
-        }
         let Some(session) = self.sessions.get(slot) else { return false };
-        let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
-        if peer.is_some_and(|peer| peer.trusted) {
-            return true;
-        }
         let cred = Cred::user(session.uid, u32::MAX);
         let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
         let ctx = Ctx {

@@ -47,7 +47,7 @@ impl Mds {
             Some(slot) if self.sessions.get(slot).is_some_and(|session| session.client != hello.client) => {
                 self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another client");
             }
-            Some(slot) => self.resume_session(conn, &peer, slot, true),
+            Some(slot) => self.resume_session(conn, &peer, slot, true, true),
             None => self.begin_session(conn, &peer, &hello),
         }
     }
@@ -94,16 +94,17 @@ impl Mds {
     /// A new session. Its number is that of the journal record that tells of it, so no number is ever used twice; the
     /// client learns it when the record is durable.
     fn begin_session(&mut self, conn: ConnId, peer: &Peer, hello: &Hello) {
-        if let Some((slot, id)) = self.moved_session(hello.client, peer) {
+        if let Some((slot, id)) = self.unmet_session(hello.client, peer) {
             if id > SessionId::new(self.me(), self.log.durable) {
                 // A crash may still take it back, and give its number to another one.
                 return self.gate_hello(conn, hello.clone());
             }
-            if let Some(session) = self.sessions.get_mut(slot) {
-                (session.moved, session.local, session.uid) = (false, peer.local, peer.uid.unwrap_or(u32::MAX));
-            }
+            let Some(session) = self.sessions.get_mut(slot) else { return };
+            (session.local, session.uid) = (peer.local, peer.uid.unwrap_or(u32::MAX));
+            // One that began with a hello whose welcome was lost begins once more.
+            let knows = session.moved || session.standing != Standing::Here;
             // If it had another one here, that is gone, with what it knew of the client's requests.
-            return self.resume_session(conn, peer, slot, hello.resume.is_none());
+            return self.resume_session(conn, peer, slot, knows && hello.resume.is_none(), knows);
         }
         if self.sessions.len() >= self.config.sessions_max {
             return self.refuse(conn, Refusal::TooMany, "there are too many sessions already");
@@ -117,23 +118,24 @@ impl Mds {
         self.gate_welcome(conn, slot, id);
     }
 
-    /// The session that came with what moved here, if it is this client's.
-    fn moved_session(&self, client: u64, peer: &Peer) -> Option<(Slot, SessionId)> {
-        // One that a restart found has not been told of by its client, which tells what it holds when it connects.
-        let waits = |session: &Session| session.moved || session.standing == Standing::Lost;
-        let of_it = |(_, session): &(Slot, &Session)| client != 0 && session.client == client && waits(session);
+    /// A session of this client of which it may not know: it came with what moved here, or a restart has found it, or its welcome
+    /// was lost.
+    fn unmet_session(&self, client: u64, peer: &Peer) -> Option<(Slot, SessionId)> {
+        let of_it = |(_, session): &(Slot, &Session)| client != 0 && session.client == client && !session.met;
         let found = self.sessions.iter().find(of_it);
         let may = |(_, session): &(Slot, &Session)| peer.trusted || peer.uid == Some(session.uid);
         found.filter(may).map(|(slot, session)| (slot, session.id))
     }
 
-    fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot, resumed: bool) {
+    /// A session goes on. `resumed`: the client is told that it had it; `knows`: and that this rank knows, as long as it has not
+    /// restarted, what the client holds here.
+    fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot, resumed: bool, knows: bool) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         if !peer.trusted && peer.uid != Some(session.uid) {
             return self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another user");
         }
-        let kept = session.standing == Standing::Here;
-        if !kept {
+        let kept = knows && session.standing == Standing::Here;
+        if session.standing != Standing::Here {
             session.standing = Standing::Back;
         }
         session.heard_ms = self.now.mono_ms;

@@ -186,6 +186,7 @@ impl Mds {
         };
         if let Some(session) = self.sessions.get_mut(slot) {
             session.heard_ms = self.now.mono_ms;
+            session.met = true;
             if session.standing == Standing::Back && !matches!(msg, ToServer::Reclaim(_) | ToServer::Ping) {
                 self.reclaimed(slot);
             }

@@ -19,7 +19,7 @@ impl Mds {
         self.sessions.wait_longer(late, now);
         self.recalls.wait_longer(late);
         if let Some(grace) = &mut self.grace {
-            grace.until_ms += late;
+            grace.wait_longer(late);
         }
     }
 }

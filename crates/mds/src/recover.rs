@@ -144,6 +144,11 @@ impl Mds {
             let link = self.cluster.links.entry(rank).or_default();
             link.outbox.retain(|(seq, ..)| *seq > acked);
             link.received = acked;
+            for (seq, _, letter) in &link.outbox {
+                if let Letter::Import { routes, .. } | Letter::Fragment { routes, .. } = &**letter {
+                    self.cluster.routes.is_under_way(routes, (rank, *seq));
+                }
+            }
         }
         self.forget_removed();
         self.begin_or_end_drain();
@@ -178,7 +183,8 @@ impl Mds {
             self.discards.add(ino, from, object_size, self.log.durable);
         }
         self.emit_discards();
-        self.grace = Some(Grace::until(now.mono_ms + u64::from(self.config.grace_ms)));
+        let (grace_ms, session_ms) = (u64::from(self.config.grace_ms), u64::from(self.config.session_ms));
+        self.grace = Some(Grace::until(now.mono_ms + grace_ms, now.mono_ms + grace_ms.max(session_ms)));
         let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
         local.into_iter().for_each(|slot| self.end_session(slot));
         self.check_grace();

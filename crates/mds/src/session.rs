@@ -33,8 +33,10 @@ pub(crate) struct Session {
     pub(crate) uid: u32,
     /// The client's number at every rank; 0: it keeps to this one.
     pub(crate) client: u64,
-    /// It came with what moved here, and its client has not connected yet.
+    /// It came with what moved here.
     pub(crate) moved: bool,
+    /// Its client has spoken in it since it began here, or since the restart: until then the client may not know of it.
+    pub(crate) met: bool,
     pub(crate) conn: Option<ConnId>,
     /// When a message last came.
     pub(crate) heard_ms: u64,
@@ -59,6 +61,7 @@ impl Session {
             uid: peer.uid.unwrap_or(u32::MAX),
             client,
             moved: false,
+            met: false,
             conn: None,
             heard_ms: now_ms,
             window: Window::default(),
@@ -87,6 +90,7 @@ impl Session {
             uid: record.uid,
             client: record.client,
             moved: false,
+            met: false,
             conn: None,
             heard_ms: now_ms,
             window: Window::restore(record.answered, &record.done),
@@ -97,6 +101,11 @@ impl Session {
             errors: 0,
             shedding: 0,
         }
+    }
+
+    /// Its client is reached over the network, as the kernel does not tell who that is.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.uid == u32::MAX
     }
 
     /// What the journal and the table keep of it.

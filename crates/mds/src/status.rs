@@ -235,7 +235,7 @@ impl Mds {
     pub fn status(&self) -> Status {
         let ops = self.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
         let grace = self.grace.as_ref().map(|grace| GraceStatus {
-            left_ms: grace.until_ms.saturating_sub(self.now.mono_ms),
+            left_ms: self.grace_until(grace).saturating_sub(self.now.mono_ms),
             missing: self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here).count(),
         });
         Status {

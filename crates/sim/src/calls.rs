@@ -39,6 +39,21 @@ fn fh_of(call: &Call) -> u64 {
     }
 }
 
+/// Whether a call is about what is open.
+fn is_through_handle(call: &Call) -> bool {
+    match call {
+        Call::Read { .. }
+        | Call::Write { .. }
+        | Call::Fsync { .. }
+        | Call::Flush { .. }
+        | Call::Fallocate { .. }
+        | Call::SetLock { .. }
+        | Call::Unlock { .. } => true,
+        Call::SetAttr { fh, .. } => fh.is_some(),
+        _ => false,
+    }
+}
+
 /// Whether a close or sync that fails so says that something is lost, and not only that it could not be done now.
 fn tells_of_loss(error: FsError) -> bool {
     matches!(error, FsError::Io | FsError::BadHandle | FsError::Stale)
@@ -260,7 +275,7 @@ impl World {
         let sessions: BTreeSet<SessionId> = node.sessions.values().copied().collect();
         let (epoch, begun) = (node.epoch, self.now);
         self.note(|| format!("client {at} call {} op {op} {call:?} {track:?}", id.0));
-        let mut write = None;
+        let (mut write, through_handle) = (None, is_through_handle(&call));
         let by = Writer { epoch, fh: fh_of(&call) };
         match &track {
             Track::Names(ns) => {
@@ -280,7 +295,7 @@ impl World {
             _ => {}
         }
         let turn = self.nodes[at].kernel.turn;
-        let pending = Pending { caller, want, track, op, write, begun, by, sessions, turn };
+        let pending = Pending { caller, want, track, op, write, begun, by, sessions, turn, through_handle };
         self.nodes[at].calls.insert(id, pending);
         self.feed_client(at, Input::Call { id, cred: Arc::new(Cred::root()), call });
     }
@@ -320,6 +335,12 @@ impl World {
 
     fn check(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let now = self.now;
+        if let (Err(failed), true) = (result, pending.through_handle)
+            && let FsError::Stale | FsError::BadHandle = failed.error
+            && !self.ended_at.iter().any(|(_, client)| *client == self.nodes[at].life)
+        {
+            self.wrong(format!("client {at} lost a handle, and no rank had ended its session (op {})", pending.op));
+        }
         match (&pending.track, result) {
             (Track::Names(ns), result) => {
                 if !ns.is_read() {

@@ -214,20 +214,20 @@ impl History {
         }
         let id = search.id;
         if let Some(res) = search.res {
+            let mut certain = false;
             for out in way.seen.get(&id).into_iter().flatten() {
                 let mut next = way.clone();
                 if next.state.accepts(out, res) {
                     next.seen.remove(&id);
                     next.open.remove(&id);
-                    let guessed = next.state != way.state;
+                    certain |= next.state == way.state && !out.is_vague(&way.state);
                     add(search.after, next);
-                    if !guessed && (search.read || matches!(res, Res::Err(_))) {
-                        // Others that happen first can happen after it as well. But not if the number in the answer was
-                        // taken for that of a file whose own answer is to come: it may be another one's.
-                        return;
-                    }
-                    break;
                 }
+            }
+            if certain && (search.read || matches!(res, Res::Err(_))) {
+                // Others that happen first can happen after it as well. But not if the number in the answer was taken for that of
+                // a file whose own answer is to come, or that is gone: it may be another one's.
+                return;
             }
         }
         let may_change = !search.read && !matches!(search.res, Some(Res::Err(_)));
@@ -296,6 +296,29 @@ mod tests {
         history.answer(12, &Res::Created { ino: 289, created: true });
         history.invoke(14, NsOp::Readdir { dir: 1 });
         history.answer(14, &last);
+        assert_eq!(history.findings, Vec::<String>::new());
+    }
+
+    /// A file of which nobody was told is removed, another one is made under its name, and that is opened before either was
+    /// answered: its number is not the first one's.
+    #[test]
+    fn a_number_may_be_that_of_a_file_that_takes_the_place_of_one_of_which_nobody_was_told() {
+        let root = Node { ino: 1, dir: true, mode: 0o755, nlink: 2, entries: BTreeMap::new(), parent: 1 };
+        let mut history = History::default();
+        history.start(State { nodes: BTreeMap::from([(1, root)]) });
+        let create = || NsOp::Create { dir: 1, name: 0, mode: 0o600, exclusive: false };
+        history.invoke(10, create());
+        history.lose(10);
+        history.invoke(11, NsOp::Unlink { dir: 1, name: 0 });
+        history.invoke(12, create());
+        history.invoke(13, create());
+        history.answer(13, &Res::Created { ino: 289, created: false });
+        history.invoke(14, NsOp::Link { ino: 289, dir: 1, name: 1 });
+        history.answer(14, &Res::Name { ino: 289, dir: false });
+        history.answer(11, &Res::Done);
+        history.answer(12, &Res::Created { ino: 289, created: true });
+        history.invoke(15, NsOp::GetAttr { ino: 289 });
+        history.answer(15, &Res::Entry { ino: 289, dir: false, mode: 0o600, nlink: 2 });
         assert_eq!(history.findings, Vec::<String>::new());
     }
 }

@@ -60,9 +60,9 @@ impl Knobs {
             hash_key,
             inline_max: rng.pick(&[128, 300, 4096]),
             session_ms: SESSION_MS,
-            recall_ms: SESSION_MS,
-            // Shorter, and a client that did not notice the restart would still use what others may change by then.
-            grace_ms: rng.pick(&[SESSION_MS, SESSION_MS * 2]),
+            recall_ms: SESSION_MS / [1, 5][(hash_key.1 % 2) as usize],
+            // Also shorter than a session lives: the server must wait for who did not notice the restart.
+            grace_ms: rng.pick(&[SESSION_MS / 10, SESSION_MS * 2]),
             cache_bytes_max: rng.pick(&[1_000, 20_000, 1 << 22]),
             leases_max: rng.pick(&[4, 1000]),
             dirty_max: rng.pick(&[5, 50, 1000]),

@@ -133,6 +133,7 @@ impl World {
         self.seats[rank].fences.push((session, lsn));
         self.learn_sessions(rank);
         let client = self.clients.get(&session).copied().unwrap_or(0);
+        self.ended_at.insert((session.rank(), client));
         self.locks.ended(client);
         let now = self.nodes.iter().find(|node| node.life == client).map(|node| node.epoch);
         for epoch in self.epochs.get(&session).copied().into_iter().chain(now) {
@@ -192,6 +193,8 @@ impl World {
 
     /// Ends a rank's life, and counts what it has done.
     pub fn take_server(&mut self, rank: usize) -> Option<Server> {
+        // Those of records that are lost now are never spoken of.
+        self.learn_sessions(rank);
         let server = self.seats[rank].server.take()?;
         let status = server.mds.status();
         self.outcome.recuts.0 += status.splits;

@@ -215,8 +215,9 @@ impl World {
         let known = self.nodes[node].sessions.insert(rank, welcome.session);
         let canary = self.options.canary == Some(Canary::SessionForgotten);
         let other = known.is_some_and(|known| known != welcome.session) && !canary;
-        // What moved there before its first hello may not have arrived.
-        let late = known.is_none() && !welcome.kept && self.nodes[node].sessions.len() > 1;
+        // What moved there before its first hello had arrived by then, and was lost only if the rank had ended the session.
+        let life = self.nodes[node].life;
+        let late = known.is_none() && !welcome.kept && self.ended_at.contains(&(welcome.rank, life));
         if other || late {
             self.lose_epoch(node);
         }

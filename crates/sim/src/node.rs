@@ -118,6 +118,8 @@ pub struct Pending {
     pub by: Writer,
     pub sessions: BTreeSet<SessionId>,
     pub turn: u64,
+    /// It is about what is open.
+    pub through_handle: bool,
 }
 
 /// A program.

@@ -91,6 +91,18 @@ pub struct State {
     pub nodes: BTreeMap<NodeId, Node>,
 }
 
+impl Out {
+    /// Whether it speaks of a file that is gone and whose number nobody was told: an answer with any number fits it.
+    pub fn is_vague(&self, state: &State) -> bool {
+        let vague = |node: &NodeId, ino: &Number| *ino == 0 && !state.nodes.contains_key(node);
+        match self {
+            Out::Entry { node, ino, .. } | Out::Created { node, ino, .. } => vague(node, ino),
+            Out::List(entries) => entries.iter().any(|(_, node, ino, _)| vague(node, ino)),
+            Out::Done | Out::Errs(_) | Out::Gone => false,
+        }
+    }
+}
+
 impl NsOp {
     /// Whether it changes nothing.
     pub fn is_read(&self) -> bool {

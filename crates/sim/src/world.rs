@@ -158,6 +158,8 @@ pub struct World {
     pub epochs: BTreeMap<SessionId, Epoch>,
     /// Sessions that the server ended.
     pub fenced: BTreeSet<SessionId>,
+    /// By which rank, and whose they were.
+    pub ended_at: BTreeSet<(Rank, u64)>,
     /// Whose a session is: the client's number.
     pub clients: BTreeMap<SessionId, u64>,
     /// Durably ended.
@@ -221,6 +223,7 @@ impl World {
             next_life: 1,
             epochs: BTreeMap::new(),
             fenced: BTreeSet::new(),
+            ended_at: BTreeSet::new(),
             clients: BTreeMap::new(),
             ended: BTreeSet::new(),
             lost: Vec::new(),

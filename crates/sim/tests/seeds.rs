@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 65] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 67] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -212,10 +212,12 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 65] = [
     ),
     ("a mkdir that was sent again was refused when the directory was several ranks' by then", &[20018127]),
     ("content that was being moved into objects was read after an open had cut it", &[25084141]),
+    ("who was sent to a rank before what he held came there was told that nothing of his was there", &[33_001_495]),
+    ("a write that another open of the client overtook was refused until it failed", &[33_003_263, 35_014_252]),
 ];
 
 /// The same while ranks are added and drained.
-const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 12] = [
+const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 20] = [
     ("a rank that had said that it has nothing was removed with what came then", &[440, 90868]),
     ("lines of fragments of a removed directory kept a rank from being drained", &[2290, 91041]),
     ("a file stayed open whose open was answered after its call was given up", &[120982]),
@@ -228,6 +230,14 @@ const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 12] = [
     ("what moved was held by a session of which its client had never heard", &[14013414]),
     ("names were cached that had moved unheard, which the map did not tell, to a rank that forgot them", &[14018108]),
     ("a lock was granted through a handle that its client had given up", &[27010336]),
+    ("a file was lost that was only believed to be at a rank that was met for the first time", &[32_000_227]),
+    ("what moved while the first session began there was lost", &[32_001_754]),
+    ("what had moved was lost because the first hello was not answered, and the rank restarted", &[32_002_277]),
+    ("a session of which the client had not heard was not gone on with", &[34_002_869]),
+    ("what had moved unheard was not claimed of a rank that restarted", &[34_001_370, 34_033_968]),
+    ("the checker took an answer's number for that of a file that was gone (its own fault)", &[34_043_073]),
+    ("a lock stayed with a handle that was being closed when the session was lost", &[36_030_806]),
+    ("what a client claimed was refused because the connection broke while it was read", &[38_000_208]),
 ];
 
 /// The same while directories are filled, emptied and removed.

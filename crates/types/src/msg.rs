@@ -154,8 +154,9 @@ pub enum ToClient {
     Redirect { seq: Seq, rank: Rank, routes: Vec<Route>, done: Option<(Ino, u64)> },
     /// The subtree map has changed; sent to those who hold something on what has moved. `moved`: the inodes of which the client
     /// had something open, locked, or a lease, and has it at the rank `to` from now on; over several messages, if they are
-    /// many. Files that live by themselves move without a route.
-    Routes { routes: Vec<Route>, moved: Vec<Ino>, to: Option<Rank> },
+    /// many. Files that live by themselves move without a route. `frozen_ms`: so long before it is said, milliseconds, the sender
+    /// had stopped to answer for them; since then at the latest the other rank may be waiting for the client.
+    Routes { routes: Vec<Route>, moved: Vec<Ino>, to: Option<Rank>, frozen_ms: u32 },
     /// The cluster map has changed.
     Map(ClusterMap),
     /// The answer to a data request.

@@ -35,9 +35,9 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
             routes: to_routes(routes),
             done: done.map(|(ino, value)| proto::Executed { ino: ino.0, value }),
         }),
-        ToClient::Routes { routes, moved, to } => {
+        ToClient::Routes { routes, moved, to, frozen_ms } => {
             let moved = moved.iter().map(|ino| ino.0).collect();
-            Msg::Routes(proto::Routes { routes: to_routes(routes), moved, to: to.map(to_rank) })
+            Msg::Routes(proto::Routes { routes: to_routes(routes), moved, to: to.map(to_rank), frozen_ms: *frozen_ms })
         }
         ToClient::Map(map) => Msg::Map(to_map(map)),
         ToClient::Data { id, result } => Msg::Data(proto::DataReply { id: *id, result: Some(to_data_result(result)) }),
@@ -69,7 +69,8 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
         Msg::Routes(m) => {
             limit(m.moved.len(), MOVED_MAX, "inodes that moved")?;
             let to = m.to.map(rank).transpose()?;
-            ToClient::Routes { routes: routes(m.routes)?, moved: m.moved.into_iter().map(Ino).collect(), to }
+            let moved = m.moved.into_iter().map(Ino).collect();
+            ToClient::Routes { routes: routes(m.routes)?, moved, to, frozen_ms: m.frozen_ms }
         }
         Msg::Map(m) => ToClient::Map(crate::map::map(m)?),
         Msg::Data(m) => ToClient::Data { id: m.id, result: data_result(need(m.result, "the result")?, &mut payload)? },

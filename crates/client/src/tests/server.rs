@@ -164,8 +164,13 @@ impl Server {
                 self.retry();
             }
             ToServer::Release(leases) => {
-                for (ino, _) in leases {
-                    self.peers[client].attrs.remove(&ino);
+                for (ino, bits) in leases {
+                    if bits.has(Lease::ATTR) {
+                        self.peers[client].attrs.remove(&ino);
+                    }
+                    if let Some(rights) = self.peers[client].rights.get_mut(&ino) {
+                        *rights = rights.without(bits);
+                    }
                 }
             }
             ToServer::Ping => self.out[client].push_back(ToClient::Pong),

@@ -92,7 +92,7 @@ impl Mds {
         let seq = self.tree.peer(export.to).sent + 1;
         record.extend(self.write_letter(export.to, letter));
         // Known before it is put down, so that others are told of all lines together.
-        routes.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.log.last.next()));
+        routes.iter().for_each(|route| self.cluster.routes.give(*route, self.log.last.next(), (export.to, seq)));
         let lsn = self.commit(None, &record);
         self.cluster.departed.extend(inos.into_iter().map(|ino| (ino, (export.to, lsn))));
         self.cluster.exports.landing.entry(export.to).or_default().push((seq, lsn));

@@ -586,11 +586,12 @@ impl Mds {
             export.stage = Stage::Cleaning;
             export.inodes = export.survey.found;
             export.survey.drops();
+            let frozen_ms = u32::try_from(export.frozen_for_ms).unwrap_or(u32::MAX);
             for (slot, inos) in std::mem::take(&mut export.holders) {
                 let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
                 for moved in inos.chunks(limits::MOVED_MAX) {
-                    let msg =
-                        ToClient::Routes { routes: export.routes.clone(), moved: moved.to_vec(), to: Some(export.to) };
+                    let (routes, to) = (export.routes.clone(), Some(export.to));
+                    let msg = ToClient::Routes { routes, moved: moved.to_vec(), to, frozen_ms };
                     self.out.push_back(Output::Send { conn, msg });
                 }
             }
@@ -599,9 +600,6 @@ impl Mds {
                     self.out.push_back(Output::Access { session, ino, access: DataAccess::Moved });
                 }
             }
-            let routes = export.routes.clone();
-            self.spread_routes(&routes);
-            self.parked.wake(&Why::Moving);
         }
         self.cluster.exports.now = Some(export);
     }

@@ -9,6 +9,7 @@ use super::Where;
 use super::import::Moved;
 use crate::load::Waiter;
 use crate::machine::Mds;
+use crate::park::Why;
 use crate::peer::{PeerMsg, TxId};
 
 impl Mds {
@@ -145,9 +146,21 @@ impl Mds {
         }
         let fewer = link.outbox.len() < before;
         self.export_received(from, upto);
+        let lines = self.cluster.routes.received(from, upto);
+        if !lines.is_empty() {
+            self.spread_routes(&lines);
+        }
         if fewer {
+            self.parked.wake(&Why::Moving);
             self.trim();
         }
+    }
+
+    /// Whether something is on its way to become a rank's. Until it is, nobody is sent there: who comes before what he holds, and
+    /// has no session there, would be told that nothing of his is there.
+    pub(crate) fn gives_to(&self, rank: Rank) -> bool {
+        let moves = |letter: &Letter| matches!(letter, Letter::Import { .. } | Letter::Fragment { .. });
+        self.cluster.links.get(&rank).is_some_and(|link| link.outbox.iter().any(|(.., letter)| moves(letter)))
     }
 
     /// Another rank has in the table what letters up to here brought.

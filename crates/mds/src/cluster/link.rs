@@ -65,7 +65,7 @@ impl Mds {
             received: peer.received,
             sent: peer.sent,
             map: self.cluster.map.clone(),
-            routes: self.cluster.routes.all(),
+            routes: self.cluster.routes.without_under_way(self.cluster.routes.all()),
         };
         self.void_loans_of(rank);
         self.tell_durably(rank, msg);

@@ -1,6 +1,6 @@
 //! The subtree map as one rank knows it: its own lines and what others have told. No decisions.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Frag, Ino, Lsn, Rank, Route};
 
@@ -8,14 +8,18 @@ use loligo_types::{Frag, Ino, Lsn, Rank, Route};
 #[derive(Default, Debug)]
 pub(crate) struct Routes {
     lines: BTreeMap<(Ino, Frag), Route>,
-    /// Those of records that are not durable yet, ascending.
-    fresh: VecDeque<Fresh>,
+    /// Those that are not true for others yet, as they were written.
+    fresh: Vec<Fresh>,
 }
 
-/// A line that a crash may still take back: its version may be given again then, with another meaning.
+/// A line that others are not told yet.
 #[derive(Debug)]
 struct Fresh {
+    /// Until it is durable a crash may take it back: its version may be given again then, with another meaning.
     lsn: Lsn,
+    /// What it gives away is under way with this letter. Who asked for it where it is not yet would be taken for one who holds
+    /// nothing there.
+    letter: Option<(Rank, u64)>,
     line: Route,
     /// What it took the place of.
     before: Vec<Route>,
@@ -38,30 +42,62 @@ impl Routes {
 
     /// The same with one of a record of this rank's journal.
     pub(crate) fn write(&mut self, line: Route, lsn: Lsn) -> bool {
+        self.put(line, lsn, None)
+    }
+
+    /// The same with one of a record that gives something away, with the letter that brings it there.
+    pub(crate) fn give(&mut self, line: Route, lsn: Lsn, letter: (Rank, u64)) {
+        self.put(line, lsn, Some(letter));
+    }
+
+    /// A letter with which lines came into the table before this rank's start is still under way.
+    pub(crate) fn is_under_way(&mut self, lines: &[Route], letter: (Rank, u64)) {
+        let known = lines.iter().filter(|line| self.lines.get(&(line.dir, line.frag)) == Some(*line));
+        let fresh = known.map(|line| Fresh { lsn: Lsn(0), letter: Some(letter), line: *line, before: Vec::new() });
+        self.fresh.extend(fresh);
+    }
+
+    fn put(&mut self, line: Route, lsn: Lsn, letter: Option<(Rank, u64)>) -> bool {
         let overlap = |known: &&Route| known.frag.covers(line.frag) || line.frag.covers(known.frag);
         let before = self.of_dir(line.dir).filter(overlap).copied().collect();
         let news = self.learn(line);
         if news {
-            self.fresh.push_back(Fresh { lsn, line, before });
+            self.fresh.push(Fresh { lsn, letter, line, before });
         }
         news
     }
 
     /// The journal is durable up to here.
     pub(crate) fn durable(&mut self, upto: Lsn) {
-        while self.fresh.front().is_some_and(|fresh| fresh.lsn <= upto) {
-            self.fresh.pop_front();
-        }
+        self.fresh.retain(|fresh| fresh.letter.is_some() || fresh.lsn > upto);
     }
 
-    /// Some lines as they were before those that a crash may still take back.
-    pub(crate) fn without_fresh(&self, mut some: Vec<Route>) -> Vec<Route> {
+    /// A rank has the letters up to this one. The lines that others may be told now.
+    pub(crate) fn received(&mut self, rank: Rank, upto: u64) -> Vec<Route> {
+        let here = |fresh: &mut Fresh| matches!(fresh.letter, Some((to, seq)) if to == rank && seq <= upto);
+        // What was sent is durable.
+        let lines = self.fresh.extract_if(.., here).map(|fresh| fresh.line).collect::<Vec<_>>();
+        lines.into_iter().filter(|line| self.lines.get(&(line.dir, line.frag)) == Some(line)).collect()
+    }
+
+    /// Some lines as they were before those that are not to be told yet.
+    pub(crate) fn without_fresh(&self, some: Vec<Route>) -> Vec<Route> {
+        self.without(some, |_| true)
+    }
+
+    /// The same for who is told when all is durable.
+    pub(crate) fn without_under_way(&self, some: Vec<Route>) -> Vec<Route> {
+        self.without(some, |fresh| fresh.letter.is_some())
+    }
+
+    fn without(&self, mut some: Vec<Route>, counts: impl Fn(&Fresh) -> bool) -> Vec<Route> {
         if self.fresh.is_empty() {
             return some;
         }
-        let is_fresh = |line: &Route| self.fresh.iter().any(|fresh| fresh.line == *line);
+        let fresh: Vec<&Fresh> = self.fresh.iter().filter(|fresh| counts(fresh)).collect();
+        let is_fresh = |line: &Route| fresh.iter().any(|fresh| fresh.line == *line);
         let dirs: BTreeSet<Ino> = some.iter().filter(|line| is_fresh(line)).map(|line| line.dir).collect();
-        let before = self.fresh.iter().filter(|fresh| dirs.contains(&fresh.line.dir)).flat_map(|fresh| &fresh.before);
+        let before = fresh.iter().filter(|fresh| dirs.contains(&fresh.line.dir)).flat_map(|fresh| &fresh.before);
         some.extend(before);
         some.retain(|line| !is_fresh(line));
         some

@@ -4,7 +4,7 @@ use loligo_types::msg::{PROTOCOL_VERSION, Reclaim, ToServer};
 use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
 
 use super::*;
-use crate::{Input, Peer};
+use crate::{Config, Input, Peer};
 
 fn lock() -> FileLock {
     FileLock { kind: LockKind::Posix, owner: LockOwner(1), pid: 1, exclusive: true, start: 0, end: 9 }
@@ -68,6 +68,30 @@ fn the_grace_time_ends_though_somebody_never_comes_back() {
     // Who comes too late has lost its session.
     world.resume(a);
     assert!(world.clients[a].welcome.as_ref().is_some_and(|w| !w.resumed));
+}
+
+#[test]
+fn who_did_not_notice_the_restart_is_waited_for_as_long_as_he_relies_on_what_was_lent() {
+    let mut world = World::with(Config { grace_ms: 0, ..config() });
+    let network = Peer { uid: None, groups: Vec::new(), trusted: true, local: false };
+    let (a, b) = (world.client_as(0, network), world.client());
+    world.call(a, Op::GetAttr { ino: Ino::ROOT }).expect("it lends the root's attributes");
+    world.crash();
+    world.resume(b);
+    world.reclaim(b, Reclaim::default());
+    let seq = world.send(b, mkdir(Ino::ROOT, "d"));
+    let lives = u64::from(config().session_ms);
+    for waited in (0..=lives + 100).step_by(50) {
+        let answered = world.reply(b, seq).is_some();
+        assert_eq!(answered, waited >= lives, "after {waited} ms");
+        if answered {
+            return;
+        }
+        assert_eq!(world.mds.status().grace.map(|grace| (grace.left_ms, grace.missing)), Some((lives - waited, 1)));
+        world.wait(50);
+        world.message(b, ToServer::Ping);
+    }
+    panic!("it is not answered");
 }
 
 #[test]
@@ -228,6 +252,24 @@ fn a_broken_connection_before_the_reclaim_loses_nothing() {
     world.reconnect(a);
     assert!(world.clients[a].welcome.as_ref().is_some_and(|w| w.resumed && !w.kept));
     world.reclaim(a, Reclaim { opens: vec![(1, ino, WRITE, Lease::CACHE)], ..Reclaim::default() });
+    assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"x"))), 1);
+}
+
+#[test]
+fn what_a_client_of_the_network_claims_is_its_own_though_the_connection_breaks_while_it_is_read() {
+    let mut world = World::with(Config { dirty_ms_max: 100, ..config() });
+    let a = world.client_as(0, Peer { uid: None, groups: Vec::new(), trusted: true, local: false });
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.wait_alive(3000);
+    world.crash();
+    world.resume(a);
+    world.loads = false;
+    world.reclaim(a, Reclaim { opens: vec![(1, ino, WRITE, Lease::CACHE)], ..Reclaim::default() });
+    assert!(!world.pending_loads.is_empty(), "the inode is not in memory");
+    world.disconnect(a);
+    world.loads = true;
+    world.pump();
+    world.resume(a);
     assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"x"))), 1);
 }
 

@@ -4,7 +4,7 @@ use loligo_types::msg::{Hello, Refusal, ToClient, ToServer};
 use loligo_types::{FsError, Ino, Op};
 
 use super::*;
-use crate::{ConnId, Input, Peer};
+use crate::{Config, ConnId, Input, Peer};
 
 fn refusal(world: &mut World, hello: Hello, peer: Peer) -> Option<Refusal> {
     let at = world.client();
@@ -93,6 +93,29 @@ fn a_silent_session_is_evicted_and_blocks_nobody() {
 }
 
 #[test]
+fn who_does_not_obey_is_evicted_early_only_if_he_can_be_told() {
+    for hears in [true, false] {
+        let mut world = World::with(Config { recall_ms: 100, ..config() });
+        let (a, b) = (world.client(), world.client());
+        let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+        world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
+        world.clients[b].obeys = false;
+        let lives = u64::from(config().session_ms);
+        if !hears {
+            world.disconnect(b);
+        }
+        let seq = world.send(a, chmod(dir, 0o700));
+        let waits = (50..2 * lives).step_by(50).find(|_| {
+            world.wait(50);
+            world.message(a, ToServer::Ping);
+            world.reply(a, seq).is_some()
+        });
+        let waits = waits.expect("it is answered in the end");
+        assert!(if hears { waits < 300 } else { waits > lives }, "{waits} ms");
+    }
+}
+
+#[test]
 fn an_eviction_is_told_when_it_is_durable() {
     let (mut world, a, b, dir) = disobeyed();
     world.clients[b].closed = true;
@@ -140,14 +163,16 @@ fn nobody_was_silent_while_the_server_was_stopped() {
 
 #[test]
 fn clients_can_come_back_after_a_restart_when_the_server_was_stopped_meanwhile() {
-    let mut world = World::new();
-    let a = world.client();
-    let session = world.session(a);
-    world.crash();
-    stop_for(&mut world, 1_000_000);
-    assert_eq!(world.mds.status().grace.map(|grace| grace.missing), Some(1));
-    world.resume(a);
-    assert_eq!((world.session(a), world.mds.status().evicted), (session, 0));
+    for uid in [Some(0), None] {
+        let mut world = World::new();
+        let a = world.client_as(0, Peer { uid, groups: Vec::new(), trusted: true, local: false });
+        let session = world.session(a);
+        world.crash();
+        stop_for(&mut world, 1_000_000);
+        assert_eq!(world.mds.status().grace.map(|grace| grace.missing), Some(1));
+        world.resume(a);
+        assert_eq!((world.session(a), world.mds.status().evicted), (session, 0));
+    }
 }
 
 #[test]

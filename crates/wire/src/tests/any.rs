@@ -395,7 +395,8 @@ pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
         1 => (any::<u64>(), rank(), routes(), of((ino(), any::<u64>()))).prop_map(|(seq, rank, routes, done)| {
             ToClient::Redirect { seq: Seq(seq), rank, routes, done }
         }),
-        1 => (routes(), vec(ino(), 0..5), of(rank())).prop_map(|(routes, moved, to)| ToClient::Routes { routes, moved, to }),
+        1 => (routes(), vec(ino(), 0..5), of(rank()), any::<u32>())
+            .prop_map(|(routes, moved, to, frozen_ms)| ToClient::Routes { routes, moved, to, frozen_ms }),
         1 => map().prop_map(ToClient::Map),
         1 => Just(ToClient::Pong),
         1 => Just(ToClient::Evicted),

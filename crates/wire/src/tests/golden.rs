@@ -185,12 +185,12 @@ fn a_redirect_of_something_done() {
 #[test]
 fn new_maps() {
     to_client(
-        ToClient::Routes { routes: vec![route()], moved: Vec::new(), to: None },
+        ToClient::Routes { routes: vec![route()], moved: Vec::new(), to: None, frozen_ms: 0 },
         "4c6f01020f00000000000000a445e5704a0d0a0b0880021002180320012804",
     );
     to_client(
-        ToClient::Routes { routes: Vec::new(), moved: vec![Ino(0x101)], to: Some(Rank(1)) },
-        "4c6f01020800000000000000ac27e7144a06120281021801",
+        ToClient::Routes { routes: Vec::new(), moved: vec![Ino(0x101)], to: Some(Rank(1)), frozen_ms: 5 },
+        "4c6f01020a00000000000000122b458d4a081202810218012005",
     );
     to_client(
         ToClient::Map(map()),

@@ -139,7 +139,7 @@ fn refused_by_client(msg: proto::to_client::Msg) -> DecodeError {
 fn maps_are_limited_and_hold_only_what_there_can_be() {
     use proto::to_client::Msg;
     let route = proto::Route { dir: 1, rank: 1, version: 1, ..Default::default() };
-    let routes = |routes| refused_by_client(Msg::Routes(proto::Routes { routes, moved: Vec::new(), to: None }));
+    let routes = |routes| refused_by_client(Msg::Routes(proto::Routes { routes, ..proto::Routes::default() }));
     assert!(matches!(routes(vec![route; ROUTES_MAX + 1]), DecodeError::Limit { what: "routes", .. }));
     assert_eq!(routes(vec![proto::Route { frag_bits: 25, ..route }]), DecodeError::Invalid("fragment"));
     assert_eq!(routes(vec![proto::Route { frag_bits: 256, ..route }]), DecodeError::Invalid("fragment"));

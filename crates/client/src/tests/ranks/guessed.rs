@@ -81,7 +81,6 @@ fn a_rank_that_answers_for_a_file_has_it_and_no_other_is_told_of_it() {
     let (mut world, fh) = opened_beside_others();
     let wire = comes_back(&mut world, R0, true, route(DIR, R1, 1));
     world.answer(R1, asks(&wire, R1), entry(FILE, Kind::File), &[]);
-    assert!(!claims(&mut world, R0, route(DIR, R1, 1)));
     assert_eq!(closes(&mut world, fh), [R1]);
 }
 
@@ -89,6 +88,80 @@ fn a_rank_that_answers_for_a_file_has_it_and_no_other_is_told_of_it() {
 fn a_rank_that_says_later_that_a_file_has_moved_away_is_not_told_of_it() {
     let (mut world, fh) = opened_beside_others();
     comes_back(&mut world, R0, true, route(DIR, R1, 1));
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
+    assert_eq!(closes(&mut world, fh), [R1]);
+}
+
+#[test]
+fn a_rank_that_has_ended_the_session_is_not_told_of_what_may_have_been_open_there() {
+    let (mut world, fh) = opened_beside_others();
+    comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    world.says(R0, ToClient::Evicted);
+    world.take();
+    world.connect(R0, welcome(R0, 3));
+    assert_eq!(closes(&mut world, fh), [R1]);
+}
+
+/// The questions whether a rank knows the handle, and where the file is.
+fn questions(wire: &[Wire], rank: Rank) -> Vec<(u64, Op)> {
+    let question = |wire: &Wire| match wire {
+        Wire::Ask(at, seq, op @ (Op::GetAttr { ino: FILE } | Op::GetLock { ino: FILE, handle: 1, .. })) => {
+            assert_eq!(*at, rank);
+            Some((*seq, op.clone()))
+        }
+        _ => None,
+    };
+    wire.iter().filter_map(question).collect()
+}
+
+#[test]
+fn a_file_is_sought_where_it_was_if_a_rank_that_is_met_for_the_first_time_has_not_got_it() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    world.connect(R1, welcome(R1, 2));
+    let asked = questions(&world.take(), R1);
+    assert!(asked.iter().any(|(_, op)| matches!(op, Op::GetLock { .. })), "{asked:?}");
+    for (seq, _) in asked {
+        sends_on(&mut world, R1, seq, R0, &[]);
+    }
+    let asked = questions(&world.take(), R0);
+    for (seq, op) in asked {
+        let answer = if matches!(op, Op::GetLock { .. }) { Answer::Lock(None) } else { entry(FILE, Kind::File) };
+        world.answer(R0, seq, answer, &[]);
+    }
+    let flush = world.call(Call::Flush { fh, owner: None });
+    assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::WriteInline { handle: 1, .. }));
+    world.result(flush).unwrap();
+    assert_eq!(closes(&mut world, fh), [R0]);
+}
+
+#[test]
+fn what_moves_to_a_rank_while_the_first_session_begins_there_is_not_lost() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.look_up_lent(Ino(0x102));
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"held back");
+    // The session is there already, and the welcome has not come.
+    world.moves(false);
+    let dropped: Vec<Invalidation> = world.dropped.iter().map(|(_, what)| *what).collect();
+    assert!(dropped.contains(&Invalidation::Attr(Ino(0x102))), "it may not have been lent there: {dropped:?}");
+    for _ in 0..2 {
+        let asked = questions(&world.take(), R1);
+        assert!(asked.iter().all(|(_, op)| matches!(op, Op::GetLock { .. })), "nothing is written before: {asked:?}");
+        for (seq, _) in asked {
+            world.answer(R1, seq, Answer::Lock(None), &[]);
+        }
+        if let Some(Wire::Ask(R1, seq, Op::WriteInline { handle: 1, .. })) = world.wire.first() {
+            let seq = *seq;
+            world.take();
+            world.answer(R1, seq, entry(FILE, Kind::File), &[]);
+        }
+    }
+    let flush = world.call(Call::Flush { fh, owner: None });
+    world.result(flush).unwrap();
     assert_eq!(closes(&mut world, fh), [R1]);
 }

@@ -116,7 +116,7 @@ fn a_lock_that_was_being_given_back_when_the_session_was_lost_is_given_back_wher
     world.result(lock).unwrap();
     let unlock = world.call(Call::Unlock { fh, lock: LOCK });
     assert!(matches!(world.asked(), (R0, _, Op::Unlock { .. })));
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     world.says(R0, ToClient::Evicted);
     let sent = world.take();
     let unlocks = |wire: &Wire| match wire {

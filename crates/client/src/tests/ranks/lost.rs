@@ -49,18 +49,29 @@ fn rights_that_the_new_rank_wanted_back_before_the_old_ones_answer_gave_them_do_
 
 #[test]
 fn leases_that_moved_to_a_rank_that_is_never_reached_are_not_used_for_longer_than_a_session_lives() {
-    let mut world = Ranks::of(2);
-    world.look_up_dir();
-    world.look_up_lent(FILE);
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR, FILE], to: Some(R1) });
-    world.feed(Input::Disconnected { rank: R0 });
-    world.dropped.clear();
-    for _ in 0..8 {
-        world.ms += 1000;
-        world.feed(Input::Tick);
+    for (frozen_ms, seconds) in [(0, 8), (5000, 3)] {
+        let mut world = Ranks::of(2);
+        for _ in 0..2 {
+            world.ms += 4000;
+            world.feed(Input::Tick);
+            world.says(R0, ToClient::Pong);
+        }
+        world.take();
+        world.look_up_dir();
+        world.look_up_lent(FILE);
+        let (routes, moved) = (vec![route(DIR, R1, 1)], vec![DIR, FILE]);
+        world.says(R0, ToClient::Routes { routes, moved, to: Some(R1), frozen_ms });
+        world.feed(Input::Disconnected { rank: R0 });
+        world.dropped.clear();
+        for second in 0..=seconds {
+            let dropped: Vec<Invalidation> = world.dropped.iter().map(|(_, what)| *what).collect();
+            let [names, attr] =
+                [Invalidation::Names(DIR), Invalidation::Attr(FILE)].map(|what| dropped.contains(&what));
+            assert_eq!((names, attr), (second == seconds, second == seconds), "{second} s after {frozen_ms} ms");
+            world.ms += 1000;
+            world.feed(Input::Tick);
+        }
     }
-    let dropped: Vec<Invalidation> = world.dropped.iter().map(|(_, what)| *what).collect();
-    assert!(dropped.contains(&Invalidation::Names(DIR)) && dropped.contains(&Invalidation::Attr(FILE)), "{dropped:?}");
 }
 
 /// Names of a directory that the first rank lent, which then was not reached for a while.
@@ -106,7 +117,7 @@ fn a_rank_that_has_got_what_is_not_held_any_more_is_connected_to_so_that_it_can_
     let [(token, Invalidation::Names(_))] = given_up[..] else { panic!("{given_up:?}") };
     world.feed(Input::Invalidated { token });
     // The rank that lent them does not know of that.
-    world.says(R0, ToClient::Routes { routes: vec![route(dir, R1, 2)], moved: vec![dir], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(dir, R1, 2)], moved: vec![dir], to: Some(R1), frozen_ms: 0 });
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 2) });
     world.says(R1, ToClient::Recall { ino: dir, id: 7, bits: Lease::NAMES });
@@ -154,7 +165,10 @@ fn what_caches_above_still_drop_for_a_rank_is_claimed_where_it_has_moved_and_not
         world.result(look).unwrap();
         world.says(R0, ToClient::Recall { ino: DIR, id: 7, bits: Lease::NAMES });
         let (token, _) = world.dropped.pop().expect("it is dropped");
-        world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: Some(R1) });
+        world.says(
+            R0,
+            ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: Some(R1), frozen_ms: 0 },
+        );
         if lost {
             world.feed(Input::Disconnected { rank: R0 });
             world.take();
@@ -193,13 +207,13 @@ fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
     let mut world = Ranks::of(2);
     world.look_up_dir();
     world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     let open = world.call(Call::Open { ino: FILE, flags: OpenFlags { truncate: true, ..rw() } });
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     // What had moved there is lost, and so is whoever waits for it.
     world.connect(R1, welcome(R1, 2));
+    let wire = world.knows_no_handle(R1);
     assert_eq!(world.result(open).unwrap_err().error, FsError::Stale);
-    let wire = world.take();
     let asked = |wire: &Wire| match wire {
         Wire::Ask(R1, seq, Op::Open { handle: 2, .. }) => Some(*seq),
         _ => None,
@@ -214,9 +228,26 @@ fn an_open_that_is_answered_after_its_call_was_given_up_is_closed() {
 
 #[test]
 fn handles_that_are_lost_with_a_session_are_closed_at_a_rank_that_is_met_later() {
+    for closes in [false, true] {
+        lost_and_closed_later(closes);
+    }
+}
+
+/// `closes`: the rank was to close it, and was not there.
+fn lost_and_closed_later(closes: bool) {
     let mut world = Ranks::of(2);
-    world.create(R0, DIR, FILE, true, Lease::NONE);
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
     world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    if closes {
+        let id = world.call(Call::Release { fh, flock_owner: None });
+        world.result(id).unwrap();
+        world.ms += 1_000_000;
+    }
+    world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 2) });
+    world.feed(Input::Tick);
+    let asked = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles, lost: false }) if *handles == [1]);
+    assert_eq!(world.take().iter().any(asked), closes);
     world.says(R0, ToClient::Evicted);
     world.take();
     let id = world.call(lookup(DIR, "other"));
@@ -239,7 +270,7 @@ fn what_has_moved_to_a_rank_where_the_session_had_ended_is_closed_there() {
     world.meet_second();
     world.create(R0, DIR, FILE, true, Lease::NONE);
     world.feed(Input::Disconnected { rank: R1 });
-    world.says(R0, ToClient::Routes { routes: Vec::new(), moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: Vec::new(), moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     world.take();
     // It came when the old session was no more, and so in a new one.
     world.connect(R1, Welcome { session: SessionId(9), kept: true, ..welcome(R1, 2) });
@@ -272,8 +303,8 @@ fn what_is_sent_from_rank_to_rank_is_not_written_after_its_handle_was_lost() {
     world.redirects(R0, R1, &[], None);
     world.take();
     world.connect(R1, welcome(R1, 2));
+    let wire = world.knows_no_handle(R1);
     assert!(world.result(flush).is_err(), "it is told that it was lost");
-    let wire = world.take();
     for wire in wire {
         if let Wire::Ask(R1, seq, Op::WriteInline { .. }) = wire {
             world.says(R1, ToClient::Redirect { seq: Seq(seq), rank: R0, routes: Vec::new(), done: None });
@@ -298,7 +329,7 @@ fn a_lock_is_not_sent_from_rank_to_rank_after_its_handle_was_lost() {
     world.redirects(R0, R1, &[], None);
     world.take();
     world.connect(R1, welcome(R1, 2));
-    let wire = world.take();
+    let wire = world.knows_no_handle(R1);
     let asked = wire.iter().find_map(|wire| match wire {
         Wire::Ask(R1, seq, Op::SetLock { .. }) => Some(*seq),
         _ => None,
@@ -314,8 +345,15 @@ fn what_the_new_rank_wanted_back_before_the_move_was_heard_is_not_held_of_it_tho
     let mut world = Ranks::with_second();
     let halves = Frag::WHOLE.split(1);
     let line = |frag, rank| Route { dir: DIR, frag, rank, version: 7 };
-    world
-        .says(R1, ToClient::Routes { routes: vec![line(halves[0], R0), line(halves[1], R1)], moved: vec![], to: None });
+    world.says(
+        R1,
+        ToClient::Routes {
+            routes: vec![line(halves[0], R0), line(halves[1], R1)],
+            moved: vec![],
+            to: None,
+            frozen_ms: 0,
+        },
+    );
     let look = world.call(lookup(DIR, "x"));
     let (rank, seq, _) = world.asked();
     world.answer(rank, seq, entry(FILE, Kind::File), &[(DIR, Lease::NAMES)]);
@@ -326,7 +364,10 @@ fn what_the_new_rank_wanted_back_before_the_move_was_heard_is_not_held_of_it_tho
         world.feed(Input::Invalidated { token });
     }
     world.take();
-    world.says(rank, ToClient::Routes { routes: vec![route(DIR, other, 9)], moved: vec![DIR], to: Some(other) });
+    world.says(
+        rank,
+        ToClient::Routes { routes: vec![route(DIR, other, 9)], moved: vec![DIR], to: Some(other), frozen_ms: 0 },
+    );
     let look = world.call(lookup(DIR, "y"));
     world.answers(other, entry(FILE, Kind::File));
     assert!(!world.result(look).unwrap().names_cached, "that rank has it back");
@@ -362,7 +403,7 @@ fn what_a_rank_wants_back_of_a_file_is_given_back_when_that_is_lost_with_the_ses
     world.write(fh, b"held back");
     world.says(R0, ToClient::Recall { ino: FILE, id: 7, bits: Lease::CACHE | Lease::BUFFER });
     assert!(matches!(world.asked(), (R0, _, Op::WriteInline { .. })), "first that is written");
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     world.feed(Input::Disconnected { rank: R1 });
     world.take();
     world.connect(R1, welcome(R1, 2));
@@ -382,7 +423,7 @@ fn moved_to_second() -> (Ranks, Fh) {
     let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
     world.write(fh, b"held back");
     let moved = vec![DIR, FILE];
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1), frozen_ms: 0 });
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     (world, fh)
 }
@@ -404,16 +445,95 @@ fn what_has_moved_to_a_rank_that_restarts_before_it_is_met_is_reclaimed_there() 
     world.result(flush).unwrap();
 }
 
-#[test]
-fn what_has_moved_is_lost_if_the_session_that_a_restart_has_found_may_have_begun_without_it() {
-    let (mut world, fh) = moved_to_second();
-    // With this hello a session may begin, because the one that came with what has moved has ended meanwhile.
+/// A first hello to the second rank is not answered, and so long after what has moved to it the second is.
+fn is_answered_after(world: &mut Ranks, ms: u64) -> bool {
     world.feed(Input::Connected { rank: R1 });
     world.feed(Input::Disconnected { rank: R1 });
     world.take();
+    world.ms += ms;
     world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
     let reclaims = |wire: &Wire| matches!(wire, Wire::Other(R1, ToServer::Reclaim(_)));
-    assert!(!world.take().iter().any(reclaims), "others may have had it since");
+    world.wire.iter().any(reclaims)
+}
+
+#[test]
+fn what_has_moved_is_lost_if_the_session_that_a_restart_has_found_may_have_begun_without_it() {
+    let (mut world, fh) = moved_to_second();
+    // With the first hello a session may have begun, because the one that came with what has moved had ended.
+    assert!(!is_answered_after(&mut world, 8000), "others may have had it since");
+    world.knows_no_handle(R1);
     let flush = world.call(Call::Flush { fh, owner: None });
     assert_eq!(world.result(flush).unwrap_err().error, FsError::Io);
+}
+
+#[test]
+fn what_has_moved_is_reclaimed_though_a_hello_was_not_answered_as_long_as_its_session_lives() {
+    let (mut world, fh) = moved_to_second();
+    assert!(is_answered_after(&mut world, 7000));
+    world.take();
+    let flush = world.call(Call::Flush { fh, owner: None });
+    assert!(matches!(world.answers(R1, entry(FILE, Kind::File)), Op::WriteInline { handle: 1, .. }));
+    world.result(flush).unwrap();
+}
+
+#[test]
+fn what_did_not_arrive_where_it_moved_is_lost_and_nothing_else() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    let other = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"moved");
+    world.moves(false);
+    world.knows_no_handle(R1);
+    let id = world.call(Call::Flush { fh, owner: None });
+    assert_eq!(world.result(id).unwrap_err().error, FsError::Io);
+    let closed = Op::Close { handles: vec![1], lost: true };
+    let wire = world.take();
+    let closes = |at| wire.iter().any(|wire| matches!(wire, Wire::Ask(rank, _, op) if *rank == at && *op == closed));
+    assert!(closes(R0) && closes(R1), "{wire:?}");
+    world.write(other, b"stays");
+}
+
+#[test]
+fn leases_that_moved_before_a_restart_of_which_it_was_heard_first_are_not_relied_on() {
+    for (restarts, frozen_ms) in [(false, 5), (true, 5)] {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        world.look_up_lent(Ino(0x102));
+        world.meet_second();
+        if restarts {
+            world.feed(Input::Disconnected { rank: R1 });
+            world.take();
+            world.connect(R1, Welcome { resumed: true, ..welcome(R1, 2) });
+        }
+        world.dropped.clear();
+        let moved = vec![DIR, Ino(0x102)];
+        world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 2)], moved, to: Some(R1), frozen_ms });
+        let dropped: Vec<Invalidation> = world.dropped.iter().map(|(_, what)| *what).collect();
+        let all = [Invalidation::Names(DIR), Invalidation::Attr(Ino(0x102))];
+        assert_eq!(dropped, if restarts { all.to_vec() } else { Vec::new() });
+    }
+}
+
+#[test]
+fn data_of_a_file_that_is_said_to_have_moved_to_a_rank_that_takes_back_what_is_held_waits_for_that() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, false, Lease::NONE);
+    world.meet_second();
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.connect(R1, Welcome { resumed: true, ..welcome(R1, 2) });
+    let wire = world.take();
+    let held = |wire: &Wire| match wire {
+        Wire::Ask(R1, seq, Op::Close { handles, .. }) if handles.is_empty() => Some(*seq),
+        _ => None,
+    };
+    let seq = wire.iter().find_map(held).unwrap_or_else(|| panic!("{wire:?}"));
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 1 });
+    world.call(write(fh, b"after the move"));
+    let sent = |wire: &Wire| matches!(wire, Wire::Data(R1, ..));
+    assert!(!world.take().iter().any(sent), "it does not know the handle yet");
+    world.answer(R1, seq, Answer::Done, &[]);
+    assert!(world.take().iter().any(sent));
 }

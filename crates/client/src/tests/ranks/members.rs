@@ -39,7 +39,7 @@ fn a_rank_that_left_the_map_is_not_sought_any_more() {
     let mut world = Ranks::with_second();
     let fh = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
     world.says(R0, ToClient::Map(ClusterMap { epoch: 9, ..map(1) }));
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R0, 9)], moved: Vec::new(), to: None });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R0, 9)], moved: Vec::new(), to: None, frozen_ms: 0 });
     world.feed(Input::Disconnected { rank: R1 });
     assert_eq!(world.take(), [Wire::Disconnect(R1)]);
     world.write(fh, b"goes on");
@@ -54,7 +54,10 @@ fn a_client_outlives_the_rank_that_it_came_to_first() {
     let look = world.call(lookup(Ino::ROOT, "x"));
     let ranks = map(2).ranks[1..].to_vec();
     world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks }));
-    world.says(R1, ToClient::Routes { routes: vec![route(Ino::ROOT, R1, 9)], moved: Vec::new(), to: None });
+    world.says(
+        R1,
+        ToClient::Routes { routes: vec![route(Ino::ROOT, R1, 9)], moved: Vec::new(), to: None, frozen_ms: 0 },
+    );
     world.take();
     world.feed(Input::Disconnected { rank: R0 });
     let wire = world.take();

@@ -30,7 +30,7 @@ fn asks(wire: &[Wire]) -> Vec<(Rank, u64)> {
 #[test]
 fn a_file_that_has_lost_its_name_stays_when_its_directory_moves_and_is_closed_where_it_is() {
     let (mut world, fh) = opened_beside_second();
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![DIR], to: Some(R1), frozen_ms: 0 });
     world.call(write(fh, b"x"));
     assert!(matches!(world.answers(R0, entry(FILE, Kind::File)), Op::WriteInline { .. }));
     assert_eq!(closes(&mut world, fh), [R0]);
@@ -413,7 +413,7 @@ fn what_was_held_back_is_lost_with_its_handle_where_the_file_has_moved_unheard_w
 #[test]
 fn an_open_file_that_moved_by_itself_is_reclaimed_where_it_is() {
     let (mut world, _) = opened_beside_second();
-    world.says(R0, ToClient::Routes { routes: Vec::new(), moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: Vec::new(), moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     world.feed(Input::Disconnected { rank: R1 });
     world.take();
     world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
@@ -481,7 +481,7 @@ fn what_is_only_believed_to_have_moved_from_a_rank_that_has_restarted_is_reclaim
 fn what_has_moved_to_a_rank_that_has_restarted_since_is_reclaimed_there_while_the_word_of_it_is_under_way() {
     let mut world = held_back_with_lease();
     assert_eq!(claimed(&mut world, R1), all());
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved: vec![FILE], to: Some(R1), frozen_ms: 0 });
     world.call(Call::Flush { fh: Fh(1), owner: None });
     assert_eq!(written(&world.take()), [R1]);
 }

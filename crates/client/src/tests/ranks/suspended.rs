@@ -26,7 +26,7 @@ fn has_dropped(world: &Ranks) -> Vec<Invalidation> {
 
 fn moves_below(world: &mut Ranks) {
     let moved = vec![DIR, FILE, Ino(0x1fe)];
-    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1) });
+    world.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1), frozen_ms: 0 });
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Ranks {
     /// The file moves to the second rank, which restarts before it is met.
     fn moves_restarted(&mut self) {
         let moved = vec![DIR, FILE];
-        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1) });
+        self.says(R0, ToClient::Routes { routes: vec![route(DIR, R1, 1)], moved, to: Some(R1), frozen_ms: 0 });
         self.take();
         self.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
     }

@@ -1,6 +1,6 @@
 //! What clients hold when a directory moves is theirs at the new rank, and what they had asked for is answered.
 
-use loligo_types::msg::{Reclaim, ToClient};
+use loligo_types::msg::{Reclaim, ToClient, ToServer};
 use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
 
 use super::*;
@@ -58,7 +58,8 @@ fn what_moves_is_held_by_the_session_through_which_its_client_speaks() {
     let file = cluster.touch(a, here, "f");
     open(&mut cluster, a, 0, file);
     let first = cluster.world(1).session(a);
-    // Its client never heard of the first one, and began another.
+    // Its client has forgotten the first one, and begins another.
+    cluster.at(1, |world| world.message(a, ToServer::Ping));
     cluster.connect(a, 1);
     assert_ne!(cluster.world(1).session(a), first);
     cluster.migrate(here, 0, 1);
@@ -66,6 +67,52 @@ fn what_moves_is_held_by_the_session_through_which_its_client_speaks() {
     assert_eq!(cluster.world(1).access.get(&(first, file)), None);
     cluster.ask(a, 1, close(1));
     cluster.finish();
+}
+
+#[test]
+fn a_client_that_did_not_hear_its_welcome_comes_back_to_the_session_with_what_has_moved() {
+    for (begun_by_move, restarts) in [(false, false), (true, false), (true, true)] {
+        let case = format!("begun by the move: {begun_by_move}, restarts: {restarts}");
+        let mut cluster = Cluster::new(2);
+        let (walker, a) = (cluster.client(), cluster.client_at(0));
+        let here = cluster.mkdir(walker, Ino::ROOT, "d");
+        let Outcome::Answered(Ok(Answer::Opened { attr, .. })) = cluster.ask(a, 0, create(here, "f", WRITE, 1)) else {
+            panic!("it is made");
+        };
+        let welcomes = |cluster: &mut Cluster| {
+            let hello = |cluster: &mut Cluster| {
+                cluster.connect(a, 1);
+                cluster.world(1).clients[a].welcome.clone().expect("a welcome")
+            };
+            let both = [hello(cluster), hello(cluster)];
+            assert_eq!(both[0].session, both[1].session, "{case}");
+            both.map(|welcome| (welcome.resumed, welcome.kept))
+        };
+        if !begun_by_move {
+            assert_eq!(welcomes(&mut cluster), [(false, false); 2], "nothing has moved");
+        }
+        cluster.migrate(here, 0, 1);
+        if restarts {
+            cluster.kill(1);
+            cluster.start(1);
+        }
+        if begun_by_move {
+            assert_eq!(welcomes(&mut cluster), [(true, !restarts); 2], "{case}");
+        } else {
+            // What came before is not told apart from what has come since: the client asks.
+            assert_eq!(welcomes(&mut cluster), [(false, false); 2]);
+        }
+        if restarts {
+            let held = Reclaim { opens: vec![(1, attr.ino, WRITE, Lease::NONE)], ..Reclaim::default() };
+            cluster.at(1, |world| world.reclaim(a, held));
+            cluster.come_back(walker, 1, Reclaim::default());
+        }
+        let lock = FileLock { kind: LockKind::Posix, owner: LockOwner(0), pid: 0, exclusive: false, start: 0, end: 0 };
+        let known = cluster.ask(a, 1, Op::GetLock { ino: attr.ino, handle: 1, lock });
+        assert_eq!(known, Outcome::Answered(Ok(Answer::Lock(None))), "{case}");
+        cluster.ask(a, 1, close(1));
+        cluster.finish();
+    }
 }
 
 #[test]

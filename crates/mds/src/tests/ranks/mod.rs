@@ -19,6 +19,7 @@ mod stops;
 mod sums;
 mod three;
 mod transactions;
+mod under_way;
 
 use super::cluster_harness::*;
 use super::harness::*;
