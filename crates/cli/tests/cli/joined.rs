@@ -131,7 +131,17 @@ fn a_drain_that_waits_for_a_process_that_is_gone_says_so() {
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start("serve --data {} --ranks 3 --elsewhere 2", &[&data]);
-    join_again(&data).kill();
+    let joined = join_again(&data);
+    // Rank 1 answers, so it has heard of rank 2: before that it would wait for it, and not say anything of a drain.
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs = client.fs(Arc::new(Cred::root()));
+    fs.mkdir("/a", 0o755).expect("made");
+    for to in [1, 0] {
+        loligo(&format!("subtree migrate --data {{}} /a {to}"), &[&data]).ok();
+        fs.stat("/a").expect("it is there");
+    }
+    client.stop(PATIENCE).expect("it stops");
+    joined.kill();
     loligo("rank drain 1 --data {}", &[&data]).ok();
     let why = "there is no connection to rank 2";
     until("the reason is shown", || {
