@@ -233,6 +233,12 @@ impl Client {
         }
     }
 
+    /// The same of all that it has lent.
+    pub(crate) fn give_up_leases(&mut self, rank: Rank) {
+        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
+        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
+    }
+
     /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
     /// would be taken for lent by the new rank when it is. Names of a directory that is several ranks' are not lent by any.
     fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {

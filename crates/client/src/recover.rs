@@ -120,8 +120,7 @@ impl Client {
     /// session that had ended before it was met; or it comes just now, or is elsewhere. So nothing lent is relied on, and the
     /// rank is asked for each handle.
     pub(crate) fn begun_without(&mut self, rank: Rank) {
-        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
-        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
+        self.give_up_leases(rank);
         for ino in self.files_at(rank) {
             if let Some(file) = self.files.map.get_mut(&ino) {
                 file.doubted = true;
@@ -256,7 +255,23 @@ impl Client {
         if let Some(cred) = cred {
             self.close_elsewhere(rank, &cred, &gone);
         }
-        (files.into_keys().collect(), waiting)
+        let lost = files.into_keys().collect();
+        self.forget_asked(&lost);
+        (lost, waiting)
+    }
+
+    /// Nobody waits any more for what was asked for files that are lost: their runs and tasks have gone with them, and those of the
+    /// same file, if it is opened again, are others, which must not take the answers for theirs.
+    fn forget_asked(&mut self, lost: &BTreeSet<Ino>) {
+        let is_of_it =
+            |pending: &Pending| matches!(pending.then, Then::Flush(ino) | Then::Located(ino) if lost.contains(&ino));
+        for session in self.sessions.values_mut() {
+            session.data.retain(|_, pending| !lost.contains(&pending.request.ino));
+            let asked = session.pending.values_mut().filter(|pending| is_of_it(pending));
+            asked.for_each(|pending| pending.then = Then::Nothing);
+        }
+        self.paused.retain(|paused| !is_of_it(&paused.pending));
+        self.parked.retain(|ino, _| !lost.contains(ino));
     }
 
     /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
@@ -408,8 +423,7 @@ impl Client {
         if let Some(session) = self.sessions.get_mut(&rank) {
             session.suspended = true;
         }
-        let lent = self.sessions.get_mut(&rank).map(|session| session.leases.take_all());
-        lent.into_iter().flatten().for_each(|(ino, bits)| self.give_up_lease(rank, ino, bits));
+        self.give_up_leases(rank);
         for ino in self.files_at(rank) {
             self.suspend_file(ino);
         }

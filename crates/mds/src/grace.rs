@@ -76,7 +76,7 @@ impl Mds {
     }
 
     /// Known sessions that have not come back all the way.
-    fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
         self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here)
     }
 

@@ -2,7 +2,7 @@
 
 use loligo_journal::Record;
 use loligo_namespace::{Loaded, Tree, apply};
-use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank, Route, SessionRecord};
+use loligo_types::{Event, Ino, Inode, Lsn, PeerRecord, Rank, Route, SessionRecord};
 
 use crate::config::{Config, Now};
 use crate::grace::Grace;
@@ -123,9 +123,7 @@ impl Mds {
         for event in &record.events {
             match event {
                 Event::Departed(inos) => gone = inos,
-                Event::Letter { to, seq, letter }
-                    if matches!(**letter, Letter::Import { .. } | Letter::Fragment { .. }) =>
-                {
+                Event::Letter { to, seq, letter } if letter.gives().is_some() => {
                     self.replay_departure(*to, *seq, gone, lsn);
                 }
                 // Back again.
@@ -145,7 +143,7 @@ impl Mds {
             link.outbox.retain(|(seq, ..)| *seq > acked);
             link.received = acked;
             for (seq, _, letter) in &link.outbox {
-                if let Letter::Import { routes, .. } | Letter::Fragment { routes, .. } = &**letter {
+                if let Some(routes) = letter.gives() {
                     self.cluster.routes.is_under_way(routes, (rank, *seq));
                 }
             }

@@ -6,7 +6,6 @@ use loligo_types::{Lsn, Op, Rank, SessionId};
 
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
-use crate::session::Standing;
 
 /// How often an operation was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -236,7 +235,7 @@ impl Mds {
         let ops = self.counters.ops.0.iter().filter(|(_, count)| count.count > 0).copied().collect();
         let grace = self.grace.as_ref().map(|grace| GraceStatus {
             left_ms: self.grace_until(grace).saturating_sub(self.now.mono_ms),
-            missing: self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here).count(),
+            missing: self.missing().count(),
         });
         Status {
             rank: self.config.rank,

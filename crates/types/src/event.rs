@@ -141,6 +141,16 @@ pub enum Letter {
     Sum { dir: Ino, entries: i64, bytes: i64 },
 }
 
+impl Letter {
+    /// The lines of the subtree map that it brings, if it gives something away.
+    pub fn gives(&self) -> Option<&[Route]> {
+        match self {
+            Letter::Import { routes, .. } | Letter::Fragment { routes, .. } => Some(routes),
+            Letter::Commit { .. } | Letter::Sum { .. } => None,
+        }
+    }
+}
+
 /// What one client holds on what moves.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MovedClient {

@@ -140,18 +140,21 @@ impl Mds {
     pub(crate) fn letters_received(&mut self, from: Rank, upto: u64) {
         let Some(link) = self.cluster.links.get_mut(&from) else { return };
         link.received = link.received.max(upto);
-        let before = link.outbox.len();
-        while link.outbox.front().is_some_and(|(seq, ..)| *seq <= upto) {
+        let (mut fewer, mut given) = (false, false);
+        while let Some((_, _, letter)) = link.outbox.front().filter(|(seq, ..)| *seq <= upto) {
+            (fewer, given) = (true, given || letter.gives().is_some());
             link.outbox.pop_front();
         }
-        let fewer = link.outbox.len() < before;
         self.export_received(from, upto);
         let lines = self.cluster.routes.received(from, upto);
         if !lines.is_empty() {
             self.spread_routes(&lines);
         }
-        if fewer {
+        if given {
+            // Those who wait to be sent there.
             self.parked.wake(&Why::Moving);
+        }
+        if fewer {
             self.trim();
         }
     }
@@ -159,8 +162,8 @@ impl Mds {
     /// Whether something is on its way to become a rank's. Until it is, nobody is sent there: who comes before what he holds, and
     /// has no session there, would be told that nothing of his is there.
     pub(crate) fn gives_to(&self, rank: Rank) -> bool {
-        let moves = |letter: &Letter| matches!(letter, Letter::Import { .. } | Letter::Fragment { .. });
-        self.cluster.links.get(&rank).is_some_and(|link| link.outbox.iter().any(|(.., letter)| moves(letter)))
+        let link = self.cluster.links.get(&rank);
+        link.is_some_and(|link| link.outbox.iter().any(|(.., letter)| letter.gives().is_some()))
     }
 
     /// Another rank has in the table what letters up to here brought.

@@ -537,3 +537,41 @@ fn data_of_a_file_that_is_said_to_have_moved_to_a_rank_that_takes_back_what_is_h
     world.answer(R1, seq, Answer::Done, &[]);
     assert!(world.take().iter().any(sent));
 }
+
+#[test]
+fn an_answer_for_a_file_that_was_lost_is_not_taken_for_one_of_the_same_file_that_is_opened_anew() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+    world.write(fh, b"lost");
+    world.moves(false);
+    // Whether the handle is known is asked by what writes back, and for itself.
+    let asked: Vec<u64> = world.take().iter().filter_map(knows).collect();
+    let [of_run, of_handle] = asked[..] else { panic!("{asked:?}") };
+    world.says(R1, ToClient::Reply { seq: Seq(of_handle), result: Err(FsError::BadHandle), granted: Vec::new() });
+    world.take();
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    let wire = world.take();
+    let opens = wire.iter().find_map(|wire| match wire {
+        Wire::Ask(R1, seq, Op::Open { .. }) => Some(*seq),
+        _ => None,
+    });
+    world.answer(R1, opens.expect("it is opened"), opened(FILE, true, Lease::CACHE | Lease::BUFFER), &[]);
+    let fh = world.result(open).unwrap().fh.unwrap();
+    world.write(fh, b"anew");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    let (_, seq, op) = world.asked();
+    assert!(matches!(op, Op::WriteInline { handle: 2, .. }), "{op:?}");
+    world.answer(R1, of_run, Answer::Lock(None), &[]);
+    assert!(world.done.is_empty(), "it is not written yet");
+    world.answer(R1, seq, entry(FILE, Kind::File), &[]);
+    world.result(flush).unwrap();
+}
+
+/// The number of a question whether the first handle is known.
+fn knows(wire: &Wire) -> Option<u64> {
+    match wire {
+        Wire::Ask(R1, seq, Op::GetLock { ino: FILE, handle: 1, .. }) => Some(*seq),
+        _ => None,
+    }
+}

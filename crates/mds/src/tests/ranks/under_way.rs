@@ -2,7 +2,7 @@
 //! restarts meanwhile.
 
 use loligo_types::msg::Reclaim;
-use loligo_types::{Answer, Frag, Ino, Letter, Op, Seq};
+use loligo_types::{Answer, Frag, Ino, Op, Seq};
 
 use super::*;
 use crate::peer::PeerMsg;
@@ -26,8 +26,7 @@ fn given(frag: Option<Frag>) -> (Cluster, usize, Ino, Vec<Ino>) {
         Some(frag) => cluster.begin_frag(dir, frag, 0, 1),
         None => cluster.begin_move(dir, 0, 1),
     };
-    let moves = |letter: &Letter| matches!(letter, Letter::Import { .. } | Letter::Fragment { .. });
-    let is_it = |msg: &&PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if moves(letter));
+    let is_it = |msg: &&PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if letter.gives().is_some());
     while !cluster.waiting(0, 1).iter().any(is_it) {
         match cluster.waiting(0, 1).is_empty() {
             true => cluster.wait(50),
