@@ -327,7 +327,8 @@ impl Client {
     /// handle by now.
     fn verified(&mut self, ino: Ino, result: FsResult<Answer>) {
         if let Some(file) = self.files.map.get_mut(&ino) {
-            file.doubted = false;
+            // A rank that fails to look may be asked again.
+            file.doubted &= !matches!(result, Ok(_) | Err(FsError::BadHandle));
         }
         match result {
             Ok(_) => self.plan(ino),

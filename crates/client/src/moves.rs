@@ -509,8 +509,13 @@ impl Client {
         if result.is_ok() {
             return self.unpark(ino, rank);
         }
+        // That the rank failed to look does not say that the file is lost.
+        let error = match result {
+            Err(FsError::Stale | FsError::NotFound | FsError::BadHandle) => DataError::Stale,
+            _ => DataError::Io,
+        };
         for (id, pending) in self.parked.remove(&ino).unwrap_or_default() {
-            self.data_replied(id, pending.then, Err(DataError::Stale));
+            self.data_replied(id, pending.then, Err(error));
         }
     }
 

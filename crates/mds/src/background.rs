@@ -74,14 +74,7 @@ impl Mds {
         let silent_ms = u64::from(self.config.session_ms);
         let silent = self.sessions.iter().filter(|(_, s)| s.standing != Standing::Lost && s.heard_ms + silent_ms < now);
         let mut dead: Vec<Slot> = silent.map(|(slot, _)| slot).collect();
-        let recall_ms = u64::from(self.config.recall_ms);
-        // Who cannot be told that his session is over relies on it until it counts as silent.
-        let hears = |slot: Slot| {
-            let session = self.sessions.get(slot);
-            session.is_some_and(|session| session.conn.is_some() && session.heard_ms + silent_ms / 2 >= now)
-        };
-        let late = self.recalls.iter().filter(|recall| recall.since_ms + recall_ms < now && hears(recall.slot));
-        dead.extend(late.map(|recall| recall.slot));
+        dead.extend(self.disobedient());
         dead.sort();
         dead.dedup();
         dead.into_iter().for_each(|slot| self.evict_session(slot));

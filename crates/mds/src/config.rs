@@ -30,8 +30,8 @@ pub struct Config {
     /// Number that the driver changes when it starts after data may have been lost that clients were told is written
     /// (see [`loligo_types::msg::Welcome::data_epoch`]).
     pub data_epoch: u64,
-    /// A session that does not obey a recall for this long is evicted, milliseconds; one that cannot be told so only when it is
-    /// silent for long enough.
+    /// A session that does not obey a recall for this long is given no sign of life any more, and evicted `session_ms` after the last
+    /// one, milliseconds.
     pub recall_ms: u32,
     /// How long after a restart known sessions may reclaim what they held, milliseconds; those of the
     /// network for at least `session_ms`.

@@ -134,6 +134,11 @@ impl Mds {
         if !peer.trusted && peer.uid != Some(session.uid) {
             return self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another user");
         }
+        if self.is_overdue(slot, self.config.session_ms) {
+            // To answer would let it rely on what it was lent once more.
+            return self.close_conn(conn);
+        }
+        let Some(session) = self.sessions.get_mut(slot) else { return };
         let kept = knows && session.standing == Standing::Here;
         if session.standing != Standing::Here {
             session.standing = Standing::Back;
@@ -150,10 +155,10 @@ impl Mds {
 
     /// Sends the end of the handshake, if the session still speaks through this connection.
     pub(crate) fn welcome(&mut self, conn: ConnId, slot: Slot, session: SessionId, resumed: bool, kept: bool) {
-        let Some(client) = self.sessions.same(slot, session).filter(|own| own.conn == Some(conn)).map(|own| own.client)
-        else {
-            return;
-        };
+        let now_ms = self.now.mono_ms;
+        let Some(own) = self.sessions.same(slot, session).filter(|own| own.conn == Some(conn)) else { return };
+        own.assured_ms = now_ms;
+        let client = own.client;
         self.out.push_back(Output::Bound { conn, session });
         let msg = ToClient::Welcome(Welcome {
             version: PROTOCOL_VERSION,

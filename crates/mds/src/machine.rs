@@ -200,10 +200,7 @@ impl Mds {
                     self.opens.take(ino, slot, bits.without(SHARED));
                 }
             }
-            ToServer::Ping => {
-                let msg = loligo_types::msg::ToClient::Pong;
-                self.out.push_back(Output::Send { conn, msg });
-            }
+            ToServer::Ping => self.ping(slot),
             ToServer::Goodbye => {
                 self.goodbye(slot);
                 self.close_conn(conn);

@@ -1,4 +1,7 @@
 //! Asking leases and rights back. A recall waits for its answer, or for the end of the session.
+//!
+//! Who does not obey may not even have heard of it, and is not sure to hear that the session is over. So it gets no sign of life
+//! any more until it obeys, and is evicted when it cannot rely by its own clock on anything it was lent.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +10,7 @@ use loligo_types::{Ino, Lease};
 
 use crate::io::Output;
 use crate::machine::Mds;
-use crate::session::Slot;
+use crate::session::{Session, Slot};
 
 /// Bits that the leases hold; the others are rights that come with opens.
 pub(crate) const SHARED: Lease = Lease(Lease::ATTR.0 | Lease::NAMES.0);
@@ -48,9 +51,9 @@ impl Recalls {
         of_it.fold(Lease::NONE, |all, (_, recall)| all | recall.bits)
     }
 
-    /// All, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Recall> + '_ {
-        self.by_id.values()
+    /// All of before that moment, oldest first, milliseconds.
+    pub(crate) fn older_than(&self, ms: u64) -> impl Iterator<Item = &Recall> + '_ {
+        self.by_id.values().take_while(move |recall| recall.since_ms < ms)
     }
 
     /// Who is to answer them has that much more time, milliseconds.
@@ -129,6 +132,47 @@ impl Mds {
             return;
         }
         self.end_recall(id);
+        self.pay_pongs(slot);
+    }
+
+    /// Whether the session has not obeyed a recall for `recall_ms`, and so much longer, milliseconds.
+    pub(crate) fn is_overdue(&self, slot: Slot, longer_ms: u32) -> bool {
+        self.recalls.older_than(self.overdue_ms(longer_ms)).any(|recall| recall.slot == slot)
+    }
+
+    /// Recalls of before are overdue, milliseconds.
+    fn overdue_ms(&self, longer_ms: u32) -> u64 {
+        self.now.mono_ms.saturating_sub(u64::from(self.config.recall_ms) + u64::from(longer_ms))
+    }
+
+    /// Sessions that have not obeyed, and rely on nothing any more.
+    pub(crate) fn disobedient(&self) -> Vec<Slot> {
+        let relies = |session: &Session| self.now.mono_ms <= session.assured_ms + u64::from(self.config.session_ms);
+        let overdue = self.recalls.older_than(self.overdue_ms(0)).map(|recall| recall.slot);
+        overdue.filter(|slot| self.sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
+    }
+
+    /// A session asks whether it is heard.
+    pub(crate) fn ping(&mut self, slot: Slot) {
+        if let Some(session) = self.sessions.get_mut(slot) {
+            session.pongs_owed += 1;
+        }
+        self.pay_pongs(slot);
+    }
+
+    /// Tells a session that it is heard, as often as it has asked.
+    fn pay_pongs(&mut self, slot: Slot) {
+        if self.is_overdue(slot, 0) {
+            return;
+        }
+        let now_ms = self.now.mono_ms;
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        let owed = std::mem::take(&mut session.pongs_owed);
+        let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
+        session.assured_ms = now_ms;
+        for _ in 0..owed {
+            self.out.push_back(Output::Send { conn, msg: ToClient::Pong });
+        }
     }
 
     /// The session has a new connection: what was asked on the old one may be lost.

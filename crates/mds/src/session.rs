@@ -40,6 +40,10 @@ pub(crate) struct Session {
     pub(crate) conn: Option<ConnId>,
     /// When a message last came.
     pub(crate) heard_ms: u64,
+    /// When it was last told that it was heard: it relies on nothing that was lent to it when `session_ms` have gone by since.
+    pub(crate) assured_ms: u64,
+    /// Pings of this connection that are not answered, because it does not obey a recall.
+    pub(crate) pongs_owed: u32,
     pub(crate) window: Window,
     /// Inode numbers that it was given.
     pub(crate) grants: InoGrants,
@@ -64,6 +68,8 @@ impl Session {
             met: false,
             conn: None,
             heard_ms: now_ms,
+            assured_ms: now_ms,
+            pongs_owed: 0,
             window: Window::default(),
             grants: InoGrants::default(),
             unsaved: None,
@@ -93,6 +99,8 @@ impl Session {
             met: false,
             conn: None,
             heard_ms: now_ms,
+            assured_ms: now_ms,
+            pongs_owed: 0,
             window: Window::restore(record.answered, &record.done),
             grants: record.grants.clone(),
             unsaved: None,
@@ -173,6 +181,7 @@ impl Sessions {
         for slot in slots {
             if let Some(session) = self.get_mut(slot) {
                 session.heard_ms = (session.heard_ms + ms).min(now_ms);
+                session.assured_ms = (session.assured_ms + ms).min(now_ms);
             }
         }
     }
@@ -221,6 +230,9 @@ impl Sessions {
         let before = self.get_mut(slot).and_then(|session| session.conn.replace(conn));
         if let Some(entry) = self.conns.get_mut(&conn) {
             entry.slot = Some(slot);
+        }
+        if let Some(session) = self.get_mut(slot) {
+            session.pongs_owed = 0;
         }
         let before = before.filter(|before| *before != conn)?;
         if let Some(entry) = self.conns.get_mut(&before) {

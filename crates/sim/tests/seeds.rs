@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 67] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 68] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -214,10 +214,11 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 67] = [
     ("content that was being moved into objects was read after an open had cut it", &[25084141]),
     ("who was sent to a rank before what he held came there was told that nothing of his was there", &[33_001_495]),
     ("a write that another open of the client overtook was refused until it failed", &[33_003_263, 35_014_252]),
+    ("who was evicted because he did not hear a recall did not hear of that either", &[41_005_736]),
 ];
 
 /// The same while ranks are added and drained.
-const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 20] = [
+const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 22] = [
     ("a rank that had said that it has nothing was removed with what came then", &[440, 90868]),
     ("lines of fragments of a removed directory kept a rank from being drained", &[2290, 91041]),
     ("a file stayed open whose open was answered after its call was given up", &[120982]),
@@ -238,6 +239,8 @@ const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 20] = [
     ("the checker took an answer's number for that of a file that was gone (its own fault)", &[34_043_073]),
     ("a lock stayed with a handle that was being closed when the session was lost", &[36_030_806]),
     ("what a client claimed was refused because the connection broke while it was read", &[38_000_208]),
+    ("who was evicted because he did not hear a recall did not hear of that either", &[40_004_095]),
+    ("a file counted as lost because a disk failed where it was looked for", &[40_012_818]),
 ];
 
 /// The same while directories are filled, emptied and removed.

@@ -92,26 +92,109 @@ fn a_silent_session_is_evicted_and_blocks_nobody() {
     assert_eq!(world.mds.status().evicted, 1);
 }
 
+/// Pings, and how many answers to all pings so far there are by then.
+fn ping(world: &mut World, at: usize) -> usize {
+    world.message(at, ToServer::Ping);
+    world.clients[at].inbox.iter().filter(|msg| matches!(msg, ToClient::Pong)).count()
+}
+
+/// The same where a recall is overdue soon.
+fn disobeyed_soon() -> (World, usize, usize, Ino) {
+    let mut world = World::with(Config { recall_ms: 100, ..config() });
+    let (a, b) = (world.client(), world.client());
+    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
+    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
+    world.clients[b].obeys = false;
+    (world, a, b, dir)
+}
+
+/// The client may not hear what it is asked for, nor that it is evicted: only its own clock is sure to end what it relies on.
 #[test]
-fn who_does_not_obey_is_evicted_early_only_if_he_can_be_told() {
-    for hears in [true, false] {
-        let mut world = World::with(Config { recall_ms: 100, ..config() });
-        let (a, b) = (world.client(), world.client());
-        let dir = world.mkdir(a, Ino::ROOT, "d").ino;
-        world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
-        world.clients[b].obeys = false;
+fn who_does_not_obey_is_not_told_that_he_is_heard_and_evicted_when_he_cannot_rely_on_that() {
+    for breaks in [false, true] {
+        let (mut world, a, b, dir) = disobeyed_soon();
         let lives = u64::from(config().session_ms);
-        if !hears {
+        world.wait_alive(lives);
+        let assured = ping(&mut world, b);
+        let seq = world.send(a, chmod(dir, 0o700));
+        world.wait(50);
+        assert_eq!(ping(&mut world, b), assured + 1, "there is time yet");
+        world.wait(150);
+        if breaks {
             world.disconnect(b);
         }
-        let seq = world.send(a, chmod(dir, 0o700));
-        let waits = (50..2 * lives).step_by(50).find(|_| {
+        let waits = (0..2 * lives).step_by(50).find(|_| {
             world.wait(50);
-            world.message(a, ToServer::Ping);
+            ping(&mut world, a);
+            if !breaks {
+                ping(&mut world, b);
+            }
             world.reply(a, seq).is_some()
         });
-        let waits = waits.expect("it is answered in the end");
-        assert!(if hears { waits < 300 } else { waits > lives }, "{waits} ms");
+        let waits = 200 + waits.expect("it is answered in the end");
+        assert!((lives..lives + 300).contains(&waits), "{waits} ms");
+        assert_eq!(world.fenced.len(), 1);
+        if !breaks {
+            assert_eq!(world.clients[b].inbox.iter().filter(|msg| matches!(msg, ToClient::Pong)).count(), assured + 1);
+            assert!(world.clients[b].inbox.iter().any(|msg| matches!(msg, ToClient::Evicted)));
+        }
+    }
+}
+
+#[test]
+fn who_obeys_late_is_told_that_he_was_heard_all_the_time() {
+    let (mut world, a, b, dir) = disobeyed_soon();
+    let seq = world.send(a, chmod(dir, 0o700));
+    world.wait(200);
+    for _ in 0..3 {
+        assert_eq!(ping(&mut world, b), 0);
+    }
+    world.clients[b].obeys = true;
+    world.pump();
+    // As many as there were pings, or those that come later would be taken for the answers to earlier ones.
+    assert_eq!(ping(&mut world, b), 4);
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    world.wait_alive(2000);
+    assert_eq!((world.fenced.len(), ping(&mut world, b)), (0, 25));
+}
+
+#[test]
+fn who_comes_back_hears_of_overdue_recalls_but_not_for_ever() {
+    let lives = u64::from(config().session_ms);
+    for obeys in [true, false] {
+        let (mut world, a, b, dir) = disobeyed_soon();
+        world.disconnect(b);
+        let seq = world.send(a, chmod(dir, 0o700));
+        world.wait(400);
+        // What was asked while he was away is asked again, and he has time for it.
+        world.resume(b);
+        assert_eq!((world.clients[b].closed, world.clients[b].recalls.len()), (false, 1));
+        world.clients[b].obeys = obeys;
+        world.pump();
+        assert_eq!(world.reply(a, seq).is_some(), obeys);
+        if obeys {
+            world.wait_alive(2 * lives);
+            assert_eq!(world.fenced.len(), 0);
+            continue;
+        }
+        let welcome = world.clients[b].welcome.clone();
+        let mut refused = 0;
+        let ends = (0..3 * lives).step_by(100).find(|_| {
+            world.wait(100);
+            ping(&mut world, a);
+            world.clients[b].welcome = welcome.clone();
+            if world.fenced.is_empty() {
+                world.reconnect(b);
+                refused += usize::from(world.clients[b].closed);
+            }
+            world.reply(a, seq).is_some()
+        });
+        // The last welcome is given up to `lives` after the recall was overdue.
+        assert!(ends.is_some_and(|ends| ends > lives), "{ends:?}");
+        assert!(refused > 5, "{refused}");
+        world.clients[b].welcome = welcome;
+        world.resume(b);
+        assert!(world.clients[b].welcome.as_ref().is_some_and(|w| !w.resumed), "he begins anew");
     }
 }
 
@@ -135,7 +218,7 @@ fn an_eviction_is_told_when_it_is_durable() {
 fn a_session_that_lives_but_does_not_obey_is_evicted() {
     let (mut world, a, _, dir) = disobeyed();
     let seq = world.send(a, chmod(dir, 0o700));
-    world.wait_alive(2000);
+    world.wait_alive(3000);
     assert!(world.reply(a, seq).is_some());
     assert_eq!(world.fenced.len(), 1);
 }

@@ -575,3 +575,21 @@ fn knows(wire: &Wire) -> Option<u64> {
         _ => None,
     }
 }
+
+#[test]
+fn a_file_is_not_lost_because_a_rank_fails_to_say_where_it_is() {
+    for (says, fails) in [(FsError::Io, FsError::Io), (FsError::Stale, FsError::Stale)] {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        let fh = world.create(R0, DIR, FILE, false, Lease::CACHE | Lease::BUFFER);
+        world.write(fh, b"to objects");
+        let flush = world.call(Call::Flush { fh, owner: None });
+        let wire = world.take();
+        let [Wire::Data(R0, id, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
+        world.says(R0, ToClient::Data { id, result: Err(DataError::Moved) });
+        let (rank, seq, op) = world.asked();
+        assert_eq!((rank, op), (R0, Op::GetAttr { ino: FILE }));
+        world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(says), granted: Vec::new() });
+        assert_eq!(world.result(flush).map(|_| ()), Err(fails.into()));
+    }
+}
