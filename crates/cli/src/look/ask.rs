@@ -13,6 +13,8 @@ use crate::target::{Admin, Found};
 
 /// How long an answer may take; the server itself gives up after 5 s.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of the answer to an order: what takes long to begin the server answers after 60 s, with what is known of it.
+const ORDER_PATIENCE: Duration = Duration::from_secs(70);
 /// Longer answers are not ours.
 const ANSWER_MAX: u64 = 64 << 20;
 
@@ -44,9 +46,10 @@ pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
 
 fn answer(found: &Found, method: &str, path: &str) -> Result<String, Failure> {
     let admin = found.admin()?;
+    let patience = if method == "GET" { PATIENCE } else { ORDER_PATIENCE };
     let answer = match admin {
-        Admin::Unix(socket) => unix(socket, method, path),
-        Admin::Tcp(at) => tcp(at, method, path),
+        Admin::Unix(socket) => unix(socket, patience, method, path),
+        Admin::Tcp(at) => tcp(at, patience, method, path),
     };
     let answer = answer.map_err(|e| nobody(found, admin, &e))?;
     let bad =
@@ -61,16 +64,16 @@ fn answer(found: &Found, method: &str, path: &str) -> Result<String, Failure> {
     }
 }
 
-fn unix(socket: &Path, method: &str, path: &str) -> io::Result<String> {
+fn unix(socket: &Path, patience: Duration, method: &str, path: &str) -> io::Result<String> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     exchange(stream, method, path)
 }
 
-fn tcp(at: &str, method: &str, path: &str) -> io::Result<String> {
+fn tcp(at: &str, patience: Duration, method: &str, path: &str) -> io::Result<String> {
     let address = at.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?;
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     exchange(stream, method, path)
 }
 

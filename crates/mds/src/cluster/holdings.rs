@@ -18,7 +18,7 @@ use crate::session::Slot;
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
 /// Leases and open inodes looked at in one go.
-const SLICE: usize = 500;
+const SLICE: usize = 100;
 /// Leases that move with a subtree. Those given before these are asked back, for the other rank takes all that moves in one
 /// step.
 pub(crate) const LEASES_MAX: usize = 8192;

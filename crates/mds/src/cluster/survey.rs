@@ -9,10 +9,10 @@ use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// Inodes and directories looked at in one go.
-const SLICE: usize = 200;
+/// Inodes and directories looked at in one go, before requests have their turn: some 10 us.
+const SLICE: usize = 50;
 /// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
-const ENTRIES: (usize, usize) = (800, 4);
+const ENTRIES: (usize, usize) = (200, 4);
 /// Directories to read for a slice before it is interrupted.
 const NEEDS_MAX: usize = 256;
 

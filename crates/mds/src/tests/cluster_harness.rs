@@ -222,7 +222,7 @@ impl Cluster {
             self.tick_clocks();
             for at in 0..self.len() {
                 if !self.down.contains(&at) {
-                    self.only(at, |world| world.input(Input::Tick));
+                    self.only(at, World::tick);
                 }
             }
             self.run();

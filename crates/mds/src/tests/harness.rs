@@ -99,7 +99,12 @@ pub struct World {
     /// Data operations that are under way end by themselves when something moves.
     pub quiesces: bool,
     pub pending_quiesces: VecDeque<u64>,
+    /// The machine has more of a long work to do.
+    again: bool,
 }
+
+/// Steps of a long work after each tick: few, so that tests see what is between them.
+const STEPS: usize = 3;
 
 pub fn config() -> Config {
     Config { hash_key: (3, 5), session_ms: 1000, recall_ms: 1000, grace_ms: 2000, ..Config::default() }
@@ -146,6 +151,7 @@ impl World {
             members: Vec::new(),
             quiesces: true,
             pending_quiesces: VecDeque::new(),
+            again: false,
         };
         world.pump();
         world
@@ -232,7 +238,8 @@ impl World {
                 let page = what.page(rank, from, rows, |_, error| error.to_string()).ok();
                 self.mds.handle(self.now, Input::Scanned { ticket, page });
             }
-            Output::Bound { .. } | Output::Again => {}
+            Output::Bound { .. } => {}
+            Output::Again => self.again = true,
             Output::Fence { session } => self.fenced.push(session),
             Output::Stopped => self.stopped = true,
             Output::Fatal { text } => self.fatal = Some(text),
@@ -301,7 +308,17 @@ impl World {
         for _ in 0..ms.div_ceil(50) {
             self.now.mono_ms += 50;
             self.now.wall.0 += 50_000_000;
-            self.input(Input::Tick);
+            self.tick();
+        }
+    }
+
+    /// A tick, and so many more steps of a long work.
+    pub fn tick(&mut self) {
+        self.input(Input::Tick);
+        for _ in 0..STEPS {
+            if std::mem::take(&mut self.again) {
+                self.input(Input::Again);
+            }
         }
     }
 
