@@ -70,6 +70,8 @@ pub(crate) struct Run {
     sync: bool,
     stage: Stage,
     handle: u64,
+    /// Handles that the rank does not know.
+    refused: Vec<u64>,
     cred: Arc<Cred>,
     size: u64,
     mtime: Option<Time>,
@@ -175,6 +177,7 @@ impl Client {
             sync: file.flush_waiters.iter().any(|waiter| waiter.sync),
             stage: Stage::Refresh,
             handle,
+            refused: Vec::new(),
             cred,
             size: file.size,
             mtime: file.flying_mtime,
@@ -350,12 +353,13 @@ impl Client {
     /// may write, so that nothing is lost with the first.
     fn takes_other_handle(&mut self, ino: Ino) -> bool {
         let Some(file) = self.files.map.get_mut(&ino) else { return false };
-        let Some(run) = file.run.as_mut().filter(|run| run.tries < TRIES_MAX) else { return false };
-        let writers = file.handles.iter().filter(|number| **number != run.handle);
+        let Some(run) = file.run.as_mut() else { return false };
+        // Several may have been lost: each is tried once.
+        run.refused.push(run.handle);
+        let writers = file.handles.iter().filter(|number| !run.refused.contains(number));
         let found = writers.filter_map(|number| Some((*number, self.files.handles.get(number)?)));
         let Some((number, other)) = found.into_iter().find(|(_, other)| other.flags.write) else { return false };
         (run.handle, run.cred) = (number, Arc::clone(&other.cred));
-        run.tries += 1;
         true
     }
 

@@ -34,6 +34,7 @@ impl Client {
     pub(crate) fn disconnected(&mut self, rank: Rank) {
         let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.greeted |= session.link == Link::Greeting && session.id.is_none();
         (session.link, session.missed) = (Link::Down, true);
         session.down_since.get_or_insert(now);
         if self.refused || self.stopped {
@@ -53,13 +54,13 @@ impl Client {
     }
 
     pub(crate) fn refused(&mut self, rank: Rank, why: Refusal, text: String) {
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.link = Link::Down;
+        }
         let for_now = matches!(why, Refusal::TooMany | Refusal::Stopping) && self.fs_id.is_some();
         if for_now || rank != self.home {
             // It was welcome before: this may be over soon.
             return self.disconnected(rank);
-        }
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.link = Link::Down;
         }
         self.refused = true;
         self.out.push_back(Output::Refused { why, text });

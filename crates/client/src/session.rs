@@ -113,7 +113,7 @@ pub(crate) struct Session {
     pub link: Link,
     /// Id and secret.
     pub id: Option<(SessionId, u64)>,
-    /// It was greeted without one, and has not answered.
+    /// A connection was lost over which it was greeted without one: it may have begun one. Who refuses has not.
     pub greeted: bool,
     /// It may have begun one upon such a hello, after the one had ended that came with what moved there.
     pub replaced: bool,
@@ -247,10 +247,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
-        if session.id.is_none() {
-            session.replaced |= session.greeted && late;
-            session.greeted = true;
-        }
+        session.replaced |= session.id.is_none() && session.greeted && late;
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
             resume: session.id,

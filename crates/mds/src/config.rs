@@ -61,6 +61,8 @@ pub struct Config {
     pub beat_ms: u64,
     /// When directories are cut into fragments.
     pub frag: FragConfig,
+    /// Inodes looked at in one step of a migration, before requests have their turn: some 10 us.
+    pub move_step: usize,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -89,6 +91,7 @@ impl Default for Config {
             heat_sample: 8,
             beat_ms: 1000,
             frag: FragConfig::default(),
+            move_step: 50,
             root: (0o755, 0, 0),
         }
     }

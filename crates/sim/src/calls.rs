@@ -106,6 +106,7 @@ impl World {
             connecting: BTreeMap::new(),
             ready: BTreeSet::new(),
             sessions: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             epoch: 0,
             calls: BTreeMap::new(),
             kernel: Kernel::default(),

@@ -71,6 +71,8 @@ impl Knobs {
             contended_ms: rng.pick(&[1, 50, 500]),
             root: (0o755, 0, 0),
             frag: frags(hash_key.0),
+            // So few that what moves here takes as many steps as much more does elsewhere.
+            move_step: [1, 3, 10, 50][(hash_key.1 / 2 % 4) as usize],
             ..loligo_mds::Config::default()
         };
         let mut fault_weights = [0; 10];

@@ -6,6 +6,7 @@ use loligo_client::{Input, Output, Token};
 use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
 use loligo_types::{FsError, Rank};
 
+use crate::knobs::SESSION_MS;
 use crate::options::Canary;
 use crate::world::{Event, World, show};
 
@@ -71,6 +72,7 @@ impl World {
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
         let (node, life, rank) = (conn.node, conn.node_life, conn.number);
         let Some(msg) = conn.down.pop(now) else { return };
+        conn.refused |= matches!(msg, ToClient::Refused { .. });
         if !self.is_alive(node, life) || self.nodes[node].conns.get(&rank) != Some(&id) {
             return;
         }
@@ -98,8 +100,10 @@ impl World {
         let Some(conn) = self.net.conns.get_mut(&id) else { return };
         let (node, life, rank) = (conn.node, conn.node_life, conn.number);
         let first = !std::mem::replace(&mut conn.gone_down, true);
+        let begun = (!conn.refused).then_some(conn.since);
         self.net.tidy();
         if first && self.is_alive(node, life) && self.nodes[node].conns.get(&rank) == Some(&id) {
+            self.unanswered(node, rank, begun);
             self.note(|| format!("client {node} loses conn {id}"));
             self.nodes[node].conns.remove(&rank);
             self.feed_client(node, Input::Disconnected { rank });
@@ -123,7 +127,17 @@ impl World {
         conn.gone_down = true;
         conn.down.drop_all();
         let end = if conn.up.closed { now } else { conn.up.cut(rng, now) };
+        let begun = (!conn.refused).then_some(conn.since);
         self.at(end + us, Event::GoneServer(id));
+        self.unanswered(node, number, begun);
+    }
+
+    /// A connection is lost over which the client may have greeted a rank in vain.
+    fn unanswered(&mut self, node: usize, number: Rank, begun: Option<u64>) {
+        let node = &mut self.nodes[node];
+        if let Some(begun) = begun.filter(|_| !node.sessions.contains_key(&number)) {
+            node.unanswered.entry(number).or_insert(begun);
+        }
     }
 
     pub fn close_by_server(&mut self, id: u64) {
@@ -148,7 +162,15 @@ impl World {
         let id = self.net.next;
         self.net.next += 1;
         let (server_life, node_life) = (self.seats[rank].life, life);
-        let conn = crate::net::Conn { node, node_life, server_life, rank, number, ..crate::net::Conn::default() };
+        let conn = crate::net::Conn {
+            node,
+            node_life,
+            server_life,
+            rank,
+            number,
+            since: self.now,
+            ..crate::net::Conn::default()
+        };
         self.net.conns.insert(id, conn);
         self.nodes[node].conns.insert(number, id);
         self.note(|| format!("client {node} has conn {id} to rank {rank}"));
@@ -217,6 +239,14 @@ impl World {
         let other = known.is_some_and(|known| known != welcome.session) && !canary;
         // What moved there before its first hello had arrived by then, and was lost only if the rank had ended the session.
         let life = self.nodes[node].life;
+        // A hello that was not answered may have begun the session, after the one with what had moved there had ended: a client that
+        // was not heard for so long cannot know.
+        let since = self.nodes[node].unanswered.remove(&rank).filter(|_| known.is_none());
+        if since.is_some_and(|since| since + u64::from(SESSION_MS) * 750 < self.now) && welcome.resumed && !welcome.kept
+        {
+            self.ended_at.insert((welcome.rank, life));
+            self.locks.ended(life);
+        }
         let late = known.is_none() && !welcome.kept && self.ended_at.contains(&(welcome.rank, life));
         if other || late {
             self.lose_epoch(node);

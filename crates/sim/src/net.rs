@@ -95,6 +95,10 @@ pub struct Conn {
     pub gone_down: bool,
     /// For [`crate::Canary::SessionForgotten`].
     pub pretends: bool,
+    /// When it was made, microseconds.
+    pub since: u64,
+    /// The client was told that there is no session.
+    pub refused: bool,
 }
 
 /// All connections that still matter.

@@ -144,6 +144,8 @@ pub struct Node {
     /// The handshake over the present connection is done.
     pub ready: BTreeSet<Rank>,
     pub sessions: BTreeMap<Rank, SessionId>,
+    /// When it first greeted a rank with which it has none, over a connection that was lost before the answer, microseconds.
+    pub unanswered: BTreeMap<Rank, u64>,
     pub epoch: Epoch,
     pub calls: BTreeMap<CallId, Pending>,
     pub kernel: Kernel,

@@ -40,6 +40,8 @@ pub enum Work {
     EffectDone { id: EffectId },
     /// The clock of the rank thread.
     Tick,
+    /// The rank thread goes on with a long work.
+    Again,
 }
 
 /// What the server wants of the world.
@@ -120,6 +122,8 @@ pub struct Server {
     trace: bool,
     pub watch: Watch,
     pub out: VecDeque<Act>,
+    /// The rank thread has more of a long work to do.
+    again: bool,
 }
 
 /// What a rank keeps its things on.
@@ -206,6 +210,7 @@ impl Server {
             trace,
             watch,
             out: VecDeque::from([Act::Begin(Work::Tick)]),
+            again: false,
         };
         server.drain();
         Ok((server, faults))
@@ -264,6 +269,10 @@ impl Server {
                 }
             }
             Work::Tick => self.tick(now),
+            Work::Again => {
+                self.again = false;
+                self.feed(now, Input::Again);
+            }
         }
     }
 
@@ -359,8 +368,11 @@ impl Server {
                 self.osd_feed(loligo_osd::Input::Access { session, ino, access });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
-            // The next tick comes soon enough.
-            Output::Again => {}
+            Output::Again if self.again => {}
+            Output::Again => {
+                self.again = true;
+                self.out.push_back(Act::Begin(Work::Again));
+            }
             Output::Fence { session } => {
                 self.osd_feed(loligo_osd::Input::Fence { session });
                 // The record that ends the session is the next one.

@@ -218,7 +218,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 68] = [
 ];
 
 /// The same while ranks are added and drained.
-const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 22] = [
+const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 26] = [
     ("a rank that had said that it has nothing was removed with what came then", &[440, 90868]),
     ("lines of fragments of a removed directory kept a rank from being drained", &[2290, 91041]),
     ("a file stayed open whose open was answered after its call was given up", &[120982]),
@@ -241,6 +241,16 @@ const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 22] = [
     ("what a client claimed was refused because the connection broke while it was read", &[38_000_208]),
     ("who was evicted because he did not hear a recall did not hear of that either", &[40_004_095]),
     ("a file counted as lost because a disk failed where it was looked for", &[40_012_818]),
+    (
+        "what had moved and left memory was read again and served by two ranks while its directory was still in memory",
+        &[48_002_885, 48_003_589, 48_005_860, 48_012_193, 48_014_201],
+    ),
+    ("a refused hello counted as one that may have begun a session", &[48_002_883]),
+    ("what was held back was written through two lost handles in turn and not through the third", &[48_000_545]),
+    (
+        "who was cut off for longer than a session lives cannot know that it lives (the checker's fault)",
+        &[48_012_034, 48_017_316],
+    ),
 ];
 
 /// The same while directories are filled, emptied and removed.

@@ -17,8 +17,8 @@ use crate::session::Slot;
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
-/// Leases and open inodes looked at in one go.
-const SLICE: usize = 100;
+/// So many leases and open inodes are as much work as one inode that is looked at.
+const HELD: usize = 2;
 /// Leases that move with a subtree. Those given before these are asked back, for the other rank takes all that moves in one
 /// step.
 pub(crate) const LEASES_MAX: usize = 8192;
@@ -71,7 +71,7 @@ impl Mds {
             held.place = Some(self.leases.watch());
         }
         self.note_given(survey, held);
-        let (mut left, mut needs) = (SLICE, Vec::new());
+        let (mut left, mut needs) = (self.config.move_step * HELD, Vec::new());
         while left > 0 && needs.is_empty() && held.asked.len() < ASKED_MAX {
             left -= 1;
             if let Some(ino) = held.opens.last().copied() {

@@ -130,6 +130,15 @@ impl Mds {
         if parent.0 == 0 || parent == ino {
             return Look::Found(self.of_the_past(ino, wants));
         }
+        // What is dropped first must not be read again because its directory is still in memory.
+        match self.name_has_moved(parent, hash) {
+            Ok(None) => {}
+            Ok(Some(rank)) => return Look::Found(Where::Elsewhere(rank)),
+            Err(needs) => {
+                wants.extend(needs);
+                return Look::Found(Where::Unknown);
+            }
+        }
         if matches!(self.tree.find(parent), Found::Unknown) {
             // Whose it is depends on whose that one is, which is found out first.
             return Look::Parent(parent);
@@ -222,7 +231,7 @@ impl Mds {
     }
 
     /// Whether a record that the table has is this rank's.
-    fn is_mine(&self, ino: Ino, inode: Option<&Inode>) -> bool {
+    fn is_mine(&mut self, ino: Ino, inode: Option<&Inode>) -> bool {
         let cluster = &self.cluster;
         if inode.is_some_and(|inode| inode.place.rank() == Some(self.me())) {
             // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
@@ -241,6 +250,7 @@ impl Mds {
                 cluster.routes.of(inode.parent, hash).is_none_or(|rank| rank == self.me())
                     && self.tree.inode(inode.parent).is_some()
                     && self.tree.primary_name(inode).is_some()
+                    && matches!(self.name_has_moved(inode.parent, hash), Ok(None))
             }
         }
     }

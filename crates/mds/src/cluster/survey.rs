@@ -9,10 +9,8 @@ use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// Inodes and directories looked at in one go, before requests have their turn: some 10 us.
-const SLICE: usize = 50;
-/// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
-const ENTRIES: (usize, usize) = (200, 4);
+/// So many entries freed are as much work as one inode that is looked at.
+const ENTRIES: usize = 4;
 /// Directories to read for a slice before it is interrupted.
 const NEEDS_MAX: usize = 256;
 
@@ -130,11 +128,27 @@ impl Mds {
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
     pub(super) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
+        self.has_moved_by(|mds, survey| match mds.tree.peek(ino).is_some() || survey.knows(ino) {
+            true => mds.moves(survey, ino),
+            false => Moves::No,
+        })
+    }
+
+    /// The same of what has a name in a directory, be it in memory or dropped already.
+    pub(super) fn name_has_moved(&mut self, dir: Ino, hash: u64) -> Result<Option<Rank>, Vec<Need>> {
+        self.has_moved_by(|mds, survey| match survey.name_moves(dir, hash) {
+            Some(true) => Moves::Yes,
+            Some(false) => Moves::No,
+            None if mds.tree.peek(dir).is_some() || survey.knows(dir) => mds.moves(survey, dir),
+            None => Moves::No,
+        })
+    }
+
+    fn has_moved_by(&mut self, look: impl FnOnce(&mut Mds, &mut Survey) -> Moves) -> Result<Option<Rank>, Vec<Need>> {
         let begun = |export: &mut Box<Export>| matches!(export.stage, Stage::Moving(_) | Stage::Cleaning);
         let Some(mut export) = self.cluster.exports.now.take_if(begun) else { return Ok(None) };
         let mut survey = std::mem::take(&mut export.survey);
-        let known = self.tree.peek(ino).is_some() || survey.knows(ino);
-        let moves = if known { self.moves(&mut survey, ino) } else { Moves::No };
+        let moves = look(self, &mut survey);
         export.survey = survey;
         let to = export.to;
         self.cluster.exports.now = Some(export);
@@ -181,7 +195,7 @@ impl Mds {
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
     pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
-        if !self.tree.free_some(ENTRIES.0) {
+        if !self.tree.free_some(self.config.move_step * ENTRIES) {
             self.out.push_back(crate::io::Output::Again);
             return false;
         }
@@ -202,13 +216,14 @@ impl Mds {
             let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
             survey.rest = Some(dirs.collect());
         }
-        let mut left = SLICE;
+        let mut left = self.config.move_step;
         while left > 0
             && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
         {
-            left = left.saturating_sub(1 + self.tree.forget(ino) / ENTRIES.1);
+            left = left.saturating_sub(1 + self.tree.forget(ino) / ENTRIES);
         }
-        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.tree.free_some(ENTRIES.0);
+        let all =
+            survey.rest.as_ref().is_none_or(Vec::is_empty) && self.tree.free_some(self.config.move_step * ENTRIES);
         if !all {
             self.out.push_back(crate::io::Output::Again);
         }
@@ -220,7 +235,7 @@ impl Mds {
         if survey.reading {
             return false;
         }
-        let (mut left, mut needs) = (SLICE, Vec::new());
+        let (mut left, mut needs) = (self.config.move_step, Vec::new());
         while left > 0 && needs.len() < NEEDS_MAX {
             let (inodes, dirs) = self.tree.places();
             let next = if survey.inode < inodes {
@@ -243,7 +258,7 @@ impl Mds {
                     break;
                 }
                 Some((ino, Moves::Yes)) => {
-                    left = left.saturating_sub(each(self, ino) / ENTRIES.1);
+                    left = left.saturating_sub(each(self, ino) / ENTRIES);
                     survey.found += 1;
                 }
                 _ => {}

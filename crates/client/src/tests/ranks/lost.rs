@@ -477,6 +477,21 @@ fn what_has_moved_is_reclaimed_though_a_hello_was_not_answered_as_long_as_its_se
 }
 
 #[test]
+fn who_was_refused_has_begun_no_session_and_reclaims_what_has_moved_however_late() {
+    let (mut world, fh) = moved_to_second();
+    world.feed(Input::Connected { rank: R1 });
+    world.says(R1, ToClient::Refused { why: Refusal::Stopping, text: String::new() });
+    world.take();
+    world.ms += 8000;
+    world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 2) });
+    let wire = world.take();
+    assert!(matches!(wire.first(), Some(Wire::Other(R1, ToServer::Reclaim(_)))), "{wire:?}");
+    let flush = world.call(Call::Flush { fh, owner: None });
+    assert!(matches!(world.answers(R1, entry(FILE, Kind::File)), Op::WriteInline { handle: 1, .. }));
+    world.result(flush).unwrap();
+}
+
+#[test]
 fn what_did_not_arrive_where_it_moved_is_lost_and_nothing_else() {
     let mut world = Ranks::of(2);
     world.look_up_dir();

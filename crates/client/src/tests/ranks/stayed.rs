@@ -79,21 +79,32 @@ fn what_is_open_at_a_rank_that_was_restarted_is_asked_for_because_it_may_have_mo
 }
 
 #[test]
-fn what_is_held_back_is_written_through_another_handle_if_the_first_one_was_lost_in_a_restart() {
-    let mut world = Ranks::of(2);
-    world.look_up_dir();
-    let first = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
-    let open = world.call(Call::Open { ino: FILE, flags: rw() });
-    world.answers(R0, opened(FILE, true, Lease::CACHE | Lease::BUFFER));
-    world.result(open).unwrap();
-    world.write(first, b"kept");
-    let flush = world.call(Call::Flush { fh: first, owner: None });
-    let (_, seq, op) = world.asked();
-    assert!(matches!(op, Op::WriteInline { handle: 1, .. }), "{op:?}");
-    world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
-    let op = world.answers(R0, entry(FILE, Kind::File));
-    assert!(matches!(op, Op::WriteInline { handle: 2, .. }), "{op:?}");
-    world.result(flush).unwrap();
+fn what_is_held_back_is_written_through_another_handle_if_those_before_were_lost_in_a_restart() {
+    for (handles, knows) in [(2, Some(2)), (4, Some(3)), (12, Some(12)), (3, None)] {
+        let mut world = Ranks::of(2);
+        world.look_up_dir();
+        let first = world.create(R0, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
+        for _ in 1..handles {
+            let open = world.call(Call::Open { ino: FILE, flags: rw() });
+            world.answers(R0, opened(FILE, true, Lease::CACHE | Lease::BUFFER));
+            world.result(open).unwrap();
+        }
+        world.write(first, b"kept");
+        let flush = world.call(Call::Flush { fh: first, owner: None });
+        for lost in 1..knows.unwrap_or(handles + 1) {
+            let (_, seq, op) = world.asked();
+            assert!(matches!(op, Op::WriteInline { handle, .. } if handle == lost), "{lost}: {op:?}");
+            world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
+        }
+        if let Some(known) = knows {
+            let op = world.answers(R0, entry(FILE, Kind::File));
+            assert!(matches!(op, Op::WriteInline { handle, .. } if handle == known), "{op:?}");
+        }
+        assert_eq!(
+            world.result(flush).map(|_| ()).map_err(|failed| failed.error),
+            knows.map_or(Err(FsError::BadHandle), |_| Ok(()))
+        );
+    }
 }
 
 /// A file with what is held back, and rights that its rank has given.

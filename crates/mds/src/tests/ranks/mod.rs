@@ -2,6 +2,7 @@
 
 mod contention;
 mod crashes;
+mod dropped;
 mod floating;
 mod hellos;
 mod holdings;
