@@ -62,6 +62,9 @@ pub struct Config {
     pub close_delay_ms: u64,
     /// Handles kept so at most.
     pub idle_handles: usize,
+    /// What is told in one go or remembered is so many times less (1): simulations, of few files, meet what otherwise only millions
+    /// would.
+    pub shrink: usize,
     /// Without a connection for this long, calls end with `Unavailable`, milliseconds.
     pub give_up_ms: u64,
     /// How many inode numbers each rank is to have given before they are used; 0: none, ranks number what is made. More are
@@ -85,9 +88,17 @@ impl Default for Config {
             read_cache: 64 << 20,
             close_delay_ms: 1_000,
             idle_handles: 1024,
+            shrink: 1,
             give_up_ms: 60_000,
             ino_grant: 0,
         }
+    }
+}
+
+impl Config {
+    /// So many, or fewer in a simulation.
+    pub(crate) fn some(&self, many: usize) -> usize {
+        (many / self.shrink.max(1)).max(1)
     }
 }
 

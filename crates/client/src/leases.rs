@@ -259,7 +259,8 @@ impl Client {
                 }
             }
         }
-        let many = |rank: &Rank| self.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= RELEASE_MAX);
+        let most = self.config.some(RELEASE_MAX);
+        let many = |rank: &Rank| self.session(*rank).is_some_and(|s| s.leases.forgotten.len() >= most);
         for rank in self.sessions.keys().copied().filter(many).collect::<Vec<_>>() {
             self.release_forgotten(rank);
         }
@@ -287,7 +288,7 @@ impl Client {
                 released.push((ino, bits));
             }
         }
-        for batch in released.chunks(RELEASE_MAX) {
+        for batch in released.chunks(self.config.some(RELEASE_MAX)) {
             self.send(rank, ToServer::Release(batch.to_vec()));
         }
     }

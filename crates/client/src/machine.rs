@@ -14,7 +14,7 @@ use crate::leases::{AtHand, NamesLost};
 use crate::locks::Behind;
 use crate::moves::Paused;
 use crate::recall::Recalls;
-use crate::route::Router;
+use crate::route::{Router, SEEN_MAX};
 use crate::session::{PendingData, Session};
 use crate::task::{Event, Task};
 use crate::unstable::Unsynced;
@@ -94,7 +94,7 @@ impl Client {
             home: config.rank,
             home_known: false,
             home_moved: false,
-            router: Router::default(),
+            router: Router::with(config.some(SEEN_MAX)),
             speaker: config.rank,
             names_from: None,
             at_hand: AtHand::default(),

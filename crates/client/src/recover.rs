@@ -283,13 +283,13 @@ impl Client {
             self.close_lost(rank, cred, handles);
         }
         self.files.lost.extend(handles);
-        let surplus = self.files.lost.len().saturating_sub(LOST_MAX);
+        let surplus = self.files.lost.len().saturating_sub(self.config.some(LOST_MAX));
         self.files.lost.drain(..surplus);
         self.files.lost_cred = Some(cred.clone());
     }
 
     fn close_lost(&mut self, rank: Rank, cred: &Cred, handles: &[u64]) {
-        for handles in handles.chunks(CLOSES_MAX) {
+        for handles in handles.chunks(self.config.some(CLOSES_MAX)) {
             let op = Op::Close { handles: handles.to_vec(), lost: true };
             self.request_at(rank, cred.clone(), op, Then::Nothing, 0);
         }

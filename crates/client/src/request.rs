@@ -71,7 +71,7 @@ impl Client {
             let Some((seq, pending)) = session.pending.range(session.unsent..).next() else { return };
             let (seq, mut request) = (*seq, pending.request.clone());
             let first = session.first_unanswered();
-            if seq >= first + WINDOW {
+            if seq >= first + self.config.some(WINDOW as usize) as u64 {
                 return;
             }
             request.answered = Seq(first);

@@ -9,7 +9,7 @@ use loligo_types::{About, ClusterMap, Ino, Name, Op, Rank, RankState, Route};
 use crate::leases::InoHasher;
 
 /// Inodes whose place is remembered at most.
-const SEEN_MAX: usize = 1 << 20;
+pub(crate) const SEEN_MAX: usize = 1 << 20;
 /// Directories that are looked at on the way up at most: a chain that was put together at different times may be a ring.
 const CHAIN_MAX: usize = 4096;
 
@@ -68,9 +68,16 @@ pub(crate) struct Router {
     seen: HashMap<Ino, Seen, BuildHasherDefault<InoHasher>>,
     /// Those that are remembered, in the order in which the hand of the clock looks at them. May hold forgotten ones.
     clock: VecDeque<Ino>,
+    /// So many are remembered.
+    seen_max: usize,
 }
 
 impl Router {
+    /// One that knows nothing and remembers so many inodes at most.
+    pub(crate) fn with(seen_max: usize) -> Router {
+        Router { seen_max, ..Router::default() }
+    }
+
     /// Whether there is only one rank, so that nothing needs to be found.
     pub(crate) fn is_single(&self) -> bool {
         self.map.ranks.len() <= 1
@@ -262,7 +269,7 @@ impl Router {
 
     /// Forgets one that was not used lately, if there are too many.
     fn make_room(&mut self) {
-        while self.clock.len() >= SEEN_MAX {
+        while self.clock.len() >= self.seen_max {
             let Some(oldest) = self.clock.pop_front() else { return };
             if self.seen.get_mut(&oldest).is_some_and(|seen| std::mem::take(&mut seen.used)) {
                 self.clock.push_back(oldest);
@@ -281,7 +288,7 @@ mod tests {
 
     fn router() -> Router {
         let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
-        let mut router = Router::default();
+        let mut router = Router::with(SEEN_MAX);
         assert!(router.learn_map(&ClusterMap { epoch: 1, ranks: (0..4).map(info).collect() }));
         router
     }
@@ -367,7 +374,7 @@ mod tests {
 
     #[test]
     fn with_one_rank_nothing_is_kept() {
-        let mut router = Router::default();
+        let mut router = Router::with(SEEN_MAX);
         router.see(Ino(9), Rank(0));
         router.see_child(Ino(9), Ino(1), None, Rank(0));
         assert!(router.is_single() && router.seen.is_empty());

@@ -93,7 +93,7 @@ impl Mds {
     }
 
     fn free_slots(&mut self) {
-        self.leases.drain(DRAIN_PER_TICK);
+        self.leases.drain(self.config.some(DRAIN_PER_TICK));
         let freed = std::mem::take(&mut self.background.freed_slots);
         for slot in freed {
             if self.leases.is_drained(slot) {
@@ -123,7 +123,7 @@ impl Mds {
         if early || self.background.sums_waiting || self.stopping || self.is_short_of_space() || self.grace.is_some() {
             return;
         }
-        let needs = propagate_need(&self.tree, SUMS_PER_TICK);
+        let needs = propagate_need(&self.tree, self.config.some(SUMS_PER_TICK));
         if !self.cluster.is_alone() {
             return self.move_sums_in_cluster(needs);
         }
@@ -132,7 +132,7 @@ impl Mds {
             self.load(needs, Waiter::Sums);
             return;
         }
-        if let Some(events) = propagate(&self.tree, SUMS_PER_TICK) {
+        if let Some(events) = propagate(&self.tree, self.config.some(SUMS_PER_TICK)) {
             self.commit(None, &events);
         }
         if self.tree.unsettled() == 0 {
@@ -153,7 +153,8 @@ impl Mds {
         }
         // What is lent as a whole comes back as the borrower saw it.
         let locked = |ino| self.cluster.loans.is_locked_whole(ino);
-        let (mut events, sums) = propagate_abroad(&self.tree, SUMS_PER_TICK, &|ino| abroad.contains(&ino), &locked);
+        let (mut events, sums) =
+            propagate_abroad(&self.tree, self.config.some(SUMS_PER_TICK), &|ino| abroad.contains(&ino), &locked);
         // All in one record: what has been told and what is to be told of it are there together after a crash, or neither is.
         let mut peers = BTreeMap::new();
         for (dir, sum) in sums {

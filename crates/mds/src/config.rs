@@ -61,8 +61,9 @@ pub struct Config {
     pub beat_ms: u64,
     /// When directories are cut into fragments.
     pub frag: FragConfig,
-    /// Inodes looked at in one step of a migration, before requests have their turn: some 10 us.
-    pub move_step: usize,
+    /// What is done in one go, kept or told at once is so many times less (1): simulations, of few inodes, meet what otherwise only
+    /// millions would.
+    pub shrink: usize,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -91,8 +92,15 @@ impl Default for Config {
             heat_sample: 8,
             beat_ms: 1000,
             frag: FragConfig::default(),
-            move_step: 50,
+            shrink: 1,
             root: (0o755, 0, 0),
         }
+    }
+}
+
+impl Config {
+    /// So many, or fewer in a simulation.
+    pub(crate) fn some(&self, many: usize) -> usize {
+        (many / self.shrink.max(1)).max(1)
     }
 }

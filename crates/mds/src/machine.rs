@@ -163,7 +163,7 @@ impl Mds {
             if self.reaps.is_empty() || self.grace.is_some() {
                 break;
             }
-            self.reap_some(REAPS_PER_INPUT);
+            self.reap_some(self.config.some(REAPS_PER_INPUT));
             if !self.parked.has_ready() {
                 break;
             }

@@ -80,7 +80,7 @@ impl Mds {
 
     /// Drops what dead sessions left of files that nobody writes, a few at a time.
     pub(crate) fn tidy_left(&mut self) {
-        let some: Vec<Ino> = self.tidy.left.iter().take(LEFT_PER_TICK).copied().collect();
+        let some: Vec<Ino> = self.tidy.left.iter().take(self.config.some(LEFT_PER_TICK)).copied().collect();
         some.into_iter().for_each(|ino| self.tidy_one(ino));
     }
 

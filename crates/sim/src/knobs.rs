@@ -32,6 +32,8 @@ pub struct Knobs {
 
 /// How long a silent session lives, milliseconds.
 pub const SESSION_MS: u32 = 1500;
+/// How many times less is done in one go than outside simulations: what moves here takes as many steps as much more does there.
+const SHRINK: [usize; 4] = [1, 16, 64, 512];
 
 impl Knobs {
     /// Those of a seed.
@@ -51,6 +53,7 @@ impl Knobs {
             read_cache: rng.pick(&[100_000, 1 << 22]),
             close_delay_ms: rng.pick(&[0, 100, 1000]),
             idle_handles: rng.pick(&[2, 100]),
+            shrink: SHRINK[(hash_key.1 / 2 % 4) as usize],
             give_up_ms: rng.pick(&[1000, 4000, 60_000]),
             // Chosen as the fragments are, below.
             ino_grant: [0, 3, 16, 1000][(hash_key.1 % 4) as usize],
@@ -71,8 +74,7 @@ impl Knobs {
             contended_ms: rng.pick(&[1, 50, 500]),
             root: (0o755, 0, 0),
             frag: frags(hash_key.0),
-            // So few that what moves here takes as many steps as much more does elsewhere.
-            move_step: [1, 3, 10, 50][(hash_key.1 / 2 % 4) as usize],
+            shrink: SHRINK[(hash_key.1 / 2 % 4) as usize],
             ..loligo_mds::Config::default()
         };
         let mut fault_weights = [0; 10];

@@ -8,9 +8,6 @@ use loligo_types::{Lsn, Rank};
 use crate::server::{Act, Disks, Server, Start, Work};
 use crate::world::{Event, World};
 
-/// Between the steps of a long work other things have their turn for so long, usually and at most, microseconds.
-const AGAIN_US: (u64, u64) = (20, 2_000);
-
 impl World {
     fn disks(&mut self, rank: usize) -> Result<Disks, String> {
         let shared = match &self.store {
@@ -165,8 +162,8 @@ impl World {
         let (short, long) = match work {
             Work::JournalWrite | Work::JournalSync => self.knobs.journal,
             Work::Table | Work::LoadRead { .. } | Work::LoadDone { .. } => self.knobs.table,
-            Work::Effect { .. } | Work::EffectDone { .. } => self.knobs.data,
-            Work::Again => AGAIN_US,
+            // Between the steps of a long work, too, other things have their turn for long.
+            Work::Effect { .. } | Work::EffectDone { .. } | Work::Again => self.knobs.data,
             Work::Tick => return 20_000,
         };
         self.rng.delay(short, long)

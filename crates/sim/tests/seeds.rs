@@ -131,7 +131,7 @@ const ONCE_WRONG: [(&str, &[u64]); 22] = [
 ];
 
 /// The same with several ranks.
-const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 68] = [
+const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 69] = [
     ("what a session had open was not found below its directories after a restart", &[17, 68]),
     ("what clients held moved, though it was not known whether it lies below the directory", &[48, 77, 87]),
     ("sums moved through what was lent, and came back as they had been", &[150, 165]),
@@ -215,6 +215,7 @@ const ONCE_WRONG_WITH_SEVERAL: [(&str, &[u64]); 68] = [
     ("who was sent to a rank before what he held came there was told that nothing of his was there", &[33_001_495]),
     ("a write that another open of the client overtook was refused until it failed", &[33_003_263, 35_014_252]),
     ("who was evicted because he did not hear a recall did not hear of that either", &[41_005_736]),
+    ("what was open did not move that had to be looked for again and was more than is looked at in one go", &[566]),
 ];
 
 /// The same while ranks are added and drained.

@@ -402,7 +402,7 @@ impl Mds {
             return;
         };
         drain.stuck = None;
-        let files: Vec<Ino> = drain.files.iter().take(FILES_MAX).copied().collect();
+        let files: Vec<Ino> = drain.files.iter().take(self.config.some(FILES_MAX)).copied().collect();
         drain.files_given += files.len() as u64;
         drain.tried = self.want_export_of_files(files, to);
     }

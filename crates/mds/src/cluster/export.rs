@@ -366,15 +366,17 @@ impl Mds {
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
                 if self.survey_some(&mut survey) {
-                    let long = self.cluster.tail.as_ref().is_some_and(|tail| tail.is_long(RESIDUE_MAX));
+                    let long =
+                        self.cluster.tail.as_ref().is_some_and(|tail| tail.is_long(self.config.some(RESIDUE_MAX)));
                     if long && export.rounds < ROUNDS_MAX {
                         export.rounds += 1;
                         self.begin_round(export);
                     } else if matches!(self.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
-                    } else if self.look_at_held(&mut survey, &mut export.held) {
-                        export.keeps = true;
+                    } else {
+                        // It may have to begin anew.
+                        export.keeps = self.look_at_held(&mut survey, &mut export.held);
                     }
                     let (files, dir) = (self.has_files(&export.files), self.has_dir(export.dir));
                     if files == Some(false) {
@@ -589,7 +591,7 @@ impl Mds {
             let frozen_ms = u32::try_from(export.frozen_for_ms).unwrap_or(u32::MAX);
             for (slot, inos) in std::mem::take(&mut export.holders) {
                 let Some(conn) = self.sessions.get(slot).and_then(|session| session.conn) else { continue };
-                for moved in inos.chunks(limits::MOVED_MAX) {
+                for moved in inos.chunks(self.config.some(limits::MOVED_MAX)) {
                     let (routes, to) = (export.routes.clone(), Some(export.to));
                     let msg = ToClient::Routes { routes, moved: moved.to_vec(), to, frozen_ms };
                     self.out.push_back(Output::Send { conn, msg });

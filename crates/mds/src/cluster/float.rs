@@ -35,7 +35,7 @@ impl Mds {
         self.cluster.homes.at_ms = self.now.mono_ms + HOME_MS;
         let (inodes, _) = self.tree.places();
         let from = if self.cluster.homes.place < inodes { self.cluster.homes.place } else { 0 };
-        let upto = inodes.min(from + LOOKED_MAX);
+        let upto = inodes.min(from + self.config.some(LOOKED_MAX));
         self.cluster.homes.place = upto;
         let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| self.counted_abroad(place)).collect();
         let (mut files, mut home) = (Vec::new(), None);
@@ -49,7 +49,7 @@ impl Mds {
                 Where::Unknown => _ = self.load(wants, Waiter::Nobody),
                 _ => {}
             }
-            if files.len() == HOME_MAX {
+            if files.len() == self.config.some(HOME_MAX) {
                 break;
             }
         }

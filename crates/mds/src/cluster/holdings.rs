@@ -17,8 +17,8 @@ use crate::session::Slot;
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
-/// So many leases and open inodes are as much work as one inode that is looked at.
-const HELD: usize = 2;
+/// Leases and open inodes looked at in one go.
+const SLICE: usize = 100;
 /// Leases that move with a subtree. Those given before these are asked back, for the other rank takes all that moves in one
 /// step.
 pub(crate) const LEASES_MAX: usize = 8192;
@@ -71,8 +71,8 @@ impl Mds {
             held.place = Some(self.leases.watch());
         }
         self.note_given(survey, held);
-        let (mut left, mut needs) = (self.config.move_step * HELD, Vec::new());
-        while left > 0 && needs.is_empty() && held.asked.len() < ASKED_MAX {
+        let (mut left, mut needs) = (self.config.some(SLICE), Vec::new());
+        while left > 0 && needs.is_empty() && held.asked.len() < self.config.some(ASKED_MAX) {
             left -= 1;
             if let Some(ino) = held.opens.last().copied() {
                 match self.moves(survey, ino) {
@@ -91,7 +91,7 @@ impl Mds {
                 match self.moves(survey, ino) {
                     Moves::Unknown(mut wants) => needs.append(&mut wants),
                     Moves::No => {}
-                    Moves::Yes if held.leases < LEASES_MAX => {
+                    Moves::Yes if held.leases < self.config.some(LEASES_MAX) => {
                         held.leases += 1;
                         held.inos.insert(ino);
                     }
@@ -126,7 +126,7 @@ impl Mds {
             }
         }
         let looked = held.opens.is_empty() && held.place == Some(0);
-        if !looked && held.asked.len() < ASKED_MAX {
+        if !looked && held.asked.len() < self.config.some(ASKED_MAX) {
             self.out.push_back(Output::Again);
         }
         if !looked || !held.asked.is_empty() {

@@ -40,9 +40,9 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    fn put(&mut self, ino: Ino, inode: Option<&Inode>, now_ms: u64) {
+    fn put(&mut self, ino: Ino, inode: Option<&Inode>, now_ms: u64, most: usize) {
         self.by_ino.insert(ino, (inode.map(|inode| (inode.parent, inode.place)), now_ms + KEEP_MS));
-        if self.by_ino.len() > KEEP_MAX {
+        if self.by_ino.len() > most {
             let any = self.by_ino.keys().find(|other| **other != ino).copied();
             any.and_then(|any| self.by_ino.remove(&any));
         }
@@ -212,7 +212,8 @@ impl Mds {
         if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
             let Loaded::Inode(_, inode) = &item else { return };
             if !self.is_mine(ino, inode.as_deref()) {
-                return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms);
+                let most = self.config.some(KEEP_MAX);
+                return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms, most);
             }
         }
         if let Loaded::Inode(ino, _) = &item {

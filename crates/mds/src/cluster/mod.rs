@@ -268,7 +268,7 @@ impl Mds {
     /// Remembers where handles have gone.
     pub(crate) fn note_moved_handles(&mut self, holders: &[(Slot, u64)], to: Rank) {
         self.cluster.moved_handles.extend(holders.iter().map(|handle| (*handle, to)));
-        while self.cluster.moved_handles.len() > MOVED_HANDLES_MAX {
+        while self.cluster.moved_handles.len() > self.config.some(MOVED_HANDLES_MAX) {
             self.cluster.moved_handles.pop_first();
         }
     }
@@ -356,16 +356,17 @@ impl Mds {
 
     fn lines_about(&self, ino: Option<Ino>) -> Vec<loligo_types::Route> {
         let routes = &self.cluster.routes;
-        if routes.len() <= ROUTES_TOLD {
+        let most = self.config.some(ROUTES_TOLD);
+        if routes.len() <= most {
             return routes.all();
         }
-        let Some(mut at) = ino else { return routes.first(ROUTES_TOLD) };
+        let Some(mut at) = ino else { return routes.first(most) };
         let mut told = Vec::new();
-        for _ in 0..ABOVE_TOLD {
-            told.extend(routes.some_of(at, ROUTES_TOLD - told.len()));
+        for _ in 0..self.config.some(ABOVE_TOLD) {
+            told.extend(routes.some_of(at, most - told.len()));
             let parent = self.tree.peek(at).map(|inode| inode.parent).or_else(|| self.cluster.strangers.parent(at));
             match parent {
-                Some(parent) if parent.0 != 0 && parent != at && told.len() < ROUTES_TOLD => at = parent,
+                Some(parent) if parent.0 != 0 && parent != at && told.len() < most => at = parent,
                 _ => break,
             }
         }

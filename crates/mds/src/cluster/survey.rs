@@ -9,8 +9,10 @@ use crate::hash::IntMap;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// So many entries freed are as much work as one inode that is looked at.
-const ENTRIES: usize = 4;
+/// Inodes and directories looked at in one go, before requests have their turn: some 10 us.
+const SLICE: usize = 50;
+/// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
+const ENTRIES: (usize, usize) = (200, 4);
 /// Directories to read for a slice before it is interrupted.
 const NEEDS_MAX: usize = 256;
 
@@ -195,7 +197,7 @@ impl Mds {
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
     pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
-        if !self.tree.free_some(self.config.move_step * ENTRIES) {
+        if !self.tree.free_some(self.config.some(ENTRIES.0)) {
             self.out.push_back(crate::io::Output::Again);
             return false;
         }
@@ -216,14 +218,13 @@ impl Mds {
             let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
             survey.rest = Some(dirs.collect());
         }
-        let mut left = self.config.move_step;
+        let mut left = self.config.some(SLICE);
         while left > 0
             && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
         {
-            left = left.saturating_sub(1 + self.tree.forget(ino) / ENTRIES);
+            left = left.saturating_sub(1 + self.tree.forget(ino) / ENTRIES.1);
         }
-        let all =
-            survey.rest.as_ref().is_none_or(Vec::is_empty) && self.tree.free_some(self.config.move_step * ENTRIES);
+        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.tree.free_some(self.config.some(ENTRIES.0));
         if !all {
             self.out.push_back(crate::io::Output::Again);
         }
@@ -235,8 +236,8 @@ impl Mds {
         if survey.reading {
             return false;
         }
-        let (mut left, mut needs) = (self.config.move_step, Vec::new());
-        while left > 0 && needs.len() < NEEDS_MAX {
+        let (mut left, mut needs) = (self.config.some(SLICE), Vec::new());
+        while left > 0 && needs.len() < self.config.some(NEEDS_MAX) {
             let (inodes, dirs) = self.tree.places();
             let next = if survey.inode < inodes {
                 self.tree.inode_at(survey.inode)
@@ -251,14 +252,14 @@ impl Mds {
                 Some((_, Moves::Unknown(mut wants))) => {
                     survey.asks = true;
                     needs.append(&mut wants);
-                    if needs.len() >= NEEDS_MAX {
+                    if needs.len() >= self.config.some(NEEDS_MAX) {
                         break;
                     }
                     // This one again, when they are read.
                     break;
                 }
                 Some((ino, Moves::Yes)) => {
-                    left = left.saturating_sub(each(self, ino) / ENTRIES);
+                    left = left.saturating_sub(each(self, ino) / ENTRIES.1);
                     survey.found += 1;
                 }
                 _ => {}

@@ -1,10 +1,10 @@
 //! What clients hold when a directory moves is theirs at the new rank, and what they had asked for is answered.
 
 use loligo_types::msg::{Reclaim, ToClient, ToServer};
-use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op};
+use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op, RankState};
 
 use super::*;
-use crate::DataAccess;
+use crate::{Config, DataAccess};
 
 fn lock(owner: u64) -> FileLock {
     FileLock { kind: LockKind::Posix, owner: LockOwner(owner), pid: 7, exclusive: true, start: 0, end: 9 }
@@ -528,5 +528,34 @@ fn a_directory_stays_if_what_was_written_below_it_cannot_be_made_durable() {
     let state = cluster.state(0, id);
     assert!(state.starts_with("failed: data could not be made durable"), "{state}");
     cluster.touch(a, here, "g");
+    cluster.finish();
+}
+
+/// A rename of another rank makes it look anew, which takes more than a step.
+#[test]
+fn what_is_open_moves_also_if_it_had_to_be_looked_for_again() {
+    let mut cluster = Cluster::with_settings(&[RankState::Up; 2], |config| Config { shrink: 512, ..config });
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "d");
+    let files: Vec<Ino> = (1..=8)
+        .map(|n| {
+            let Ok(Answer::Opened { attr, .. }) = cluster.call(a, create(dir, &format!("f{n}"), WRITE, n)) else {
+                panic!("f{n}")
+            };
+            attr.ino
+        })
+        .collect();
+    cluster.at(0, |world| world.quiesces = false);
+    let id = cluster.begin_move(dir, 0, 1);
+    cluster.wait_for("freezing", |cluster| cluster.state(0, id) == "freezing");
+    cluster.at(0, |world| world.mds.disturb_export());
+    cluster.at(0, |world| world.quiesces = true);
+    cluster.wait_for("the end", |cluster| cluster.state(0, id) == "done");
+    for (n, ino) in (1..).zip(&files) {
+        let op = Op::GetLock { ino: *ino, handle: n, lock: lock(1) };
+        let outcome = cluster.ask(a, 1, op);
+        assert!(matches!(outcome, Outcome::Answered(Ok(_))), "{ino}: {outcome:?}");
+    }
+    cluster.call(a, Op::Close { handles: (1..=8).collect(), lost: false }).expect("they are open");
     cluster.finish();
 }
