@@ -11,6 +11,9 @@
 //! - after every restart of a lone rank the whole tree is sound; at the end every call was answered, nothing is under way
 //!   between ranks, no inode is in the memory of two, nothing is left over, the table alone is a sound tree, fsck is silent.
 //!
+//! Files are few here. So that what needs many is met all the same, machines may do up to 512 times less in one go, and keep
+//! and tell so much less, than elsewhere (`shrink` of their settings, from the seed).
+//!
 //! Everything follows from the seed: [`run`] twice gives the same trace. What is *not* simulated: bytes on the wire,
 //! threads, the kernel's cache of file data.
 
