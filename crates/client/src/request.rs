@@ -17,7 +17,7 @@ use crate::session::{DataThen, Link, Pending, PendingData, Then};
 use crate::task::Event;
 
 /// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
-const WINDOW: u64 = 100_000;
+const WINDOW: usize = 100_000;
 
 impl Client {
     /// Sends what is unanswered, in order.
@@ -64,6 +64,7 @@ impl Client {
 
     /// Sends requests as far as the server takes them.
     pub(crate) fn send_requests(&mut self, rank: Rank) {
+        let window = self.config.some(WINDOW) as u64;
         while let Some(session) = self.sessions.get_mut(&rank) {
             if session.link != Link::Up || session.in_flight >= IN_FLIGHT_MAX {
                 return;
@@ -71,7 +72,7 @@ impl Client {
             let Some((seq, pending)) = session.pending.range(session.unsent..).next() else { return };
             let (seq, mut request) = (*seq, pending.request.clone());
             let first = session.first_unanswered();
-            if seq >= first + self.config.some(WINDOW as usize) as u64 {
+            if seq >= first + window {
                 return;
             }
             request.answered = Seq(first);

@@ -72,7 +72,8 @@ impl Mds {
         }
         self.note_given(survey, held);
         let (mut left, mut needs) = (self.config.some(SLICE), Vec::new());
-        while left > 0 && needs.is_empty() && held.asked.len() < self.config.some(ASKED_MAX) {
+        let (leases_max, asked_max) = (self.config.some(LEASES_MAX), self.config.some(ASKED_MAX));
+        while left > 0 && needs.is_empty() && held.asked.len() < asked_max {
             left -= 1;
             if let Some(ino) = held.opens.last().copied() {
                 match self.moves(survey, ino) {
@@ -91,7 +92,7 @@ impl Mds {
                 match self.moves(survey, ino) {
                     Moves::Unknown(mut wants) => needs.append(&mut wants),
                     Moves::No => {}
-                    Moves::Yes if held.leases < self.config.some(LEASES_MAX) => {
+                    Moves::Yes if held.leases < leases_max => {
                         held.leases += 1;
                         held.inos.insert(ino);
                     }

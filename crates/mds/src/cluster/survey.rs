@@ -13,8 +13,6 @@ use crate::peer::PeerMsg;
 const SLICE: usize = 50;
 /// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
 const ENTRIES: (usize, usize) = (200, 4);
-/// Directories to read for a slice before it is interrupted.
-const NEEDS_MAX: usize = 256;
 
 /// How far the look at memory is.
 #[derive(Default)]
@@ -237,7 +235,7 @@ impl Mds {
             return false;
         }
         let (mut left, mut needs) = (self.config.some(SLICE), Vec::new());
-        while left > 0 && needs.len() < self.config.some(NEEDS_MAX) {
+        while left > 0 {
             let (inodes, dirs) = self.tree.places();
             let next = if survey.inode < inodes {
                 self.tree.inode_at(survey.inode)
@@ -252,9 +250,6 @@ impl Mds {
                 Some((_, Moves::Unknown(mut wants))) => {
                     survey.asks = true;
                     needs.append(&mut wants);
-                    if needs.len() >= self.config.some(NEEDS_MAX) {
-                        break;
-                    }
                     // This one again, when they are read.
                     break;
                 }

@@ -68,7 +68,11 @@ fn the_newer_connection_of_a_session_wins() {
 
 /// Two clients, of which the second one knows the attributes of a directory and does not give them back.
 fn disobeyed() -> (World, usize, usize, Ino) {
-    let mut world = World::new();
+    disobeyed_with(config())
+}
+
+fn disobeyed_with(config: Config) -> (World, usize, usize, Ino) {
+    let mut world = World::with(config);
     let (a, b) = (world.client(), world.client());
     let dir = world.mkdir(a, Ino::ROOT, "d").ino;
     world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
@@ -100,12 +104,7 @@ fn ping(world: &mut World, at: usize) -> usize {
 
 /// The same where a recall is overdue soon.
 fn disobeyed_soon() -> (World, usize, usize, Ino) {
-    let mut world = World::with(Config { recall_ms: 100, ..config() });
-    let (a, b) = (world.client(), world.client());
-    let dir = world.mkdir(a, Ino::ROOT, "d").ino;
-    world.call(b, Op::GetAttr { ino: dir }).expect("it is there");
-    world.clients[b].obeys = false;
-    (world, a, b, dir)
+    disobeyed_with(Config { recall_ms: 100, ..config() })
 }
 
 /// The client may not hear what it is asked for, nor that it is evicted: only its own clock is sure to end what it relies on.
