@@ -78,7 +78,7 @@ impl Rig {
     fn new() -> Rig {
         let now = Now { mono_ms: 1, wall: Time(1_000_000_000) };
         let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
-        let map = ClusterMap { epoch: 1, ranks: (0..2).map(info).collect() };
+        let map = ClusterMap { epoch: 1, ranks: (0..2).map(info).collect(), ..Default::default() };
         let machine = |rank| {
             let mut config = Config { rank: Rank(rank), map: map.clone(), ..Config::default() };
             (config.cache_bytes_max, config.leases_max) = (usize::MAX, usize::MAX);

@@ -289,7 +289,7 @@ mod tests {
     fn router() -> Router {
         let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
         let mut router = Router::with(SEEN_MAX);
-        assert!(router.learn_map(&ClusterMap { epoch: 1, ranks: (0..4).map(info).collect() }));
+        assert!(router.learn_map(&ClusterMap { epoch: 1, ranks: (0..4).map(info).collect(), ..Default::default() }));
         router
     }
 

@@ -108,7 +108,7 @@ fn map(dir: &Path) -> ClusterMap {
         address: Address::Unix(socket(dir, rank)).to_string(),
         state: RankState::Up,
     };
-    ClusterMap { epoch: 1, ranks: (0..2).map(info).collect() }
+    ClusterMap { epoch: 1, ranks: (0..2).map(info).collect(), ..Default::default() }
 }
 
 /// A rank that has everything but these directories, for one connection.

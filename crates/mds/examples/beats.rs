@@ -49,7 +49,7 @@ fn gossip(count: u16, skew: bool) -> Cost {
             if skew {
                 deliver(&mut all, &ranks, &mut sent);
             }
-            all[*at].beat(round, Load::default(), now, now);
+            all[*at].beat(round, Load::default(), Default::default(), now, now);
             let message = all[*at].message(ranks.len(), now);
             for to in all[*at].targets(&ranks, |_| true) {
                 cost.messages += 1;

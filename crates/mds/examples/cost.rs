@@ -47,7 +47,7 @@ fn map(ranks: u16) -> ClusterMap {
         return ClusterMap::default();
     }
     let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
-    ClusterMap { epoch: 1, ranks: (0..ranks).map(info).collect() }
+    ClusterMap { epoch: 1, ranks: (0..ranks).map(info).collect(), ..Default::default() }
 }
 
 impl Bench {
@@ -113,8 +113,9 @@ impl Bench {
         if self.ranks > 1 && second > self.beats {
             self.beats = second;
             let load = Load { auth: 1000.0, all: 1000.0, requests_per_s: 100.0, ..Load::default() };
-            let beats: Vec<Beat> =
-                (1..self.ranks).map(|rank| Beat { rank: Rank(rank), seq: second, age_ms: 1000, load }).collect();
+            let beats: Vec<Beat> = (1..self.ranks)
+                .map(|rank| Beat { rank: Rank(rank), seq: second, age_ms: 1000, load, weighed: Default::default() })
+                .collect();
             for from in [1, self.ranks / 2].map(Rank) {
                 self.input(Input::Peer { from, msg: PeerMsg::Beat(beats.clone()) });
             }

@@ -62,6 +62,7 @@ impl Mds {
         if !self.cluster.is_alone() {
             self.cluster_tick();
         }
+        self.balance();
         self.beat();
         self.evict();
         self.checkpoint();

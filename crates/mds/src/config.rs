@@ -59,6 +59,8 @@ pub struct Config {
     pub heat_sample: u32,
     /// How often a rank tells others of its load, milliseconds.
     pub beat_ms: u64,
+    /// How often the balancer's policy is asked, milliseconds.
+    pub balance_ms: u64,
     /// When directories are cut into fragments.
     pub frag: FragConfig,
     /// What is done in one go, kept or told at once is so many times less (1): simulations, of few inodes, meet what otherwise only
@@ -91,6 +93,7 @@ impl Default for Config {
             heat_dirs_max: 65_536,
             heat_sample: 8,
             beat_ms: 1000,
+            balance_ms: 10_000,
             frag: FragConfig::default(),
             shrink: 1,
             root: (0o755, 0, 0),

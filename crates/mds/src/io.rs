@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loligo_namespace::{Loaded, Need, Record};
 pub use loligo_types::link::Member;
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{ClusterMap, Ino, Lsn, Rank, SessionId, StatFs};
+use loligo_types::{ClusterMap, Decision, Ino, Lsn, Rank, SessionId, Snapshot, StatFs};
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
@@ -77,8 +77,11 @@ pub enum Input {
     Admin { id: u64, ask: Ask },
     /// Totals of the store, from time to time.
     StatFs(StatFs),
-    /// What the machine's thread took of one processor since this was last said, percent; about once a second.
-    Cpu { percent: f32 },
+    /// What the machine's thread took of one processor since this was last said, and how long it was at work, percent; about
+    /// once a second (see [`loligo_types::Load`]).
+    Cpu { percent: f32, busy_percent: f32 },
+    /// What the policy makes of [`Output::Balance`].
+    Decided(Decision),
     /// Journal bytes not yet trimmed, and the limit above which changes must wait (back-pressure).
     JournalSpace { used: u64, limit: u64 },
     /// Time goes on; at least every 50 ms.
@@ -156,6 +159,9 @@ pub enum Output {
     Quiesce { ticket: u64, inos: Vec<Ino> },
     /// Send a message to another rank, if there is a connection.
     Peer { to: Rank, msg: PeerMsg },
+    /// What is to move? The policy in force says, with [`Input::Decided`]; if it does not, it is asked again with the next
+    /// tick of the balancer.
+    Balance(Box<Snapshot>),
     /// The answer to an administrator.
     Told { id: u64, told: Told },
     /// From now on the session may do this with the file's objects.

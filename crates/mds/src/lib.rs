@@ -22,6 +22,7 @@
 pub mod admin;
 mod admit;
 mod background;
+mod balance;
 mod checkpoint;
 mod cluster;
 mod commit;

@@ -7,6 +7,7 @@ use loligo_types::msg::ToServer;
 use loligo_types::{Ino, StatFs};
 
 use crate::background::Background;
+use crate::balance::Balance;
 use crate::checkpoint::Checkpointer;
 use crate::cluster::Cluster;
 use crate::commit::Log;
@@ -59,6 +60,7 @@ pub struct Mds {
     pub(crate) statfs: StatFs,
     pub(crate) counters: Counters,
     pub(crate) heat: Heat,
+    pub(crate) balance: Balance,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
 }
@@ -96,6 +98,7 @@ impl Mds {
             statfs: StatFs::default(),
             counters: Counters::default(),
             heat,
+            balance: Balance::default(),
             stopping: false,
             stopped: false,
         }
@@ -130,7 +133,8 @@ impl Mds {
             Input::Quiesced { ticket, ok } => self.quiesced(ticket, ok),
             Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,
-            Input::Cpu { percent } => self.heat.cpu_percent = percent,
+            Input::Cpu { percent, busy_percent } => self.measured(percent, busy_percent),
+            Input::Decided(decision) => self.decided(decision),
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),
             Input::Tick => self.tick(),
             Input::Again => self.step_export(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Lsn, Op, Rank, SessionId};
 
+use crate::balance::BalanceStatus;
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
 
@@ -134,6 +135,8 @@ pub struct Status {
     pub load: Load,
     /// What it knows of the load of others.
     pub others: Vec<KnownLoad>,
+    /// The balancer.
+    pub balance: BalanceStatus,
     /// The hottest directories, hottest first; at most 10.
     pub hottest: Vec<HotDir>,
     /// Fragments of directories whose heat is remembered, and the memory for that, bytes.
@@ -270,6 +273,7 @@ impl Mds {
             waiting_count: self.parked.len(),
             load: self.load_now(),
             others: self.known_loads(),
+            balance: self.balance_status(),
             hottest: self.hottest(),
             heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,

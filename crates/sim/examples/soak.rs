@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--removers] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -59,6 +59,7 @@ fn args() -> Result<Args, String> {
             "--state" => args.state = Some(value()?.into()),
             "--trace" => (args.options.trace, args.options.print) = (true, true),
             "--members" => args.options.members = true,
+            "--balance" => args.options.balance = true,
             "--removers" => args.options.removers = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
@@ -123,8 +124,12 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} removers {}",
-        args.options.duration_ms, args.options.canary, args.options.members, args.options.removers
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}",
+        args.options.duration_ms,
+        args.options.canary,
+        args.options.members,
+        args.options.balance,
+        args.options.removers
     )
 }
 

@@ -58,7 +58,12 @@ impl Knobs {
             // Chosen as the fragments are, below.
             ino_grant: [0, 3, 16, 1000][(hash_key.1 % 4) as usize],
         };
+        // Chosen by the secret, too.
+        let balance_ms = [100, 300, 1000][(hash_key.0 % 3) as usize];
+        let heat_sample = if options.balance { 1 } else { 8 };
         let server = loligo_mds::Config {
+            balance_ms,
+            heat_sample,
             fs_id,
             hash_key,
             inline_max: rng.pick(&[128, 300, 4096]),

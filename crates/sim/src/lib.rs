@@ -3,7 +3,7 @@
 //! One rank or several (each a metadata machine, an object machine, and a journal on a disk of its own in memory that
 //! forgets what was not synced; one table and one store of objects for all), and some client machines with programs that
 //! make random calls. Connections to clients and between ranks break and stall, machines stop at any moment, alone or all
-//! together, disks fail, and somebody orders migrations all the time. What is checked all the time:
+//! together, disks fail, and somebody orders migrations all the time; the worst of all policies may balance besides ([`worst`](Options::balance)). What is checked all the time:
 //!
 //! - names and attributes: some order of the calls explains all answers, also those out of a cache ([`history`]);
 //! - file data: nothing that was surely written is missing, nothing is seen that cannot be there ([`data`]);
@@ -40,6 +40,7 @@ pub mod tree;
 pub mod watch;
 mod workload;
 mod world;
+mod worst;
 
 pub use options::{Canary, Options, Outcome};
 pub use run::run;

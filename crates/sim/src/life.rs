@@ -96,6 +96,7 @@ impl World {
                 }
                 Act::Fenced { session, lsn } => self.fenced(rank, session, lsn),
                 Act::Peer { to, msg } => self.send_to_peer(rank, usize::from(to.0), msg),
+                Act::Balance(snapshot) => self.ask_worst(rank, &snapshot),
                 Act::Member(member) => self.member_says(rank, member),
                 Act::Told { id, told } => self.told(rank, id, &told),
                 Act::Durable(lsn) => self.durable(rank, lsn),
@@ -163,7 +164,7 @@ impl World {
             Work::JournalWrite | Work::JournalSync => self.knobs.journal,
             Work::Table | Work::LoadRead { .. } | Work::LoadDone { .. } => self.knobs.table,
             // Between the steps of a long work, too, other things have their turn for long.
-            Work::Effect { .. } | Work::EffectDone { .. } | Work::Again => self.knobs.data,
+            Work::Effect { .. } | Work::EffectDone { .. } | Work::Again | Work::Decided(_) => self.knobs.data,
             Work::Tick => return 20_000,
         };
         self.rng.delay(short, long)
@@ -200,6 +201,7 @@ impl World {
         let status = server.mds.status();
         self.outcome.recuts.0 += status.splits;
         self.outcome.recuts.1 += status.merges;
+        self.outcome.balanced += status.balance.moves;
         Some(server)
     }
 

@@ -33,7 +33,7 @@ impl World {
     }
 
     /// The map has changed; each rank that runs hears it some time, those that start at once.
-    fn map_has_changed(&mut self) {
+    pub fn map_has_changed(&mut self) {
         self.map.epoch += 1;
         let map = self.map.clone();
         self.note(|| format!("the map changes: {map:?}"));

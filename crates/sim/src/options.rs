@@ -47,6 +47,8 @@ pub struct Options {
     pub ranks: (u64, u64),
     /// Ranks are added and drained at random, if there are several.
     pub members: bool,
+    /// A balancer moves whatever it likes, by the worst policy, if there are several ranks.
+    pub balance: bool,
     /// Programs fill directories, and empty and remove them, besides what they do else.
     pub removers: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
@@ -63,6 +65,7 @@ impl Default for Options {
             duration_ms: 5_000,
             ranks: (1, 1),
             members: false,
+            balance: false,
             removers: false,
             trace: false,
             print: false,
@@ -82,6 +85,10 @@ pub struct Outcome {
     pub calls: u64,
     /// Migrations that began.
     pub migrations: u64,
+    /// Questions of balancers.
+    pub decisions: u64,
+    /// Migrations that balancers began, in the lives of all ranks.
+    pub balanced: u64,
     /// Directories that were split and merged, in the last life of each rank.
     pub recuts: (u64, u64),
     /// Ranks that began to be drained, and those that were removed.

@@ -166,6 +166,9 @@ impl World {
         if self.seats.len() > 1 {
             self.after(first / 2, Event::Thrash);
         }
+        if self.options.balance && self.seats.len() > 1 {
+            self.change_policy();
+        }
         if self.options.members && self.seats.len() > 1 {
             self.after(first, Event::Members);
         }

@@ -37,5 +37,5 @@ pub fn map_of(ranks: usize) -> ClusterMap {
         return ClusterMap::default();
     }
     let info = |rank: u16| RankInfo { rank: Rank(rank), address: rank.to_string(), state: RankState::Up };
-    ClusterMap { epoch: 1, ranks: (0..ranks as u16).map(info).collect() }
+    ClusterMap { epoch: 1, ranks: (0..ranks as u16).map(info).collect(), ..Default::default() }
 }

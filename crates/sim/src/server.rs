@@ -14,7 +14,7 @@ use loligo_namespace::{Loaded, Need, Record};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd};
 use loligo_store::{Backend, Blobs, Durability, LogDir, LogFile, Table};
 use loligo_types::msg::{ToClient, ToServer};
-use loligo_types::{DataAnswer, DataError, Ino, Lsn, Rank, SessionId};
+use loligo_types::{DataAnswer, DataError, Decision, Ino, Lsn, Rank, SessionId, Snapshot};
 
 use crate::options::Canary;
 use crate::recovery;
@@ -42,6 +42,8 @@ pub enum Work {
     Tick,
     /// The rank thread goes on with a long work.
     Again,
+    /// The balancer's policy answers.
+    Decided(Decision),
 }
 
 /// What the server wants of the world.
@@ -57,6 +59,8 @@ pub enum Act {
     Fenced { session: SessionId, lsn: Lsn },
     /// Say this to another rank.
     Peer { to: Rank, msg: PeerMsg },
+    /// What the balancer's policy is asked.
+    Balance(Box<Snapshot>),
     /// The answer to an administrator.
     Told { id: u64, told: Told },
     /// The journal is durable up to here.
@@ -269,6 +273,7 @@ impl Server {
                 }
             }
             Work::Tick => self.tick(now),
+            Work::Decided(decision) => self.feed(now, Input::Decided(decision)),
             Work::Again => {
                 self.again = false;
                 self.feed(now, Input::Again);
@@ -356,6 +361,7 @@ impl Server {
             Output::Scan { ticket, what, from } => self.push_table(TableWork::Scan { ticket, what, from }),
             Output::Member(member) => self.out.push_back(Act::Member(member)),
             Output::Peer { to, msg } => self.out.push_back(Act::Peer { to, msg }),
+            Output::Balance(snapshot) => self.out.push_back(Act::Balance(snapshot)),
             Output::Told { id, told } => self.out.push_back(Act::Told { id, told }),
             Output::Access { session, ino, access } => {
                 let access = match access {

@@ -85,6 +85,8 @@ pub enum Event {
     Thrash,
     /// A rank is added or drained.
     Members,
+    /// Another policy is put in force.
+    Policy,
     /// A rank hears of the cluster map.
     TellMap {
         rank: usize,
@@ -131,6 +133,7 @@ pub struct World {
     pub map: ClusterMap,
     /// For choices about that, which runs without them do not make.
     pub member_rng: Rng,
+    pub policy_rng: Rng,
     /// Orders to migrate that were not answered: what, to whom, how often passed on.
     pub orders: BTreeMap<u64, (Ino, Option<Frag>, Rank, u64)>,
     /// Directories of which fragments were ordered to move alone: nobody lists them at once.
@@ -203,6 +206,7 @@ impl World {
             pairs: Pair::all(seats),
             map: crate::seat::map_of(knobs.ranks),
             member_rng: Rng::new(seed ^ 0x6d65_6d62_6572),
+            policy_rng: Rng::new(seed ^ 0x706f_6c69_6379),
             orders: BTreeMap::new(),
             spread: BTreeSet::new(),
             next_ask: 0,
@@ -399,6 +403,7 @@ impl World {
             Event::ToPeer { at, side, number } => self.arrive_at_peer(at, side, number),
             Event::Thrash => self.thrash(),
             Event::Members => self.change_members(),
+            Event::Policy => self.change_policy(),
             Event::TellMap { rank } => self.tell_map(rank),
             Event::Order { rank, dir, frag, to, hops } => self.order_again(rank, dir, frag, to, hops),
             Event::Refused { node, life } => {

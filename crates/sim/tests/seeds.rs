@@ -35,9 +35,10 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
     });
     if let Some((seed, findings)) = all.iter().filter_map(|found| found.as_ref().err()).min() {
         let members = if options.members { " --members" } else { "" };
+        let balance = if options.balance { " --balance" } else { "" };
         let removers = if options.removers { " --removers" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{removers} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -83,6 +84,15 @@ fn the_same_seed_gives_the_same_trace_with_several_ranks() {
 fn seeds_are_clean() {
     let (splits, merges) = assert_clean(&Options::default(), 0..150);
     assert!(splits > 100 && merges > 20, "directories are hardly ever cut: {splits} splits, {merges} merges");
+}
+
+#[test]
+fn the_worst_policy_of_a_balancer_breaks_no_promise() {
+    let options = Options { balance: true, ..several() };
+    let moved = run(3, options.clone());
+    assert!(moved.decisions > 10 && moved.balanced > 5, "hardly anything is balanced: {moved:?}");
+    assert_clean(&options, 0..500);
+    assert_clean(&Options { members: true, ..options }, 0..200);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What a rank tells the others of itself.
 
-use crate::Rank;
+#[cfg(doc)]
+use crate::PolicyId;
+use crate::{Rank, Weighed};
 
 /// The load of a rank at one time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -15,15 +17,21 @@ pub struct Load {
     pub queue: u32,
     /// Memory of the cache, percent of what it may take (more than 100 is possible for a while).
     pub memory_percent: f32,
-    /// Processor time of the rank's thread, percent of one processor, over the last second.
+    /// Processor time of the rank's thread, percent of one processor, over the last second; looking for the next request is in it.
     pub cpu_percent: f32,
+    /// How much of the last second the rank's thread was at work, percent: not asleep, and not looking for the next request. It
+    /// is at work also while it waits for a processor or a disk.
+    pub busy_percent: f32,
+    /// Requests per second that it could answer if it were at work all the time, as measured while it was busy enough to
+    /// tell; 0: not known yet.
+    pub capacity_per_s: f64,
 }
 
 impl Load {
     /// Whether every number can be one: finite and not negative.
     pub fn is_sound(&self) -> bool {
-        let wide = [self.auth, self.all, self.requests_per_s];
-        let narrow = [self.memory_percent, self.cpu_percent];
+        let wide = [self.auth, self.all, self.requests_per_s, self.capacity_per_s];
+        let narrow = [self.memory_percent, self.cpu_percent, self.busy_percent];
         wide.into_iter().chain(narrow.map(f64::from)).all(|n| n.is_finite() && n >= 0.0)
     }
 }
@@ -39,9 +47,11 @@ pub struct Beat {
     pub age_ms: u32,
     /// The load.
     pub load: Load,
+    /// The same as the policy in force there weighs it, at its last tick; [`PolicyId::NONE`]: it has none, or none was made.
+    pub weighed: Weighed,
 }
 
 impl Beat {
     /// Bytes of its numbers side by side.
-    pub const BYTES: usize = 2 + 8 + 4 + 3 * 8 + 4 + 2 * 4;
+    pub const BYTES: usize = 2 + 8 + 4 + 4 * 8 + 4 + 3 * 4 + 4 + 2 * 8;
 }

@@ -5,6 +5,7 @@
 pub mod acl;
 pub mod answer;
 pub mod attr;
+pub mod balance;
 pub mod beat;
 pub mod cred;
 pub mod data;
@@ -29,6 +30,7 @@ pub mod time;
 pub use acl::{Acl, AclEntry, AclTag};
 pub use answer::{Answer, DirEntry, StatFs};
 pub use attr::{Attr, Extra, Inode, Kind, Layout, RStat, Spread};
+pub use balance::{Decision, Move, Piece, PieceHeat, PolicyId, RankView, Snapshot, Weighed};
 pub use beat::{Beat, Load};
 pub use cred::Cred;
 pub use data::{DataAnswer, DataError, DataOp};

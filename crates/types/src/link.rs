@@ -5,7 +5,7 @@ use crate::peer::PeerMsg;
 use crate::{ClusterMap, Rank};
 
 /// Version of the protocol between processes that this code speaks.
-pub const LINK_VERSION: u32 = 1;
+pub const LINK_VERSION: u32 = 2;
 
 /// The first message of a process that joins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

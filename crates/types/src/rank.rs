@@ -1,6 +1,6 @@
 //! Ranks, fragments of directories, and which rank has authority over which: the subtree map as data. No decisions.
 
-use crate::{Ino, Kind};
+use crate::{Ino, Kind, PolicyId};
 
 /// A metadata server's logical number. It owns one journal and one event loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -202,6 +202,8 @@ pub struct ClusterMap {
     pub epoch: u64,
     /// The ranks, ascending.
     pub ranks: Vec<RankInfo>,
+    /// The policy by which ranks balance, all the same one. Clients are not told.
+    pub policy: PolicyId,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The cluster map and the subtree map, to protobuf and back with every check.
 
 use loligo_types::limits::{ADDRESS_MAX, RANKS_MAX, ROUTES_MAX};
-use loligo_types::{ClusterMap, Frag, Ino, Rank, RankInfo, RankState, Route};
+use loligo_types::{ClusterMap, Frag, Ino, PolicyId, Rank, RankInfo, RankState, Route};
 
 use crate::common::limit;
 use crate::{DecodeError, proto};
@@ -42,6 +42,7 @@ fn route(m: proto::Route) -> Result<Route> {
     })
 }
 
+/// As clients are told: without the policy, which is the ranks' matter.
 pub(crate) fn to_map(map: &ClusterMap) -> proto::ClusterMap {
     let to_info = |info: &RankInfo| proto::RankInfo {
         rank: to_rank(info.rank),
@@ -57,7 +58,7 @@ pub(crate) fn map(m: proto::ClusterMap) -> Result<ClusterMap> {
     if !ranks.is_sorted_by(|a, b| a.rank < b.rank) {
         return Err(DecodeError::Invalid("order of ranks"));
     }
-    Ok(ClusterMap { epoch: m.epoch, ranks })
+    Ok(ClusterMap { epoch: m.epoch, ranks, policy: PolicyId::NONE })
 }
 
 fn info(m: proto::RankInfo) -> Result<RankInfo> {

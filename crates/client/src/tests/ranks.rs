@@ -55,7 +55,7 @@ struct Ranks {
 
 fn map(ranks: u16) -> ClusterMap {
     let info = |rank| RankInfo { rank: Rank(rank), address: format!("at {rank}"), state: RankState::Up };
-    ClusterMap { epoch: u64::from(ranks), ranks: (0..ranks).map(info).collect() }
+    ClusterMap { epoch: u64::from(ranks), ranks: (0..ranks).map(info).collect(), ..Default::default() }
 }
 
 fn route(dir: Ino, rank: Rank, version: u64) -> Route {

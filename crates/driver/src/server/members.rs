@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use loligo_journal::table::{Meta, decode_meta, key_meta};
 use loligo_store::{Batch, Durability, Table};
-use loligo_types::{ClusterMap, Rank, RankInfo, RankState};
+use loligo_types::{ClusterMap, PolicyId, Rank, RankInfo, RankState};
 
 use super::cluster::RANKS_MAX;
 use super::error::{Result, ServerError, bad_row};
@@ -113,7 +113,7 @@ impl Members {
             address: address(*rank).map(|address| address.to_string()).unwrap_or_default(),
             state: *state,
         };
-        ClusterMap { epoch: self.epoch, ranks: self.states.iter().map(info).collect() }
+        ClusterMap { epoch: self.epoch, ranks: self.states.iter().map(info).collect(), policy: PolicyId::NONE }
     }
 }
 

@@ -190,6 +190,8 @@ pub(crate) struct Rank {
     requests: u64,
     /// Requests answered and nanoseconds of processor time taken when that was last looked at, and when that was.
     answered: (u64, u64, Instant),
+    /// How long it slept or looked for the next request since that.
+    idle: Duration,
     next_tick: Instant,
     /// The metadata server has more of a long work to do.
     again: bool,
@@ -253,6 +255,7 @@ impl Rank {
             to_flush: Vec::new(),
             requests: 0,
             answered: (0, 0, now),
+            idle: Duration::ZERO,
             next_tick: now,
             again: false,
             look_until: now,
@@ -276,8 +279,9 @@ impl Rank {
             self.feed(Input::PeerUp { rank });
         }
         loop {
-            self.wait(&mut events);
+            let asleep = self.wait(&mut events);
             self.now = Instant::now();
+            self.idle += self.now.saturating_duration_since(asleep);
             for (token, ready) in events.drain(..) {
                 self.socket_event(token, ready);
             }
@@ -443,7 +447,9 @@ impl Rank {
         if seconds > 0.0 {
             self.metrics.requests_per_s.set(((answered - before) as f64 / seconds).round() as u64);
             let percent = cpu_ns.saturating_sub(cpu_before) as f64 / seconds / 1e7;
-            self.feed(Input::Cpu { percent: percent as f32 });
+            let idle = std::mem::take(&mut self.idle).as_secs_f64();
+            let busy_percent = ((1.0 - idle / seconds) * 100.0).clamp(0.0, 100.0) as f32;
+            self.feed(Input::Cpu { percent: percent as f32, busy_percent });
         }
     }
 
@@ -499,6 +505,7 @@ impl Rank {
             Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),
             Output::Member(member) => self.others.say(member),
             Output::Peer { to, msg } => self.others.send(to, msg),
+            Output::Balance(_) => {}
             Output::Told { id, told } => {
                 // Who asked may have lost patience.
                 if let Some(to) = self.told.remove(&id) {

@@ -251,7 +251,10 @@ impl Mds {
                 }
                 continue;
             }
-            news |= self.cluster.routes.learn(route);
+            if self.cluster.routes.learn(route) {
+                self.came_to(route.rank);
+                news = true;
+            }
         }
         if news {
             self.cluster.strangers.clear();

@@ -332,6 +332,7 @@ impl Mds {
 
     /// A record with a line of the subtree map was made. The authority tells all others.
     pub(crate) fn route_written(&mut self, route: loligo_types::Route) {
+        self.came_to(route.rank);
         self.cluster.strangers.clear();
         if self.cluster.routes.write(route, self.log.last) && route.rank == self.me() {
             self.spread_routes(&[route]);

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::Rank;
+use loligo_types::{Rank, Weighed};
 
 use super::{Beat, Load};
 
@@ -43,6 +43,7 @@ pub fn steps(ranks: usize, round: u64) -> impl Iterator<Item = usize> {
 struct Known {
     seq: u64,
     load: Load,
+    weighed: Weighed,
     /// When that was so, by this rank's clock.
     at_ms: u64,
     /// The round of this rank (counted by itself) in which it learned that.
@@ -73,12 +74,12 @@ impl Gossip {
     }
 
     /// Puts down the own load. `wall_ms`: so that numbers grow from life to life.
-    pub fn beat(&mut self, round: u64, load: Load, now_ms: u64, wall_ms: u64) {
+    pub fn beat(&mut self, round: u64, load: Load, weighed: Weighed, now_ms: u64, wall_ms: u64) {
         self.round = Some(round);
         self.count += 1;
         let last = self.known.get(&self.own).map_or(0, |known| known.seq);
         let seq = wall_ms.max(last + 1).min(u64::MAX - 2);
-        self.known.insert(self.own, Known { seq, load, at_ms: now_ms, learned: self.count });
+        self.known.insert(self.own, Known { seq, load, weighed, at_ms: now_ms, learned: self.count });
     }
 
     /// Whom to tell in the round of the last beat, of all ranks in ascending order. Who cannot be reached is replaced by
@@ -109,6 +110,7 @@ impl Gossip {
             seq: known.seq,
             age_ms: u32::try_from(now_ms.saturating_sub(known.at_ms)).unwrap_or(u32::MAX),
             load: known.load,
+            weighed: known.weighed,
         };
         news.into_iter().map(beat).collect()
     }
@@ -119,6 +121,7 @@ impl Gossip {
             if beat.seq == 0
                 || beat.seq >= u64::MAX - 1
                 || !beat.load.is_sound()
+                || !beat.weighed.is_sound()
                 || ranks.binary_search(&beat.rank).is_err()
             {
                 continue;
@@ -129,11 +132,13 @@ impl Gossip {
                 // An earlier life of this rank counted further: the next beat is above that.
                 Some(known) if beat.rank == self.own => known.seq = beat.seq,
                 None if beat.rank == self.own => {
-                    let load = Load::default();
-                    self.known.insert(self.own, Known { seq: beat.seq, load, at_ms: now_ms, learned: self.count });
+                    let (load, weighed) = Default::default();
+                    self.known
+                        .insert(self.own, Known { seq: beat.seq, load, weighed, at_ms: now_ms, learned: self.count });
                 }
                 _ => {
-                    let known = Known { seq: beat.seq, load: beat.load, at_ms, learned: self.count };
+                    let known =
+                        Known { seq: beat.seq, load: beat.load, weighed: beat.weighed, at_ms, learned: self.count };
                     self.known.insert(beat.rank, known);
                 }
             }
@@ -143,6 +148,11 @@ impl Gossip {
     /// Forgets ranks that there are no more.
     pub fn keep(&mut self, ranks: &[Rank]) {
         self.known.retain(|rank, _| ranks.binary_search(rank).is_ok());
+    }
+
+    /// The newest that is known of a rank: its load, as its policy weighs it, and the age in milliseconds.
+    pub fn beat_of(&self, rank: Rank, now_ms: u64) -> Option<(Load, Weighed, u64)> {
+        self.known.get(&rank).map(|known| (known.load, known.weighed, now_ms.saturating_sub(known.at_ms)))
     }
 
     /// The newest load that is known of a rank, its number, and its age in milliseconds.

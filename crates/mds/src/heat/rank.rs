@@ -14,6 +14,11 @@ use crate::config::Config;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
+/// A thread that is less at work than this does not show what it could do, percent.
+const CAPACITY_BUSY_PERCENT: f32 = 20.0;
+/// What a new measurement of capacity counts against those before it.
+const CAPACITY_SHARE: f64 = 0.1;
+
 /// What is measured.
 pub(crate) struct Heat {
     pub(crate) sampler: Sampler,
@@ -23,11 +28,16 @@ pub(crate) struct Heat {
     /// All that was ever counted.
     pub(crate) totals: LoadVec,
     /// As the driver said last.
-    pub(crate) cpu_percent: f32,
+    cpu_percent: f32,
+    busy_percent: f32,
+    /// See [`Load::capacity_per_s`].
+    capacity_per_s: f64,
+    /// Requests when the driver said that last, and when that was, milliseconds.
+    measured: (u64, u64),
     requests: DecayCounter,
     /// Requests that `requests` knows of.
     counted: u64,
-    gossip: Gossip,
+    pub(crate) gossip: Gossip,
 }
 
 impl Heat {
@@ -39,6 +49,9 @@ impl Heat {
             besides: DecayVec::default(),
             totals: LoadVec::default(),
             cpu_percent: 0.0,
+            busy_percent: 0.0,
+            capacity_per_s: 0.0,
+            measured: (0, 0),
             requests: DecayCounter::default(),
             counted: 0,
             gossip: Gossip::new(config.rank),
@@ -61,6 +74,8 @@ impl Mds {
             queue: u32::try_from(self.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
             memory_percent: (memory * 100.0) as f32,
             cpu_percent: self.heat.cpu_percent,
+            busy_percent: self.heat.busy_percent,
+            capacity_per_s: self.heat.capacity_per_s,
         }
     }
 
@@ -108,6 +123,21 @@ impl Mds {
         Some(inode.parent)
     }
 
+    /// The driver says how busy the thread was since it last said so.
+    pub(crate) fn measured(&mut self, cpu_percent: f32, busy_percent: f32) {
+        let (requests, now) = (self.counters.requests(), self.now.mono_ms);
+        let heat = &mut self.heat;
+        (heat.cpu_percent, heat.busy_percent) = (cpu_percent, busy_percent);
+        let (before, then) = std::mem::replace(&mut heat.measured, (requests, now));
+        let (done, seconds) = ((requests - before) as f64, now.saturating_sub(then) as f64 / 1000.0);
+        if busy_percent < CAPACITY_BUSY_PERCENT || seconds <= 0.0 || then == 0 {
+            return;
+        }
+        let capacity = done / seconds / f64::from(busy_percent / 100.0);
+        let known = heat.capacity_per_s > 0.0;
+        heat.capacity_per_s += if known { (capacity - heat.capacity_per_s) * CAPACITY_SHARE } else { capacity };
+    }
+
     /// On ticks: once a round the own load is put down and told to those whose turn it is.
     pub(crate) fn beat(&mut self) {
         let wall_ms = u64::try_from(self.now.wall.0 / 1_000_000).unwrap_or(0);
@@ -120,7 +150,8 @@ impl Mds {
         let fresh = (requests - std::mem::replace(&mut self.heat.counted, requests)) as f64;
         self.heat.requests.hit(fresh, now, self.config.heat_half_life_ms);
         let load = self.load_now();
-        self.heat.gossip.beat(round, load, now, wall_ms);
+        let weighed = self.weighed();
+        self.heat.gossip.beat(round, load, weighed, now, wall_ms);
         if self.cluster.is_alone() {
             return;
         }

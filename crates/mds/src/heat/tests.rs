@@ -117,7 +117,7 @@ fn what_cools_down_is_forgotten_by_the_rank_too() {
     let after = world.mds.load_now();
     assert!(before >= 2.0 && after.auth < before * 0.55 + 5.0, "{before} {after:?}");
     assert!(after.memory_percent > 0.0 && after.is_sound());
-    world.input(Input::Cpu { percent: 42.5 });
+    world.input(Input::Cpu { percent: 42.5, busy_percent: 40.0 });
     assert_eq!(world.mds.status().load.cpu_percent, 42.5);
 }
 
@@ -148,7 +148,7 @@ fn every_eighth_request_stands_for_eight() {
 /// Two ranks, of which the other one is played by hand.
 fn pair() -> World {
     let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
-    let map = ClusterMap { epoch: 1, ranks: vec![info(0), info(1)] };
+    let map = ClusterMap { epoch: 1, ranks: vec![info(0), info(1)], ..Default::default() };
     let mut world = World::with(Config { map: map.clone(), ..exact() });
     world.input(Input::PeerUp { rank: Rank(1) });
     let hello = PeerMsg::Hello { life: 1, received: 0, sent: 0, map, routes: Vec::new() };
@@ -171,7 +171,7 @@ fn a_rank_tells_of_itself_once_a_second_and_remembers_what_others_told() {
     let unknown = world.mds.status().others;
     assert_eq!((unknown.len(), unknown[0].rank, unknown[0].load), (1, Rank(1), None));
     let theirs = Load { auth: 77.0, ..Load::default() };
-    let beat = Beat { rank: Rank(1), seq: 9, age_ms: 200, load: theirs };
+    let beat = Beat { rank: Rank(1), seq: 9, age_ms: 200, load: theirs, weighed: Default::default() };
     let nonsense = [
         Beat { seq: 10, load: Load { all: f64::NAN, ..theirs }, ..beat },
         Beat { seq: 11, load: Load { auth: -1.0, ..theirs }, ..beat },

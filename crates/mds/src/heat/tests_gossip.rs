@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::Rank;
+use loligo_types::{Rank, Weighed};
 
 use super::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds};
 use super::{Beat, Load};
@@ -39,7 +39,7 @@ impl World {
                 continue;
             }
             let load = Load { auth: now as f64, ..Load::default() };
-            self.gossip[at].beat(self.round, load, now, now);
+            self.gossip[at].beat(self.round, load, Weighed::default(), now, now);
             let message = self.gossip[at].message(ranks.len(), now);
             assert!(message.len() <= BEATS_MAX.min(ranks.len()));
             let down = &self.down;
@@ -151,17 +151,17 @@ fn who_is_down_shows_by_its_age_and_who_comes_back_is_heard() {
 fn a_rank_whose_clock_was_set_back_before_it_restarted_is_believed_again() {
     let ranks = [Rank(0), Rank(1)];
     let (mut old, mut other) = (Gossip::new(Rank(0)), Gossip::new(Rank(1)));
-    old.beat(1, Load { auth: 1.0, ..Load::default() }, 1000, 900_000);
+    old.beat(1, Load { auth: 1.0, ..Load::default() }, Weighed::default(), 1000, 900_000);
     other.take(&old.message(2, 1000), &ranks, 1000);
     // A day earlier, as its clock has it.
     let mut new = Gossip::new(Rank(0));
-    new.beat(1, Load { auth: 2.0, ..Load::default() }, 1000, 100);
+    new.beat(1, Load { auth: 2.0, ..Load::default() }, Weighed::default(), 1000, 100);
     other.take(&new.message(2, 1000), &ranks, 2000);
     assert_eq!(other.load_of(Rank(0), 2000).map(|(load, ..)| load.auth), Some(1.0));
     // It learns what is believed of it.
-    let back = Beat { rank: Rank(0), seq: 900_000, age_ms: 0, load: Load::default() };
+    let back = Beat { rank: Rank(0), seq: 900_000, age_ms: 0, load: Load::default(), weighed: Weighed::default() };
     new.take(&[back], &ranks, 2000);
-    new.beat(2, Load { auth: 3.0, ..Load::default() }, 2000, 1100);
+    new.beat(2, Load { auth: 3.0, ..Load::default() }, Weighed::default(), 2000, 1100);
     other.take(&new.message(2, 2000), &ranks, 2000);
     assert_eq!(other.load_of(Rank(0), 2000), Some((Load { auth: 3.0, ..Load::default() }, 900_001, 0)));
 }
@@ -170,7 +170,7 @@ fn a_rank_whose_clock_was_set_back_before_it_restarted_is_believed_again() {
 fn nonsense_is_passed_over() {
     let ranks: Vec<Rank> = (0..4).map(Rank).collect();
     let mut gossip = Gossip::new(Rank(0));
-    let good = Beat { rank: Rank(1), seq: 5, age_ms: 0, load: Load::default() };
+    let good = Beat { rank: Rank(1), seq: 5, age_ms: 0, load: Load::default(), weighed: Weighed::default() };
     let loads = [
         Load { auth: f64::NAN, ..Load::default() },
         Load { all: f64::INFINITY, ..Load::default() },
@@ -202,7 +202,7 @@ fn a_message_is_bounded_however_many_ranks_there_are() {
     let mut gossip = Gossip::new(Rank(0));
     let beats: Vec<Beat> = ranks[1..].iter().map(|rank| Beat { rank: *rank, seq: 1, ..Beat::default() }).collect();
     gossip.take(&beats, &ranks, 0);
-    gossip.beat(1, Load::default(), 0, 1);
+    gossip.beat(1, Load::default(), Weighed::default(), 0, 1);
     let message = gossip.message(ranks.len(), 0);
     assert_eq!((message.len(), message[0].rank), (BEATS_MAX, Rank(0)), "the own one is among them");
     assert!(gossip.targets(&ranks, |_| true).len() <= FAN_OUT);

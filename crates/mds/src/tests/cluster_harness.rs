@@ -60,7 +60,7 @@ impl Cluster {
     pub fn with_settings(states: &[RankState], change: impl Fn(Config) -> Config) -> Cluster {
         let info =
             |(at, state): (usize, &RankState)| RankInfo { rank: rank(at), address: String::new(), state: *state };
-        let map = ClusterMap { epoch: 1, ranks: states.iter().enumerate().map(info).collect() };
+        let map = ClusterMap { epoch: 1, ranks: states.iter().enumerate().map(info).collect(), ..Default::default() };
         let worlds = (0..states.len()).map(|at| World::with(change(settings(at, &map)))).collect();
         let mut cluster = Cluster {
             worlds,

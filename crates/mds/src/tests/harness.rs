@@ -94,6 +94,8 @@ pub struct World {
     pub to_peers: VecDeque<(Rank, PeerMsg)>,
     /// What an administrator was told last.
     pub told: Option<Told>,
+    /// What a balancer was shown last.
+    pub snapshot: Option<Box<loligo_types::Snapshot>>,
     /// What the rank said to the keeper of the cluster map.
     pub members: Vec<Member>,
     /// Data operations that are under way end by themselves when something moves.
@@ -148,6 +150,7 @@ impl World {
             longest: 0,
             to_peers: VecDeque::new(),
             told: None,
+            snapshot: None,
             members: Vec::new(),
             quiesces: true,
             pending_quiesces: VecDeque::new(),
@@ -228,6 +231,7 @@ impl World {
             }
             Output::Peer { to, msg } => self.to_peers.push_back((to, msg)),
             Output::Told { told, .. } => self.told = Some(told),
+            Output::Balance(snapshot) => self.snapshot = Some(snapshot),
             Output::Member(member) => self.members.push(member),
             Output::Scan { ticket, what, from } => {
                 let rows = |start: &[u8], end: &[u8], limit: usize| -> Result<_, String> {

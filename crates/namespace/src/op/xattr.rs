@@ -17,6 +17,10 @@ use crate::work::{Work, inode_of, missing};
 /// the first is where it goes if it is somewhere else.
 pub const PIN: &[u8] = b"loligo.policy.pin";
 
+/// The policy that says by what a directory and all below it are balanced: `none` is all that can be said yet, and keeps
+/// the balancer's hands off it.
+pub const BALANCER: &[u8] = b"loligo.policy.balancer";
+
 /// The policy that says how many entries a directory will have: it is cut into as many fragments at once as they need, and
 /// stays so. Its owner's to set; for this one directory, not for those below.
 pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
@@ -25,6 +29,11 @@ pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
 pub fn pinned_ranks(value: &[u8]) -> Option<Vec<Rank>> {
     let text = std::str::from_utf8(value).ok()?;
     text.trim().split(',').map(|number| number.trim().parse().ok().map(Rank)).collect()
+}
+
+/// Whether a value makes sense for a policy.
+fn is_policy(name: &[u8], value: &[u8]) -> bool {
+    if name == BALANCER { value.trim_ascii() == b"none" } else { pinned_ranks(value).is_some() }
 }
 
 /// What a name is.
@@ -49,7 +58,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
     match name {
         form::ACCESS => return Ok(Space::AccessAcl),
         form::DEFAULT => return Ok(Space::DefaultAcl),
-        PIN => return Ok(Space::Policy),
+        PIN | BALANCER => return Ok(Space::Policy),
         EXPECTED_ENTRIES => return Ok(Space::Expected),
         _ => {}
     }
@@ -179,7 +188,7 @@ pub(crate) fn set(
         }
         _ => {
             check(inode, ctx.cred, space, true)?;
-            if space == Space::Policy && pinned_ranks(value).is_none() {
+            if space == Space::Policy && !is_policy(name, value) {
                 return Err(FsError::Invalid);
             }
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;

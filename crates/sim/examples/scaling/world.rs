@@ -72,7 +72,7 @@ impl World {
         let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
         let map = match ranks {
             1 => ClusterMap::default(),
-            _ => ClusterMap { epoch: 1, ranks: (0..ranks as u16).map(info).collect() },
+            _ => ClusterMap { epoch: 1, ranks: (0..ranks as u16).map(info).collect(), ..Default::default() },
         };
         let seat = |rank| {
             let config = Config { rank: Rank(rank), map: map.clone(), hash_key: KEY, ..Config::default() };

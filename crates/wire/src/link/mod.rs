@@ -11,7 +11,7 @@ use loligo_journal::codec::DecodeError as Bad;
 use loligo_journal::codec::parts::{Cursor, put_bytes, put_list, put_rank, put_u64, take_list, take_rank};
 use loligo_types::limits::{ADDRESS_MAX, RANKS_MAX};
 use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
-use loligo_types::{ClusterMap, Rank, RankInfo, RankState};
+use loligo_types::{ClusterMap, PolicyId, Rank, RankInfo, RankState};
 
 use crate::DecodeError;
 use crate::frame::{BETWEEN_PROCESSES, HEADER_LEN, Header, seal};
@@ -243,6 +243,7 @@ pub(super) fn put_map(out: &mut Vec<u8>, map: &ClusterMap) {
         out.push(info.state as u8);
         put_bytes(out, info.address.as_bytes());
     });
+    put_u64(out, u64::from(map.policy.0));
 }
 
 pub(super) fn take_map(from: &mut Cursor<'_>) -> Result<ClusterMap> {
@@ -260,7 +261,7 @@ pub(super) fn take_map(from: &mut Cursor<'_>) -> Result<ClusterMap> {
     if ranks.len() > RANKS_MAX || !ranks.is_sorted_by(|a, b| a.rank < b.rank) {
         return Err(from.invalid("order or number of ranks"));
     }
-    Ok(ClusterMap { epoch, ranks })
+    Ok(ClusterMap { epoch, ranks, policy: PolicyId(from.u32()?) })
 }
 
 fn take_address(from: &mut Cursor<'_>) -> Result<String> {

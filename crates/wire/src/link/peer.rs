@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loligo_journal::codec::parts::{Cursor, put_frag, put_letter, put_list, put_rank, put_route, put_u64};
 use loligo_journal::codec::parts::{take_frag, take_letter, take_list, take_rank, take_route};
 use loligo_types::peer::{PeerMsg, TxId};
-use loligo_types::{Beat, FragHeat, FsError, Ino, Load, LoadVec, Route};
+use loligo_types::{Beat, FragHeat, FsError, Ino, Load, LoadVec, PolicyId, Route, Weighed};
 
 use super::record::{put_items, put_lent, put_want, take_items, take_lent, take_want};
 use super::{Result, put_map, take_map};
@@ -39,8 +39,8 @@ const ROUTE_MIN: usize = 5;
 const BEAT_MIN: usize = 3 + LOAD_BYTES;
 /// The shortest heat of a fragment: directory, fragment, five counts.
 const HEAT_MIN: usize = 3 + 5 * 8;
-/// Three wide numbers, a queue of one byte, two narrow numbers.
-const LOAD_BYTES: usize = 3 * 8 + 1 + 2 * 4;
+/// Three wide numbers, a queue of one byte, three narrow numbers, another wide one; a policy of one byte, two wide numbers.
+const LOAD_BYTES: usize = 3 * 8 + 1 + 3 * 4 + 8 + 1 + 2 * 8;
 
 /// Appends a code and a number.
 fn put(out: &mut Vec<u8>, code: u8, number: u64) {
@@ -205,7 +205,11 @@ fn put_beat(out: &mut Vec<u8>, beat: &Beat) {
     let load = &beat.load;
     [load.auth, load.all, load.requests_per_s].into_iter().for_each(|n| put_wide(out, n));
     put_u64(out, u64::from(load.queue));
-    [load.memory_percent, load.cpu_percent].iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
+    let narrow = [load.memory_percent, load.cpu_percent, load.busy_percent];
+    narrow.iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
+    put_wide(out, load.capacity_per_s);
+    put_u64(out, u64::from(beat.weighed.policy.0));
+    [beat.weighed.auth, beat.weighed.all].into_iter().for_each(|n| put_wide(out, n));
 }
 
 fn put_wide(out: &mut Vec<u8>, n: f64) {
@@ -246,6 +250,9 @@ fn take_beat(from: &mut Cursor<'_>) -> Result<Beat> {
         queue: from.u32()?,
         memory_percent: narrow(from)?,
         cpu_percent: narrow(from)?,
+        busy_percent: narrow(from)?,
+        capacity_per_s: take_wide(from)?,
     };
-    Ok(Beat { rank, seq, age_ms, load })
+    let weighed = Weighed { policy: PolicyId(from.u32()?), auth: take_wide(from)?, all: take_wide(from)? };
+    Ok(Beat { rank, seq, age_ms, load, weighed })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
     Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
-    Kind, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, Rank, RankInfo, RankState, RenameMode, Route, Seq,
-    SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Kind, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState, RenameMode,
+    Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -339,6 +339,7 @@ pub fn map() -> impl Strategy<Value = ClusterMap> {
     (any::<u64>(), ranks).prop_map(|(epoch, ranks)| ClusterMap {
         epoch,
         ranks: ranks.into_iter().map(|(rank, (address, state))| RankInfo { rank, address, state }).collect(),
+        policy: PolicyId::NONE,
     })
 }
 

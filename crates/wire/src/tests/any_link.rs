@@ -6,8 +6,8 @@ use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
 use loligo_types::msg::Reclaim;
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
-    Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadVec, Loaded, MovedClient, Need, Rank, Spread,
-    Target, Time,
+    Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadVec, Loaded, MovedClient, Need, PolicyId, Rank,
+    Spread, Target, Time, Weighed,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option::of;
@@ -122,12 +122,25 @@ fn lent() -> impl Strategy<Value = Lent> {
 
 fn beat() -> impl Strategy<Value = Beat> {
     let n = || 0.0f64..1e9;
-    (rank(), any::<(u64, u32, u32)>(), (n(), n(), n()), (0f32..200.0, 0f32..100.0)).prop_map(
-        |(rank, (seq, age_ms, queue), (auth, all, requests_per_s), (memory_percent, cpu_percent))| Beat {
+    let percents = (0f32..200.0, 0f32..100.0, 0f32..100.0);
+    let weighed =
+        (any::<u32>(), n(), n()).prop_map(|(policy, auth, all)| Weighed { policy: PolicyId(policy), auth, all });
+    (rank(), any::<(u64, u32, u32)>(), (n(), n(), n(), n()), percents, weighed).prop_map(
+        |(rank, (seq, age_ms, queue), (auth, all, requests_per_s, capacity_per_s), percents, weighed)| Beat {
             rank,
             seq,
             age_ms,
-            load: Load { auth, all, requests_per_s, queue, memory_percent, cpu_percent },
+            load: Load {
+                auth,
+                all,
+                requests_per_s,
+                queue,
+                memory_percent: percents.0,
+                cpu_percent: percents.1,
+                busy_percent: percents.2,
+                capacity_per_s,
+            },
+            weighed,
         },
     )
 }

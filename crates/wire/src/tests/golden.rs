@@ -34,7 +34,7 @@ fn route() -> Route {
 
 fn map() -> ClusterMap {
     let info = |rank, state| RankInfo { rank: Rank(rank), address: format!("tcp:h:{rank}"), state };
-    ClusterMap { epoch: 5, ranks: vec![info(0, RankState::Up), info(1, RankState::Draining)] }
+    ClusterMap { epoch: 5, ranks: vec![info(0, RankState::Up), info(1, RankState::Draining)], ..Default::default() }
 }
 
 #[test]

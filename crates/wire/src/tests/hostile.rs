@@ -172,7 +172,7 @@ fn the_largest_maps_fit_into_a_welcome() {
         data_epoch: 1,
         rank: Rank(0),
         hash_key: (5, 6),
-        map: ClusterMap { epoch: u64::MAX, ranks: (0..RANKS_MAX as u16).map(info).collect() },
+        map: ClusterMap { epoch: u64::MAX, ranks: (0..RANKS_MAX as u16).map(info).collect(), ..Default::default() },
         routes: vec![route; ROUTES_MAX],
     });
     let mut decoder = Decoder::<FromServer>::new();

@@ -7,7 +7,7 @@ use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
     Beat, ClusterMap, Frag, FragHeat, FsError, Ino, Inode, Kind, Lease, Letter, Load, LoadVec, Loaded, Name, Need,
-    Rank, RankInfo, RankState, Route, Target, Time,
+    PolicyId, Rank, RankInfo, RankState, Route, Target, Time, Weighed,
 };
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn between(msg: PeerMsg) -> LinkMsg {
 
 fn map() -> ClusterMap {
     let info = |rank, state| RankInfo { rank: Rank(rank), address: format!("tcp:h:{rank}"), state };
-    ClusterMap { epoch: 5, ranks: vec![info(0, RankState::Up), info(2, RankState::Draining)] }
+    ClusterMap { epoch: 5, ranks: vec![info(0, RankState::Up), info(2, RankState::Draining)], policy: PolicyId(300) }
 }
 
 fn route() -> Route {
@@ -152,8 +152,18 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
 
 #[test]
 fn the_bytes_of_a_beat_are_fixed() {
-    let load = Load { auth: 1.0, all: 2.0, requests_per_s: 3.0, queue: 300, memory_percent: 50.0, cpu_percent: 100.0 };
-    golden("beat", between(PeerMsg::Beat(vec![Beat { rank: Rank(2), seq: 300, age_ms: 20, load }])));
+    let load = Load {
+        auth: 1.0,
+        all: 2.0,
+        requests_per_s: 3.0,
+        queue: 300,
+        memory_percent: 50.0,
+        cpu_percent: 100.0,
+        busy_percent: 75.0,
+        capacity_per_s: 4.0,
+    };
+    let weighed = Weighed { policy: PolicyId(300), auth: 5.0, all: 6.0 };
+    golden("beat", between(PeerMsg::Beat(vec![Beat { rank: Rank(2), seq: 300, age_ms: 20, load, weighed }])));
 }
 
 #[test]

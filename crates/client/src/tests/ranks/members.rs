@@ -53,7 +53,7 @@ fn a_client_outlives_the_rank_that_it_came_to_first() {
     let fh = world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
     let look = world.call(lookup(Ino::ROOT, "x"));
     let ranks = map(2).ranks[1..].to_vec();
-    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks }));
+    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks, ..Default::default() }));
     world.says(
         R1,
         ToClient::Routes { routes: vec![route(Ino::ROOT, R1, 9)], moved: Vec::new(), to: None, frozen_ms: 0 },
@@ -144,7 +144,7 @@ fn who_was_cut_off_while_its_first_rank_was_drained_goes_to_the_others() {
     world.take();
     let ranks = map(2).ranks[1..].to_vec();
     let routes = vec![route(Ino::ROOT, R1, 9)];
-    world.connect(R0, Welcome { map: ClusterMap { epoch: 9, ranks }, routes, ..welcome(R1, 2) });
+    world.connect(R0, Welcome { map: ClusterMap { epoch: 9, ranks, ..Default::default() }, routes, ..welcome(R1, 2) });
     let wire = world.take();
     assert_eq!(wire, [Wire::Disconnect(R0), Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, welcome(R1, 2));
@@ -167,7 +167,7 @@ fn who_begins_at_a_rank_that_leaves_stays_with_another_one() {
 fn who_missed_that_all_ranks_it_knows_have_gone_asks_where_it_began() {
     let mut world = Ranks::with_second();
     let ranks = map(2).ranks[1..].to_vec();
-    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks }));
+    world.says(R1, ToClient::Map(ClusterMap { epoch: 9, ranks, ..Default::default() }));
     world.feed(Input::Disconnected { rank: R0 });
     world.feed(Input::Disconnected { rank: R1 });
     world.take();
@@ -175,7 +175,7 @@ fn who_missed_that_all_ranks_it_knows_have_gone_asks_where_it_began() {
     world.feed(Input::Disconnected { rank: R1 });
     assert_eq!(world.take(), [Wire::Connect(R1, None)]);
     let info = |rank| RankInfo { rank: Rank(rank), address: format!("at {rank}"), state: RankState::Up };
-    let now = ClusterMap { epoch: 12, ranks: vec![info(2)] };
+    let now = ClusterMap { epoch: 12, ranks: vec![info(2)], ..Default::default() };
     world.connect(R1, Welcome { map: now, ..welcome(Rank(2), 2) });
     let wire = world.take();
     assert_eq!(wire, [Wire::Disconnect(R1), Wire::Connect(Rank(2), Some("at 2".into()))]);

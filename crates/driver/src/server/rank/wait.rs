@@ -15,11 +15,12 @@ type Events = [epoll::Event; EVENTS];
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Rank {
-    /// Waits for sockets, the guest, other threads or the next tick.
-    pub(super) fn wait(&mut self, events: &mut Vec<(u64, epoll::EventFlags)>) {
+    /// Waits for sockets, the guest, other threads or the next tick. When it began to.
+    pub(super) fn wait(&mut self, events: &mut Vec<(u64, epoll::EventFlags)>) -> Instant {
         let mut buffer =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS];
-        let mut timeout = self.next_tick.saturating_duration_since(Instant::now()).min(TICK);
+        let begun = Instant::now();
+        let mut timeout = self.next_tick.saturating_duration_since(begun).min(TICK);
         if self.again || !self.inbox.may_sleep() {
             timeout = Duration::ZERO;
         }
@@ -39,6 +40,7 @@ impl Rank {
             }
         }
         self.inbox.awake(woken);
+        begun
     }
 
     /// Looks for what comes, until it is time to sleep.

@@ -1,5 +1,6 @@
 //! Scenarios of several ranks over one table (`cluster_harness.rs`).
 
+mod balance;
 mod contention;
 mod crashes;
 mod dropped;

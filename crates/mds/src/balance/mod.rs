@@ -1,0 +1,203 @@
+//! The balancer's place in a metadata server: from time to time it shows what it has and what it knows of the others to the
+//! policy in force, checks what that wants to move, and moves it as an administrator would. Not what is decided: that is the
+//! policy's, outside of the machine (crate `policy`).
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | when it is asked, and what becomes of the answer |
+//! | `pieces.rs` | what could move: directories and fragments with their heat |
+//! | `status.rs` | what is shown |
+
+mod pieces;
+mod status;
+
+use std::collections::BTreeMap;
+
+use loligo_namespace::Need;
+use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
+
+use crate::admin::Told;
+use crate::cluster::Where;
+use crate::io::Output;
+use crate::load::Waiter;
+use crate::machine::Mds;
+
+pub use self::status::BalanceStatus;
+
+/// Time before what could not be known at a tick is looked for again, milliseconds.
+const AGAIN_MS: u64 = 100;
+/// How often that is done before the tick goes on without.
+const AGAINS_MAX: u32 = 5;
+/// Policies of directories that are read for one tick.
+const READ_MAX: usize = 256;
+/// Most that a decision may move; the rest is passed over.
+const MOVES_MAX: usize = 64;
+
+/// What is under way.
+#[derive(Default)]
+pub(crate) struct Balance {
+    /// Ticks so far.
+    tick: u64,
+    /// When the next one is, milliseconds; 0: not known yet.
+    next_ms: u64,
+    /// Times that the next one was put off because something had to be read first.
+    agains: u32,
+    /// The tick that was not answered yet.
+    asked: Option<u64>,
+    /// What the policy made of this rank's load at the last tick.
+    weighed: Weighed,
+    /// When something came to a rank last, as the subtree map told, milliseconds.
+    came_ms: BTreeMap<Rank, u64>,
+    /// Migrations that decisions began, by number, and those begun in all.
+    moves: u64,
+    /// What decisions wanted and could not be.
+    refused: u64,
+    /// Answers that never came.
+    unanswered: u64,
+}
+
+impl Mds {
+    /// The policy by which this rank balances.
+    pub(crate) fn policy(&self) -> PolicyId {
+        self.cluster.map.policy
+    }
+
+    /// What others are told of the load as the policy weighs it.
+    pub(crate) fn weighed(&self) -> Weighed {
+        if self.balance.weighed.policy == self.policy() { self.balance.weighed } else { Weighed::default() }
+    }
+
+    /// A line of the subtree map was told or written: something came to this rank.
+    pub(crate) fn came_to(&mut self, rank: Rank) {
+        self.balance.came_ms.insert(rank, self.now.mono_ms);
+    }
+
+    /// On ticks of the machine: asks the policy, if it is time.
+    pub(crate) fn balance(&mut self) {
+        if self.policy() == PolicyId::NONE || self.stopping || self.grace.is_some() || !self.cluster.ready {
+            self.balance.next_ms = 0;
+            return;
+        }
+        let (now, tick_ms) = (self.now.mono_ms, self.config.balance_ms.max(1));
+        if self.balance.next_ms == 0 {
+            // What was counted before is too little to tell.
+            self.balance.next_ms = now + tick_ms;
+        }
+        // What was decided before is done first: it would be decided again.
+        if now < self.balance.next_ms || !self.cluster.exports.is_idle() {
+            return;
+        }
+        if self.balance.agains < AGAINS_MAX && !self.know_homes() {
+            self.balance.agains += 1;
+            self.balance.next_ms = now + AGAIN_MS;
+            return;
+        }
+        let balance = &mut self.balance;
+        (balance.agains, balance.next_ms) = (0, now + tick_ms);
+        balance.tick += 1;
+        balance.unanswered += u64::from(balance.asked.replace(balance.tick).is_some());
+        balance.came_ms.retain(|_, at| *at + tick_ms > now);
+        let snapshot = self.snapshot();
+        self.out.push_back(Output::Balance(Box::new(snapshot)));
+    }
+
+    /// Whether it is known who has the directories above those that this rank has at the top, and which may be moved; what is
+    /// missing is read.
+    fn know_homes(&mut self) -> bool {
+        let mut wants = Vec::new();
+        for dir in self.tops() {
+            let parent = self.tree.peek(dir).map(|inode| inode.parent);
+            if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
+                self.locate(parent, &mut wants);
+            }
+        }
+        for ((dir, _), _) in self.heat.table.iter(self.now.mono_ms) {
+            if wants.len() < READ_MAX && self.tree.inode(dir).is_some() && self.is_hands_off(dir).is_none() {
+                wants.push(Need::Xattrs(dir));
+            }
+        }
+        wants.sort();
+        let known = wants.is_empty();
+        if !known {
+            self.load(wants, Waiter::Nobody);
+        }
+        known
+    }
+
+    /// Directories with a line of the subtree map that makes them this rank's.
+    fn tops(&self) -> Vec<Ino> {
+        let me = self.me();
+        let own = self.cluster.routes.all().into_iter().filter(|route| route.rank == me && route.dir != Ino::ROOT);
+        let mut dirs: Vec<Ino> = own.map(|route| route.dir).collect();
+        dirs.dedup();
+        dirs
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
+        let views = self.cluster.map.ranks.iter().map(|info| {
+            let is_me = info.rank == self.me();
+            let told = self.heat.gossip.beat_of(info.rank, now);
+            let (load, weighed, age_ms) = match told {
+                _ if is_me => (self.load_now(), Some(self.weighed()), 0),
+                Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
+                None => (Default::default(), None, u64::MAX),
+            };
+            let weighed = weighed.filter(|weighed| weighed.policy != PolicyId::NONE);
+            RankView {
+                rank: info.rank,
+                load,
+                weighed,
+                age_ms,
+                takes_more: info.state == RankState::Up,
+                is_busy_importing: self.balance.came_ms.contains_key(&info.rank),
+            }
+        });
+        let mut ranks: Vec<RankView> = views.collect();
+        ranks.sort_by_key(|view| view.rank);
+        Snapshot {
+            tick: self.balance.tick,
+            policy: self.policy(),
+            whoami: self.me(),
+            tick_ms: self.config.balance_ms,
+            ranks,
+            besides: self.heat.besides.get(now, half_life),
+            pieces: self.pieces(),
+        }
+    }
+
+    /// The policy has answered. Whatever it says, only what could be ordered by hand is done.
+    pub(crate) fn decided(&mut self, decision: Decision) {
+        if self.balance.asked != Some(decision.tick) {
+            return;
+        }
+        self.balance.asked = None;
+        let sound = |weighed: &Weighed| weighed.policy == self.policy() && weighed.is_sound();
+        let weighed = decision.weighed.filter(sound);
+        if let Some(weighed) = weighed {
+            self.balance.weighed = weighed;
+        }
+        if self.policy() == PolicyId::NONE || self.stopping || weighed.is_none() || !self.cluster.exports.is_idle() {
+            return;
+        }
+        for wanted in decision.moves.iter().take(MOVES_MAX) {
+            self.follow(wanted);
+        }
+    }
+
+    fn follow(&mut self, wanted: &Move) {
+        let (dir, to) = (wanted.piece.dir, wanted.to);
+        let is_own = matches!(self.locate_part(dir), Where::Here);
+        let may = dir != Ino::ROOT && to != self.me() && is_own && !self.is_hands_off(dir).unwrap_or(true);
+        match may.then(|| self.want_export(dir, wanted.piece.frag, to)) {
+            Some(Told::Begun(_)) => self.balance.moves += 1,
+            _ => self.balance.refused += 1,
+        }
+    }
+
+    /// Whose a directory, or this rank's part of it, is.
+    fn locate_part(&mut self, dir: Ino) -> Where {
+        let mut wants = Vec::new();
+        if self.tree.part(dir).is_some() { Where::Here } else { self.locate(dir, &mut wants) }
+    }
+}

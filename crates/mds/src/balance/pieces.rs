@@ -1,0 +1,213 @@
+//! What could move: the hot directories of this rank and their fragments, each with what was counted of it and its place in
+//! the one above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be.
+
+use loligo_namespace::{BALANCER, PIN};
+use loligo_types::{Frag, Ino, Inode, LoadVec, Piece, PieceHeat, Rank};
+
+use crate::hash::IntMap;
+use crate::machine::Mds;
+
+/// A fragment with at least this part of the rank's load is shown in parts.
+const SHOW_PARTS: f64 = 1.0 / 16.0;
+/// In how many: two to the power of this, as a directory's first split makes them.
+const PART_BITS: u8 = 3;
+/// Nothing with fewer entries is cut for its heat.
+const PART_INODES: u64 = 64;
+/// Directories above one another that are looked at.
+const DEPTH_MAX: usize = loligo_types::limits::DEPTH_MAX;
+
+/// A directory on the way, before all is put in order.
+struct Node {
+    dir: Ino,
+    /// What was counted of each of its fragments, ascending; one fragment: it is not cut.
+    frags: Vec<(Frag, LoadVec)>,
+    /// What is above: a directory that is this rank's too, and the hash of the name in it.
+    above: Option<(Ino, u64)>,
+    home: Option<Rank>,
+    inodes: u64,
+    hands_off: bool,
+    is_part: bool,
+}
+
+impl Mds {
+    /// Whether a directory says that it is not to be moved by a balancer; `None`: its policies must be read first.
+    pub(super) fn is_hands_off(&self, dir: Ino) -> Option<bool> {
+        let Some(inode) = self.tree.inode(dir) else {
+            // A part of a directory: the rules stand with its inode, which is elsewhere.
+            return self.tree.part(dir).is_some().then_some(false);
+        };
+        let pin = self.tree.xattr(inode, PIN)?.is_some();
+        let off = self.tree.xattr(inode, BALANCER)?.is_some_and(|value| value.trim_ascii() == b"none");
+        Some(pin || off)
+    }
+
+    /// All, those above first.
+    pub(super) fn pieces(&mut self) -> Vec<PieceHeat> {
+        let spots = self.spots();
+        let total: f64 = spots.iter().map(|(_, load)| load.metaload()).sum();
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut places: IntMap<Ino, usize> = IntMap::default();
+        for ((dir, frag), load) in spots {
+            let Some(at) = self.node_of(dir, &mut nodes, &mut places) else { continue };
+            nodes[at].frags.push((frag, load));
+        }
+        let order = from_above(&nodes, &places);
+        let mut pieces: Vec<PieceHeat> = Vec::with_capacity(nodes.len() * 2);
+        // Where a directory's fragments (or itself) have come to lie.
+        let mut shown: IntMap<Ino, (u32, Vec<(Frag, u32)>)> = IntMap::default();
+        let mut off: Vec<bool> = Vec::new();
+        for at in order {
+            let node = &nodes[at];
+            let above = node.above.and_then(|(dir, hash)| {
+                let (itself, frags) = shown.get(&dir)?;
+                Some(frags.iter().find(|(frag, _)| frag.contains(hash)).map_or(*itself, |(_, place)| *place))
+            });
+            let hands_off = node.hands_off || above.is_some_and(|above| off[above as usize]);
+            let parts = self.parts_of(node, total * SHOW_PARTS);
+            let itself = pieces.len() as u32;
+            let own = if parts.is_empty() { sum(&node.frags) } else { LoadVec::default() };
+            pieces.push(PieceHeat {
+                piece: Piece { dir: node.dir, frag: None },
+                above,
+                load: own,
+                inodes: node.inodes,
+                fixed: hands_off || node.dir == Ino::ROOT,
+                home: node.home,
+            });
+            off.push(hands_off);
+            let mut frags = Vec::new();
+            for (frag, load) in &parts {
+                frags.push((*frag, pieces.len() as u32));
+                pieces.push(PieceHeat {
+                    piece: Piece { dir: node.dir, frag: Some(*frag) },
+                    above: Some(itself),
+                    load: *load,
+                    inodes: node.inodes >> frag.bits.min(63),
+                    // The directory's own inode lives with its first names.
+                    fixed: hands_off || (frag.first() == 0 && !node.is_part),
+                    home: None,
+                });
+                off.push(hands_off);
+            }
+            shown.insert(node.dir, (itself, frags));
+        }
+        pieces
+    }
+
+    /// What is hot, in order: so that the same is decided wherever it is decided.
+    fn spots(&self) -> Vec<((Ino, Frag), LoadVec)> {
+        let mut spots: Vec<_> = self.heat.table.iter(self.now.mono_ms).collect();
+        spots.sort_unstable_by_key(|(spot, _)| *spot);
+        spots
+    }
+
+    /// The place of a directory among the nodes, put there with all that are above it; none if it is not in memory, or not
+    /// a directory of this rank.
+    fn node_of(&self, dir: Ino, nodes: &mut Vec<Node>, places: &mut IntMap<Ino, usize>) -> Option<usize> {
+        if let Some(at) = places.get(&dir) {
+            return Some(*at);
+        }
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            let node = self.node(at)?;
+            let above = node.above;
+            places.insert(at, nodes.len());
+            nodes.push(node);
+            match above {
+                Some((parent, _)) if !places.contains_key(&parent) => at = parent,
+                _ => break,
+            }
+        }
+        places.get(&dir).copied()
+    }
+
+    fn node(&self, dir: Ino) -> Option<Node> {
+        let (inode, is_part) = match self.tree.part(dir) {
+            Some(part) => (part, true),
+            None => (self.tree.peek(dir).filter(|inode| inode.kind == loligo_types::Kind::Dir)?, false),
+        };
+        let (above, home) = if is_part { (None, self.cluster.routes.home(dir)) } else { self.above_of(inode) };
+        Some(Node {
+            dir,
+            frags: Vec::new(),
+            above,
+            home: home.filter(|home| *home != self.me()),
+            inodes: match is_part {
+                // Only what has changed is counted here.
+                true => PART_INODES,
+                false => u64::try_from(inode.rstat().entries).unwrap_or(0) + 1,
+            },
+            // What is not known is not moved now.
+            hands_off: self.is_hands_off(dir).unwrap_or(true),
+            is_part,
+        })
+    }
+
+    /// What a directory is in, if that is this rank's too; else who has that.
+    fn above_of(&self, inode: &Inode) -> (Option<(Ino, u64)>, Option<Rank>) {
+        let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
+        if inode.ino == Ino::ROOT || parent.0 == 0 {
+            return (None, None);
+        }
+        match self.cluster.routes.of(parent, hash) {
+            Some(rank) if rank != self.me() => return (None, Some(rank)),
+            _ if self.tree.peek(parent).is_some() => return (Some((parent, hash)), None),
+            _ => {}
+        }
+        // Not in memory here, so another one's: that of the nearest line above.
+        let mut at = parent;
+        for _ in 0..DEPTH_MAX {
+            if let Some(rank) = self.cluster.routes.home(at).or((at == Ino::ROOT).then_some(Rank::ZERO)) {
+                return (None, Some(rank));
+            }
+            match self.cluster.strangers.parent(at) {
+                Some(next) if next.0 != 0 && next != at => at = next,
+                _ => break,
+            }
+        }
+        (None, None)
+    }
+
+    /// The fragments in which a directory is shown; none: as a whole.
+    fn parts_of(&self, node: &Node, hot: f64) -> Vec<(Frag, LoadVec)> {
+        let is_cut = node.frags.iter().any(|(frag, _)| frag.bits > 0);
+        let mut parts = Vec::new();
+        for (frag, load) in &node.frags {
+            let fine = frag.bits + PART_BITS <= Frag::BITS_MAX;
+            if load.metaload() >= hot && load.metaload() > 0.0 && node.inodes >= PART_INODES && fine {
+                let part = load.times(0.5f64.powi(i32::from(PART_BITS)));
+                parts.extend(frag.split(PART_BITS).into_iter().map(|frag| (frag, part)));
+            } else if is_cut {
+                parts.push((*frag, *load));
+            }
+        }
+        // A directory that is not cut, and not hot enough to be.
+        if parts.iter().all(|(frag, _)| frag.bits == 0) { Vec::new() } else { parts }
+    }
+}
+
+fn sum(frags: &[(Frag, LoadVec)]) -> LoadVec {
+    let mut sum = LoadVec::default();
+    frags.iter().for_each(|(_, load)| sum.add(load));
+    sum
+}
+
+/// The places of all, each after that of what it is in.
+fn from_above(nodes: &[Node], places: &IntMap<Ino, usize>) -> Vec<usize> {
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut done = vec![false; nodes.len()];
+    let mut way = Vec::new();
+    for first in 0..nodes.len() {
+        let mut at = first;
+        while !done[at] {
+            done[at] = true;
+            way.push(at);
+            match nodes[at].above.and_then(|(parent, _)| places.get(&parent)) {
+                Some(parent) => at = *parent,
+                None => break,
+            }
+        }
+        order.extend(way.drain(..).rev());
+    }
+    order
+}

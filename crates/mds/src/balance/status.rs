@@ -1,0 +1,36 @@
+//! What is shown of the balancer of a rank.
+
+use loligo_types::{PolicyId, Weighed};
+
+use crate::machine::Mds;
+
+/// Of one rank.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct BalanceStatus {
+    /// The policy in force.
+    pub policy: PolicyId,
+    /// Ticks in this life.
+    pub ticks: u64,
+    /// The load as the policy made it of the last one.
+    pub weighed: Weighed,
+    /// Migrations that it wanted and that were begun.
+    pub moves: u64,
+    /// Those that could not be begun.
+    pub refused: u64,
+    /// Ticks to which there was no answer before the next one.
+    pub unanswered: u64,
+}
+
+impl Mds {
+    /// What is shown.
+    pub(crate) fn balance_status(&self) -> BalanceStatus {
+        BalanceStatus {
+            policy: self.policy(),
+            ticks: self.balance.tick,
+            weighed: self.weighed(),
+            moves: self.balance.moves,
+            refused: self.balance.refused,
+            unanswered: self.balance.unanswered,
+        }
+    }
+}

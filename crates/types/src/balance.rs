@@ -1,0 +1,119 @@
+//! What a balancer is shown and what it answers, as plain data. Who decides is a policy (crate `policy`); who measures,
+//! checks and moves is the metadata server.
+
+use crate::{Frag, Ino, Load, LoadVec, Rank};
+
+/// Number of a version of a policy: grows with each one that is put in force, in the whole file system. 0: none, nothing is
+/// balanced.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PolicyId(pub u32);
+
+impl PolicyId {
+    /// Nothing is balanced.
+    pub const NONE: PolicyId = PolicyId(0);
+}
+
+/// What a policy's `metaload` makes of a rank's counters.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Weighed {
+    /// By which policy. Loads of different policies cannot be compared.
+    pub policy: PolicyId,
+    /// Of all that the rank has authority over.
+    pub auth: f64,
+    /// The same with what it does besides.
+    pub all: f64,
+}
+
+impl Weighed {
+    /// Whether the numbers can be loads: finite and not negative.
+    pub fn is_sound(&self) -> bool {
+        [self.auth, self.all].into_iter().all(|n| n.is_finite() && n >= 0.0)
+    }
+}
+
+/// What can move: a directory with all below it as far as it is the rank's, or the names of one fragment of it with all below
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Piece {
+    /// The directory.
+    pub dir: Ino,
+    /// The fragment; none: all that the rank has of it.
+    pub frag: Option<Frag>,
+}
+
+/// A piece with what was counted of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PieceHeat {
+    /// Which.
+    pub piece: Piece,
+    /// Its place in the list of the piece that it is in; always before its own. None: it is at the top of what the rank has.
+    pub above: Option<u32>,
+    /// What was counted of it and not of a piece in it; decayed.
+    pub load: LoadVec,
+    /// Inodes that it has, with all below, as far as that is known; what a move costs grows with it.
+    pub inodes: u64,
+    /// It may not be moved: it is pinned, about to move, the root, or the fragment that a directory's own inode lives with. What
+    /// is in it may.
+    pub fixed: bool,
+    /// Of those at the top: the rank that has the directory above, if it is another one. Giving the piece to that one joins it
+    /// with what it was cut from.
+    pub home: Option<Rank>,
+}
+
+/// One rank, as the one that decides knows it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RankView {
+    /// Which.
+    pub rank: Rank,
+    /// As it was told last; of the one that decides, as it is.
+    pub load: Load,
+    /// What the policy in force there made of it at its last tick; none if it was not told of yet.
+    pub weighed: Option<Weighed>,
+    /// How old that is, milliseconds.
+    pub age_ms: u64,
+    /// It is up and not being drained: something may be given to it.
+    pub takes_more: bool,
+    /// Something moves to it or came to it within the last tick, as far as the one that decides knows.
+    pub is_busy_importing: bool,
+}
+
+/// All that a decision is made of.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Snapshot {
+    /// Counts the ticks of this rank, in this life; answers carry it.
+    pub tick: u64,
+    /// By which policy.
+    pub policy: PolicyId,
+    /// The rank that decides. It is in `ranks`.
+    pub whoami: Rank,
+    /// Time between two ticks, milliseconds.
+    pub tick_ms: u64,
+    /// All ranks, ascending.
+    pub ranks: Vec<RankView>,
+    /// What was counted for directories of others; decayed.
+    pub besides: LoadVec,
+    /// What this rank has, as far as it is hot; those above first.
+    pub pieces: Vec<PieceHeat>,
+}
+
+/// A piece is to go to a rank.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Move {
+    /// What.
+    pub piece: Piece,
+    /// Where to.
+    pub to: Rank,
+    /// How much load goes with it, as the policy weighs.
+    pub load: f64,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Decision {
+    /// See [`Snapshot::tick`].
+    pub tick: u64,
+    /// Own load; none: the policy could not say.
+    pub weighed: Option<Weighed>,
+    /// What is to move, in this order; mostly nothing.
+    pub moves: Vec<Move>,
+}
