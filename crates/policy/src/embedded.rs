@@ -1,6 +1,23 @@
 //! The policies that come with Loligo, as text. What each does is told in its own header.
 
-/// Name and text of each.
+macro_rules! shipped {
+    ($($file:literal),* $(,)?) => {
+        &[$(($file, include_str!(concat!("../../../policies/", $file)))),*]
+    };
+}
+
+/// File name and text of each, ours first.
 pub fn embedded() -> &'static [(&'static str, &'static str)] {
-    &[]
+    shipped![
+        "loligo.lua",
+        "cephfs.toml",
+        "cephfs_overload.lua",
+        "greedy_spill.toml",
+        "greedy_spill_even.toml",
+        "greedy_spill_scalable.lua",
+        "fill_and_spill.toml",
+        "adaptable_conservative.toml",
+        "adaptable_aggressive.toml",
+        "adaptable_too_aggressive.toml",
+    ]
 }

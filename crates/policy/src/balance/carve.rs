@@ -68,7 +68,8 @@ impl<'s> Carver<'s> {
             let level = self.inside[at].clone();
             have += self.level(run, howmuch, to, &level, amount - have, ((at < top).then_some(at), false))?;
             let rest = amount - have;
-            let mut whole: Vec<usize> = level.into_iter().map(|at| at as usize).filter(|at| self.is_to_open(*at, rest)).collect();
+            let mut whole: Vec<usize> =
+                level.into_iter().map(|at| at as usize).filter(|at| self.is_to_open(*at, rest)).collect();
             whole.sort_by(|a, b| self.nested[*a].total_cmp(&self.nested[*b]).then(b.cmp(a)));
             stack.extend(whole);
         }
@@ -82,7 +83,13 @@ impl<'s> Carver<'s> {
 
     /// Lets the selectors choose among the pieces of one level that can move whole. What was chosen, together.
     fn level(
-        &mut self, run: &mut Run<'_>, howmuch: &HowMuch, to: Rank, level: &[u32], rest: f64, place: (Option<usize>, bool),
+        &mut self,
+        run: &mut Run<'_>,
+        howmuch: &HowMuch,
+        to: Rank,
+        level: &[u32],
+        rest: f64,
+        place: (Option<usize>, bool),
     ) -> Result<f64, Fault> {
         let can_move = |at: &usize| {
             let load = self.nested[*at];

@@ -42,7 +42,12 @@ pub(super) fn decide(policy: &mut Policy, snapshot: &Snapshot, state: &mut Optio
     outcome
 }
 
-fn phases(run: &mut Run<'_>, settings: &super::Settings, snapshot: &Snapshot, outcome: &mut Outcome) -> Result<(), Fault> {
+fn phases(
+    run: &mut Run<'_>,
+    settings: &super::Settings,
+    snapshot: &Snapshot,
+    outcome: &mut Outcome,
+) -> Result<(), Fault> {
     let (loads, own) = weigh(run, snapshot)?;
     outcome.decision.weighed = Some(own);
     let part = match environment::part(snapshot, own) {
@@ -112,7 +117,12 @@ fn weigh(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<(Vec<f64>, Weighed), 
     }
 }
 
-fn set_environment(run: &mut Run<'_>, snapshot: &Snapshot, part: &[(&RankView, Weighed)], me: usize) -> Result<(), Fault> {
+fn set_environment(
+    run: &mut Run<'_>,
+    snapshot: &Snapshot,
+    part: &[(&RankView, Weighed)],
+    me: usize,
+) -> Result<(), Fault> {
     let own = part[me].1;
     let at_top = snapshot.pieces.iter().filter(|piece| piece.above.is_none());
     let inodes: u64 = at_top.map(|piece| piece.inodes).fold(0, u64::saturating_add);

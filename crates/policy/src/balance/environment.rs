@@ -19,7 +19,9 @@ pub(super) fn check(snapshot: &Snapshot) -> Result<(), Fault> {
     if !snapshot.ranks.iter().any(|view| view.rank == snapshot.whoami) {
         return wrong(format!("rank {} decides and is not among the ranks", snapshot.whoami));
     }
-    if let Some(view) = snapshot.ranks.iter().find(|view| !view.load.is_sound() || !view.weighed.is_none_or(|w| w.is_sound())) {
+    if let Some(view) =
+        snapshot.ranks.iter().find(|view| !view.load.is_sound() || !view.weighed.is_none_or(|w| w.is_sound()))
+    {
         return wrong(format!("the load of rank {} has numbers that are negative or not finite", view.rank));
     }
     if u32::try_from(snapshot.pieces.len()).is_err() {

@@ -92,23 +92,34 @@ pub struct Explain {
 impl Explain {
     /// For people.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines =
-            vec![format!("policy {} version {} tick {} on rank {}", self.policy, self.version.0, self.tick, self.whoami)];
+        let mut lines = vec![format!(
+            "policy {} version {} tick {} on rank {}",
+            self.policy, self.version.0, self.tick, self.whoami
+        )];
         for (at, seen) in self.ranks.iter().enumerate() {
             let load = seen.load.map_or("-".to_string(), short);
             let closed = if seen.open { "" } else { ", takes nothing now" };
             let me = if seen.rank == self.whoami { " (me)" } else { "" };
             let (auth, all, busy) = (short(seen.auth), short(seen.all), short(seen.busy));
-            lines.push(format!("MDSs[{}] rank {}{me}: load {load}, auth {auth}, all {all}, busy {busy} %{closed}", at + 1, seen.rank));
+            lines.push(format!(
+                "MDSs[{}] rank {}{me}: load {load}, auth {auth}, all {all}, busy {busy} %{closed}",
+                at + 1,
+                seen.rank
+            ));
         }
         lines.extend(self.total.map(|total| format!("total {}", short(total))));
         lines.extend(self.held.iter().map(|held| format!("held still: {held}")));
         lines.extend(self.when.map(|when| format!("when: {when}")));
         lines.extend(self.targets.iter().map(|(rank, amount)| format!("where: {} to rank {rank}", short(*amount))));
-        let skip = |(rank, amount, why): &(Rank, f64, &str)| format!("left alone: {} to rank {rank}, {why}", short(*amount));
+        let skip =
+            |(rank, amount, why): &(Rank, f64, &str)| format!("left alone: {} to rank {rank}, {why}", short(*amount));
         lines.extend(self.skipped.iter().map(skip));
         lines.extend(self.rounds.iter().map(Round::line));
-        lines.extend(self.moves.iter().map(|step| format!("move {} load {} to rank {}", name(&step.piece), short(step.load), step.to)));
+        lines.extend(
+            self.moves
+                .iter()
+                .map(|step| format!("move {} load {} to rank {}", name(&step.piece), short(step.load), step.to)),
+        );
         if self.state_before != self.state_after {
             let text = |state: &Option<Value>| state.map_or("nothing".to_string(), |state| state.to_string());
             lines.push(format!("state: {} -> {}", text(&self.state_before), text(&self.state_after)));

@@ -70,7 +70,8 @@ pub(super) fn read(text: &str) -> Result<File, Fault> {
 fn looks_like_toml(text: &str) -> bool {
     let is_lua = |line: &str| {
         let line = line.trim_start();
-        line.starts_with("--") || line.split(|c: char| !c.is_alphanumeric()).next().is_some_and(|word| LUA.contains(&word))
+        line.starts_with("--")
+            || line.split(|c: char| !c.is_alphanumeric()).next().is_some_and(|word| LUA.contains(&word))
     };
     const LUA: &[&str] = &["function", "local", "return", "if", "for", "while", "repeat", "do", "end"];
     text.lines().any(|line| line.contains('=')) && !text.lines().any(is_lua)
@@ -94,13 +95,15 @@ fn of_table(table: &toml::Table) -> Result<File, Fault> {
             }
             ("selectors", toml::Value::Table(selectors)) => {
                 for (name, text) in selectors {
-                    let text = text.as_str().ok_or_else(|| refused(format!("the selector `{name}` must be a text of Lua")))?;
+                    let text =
+                        text.as_str().ok_or_else(|| refused(format!("the selector `{name}` must be a text of Lua")))?;
                     file.code.hooks.push((format!("selectors.{name}"), text.to_string()));
                 }
             }
             (key, _) if KNOWN.contains(&key) => return Err(refused(format!("`{key}` is of the wrong type"))),
             (key, _) => {
-                let advice = nearest(key).map_or("see docs/policies.md".to_string(), |near| format!("did you mean `{near}`?"));
+                let advice =
+                    nearest(key).map_or("see docs/policies.md".to_string(), |near| format!("did you mean `{near}`?"));
                 return Err(refused(format!("there is nothing called `{key}` in a policy: {advice}")));
             }
         }
@@ -127,13 +130,13 @@ fn output(value: &toml::Value) -> Output {
     }
 }
 
-
-
 fn state(output: &Output) -> Result<Value, Fault> {
     match output {
         Output::Bool(bool) => Ok(Value::Bool(*bool)),
         Output::Number(number) if number.is_finite() => Ok(Value::Number(*number)),
-        other => Err(refused(format!("`state` must be a number or a boolean to begin with, it is {}", other.type_name()))),
+        other => {
+            Err(refused(format!("`state` must be a number or a boolean to begin with, it is {}", other.type_name())))
+        }
     }
 }
 
@@ -141,7 +144,9 @@ fn check_api(api: f64) -> Result<(), Fault> {
     if (1.0..=f64::from(API)).contains(&api) && api.fract() == 0.0 {
         return Ok(());
     }
-    Err(refused(format!("it needs api {api}, this build has api {API}: upgrade the servers, or write it for api {API}")))
+    Err(refused(format!(
+        "it needs api {api}, this build has api {API}: upgrade the servers, or write it for api {API}"
+    )))
 }
 
 impl Settings {

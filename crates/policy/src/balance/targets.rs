@@ -24,7 +24,12 @@ fn wrong(text: String) -> Fault {
 
 /// Reads the table `targets`. `me` is the own place from 0, `own` the own load.
 pub(super) fn read(
-    targets: Output, part: &[&RankView], seen: &[RankSeen], me: usize, own: f64, minimum: Option<f64>,
+    targets: Output,
+    part: &[&RankView],
+    seen: &[RankSeen],
+    me: usize,
+    own: f64,
+    minimum: Option<f64>,
 ) -> Result<Targets, Fault> {
     let Output::Table(entries) = targets else {
         return Err(wrong(format!("`targets` must be a table of amounts by rank, it is {}", targets.type_name())));
@@ -39,7 +44,11 @@ pub(super) fn read(
             return Err(wrong(format!("targets[{}] is the rank itself: it cannot give {amount} to itself", at + 1)));
         }
         if !part[at].takes_more {
-            return Err(wrong(format!("targets[{}] is rank {}, which takes no more: look at MDSs[i].open", at + 1, part[at].rank)));
+            return Err(wrong(format!(
+                "targets[{}] is rank {}, which takes no more: look at MDSs[i].open",
+                at + 1,
+                part[at].rank
+            )));
         }
         asked.push((at, amount));
     }
@@ -71,7 +80,12 @@ fn entry(key: &Output, amount: &Output, count: usize) -> Result<(usize, f64), Fa
     let at = match key {
         Output::Number(at) if *at >= 1.0 && *at <= count as f64 && at.fract() == 0.0 => *at as usize - 1,
         Output::Number(at) => return Err(wrong(format!("targets[{at}] is no rank: MDSs has 1 to {count}"))),
-        other => return Err(wrong(format!("the keys of `targets` must be numbers from 1 to {count}, one is {}", other.type_name()))),
+        other => {
+            return Err(wrong(format!(
+                "the keys of `targets` must be numbers from 1 to {count}, one is {}",
+                other.type_name()
+            )));
+        }
     };
     match amount {
         Output::Number(amount) if amount.is_finite() && *amount >= 0.0 => Ok((at, *amount)),

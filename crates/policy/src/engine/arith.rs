@@ -173,7 +173,8 @@ impl Parser<'_> {
 
 /// Decimal ones only.
 fn number(token: &str) -> Option<f64> {
-    let plain = token.starts_with(|c: char| c.is_ascii_digit()) && token.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let plain =
+        token.starts_with(|c: char| c.is_ascii_digit()) && token.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     plain.then(|| token.parse().ok()).flatten()
 }
 
@@ -227,7 +228,9 @@ fn tokens(text: &str) -> Option<Vec<&str>> {
             }
             b'`' => return None,
             b'[' if matches!(bytes.get(at + 1), Some(b'[' | b'=')) => return None,
-            byte if byte.is_ascii_alphabetic() || byte == b'_' => at = run(at, |b| b.is_ascii_alphanumeric() || b == b'_'),
+            byte if byte.is_ascii_alphabetic() || byte == b'_' => {
+                at = run(at, |b| b.is_ascii_alphanumeric() || b == b'_')
+            }
             byte if byte.is_ascii_digit() => at = run(at, |b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_'),
             byte if byte.is_ascii() => at += 1,
             _ => return None,

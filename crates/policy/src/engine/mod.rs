@@ -15,8 +15,8 @@ mod vm;
 
 pub use program::{Code, HookSpec, Program};
 pub use run::{Evaluated, Run};
-pub(crate) use vm::distance as near;
 pub use value::{Input, Output, Series, Value};
+pub(crate) use vm::distance as near;
 
 #[cfg(test)]
 mod tests;

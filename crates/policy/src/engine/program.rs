@@ -83,7 +83,8 @@ impl Program {
     }
 
     fn build(&self) -> Result<Machine, Fault> {
-        let broken = |error: mlua::Error| Fault::new("file", FaultKind::Host, format!("no machine for policies: {error}"));
+        let broken =
+            |error: mlua::Error| Fault::new("file", FaultKind::Host, format!("no machine for policies: {error}"));
         let vm = Vm::new(&self.limits).map_err(broken)?;
         let mut chunks = Vec::new();
         if let Some(text) = &self.code.file {

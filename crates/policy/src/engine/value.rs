@@ -107,12 +107,20 @@ impl mlua::UserData for SeriesObject {
             let number = match at {
                 mlua::Value::Integer(at) => at as f64,
                 mlua::Value::Number(at) => at,
-                other => return Err(plain_error(lua, &format!("get() needs the number of an entry, not {}", other.type_name()))),
+                other => {
+                    return Err(plain_error(
+                        lua,
+                        &format!("get() needs the number of an entry, not {}", other.type_name()),
+                    ));
+                }
             };
             // A float that is no whole number in range finds nothing.
             let found = (number >= 1.0 && number.fract() == 0.0).then(|| this.0.get(number as usize - 1)).flatten();
             found.copied().ok_or_else(|| {
-                plain_error(lua, &format!("the series has entries 1 to {}, there is none with number {number}", this.0.len()))
+                plain_error(
+                    lua,
+                    &format!("the series has entries 1 to {}, there is none with number {number}", this.0.len()),
+                )
             })
         });
     }
@@ -158,7 +166,9 @@ impl Output {
     pub(super) fn read(value: &mlua::Value, hook: &str, entries: usize) -> Result<Output, Fault> {
         let mut left = entries;
         Output::read_part(value, DEPTH_MAX, &mut left).ok_or_else(|| {
-            let text = format!("answered a table of more than {entries} entries, or one that is nested too deeply: answer less");
+            let text = format!(
+                "answered a table of more than {entries} entries, or one that is nested too deeply: answer less"
+            );
             Fault::new(hook, FaultKind::Answer, text)
         })
     }
@@ -180,7 +190,8 @@ impl Output {
                 for pair in table.pairs::<mlua::Value, mlua::Value>() {
                     let (key, item) = pair.ok()?;
                     *left = left.checked_sub(1)?;
-                    entries.push((Output::read_part(&key, depth - 1, left)?, Output::read_part(&item, depth - 1, left)?));
+                    entries
+                        .push((Output::read_part(&key, depth - 1, left)?, Output::read_part(&item, depth - 1, left)?));
                 }
                 Output::Table(entries)
             }

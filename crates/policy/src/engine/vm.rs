@@ -16,8 +16,9 @@ const BASIC: &[&str] =
 
 /// Not `random`, `randomseed` and `noise`: the same snapshot must give the same answer.
 const MATH: &[&str] = &[
-    "abs", "acos", "asin", "atan", "atan2", "ceil", "clamp", "cos", "cosh", "deg", "exp", "floor", "fmod", "frexp", "huge",
-    "ldexp", "log", "log10", "max", "min", "modf", "pi", "pow", "rad", "round", "sign", "sin", "sinh", "sqrt", "tan", "tanh",
+    "abs", "acos", "asin", "atan", "atan2", "ceil", "clamp", "cos", "cosh", "deg", "exp", "floor", "fmod", "frexp",
+    "huge", "ldexp", "log", "log10", "max", "min", "modf", "pi", "pow", "rad", "round", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh",
 ];
 
 /// Not `move`, which can be told to go through 2^53 empty places in one step, `create` and the old `foreach`; `sort` is ours.
@@ -31,8 +32,27 @@ const BIT32: &[&str] = &[
 
 /// What a policy from elsewhere may expect, to say that it is left out on purpose.
 const LEFT_OUT: &[&str] = &[
-    "pcall", "xpcall", "coroutine", "setmetatable", "getmetatable", "string", "os", "io", "debug", "require", "load",
-    "loadstring", "getfenv", "setfenv", "rawset", "collectgarbage", "buffer", "utf8", "_G", "newproxy", "typeof",
+    "pcall",
+    "xpcall",
+    "coroutine",
+    "setmetatable",
+    "getmetatable",
+    "string",
+    "os",
+    "io",
+    "debug",
+    "require",
+    "load",
+    "loadstring",
+    "getfenv",
+    "setfenv",
+    "rawset",
+    "collectgarbage",
+    "buffer",
+    "utf8",
+    "_G",
+    "newproxy",
+    "typeof",
 ];
 
 /// A sort that is stable and made of steps.
@@ -66,11 +86,6 @@ impl Vm {
         // Collecting while an evaluation runs would hide how much it allocates in all, and with that what it does.
         lua.gc_stop();
         let budget = Rc::new(Budget::default());
-        let brake = budget.clone();
-        lua.set_interrupt(move |lua| match brake.step(lua.used_memory()) {
-            true => Ok(VmState::Continue),
-            false => Err(mlua::Error::runtime("the budget is used up")),
-        });
         let log = Rc::new(RefCell::new(Log::default()));
         let state = Rc::new(Cell::new(Value::Number(0.0)));
         let names = Rc::new(RefCell::new(Vec::new()));
@@ -79,6 +94,11 @@ impl Vm {
         add_state(&lua, &libs, &state)?;
         add_advice(&lua, &libs, &names)?;
         libs.set_readonly(true);
+        let brake = budget.clone();
+        lua.set_interrupt(move |lua| match brake.step(lua.used_memory()) {
+            true => Ok(VmState::Continue),
+            false => Err(mlua::Error::runtime("the budget is used up")),
+        });
         let floor = lua.used_memory();
         Ok(Vm { lua, budget, log, state, libs, names, floor })
     }
@@ -286,17 +306,20 @@ fn add_advice(lua: &Lua, libs: &Table, names: &Rc<RefCell<Vec<String>>>) -> mlua
     }
     known.sort();
     let host = names.clone();
-    let missing = lua.create_function(move |lua, (_, key): (mlua::Value, mlua::Value)| -> mlua::Result<mlua::Value> {
-        let name = key.as_string().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let host = host.borrow();
-        let near = host.iter().chain(&known).filter_map(|other| Some((distance(&name, other)?, other))).min();
-        let advice = match near {
-            _ if LEFT_OUT.contains(&&*name) => "it is left out: a policy that has it could not be held to its budget".to_string(),
-            Some((_, near)) => format!("did you mean `{near}`?"),
-            None => "a policy's own name must be set before it is read".to_string(),
-        };
-        Err(plain_error(lua, &format!("`{}` is not known here: {advice}", tidy(&name))))
-    })?;
+    let missing =
+        lua.create_function(move |lua, (_, key): (mlua::Value, mlua::Value)| -> mlua::Result<mlua::Value> {
+            let name = key.as_string().map(|name| name.to_string_lossy()).unwrap_or_default();
+            let host = host.borrow();
+            let near = host.iter().chain(&known).filter_map(|other| Some((distance(&name, other)?, other))).min();
+            let advice = match near {
+                _ if LEFT_OUT.contains(&&*name) => {
+                    "it is left out: a policy that has it could not be held to its budget".to_string()
+                }
+                Some((_, near)) => format!("did you mean `{near}`?"),
+                None => "a policy's own name must be set before it is read".to_string(),
+            };
+            Err(plain_error(lua, &format!("`{}` is not known here: {advice}", tidy(&name))))
+        })?;
     let meta = lua.create_table()?;
     meta.raw_set("__index", missing)?;
     libs.set_metatable(Some(meta))
