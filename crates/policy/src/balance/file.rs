@@ -44,6 +44,10 @@ fn refused(text: impl Into<String>) -> Fault {
 
 /// Reads either form.
 pub(super) fn read(text: &str) -> Result<File, Fault> {
+    // Luau takes a zero byte for the end of the text, and would be silent about what follows.
+    if let Some(at) = text.bytes().position(|byte| byte == 0) {
+        return Err(refused(format!("byte {} is zero: this is no text", at + 1)));
+    }
     let mut file = match toml::from_str::<toml::Table>(text) {
         Ok(table) => of_table(&table)?,
         Err(error) if looks_like_toml(text) => {

@@ -14,6 +14,8 @@ pub struct Run<'p> {
     host: Table,
     /// What the policy has allocated so far.
     own_bytes: usize,
+    /// Hooks that the file left out.
+    filled_in: Vec<String>,
 }
 
 /// What is left when an evaluation has ended.
@@ -52,7 +54,7 @@ impl<'p> Run<'p> {
             Ok((own, host))
         };
         let (own, host) = tables().map_err(|error| Fault::new("file", FaultKind::Host, error.to_string()))?;
-        let mut run = Run { program, own, host, own_bytes: 0 };
+        let mut run = Run { program, own, host, own_bytes: 0, filled_in: Vec::new() };
         run.start()?;
         Ok(run)
     }
@@ -74,6 +76,7 @@ impl<'p> Run<'p> {
                 Some((table, key)) => self.group(table).and_then(|table| table.raw_set(key, hook)),
             };
             set.map_err(|error| self.fault(&name, &error))?;
+            self.filled_in.push(name);
         }
         Ok(())
     }
@@ -144,13 +147,14 @@ impl<'p> Run<'p> {
         Output::read(&value, name, self.program.limits.entries)
     }
 
-    /// Names of the globals that the policy has set, sorted; those that are functions are told apart.
+    /// Names of the globals that the policy's file has set, sorted; those that are functions are told apart.
     pub fn globals(&self) -> Vec<(String, bool)> {
         let own = self.own.pairs::<mlua::Value, mlua::Value>().filter_map(|pair| {
             let (key, value) = pair.ok()?;
             Some((key.as_string()?.to_string_lossy(), value.is_function()))
         });
         let mut names: Vec<(String, bool)> = own.take(1000).collect();
+        names.retain(|(name, _)| !self.filled_in.contains(name));
         names.sort();
         names
     }
