@@ -93,10 +93,11 @@ local function spread()
     return nil
 end
 
--- The first rank that can have back what came from it.
-local function calm_home()
+-- The first rank that can have back what came from it, now or once it is open again.
+local function calm_home(now)
     for i = 1, #MDSs do
-        if i ~= whoami and home[i] > 0 and MDSs[i].open and MDSs[i].busy + MDSs[whoami].busy < CALM then
+        local open = MDSs[i].open or not now
+        if i ~= whoami and home[i] > 0 and open and MDSs[i].busy + MDSs[whoami].busy < CALM then
             return i
         end
     end
@@ -106,8 +107,8 @@ end
 function when()
     local state = RDstate()
     local hot, pause, calm = state % 10, math.floor(state / 10) % 10, math.floor(state / 100)
-    local back = calm_home()
-    calm = if back then calm + 1 else 0
+    local back = calm_home(true)
+    calm = if calm_home(false) then calm + 1 else 0
     hot = if MDSs[whoami].busy > HOT and pause == 0 then min(hot + 1, HOT_TICKS) else 0
     if pause > 0 then
         pause = pause - 1

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// What one evaluation (all hooks of one decision), or loading, may use at most.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limits {
-    /// Steps: each call, return and round of a loop costs one, and one more for each 4 KiB that the evaluation has allocated,
-    /// so that work on big values is paid for too.
+    /// Steps: each call, return and round of a loop costs one, and one more for each 4 KiB that the evaluation has allocated
+    /// beyond the first 64, so that work on big values is paid for too.
     pub steps: u64,
     /// Bytes that may be allocated; nothing is freed while an evaluation runs.
     pub memory_bytes: usize,

@@ -108,7 +108,8 @@ fn weigh(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<(Vec<f64>, Weighed), 
     let vectors = snapshot.pieces.iter().map(|piece| &piece.load).chain([&snapshot.besides]);
     let rows: Vec<f64> = vectors.flat_map(environment::counters).collect();
     let loads = run.call_rows("metaload", &rows, 5)?;
-    let auth: f64 = loads[..snapshot.pieces.len()].iter().sum();
+    // The sum of nothing is minus zero.
+    let auth = 0.0 + loads[..snapshot.pieces.len()].iter().sum::<f64>();
     let all = auth + loads.last().copied().unwrap_or(0.0);
     let own = Weighed { policy: snapshot.policy, auth, all };
     match own.is_sound() {

@@ -14,6 +14,9 @@ pub(super) enum Trip {
 /// what there is, so that steps bound the time also without a clock.
 const BYTES_PER_STEP: usize = 4096;
 
+/// So much of it costs nothing, so that what little most policies allocate does not show in their steps.
+const BYTES_FREE: usize = 64 << 10;
+
 /// Steps after which the clock is read again; reading it costs as much as several steps.
 const STEPS_PER_LOOK: u64 = 64;
 
@@ -43,7 +46,8 @@ impl Budget {
 
     /// One step, with so much memory in use. False: it is over.
     pub(super) fn step(&self, used_bytes: usize) -> bool {
-        self.charge(1 + (used_bytes.saturating_sub(self.base_bytes.get()) / BYTES_PER_STEP) as u64)
+        let own = used_bytes.saturating_sub(self.base_bytes.get()).saturating_sub(BYTES_FREE);
+        self.charge(1 + (own / BYTES_PER_STEP) as u64)
     }
 
     /// So many steps at once.
