@@ -2,6 +2,7 @@
 //! metadata server. Units are tested beside their code.
 
 mod contract;
+mod fuzz;
 mod loligo;
 mod paper;
 mod support;
