@@ -6,10 +6,8 @@ use loligo_policy::{Limits, Value, embedded};
 use loligo_types::{Ino, Load, LoadVec, Piece, PieceHeat, PolicyId, Rank, RankView, Snapshot, Weighed};
 use std::time::{Duration, Instant};
 
-const RANKS: u16 = 8;
-
 /// A tree in which each directory has ten. If the rank is `hot` it has everything, otherwise all are equally idle.
-fn snapshot(pieces: usize, hot: bool) -> Snapshot {
+fn snapshot(ranks: u16, pieces: usize, hot: bool) -> Snapshot {
     let piece = |at: usize| PieceHeat {
         piece: Piece { dir: Ino(at as u64 + 1), frag: None },
         above: at.checked_sub(1).map(|before| (before / 10) as u32),
@@ -27,7 +25,7 @@ fn snapshot(pieces: usize, hot: bool) -> Snapshot {
         besides: LoadVec::default(),
         pieces: (0..pieces).map(piece).collect(),
     };
-    for rank in 0..RANKS {
+    for rank in 0..ranks {
         let busy = if hot && rank == 0 { 100.0 } else { 1.0 };
         let load = Load { cpu_percent: busy, busy_percent: busy, capacity_per_s: 1000.0, ..Load::default() };
         let others = if hot { 0.0 } else { 1e9 };
@@ -61,20 +59,23 @@ fn measure(policy: &mut Policy, snapshot: &Snapshot, state: Option<Value>) -> (D
 }
 
 fn main() {
-    println!("{:28} {:>8} {:>14} {:>14} {:>6}", "policy", "pieces", "holds, us", "moves, us", "moves");
-    for (name, text) in embedded() {
+    println!("{:28} {:>5} {:>8} {:>10} {:>10} {:>6}", "policy", "ranks", "pieces", "holds, us", "moves, us", "moves");
+    // The same as ours, but weighing is more than arithmetic.
+    let branches = embedded()[0].1.replace("return IRD + 2*IWR", "if IRD < 0 then return 0 end return IRD + 2*IWR");
+    let all = embedded().iter().copied().chain([("(weighing in Luau)", branches.as_str())]);
+    for (name, text) in all {
         let mut policy = Policy::load(name, text, &Limits::default()).expect("a shipped policy loads");
         // The patient ones are at the end of their patience.
-        let eager = match *name {
-            "loligo.lua" | "cephfs_overload.lua" => Some(Value::Number(2.0)),
+        let eager = match name {
+            "loligo.lua" | "(weighing in Luau)" | "cephfs_overload.lua" => Some(Value::Number(2.0)),
             "fill_and_spill.toml" | "adaptable_conservative.toml" => Some(Value::Number(0.0)),
             _ => None,
         };
-        for pieces in [100, 1000, 10_000] {
-            let (holds, none) = measure(&mut policy, &snapshot(pieces, false), None);
-            let (moves, some) = measure(&mut policy, &snapshot(pieces, true), eager);
+        for (ranks, pieces) in [(8, 100), (8, 1000), (8, 10_000), (64, 10_000)] {
+            let (holds, none) = measure(&mut policy, &snapshot(ranks, pieces, false), None);
+            let (moves, some) = measure(&mut policy, &snapshot(ranks, pieces, true), eager);
             assert_eq!(none, 0);
-            println!("{name:28} {pieces:>8} {:>14} {:>14} {some:>6}", holds.as_micros(), moves.as_micros());
+            println!("{name:28} {ranks:>5} {pieces:>8} {:>10} {:>10} {some:>6}", holds.as_micros(), moves.as_micros());
         }
     }
 }

@@ -19,5 +19,5 @@ pub use embedded::embedded;
 pub use engine::Value;
 pub use fault::{Fault, FaultKind};
 pub use limits::Limits;
-//pub use lint::{LintReport, lint};
+pub use lint::{LintCase, LintReport, lint};
 pub use streak::Streak;

@@ -32,6 +32,8 @@ pub struct ToyRank {
     pub silent: bool,
     weighed: Option<Weighed>,
     load: Load,
+    /// The same a tick earlier.
+    before: (Load, Option<Weighed>),
     age_ticks: u64,
     imported: bool,
 }
@@ -46,7 +48,9 @@ pub struct Toy {
     pub capacity: f64,
     /// By how much of itself a demand changes from tick to tick, up or down.
     pub noise: f64,
-    /// How long ticks took so far.
+    /// What a rank knows of the others is a tick old.
+    pub late_news: bool,
+    /// How many ticks there were.
     pub ticks: u64,
     seed: u64,
 }
@@ -89,12 +93,21 @@ impl Toy {
                 silent: false,
                 weighed: None,
                 load: Load::default(),
+                before: (Load::default(), None),
                 age_ticks: 0,
                 imported: false,
             })
         };
         let ranks = (0..ranks).map(|_| rank()).collect::<Result<_, Fault>>()?;
-        Ok(Toy { ranks, pieces: Vec::new(), capacity: 1000.0, noise: 0.0, ticks: 0, seed: 0x9E37_79B9_7F4A_7C15 })
+        Ok(Toy {
+            ranks,
+            pieces: Vec::new(),
+            capacity: 1000.0,
+            noise: 0.0,
+            late_news: false,
+            ticks: 0,
+            seed: 0x9E37_79B9_7F4A_7C15,
+        })
     }
 
     /// Adds a directory; its number.
@@ -135,6 +148,7 @@ impl Toy {
                 self.ranks[at].age_ticks += 1;
                 continue;
             }
+            self.ranks[at].before = (self.ranks[at].load, self.ranks[at].weighed);
             self.ranks[at].load = self.load(at);
             self.ranks[at].age_ticks = 0;
             // Alone it cannot decide anything, but it weighs what it has.
@@ -189,10 +203,11 @@ impl Toy {
 
     /// What a rank knows now.
     pub fn snapshot(&mut self, at: usize) -> Snapshot {
+        let is_late = |number: usize, rank: &ToyRank| self.late_news && number != at && rank.before.1.is_some();
         let view = |(number, rank): (usize, &ToyRank)| RankView {
             rank: Rank(number as u16),
-            load: rank.load,
-            weighed: rank.weighed,
+            load: if is_late(number, rank) { rank.before.0 } else { rank.load },
+            weighed: if is_late(number, rank) { rank.before.1 } else { rank.weighed },
             age_ms: rank.age_ticks * TICK_MS + u64::from(number != at) * 100,
             takes_more: rank.takes_more,
             is_busy_importing: rank.imported,

@@ -136,8 +136,7 @@ fn set_environment(
 }
 
 fn mds_loads(run: &mut Run<'_>, count: usize) -> Result<Vec<f64>, Fault> {
-    let loads = (1..=count).map(|i| run.call_number("mdsload", &[Input::Number(i as f64)])).collect();
-    loads
+    (1..=count).map(|i| run.call_number("mdsload", &[Input::Number(i as f64)])).collect()
 }
 
 fn when(run: &mut Run<'_>) -> Result<bool, Fault> {

@@ -46,7 +46,7 @@ pub(super) fn counters(load: &LoadVec) -> [f64; 5] {
 
 /// The ranks that take part, or why nothing can be decided now: a rank that takes more must have told, lately, what this
 /// version of the policy makes of it. One that takes nothing is left out if it has not.
-pub(super) fn part<'s>(snapshot: &'s Snapshot, own: Weighed) -> Result<Vec<(&'s RankView, Weighed)>, String> {
+pub(super) fn part(snapshot: &Snapshot, own: Weighed) -> Result<Vec<(&RankView, Weighed)>, String> {
     let oldest = snapshot.tick_ms.saturating_mul(AGE_TICKS_MAX);
     let mut part = Vec::with_capacity(snapshot.ranks.len());
     for view in &snapshot.ranks {

@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> Result<File, Fault> {
     for (name, text) in of_table(&defaults)?.code.hooks {
         let has = file.code.hooks.iter().any(|(known, _)| *known == name);
         // A file's own functions go first anyway.
-        if !has && !(name == "howmuch" && file.settings.howmuch.is_some()) {
+        if !has {
             file.code.hooks.push((name, text));
         }
     }

@@ -59,12 +59,35 @@ fn expression() -> impl Strategy<Value = String> {
     ];
     leaf.prop_recursive(3, 16, 3, |inner| {
         let op = prop_oneof![
-            Just("+"), Just("-"), Just("*"), Just("/"), Just("%"), Just("^"), Just(".."), Just("=="), Just("<"), Just(">"),
-            Just("and"), Just("or"), Just("//"),
+            Just("+"),
+            Just("-"),
+            Just("*"),
+            Just("/"),
+            Just("%"),
+            Just("^"),
+            Just(".."),
+            Just("=="),
+            Just("<"),
+            Just(">"),
+            Just("and"),
+            Just("or"),
+            Just("//"),
         ];
         let call = prop_oneof![
-            Just("max"), Just("min"), Just("tostring"), Just("tonumber"), Just("math.floor"), Just("type"), Just("unpack"),
-            Just("table.concat"), Just("table.clone"), Just("next"), Just("error"), Just("WRstate"), Just("select"), Just("print"),
+            Just("max"),
+            Just("min"),
+            Just("tostring"),
+            Just("tonumber"),
+            Just("math.floor"),
+            Just("type"),
+            Just("unpack"),
+            Just("table.concat"),
+            Just("table.clone"),
+            Just("next"),
+            Just("error"),
+            Just("WRstate"),
+            Just("select"),
+            Just("print"),
         ];
         prop_oneof![
             (inner.clone(), op, inner.clone()).prop_map(|(x, op, y)| format!("({x} {op} {y})")),
@@ -79,7 +102,10 @@ fn expression() -> impl Strategy<Value = String> {
 
 fn statements() -> impl Strategy<Value = String> {
     let simple = prop_oneof![
-        (prop_oneof![Just("a"), Just("b"), Just("local a"), Just("targets[2]"), Just("targets[1]"), Just("targets")], expression())
+        (
+            prop_oneof![Just("a"), Just("b"), Just("local a"), Just("targets[2]"), Just("targets[1]"), Just("targets")],
+            expression()
+        )
             .prop_map(|(name, value)| format!("{name} = {value}")),
         expression().prop_map(|place| format!("targets[{place}] = MDSs[whoami].load / 2")),
         expression().prop_map(|value| format!("for i = 1, #MDSs do if i ~= whoami then targets[i] = {value} end end")),
@@ -97,10 +123,12 @@ fn statements() -> impl Strategy<Value = String> {
             (inner.clone(), inner).prop_map(|(first, second)| format!("{first}\n{second}")),
         ]
     });
-    (proptest::collection::vec(nested, 0..3), proptest::option::weighted(0.8, expression())).prop_map(|(body, answer)| {
-        let answer = answer.map_or(String::new(), |answer| format!("\nreturn {answer}"));
-        format!("{}{answer}", body.join("\n"))
-    })
+    (proptest::collection::vec(nested, 0..3), proptest::option::weighted(0.8, expression())).prop_map(
+        |(body, answer)| {
+            let answer = answer.map_or(String::new(), |answer| format!("\nreturn {answer}"));
+            format!("{}{answer}", body.join("\n"))
+        },
+    )
 }
 
 /// Sensible most of the time, so that later hooks are reached too.
@@ -117,21 +145,22 @@ fn policies() -> impl Strategy<Value = String> {
         hook("return {'big_first', 'half', 'mine'}"),
         hook("return {#loads}"),
     );
-    let whole = (hooks, any::<bool>()).prop_map(|((metaload, mdsload, when, places, howmuch, mine), is_file)| match is_file {
-        true => format!(
-            "function metaload(IRD, IWR, READDIR, FETCH, STORE) {metaload} end
+    let whole =
+        (hooks, any::<bool>()).prop_map(|((metaload, mdsload, when, places, howmuch, mine), is_file)| match is_file {
+            true => format!(
+                "function metaload(IRD, IWR, READDIR, FETCH, STORE) {metaload} end
             function mdsload(i) {mdsload} end
             function when() {when} end
             function where() {places} end
             function howmuch() {howmuch} end
             selectors = {{mine = function(loads, target) {mine} end}}"
-        ),
-        false => format!(
-            "metaload = '''{metaload}'''\nmdsload = '''{mdsload}'''\nwhen = '''{when}'''\nwhere = '''{places}'''\n\
+            ),
+            false => format!(
+                "metaload = '''{metaload}'''\nmdsload = '''{mdsload}'''\nwhen = '''{when}'''\nwhere = '''{places}'''\n\
              howmuch = '''{howmuch}'''\n[selectors]\nmine = '''{mine}'''\n"
-        )
-        .replace("= ''''", "= '''\n'"),
-    });
+            )
+            .replace("= ''''", "= '''\n'"),
+        });
     // A shipped one with a few bytes changed.
     let mangled = (prop::sample::select(loligo_policy::embedded()), 0usize..2000, ".{0,6}", 0usize..8).prop_map(
         |((_, text), at, new, gone)| {
@@ -140,7 +169,8 @@ fn policies() -> impl Strategy<Value = String> {
             format!("{}{new}{}", &text[..at], &text[end..])
         },
     );
-    let bytes = proptest::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let bytes =
+        proptest::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     prop_oneof![8 => whole, 2 => mangled, 1 => bytes, 1 => statements()]
 }
 

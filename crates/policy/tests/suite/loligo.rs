@@ -96,8 +96,9 @@ fn noise_moves_nothing() {
 
 #[test]
 fn a_flash_crowd_is_spread_over_few_ranks_and_comes_back() {
-    for ranks in [2, 4, 8, 16] {
+    for (ranks, late_news) in [(2, false), (4, true), (8, false), (8, true), (16, true)] {
         let mut toy = Toy::new("loligo", shipped("loligo.lua"), ranks).expect("loads");
+        toy.late_news = late_news;
         toy.add_flat(200, 200.0);
         (0..20).for_each(|_| assert!(toy.tick().moves().is_empty(), "one rank is enough"));
         let crowd = 0.6 * 1000.0 * ranks as f64 / 200.0;
@@ -119,6 +120,7 @@ fn moves_stop_whatever_it_begins_with() {
     {
         for share in shares.iter().copied() {
             let mut toy = Toy::new("loligo", shipped("loligo.lua"), ranks).expect("loads");
+            toy.late_news = ranks % 2 == 1 || share == 0.7;
             let root = toy.add(None, 0, 0.0);
             let mut seed = 7u64;
             for _ in 0..8 * ranks {

@@ -3,6 +3,7 @@
 
 mod contract;
 mod fuzz;
+mod lint;
 mod loligo;
 mod paper;
 mod support;
