@@ -237,18 +237,21 @@ impl<'p> Run<'p> {
         rows[..count * width].iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         let lua = self.machine_lua().map_err(host)?;
         let buffer = lua.create_buffer(&bytes).map_err(host)?;
-        let answers = lua.create_buffer_with_capacity(count * 8).map_err(host)?;
         let args: MultiValue = [
-            mlua::Value::Buffer(buffer),
-            mlua::Value::Buffer(answers.clone()),
-            mlua::Value::Number(count as f64),
+            mlua::Value::Buffer(buffer.clone()),
+            mlua::Value::Number(bytes.len() as f64),
             mlua::Value::Function(function),
         ]
         .into_iter()
         .collect();
-        self.invoke(hook, &driver, args)?;
-        let bytes = answers.to_vec();
-        Ok(bytes.chunks_exact(8).map(|n| f64::from_le_bytes(n.try_into().expect("chunks of eight bytes"))).collect())
+        self.invoke(hook, &driver, args).map_err(|fault| match fault.text.contains("'writef64'") {
+            true => Fault::new(hook, FaultKind::Answer, "must answer a number, for one of the rows it answered none"),
+            false => fault,
+        })?;
+        // Each row's answer is where its first number was.
+        let bytes = buffer.to_vec();
+        let answer = |row: &[u8]| f64::from_le_bytes(row[..8].try_into().expect("a row has eight bytes at least"));
+        Ok(bytes.chunks_exact(width * 8).map(answer).collect())
     }
 
     /// Our own loop, in an environment of its own that the policy cannot reach.
@@ -259,22 +262,17 @@ impl<'p> Run<'p> {
         }
         let lua = &machine.vm.lua;
         let own = lua.create_table()?;
-        for name in ["buffer", "type", "error"] {
-            own.raw_set(name, lua.globals().raw_get::<mlua::Value>(name)?)?;
-        }
+        own.raw_set("buffer", lua.globals().raw_get::<mlua::Value>("buffer")?)?;
         own.set_safeenv(true);
-        let reads: Vec<String> = (0..width).map(|at| format!("read(rows, at * {} + {})", width * 8, at * 8)).collect();
+        let reads: Vec<String> = (0..width).map(|at| format!("read(rows, at + {})", at * 8)).collect();
         let text = format!(
-            "local read, write, kind = buffer.readf64, buffer.writef64, type
-            return function(rows, answers, count, hook)
-                for at = 0, count - 1 do
-                    local answer = hook({})
-                    if kind(answer) ~= 'number' then
-                        error('must answer a number, it answered ' .. kind(answer), 0)
-                    end
-                    write(answers, at * 8, answer)
+            "local read, write = buffer.readf64, buffer.writef64
+            return function(rows, bytes, hook)
+                for at = 0, bytes - 1, {} do
+                    write(rows, at, hook({}))
                 end
             end",
+            width * 8,
             reads.join(", ")
         );
         let driver: Function = lua.load(text).set_name("=rows").set_environment(own).call(())?;

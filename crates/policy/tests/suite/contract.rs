@@ -428,3 +428,50 @@ fn an_explanation_tells_the_whole_way() {
         assert!(lines.contains(part), "{part} is not in\n{lines}");
     }
 }
+
+#[test]
+fn texts_that_nest_deeply_or_go_on_for_long_are_refused_or_harmless() {
+    let many = |part: &str, count: usize| part.repeat(count);
+    for body in [
+        many("(", 100_000),
+        many("{", 100_000),
+        many("-", 99_999) + "1",
+        many("not ", 50_000) + "true",
+        "1".to_string() + &many("+1", 100_000),
+        "1".to_string() + &many("^1", 100_000),
+        "'x'".to_string() + &many("..'x'", 40_000),
+        "1".to_string() + &many(" and 1", 40_000),
+        "a".to_string() + &many(".a", 100_000),
+        "a".to_string() + &many("()", 100_000),
+        "a".to_string() + &many("[a", 100_000),
+        many("function() return ", 10_000),
+        many("function() ", 10_000) + &many(" end", 10_000),
+        many("if true then ", 15_000),
+        many("do ", 80_000),
+        many("for i = 1, 1 do ", 15_000),
+        many("local x = 1 ", 20_000),
+        "{".to_string() + &many("1,", 100_000) + "}",
+        many("if x then x() else", 10_000),
+        "`".to_string() + &many("{`", 50_000),
+        "x :: ".to_string() + &many("{", 100_000),
+        many("a,", 100_000) + "a = 1",
+        "[".to_string() + &many("=", 200_000) + "[",
+        "1 local a = 'xxxxxxxx' ".to_string() + &many("local a = a .. a ", 40),
+        "1 local a = 'xxxxxxxx' ".to_string() + &many("local a = `{a}{a}` ", 40),
+    ] {
+        for text in [
+            format!("function when() return {body}"),
+            format!("function when() {body}"),
+            format!("function when() return true end local x = {body}"),
+            format!("function when() return true end {body}"),
+            format!("when = '''{body}'''"),
+            format!("when = 'true'\nmetaload = '''{body}'''"),
+            format!("when = 'true'\nx = {body}"),
+            format!("when = {body}"),
+        ] {
+            if let Ok(mut policy) = Policy::load("deep", &text, &Limits::deterministic()) {
+                check(&plain(), &policy.decide(&plain(), &mut None)).expect("a sound answer");
+            }
+        }
+    }
+}
