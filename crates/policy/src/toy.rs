@@ -110,7 +110,7 @@ impl Toy {
         })
     }
 
-    /// Adds a directory; its number.
+    /// Adds a directory; its number. One at the top stays where it is.
     pub fn add(&mut self, above: Option<usize>, owner: usize, demand: f64) -> usize {
         self.pieces.push(ToyPiece { above, owner, demand, fixed: above.is_none() });
         self.pieces.len() - 1

@@ -27,6 +27,8 @@ enum Op {
 pub(super) struct Arith {
     ops: Vec<Op>,
     params: usize,
+    /// It stands in the file, and not for a hook that the file leaves out.
+    in_file: bool,
 }
 
 impl Arith {
@@ -35,7 +37,7 @@ impl Arith {
         if let Some(file) = &code.file {
             let tokens = tokens(file)?;
             if tokens.contains(&hook.name) {
-                return of_function(&tokens, hook.name);
+                return of_function(&tokens, hook.name).map(|arith| Arith { in_file: true, ..arith });
             }
         }
         let (_, text) = code.hooks.iter().find(|(name, _)| name == hook.name)?;
@@ -46,13 +48,21 @@ impl Arith {
     fn parse(tokens: &[&str], params: &[&str], libraries: bool) -> Option<Arith> {
         let mut parser = Parser { tokens, at: 0, params, libraries, ops: Vec::new() };
         parser.sum(0)?;
-        (parser.at == tokens.len() && parser.ops.len() <= OPS_MAX)
-            .then_some(Arith { ops: parser.ops, params: params.len() })
+        (parser.at == tokens.len() && parser.ops.len() <= OPS_MAX).then_some(Arith {
+            ops: parser.ops,
+            params: params.len(),
+            in_file: false,
+        })
     }
 
     /// How many arguments it has; a row may have more.
     pub(super) fn params(&self) -> usize {
         self.params
+    }
+
+    /// Whether the file's own function is meant.
+    pub(super) fn in_file(&self) -> bool {
+        self.in_file
     }
 
     /// Its value for each row of `width` numbers.

@@ -1,5 +1,6 @@
 //! One evaluation of a program: values of the host in, hooks called, answers and state out. All of it shares one budget.
 
+use super::arith::Arith;
 use super::program::{FILE, Machine, Program};
 use super::value::{Input, Output, Value};
 use crate::{Fault, FaultKind, Limits};
@@ -211,7 +212,11 @@ impl<'p> Run<'p> {
     pub fn call_rows(&mut self, hook: &'static str, rows: &[f64], width: usize) -> Result<Vec<f64>, Fault> {
         let width = width.max(1);
         self.function(hook)?;
-        let numbers = match self.program.arith.iter().find(|(name, arith)| *name == hook && arith.params() <= width) {
+        // The function that stands in the file may be one that it never made.
+        let in_file = !self.filled_in.iter().any(|name| name == hook);
+        let is_it =
+            |(name, arith): &&(&str, Arith)| *name == hook && arith.params() <= width && arith.in_file() == in_file;
+        let numbers = match self.program.arith.iter().find(is_it) {
             Some((_, arith)) => {
                 let numbers = arith.rows(rows, width);
                 let vm = &self.machine()?.vm;

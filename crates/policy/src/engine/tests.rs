@@ -285,6 +285,22 @@ fn only_plain_arithmetic_is_taken_for_it() {
     }
 }
 
+#[test]
+fn a_function_that_a_file_only_could_make_is_not_taken_for_the_hook() {
+    let weigh = vec![("weigh".to_string(), "a".to_string())];
+    for (text, expected) in [
+        ("local function never() function weigh(x) return 9 end end", 1.0),
+        ("local function now() function weigh(x) return 9 end end now()", 9.0),
+        ("function weigh(x) return x + 2 end", 3.0),
+        ("local x = 1", 1.0),
+    ] {
+        let code = Code { file: Some(text.to_string()), hooks: weigh.clone() };
+        let mut program = Program::load("test", code, WEIGH, &Limits::deterministic()).expect("loads");
+        let mut run = program.begin(Value::Number(0.0)).expect("begins");
+        assert_eq!(run.call_rows("weigh", &[1.0, 5.0, 6.0], 3), Ok(vec![expected]), "{text}");
+    }
+}
+
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop_oneof![Just("a"), Just("b"), Just("c")].prop_map(str::to_string),

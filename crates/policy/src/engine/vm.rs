@@ -2,7 +2,7 @@
 //! machine serves one program; after it ran out of memory or time it is thrown away and built anew.
 
 use super::budget::{Budget, Trip};
-use super::value::{Output, Value};
+use super::value::Value;
 use crate::{Fault, FaultKind, Limits};
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, VmState};
@@ -271,7 +271,7 @@ fn add_state(lua: &Lua, libs: &Table, state: &Rc<Cell<Value>>) -> mlua::Result<(
             mlua::Value::Integer(number) => Value::Number(number as f64),
             mlua::Value::Number(number) if number.is_finite() => Value::Number(number),
             other => {
-                let text = format!("WRstate keeps one finite number or one boolean, not {}", Output::read_name(&other));
+                let text = format!("WRstate keeps one finite number or one boolean, not {}", named(&other));
                 return Err(plain_error(lua, &text));
             }
         };
@@ -289,12 +289,11 @@ fn add_state(lua: &Lua, libs: &Table, state: &Rc<Cell<Value>>) -> mlua::Result<(
     libs.raw_set("RDstate", read)
 }
 
-impl Output {
-    fn read_name(value: &mlua::Value) -> String {
-        match value {
-            mlua::Value::Number(number) => number.to_string(),
-            other => other.type_name().to_string(),
-        }
+/// What was given in place of a state.
+fn named(value: &mlua::Value) -> String {
+    match value {
+        mlua::Value::Number(number) => number.to_string(),
+        other => other.type_name().to_string(),
     }
 }
 
