@@ -26,6 +26,7 @@ Look:
 Ranks:
   rank         The ranks that serve the namespace
   subtree      Which rank has which directories; move and pin them
+  balancer     Which policy moves load between ranks, what it does, and why
 
 Care:
   fsck         Check a file system, and repair it
@@ -139,6 +140,11 @@ pub enum Command {
         #[command(subcommand)]
         what: RankCommand,
     },
+    /// Which policy moves load between ranks, what it does, and why.
+    Balancer {
+        #[command(subcommand)]
+        what: BalancerCommand,
+    },
     /// Which rank has which directories; move and pin them.
     Subtree {
         #[command(subcommand)]
@@ -209,6 +215,9 @@ impl Command {
             Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
             Command::Bench { what: Bench::Md(args) } => args.json,
             Command::Subtree { what: Subtree::Migrate { json, .. } } => *json,
+            Command::Balancer { what: BalancerCommand::Explain { json, .. } | BalancerCommand::Log { json, .. } } => {
+                *json
+            }
             _ => false,
         }
     }
@@ -380,6 +389,89 @@ pub enum RankCommand {
         rank: u16,
         #[command(flatten)]
         target: Target,
+    },
+}
+
+/// `loligo balancer`.
+#[derive(Subcommand)]
+pub enum BalancerCommand {
+    /// Print which policy is in force and how it does at each rank; of a named one the text.
+    Get {
+        /// A policy.
+        name: Option<String>,
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the policies that there are.
+    List {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a policy would do, and put it in force at all ranks if told to.
+    Set {
+        /// What it is called, or one that comes with Loligo.
+        name: String,
+        /// The policy; without a file the one of this name that comes with Loligo.
+        file: Option<PathBuf>,
+        /// Put it in force.
+        #[arg(long)]
+        apply: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Balance no more; what moved stays where it is.
+    Unset {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Put the policy in force again that was before, leaving out those that failed.
+    Rollback {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Print what was in force when, and why that changed.
+    History {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Try a policy on small models of clusters, and show what it does there.
+    Lint {
+        /// The policy.
+        file: PathBuf,
+    },
+    /// Print what balancers of all ranks did.
+    Log {
+        /// How many lines, the newest.
+        #[arg(long, short = 'n', default_value_t = 50)]
+        lines: usize,
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what each hook of the policy saw and answered in the last ticks.
+    Explain {
+        /// Of this rank alone.
+        #[arg(long)]
+        rank: Option<u16>,
+        /// How many ticks.
+        #[arg(long, short = 'n', default_value_t = 1)]
+        ticks: usize,
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 

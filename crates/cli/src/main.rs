@@ -1,9 +1,10 @@
 //! The one binary, `loligo`: reads the command line and hands over to a command. Not here: what any of them does.
 //!
 //! Commands stand by what a user wants: [`service`] starts and stops, [`look`] shows, [`ranks`] says who serves
-//! what, [`care`] checks and moves, [`tools`] is the rest.
+//! what, [`balancer`] who decides that, [`care`] checks and moves, [`tools`] is the rest.
 
 mod args;
+mod balancer;
 mod care;
 mod log;
 mod look;
@@ -62,6 +63,7 @@ fn run(cli: Cli) -> Outcome {
             ranks::members::drain(&target, rank, wait, json)
         }
         Command::Rank { what: RankCommand::Undrain { rank, target } } => ranks::members::undrain(&target, rank),
+        Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
         Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),

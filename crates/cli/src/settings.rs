@@ -65,6 +65,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
     ),
     key("frag_split_bits", "3", "a split makes 2^this fragments of one; 1 to 8", Kind::Number),
+    key("balance_ms", "10000", "how often the balancer's policy is asked, milliseconds; at least 1000", Kind::Number),
     key("session_ms", "60000", "a client that is silent this long is evicted, milliseconds", Kind::Number),
     key(
         "grace_ms",
@@ -209,7 +210,9 @@ impl Settings {
 
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
-        let limits: [(&str, u64, u64); 6] = [
+        let limits: [(&str, u64, u64); 7] = [
+            // Others tell of their loads once a second.
+            ("balance_ms", 1000, 3_600_000),
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
             ("session_ms", 1000, u64::from(u32::MAX)),
             ("grace_ms", 0, u64::from(u32::MAX)),

@@ -13,4 +13,7 @@ pub mod sock;
 pub use address::{Address, AddressError};
 pub use client::Client;
 pub use offline::Offline;
-pub use server::{FormatOptions, Joint, RankStatus, Server, ServerConfig, ServerError, Status, format, socket_in};
+pub use server::{
+    AdviceStatus, FormatOptions, InForce, Joint, LogLine, RankStatus, Server, ServerConfig, ServerError, Status, Tick,
+    Version, format, is_name, socket_in,
+};

@@ -7,6 +7,8 @@ use crate::{Fault, Limits};
 
 /// Ranks of the toys.
 const SIZES: &[usize] = &[1, 2, 3, 5, 8, 16, 64];
+/// After so many cases with faults nothing more is tried.
+const FAULTY_MAX: usize = 4;
 /// Beyond this many ranks only the loads that tell most are tried, for fewer ticks: the work grows with the square.
 const SMALL: usize = 16;
 /// Ticks of a case. In the last part of them nothing should move any more.
@@ -159,6 +161,11 @@ pub fn lint(name: &str, text: &str) -> LintReport {
     report.warnings.extend(odd_names(&mut policy));
     for ranks in SIZES {
         for scene in SCENES.iter().filter(|scene| scene.is_tried(*ranks)) {
+            if report.cases.iter().filter(|case| case.faults > 0).count() >= FAULTY_MAX {
+                report.warnings.push(format!("ends with faults so often that {ranks} ranks and more were not tried"));
+                report.warnings.extend(warnings(&report.cases));
+                return report;
+            }
             match run(name, text, *scene, *ranks) {
                 Ok(case) => report.cases.push(case),
                 Err(fault) => report.warnings.push(format!("does not load a second time: {fault}")),
@@ -195,6 +202,11 @@ fn run(name: &str, text: &str, scene: Scene, ranks: usize) -> Result<LintCase, F
         case.late_moves += if tick >= ticks - ticks / LATE_PARTS { moves } else { 0 };
         case.faults += ticked.faults().len();
         case.fault = case.fault.or_else(|| ticked.faults().first().map(|fault| (*fault).clone()));
+        if case.faults > 0 {
+            // One that never ends would do so at each tick.
+            case.ticks = tick + 1;
+            break;
+        }
     }
     case.imbalance = toy.imbalance();
     Ok(case)

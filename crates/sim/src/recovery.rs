@@ -105,7 +105,7 @@ pub fn check_tree(rows: &[Row], records: &[(Lsn, Record)], key: (u64, u64), inli
             Row::Discard { ino, from, object_size, .. } => tree.load(Loaded::Discard { ino, from, object_size }),
             Row::Session(session) => tree.load(Loaded::Session(session)),
             Row::Meta { meta: Meta::NextIno, rank: Rank::ZERO, value } => tree.load(Loaded::NextIno(Ino(value))),
-            Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } => {}
+            Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } | Row::Note { .. } => {}
         }
     }
     for (dir, entries) in entries {

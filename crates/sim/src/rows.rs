@@ -145,7 +145,7 @@ pub fn event_of(row: Row) -> Option<Event> {
         Row::Discard { ino, from, object_size, .. } => Event::Discard { ino, from, object_size },
         Row::Session(session) => Event::Session(session),
         Row::Meta { meta: Meta::NextIno, value, .. } => Event::NextIno(Ino(value)),
-        Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } => return None,
+        Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } | Row::Note { .. } => return None,
     })
 }
 

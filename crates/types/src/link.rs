@@ -2,7 +2,7 @@
 //! Their bytes are the wire's, their order is drawn in docs/formats/link.md.
 
 use crate::peer::PeerMsg;
-use crate::{ClusterMap, Rank};
+use crate::{ClusterMap, PolicyId, Rank};
 
 /// Version of the protocol between processes that this code speaks.
 pub const LINK_VERSION: u32 = 2;
@@ -70,6 +70,8 @@ pub enum Member {
     Drained,
     /// No client has a session there: it may be stopped and removed.
     Left,
+    /// The policy in force has failed there so often in a row that it should be given up; why.
+    BadPolicy { policy: PolicyId, why: String },
 }
 
 /// The messages, of both directions.

@@ -7,7 +7,7 @@ use super::{Finding, PURE_CRATES, Tree};
 /// command, on which nothing stands.
 const LADDER: &[&[&str]] = &[
     &["types"],
-    &["namespace", "journal", "wire", "store"],
+    &["namespace", "journal", "wire", "store", "policy"],
     &["mds", "osd", "client", "store-local", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench"],

@@ -221,7 +221,7 @@ impl Rows {
             Row::Meta { meta: Meta::NextIno, rank, value } if Ino(value).birth_rank() == rank => {
                 Event::NextIno(Ino(value))
             }
-            Row::Meta { .. } => return,
+            Row::Meta { .. } | Row::Note { .. } => return,
         };
         see(&event);
     }

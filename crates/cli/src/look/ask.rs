@@ -32,23 +32,28 @@ fn parsed<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, Failure> {
 
 /// The answer to an order.
 pub fn order<T: DeserializeOwned>(found: &Found, path: &str) -> Result<T, Failure> {
+    order_with(found, path, "")
+}
+
+/// The answer to an order that comes with a text.
+pub fn order_with<T: DeserializeOwned>(found: &Found, path: &str, body: &str) -> Result<T, Failure> {
     if let Admin::Tcp(at) = found.admin()? {
         return Err(Failure::usage(format!("http://{at} takes no orders, as it has no login"))
             .remedy("on the server's machine give --data DIR, or a path inside a mount"));
     }
-    parsed(path, &answer(found, "POST", path)?)
+    parsed(path, &answer(found, "POST", path, body)?)
 }
 
 /// The page at a path.
 pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
-    answer(found, "GET", path)
+    answer(found, "GET", path, "")
 }
 
-fn answer(found: &Found, method: &str, path: &str) -> Result<String, Failure> {
+fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<String, Failure> {
     let admin = found.admin()?;
     let patience = if method == "GET" { PATIENCE } else { ORDER_PATIENCE };
     let answer = match admin {
-        Admin::Unix(socket) => unix(socket, patience, method, path),
+        Admin::Unix(socket) => unix(socket, patience, method, path, body),
         Admin::Tcp(at) => tcp(at, patience, method, path),
     };
     let answer = answer.map_err(|e| nobody(found, admin, &e))?;
@@ -64,22 +69,23 @@ fn answer(found: &Found, method: &str, path: &str) -> Result<String, Failure> {
     }
 }
 
-fn unix(socket: &Path, patience: Duration, method: &str, path: &str) -> io::Result<String> {
+fn unix(socket: &Path, patience: Duration, method: &str, path: &str, body: &str) -> io::Result<String> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(patience))?;
-    exchange(stream, method, path)
+    exchange(stream, method, path, body)
 }
 
 fn tcp(at: &str, patience: Duration, method: &str, path: &str) -> io::Result<String> {
     let address = at.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?;
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(patience))?;
-    exchange(stream, method, path)
+    exchange(stream, method, path, "")
 }
 
 /// HTTP/1.0: the body ends with the connection.
-fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> io::Result<String> {
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: loligo\r\nAccept: */*\r\n\r\n")?;
+fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &str) -> io::Result<String> {
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: loligo\r\nAccept: */*\r\n");
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len())?;
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
     Ok(answer)

@@ -225,6 +225,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
         inline_max: small("inline_max"),
         session_ms: small("session_ms"),
         grace_ms: small("grace_ms"),
+        balance_ms: settings.number("balance_ms"),
         frag: settings.frag(),
         ..base.mds.clone()
     };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "up",
     "down",
     "format",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 17] = [
     "config",
     "rank",
     "subtree",
+    "balancer",
     "fsck",
     "dump",
     "load",
@@ -86,6 +87,15 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "subtree pin",
         "subtree unpin",
         "subtree migrate",
+        "balancer get",
+        "balancer list",
+        "balancer set",
+        "balancer unset",
+        "balancer rollback",
+        "balancer history",
+        "balancer lint",
+        "balancer log",
+        "balancer explain",
     ] {
         known += &loligo(&format!("{words} --help"), &[]).ok().out;
     }

@@ -3,6 +3,7 @@
 
 mod admin;
 mod bad_input;
+mod balancer;
 mod bench;
 mod care;
 mod cycle;

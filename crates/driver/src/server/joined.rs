@@ -192,6 +192,9 @@ impl Deputy {
         match news {
             News::Add(_, to) => _ = to.send(Err(refused())),
             News::Drain(_, to) | News::Undrain(_, to) => _ = to.send(Err(refused())),
+            News::SetPolicy(_, _, to) => _ = to.send(Err(refused())),
+            News::UsePolicy(_, _, to) => _ = to.send(Err(refused())),
+            News::RollBack(to) => _ = to.send(Err(refused())),
             News::Said(rank, member) => self.joint.link.send(LinkMsg::Member { rank, member }),
             News::Stop => self.tell_all(|| Done::Command(Command::Depart)),
             News::Abandon => self.tell_all(|| Done::Command(Command::Abandon)),

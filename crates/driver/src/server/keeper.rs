@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use loligo_mds::Member;
-use loligo_types::{ClusterMap, Lsn, Rank, RankState};
+use loligo_types::{ClusterMap, Lsn, PolicyId, Rank, RankState};
 
 use super::cluster::{Others, RANKS_MAX, address_of};
 use super::error::{Result, ServerError};
 use super::hub::Hub;
 use super::listen::Listeners;
 use super::members::Members;
+use super::policy::Version;
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
 use super::start::{self, Known, Recovered, Running};
@@ -28,6 +29,12 @@ pub(crate) enum News {
     Add(u16, Sender<Result<Vec<Rank>>>),
     /// Drain a rank; the answer comes when it has begun or is refused.
     Drain(Rank, Sender<Result<()>>),
+    /// Put a new version of a policy in force: its name and text.
+    SetPolicy(String, String, Sender<Result<Version>>),
+    /// Put a version in force that is there, or none; why.
+    UsePolicy(PolicyId, String, Sender<Result<()>>),
+    /// Put the one in force again that was before; which one that is.
+    RollBack(Sender<Result<PolicyId>>),
     /// Stop draining it.
     Undrain(Rank, Sender<Result<()>>),
     /// A rank says something.
@@ -79,6 +86,8 @@ pub(crate) struct Keeper {
     pub(crate) door_at: Rank,
     /// The rank on whose thread the resident client lives, if there is one.
     pub(crate) resident_at: Arc<Mutex<Option<Rank>>>,
+    /// Lines that were added to the log of balancers.
+    pub(crate) log_lines: u32,
     /// What the processes that run other ranks have to do with this one, if there may be some.
     pub(crate) hub: Option<Arc<Hub>>,
 }
@@ -129,6 +138,9 @@ impl Keeper {
                 Err(error) => _ = to.send(Err(error)),
             },
             News::Undrain(rank, to) => _ = to.send(self.undrain(rank)),
+            News::SetPolicy(name, text, to) => _ = to.send(self.set_policy(&name, &text)),
+            News::UsePolicy(policy, why, to) => _ = to.send(self.use_policy(policy, &why)),
+            News::RollBack(to) => _ = to.send(self.roll_back("rolled back", false)),
             News::Said(rank, member) => self.said(rank, member),
             News::Arrived(process) => self.arrived(process),
             News::LeftElsewhere(rank) => self.remove(rank, None),
@@ -147,7 +159,7 @@ impl Keeper {
         seats.values().for_each(|seat| seat.inbox.push(what()));
     }
 
-    fn map(&self) -> ClusterMap {
+    pub(crate) fn map(&self) -> ClusterMap {
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         self.members.map(|rank| self.address(&seats, rank))
     }
@@ -158,7 +170,7 @@ impl Keeper {
     }
 
     /// Tells all ranks of this process and of others.
-    fn tell_map(&self, map: &ClusterMap) {
+    pub(crate) fn tell_map(&self, map: &ClusterMap) {
         self.tell_all(|| Done::Map(map.clone()));
         self.hub.iter().for_each(|hub| hub.tell_map(map));
     }
@@ -329,6 +341,7 @@ impl Keeper {
     fn said(&mut self, rank: Rank, member: Member) {
         let state = self.members.states.get(&rank).copied();
         let done = match (member, state) {
+            (Member::BadPolicy { policy, why }, _) => self.policy_failed(rank, policy, &why),
             (Member::Drains, Some(RankState::Draining)) => {
                 self.answer(rank, Ok(()));
                 Ok(())

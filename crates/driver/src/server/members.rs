@@ -24,6 +24,8 @@ pub(crate) struct Members {
     pub(crate) numbers: u32,
     /// Those that are there.
     pub(crate) states: BTreeMap<Rank, RankState>,
+    /// The policy by which they balance.
+    pub(crate) policy: PolicyId,
 }
 
 impl Members {
@@ -47,7 +49,9 @@ impl Members {
             };
             states.insert(rank, state);
         }
-        Ok(Members { epoch: get(Meta::MapEpoch, Rank::ZERO)?.unwrap_or(0), numbers, states })
+        let policy = get(Meta::Policy, Rank::ZERO)?.unwrap_or(0);
+        let policy = PolicyId(u32::try_from(policy).unwrap_or(0));
+        Ok(Members { epoch: get(Meta::MapEpoch, Rank::ZERO)?.unwrap_or(0), numbers, states, policy })
     }
 
     /// The lowest number that is free. Not 0: another rank has its address.
@@ -86,6 +90,7 @@ impl Members {
         if !self.is_single() {
             put_meta(batch, Meta::MapEpoch, Rank::ZERO, self.epoch);
         }
+        put_meta(batch, Meta::Policy, Rank::ZERO, u64::from(self.policy.0));
         for (rank, state) in &self.states {
             if !self.is_single() {
                 put_meta(batch, Meta::RankState, *rank, *state as u64);
@@ -113,7 +118,7 @@ impl Members {
             address: address(*rank).map(|address| address.to_string()).unwrap_or_default(),
             state: *state,
         };
-        ClusterMap { epoch: self.epoch, ranks: self.states.iter().map(info).collect(), policy: PolicyId::NONE }
+        ClusterMap { epoch: self.epoch, ranks: self.states.iter().map(info).collect(), policy: self.policy }
     }
 }
 
@@ -126,7 +131,7 @@ mod tests {
 
     fn of(numbers: u32) -> Members {
         let states = (0..numbers as u16).map(|rank| (Rank(rank), RankState::Up)).collect();
-        Members { epoch: 0, numbers, states }
+        Members { epoch: 0, numbers, states, policy: PolicyId::NONE }
     }
 
     #[test]

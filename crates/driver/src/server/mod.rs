@@ -21,6 +21,7 @@ mod listen;
 mod load;
 pub(crate) mod members;
 pub mod metrics;
+mod policy;
 mod queue;
 mod rank;
 mod resident;
@@ -37,18 +38,20 @@ use std::time::{Duration, Instant};
 
 use loligo_mds::admin::{Ask, Told};
 use loligo_store::{Backend, Identity, TableSize};
-use loligo_types::{Rank, RankState};
+use loligo_types::{PolicyId, Rank, RankState};
 
 pub use self::cluster::RANKS_MAX;
 pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
 pub use self::joined::Joint;
 pub use self::metrics::Metrics;
+pub use self::policy::{AdviceStatus, InForce, LogLine, Tick, Version, is_name};
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
 
 use self::hub::Hub;
 use self::keeper::{News, Seats, names};
+use self::policy::{Advice, Notes};
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
 use crate::Address;
@@ -132,6 +135,8 @@ pub struct RankStatus {
     pub addresses: Vec<Address>,
     /// All its counters.
     pub metrics: Arc<Metrics>,
+    /// How the balancer's policy does there.
+    pub advice: AdviceStatus,
 }
 
 /// A picture of a server.
@@ -170,6 +175,7 @@ pub struct Server {
 struct Seat {
     inbox: Arc<Inbox<Done>>,
     metrics: Arc<Metrics>,
+    advice: Arc<Advice>,
     addresses: Vec<Address>,
 }
 
@@ -271,6 +277,65 @@ impl Server {
         self.keep(|to| News::Undrain(rank, to))
     }
 
+    /// Puts a new version of a policy down and in force at all ranks, and nothing if it cannot be loaded. One that is the newest
+    /// of its name already is put in force again.
+    pub fn set_policy(&self, name: &str, text: &str) -> Result<Version> {
+        if !is_name(name) {
+            let text = format!("a policy cannot be called {name:?}: use letters, digits, `_`, `-` and `.`, 64 at most");
+            return Err(ServerError::Refused(text));
+        }
+        if let Err(fault) = loligo_policy::balance::Policy::load(name, text, &Default::default()) {
+            return Err(ServerError::Refused(format!("policy {name} cannot be loaded: {fault}")));
+        }
+        self.not_joined()?;
+        self.keep(|to| News::SetPolicy(name.into(), text.into(), to))
+    }
+
+    /// Puts a version of a policy in force that is there, or none.
+    pub fn use_policy(&self, policy: PolicyId, why: &str) -> Result<()> {
+        self.not_joined()?;
+        self.keep(|to| News::UsePolicy(policy, why.into(), to))
+    }
+
+    /// Puts the policy in force again that was before, of those that have not failed; which one.
+    pub fn roll_back_policy(&self) -> Result<PolicyId> {
+        self.not_joined()?;
+        self.keep(News::RollBack)
+    }
+
+    fn not_joined(&self) -> Result<()> {
+        match self.has_joined {
+            true => Err(ServerError::Refused("another process keeps the cluster map: ask that one".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// All versions of policies, by number.
+    pub fn policies(&self) -> Result<Vec<Version>> {
+        Notes::new(self.backend.table()).versions()
+    }
+
+    /// What was put in force, the last of it last.
+    pub fn policy_history(&self) -> Result<Vec<InForce>> {
+        Notes::new(self.backend.table()).history()
+    }
+
+    /// The last lines of the log of balancers, the newest last.
+    pub fn policy_log(&self, most: usize) -> Result<Vec<LogLine>> {
+        Notes::new(self.backend.table()).log_lines(most)
+    }
+
+    /// The last ticks of a rank's balancer, the newest last; of one that another process runs nothing is known here.
+    pub fn balancer_ticks(&self, rank: Rank) -> Result<Vec<Tick>> {
+        let seats = self.seats();
+        let seat = seats.get(&rank).ok_or_else(|| ServerError::NoSuchRank { rank, there: names(seats.keys()) })?;
+        Ok(seat.advice.ticks())
+    }
+
+    fn advice(&self, rank: Rank) -> AdviceStatus {
+        self.seats().get(&rank).map(|seat| seat.advice.status()).unwrap_or_default()
+    }
+
     /// Asks the keeper of the map.
     fn keep<T>(&self, what: impl FnOnce(Sender<Result<T>>) -> News) -> Result<T> {
         let (to, from) = channel();
@@ -304,7 +369,7 @@ impl Server {
         let mut ranks = Vec::new();
         for (rank, from) in asked {
             match from.recv_timeout(STATUS_TIME) {
-                Ok(status) => ranks.push(status),
+                Ok(status) => ranks.push(RankStatus { advice: self.advice(rank), ..status }),
                 Err(error) if self.has_left(rank, error) => {}
                 Err(_) => return Err(self.silent()),
             }

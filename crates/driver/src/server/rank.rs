@@ -29,7 +29,7 @@ use super::listen::Listeners;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::resident::{Ask, Residence};
-use super::{RankStatus, journal, table};
+use super::{RankStatus, journal, policy, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
 
@@ -112,6 +112,10 @@ pub(crate) enum Done {
     LinkDown {
         rank: loligo_types::Rank,
     },
+    /// What the balancer's policy wants.
+    Decided(loligo_types::Decision),
+    /// Something for the keeper of the cluster map.
+    Say(loligo_mds::Member),
     /// The last rank of the process has come to a clean stop.
     AllStopped,
     /// Another rank has failed.
@@ -147,6 +151,7 @@ pub(crate) struct Queues {
     pub(crate) home: Arc<Queue<Box<journal::Journal>>>,
     pub(crate) table: Arc<Queue<table::Work>>,
     pub(crate) loads: Arc<Queue<table::Load>>,
+    pub(crate) policy: Arc<Queue<policy::Work>>,
 }
 
 /// Limits of the loop.
@@ -372,6 +377,8 @@ impl Rank {
                 self.feed(Input::PeerDown { rank });
                 self.others.part(rank);
             }
+            Done::Decided(decision) => self.feed(Input::Decided(decision)),
+            Done::Say(member) => self.others.say(member),
             Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
@@ -414,6 +421,7 @@ impl Rank {
             mds: self.mds.status(),
             addresses: self.door.addresses().into_iter().chain(self.listeners.addresses()).collect(),
             metrics: self.metrics.clone(),
+            advice: Default::default(),
         }
     }
 
@@ -505,7 +513,7 @@ impl Rank {
             Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),
             Output::Member(member) => self.others.say(member),
             Output::Peer { to, msg } => self.others.send(to, msg),
-            Output::Balance(_) => {}
+            Output::Balance(snapshot) => self.queues.policy.push(policy::Work::Decide(snapshot)),
             Output::Told { id, told } => {
                 // Who asked may have lost patience.
                 if let Some(to) = self.told.remove(&id) {

@@ -27,6 +27,7 @@ use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
 use super::load::Loader;
 use super::members::Members;
+use super::policy::{Adviser, Notes};
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
 use super::recover::{Progress, read_head, read_routes, read_small, replay};
@@ -210,7 +211,8 @@ fn tell_deaths(recovered: &mut [Recovered], begun: Instant) {
 pub(super) fn seat(recovered: &Recovered) -> Result<(Seat, Waker)> {
     let waker = Waker::new().map_err(system("making an event"))?;
     let inbox = Inbox::new(waker.clone());
-    Ok((Seat { inbox, metrics: Arc::default(), addresses: recovered.listeners.addresses() }, waker))
+    let addresses = recovered.listeners.addresses();
+    Ok((Seat { inbox, metrics: Arc::default(), advice: Arc::default(), addresses }, waker))
 }
 
 /// Where clients begin, with the ports that the system chose.
@@ -251,6 +253,7 @@ fn run(
         is_stopping: false,
         door_at,
         resident_at: resident_at.clone(),
+        log_lines: 0,
         hub: None,
     };
     if !elsewhere.is_empty() {
@@ -372,6 +375,7 @@ pub(super) fn prepare(
         home: helpers.queues.home.clone(),
         table: helpers.queues.table.clone(),
         loads: helpers.queues.loads.clone(),
+        policy: helpers.queues.policy.clone(),
     };
     let plane = DataPlane::new(helpers.data.clone());
     let rank =
@@ -508,7 +512,13 @@ fn helpers(
     seat: &Seat,
 ) -> Result<Helpers> {
     let (backend, inbox) = (&config.backend, &seat.inbox);
-    let queues = Queues { journal: Queue::new(), home: Queue::new(), table: Queue::new(), loads: Queue::new() };
+    let queues = Queues {
+        journal: Queue::new(),
+        home: Queue::new(),
+        table: Queue::new(),
+        loads: Queue::new(),
+        policy: Queue::new(),
+    };
     let data = Queue::new();
     let mut others = Vec::new();
     queues.home.push(Box::new(journal));
@@ -524,6 +534,14 @@ fn helpers(
     };
     let (queue, to) = (queues.table.clone(), inbox.clone());
     let checkpointer = spawn("loligo-table", move || checkpointer.run(&queue, &to))?;
+    let adviser = Adviser {
+        rank: rank.own(),
+        notes: Notes::new(backend.table()),
+        advice: seat.advice.clone(),
+        limits: Default::default(),
+    };
+    let (queue, to) = (queues.policy.clone(), inbox.clone());
+    others.push(spawn("loligo-policy", move || adviser.run(&queue, &to))?);
     let share = |threads: usize| threads.div_ceil(rank.count()).max(1);
     for at in 0..share(config.load_threads) {
         let loader = Loader::new(backend.table(), hash_key(&**backend));
@@ -542,6 +560,7 @@ impl Helpers {
     pub(super) fn end(self) -> Option<Option<Lsn>> {
         self.data.close();
         self.queues.loads.close();
+        self.queues.policy.close();
         self.queues.table.close();
         let trimmed = self.checkpointer.join();
         self.queues.journal.close();

@@ -4,6 +4,9 @@ use loligo_types::{Frag, Ino, Inode, Name, Rank, SessionId};
 
 use super::Meta;
 
+/// Longest name of a note, bytes.
+pub const NOTE_NAME_MAX: usize = 200;
+
 /// First byte of the keys of inodes. Persisted, as all of these.
 pub(super) const INODE: u8 = b'I';
 pub(super) const ENTRY: u8 = b'E';
@@ -16,9 +19,10 @@ pub(super) const META: u8 = b'M';
 pub(super) const ROUTE: u8 = b'F';
 pub(super) const PEER: u8 = b'P';
 pub(super) const PART: u8 = b'Q';
+pub(super) const NOTE: u8 = b'B';
 
 /// The first bytes of all keys, in ascending order.
-pub const PREFIXES: [u8; 11] = [INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, PART, DISCARD, SESSION, XATTR];
+pub const PREFIXES: [u8; 12] = [NOTE, INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, PART, DISCARD, SESSION, XATTR];
 
 /// Keys from `start` up to and without `end`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,6 +127,26 @@ pub fn key_part(rank: Rank, dir: Ino) -> Vec<u8> {
     let mut key = of_rank(PART, rank);
     key.extend_from_slice(&dir.0.to_be_bytes());
     key
+}
+
+/// `B` name: a note, something that services keep with the file system and that is no part of its tree.
+pub fn key_note(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + name.len());
+    key.push(NOTE);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// Notes whose names begin so.
+pub fn note_range(begin: &str) -> KeyRange {
+    prefix_range(&key_note(begin))
+}
+
+/// The name of a note; `None` if it is no such key.
+pub(super) fn split_note_key(key: &[u8]) -> Option<&str> {
+    let (NOTE, name) = key.split_first().map(|(prefix, rest)| (*prefix, rest))? else { return None };
+    let name = std::str::from_utf8(name).ok()?;
+    (1..=NOTE_NAME_MAX).contains(&name.len()).then_some(name)
 }
 
 /// The key of an inode's record: of a rank's part of a directory its own.

@@ -30,6 +30,8 @@ pub enum Row {
     Peer { of: Rank, peer: PeerRecord },
     /// A session.
     Session(SessionRecord),
+    /// Something that a service keeps with the file system.
+    Note { name: String, data: Arc<[u8]> },
     /// A single value.
     Meta { meta: Meta, rank: Rank, value: u64 },
 }
@@ -49,6 +51,7 @@ impl Row {
             Row::Route { of, route } => (key::key_route(*of, route.dir, route.frag), value::encode_route(route)),
             Row::Peer { of, peer } => (key::key_peer(*of, peer.rank), value::encode_peer(peer)),
             Row::Session(session) => (key::key_session(session.id), value::encode_session(session)),
+            Row::Note { name, data } => (key::key_note(name), value::encode_note(data)),
             Row::Meta { meta, rank, value } => (key_meta(*meta, *rank), value::encode_meta(*value)),
         }
     }
@@ -60,6 +63,9 @@ pub fn decode_row(key: &[u8], value: &[u8]) -> Result<Row, DecodeError> {
     if let [key::META, code, high, low] = key {
         let (meta, rank) = (Meta::from_code(*code).ok_or(bad)?, Rank(u16::from_be_bytes([*high, *low])));
         return Ok(Row::Meta { meta, rank, value: value::decode_meta(value)? });
+    }
+    if let Some(name) = key::split_note_key(key) {
+        return Ok(Row::Note { name: name.into(), data: value::decode_note(value)? });
     }
     if let Some((of, dir, frag)) = key::split_route_key(key) {
         let (rank, version) = value::decode_route(value)?;

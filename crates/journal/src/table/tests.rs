@@ -29,6 +29,7 @@ fn row() -> impl Strategy<Value = Row> {
         (arbitrary::rank(), arbitrary::route()).prop_map(|(of, route)| Row::Route { of, route }),
         (arbitrary::rank(), arbitrary::peer()).prop_map(|(of, peer)| Row::Peer { of, peer }),
         arbitrary::session().prop_map(Row::Session),
+        ("[a-z/0-9]{1,40}", bytes()).prop_map(|(name, data)| Row::Note { name, data }),
         (0usize..Meta::ALL.len(), arbitrary::rank(), n()).prop_map(|(at, rank, value)| Row::Meta {
             meta: Meta::ALL[at],
             rank,

@@ -101,6 +101,24 @@ pub fn decode_peer(rank: Rank, value: &[u8]) -> Result<PeerRecord, DecodeError> 
     whole(value, "peer value", |from| take_peer(from, rank))
 }
 
+/// Value of a note: checksum and bytes. Notes are read once in a long while, and acted on: so they are checked apart from the
+/// store.
+pub fn encode_note(data: &[u8]) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    out.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    out.extend_from_slice(data);
+    out
+}
+
+/// Reads a note.
+pub fn decode_note(value: &[u8]) -> Result<Arc<[u8]>, DecodeError> {
+    let mut from = Cursor::new(value);
+    from.version(VALUE_VERSION, "note value")?;
+    let sum = u32::from_le_bytes(from.array()?);
+    let data = &value[1 + size_of::<u32>()..];
+    if crc32c::crc32c(data) == sum { Ok(data.into()) } else { Err(from.invalid("checksum of a note")) }
+}
+
 /// Value of a discard: the rank that drops, first byte to drop, and the object size of the file.
 pub fn encode_discard(rank: Rank, from: u64, object_size: u32) -> Vec<u8> {
     let mut out = vec![VALUE_VERSION];

@@ -223,6 +223,11 @@ fn put_member(out: &mut Vec<u8>, member: &Member) {
         }
         Member::Drained => out.push(3),
         Member::Left => out.push(4),
+        Member::BadPolicy { policy, why } => {
+            out.push(5);
+            put_u64(out, u64::from(policy.0));
+            put_bytes(out, why.as_bytes());
+        }
     }
 }
 
@@ -232,7 +237,8 @@ fn take_member(from: &mut Cursor<'_>) -> Result<Member> {
         2 => Member::Refused(take_text(from)?),
         3 => Member::Drained,
         4 => Member::Left,
-        _ => return Err(from.invalid("state of draining")),
+        5 => Member::BadPolicy { policy: PolicyId(from.u32()?), why: take_text(from)? },
+        _ => return Err(from.invalid("what a rank says")),
     })
 }
 

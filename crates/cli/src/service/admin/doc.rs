@@ -285,7 +285,8 @@ pub fn all_metrics(status: &loligo_driver::Status) -> impl Iterator<Item = &Metr
 }
 
 /// The state of a rank in a word, and why it is not serving.
-fn health_of(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
+fn health_of(rank: &loligo_driver::RankStatus) -> (&'static str, Option<String>) {
+    let (mds, trouble) = (&rank.mds, super::balancer::trouble(rank));
     if mds.failed {
         return (
             "failed",
@@ -304,7 +305,7 @@ fn health_of(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
         return ("full", Some("the disk is full: changes wait or fail until there is space".into()));
     }
     match mds.member {
-        RankState::Up => ("serving", None),
+        RankState::Up => ("serving", trouble),
         RankState::Draining => ("draining", mds.drain_stuck.clone()),
         RankState::Leaving => ("leaving", None),
     }
@@ -313,7 +314,7 @@ fn health_of(mds: &loligo_mds::Status) -> (&'static str, Option<String>) {
 /// The state in a word, and why it is not serving: that of the rank that is worst off.
 pub fn health(status: &loligo_driver::Status) -> (&'static str, Option<String>) {
     let order = ["leaving", "draining", "serving", "full", "grace", "failed"];
-    let worst = status.ranks.iter().map(|rank| (rank.rank, health_of(&rank.mds)));
+    let worst = status.ranks.iter().map(|rank| (rank.rank, health_of(rank)));
     let worst = worst.max_by_key(|(rank, (word, _))| (order.iter().position(|w| w == word), std::cmp::Reverse(*rank)));
     match worst {
         Some((rank, (word, reason))) if status.ranks.len() > 1 => {
@@ -354,7 +355,7 @@ impl StatusDoc {
 impl RankDoc {
     fn new(source: &Source, status: &loligo_driver::RankStatus) -> RankDoc {
         let (mds, metrics) = (&status.mds, &*status.metrics);
-        let (state, reason) = health_of(mds);
+        let (state, reason) = health_of(status);
         RankDoc {
             rank: status.rank.0,
             state: state.to_string(),

@@ -18,6 +18,12 @@ pub struct LoadDoc {
     pub memory_percent: f64,
     /// Of one processor, over the last second.
     pub cpu_percent: f64,
+    /// How much of the last second its thread was at work.
+    #[serde(default)]
+    pub busy_percent: f64,
+    /// Requests per second that it could answer; 0: not known yet.
+    #[serde(default)]
+    pub capacity_per_s: f64,
 }
 
 /// What a rank knows of another one.
@@ -66,6 +72,8 @@ impl LoadDoc {
             queue: u64::from(load.queue),
             memory_percent: tenths(load.memory_percent.into()),
             cpu_percent: tenths(load.cpu_percent.into()),
+            busy_percent: tenths(load.busy_percent.into()),
+            capacity_per_s: tenths(load.capacity_per_s),
         }
     }
 }

@@ -87,6 +87,27 @@ const LOAD_QUEUE: Metric = stable("loligo_rank_load_queue", "gauge", "requests a
 const LOAD_MEMORY: Metric = stable("loligo_rank_load_memory_percent", "gauge", "the cache, of what it may take");
 const LOAD_CPU: Metric =
     stable("loligo_rank_load_cpu_percent", "gauge", "the rank's thread, of one processor, over the last second");
+const LOAD_BUSY: Metric =
+    stable("loligo_rank_load_busy_percent", "gauge", "how much of the last second the rank's thread was at work");
+const LOAD_CAPACITY: Metric = stable(
+    "loligo_rank_load_capacity_per_second",
+    "gauge",
+    "requests that it could answer, as measured; 0: not known yet",
+);
+const BALANCE_POLICY: Metric =
+    stable("loligo_balancer_policy", "gauge", "number of the policy by which the rank balances; 0: none");
+const BALANCE_MOVES: Metric = stable(
+    "loligo_balancer_moves_total",
+    "counter",
+    "migrations that the balancer's policy wanted and that were begun",
+);
+const BALANCE_REFUSED: Metric =
+    stable("loligo_balancer_refused_total", "counter", "migrations that it wanted and that could not be begun");
+const BALANCE_FAULTS: Metric = stable("loligo_balancer_faults_total", "counter", "ticks at which the policy failed");
+const BALANCE_UNANSWERED: Metric =
+    stable("loligo_balancer_unanswered_total", "counter", "ticks to which the policy gave no answer in time");
+const BALANCE_TOOK: Metric =
+    stable("loligo_balancer_decision_seconds", "gauge", "how long the last decision of the policy took");
 const LOAD_AGE: Metric = internal(
     "loligo_rank_load_age_seconds",
     "gauge",
@@ -221,6 +242,14 @@ fn load(page: &mut Page, status: &Status) {
     page.ranks(&LOAD_QUEUE, status, |rank| f64::from(rank.mds.load.queue));
     page.ranks(&LOAD_MEMORY, status, |rank| f64::from(rank.mds.load.memory_percent));
     page.ranks(&LOAD_CPU, status, |rank| f64::from(rank.mds.load.cpu_percent));
+    page.ranks(&LOAD_BUSY, status, |rank| f64::from(rank.mds.load.busy_percent));
+    page.ranks(&LOAD_CAPACITY, status, |rank| rank.mds.load.capacity_per_s);
+    page.ranks(&BALANCE_POLICY, status, |rank| f64::from(rank.mds.balance.policy.0));
+    page.ranks(&BALANCE_MOVES, status, |rank| rank.mds.balance.moves as f64);
+    page.ranks(&BALANCE_REFUSED, status, |rank| rank.mds.balance.refused as f64);
+    page.ranks(&BALANCE_FAULTS, status, |rank| rank.advice.faults as f64);
+    page.ranks(&BALANCE_UNANSWERED, status, |rank| rank.mds.balance.unanswered as f64);
+    page.ranks(&BALANCE_TOOK, status, |rank| rank.advice.took_us as f64 / 1e6);
     page.head(&LOAD_AGE);
     for rank in &status.ranks {
         let known = rank.mds.others.iter().filter_map(|other| Some((other.rank, other.load?.1)));

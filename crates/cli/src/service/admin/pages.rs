@@ -13,8 +13,7 @@ use loligo_driver::ServerError;
 use loligo_types::{Frag, Ino, Rank};
 use tokio::sync::watch;
 
-use super::doc;
-use super::{Source, metrics};
+use super::{Source, balancer, doc, metrics};
 
 /// Serves both listeners until told to stop.
 pub async fn serve(
@@ -34,6 +33,7 @@ pub async fn serve(
         .route("/api/v1/migrations", get(migrations))
         .route("/api/v1/rank/drain/{rank}", get(drain_status))
         .route("/api/v1/config", get(config))
+        .merge(balancer::pages())
         .fallback(nothing_here);
     // Who may connect to the socket in the data directory is its owner; who may connect to a port is anybody.
     let orders = pages
@@ -44,6 +44,7 @@ pub async fn serve(
         .route("/api/v1/rank/undrain/{rank}", post(undrain))
         .route("/api/v1/migrate/{dir}/{to}/{from}/{value}/{bits}", post(migrate_frag))
         .route("/api/v1/gather/{dir}", post(gather))
+        .merge(balancer::orders())
         .with_state(source.clone());
     let pages = pages.with_state(source);
     let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, orders);
@@ -67,7 +68,7 @@ pub async fn serve(
 }
 
 /// Asks the server on a thread where waiting is allowed.
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     source: &Arc<Source>,
     what: impl FnOnce(&Source) -> Result<T, ServerError> + Send + 'static,
 ) -> Result<T, Response> {
@@ -87,7 +88,8 @@ async fn index() -> &'static str {
     "Loligo\n\n/metrics           for Prometheus\n/healthz           200 if it serves, else 503 and why\n\
      /api/v1/status     what it does\n/api/v1/ops        operations, with the buckets of their latencies\n\
      /api/v1/sessions   its clients\n/api/v1/subtrees   which rank has what\n\
-     /api/v1/migrations what moves from rank to rank\n/api/v1/config     its settings\n"
+     /api/v1/migrations what moves from rank to rank\n/api/v1/config     its settings\n\
+     /api/v1/balancer   the policy in force and what it does\n"
 }
 
 async fn nothing_here() -> impl IntoResponse {

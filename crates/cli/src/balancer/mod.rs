@@ -1,0 +1,46 @@
+//! `loligo balancer`: which policy says what moves between ranks, what it says, and why. One file a command.
+
+mod explain;
+mod lint;
+mod log;
+mod set;
+mod show;
+mod text;
+
+use crate::args::{BalancerCommand, Target};
+use crate::output::Outcome;
+
+/// Runs one.
+pub fn run(what: &BalancerCommand) -> Outcome {
+    match what {
+        BalancerCommand::Get { name, target, json } => {
+            let (name, target) = apart(name.as_deref(), target);
+            show::get(name, &target, *json)
+        }
+        BalancerCommand::List { target, json } => show::list(target, *json),
+        BalancerCommand::History { target, json } => show::history(target, *json),
+        BalancerCommand::Set { name, file, apply, target } => {
+            // A file is left out, and the server named by a path inside its mount.
+            let is_place = target.path.is_none() && file.as_ref().is_some_and(|file| file.is_dir());
+            match is_place {
+                true => set::run(name, None, *apply, &Target { path: file.clone(), ..target.clone() }),
+                false => set::run(name, file.as_deref(), *apply, target),
+            }
+        }
+        BalancerCommand::Unset { target } => set::unset(target),
+        BalancerCommand::Rollback { target } => set::roll_back(target),
+        BalancerCommand::Lint { file } => lint::run(file),
+        BalancerCommand::Log { lines, target, json } => log::run(*lines, target, *json),
+        BalancerCommand::Explain { rank, ticks, target, json } => explain::run(*rank, *ticks, target, *json),
+    }
+}
+
+/// The name of a policy, which may be left out, and where the server is.
+fn apart<'a>(name: Option<&'a str>, target: &Target) -> (Option<&'a str>, Target) {
+    match name {
+        Some(path) if target.path.is_none() && !loligo_driver::is_name(path) => {
+            (None, Target { path: Some(path.into()), ..target.clone() })
+        }
+        name => (name, target.clone()),
+    }
+}

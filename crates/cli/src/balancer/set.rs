@@ -1,0 +1,52 @@
+//! `loligo balancer set`, `unset` and `rollback`: which policy is in force. `set` shows only what would happen, unless told
+//! to do it.
+
+use std::path::Path;
+
+use super::{lint, text};
+use crate::args::Target;
+use crate::look::ask;
+use crate::output::{Failure, Outcome, put};
+use crate::service::admin::balancer::{BalancerDoc, VersionDoc};
+use crate::target;
+
+/// Tries a policy, and puts it in force if told to.
+pub fn run(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+    if !loligo_driver::is_name(name) {
+        let what = format!("a policy cannot be called {name:?}");
+        return Err(Failure::usage(what).remedy("letters, digits, `_`, `-` and `.`, at most 64"));
+    }
+    let text = text::of(name, file)?;
+    let report = lint::report(name, &text)?;
+    if !apply {
+        put(report)?;
+        let file = file.map_or(String::new(), |file| format!(" {}", crate::output::quoted(file)));
+        return put(format_args!("nothing was changed: put it in force with loligo balancer set {name}{file} --apply"));
+    }
+    let found = target::find(target)?;
+    let version: VersionDoc = ask::order_with(&found, &format!("/api/v1/balancer/set/{name}"), &text)?;
+    put(format_args!(
+        "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log",
+        version.version, version.policy
+    ))
+}
+
+/// Nothing is balanced any more.
+pub fn unset(target: &Target) -> Outcome {
+    let found = target::find(target)?;
+    let _: BalancerDoc = ask::order(&found, "/api/v1/balancer/unset")?;
+    put("no policy is in force: what moved stays where it is")
+}
+
+/// The policy before.
+pub fn roll_back(target: &Target) -> Outcome {
+    let found = target::find(target)?;
+    let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/rollback")?;
+    match doc.in_force {
+        Some(now) => {
+            put(format_args!("{}, version {}, is in force again (policy {})", now.name, now.version, now.policy))
+        }
+        None if doc.history.last().is_some_and(|last| last.policy == 0) => put("no policy is in force, as before"),
+        None => Err(Failure::new("the policy in force is not in the table").remedy("loligo fsck")),
+    }
+}

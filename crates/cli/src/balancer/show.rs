@@ -1,0 +1,82 @@
+//! `loligo balancer get`, `list` and `history`.
+
+use super::text::{ago, shipped, shipped_names};
+use crate::args::Target;
+use crate::look::ask;
+use crate::output::{Failure, Outcome, put};
+use crate::service::admin::balancer::{BalancerDoc, TextDoc};
+use crate::target;
+
+/// Which policy is in force and how it does; of a named one the text.
+pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    if json && name.is_none() {
+        return put(ask::json::<serde_json::Value>(&found, "/api/v1/balancer")?);
+    }
+    let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+    if let Some(name) = name {
+        let newest = doc.versions.iter().filter(|version| version.name == name).max_by_key(|version| version.version);
+        return match (newest, shipped(name)) {
+            (Some(newest), _) => {
+                let text: TextDoc = ask::json(&found, &format!("/api/v1/balancer/text/{}", newest.policy))?;
+                put(text.text.trim_end())
+            }
+            (None, Some((_, text))) => put(text.trim_end()),
+            (None, None) => Err(Failure::new(format!("there is no policy {name}")).remedy("see loligo balancer list")),
+        };
+    }
+    match &doc.in_force {
+        Some(now) => put(format_args!("{}, version {} (policy {})", now.name, now.version, now.policy))?,
+        None => return put("no policy is in force: nothing is balanced"),
+    }
+    put("rank    load    ticks  moves  refused  failed  decision")?;
+    for rank in &doc.ranks {
+        let (load, took) = (rank.auth, rank.took_us);
+        put(format_args!(
+            "{:>4} {load:>7.0} {:>8} {:>6} {:>8} {:>7}  {took} us",
+            rank.rank, rank.ticks, rank.moves, rank.refused, rank.faults
+        ))?;
+    }
+    for rank in &doc.ranks {
+        if let Some(fault) = &rank.fault {
+            put(format_args!("rank {}: {fault}", rank.rank))?;
+        }
+    }
+    Ok(())
+}
+
+/// What there is.
+pub fn list(target: &Target, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+    if json {
+        return put(serde_json::json!({ "versions": doc.versions, "shipped": shipped_names() }));
+    }
+    let now = doc.in_force.as_ref().map_or(0, |now| now.policy);
+    for version in &doc.versions {
+        let mark = if version.policy == now { '*' } else { ' ' };
+        let when = ago(version.at_ms);
+        put(format_args!(
+            "{mark} {:<28} version {:<4} policy {:<4} {when}",
+            version.name, version.version, version.policy
+        ))?;
+    }
+    put(format_args!("come with Loligo: {}", shipped_names().join(", ")))
+}
+
+/// What was in force.
+pub fn history(target: &Target, json: bool) -> Outcome {
+    let found = target::find(target)?;
+    let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+    if json {
+        return put(serde_json::to_string(&doc.history).map_err(|e| Failure::new(format!("history as JSON: {e}")))?);
+    }
+    if doc.history.is_empty() {
+        return put("no policy was ever in force");
+    }
+    for one in &doc.history {
+        let policy = if one.policy == 0 { "none".to_string() } else { format!("policy {}", one.policy) };
+        put(format_args!("{:>14}  {policy:<10}  {}", ago(one.at_ms), one.why))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The balancer as JSON and as orders: which policy is in force, what was, what each rank's last ticks were. The documents
+//! and their pages; what they say comes from the server.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loligo_driver::{InForce, LogLine, ServerError, Tick, Version};
+use loligo_types::{PolicyId, Rank};
+use serde::{Deserialize, Serialize};
+
+use super::Source;
+use super::pages::ask;
+
+/// Lines of the log that are shown at most.
+const LINES_MAX: usize = 10_000;
+
+/// A version of a policy. Fields are only added.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct VersionDoc {
+    /// Its number among all.
+    pub policy: u32,
+    /// What the policy is called.
+    pub name: String,
+    /// Its number among those of this name.
+    pub version: u32,
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// What was put in force.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct InForceDoc {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// 0: none.
+    pub policy: u32,
+    /// Who asked, or what failed.
+    pub why: String,
+    /// The one before was given up because it failed.
+    pub failed: bool,
+}
+
+/// How a rank's balancer does.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct RankBalanceDoc {
+    /// Which.
+    pub rank: u16,
+    /// The policy that it has.
+    pub policy: u32,
+    /// Ticks in this life.
+    pub ticks: u64,
+    /// Moves that were begun.
+    pub moves: u64,
+    /// Moves that could not be.
+    pub refused: u64,
+    /// Ticks without an answer in time.
+    pub unanswered: u64,
+    /// Ticks that failed.
+    pub faults: u64,
+    /// Why the last one did.
+    pub fault: Option<String>,
+    /// How long the last decision took, microseconds.
+    pub took_us: u64,
+    /// Own load, as the policy weighs it: of what it has authority over, and with what it does besides.
+    pub auth: f64,
+    /// With what it does besides.
+    pub all: f64,
+}
+
+/// All of it.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct BalancerDoc {
+    /// The policy in force; none: nothing is balanced.
+    pub in_force: Option<VersionDoc>,
+    /// The ranks of this process.
+    pub ranks: Vec<RankBalanceDoc>,
+    /// All versions.
+    pub versions: Vec<VersionDoc>,
+    /// What was put in force, the last of it last.
+    pub history: Vec<InForceDoc>,
+}
+
+/// The text of a version.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct TextDoc {
+    /// Which.
+    pub version: VersionDoc,
+    /// As it was set.
+    pub text: String,
+}
+
+/// A line of the log.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct LineDoc {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// Who says it; none: the keeper of the cluster map.
+    pub rank: Option<u16>,
+    /// What.
+    pub text: String,
+}
+
+/// A tick of a rank's balancer.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct TickDoc {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// Its number.
+    pub tick: u64,
+    /// By which policy.
+    pub policy: u32,
+    /// What each hook saw and answered.
+    pub lines: Vec<String>,
+    /// Moves that were wanted.
+    pub moves: usize,
+    /// What went wrong.
+    pub fault: Option<String>,
+    /// How long it took, microseconds.
+    pub took_us: u64,
+}
+
+fn version_doc(version: &Version) -> VersionDoc {
+    let Version { id, name, number, at_ms, .. } = version;
+    VersionDoc { policy: id.0, name: name.clone(), version: *number, at_ms: *at_ms }
+}
+
+fn in_force_doc(one: InForce) -> InForceDoc {
+    InForceDoc { at_ms: one.at_ms, policy: one.policy.0, why: one.why, failed: one.failed }
+}
+
+fn line_doc(line: LogLine) -> LineDoc {
+    LineDoc { at_ms: line.at_ms, rank: line.rank.map(|rank| rank.0), text: line.text }
+}
+
+fn tick_doc(tick: Tick) -> TickDoc {
+    let Tick { at_ms, tick, policy, lines, moves, fault, took_us } = tick;
+    TickDoc { at_ms, tick, policy: policy.0, lines, moves, fault, took_us }
+}
+
+fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
+    let (balance, advice) = (&rank.mds.balance, &rank.advice);
+    RankBalanceDoc {
+        rank: rank.rank.0,
+        policy: balance.policy.0,
+        ticks: balance.ticks,
+        moves: balance.moves,
+        refused: balance.refused,
+        unanswered: balance.unanswered,
+        faults: advice.faults,
+        fault: advice.fault.clone().filter(|_| balance.policy != PolicyId::NONE),
+        took_us: advice.took_us,
+        auth: balance.weighed.auth,
+        all: balance.weighed.all,
+    }
+}
+
+/// What is wrong with the balancer of a rank, and what to do.
+pub fn trouble(rank: &loligo_driver::RankStatus) -> Option<String> {
+    let doc = rank_doc(rank);
+    let fault = doc.fault?;
+    Some(format!("the balancer's policy fails, so nothing is balanced: {fault} (see loligo balancer explain)"))
+}
+
+impl Source {
+    fn balancer_doc(&self) -> Result<BalancerDoc, ServerError> {
+        let status = self.status()?;
+        let versions = self.server.policies()?;
+        let ranks: Vec<RankBalanceDoc> = status.ranks.iter().map(rank_doc).collect();
+        let history: Vec<InForceDoc> = self.server.policy_history()?.into_iter().map(in_force_doc).collect();
+        let now = history.last().map_or(0, |last| last.policy);
+        let in_force = versions.iter().find(|version| version.id.0 == now).map(version_doc);
+        Ok(BalancerDoc { in_force, ranks, versions: versions.iter().map(version_doc).collect(), history })
+    }
+
+    fn policy_text(&self, policy: u32) -> Result<TextDoc, ServerError> {
+        let all = self.server.policies()?;
+        let version = all.into_iter().find(|version| version.id.0 == policy);
+        let version = version.ok_or_else(|| ServerError::Refused(format!("there is no policy {policy}")))?;
+        Ok(TextDoc { version: version_doc(&version), text: version.text })
+    }
+}
+
+/// What anybody may look at.
+pub fn pages() -> Router<Arc<Source>> {
+    Router::new()
+        .route("/api/v1/balancer", get(|State(source)| answer(source, Source::balancer_doc)))
+        .route("/api/v1/balancer/text/{policy}", get(text))
+        .route("/api/v1/balancer/log/{lines}", get(log))
+        .route("/api/v1/balancer/ticks/{rank}", get(ticks))
+}
+
+/// What only the owner may do.
+pub fn orders() -> Router<Arc<Source>> {
+    Router::new()
+        .route("/api/v1/balancer/set/{name}", post(set))
+        .route("/api/v1/balancer/unset", post(unset))
+        .route("/api/v1/balancer/rollback", post(roll_back))
+}
+
+/// Asks the server on a thread where waiting is allowed.
+async fn answer<T: Serialize + Send + 'static>(
+    source: Arc<Source>,
+    what: impl FnOnce(&Source) -> Result<T, ServerError> + Send + 'static,
+) -> Response {
+    match ask(&source, what).await {
+        Ok(doc) => Json(doc).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn text(State(source): State<Arc<Source>>, Path(policy): Path<u32>) -> Response {
+    answer(source, move |source| source.policy_text(policy)).await
+}
+
+async fn log(State(source): State<Arc<Source>>, Path(lines): Path<usize>) -> Response {
+    let look = move |source: &Source| {
+        let lines = source.server.policy_log(lines.min(LINES_MAX))?;
+        Ok(lines.into_iter().map(line_doc).collect::<Vec<_>>())
+    };
+    answer(source, look).await
+}
+
+async fn ticks(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
+    let look = move |source: &Source| {
+        let ticks = source.server.balancer_ticks(Rank(rank))?;
+        Ok(ticks.into_iter().map(tick_doc).collect::<Vec<_>>())
+    };
+    answer(source, look).await
+}
+
+async fn set(State(source): State<Arc<Source>>, Path(name): Path<String>, body: String) -> Response {
+    answer(source, move |source| source.server.set_policy(&name, &body).map(|version| version_doc(&version))).await
+}
+
+async fn unset(State(source): State<Arc<Source>>) -> Response {
+    let order = |source: &Source| {
+        source.server.use_policy(PolicyId::NONE, "unset")?;
+        source.balancer_doc()
+    };
+    answer(source, order).await
+}
+
+async fn roll_back(State(source): State<Arc<Source>>) -> Response {
+    let order = |source: &Source| {
+        source.server.roll_back_policy()?;
+        source.balancer_doc()
+    };
+    answer(source, order).await
+}

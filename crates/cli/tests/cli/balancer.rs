@@ -1,0 +1,122 @@
+//! Policies of the balancer as a user sets, watches and loses them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loligo_client::Call;
+use loligo_driver::client::{Client, Options};
+use loligo_types::{Cred, Ino, Kind, Name, Op};
+
+use super::run::{Place, Service, loligo, until};
+
+/// Fast ticks.
+const SERVE: &str = "serve --data {} --ranks 2 --set balance_ms=1000";
+
+fn write(place: &Place, name: &str, text: &str) -> std::path::PathBuf {
+    let path = place.path(name);
+    std::fs::write(&path, text).expect("there is room");
+    path
+}
+
+fn in_force(data: &Path) -> serde_json::Value {
+    loligo("balancer get --data {} --json", &[data]).ok().json()["in_force"].clone()
+}
+
+/// Half of what rank 0 has goes to rank 1, once.
+const HALF: &str = "
+when = 'whoami == 1 and #MDSs == 2 and MDSs[2].open and MDSs[1].load > 0.01 and MDSs[2].load < 0.01'
+where = 'targets[2] = allmetaload / 2'
+howmuch = ['half', 'big_first', 'small_first']
+metaload = 'IWR'
+mdsload = 'MDSs[i].all'
+";
+
+#[test]
+fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told() {
+    let place = Place::new();
+    let data = place.data();
+    let policy = write(&place, "half.toml", HALF);
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start(SERVE, &[&data]);
+    assert!(in_force(&data).is_null());
+    let tried = loligo("balancer set half {} --data {}", &[&policy, &data]).ok().out;
+    assert!(tried.contains("nothing was changed") && in_force(&data).is_null(), "{tried}");
+    loligo("balancer set half {} --apply --data {}", &[&policy, &data]).ok();
+    assert_eq!((&in_force(&data)["name"], &in_force(&data)["version"]), (&"half".into(), &1.into()));
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("it serves");
+    let cred = Arc::new(Cred::root());
+    let call = |op: Op| client.call(&cred, Call::Op(op)).expect("it can be done").attr().expect("attributes").ino;
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
+    let mkdir = |text| call(Op::Mkdir { dir: Ino::ROOT, name: name(text), mode: 0o755, umask: 0 });
+    let dirs = ["a", "b", "c", "d"].map(mkdir);
+    let mut files = 0;
+    until("a move", || {
+        for dir in dirs {
+            files += 1;
+            let name = name(&files.to_string());
+            call(Op::Mknod { dir, name, kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 });
+        }
+        let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+        lines.as_array().is_some_and(|lines| lines.iter().any(|line| line["rank"] == 1))
+    });
+    let log = loligo("balancer log --data {}", &[&data]).ok().out;
+    assert!(log.contains("to rank 1, load") && log.contains("policy 1 is in force: half, version 1"), "{log}");
+    let explained = loligo("balancer explain --data {} --rank 0 -n 64", &[&data]).ok().out;
+    assert!(explained.contains("when") && explained.contains("tick 1"), "{explained}");
+    let metrics = loligo("balancer get --data {}", &[&data]).ok().out;
+    assert!(metrics.contains("half, version 1 (policy 1)"), "{metrics}");
+    drop(client);
+    assert_eq!(server.stop().0, 0);
+    // It is all remembered.
+    let server = Service::start(SERVE, &[&data]);
+    assert_eq!(in_force(&data)["name"], "half");
+    assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("to rank 1, load"));
+    loligo("balancer unset --data {}", &[&data]).ok();
+    assert!(in_force(&data).is_null());
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn a_policy_that_fails_again_and_again_is_given_up_for_the_one_before_and_the_server_serves() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start(SERVE, &[&data]);
+    loligo("balancer set loligo --apply --data {}", &[&data]).ok();
+    let endless = write(&place, "endless.toml", "when = 'while true do end'\nwhere = 'targets[2] = 1'\n");
+    // What is tried first says so.
+    loligo("balancer lint {}", &[&endless]).fails(3, &["endless cannot be used"]);
+    loligo("balancer set endless {} --apply --data {}", &[&endless, &data]).fails(3, &["cannot be used"]);
+    // One that fails only on real clusters.
+    let later = "when = 'if MDSs[whoami].age ~= nil and MDSs[1].req >= 0 and #MDSs == 2 and tick_ms == 1000 then while true do end end return false'\nwhere = ''\n";
+    let later = write(&place, "later.toml", later);
+    loligo("balancer set later {} --apply --data {}", &[&later, &data]).ok();
+    until("the policy before", || in_force(&data)["name"] == "loligo");
+    let history = loligo("balancer history --data {} --json", &[&data]).ok().json();
+    let last = history.as_array().and_then(|all| all.last()).expect("it has a history").clone();
+    assert_eq!(last["failed"], true, "{history}");
+    assert!(last["why"].as_str().is_some_and(|why| why.contains("policy 2 failed at rank")), "{history}");
+    // What failed is not gone back to.
+    loligo("balancer rollback --data {}", &[&data]).fails(1, &["nothing to go back to"]);
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_name() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start(SERVE, &[&data]);
+    let bad = write(&place, "bad.toml", "when = 'this is no Lua'\nwhere = ''\n");
+    loligo("balancer set bad {} --apply --data {}", &[&bad, &data]).fails(3, &["bad cannot be used"]);
+    loligo("balancer set nothing --data {}", &[&data]).fails(2, &["no policy nothing", "loligo"]);
+    loligo("balancer set ../x {} --apply --data {}", &[&write(&place, "half.toml", HALF), &data])
+        .fails(2, &["cannot be called"]);
+    loligo("balancer get nothing --data {}", &[&data]).fails(1, &["no policy nothing"]);
+    loligo("balancer rollback --data {}", &[&data]).fails(1, &["nothing to go back to"]);
+    loligo("balancer explain --rank 7 --data {}", &[&data]).fails(1, &["no rank 7"]);
+    assert!(loligo("balancer history --data {}", &[&data]).ok().out.contains("no policy was ever in force"));
+    assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("nothing was decided"));
+    assert_eq!(server.stop().0, 0);
+}
