@@ -115,7 +115,7 @@ FILE
 }
 
 mkdir -p "$out"
-scaling=$(example loligo-sim scaling "${LOLIGO_SCALING:-}")
+scaling=$(example loligo-lab scaling "${LOLIGO_SCALING:-}")
 if [ "$measure" = yes ]; then
     need_root
     make_scratch "$dir"

@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use loligo_lab::world::{KEY, Next, World};
 use loligo_mds::Input;
-use loligo_mds::admin::Ask;
+use loligo_mds::admin::{Ask, Told};
 use loligo_namespace::hash63;
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{Answer, Cred, Frag, FsError, Ino, Kind, Lease, Name, Op, Rank, RenameMode, Seq};
-
-use crate::world::{KEY, World};
 
 /// Requests that a client keeps in flight.
 pub const WINDOW: usize = 32;
@@ -64,6 +63,8 @@ pub struct Clients {
     all: Vec<Client>,
     cred: Cred,
     pub done: u64,
+    /// Ordered and begun.
+    pub migrations: u64,
     pub errors: u64,
     pub first_error: Option<String>,
     pub latencies: Vec<u32>,
@@ -127,7 +128,18 @@ impl Clients {
         };
         let all = (0..count).map(client).collect();
         let (cred, latencies) = (Cred::root(), Vec::new());
-        Ok(Clients { load, bits, all, cred, done: 0, errors: 0, first_error: None, latencies, counts: false })
+        Ok(Clients {
+            load,
+            bits,
+            all,
+            cred,
+            done: 0,
+            migrations: 0,
+            errors: 0,
+            first_error: None,
+            latencies,
+            counts: false,
+        })
     }
 
     fn make_dirs(world: &mut World, count: usize) -> Result<Vec<Ino>, String> {
@@ -142,8 +154,11 @@ impl Clients {
             let until = world.now + 1_000_000_000;
             let made = loop {
                 match world.run(until) {
-                    Some((_, _, ToClient::Reply { result: Ok(Answer::Entry(attr)), .. })) => break attr.ino,
-                    Some((_, _, ToClient::Reply { result, .. })) => return Err(format!("mkdir: {result:?}")),
+                    Some(Next::Message { msg, .. }) => match *msg {
+                        ToClient::Reply { result: Ok(Answer::Entry(attr)), .. } => break attr.ino,
+                        ToClient::Reply { result, .. } => return Err(format!("mkdir: {result:?}")),
+                        _ => {}
+                    },
                     Some(_) => {}
                     None => return Err("a directory cannot be made".into()),
                 }
@@ -172,8 +187,14 @@ impl Clients {
                 }
                 stop = stop.min(next_move.1);
             }
-            while let Some((rank, conn, msg)) = world.run(stop) {
-                self.told(world, rank, ((conn - 1) / RANKS_MAX) as usize, msg);
+            while let Some(next) = world.run(stop) {
+                match next {
+                    Next::Message { rank, conn, msg } => {
+                        self.told(world, rank, ((conn - 1) / RANKS_MAX) as usize, *msg);
+                    }
+                    Next::Told { told, .. } => self.migrations += u64::from(matches!(*told, Told::Begun(_))),
+                    Next::Timer(_) | Next::Balance { .. } => {}
+                }
             }
         }
     }

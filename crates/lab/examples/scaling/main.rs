@@ -1,24 +1,20 @@
 //! How much faster many ranks are than one, in virtual time:
-//! `cargo run --release -p loligo-sim --example scaling -- [--costs FILE] [--ranks 1,2,4,..] [--ms N] [--csv FILE] [--svg FILE]`.
+//! `cargo run --release -p loligo-lab --example scaling -- [--costs FILE] [--ranks 1,2,4,..] [--ms N] [--csv FILE] [--svg FILE]`.
 //!
 //! The metadata machines are the production ones, all of them, with their messages, journals' order and migrations. What
 //! an input costs, and how long syncs and messages take, was measured on a real machine (`bench/scaling.sh`) and is read
 //! from a file. Clients are simple ones that take no time. Each rank has a core and a journal's disk to itself.
 
 mod clients;
-mod costs;
 mod draw;
-mod world;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use loligo_store::mem::MemDisk;
-use loligo_store::{Backend, Identity};
+use loligo_lab::Costs;
+use loligo_lab::world::World;
 
 use clients::{CLIENTS, Clients, Load, WINDOW};
-use costs::Costs;
-use world::World;
 
 /// The loads that are drawn, with their names.
 const LOADS: [(&str, Load); 6] = [
@@ -82,9 +78,8 @@ fn args() -> Result<Args, String> {
 }
 
 fn point(args: &Args, (name, load): (&'static str, Load), ranks: usize) -> Result<Point, String> {
-    let disk = MemDisk::new(Identity::new([7; 16], [0; 16]));
-    let store = disk.open().map_err(|e| e.to_string())?;
-    let mut world = World::new(ranks, store.table(), args.costs.clone())?;
+    // Nothing is balanced.
+    let mut world = World::new(ranks, args.costs.clone(), 10_000)?;
     let settled = world.now + 3_000_000_000;
     while world.run(settled).is_some() {}
     let mut clients = Clients::start(&mut world, load)?;
@@ -92,7 +87,8 @@ fn point(args: &Args, (name, load): (&'static str, Load), ranks: usize) -> Resul
     clients.begin(&mut world);
     let warm = world.now + WARM_MS * 1_000_000;
     clients.run(&mut world, warm);
-    let (worked, before) = (world.worked(), (world.peer_messages, world.redirects, world.migrations));
+    let (worked, before) =
+        (world.worked(), (world.sum(|c| c.peer_messages), world.sum(|c| c.redirects), clients.migrations));
     clients.counts = true;
     let end = world.now + args.ms * 1_000_000;
     clients.run(&mut world, end);
@@ -114,9 +110,9 @@ fn point(args: &Args, (name, load): (&'static str, Load), ranks: usize) -> Resul
         p50_us: quantile(0.5),
         p99_us: quantile(0.99),
         busy: (busy.iter().sum::<f64>() / busy.len() as f64, busy.iter().copied().fold(0.0, f64::max)),
-        peer_per_op: (world.peer_messages - before.0) as f64 / clients.done.max(1) as f64,
-        redirects: world.redirects - before.1,
-        migrations: world.migrations - before.2,
+        peer_per_op: (world.sum(|c| c.peer_messages) - before.0) as f64 / clients.done.max(1) as f64,
+        redirects: world.sum(|c| c.redirects) - before.1,
+        migrations: clients.migrations - before.2,
     })
 }
 

@@ -1,13 +1,20 @@
 //! What the simulation does not compute but was measured: how long a rank's thread takes for what, how long a sync and a
 //! message on its way take. Read from a file that says when and where it was measured.
 
+/// Of the example `snapshot` of this crate, where the file has no line for it.
+const SNAPSHOT_NS: u64 = 5_000;
+const PIECE_NS: u64 = 500;
+
 /// Nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Costs {
-    /// Of the rank's thread for one request, with its share of everything else that the thread does.
+    /// Of the rank's thread for one request, with its share of everything else that the thread does: making a name.
     pub create: u64,
+    /// Likewise, of looking at something.
     pub stat: u64,
+    /// Likewise.
     pub rename: u64,
+    /// Likewise.
     pub unlink: u64,
     /// Of the rank's thread for one message of another rank.
     pub peer: u64,
@@ -15,6 +22,10 @@ pub struct Costs {
     pub tick: u64,
     /// Of the rank's thread for a step of a long work, as a migration's.
     pub step: u64,
+    /// Of the rank's thread for showing a balancer's policy what it has, beside a tick, and for each piece shown.
+    pub snapshot: u64,
+    /// See `snapshot`.
+    pub piece: u64,
     /// A sync of the journal, while which the thread does other things.
     pub sync: u64,
     /// A read of the table; likewise.
@@ -26,6 +37,11 @@ pub struct Costs {
 }
 
 impl Costs {
+    /// Those that were measured last, as they stand in docs/scaling.
+    pub fn measured() -> Result<Costs, String> {
+        Costs::parse(include_str!("../../../docs/scaling/costs.txt"))
+    }
+
     /// From lines `name = microseconds`; `measured = ...` says where and when; `#` begins a comment.
     pub fn parse(text: &str) -> Result<Costs, String> {
         let mut measured = String::new();
@@ -44,7 +60,10 @@ impl Costs {
             found.insert(name.to_owned(), (us * 1000.0).round() as u64);
         }
         let of = |name: &str| found.get(name).copied().ok_or(format!("there is no line `{name} = ...`"));
+        let or = |name: &str, default: u64| found.get(name).copied().unwrap_or(default);
         Ok(Costs {
+            snapshot: or("snapshot", SNAPSHOT_NS),
+            piece: or("piece", PIECE_NS),
             create: of("create")?,
             stat: of("stat")?,
             rename: of("rename")?,

@@ -1,0 +1,98 @@
+//! A workload on several ranks in virtual time:
+//! `cargo run --release -p loligo-lab --example lab -- --workload SPEC [--ranks 1,2,4] [--spread one|even|hashed] [--seed N]
+//! [--costs FILE] [--seconds N] [--csv FILE] [--svg FILE] [--json FILE]`. Without a workload it says which there are.
+//!
+//! Writes a Markdown table with a line for each number of ranks. With several of them the picture is of the last one, and JSON has
+//! a list. Nothing is balanced: directories stay where they are at the beginning.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use loligo_lab::{Costs, Plan, Report, Spread, run};
+use loligo_workload::Spec;
+
+struct Args {
+    plan: Plan,
+    ranks: Vec<usize>,
+    csv: Option<String>,
+    svg: Option<String>,
+    json: Option<String>,
+}
+
+fn args() -> Result<Args, String> {
+    let (mut workload, mut costs, mut ranks) = (None, None, vec![1]);
+    let (mut seed, mut seconds, mut spread) = (1, 3600, Spread::One);
+    let (mut csv, mut svg, mut json) = (None, None, None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(format!("{word} wants a value"))?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+        match word.as_str() {
+            "--workload" => workload = Some(value.parse::<Spec>()?),
+            "--costs" => {
+                let text = std::fs::read_to_string(&value).map_err(|e| format!("{value}: {e}"))?;
+                costs = Some(Costs::parse(&text).map_err(|e| format!("{value}: {e}"))?);
+            }
+            "--ranks" => {
+                let all: Result<Vec<u64>, String> = value.split(',').map(number).collect();
+                ranks = all?.into_iter().map(|n| n as usize).collect();
+            }
+            "--spread" => spread = value.parse()?,
+            "--seed" => seed = number(&value)?,
+            "--seconds" => seconds = number(&value)?,
+            "--csv" => csv = Some(value),
+            "--svg" => svg = Some(value),
+            "--json" => json = Some(value),
+            _ => {
+                return Err(format!(
+                    "{word} is not understood: --workload, --ranks, --spread, --seed, --costs, --seconds, --csv, --svg, --json"
+                ));
+            }
+        }
+    }
+    let workload = workload.ok_or(format!("--workload is one of\n{}", Spec::HELP))?;
+    let mut plan = Plan { seed, seconds, spread, ..Plan::new(1, workload)? };
+    plan.costs = costs.unwrap_or(plan.costs);
+    Ok(Args { plan, ranks, csv, svg, json })
+}
+
+fn work(args: &Args) -> Result<(), String> {
+    println!("{}; service times measured: {}.\n", args.plan.workload, args.plan.costs.measured);
+    println!("{}", Report::table_head());
+    let mut reports = Vec::new();
+    for ranks in &args.ranks {
+        let begun = Instant::now();
+        let report = run(&Plan { ranks: *ranks, ..args.plan.clone() }, None, &mut |_| {})?;
+        println!("{}", report.row());
+        if let Some(failure) = &report.first_failure {
+            eprintln!("{} calls failed, the first one: {failure}", report.failed);
+        }
+        let real = begun.elapsed().as_secs_f64();
+        eprintln!(
+            "{ranks} ranks: {real:.1} s of real time, set-up and all, {:.3} a virtual second",
+            real / report.length_s
+        );
+        reports.push(report);
+    }
+    let csv = || reports.iter().fold(Report::csv_head().to_owned(), |text, report| text + &report.csv());
+    let json = || serde_json::Value::from(reports.iter().map(Report::json).collect::<Vec<_>>()).to_string();
+    let svg = || reports.last().map(Report::svg).unwrap_or_default();
+    let texts: [(&Option<String>, &dyn Fn() -> String); 3] =
+        [(&args.csv, &csv), (&args.json, &json), (&args.svg, &svg)];
+    for (path, text) in texts {
+        if let Some(path) = path {
+            std::fs::write(path, text()).map_err(|e| format!("{path}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match args().and_then(|args| work(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Workloads on many ranks in virtual time: [`Plan`] says what, [`run`] does it, [`Report`] says how it went. The metadata
+//! machines are the production ones, all of them, with their messages, journals' order, heat, beats, balancers and migrations;
+//! so are the client machines, with their sessions, leases, redirects and what they know of who has what. Given are only times:
+//! what an input costs a rank's thread, how long a sync and a message take ([`Costs`], measured on a real machine). Each rank has
+//! a core and a journal's disk to itself; clients take a microsecond between two calls.
+//!
+//! Not here: file data (it is answered for, not kept), networks and disks that are shared or full, faults (crate `sim` has
+//! those), what to decide ([`Decider`] is given).
+//!
+//! | file | what |
+//! |---|---|
+//! | `world.rs` | ranks, queues, virtual time |
+//! | `clients.rs`, `shell.rs`, `kernel.rs` | client machines, the programs above them, and what they cache |
+//! | `lab.rs`, `spread.rs` | a run from its set-up to its report, and who has what at its beginning |
+//! | `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
+
+pub mod clients;
+mod costs;
+mod draw;
+mod kernel;
+mod lab;
+mod queue;
+mod report;
+mod shell;
+mod spread;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+pub mod world;
+
+pub use costs::Costs;
+pub use lab::{Decider, Lab, Plan, run};
+pub use report::{Client, Moving, Phase, Report, Second};
+pub use spread::Spread;

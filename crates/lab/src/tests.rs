@@ -1,0 +1,1 @@
+//! Runs that show what the lab must give, each small enough for a test.

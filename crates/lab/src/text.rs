@@ -1,0 +1,103 @@
+//! A report as a line of a table, as CSV and as JSON. Not as a picture: `draw.rs`.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use crate::report::{Report, Second};
+
+/// The columns of [`Report::row`], with the line below them.
+const HEAD: &str = "\
+| ranks | spread | seconds | calls/s | p50, us | p99, us | client's time, s | its sd, s | requests | redirects | sessions | recalls | \
+messages between ranks | moves | late moves | busy, mean | busiest | balance | failed |
+|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
+
+/// The first line of [`Report::csv`].
+const CSV_HEAD: &str =
+    "ranks,spread,second,length,calls,redirects,moves,recalls,peer_messages,replies_by_rank,busy_by_rank\n";
+
+fn list<T>(all: &[T], show: impl Fn(&T) -> String) -> String {
+    all.iter().map(show).collect::<Vec<_>>().join(" ")
+}
+
+impl Report {
+    /// Head of a Markdown table of reports: two lines.
+    pub fn table_head() -> &'static str {
+        HEAD
+    }
+
+    /// A line of that table.
+    pub fn row(&self) -> String {
+        let (mean, sd) = self.run_time();
+        let busy = self.busy.iter().sum::<f64>() / self.busy.len().max(1) as f64;
+        let busiest = self.busy.iter().copied().fold(0.0, f64::max);
+        format!(
+            "| {} | {} | {:.2}{} | {:.0} | {:.0} | {:.0} | {mean:.3} | {sd:.3} | {} | {} | {} | {} | {} | {} | {} | {busy:.2} | \
+             {busiest:.2} | {:.2} | {} |",
+            self.ranks,
+            self.spread,
+            self.length_s,
+            if self.is_complete { "" } else { "+" },
+            self.calls_per_s(),
+            self.p50_us,
+            self.p99_us,
+            self.requests,
+            self.redirects,
+            self.sessions,
+            self.recalls,
+            self.peer_messages,
+            self.moves.len(),
+            self.late_moves(),
+            self.balance(),
+            self.failed
+        )
+    }
+
+    /// First line of a file of [`Report::csv`] lines.
+    pub fn csv_head() -> &'static str {
+        CSV_HEAD
+    }
+
+    /// A line for each second; lists of ranks are parted by spaces.
+    pub fn csv(&self) -> String {
+        let mut out = String::new();
+        for (number, second) in self.seconds.iter().enumerate() {
+            let Second { length, calls, redirects, moves, recalls, peer_messages, replies, busy } = second;
+            // Writing into a string cannot fail.
+            let _ = writeln!(
+                out,
+                "{},{},{number},{length:.3},{calls},{redirects},{moves},{recalls},{peer_messages},{},{}",
+                self.ranks,
+                self.spread,
+                list(replies, u64::to_string),
+                list(busy, |share| format!("{share:.3}"))
+            );
+        }
+        out
+    }
+
+    /// All of it.
+    pub fn json(&self) -> serde_json::Value {
+        let (mean, sd) = self.run_time();
+        json!({
+            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "seed": self.seed,
+            "measured": self.measured, "length_s": self.length_s, "is_complete": self.is_complete,
+            "calls": self.calls, "calls_per_s": self.calls_per_s(), "misses": self.misses, "failed": self.failed,
+            "first_failure": self.first_failure, "mean_us": self.mean_us, "p50_us": self.p50_us, "p99_us": self.p99_us,
+            "run_time_mean_s": mean, "run_time_sd_s": sd, "requests": self.requests, "redirects": self.redirects,
+            "sessions": self.sessions, "recalls": self.recalls, "peer_messages": self.peer_messages,
+            "late_moves": self.late_moves(), "busy": self.busy, "by_rank": self.by_rank, "balance": self.balance(),
+            "moves": self.moves.iter().map(|m| json!({
+                "at_s": m.at_s, "from": m.from, "to": m.to, "dir": m.dir.0, "frag": m.frag,
+            })).collect::<Vec<_>>(),
+            "phases": self.phases.iter().map(|p| json!({ "name": p.name, "at_s": p.at_s })).collect::<Vec<_>>(),
+            "clients": self.clients.iter().map(|c| json!({
+                "calls": c.calls, "ended_s": c.ended_s, "sessions": c.sessions,
+            })).collect::<Vec<_>>(),
+            "seconds": self.seconds.iter().map(|s| json!({
+                "length": s.length, "calls": s.calls, "replies": s.replies, "busy": s.busy, "redirects": s.redirects,
+                "moves": s.moves, "recalls": s.recalls, "peer_messages": s.peer_messages,
+            })).collect::<Vec<_>>(),
+        })
+    }
+}

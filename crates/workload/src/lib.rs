@@ -1,0 +1,26 @@
+//! What programs ask of a file system, as data: for each client a sequence of [`Call`]s on paths, from a [`Spec`] and a seed, or
+//! from a recorded trace ([`trace`]). The same spec and seed give the same calls. Each call is one thing that a program does
+//! with one or a few POSIX calls in a row (see [`Call`]), so it can be carried out on a mount as well as in a simulation.
+//!
+//! Not here: who carries the calls out, when, and how long that takes. No clock, no files, no threads.
+//!
+//! | file | what |
+//! |---|---|
+//! | `call.rs` | calls, and what a workload consists of |
+//! | `spec.rs` | workloads as text: `create-shared:clients=4,files=100000` |
+//! | `create.rs` | files made in one directory, or in one for each client |
+//! | `compile.rs` | a kernel-like tree is compiled and linked |
+//! | `untar.rs` | a tree is unpacked |
+//! | `trace.rs` | recorded calls: the text format, its reader and its writer |
+
+mod call;
+mod compile;
+mod create;
+mod rng;
+mod spec;
+pub mod trace;
+mod untar;
+
+pub use call::{Call, Item, Lane, Path, Workload};
+pub use rng::Rng;
+pub use spec::Spec;

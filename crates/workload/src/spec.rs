@@ -1,0 +1,182 @@
+//! Workloads as text: a name, and parameters with their values. Not what they do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::compile::Compile;
+use crate::create::Create;
+use crate::untar::Untar;
+use crate::{Workload, trace};
+
+/// A workload with its sizes: `create-shared:clients=4,files=100000`. What is not said has its default; [`Spec::HELP`] has the
+/// list. Displayed with all parameters, in the form that is parsed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    kind: Kind,
+    /// See [`Workload::think_us`].
+    think_us: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Kind {
+    Create(Create),
+    Compile(Compile),
+    Untar(Untar),
+    Replay { file: String, timed: bool },
+}
+
+/// Parameters that were said and not yet used.
+struct Params<'a> {
+    workload: &'a str,
+    said: Vec<(&'a str, &'a str)>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Params<'a> {
+    fn new(text: &'a str) -> Result<Params<'a>, String> {
+        let (workload, rest) = text.split_once(':').unwrap_or((text, ""));
+        let mut said: Vec<(&str, &str)> = Vec::new();
+        for word in rest.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').ok_or(format!("`{word}` is not `parameter=value`"))?;
+            if said.iter().any(|(known, _)| *known == name) {
+                return Err(format!("{name} is said twice"));
+            }
+            said.push((name, value));
+        }
+        Ok(Params { workload, said, known: Vec::new() })
+    }
+
+    fn text(&mut self, name: &'static str) -> Option<&'a str> {
+        self.known.push(name);
+        let at = self.said.iter().position(|(said, _)| *said == name)?;
+        Some(self.said.remove(at).1)
+    }
+
+    fn number(&mut self, name: &'static str, default: u64, least: u64, most: u64) -> Result<u64, String> {
+        let Some(text) = self.text(name) else { return Ok(default) };
+        let number = text.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or(format!("{name}={text}: this must be a number from {least} to {most}"))
+    }
+
+    fn end(self) -> Result<(), String> {
+        match self.said.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(format!("{} has no parameter `{name}`; it has {}", self.workload, self.known.join(", ")))
+            }
+        }
+    }
+}
+
+impl Spec {
+    /// What there is, for a command's help.
+    pub const HELP: &str = "\
+create-shared:clients=4,files=10000,lanes=1,look=0   all make empty files in one directory
+create-own:clients=4,files=10000,lanes=1,look=0      the same, each in a directory of its own
+compile:clients=1,dirs=16,units=8,headers=300,includes=20,jobs=2,bytes=2000,one-tree=0
+                                                     a kernel-like tree is compiled and linked, one for each client or one for all
+untar:clients=1,dirs=50,files=40,bytes=2000          a tree is unpacked, one for each client
+replay:file=FILE,timed=0                             a recorded trace, as fast as it goes or (timed=1) not faster than recorded
+files: of each client (untar: of each directory); lanes, jobs: calls that a client has under way; look=1: each name is looked up
+before it is made; any of them: think=US, a rest of so many microseconds on average after each call";
+
+    /// The calls. `read` gives the text of a file (a trace), or says what is wrong with it.
+    pub fn workload(
+        &self,
+        seed: u64,
+        read: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<Workload, String> {
+        let workload = match &self.kind {
+            Kind::Create(create) => create.workload(),
+            Kind::Compile(compile) => compile.workload(seed),
+            Kind::Untar(untar) => untar.workload(seed),
+            Kind::Replay { file, timed } => {
+                trace::parse(&read(file)?, *timed).map_err(|what| format!("{file}: {what}"))?
+            }
+        };
+        Ok(Workload { think_us: self.think_us, ..workload })
+    }
+
+    /// The same with another rest after each call, microseconds.
+    #[must_use]
+    pub fn thinking(self, think_us: u64) -> Spec {
+        Spec { think_us, ..self }
+    }
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Spec, String> {
+        const MANY: u64 = 1_000_000_000;
+        const CLIENTS: u64 = trace::CLIENTS_MAX as u64;
+        let mut params = Params::new(text)?;
+        let workload = params.workload;
+        let kind = match workload {
+            "create-shared" | "create-own" => Kind::Create(Create {
+                clients: params.number("clients", 4, 1, CLIENTS)?,
+                files: params.number("files", 10_000, 1, MANY)?,
+                lanes: params.number("lanes", 1, 1, 10_000)?,
+                look: params.number("look", 0, 0, 1)? == 1,
+                shared: workload == "create-shared",
+            }),
+            "compile" => Kind::Compile(Compile {
+                clients: params.number("clients", 1, 1, CLIENTS)?,
+                dirs: params.number("dirs", 16, 1, 10_000)?,
+                units: params.number("units", 8, 1, 100_000)?,
+                headers: params.number("headers", 300, 1, 1_000_000)?,
+                includes: params.number("includes", 20, 0, 10_000)?,
+                jobs: params.number("jobs", 2, 1, 10_000)?,
+                bytes: params.number("bytes", 2000, 1, MANY)?,
+                one_tree: params.number("one-tree", 0, 0, 1)? == 1,
+            }),
+            "untar" => Kind::Untar(Untar {
+                clients: params.number("clients", 1, 1, CLIENTS)?,
+                dirs: params.number("dirs", 50, 1, MANY)?,
+                files: params.number("files", 40, 0, MANY)?,
+                bytes: params.number("bytes", 2000, 1, MANY)?,
+            }),
+            "replay" => Kind::Replay {
+                timed: params.number("timed", 0, 0, 1)? == 1,
+                file: params.text("file").filter(|file| !file.is_empty()).ok_or("replay wants file=FILE")?.to_owned(),
+            },
+            _ => {
+                return Err(format!(
+                    "there is no workload `{workload}`: create-shared, create-own, compile, untar, replay"
+                ));
+            }
+        };
+        let think_us = params.number("think", 0, 0, 3_600_000_000)?;
+        params.end()?;
+        Ok(Spec { kind, think_us })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Create(Create { clients, files, lanes, look, shared }) => {
+                let name = if *shared { "create-shared" } else { "create-own" };
+                let look = u8::from(*look);
+                write!(f, "{name}:clients={clients},files={files},lanes={lanes},look={look}")?;
+            }
+            Kind::Compile(c) => write!(
+                f,
+                "compile:clients={},dirs={},units={},headers={},includes={},jobs={},bytes={},one-tree={}",
+                c.clients,
+                c.dirs,
+                c.units,
+                c.headers,
+                c.includes,
+                c.jobs,
+                c.bytes,
+                u8::from(c.one_tree)
+            )?,
+            Kind::Untar(Untar { clients, dirs, files, bytes }) => {
+                write!(f, "untar:clients={clients},dirs={dirs},files={files},bytes={bytes}")?;
+            }
+            Kind::Replay { file, timed } => write!(f, "replay:file={file},timed={}", u8::from(*timed))?,
+        }
+        write!(f, ",think={}", self.think_us)
+    }
+}
