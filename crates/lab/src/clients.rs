@@ -126,6 +126,7 @@ impl Clients {
             start,
             did: Rc::clone(&self.did),
             client: at,
+            lane: node.lanes.len(),
             think_ns,
             rng,
         };
@@ -295,7 +296,13 @@ impl Clients {
     fn poll(&mut self, world: &mut World, at: usize, lane: usize) {
         let running = &mut self.nodes[at].lanes[lane];
         let Some(future) = &mut running.future else { return };
-        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+        let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        let found = std::mem::take(&mut self.nodes[at].kernel.borrow_mut().found);
+        for (other, found) in found {
+            self.reply(at, other, Reply::Found(found));
+        }
+        let running = &mut self.nodes[at].lanes[lane];
+        if ended {
             running.future = None;
             let node = &mut self.nodes[at];
             node.going -= 1;
@@ -317,7 +324,7 @@ impl Clients {
                 self.mark.get_or_insert(name);
                 self.marked.push((at, lane));
             }
-            None => {}
+            Some(Want::Found) | None => {}
         }
     }
 

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use loligo_client::{Done, Failed, Invalidation};
 use loligo_types::{Attr, FsError, Ino, Kind, Name};
 
+/// What a name was found to be.
+pub type Found = Result<(Ino, Kind), FsError>;
+
 /// More directories and attributes than this are not cached: all is forgotten, and begun anew.
 const MOST: usize = 1 << 20;
 
@@ -16,9 +19,30 @@ pub struct Kernel {
     names: BTreeMap<Ino, BTreeMap<Name, Option<(Ino, Kind)>>>,
     attrs: BTreeMap<Ino, Attr>,
     size: usize,
+    /// Names that a lane is looking up, with the lanes that wait for the same.
+    looking: BTreeMap<(Ino, Name), Vec<usize>>,
+    /// What was found for lanes that waited, which are to be woken.
+    pub found: Vec<(usize, Found)>,
 }
 
 impl Kernel {
+    /// A lane wants to look up a name. Whether it is to do so: else another one does, for both.
+    pub fn begin_look(&mut self, dir: Ino, name: &Name, lane: usize) -> bool {
+        match self.looking.get_mut(&(dir, name.clone())) {
+            Some(waiting) => {
+                waiting.push(lane);
+                false
+            }
+            None => self.looking.insert((dir, name.clone()), Vec::new()).is_none(),
+        }
+    }
+
+    /// It has.
+    pub fn end_look(&mut self, dir: Ino, name: &Name, found: Found) {
+        let waiting = self.looking.remove(&(dir, name.clone())).unwrap_or_default();
+        self.found.extend(waiting.into_iter().map(|lane| (lane, found)));
+    }
+
     /// What a name is known to be; the outer none: nothing is known.
     pub fn name(&self, dir: Ino, name: &Name) -> Option<Option<(Ino, Kind)>> {
         self.names.get(&dir)?.get(name).copied()
@@ -80,7 +104,9 @@ impl Kernel {
 
     fn make_room(&mut self) {
         if self.size >= MOST {
-            *self = Kernel::default();
+            self.names.clear();
+            self.attrs.clear();
+            self.size = 0;
         }
     }
 }

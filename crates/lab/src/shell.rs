@@ -12,7 +12,7 @@ use loligo_client::{Call as Ask, CallResult, Done, Failed};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time};
 use loligo_workload::{Call, Item, Lane, Path, Rng};
 
-use crate::kernel::Kernel;
+use crate::kernel::{Found, Kernel};
 
 /// Nanoseconds that a program takes between two calls.
 const STEP_NS: u64 = 1000;
@@ -29,12 +29,16 @@ pub enum Want {
     Sleep(u64),
     /// To go on when all have come to a mark.
     Mark(Arc<str>),
+    /// What another lane of the client is looking up.
+    Found,
 }
 
 /// What it is told.
 pub enum Reply {
     /// The answer.
     Done(Box<CallResult>),
+    /// What the other lane has found.
+    Found(Found),
     /// It may go on.
     Woken,
 }
@@ -70,6 +74,8 @@ pub struct Shell {
     pub did: Rc<RefCell<Vec<(usize, Did)>>>,
     /// Which client it is of.
     pub client: usize,
+    /// Which of the client's lanes it is.
+    pub lane: usize,
     pub think_ns: u64,
     pub rng: Rng,
 }
@@ -124,7 +130,7 @@ impl Shell {
     async fn ask(&self, ask: Ask) -> CallResult {
         match self.want(Want::Ask(ask)).await {
             Reply::Done(result) => *result,
-            Reply::Woken => Err(FsError::Io.into()),
+            Reply::Found(_) | Reply::Woken => Err(FsError::Io.into()),
         }
     }
 
@@ -194,14 +200,21 @@ impl Shell {
         let known = self.kernel.borrow().name(dir, name);
         let found = match known {
             Some(known) => known.ok_or(FsError::NotFound)?,
+            None if !self.kernel.borrow_mut().begin_look(dir, name, self.lane) => match self.want(Want::Found).await {
+                Reply::Found(found) => found?,
+                Reply::Done(_) | Reply::Woken => return Err(FsError::Io.into()),
+            },
             None => {
                 let result = self.ask(Ask::Op(Op::Lookup { dir, name: name.clone() })).await;
                 let mut kernel = self.kernel.borrow_mut();
                 kernel.learn(dir, name, &result);
                 kernel.learn_attr(&result);
-                let done: Done = result?;
-                let attr = done.attr().ok_or(FsError::Io)?;
-                (attr.ino, attr.kind)
+                let found = match &result {
+                    Ok(done) => done.attr().map(|attr| (attr.ino, attr.kind)).ok_or(FsError::Io),
+                    Err(failed) => Err(failed.error),
+                };
+                kernel.end_look(dir, name, found);
+                found?
             }
         };
         if !last && found.1 != Kind::Dir { Err(FsError::NotDir.into()) } else { Ok(found) }

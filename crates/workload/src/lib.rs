@@ -18,6 +18,8 @@ mod compile;
 mod create;
 mod rng;
 mod spec;
+#[cfg(test)]
+mod tests;
 pub mod trace;
 mod untar;
 
