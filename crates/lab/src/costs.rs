@@ -2,8 +2,8 @@
 //! message on its way take. Read from a file that says when and where it was measured.
 
 /// Of the example `snapshot` of this crate, where the file has no line for it.
-const SNAPSHOT_NS: u64 = 5_000;
-const PIECE_NS: u64 = 500;
+const SNAPSHOT_NS: u64 = 9_000;
+const PIECE_NS: u64 = 300;
 
 /// Nanoseconds.
 #[derive(Clone, Debug)]

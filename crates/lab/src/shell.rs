@@ -239,7 +239,7 @@ impl Shell {
     async fn attr(&self, ask: Ask) -> Result<Done, Failed> {
         let result = self.ask(ask).await;
         self.kernel.borrow_mut().learn_attr(&result);
-        Ok(result?)
+        result
     }
 
     async fn set(&self, path: &Path, set: SetAttr) -> Result<(), Failed> {

@@ -109,6 +109,10 @@ pub struct World {
     pub free: bool,
     /// What was given away, in order.
     pub moved: Vec<Moved>,
+    /// A real clock, nanoseconds, for who wants to know how long a snapshot really takes.
+    pub clock: Option<fn() -> u64>,
+    /// By that clock: pieces shown, and how long the tick took.
+    pub shown: Vec<(usize, u64)>,
 }
 
 /// What a request costs the rank's thread, nanoseconds.
@@ -157,6 +161,8 @@ impl World {
             map,
             free: true,
             moved: Vec::new(),
+            clock: None,
+            shown: Vec::new(),
         };
         for at in 0..ranks {
             for other in (0..ranks).filter(|other| *other != at) {
@@ -332,10 +338,13 @@ impl World {
             outputs.push(Output::Send { conn, msg });
         } else {
             let seat = &mut self.seats[rank];
+            let begun = self.clock.map(|clock| clock());
             seat.mds.handle(now, input);
+            let took = self.clock.zip(begun).map(|(clock, begun)| clock() - begun);
             while let Some(output) = seat.mds.pop() {
                 if let (Output::Balance(snapshot), false) = (&output, self.free) {
                     cost += self.costs.snapshot + self.costs.piece * snapshot.pieces.len() as u64;
+                    self.shown.extend(took.map(|ns| (snapshot.pieces.len(), ns)));
                 }
                 outputs.push(output);
             }
