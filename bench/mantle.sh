@@ -40,10 +40,11 @@ fi
 # lines EXPERIMENT LABEL RANKS SPREAD SPEC: a line of the table for each seed; the head before the first one.
 begun=""
 lines() {
-    local seed files=()
+    local seed name files=()
     for seed in $seeds; do
         if [ -n "$out" ]; then
-            files=(--svg "$out/$1-$2-$3-$4-$seed.svg" --json "$out/$1-$2-$3-$4-$seed.json")
+            name="$1-${2// /-}-$3-$4-$seed"
+            files=(--svg "$out/$name.svg" --json "$out/$name.json")
         fi
         "$lab" --costs "$costs" --ranks "$3" --spread "$4" --seed "$seed" --workload "$5" "${files[@]}" 2>/dev/null |
             awk -v label="$2" -v head="$([ "$begun" = "$1" ] || echo yes)" '

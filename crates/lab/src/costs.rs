@@ -1,7 +1,7 @@
 //! What the simulation does not compute but was measured: how long a rank's thread takes for what, how long a sync and a
 //! message on its way take. Read from a file that says when and where it was measured.
 
-/// Of the example `snapshot` of this crate, where the file has no line for it.
+/// Of the example `real_times` of this crate, where the file has no line for it.
 const SNAPSHOT_NS: u64 = 9_000;
 const PIECE_NS: u64 = 300;
 

@@ -50,6 +50,9 @@ pub struct Plan {
     pub costs: Costs,
     /// Who has what at the beginning.
     pub spread: Spread,
+    /// Work of ranks' threads and syncs of their journals take so many percent more or less than given, by chance: without it
+    /// clients that begin together keep in step.
+    pub jitter_percent: u64,
     /// Between two decisions of a rank, if there is a [`Decider`], milliseconds.
     pub balance_ms: u64,
 }
@@ -58,7 +61,7 @@ impl Plan {
     /// A workload on so many ranks, with the costs that were measured last.
     pub fn new(ranks: usize, workload: Spec) -> Result<Plan, String> {
         let (costs, spread) = (Costs::measured()?, Spread::One);
-        Ok(Plan { ranks, workload, seed: 1, seconds: 3600, costs, spread, balance_ms: 10_000 })
+        Ok(Plan { ranks, workload, seed: 1, seconds: 3600, costs, spread, jitter_percent: 20, balance_ms: 10_000 })
     }
 }
 
@@ -147,6 +150,7 @@ impl Lab {
         progress: &mut dyn FnMut(&Second),
     ) -> Result<Report, String> {
         self.world.free = false;
+        self.world.jitter = Some((Rng::new(self.plan.seed, 0x7177E5), self.plan.jitter_percent));
         self.world.moved.clear();
         if decider.is_some() && self.world.ranks() > 1 {
             self.world.set_policy(PolicyId(1));

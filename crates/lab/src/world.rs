@@ -15,6 +15,8 @@ use loligo_types::{
     ClusterMap, DataAnswer, DataOp, Frag, Ino, Lsn, Op, PolicyId, Rank, RankInfo, RankState, Snapshot, Time,
 };
 
+use loligo_workload::Rng;
+
 use crate::costs::Costs;
 use crate::queue::Queue;
 use crate::table;
@@ -107,12 +109,16 @@ pub struct World {
     map: ClusterMap,
     /// Nothing costs anything: while all is prepared.
     pub free: bool,
+    /// Work of threads and syncs of journals take so many percent more or less than given, by chance; none: exactly as long.
+    pub jitter: Option<(Rng, u64)>,
     /// What was given away, in order.
     pub moved: Vec<Moved>,
     /// A real clock, nanoseconds, for who wants to know how long a snapshot really takes.
     pub clock: Option<fn() -> u64>,
     /// By that clock: pieces shown, and how long the tick took.
     pub shown: Vec<(usize, u64)>,
+    /// By that clock: how long steps of long works took.
+    pub steps: Vec<u64>,
 }
 
 /// What a request costs the rank's thread, nanoseconds.
@@ -160,9 +166,11 @@ impl World {
             events: Queue::new(),
             map,
             free: true,
+            jitter: None,
             moved: Vec::new(),
             clock: None,
             shown: Vec::new(),
+            steps: Vec::new(),
         };
         for at in 0..ranks {
             for other in (0..ranks).filter(|other| *other != at) {
@@ -338,9 +346,11 @@ impl World {
             outputs.push(Output::Send { conn, msg });
         } else {
             let seat = &mut self.seats[rank];
+            let is_step = matches!(input, Input::Again);
             let begun = self.clock.map(|clock| clock());
             seat.mds.handle(now, input);
             let took = self.clock.zip(begun).map(|(clock, begun)| clock() - begun);
+            self.steps.extend(took.filter(|_| is_step));
             while let Some(output) = seat.mds.pop() {
                 if let (Output::Balance(snapshot), false) = (&output, self.free) {
                     cost += self.costs.snapshot + self.costs.piece * snapshot.pieces.len() as u64;
@@ -349,6 +359,7 @@ impl World {
                 outputs.push(output);
             }
         }
+        let cost = self.vary(cost);
         let done = self.now + cost;
         let seat = &mut self.seats[rank];
         (seat.busy, seat.counts.worked) = (true, seat.counts.worked + cost);
@@ -359,10 +370,22 @@ impl World {
         self.at(done, Event::Free(rank));
     }
 
+    /// A time as it is this time. Not for messages: they must not overtake each other.
+    fn vary(&mut self, ns: u64) -> u64 {
+        match &mut self.jitter {
+            Some((rng, percent)) if ns > 0 => {
+                let percent = (*percent).min(100);
+                (ns * (100 - percent) + rng.below(2 * ns * percent + 1)) / 100
+            }
+            _ => ns,
+        }
+    }
+
     fn sync(&mut self, rank: usize) {
-        let time = if self.free { 0 } else { self.costs.sync };
-        let seat = &mut self.seats[rank];
+        let seat = &self.seats[rank];
         if seat.syncing.is_none() && seat.appended > Lsn(0) {
+            let time = if self.free { 0 } else { self.vary(self.costs.sync) };
+            let seat = &mut self.seats[rank];
             seat.syncing = Some(std::mem::replace(&mut seat.appended, Lsn(0)));
             self.at(self.now + time, Event::Synced(rank));
         }

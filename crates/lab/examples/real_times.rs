@@ -1,0 +1,78 @@
+//! How long it really takes a rank to show a balancer's policy what it has, over the number of pieces that it shows, and to do a step
+//! of a migration's look at memory: `cargo run --release -p loligo-lab --example real_times`. The first are the defaults of
+//! `snapshot` and `piece` in `Costs`; the second can be held beside `step`. The tick that shows is timed as a whole: it does what
+//! every tick does, too.
+
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use loligo_lab::{Decider, Lab, Plan, Spread};
+use loligo_types::{Decision, Move, Rank, Snapshot, Weighed};
+
+/// Moves nothing, or the first piece that it can to the other rank.
+struct Simple {
+    moves: bool,
+}
+
+impl Decider for Simple {
+    fn decide(&mut self, rank: Rank, snapshot: &Snapshot) -> Decision {
+        let weighed = Some(Weighed { policy: snapshot.policy, ..Weighed::default() });
+        let (to, load) = (Rank(1 - rank.0), 1.0);
+        let first = snapshot.pieces.iter().find(|piece| self.moves && !piece.fixed);
+        let moves = first.map(|piece| Move { piece: piece.piece, to, load }).into_iter().collect();
+        Decision { tick: snapshot.tick, weighed, moves }
+    }
+}
+
+fn clock() -> u64 {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    BEGUN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+fn work(spec: &str, moves: bool, seconds: u64) -> Result<Lab, String> {
+    let plan = Plan { spread: Spread::One, seconds, balance_ms: 100, ..Plan::new(2, spec.parse()?)? };
+    let mut lab = Lab::new(&plan, &mut |path| Err(format!("{path} is not there")))?;
+    lab.world.clock = Some(clock);
+    lab.run(Some(&mut Simple { moves }), &mut |_| {})?;
+    Ok(lab)
+}
+
+/// Pieces, and nanoseconds of the tick that shows them; the median of those that show nearly all.
+fn snapshot(dirs: u64) -> Result<(usize, u64), String> {
+    let mut lab = work(&format!("create-own:clients={dirs},files=100,think={}", dirs * 1000), false, 60)?;
+    let mut shown = std::mem::take(&mut lab.world.shown);
+    let most = shown.iter().map(|(pieces, _)| *pieces).max().unwrap_or(0);
+    shown.retain(|(pieces, _)| *pieces > 1 && *pieces * 10 >= most * 9);
+    shown.sort_by_key(|(_, ns)| *ns);
+    shown.get(shown.len() / 2).copied().ok_or("nothing was shown".into())
+}
+
+/// How many there were, their mean and the longest, nanoseconds.
+fn steps() -> Result<(usize, f64, u64), String> {
+    let lab = work("create-own:clients=20,files=10000,lanes=4", true, 20)?;
+    let steps = &lab.world.steps;
+    let mean = steps.iter().sum::<u64>() as f64 / steps.len().max(1) as f64;
+    Ok((steps.len(), mean, steps.iter().copied().max().unwrap_or(0)))
+}
+
+fn run() -> Result<(), String> {
+    println!("| pieces shown | us |\n|---:|---:|");
+    for dirs in [1, 10, 100, 1000] {
+        let (pieces, ns) = snapshot(dirs)?;
+        println!("| {pieces} | {:.1} |", ns as f64 / 1e3);
+    }
+    let (count, mean, most) = steps()?;
+    println!("\n{count} steps of migrations: {:.1} us on average, {:.1} us the longest", mean / 1e3, most as f64 / 1e3);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
+}
