@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use loligo_client::{CallId, Client, Config, Input, Now, Output, Token};
+use loligo_client::{Call, CallId, Client, Config, Input, Now, Output, Token};
 use loligo_mds::Input as MdsInput;
 use loligo_types::msg::ToClient;
 use loligo_types::{Cred, Rank, Time};
@@ -28,6 +28,10 @@ const CLIENT: u32 = 28;
 const TICK: u64 = 0;
 const WAKE: u64 = 1;
 const CONNECTED: u64 = 2;
+/// The call that says what the kernel has forgotten: it is answered at once.
+const FORGET: CallId = CallId(0);
+/// Inodes that are forgotten with one call.
+const FORGET_BATCH: usize = 64;
 
 struct Running {
     mail: Rc<RefCell<Mail>>,
@@ -65,6 +69,8 @@ pub struct Clients {
     did: Rc<RefCell<Vec<(usize, Did)>>>,
     cred: Arc<Cred>,
     next_call: u64,
+    /// Lanes that have not ended.
+    going: usize,
     /// Lanes that have been told something.
     ready: Vec<(usize, usize)>,
     /// Lanes that have come to a mark.
@@ -72,13 +78,15 @@ pub struct Clients {
     mark: Option<Arc<str>>,
     /// Phases that have begun, nanoseconds.
     pub phases: Vec<(Arc<str>, u64)>,
+    /// Inodes that the kernel of a client remembers.
+    cache_inodes: usize,
     /// What should not have been.
     pub wrong: Option<String>,
 }
 
 impl Clients {
-    /// None.
-    pub fn new() -> Clients {
+    /// None. `cache_inodes`: so many inodes each of them is to remember.
+    pub fn new(cache_inodes: usize) -> Clients {
         Clients {
             nodes: Vec::new(),
             conns: Vec::new(),
@@ -86,10 +94,12 @@ impl Clients {
             did: Rc::default(),
             cred: Arc::new(Cred::root()),
             next_call: 1,
+            going: 0,
             ready: Vec::new(),
             marked: Vec::new(),
             mark: None,
             phases: Vec::new(),
+            cache_inodes,
             wrong: None,
         }
     }
@@ -101,7 +111,7 @@ impl Clients {
             Config { client: at as u64 + 1, name: format!("client{at}"), rank: Rank::ZERO, ..Config::default() };
         self.nodes.push(Node {
             client: Client::new(config),
-            kernel: Rc::default(),
+            kernel: Rc::new(RefCell::new(Kernel::new(self.cache_inodes))),
             conns: BTreeMap::new(),
             lanes: Vec::new(),
             calls: BTreeMap::new(),
@@ -133,6 +143,7 @@ impl Clients {
         let number = node.lanes.len();
         node.lanes.push(Running { mail, future: Some(Box::pin(shell.run(lane))) });
         (node.going, node.ended) = (node.going + 1, None);
+        self.going += 1;
         world.timer(start.saturating_sub(world.now), WAKE << KIND | (at as u64) << CLIENT | number as u64);
     }
 
@@ -149,7 +160,7 @@ impl Clients {
 
     /// Lanes that have not ended.
     pub fn going(&self) -> usize {
-        self.nodes.iter().map(|node| node.going).sum()
+        self.going
     }
 
     /// When the last lane of a client ended, nanoseconds.
@@ -249,6 +260,7 @@ impl Clients {
             Output::Refused { why, text } => {
                 self.wrong.get_or_insert_with(|| format!("client {at} was refused: {why:?}, {text}"));
             }
+            Output::Complete { id: FORGET, .. } => {}
             Output::Complete { id, result } => match self.nodes[at].calls.remove(&id) {
                 Some(lane) => self.reply(at, lane, Reply::Done(Box::new(result))),
                 None => {
@@ -297,13 +309,23 @@ impl Clients {
         let running = &mut self.nodes[at].lanes[lane];
         let Some(future) = &mut running.future else { return };
         let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        let found = std::mem::take(&mut self.nodes[at].kernel.borrow_mut().found);
+        let (found, forgotten) = {
+            let mut kernel = self.nodes[at].kernel.borrow_mut();
+            let is_batch = kernel.forgotten.len() >= FORGET_BATCH;
+            let forgotten = if is_batch { std::mem::take(&mut kernel.forgotten) } else { Vec::new() };
+            (std::mem::take(&mut kernel.found), forgotten)
+        };
+        if !forgotten.is_empty() {
+            let (cred, call) = (Arc::clone(&self.cred), Call::Forget { inos: forgotten });
+            self.feed(world, at, Input::Call { id: FORGET, cred, call });
+        }
         for (other, found) in found {
             self.reply(at, other, Reply::Found(found));
         }
         let running = &mut self.nodes[at].lanes[lane];
         if ended {
             running.future = None;
+            self.going -= 1;
             let node = &mut self.nodes[at];
             node.going -= 1;
             if node.going == 0 {
@@ -331,11 +353,5 @@ impl Clients {
     /// Something for a rank from outside, for those who drive a world with clients.
     pub fn admin(world: &mut World, rank: usize, id: u64, ask: loligo_mds::admin::Ask) {
         world.arrive(rank, 0, MdsInput::Admin { id, ask });
-    }
-}
-
-impl Default for Clients {
-    fn default() -> Clients {
-        Clients::new()
     }
 }

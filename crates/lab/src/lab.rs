@@ -50,6 +50,8 @@ pub struct Plan {
     pub costs: Costs,
     /// Who has what at the beginning.
     pub spread: Spread,
+    /// Inodes that the kernel of a client remembers, and so keeps leases on, directories left out.
+    pub cache_inodes: usize,
     /// Work of ranks' threads and syncs of their journals take so many percent more or less than given, by chance: without it
     /// clients that begin together keep in step.
     pub jitter_percent: u64,
@@ -61,7 +63,17 @@ impl Plan {
     /// A workload on so many ranks, with the costs that were measured last.
     pub fn new(ranks: usize, workload: Spec) -> Result<Plan, String> {
         let (costs, spread) = (Costs::measured()?, Spread::One);
-        Ok(Plan { ranks, workload, seed: 1, seconds: 3600, costs, spread, jitter_percent: 20, balance_ms: 10_000 })
+        Ok(Plan {
+            ranks,
+            workload,
+            seed: 1,
+            seconds: 3600,
+            costs,
+            spread,
+            cache_inodes: 16_384,
+            jitter_percent: 20,
+            balance_ms: 10_000,
+        })
     }
 }
 
@@ -113,7 +125,7 @@ impl Lab {
         let mut world = World::new(plan.ranks, plan.costs.clone(), plan.balance_ms)?;
         let settled = world.now + SETTLE_NS;
         while world.run(settled).is_some() {}
-        let mut clients = Clients::new();
+        let mut clients = Clients::new(plan.cache_inodes);
         let inos = set_up(&mut world, &mut clients, &workload)?;
         let mut dealer = Dealer { world: &mut world, clients: &mut clients, inos: &inos, holders: BTreeMap::new() };
         dealer.deal(plan.spread, &workload.spread, &workload.shared)?;
@@ -264,6 +276,7 @@ impl Lab {
             frag: moved.frag.to_string(),
         };
         let worked = |(now, then): (&Counts, &Counts)| (now.worked - then.worked) as f64 / SECOND as f64 / length_s;
+        let balance: Vec<_> = (0..self.world.ranks()).map(|rank| self.world.status(rank).balance).collect();
         Report {
             workload: self.plan.workload.to_string(),
             ranks: self.world.ranks(),
@@ -293,6 +306,9 @@ impl Lab {
             sessions: sum(&|c| c.sessions),
             recalls: sum(&|c| c.recalls),
             peer_messages: sum(&|c| c.peer_messages),
+            decisions: balance.iter().map(|b| b.ticks).sum(),
+            refused: balance.iter().map(|b| b.refused).sum(),
+            unanswered: balance.iter().map(|b| b.unanswered).sum(),
             busy: counts.iter().zip(&self.before).map(worked).collect(),
             by_rank: counts.iter().zip(&self.before).map(|(now, then)| now.replies - then.replies).collect(),
         }

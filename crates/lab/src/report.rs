@@ -109,6 +109,12 @@ pub struct Report {
     pub recalls: u64,
     /// Messages between ranks, beats left out.
     pub peer_messages: u64,
+    /// Decisions asked for.
+    pub decisions: u64,
+    /// What decisions wanted and could not be begun.
+    pub refused: u64,
+    /// Decisions that did not come before the next one was asked for.
+    pub unanswered: u64,
     /// Share of the time that each rank's thread worked.
     pub busy: Vec<f64>,
     /// Requests that each rank answered.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::report::{Report, Second};
+use crate::report::{Client, Report, Second};
 
 /// The columns of [`Report::row`], with the line below them.
 const HEAD: &str = "\
@@ -78,6 +78,21 @@ impl Report {
 
     /// All of it.
     pub fn json(&self) -> serde_json::Value {
+        let moves: Vec<_> = self
+            .moves
+            .iter()
+            .map(|m| json!({ "at_s": m.at_s, "from": m.from, "to": m.to, "dir": m.dir.0, "frag": m.frag }))
+            .collect();
+        let phases: Vec<_> = self.phases.iter().map(|p| json!({ "name": p.name, "at_s": p.at_s })).collect();
+        let client = |c: &Client| json!({ "calls": c.calls, "ended_s": c.ended_s, "sessions": c.sessions });
+        let clients: Vec<_> = self.clients.iter().map(client).collect();
+        let second = |s: &Second| {
+            json!({
+                "length": s.length, "calls": s.calls, "replies": s.replies, "busy": s.busy, "redirects": s.redirects,
+                "moves": s.moves, "recalls": s.recalls, "peer_messages": s.peer_messages,
+            })
+        };
+        let seconds: Vec<_> = self.seconds.iter().map(second).collect();
         let (mean, sd) = self.run_time();
         json!({
             "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "seed": self.seed,
@@ -86,18 +101,8 @@ impl Report {
             "first_failure": self.first_failure, "mean_us": self.mean_us, "p50_us": self.p50_us, "p99_us": self.p99_us,
             "run_time_mean_s": mean, "run_time_sd_s": sd, "requests": self.requests, "redirects": self.redirects,
             "sessions": self.sessions, "recalls": self.recalls, "peer_messages": self.peer_messages,
-            "late_moves": self.late_moves(), "busy": self.busy, "by_rank": self.by_rank, "balance": self.balance(),
-            "moves": self.moves.iter().map(|m| json!({
-                "at_s": m.at_s, "from": m.from, "to": m.to, "dir": m.dir.0, "frag": m.frag,
-            })).collect::<Vec<_>>(),
-            "phases": self.phases.iter().map(|p| json!({ "name": p.name, "at_s": p.at_s })).collect::<Vec<_>>(),
-            "clients": self.clients.iter().map(|c| json!({
-                "calls": c.calls, "ended_s": c.ended_s, "sessions": c.sessions,
-            })).collect::<Vec<_>>(),
-            "seconds": self.seconds.iter().map(|s| json!({
-                "length": s.length, "calls": s.calls, "replies": s.replies, "busy": s.busy, "redirects": s.redirects,
-                "moves": s.moves, "recalls": s.recalls, "peer_messages": s.peer_messages,
-            })).collect::<Vec<_>>(),
+            "decisions": self.decisions, "refused": self.refused, "unanswered": self.unanswered, "late_moves": self.late_moves(), "busy": self.busy, "by_rank": self.by_rank, "balance": self.balance(),
+            "moves": moves, "phases": phases, "clients": clients, "seconds": seconds,
         })
     }
 }
