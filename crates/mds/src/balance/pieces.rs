@@ -1,5 +1,8 @@
 //! What could move: the hot directories of this rank and their fragments, each with what was counted of it and its place in
-//! the one above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be.
+//! the one above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be. Above
+//! fragments stand those that they are halves of, as far as all of it is this rank's: half of a directory is one move, not four.
+
+use std::collections::BTreeMap;
 
 use loligo_namespace::{BALANCER, PIN};
 use loligo_types::{Frag, Ino, Inode, LoadVec, Piece, PieceHeat, Rank};
@@ -54,13 +57,13 @@ impl Mds {
         let order = from_above(&nodes, &places);
         let mut pieces: Vec<PieceHeat> = Vec::with_capacity(nodes.len() * 2);
         // Where a directory's fragments (or itself) have come to lie.
-        let mut shown: IntMap<Ino, (u32, Vec<(Frag, u32)>)> = IntMap::default();
+        let mut shown: IntMap<Ino, (u32, BTreeMap<Frag, u32>)> = IntMap::default();
         let mut off: Vec<bool> = Vec::new();
         for at in order {
             let node = &nodes[at];
             let above = node.above.and_then(|(dir, hash)| {
                 let (itself, frags) = shown.get(&dir)?;
-                Some(frags.iter().find(|(frag, _)| frag.contains(hash)).map_or(*itself, |(_, place)| *place))
+                Some(place_of(frags, hash, Frag::BITS_MAX).unwrap_or(*itself))
             });
             let hands_off = node.hands_off || above.is_some_and(|above| off[above as usize]);
             let parts = self.parts_of(node, total * SHOW_PARTS);
@@ -75,13 +78,14 @@ impl Mds {
                 home: node.home,
             });
             off.push(hands_off);
-            let mut frags = Vec::new();
-            for (frag, load) in &parts {
-                frags.push((*frag, pieces.len() as u32));
+            let mut frags: BTreeMap<Frag, u32> = BTreeMap::new();
+            for (frag, load) in self.with_coarser(node, &parts) {
+                let inside = frag.parent().and_then(|coarser| place_of(&frags, coarser.first(), coarser.bits));
+                frags.insert(frag, pieces.len() as u32);
                 pieces.push(PieceHeat {
-                    piece: Piece { dir: node.dir, frag: Some(*frag) },
-                    above: Some(itself),
-                    load: *load,
+                    piece: Piece { dir: node.dir, frag: Some(frag) },
+                    above: inside.or(Some(itself)),
+                    load,
                     inodes: node.inodes >> frag.bits.min(63),
                     // The directory's own inode lives with its first names.
                     fixed: hands_off || (frag.first() == 0 && !node.is_part),
@@ -184,6 +188,28 @@ impl Mds {
         // A directory that is not cut, and not hot enough to be.
         if parts.iter().all(|(frag, _)| frag.bits == 0) { Vec::new() } else { parts }
     }
+
+    /// The same with all that they are halves of, the coarsest first; of those nothing was counted.
+    fn with_coarser(&self, node: &Node, parts: &[(Frag, LoadVec)]) -> Vec<(Frag, LoadVec)> {
+        let own = self.tree.own_frags(node.dir);
+        let is_own = |frag: Frag| own.as_ref().is_none_or(|own| own.iter().any(|line| line.covers(frag)));
+        let mut all: BTreeMap<Frag, LoadVec> = parts.iter().copied().collect();
+        for (frag, _) in parts {
+            let mut at = *frag;
+            while let Some(coarser) = at.parent().filter(|coarser| coarser.bits > 0 && is_own(*coarser)) {
+                all.entry(coarser).or_default();
+                at = coarser;
+            }
+        }
+        // By bits first, then by value.
+        all.into_iter().collect()
+    }
+}
+
+/// The place of the finest fragment, of at most so many bits, that has the names with this hash.
+fn place_of(frags: &BTreeMap<Frag, u32>, hash: u64, bits: u8) -> Option<u32> {
+    let finest = frags.last_key_value()?.0.bits.min(bits);
+    (0..=finest).rev().find_map(|bits| frags.get(&Frag::of(hash, bits))).copied()
 }
 
 fn sum(frags: &[(Frag, LoadVec)]) -> LoadVec {

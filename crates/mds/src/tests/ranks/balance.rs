@@ -146,8 +146,14 @@ fn a_directory_with_many_names_that_is_most_of_the_load_is_shown_in_eighths_and_
     cluster.touch_all(a, dir, 100);
     let snapshot = asked(&mut cluster, 0).expect("it is time");
     let itself = piece(&snapshot, whole(dir)).expect("it is hot") as u32;
-    let parts: Vec<_> = snapshot.pieces.iter().filter(|heat| heat.above == Some(itself)).collect();
+    let of_bits =
+        |bits| snapshot.pieces.iter().filter(move |heat| heat.piece.frag.is_some_and(|frag| frag.bits == bits));
+    assert_eq!((of_bits(1).count(), of_bits(2).count()), (2, 4), "halves and quarters are shown, too");
+    assert!(of_bits(1).all(|half| half.above == Some(itself) && half.load.metaload() == 0.0));
+    let parts: Vec<_> = of_bits(3).collect();
     assert_eq!(parts.len(), 8);
+    let above = |at: usize| parts[at].above.and_then(|above| snapshot.pieces[above as usize].piece.frag);
+    assert_eq!((above(5), above(7)), (Some(Frag { bits: 2, value: 2 }), Some(Frag { bits: 2, value: 3 })));
     assert!(parts[0].fixed && parts[1..].iter().all(|part| !part.fixed), "the first one holds the directory itself");
     let sum: f64 = parts.iter().map(|part| part.load.metaload()).sum();
     assert!(sum > 100.0 && snapshot.pieces[itself as usize].load.metaload() == 0.0, "nothing is counted twice");
