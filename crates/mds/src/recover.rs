@@ -91,6 +91,9 @@ impl Mds {
                 Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => {
                     self.cluster.routes.learn(*route);
+                    if route.rank == self.config.rank {
+                        self.cluster.imported = lsn;
+                    }
                 }
                 Event::RouteGone(dir) => self.cluster.routes.forget(*dir),
                 Event::Xattr { .. } | Event::XattrGone { .. } => self.note_pin(event),

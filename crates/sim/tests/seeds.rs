@@ -268,6 +268,12 @@ const ONCE_WRONG_WITH_MEMBERS: [(&str, &[u64]); 26] = [
 const ONCE_WRONG_WITH_REMOVERS: [(&str, &[u64]); 1] =
     [("names stayed in the table that the rank of a part had removed with the directory", &[183, 406, 450, 524])];
 
+/// The same while a policy balances that moves anything anywhere.
+const ONCE_WRONG_WITH_BALANCE: [(&str, &[u64]); 1] = [(
+    "an open file that had come back was believed to be where it had gone when all ranks were restarted",
+    &[60_003_439],
+)];
+
 #[test]
 fn seeds_that_were_wrong_are_clean() {
     for (_, seeds) in ONCE_WRONG {
@@ -294,6 +300,14 @@ fn seeds_that_were_wrong_while_ranks_were_added_and_drained_are_clean() {
 fn seeds_that_were_wrong_while_directories_were_removed_are_clean() {
     let options = Options { removers: true, ..several() };
     for (_, seeds) in ONCE_WRONG_WITH_REMOVERS {
+        assert_clean(&options, seeds.iter().copied());
+    }
+}
+
+#[test]
+fn seeds_that_were_wrong_while_a_policy_balanced_are_clean() {
+    let options = Options { balance: true, ..several() };
+    for (_, seeds) in ONCE_WRONG_WITH_BALANCE {
         assert_clean(&options, seeds.iter().copied());
     }
 }

@@ -72,6 +72,7 @@ impl Mds {
         let told: Vec<Route> = record.iter().filter_map(route_of).collect();
         told.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.log.last.next()));
         let lsn = self.commit(None, &record);
+        self.cluster.imported = lsn;
         self.spread_routes(&told);
         self.take_cached(from);
         for (slot, client) in slots.into_iter().zip(clients) {
@@ -88,6 +89,9 @@ impl Mds {
     fn take_cached(&mut self, from: Rank) {
         let items = self.cluster.links.get_mut(&from).map(|link| std::mem::take(&mut link.cached));
         for item in items.unwrap_or_default() {
+            if let Loaded::Inode(ino, Some(_)) = &item {
+                self.cluster.departed.remove(ino);
+            }
             if matches!(item, Loaded::Inode(_, Some(_)) | Loaded::Entry { found: Some(_), .. }) {
                 self.tree.load(item);
             }

@@ -91,6 +91,10 @@ impl Mds {
                 Look::Parent(parent) => at = parent,
                 // A directory above is known now (or known to be gone): look again.
                 Look::Found(Where::Here) if at != ino => at = ino,
+                // It did not come back with that one: who got it knows better than the table what it is in.
+                Look::Found(Where::Elsewhere(rank)) if at != ino => {
+                    return Where::Elsewhere(self.cluster.given_to(ino).unwrap_or(rank));
+                }
                 Look::Found(verdict) => return verdict,
             }
         }
@@ -104,9 +108,19 @@ impl Mds {
         if !matches!(self.tree.find(ino), Found::Unknown) && !self.has_only_part(ino) {
             return Look::Found(Where::Here);
         }
-        if let Some((rank, _)) = self.cluster.departed.get(&ino) {
-            return Look::Found(Where::Elsewhere(*rank));
+        let Some(rank) = self.cluster.given_to(ino) else { return self.look_in_table(ino, wants) };
+        if !self.cluster.may_be_back(ino) {
+            return Look::Found(Where::Elsewhere(rank));
         }
+        match self.look_in_table(ino, wants) {
+            // The table may be behind.
+            Look::Found(Where::Elsewhere(_)) => Look::Found(Where::Elsewhere(rank)),
+            look => look,
+        }
+    }
+
+    /// What the subtree map and the table say of an inode that is not in memory.
+    fn look_in_table(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Look {
         let route = self.cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO));
         if let Some(rank) = route {
             return Look::Found(self.mine_or(rank, ino, wants));
@@ -117,6 +131,9 @@ impl Mds {
         };
         let Some((parent, place)) = known else { return Look::Found(self.not_in_table(ino)) };
         let Some(hash) = place.hash() else {
+            if self.cluster.given_to(ino).is_some() {
+                return Look::Found(self.not_in_table(ino));
+            }
             self.solved(ino);
             return Look::Found(self.mine_or(place.rank().unwrap_or(ino.birth_rank()), ino, wants));
         };
@@ -175,7 +192,8 @@ impl Mds {
 
     /// What the table says of it cannot be so any more. Who made it may know more; if that is this rank, the table will.
     fn of_the_past(&mut self, ino: Ino, wants: &mut Vec<Need>) -> Where {
-        if !self.is_made_elsewhere(ino) && self.is_riddle(ino) {
+        let given = self.cluster.given_to(ino).is_some();
+        if !given && !self.is_made_elsewhere(ino) && self.is_riddle(ino) {
             wants.push(Need::Inode(ino));
             return Where::Unknown;
         }
@@ -187,8 +205,11 @@ impl Mds {
         birth != self.me() && self.is_a_rank(birth)
     }
 
-    /// The table does not know it: who made it may know more.
+    /// The table does not know it: who got it, or made it, may know more.
     fn not_in_table(&mut self, ino: Ino) -> Where {
+        if let Some(rank) = self.cluster.given_to(ino) {
+            return Where::Elsewhere(rank);
+        }
         if self.is_made_elsewhere(ino) {
             return Where::Elsewhere(ino.birth_rank());
         }
@@ -215,6 +236,7 @@ impl Mds {
                 let most = self.config.some(KEEP_MAX);
                 return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms, most);
             }
+            self.cluster.departed.remove(&ino);
         }
         if let Loaded::Inode(ino, _) = &item {
             // No stranger any more: what was known of it is behind as soon as it changes here.
@@ -236,9 +258,9 @@ impl Mds {
         let cluster = &self.cluster;
         if inode.is_some_and(|inode| inode.place.rank() == Some(self.me())) {
             // Whatever a line says: a directory that is removed and open floats, and others may not have heard that yet.
-            return true;
+            return cluster.given_to(ino).is_none();
         }
-        if cluster.departed.contains_key(&ino) {
+        if cluster.given_to(ino).is_some() && !cluster.may_be_back(ino) {
             return false;
         }
         if let Some(rank) = cluster.routes.home(ino).or((ino == Ino::ROOT).then_some(Rank::ZERO)) {

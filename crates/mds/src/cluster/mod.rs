@@ -68,6 +68,8 @@ pub(crate) struct Cluster {
     pub(crate) strangers: Strangers,
     /// Inodes that are another rank's and that the table does not yet show to be: whose, and the record that says so.
     pub(crate) departed: IntMap<Ino, (Rank, Lsn)>,
+    /// The record with which a directory, or a fragment, came here last.
+    pub(crate) imported: Lsn,
     /// Transactions that this rank coordinates.
     pub(crate) txs: BTreeMap<TxId, Tx>,
     pub(crate) loans: Loans,
@@ -121,6 +123,17 @@ impl Cluster {
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.map.ranks.is_empty()
+    }
+
+    /// The rank that an inode was given to which the table may not yet show to be there.
+    pub(crate) fn given_to(&self, ino: Ino) -> Option<Rank> {
+        self.departed.get(&ino).map(|(rank, _)| *rank)
+    }
+
+    /// Whether it may have come back with a directory: only of what has changed or is open a letter tells. If so, the entry
+    /// shows it. Who had it meanwhile may not be heard, and so not say that the table has it.
+    pub(crate) fn may_be_back(&self, ino: Ino) -> bool {
+        self.departed.get(&ino).is_some_and(|(_, lsn)| *lsn < self.imported)
     }
 
     /// Whether a rank is there and may be given something.

@@ -1,5 +1,6 @@
 //! Scenarios of several ranks over one table (`cluster_harness.rs`).
 
+mod back;
 mod balance;
 mod contention;
 mod crashes;
