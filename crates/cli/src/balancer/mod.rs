@@ -9,6 +9,7 @@ mod text;
 
 use crate::args::{BalancerCommand, Target};
 use crate::output::Outcome;
+use crate::target;
 
 /// Runs one.
 pub fn run(what: &BalancerCommand) -> Outcome {
@@ -35,12 +36,12 @@ pub fn run(what: &BalancerCommand) -> Outcome {
     }
 }
 
-/// The name of a policy, which may be left out, and where the server is.
+/// The name of a policy, which may be left out, and where the server is: one word alone is a path.
 fn apart<'a>(name: Option<&'a str>, target: &Target) -> (Option<&'a str>, Target) {
+    let says_where =
+        target.path.is_some() || target.data.is_some() || target::named(target.server.as_deref()).is_some();
     match name {
-        Some(path) if target.path.is_none() && !loligo_driver::is_name(path) => {
-            (None, Target { path: Some(path.into()), ..target.clone() })
-        }
+        Some(path) if !says_where => (None, Target { path: Some(path.into()), ..target.clone() }),
         name => (name, target.clone()),
     }
 }

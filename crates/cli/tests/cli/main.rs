@@ -8,6 +8,7 @@ mod bench;
 mod care;
 mod cycle;
 mod frags;
+mod guide;
 mod help;
 mod hostile;
 mod joined;

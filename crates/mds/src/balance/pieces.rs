@@ -172,8 +172,12 @@ impl Mds {
         (None, None)
     }
 
-    /// The fragments in which a directory is shown; none: as a whole.
+    /// The fragments in which a directory is shown; none: as a whole. The root stays together: every walk of a path looks into it,
+    /// and a directory of several ranks is looked at by asking all of them.
     fn parts_of(&self, node: &Node, hot: f64) -> Vec<(Frag, LoadVec)> {
+        if node.dir == Ino::ROOT {
+            return Vec::new();
+        }
         let is_cut = node.frags.iter().any(|(frag, _)| frag.bits > 0);
         let mut parts = Vec::new();
         for (frag, load) in &node.frags {

@@ -176,6 +176,20 @@ fn a_directory_with_many_names_that_is_most_of_the_load_is_shown_in_eighths_and_
 }
 
 #[test]
+fn the_root_is_never_cut_for_its_heat_however_much_is_below_it() {
+    let mut cluster = balanced(2);
+    let a = cluster.client();
+    cluster.touch_all(a, Ino::ROOT, 100);
+    let dir = cluster.mkdir(a, Ino::ROOT, "dir");
+    cluster.touch_all(a, dir, 10);
+    let snapshot = asked(&mut cluster, 0).expect("it is time");
+    assert!(snapshot.pieces.iter().all(|heat| heat.piece.dir != Ino::ROOT || heat.piece.frag.is_none()));
+    let (root, below) = (piece(&snapshot, whole(Ino::ROOT)), piece(&snapshot, whole(dir)));
+    assert_eq!(below.and_then(|at| snapshot.pieces[at].above), root.map(|at| at as u32));
+    cluster.finish();
+}
+
+#[test]
 fn without_a_policy_nobody_is_asked_and_another_one_is_another_load() {
     let mut cluster = balanced(2);
     let a = cluster.client();
