@@ -50,6 +50,12 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
         "table",
         &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)),
     );
+    if let Some(policy) = status.ranks.iter().map(|rank| rank.balancer.policy).find(|policy| *policy != 0) {
+        let moves: u64 = status.ranks.iter().map(|rank| rank.balancer.moves).sum();
+        let faults: u64 = status.ranks.iter().map(|rank| rank.balancer.faults).sum();
+        let text = format!("policy {policy}, {} moves, {} failures", human_count(moves), human_count(faults));
+        line(&mut out, "balancer", &text);
+    }
     if let [rank] = &status.ranks[..] {
         rank_lines(&mut out, rank);
     }

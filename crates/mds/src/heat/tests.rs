@@ -227,3 +227,27 @@ fn a_directory_with_a_line_of_its_own_is_counted_for_itself() {
         hottest.iter().filter(|hot| hot.dir == a && hot.frag.bits == 1).map(|hot| hot.load.ird.round()).collect();
     assert_eq!((halves.len(), halves.iter().sum::<f64>()), (2, 40.0), "{hottest:?}");
 }
+
+#[test]
+fn what_a_rank_could_do_is_measured_while_it_is_busy_enough_to_tell() {
+    let mut world = World::with(exact());
+    let at = world.client();
+    let mut second = |world: &mut World, requests: usize, busy_percent: f32| {
+        (0..requests).for_each(|_| drop(world.call(at, Op::GetAttr { ino: Ino::ROOT })));
+        world.wait_alive(1000);
+        world.input(Input::Cpu { percent: 100.0, busy_percent });
+        world.mds.status().load.capacity_per_s
+    };
+    second(&mut world, 1, 90.0);
+    let first = second(&mut world, 100, 50.0);
+    assert!((180.0..220.0).contains(&first), "100 in half of a second: {first}");
+    assert_eq!(second(&mut world, 5, 10.0), first, "one that hardly works does not show what it could do");
+    let (mut last, mut seen) = (first, 0);
+    while last < 350.0 {
+        let next = second(&mut world, 100, 25.0);
+        assert!(next > last, "it can do twice as much now");
+        (last, seen) = (next, seen + 1);
+    }
+    assert!(seen > 5, "one second counts little");
+    assert_eq!(world.mds.status().load.busy_percent, 25.0);
+}

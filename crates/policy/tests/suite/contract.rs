@@ -475,3 +475,21 @@ fn texts_that_nest_deeply_or_go_on_for_long_are_refused_or_harmless() {
         }
     }
 }
+
+#[test]
+fn names_and_lines_of_a_policy_stay_as_they_are() {
+    let text = "
+when = '''
+local my_load_now = MDSs[whoami].load
+print(\"a_b c\\\\n\", my_load_now)
+return my_load_now ~= my_load_now'''
+where = ''
+howmuch = ['_under_score']
+[selectors]
+_under_score = 'return {}'
+";
+    let outcome = decide(text, &plain());
+    assert_eq!(outcome.fault, None);
+    let lines = outcome.explain.lines().join("\n");
+    assert!(lines.contains("a_b c"), "{lines}");
+}

@@ -44,7 +44,7 @@ pub struct InForceDoc {
 }
 
 /// How a rank's balancer does.
-#[derive(Clone, Serialize, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug, Default)]
 pub struct RankBalanceDoc {
     /// Which.
     pub rank: u16,
@@ -140,7 +140,8 @@ fn tick_doc(tick: Tick) -> TickDoc {
     TickDoc { at_ms, tick, policy: policy.0, lines, moves, fault, took_us }
 }
 
-fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
+/// Of the rank's.
+pub fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
     let (balance, advice) = (&rank.mds.balance, &rank.advice);
     RankBalanceDoc {
         rank: rank.rank.0,

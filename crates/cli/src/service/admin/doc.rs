@@ -102,6 +102,9 @@ pub struct RankDoc {
     pub ops: BTreeMap<String, OpDoc>,
     #[serde(default)]
     pub load: LoadDoc,
+    /// What its balancer does.
+    #[serde(default)]
+    pub balancer: super::balancer::RankBalanceDoc,
     /// What it knows of the load of the others.
     #[serde(default)]
     pub others: Vec<KnownLoadDoc>,
@@ -392,6 +395,7 @@ impl RankDoc {
             },
             ops: ops(std::iter::once(metrics), false),
             load: LoadDoc::new(&mds.load),
+            balancer: super::balancer::rank_doc(status),
             others: mds.others.iter().map(KnownLoadDoc::new).collect(),
             hottest: mds.hottest.iter().map(HotDirDoc::new).collect(),
             heat: HeatDoc::new(&mds.heat_totals),

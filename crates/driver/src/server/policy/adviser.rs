@@ -195,3 +195,88 @@ impl Adviser {
         (decision, Tick { at_ms, tick: snapshot.tick, policy, lines, moves, fault, took_us })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use loligo_store::mem::MemDisk;
+    use loligo_store::{Backend, Identity};
+    use loligo_types::RankView;
+
+    use super::*;
+    use crate::sock::Waker;
+
+    const ASKS: &str = "when = 'WRstate(RDstate() + 1) return false'\nwhere = ''\n";
+
+    fn snapshot(tick: u64, policy: PolicyId) -> Snapshot {
+        let view = |rank: u16| RankView {
+            rank: Rank(rank),
+            load: Default::default(),
+            weighed: Some(loligo_types::Weighed { policy, auth: 1.0, all: 1.0 }),
+            age_ms: 0,
+            takes_more: true,
+            is_busy_importing: false,
+        };
+        let ranks = vec![view(0), view(1)];
+        Snapshot { tick, policy, tick_ms: 1000, ranks, ..Snapshot::default() }
+    }
+
+    /// What a rank hears to these ticks.
+    fn heard(notes: &Notes, ticks: &[(u64, PolicyId)]) -> (Vec<Done>, Arc<Advice>) {
+        let (queue, advice) = (Queue::new(), Arc::new(Advice::default()));
+        let inbox = Inbox::new(Waker::new().expect("an event"));
+        let (limits, rank) = (Limits::deterministic(), Rank::ZERO);
+        ticks.iter().for_each(|(tick, policy)| queue.push(Work::Decide(Box::new(snapshot(*tick, *policy)))));
+        queue.close();
+        Adviser { rank, notes: notes.clone(), advice: advice.clone(), limits }.run(&queue, &inbox);
+        let mut all = Vec::new();
+        inbox.take(&mut all);
+        (all, advice)
+    }
+
+    fn notes() -> (MemDisk, Notes) {
+        let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
+        let table = disk.open().expect("memory opens").table();
+        (disk, Notes::new(table))
+    }
+
+    #[test]
+    fn a_policy_that_the_table_does_not_have_moves_nothing_is_tried_again_and_given_up_after_five_ticks() {
+        let (_disk, notes) = notes();
+        let ticks: Vec<(u64, PolicyId)> = (1..=6).map(|tick| (tick, PolicyId(3))).collect();
+        let (heard, advice) = heard(&notes, &ticks);
+        let decided = heard.iter().filter(|done| matches!(done, Done::Decided(decision) if decision.moves.is_empty()));
+        assert_eq!(decided.count(), 6, "the rank has its answer each time");
+        let given_up = |done: &&Done| matches!(done, Done::Say(Member::BadPolicy { policy: PolicyId(3), .. }));
+        assert_eq!(heard.iter().position(|done| given_up(&done)), Some(4), "before the fifth answer, and once");
+        assert_eq!(heard.iter().filter(given_up).count(), 1);
+        let status = advice.status();
+        assert_eq!((status.decisions, status.faults), (6, 6));
+        assert!(status.fault.is_some_and(|fault| fault.contains("does not have policy 3")));
+    }
+
+    #[test]
+    fn what_a_policy_remembers_is_there_in_the_next_life_and_other_policies_do_not_see_it() {
+        let (_disk, notes) = notes();
+        let first = notes.add("asks", ASKS, 1).expect("there is room").id;
+        let other = notes.add("asks", &format!("{ASKS}#\n"), 2).expect("there is room").id;
+        heard(&notes, &[(1, first), (2, first), (3, other), (4, first)]);
+        assert_eq!(notes.state(first, Rank::ZERO).expect("a good note"), Some(Value::Number(3.0)));
+        assert_eq!(notes.state(other, Rank::ZERO).expect("a good note"), Some(Value::Number(1.0)));
+        heard(&notes, &[(1, first)]);
+        assert_eq!(notes.state(first, Rank::ZERO).expect("a good note"), Some(Value::Number(4.0)));
+        assert_eq!(notes.state(first, Rank(1)).expect("no error"), None);
+    }
+
+    #[test]
+    fn the_last_ticks_are_remembered_with_what_each_hook_answered() {
+        let (_disk, notes) = notes();
+        let policy = notes.add("asks", ASKS, 1).expect("there is room").id;
+        let ticks: Vec<(u64, PolicyId)> = (1..=TICKS_MAX as u64 + 6).map(|tick| (tick, policy)).collect();
+        let (_, advice) = heard(&notes, &ticks);
+        let seen = advice.ticks();
+        assert_eq!((seen.len(), seen.last().map(|tick| tick.tick)), (TICKS_MAX, Some(TICKS_MAX as u64 + 6)));
+        assert!(
+            seen.iter().all(|tick| tick.fault.is_none() && tick.lines.iter().any(|line| line.contains("when: false")))
+        );
+    }
+}

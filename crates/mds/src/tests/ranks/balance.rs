@@ -213,3 +213,23 @@ fn a_policy_that_does_not_answer_is_asked_again() {
     assert_eq!(cluster.world(0).mds.status().balance.unanswered, 1);
     cluster.finish();
 }
+
+#[test]
+fn a_move_that_would_keep_requests_waiting_is_given_up_and_they_go_on() {
+    let mut cluster = balanced(2);
+    let a = cluster.client();
+    let dir = cluster.mkdir(a, Ino::ROOT, "dir");
+    let opened = cluster.ask(a, 0, create(dir, "f", WRITE, 1));
+    assert!(matches!(opened, Outcome::Answered(Ok(_))), "{opened:?}");
+    // Data operations that never end.
+    cluster.at(0, |world| world.quiesces = false);
+    let snapshot = asked(&mut cluster, 0).expect("it is time");
+    answer(&mut cluster, 0, &snapshot, &[(whole(dir), 1)]);
+    cluster.wait_for("the freeze", |cluster| !cluster.world(0).pending_quiesces.is_empty());
+    let seq = cluster.send(a, 0, create(dir, "g", WRITE, 2));
+    assert_eq!(cluster.outcome(a, 0, seq), None, "it waits while the directory is about to move");
+    cluster.wait_for("an answer", |cluster| matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))));
+    assert!(cluster.world(0).mds.cluster.routes.all().iter().all(|route| route.rank == rank(0)), "nothing has moved");
+    cluster.at(0, |world| world.quiesces = true);
+    cluster.finish();
+}
