@@ -120,3 +120,33 @@ fn what_makes_no_sense_is_refused_by_name() {
     assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("nothing was decided"));
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
+    let place = Place::new();
+    let data = place.data();
+    let fails = write(
+        &place,
+        "fails.toml",
+        "when = 'return #MDSs == 2 and whoami == 2 and tick_ms == 1000 and 1'\nwhere = ''\n",
+    );
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 2 --elsewhere 1 --set balance_ms=1000", &[&data]);
+    let joined = Service::start("serve --data {} --join 1 --set balance_ms=1000", &[&data]);
+    loligo("balancer set loligo --apply --data {}", &[&data]).ok();
+    let decided = |rank: usize| {
+        let ranks = loligo("balancer get --data {} --json", &[&data]).ok().json()["ranks"].clone();
+        ranks[rank]["policy"] == 1 && ranks[rank]["ticks"].as_u64().is_some_and(|ticks| ticks > 1)
+    };
+    until("both decide", || decided(0) && decided(1));
+    until("it explains", || {
+        loligo("balancer explain --rank 1 --data {}", &[&data]).ok().out.contains("policy loligo version 1")
+    });
+    // One that fails only there is given up by the process that keeps the map.
+    loligo("balancer set fails {} --apply --data {}", &[&fails, &data]).ok();
+    until("the policy before", || in_force(&data)["name"] == "loligo");
+    let history = loligo("balancer history --data {}", &[&data]).ok().out;
+    assert!(history.contains("policy 2 failed at rank 1"), "{history}");
+    loligo("down --data {}", &[&data]).ok();
+    assert_eq!((server.ended().0, joined.ended().0), (0, 0));
+}

@@ -12,7 +12,8 @@ use loligo_types::{PolicyId, Rank};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
-use super::pages::ask;
+use super::pages;
+use crate::look::ask;
 
 /// Lines of the log that are shown at most.
 const LINES_MAX: usize = 10_000;
@@ -75,7 +76,7 @@ pub struct RankBalanceDoc {
 pub struct BalancerDoc {
     /// The policy in force; none: nothing is balanced.
     pub in_force: Option<VersionDoc>,
-    /// The ranks of this process.
+    /// All ranks that answer.
     pub ranks: Vec<RankBalanceDoc>,
     /// All versions.
     pub versions: Vec<VersionDoc>,
@@ -167,13 +168,22 @@ pub fn trouble(rank: &loligo_driver::RankStatus) -> Option<String> {
 
 impl Source {
     fn balancer_doc(&self) -> Result<BalancerDoc, ServerError> {
-        let status = self.status()?;
+        let status = self.status_doc()?;
         let versions = self.server.policies()?;
-        let ranks: Vec<RankBalanceDoc> = status.ranks.iter().map(rank_doc).collect();
+        let ranks: Vec<RankBalanceDoc> = status.ranks.into_iter().map(|rank| rank.balancer).collect();
         let history: Vec<InForceDoc> = self.server.policy_history()?.into_iter().map(in_force_doc).collect();
         let now = history.last().map_or(0, |last| last.policy);
         let in_force = versions.iter().find(|version| version.id.0 == now).map(version_doc);
         Ok(BalancerDoc { in_force, ranks, versions: versions.iter().map(version_doc).collect(), history })
+    }
+
+    /// The last ticks of a rank, also of one that another process runs.
+    fn tick_docs(&self, rank: Rank) -> Result<Vec<TickDoc>, ServerError> {
+        if let Some(other) = self.process_of(rank) {
+            let page = format!("/api/v1/balancer/ticks/{rank}");
+            return ask::json(&other, &page).map_err(|failure| ServerError::Refused(failure.to_string()));
+        }
+        Ok(self.server.balancer_ticks(rank)?.into_iter().map(tick_doc).collect())
     }
 
     fn policy_text(&self, policy: u32) -> Result<TextDoc, ServerError> {
@@ -206,7 +216,7 @@ async fn answer<T: Serialize + Send + 'static>(
     source: Arc<Source>,
     what: impl FnOnce(&Source) -> Result<T, ServerError> + Send + 'static,
 ) -> Response {
-    match ask(&source, what).await {
+    match pages::ask(&source, what).await {
         Ok(doc) => Json(doc).into_response(),
         Err(response) => response,
     }
@@ -225,11 +235,7 @@ async fn log(State(source): State<Arc<Source>>, Path(lines): Path<usize>) -> Res
 }
 
 async fn ticks(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
-    let look = move |source: &Source| {
-        let ticks = source.server.balancer_ticks(Rank(rank))?;
-        Ok(ticks.into_iter().map(tick_doc).collect::<Vec<_>>())
-    };
-    answer(source, look).await
+    answer(source, move |source| source.tick_docs(Rank(rank))).await
 }
 
 async fn set(State(source): State<Arc<Source>>, Path(name): Path<String>, body: String) -> Response {

@@ -81,7 +81,8 @@ impl Source {
         ask::order(&other, page).map_err(|failure| failure.to_string())
     }
 
-    fn process_of(&self, rank: Rank) -> Option<Found> {
+    /// The process that runs a rank, if it is another one and there.
+    pub(super) fn process_of(&self, rank: Rank) -> Option<Found> {
         let joined = self.server.joined();
         joined.iter().find(|(_, ranks)| ranks.contains(&rank)).map(|(first, _)| self.other(*first))
     }
