@@ -1,14 +1,15 @@
 //! A workload on several ranks in virtual time:
 //! `cargo run --release -p loligo-lab --example lab -- --workload SPEC [--ranks 1,2,4] [--spread one|even|hashed] [--seed N]
-//! [--costs FILE] [--seconds N] [--csv FILE] [--svg FILE] [--json FILE]`. Without a workload it says which there are.
+//! [--policy NAME|FILE] [--tick-ms N] [--log yes] [--costs FILE] [--seconds N] [--csv FILE] [--svg FILE] [--json FILE]`. Without a workload it says which there are.
 //!
 //! Writes a Markdown table with a line for each number of ranks. With several of them the picture is of the last one, and JSON has
-//! a list. Nothing is balanced: directories stay where they are at the beginning.
+//! a list. Without a policy (NAME: one that comes with Loligo) nothing is balanced: directories stay where they are at the
+//! beginning. `--log` writes to stderr what led to each decision that moves something.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use loligo_lab::{Costs, Plan, Report, Spread, run};
+use loligo_lab::{Costs, Decider, Plan, PolicyDecider, Report, Spread, run};
 use loligo_workload::Spec;
 
 struct Args {
@@ -17,12 +18,15 @@ struct Args {
     csv: Option<String>,
     svg: Option<String>,
     json: Option<String>,
+    policy: Option<String>,
+    log: bool,
 }
 
 fn args() -> Result<Args, String> {
     let (mut workload, mut costs, mut ranks) = (None, None, vec![1]);
     let (mut seed, mut seconds, mut spread) = (1, 3600, Spread::One);
     let (mut csv, mut svg, mut json) = (None, None, None);
+    let (mut policy, mut log, mut tick_ms) = (None, false, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word} wants a value"))?;
@@ -40,12 +44,15 @@ fn args() -> Result<Args, String> {
             "--spread" => spread = value.parse()?,
             "--seed" => seed = number(&value)?,
             "--seconds" => seconds = number(&value)?,
+            "--policy" => policy = Some(value).filter(|name| name != "none"),
+            "--tick-ms" => tick_ms = Some(number(&value)?),
+            "--log" => log = value == "yes",
             "--csv" => csv = Some(value),
             "--svg" => svg = Some(value),
             "--json" => json = Some(value),
             _ => {
                 return Err(format!(
-                    "{word} is not understood: --workload, --ranks, --spread, --seed, --costs, --seconds, --csv, --svg, --json"
+                    "{word} is not understood: --workload, --ranks, --spread, --policy, --tick-ms, --log, --seed, --costs, --seconds, --csv, --svg, --json"
                 ));
             }
         }
@@ -53,7 +60,19 @@ fn args() -> Result<Args, String> {
     let workload = workload.ok_or(format!("--workload is one of\n{}", Spec::HELP))?;
     let mut plan = Plan { seed, seconds, spread, ..Plan::new(1, workload)? };
     plan.costs = costs.unwrap_or(plan.costs);
-    Ok(Args { plan, ranks, csv, svg, json })
+    plan.balance_ms = tick_ms.unwrap_or(plan.balance_ms).max(1);
+    Ok(Args { plan, ranks, csv, svg, json, policy, log })
+}
+
+/// One that comes with Loligo, or the text in a file.
+fn decider(name: &str, log: bool) -> Result<PolicyDecider, String> {
+    let read = || {
+        let text = std::fs::read_to_string(name).map_err(|e| format!("no policy {name} comes with Loligo, and: {e}"))?;
+        PolicyDecider::new(name, &text)
+    };
+    let mut decider = PolicyDecider::shipped(name).unwrap_or_else(read)?;
+    decider.log = log.then(|| Box::new(|line: &str| eprintln!("{line}")) as Box<dyn FnMut(&str)>);
+    Ok(decider)
 }
 
 fn work(args: &Args) -> Result<(), String> {
@@ -62,10 +81,15 @@ fn work(args: &Args) -> Result<(), String> {
     let mut reports = Vec::new();
     for ranks in &args.ranks {
         let begun = Instant::now();
-        let report = run(&Plan { ranks: *ranks, ..args.plan.clone() }, None, &mut |_| {})?;
+        let mut decider = args.policy.as_deref().map(|name| decider(name, args.log)).transpose()?;
+        let given = decider.as_mut().map(|decider| decider as &mut dyn Decider);
+        let report = run(&Plan { ranks: *ranks, ..args.plan.clone() }, given, &mut |_| {})?;
         println!("{}", report.row());
         if let Some(failure) = &report.first_failure {
             eprintln!("{} calls failed, the first one: {failure}", report.failed);
+        }
+        if let Some(fault) = &report.first_fault {
+            eprintln!("the policy failed {} times, first at {fault}", report.faults);
         }
         let real = begun.elapsed().as_secs_f64();
         eprintln!(

@@ -108,10 +108,11 @@ impl Report {
         ));
         let clean = |text: &str| text.replace('&', "and").replace('<', "");
         put(format!(
-            "<text x=\"{LEFT}\" y=\"{}\" fill=\"#555\" font-size=\"11\">{}; at first: {}. Simulated in virtual time with the production machines.</text>",
+            "<text x=\"{LEFT}\" y=\"{}\" fill=\"#555\" font-size=\"11\">{}; at first: {}; policy: {}. Simulated in virtual time with the production machines.</text>",
             HEIGHT - 26.0,
             clean(&self.workload),
-            self.spread
+            self.spread,
+            clean(&self.policy)
         ));
         put(format!(
             "<text x=\"{LEFT}\" y=\"{}\" fill=\"#555\" font-size=\"11\">Measured: CPU of a rank's thread for each request, syncs, messages: {}.</text>",

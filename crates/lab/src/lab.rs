@@ -33,6 +33,16 @@ const LATENCY_MAX_US: u64 = 600_000_000;
 pub trait Decider {
     /// What a rank is to give away, after what it shows. The answer must have the tick and the policy of the snapshot.
     fn decide(&mut self, rank: Rank, snapshot: &Snapshot) -> Decision;
+
+    /// What it is called in a report.
+    fn name(&self) -> String {
+        "other".to_owned()
+    }
+
+    /// Decisions that came to nothing because something is wrong with it, and what was with the first of them.
+    fn faults(&self) -> (u64, Option<String>) {
+        (0, None)
+    }
 }
 
 /// What is to be done.
@@ -182,7 +192,12 @@ impl Lab {
             progress(&second);
             self.tally.seconds.push(second);
         }
-        Ok(self.report())
+        let mut report = self.report();
+        if let Some(decider) = decider {
+            report.policy = decider.name();
+            (report.faults, report.first_fault) = decider.faults();
+        }
+        Ok(report)
     }
 
     /// What a directory has: the number of its entries, asked of the ranks by a client of its own.
@@ -281,6 +296,9 @@ impl Lab {
             workload: self.plan.workload.to_string(),
             ranks: self.world.ranks(),
             spread: self.plan.spread,
+            policy: "none".to_owned(),
+            faults: 0,
+            first_fault: None,
             seed: self.plan.seed,
             measured: self.plan.costs.measured.clone(),
             length_s,

@@ -5,13 +5,14 @@
 //! a core and a journal's disk to itself; clients take a microsecond between two calls.
 //!
 //! Not here: file data (it is answered for, not kept), networks and disks that are shared or full, faults (crate `sim` has
-//! those), what to decide ([`Decider`] is given).
+//! those). What is to move is decided by a [`Decider`]: a policy's text ([`PolicyDecider`]), or what a test gives.
 //!
 //! | file | what |
 //! |---|---|
 //! | `world.rs` | ranks, queues, virtual time |
 //! | `clients.rs`, `shell.rs`, `kernel.rs` | client machines, the programs above them, and what they cache |
 //! | `lab.rs`, `spread.rs` | a run from its set-up to its report, and who has what at its beginning |
+//! | `policy.rs` | a policy's text as what decides |
 //! | `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
 
 pub mod clients;
@@ -19,6 +20,7 @@ mod costs;
 mod draw;
 mod kernel;
 mod lab;
+mod policy;
 mod queue;
 mod report;
 mod shell;
@@ -31,5 +33,6 @@ pub mod world;
 
 pub use costs::Costs;
 pub use lab::{Decider, Lab, Plan, run};
+pub use policy::PolicyDecider;
 pub use report::{Client, Moving, Phase, Report, Second};
 pub use spread::Spread;

@@ -69,6 +69,12 @@ pub struct Report {
     pub ranks: usize,
     /// Who had what at the beginning.
     pub spread: Spread,
+    /// What decided what moves.
+    pub policy: String,
+    /// Decisions that came to nothing because something was wrong with the policy.
+    pub faults: u64,
+    /// The first of them.
+    pub first_fault: Option<String>,
     /// What chance was drawn from.
     pub seed: u64,
     /// Where and when times were measured.
@@ -141,6 +147,13 @@ impl Report {
     /// Moves in the last quarter of the time.
     pub fn late_moves(&self) -> usize {
         self.moves.iter().filter(|one| one.at_s > self.length_s * 0.75).count()
+    }
+
+    /// Share of its time that the busiest rank worked, beside the mean of all; 1: all were as busy.
+    pub fn busy_balance(&self) -> f64 {
+        let most = self.busy.iter().copied().fold(0.0, f64::max);
+        let mean = self.busy.iter().sum::<f64>() / self.busy.len().max(1) as f64;
+        if mean > 0.0 { most / mean } else { 1.0 }
     }
 
     /// What the rank with most requests had, beside the mean of all; 1: all had the same.

@@ -8,9 +8,9 @@ use crate::report::{Client, Report, Second};
 
 /// The columns of [`Report::row`], with the line below them.
 const HEAD: &str = "\
-| ranks | spread | seconds | calls/s | p50, us | p99, us | client's time, s | its sd, s | requests | redirects | sessions | recalls | \
-messages between ranks | moves | late moves | busy, mean | busiest | balance | failed |
-|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
+| ranks | spread | policy | seconds | calls/s | p50, us | p99, us | client's time, s | its sd, s | requests | redirects | sessions | recalls | \
+messages between ranks | moves | late moves | busy, mean | busiest | balance | busy max/mean | failed | faults |
+|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 /// The first line of [`Report::csv`].
 const CSV_HEAD: &str =
@@ -32,10 +32,11 @@ impl Report {
         let busy = self.busy.iter().sum::<f64>() / self.busy.len().max(1) as f64;
         let busiest = self.busy.iter().copied().fold(0.0, f64::max);
         format!(
-            "| {} | {} | {:.2}{} | {:.0} | {:.0} | {:.0} | {mean:.3} | {sd:.3} | {} | {} | {} | {} | {} | {} | {} | {busy:.2} | \
-             {busiest:.2} | {:.2} | {} |",
+            "| {} | {} | {} | {:.2}{} | {:.0} | {:.0} | {:.0} | {mean:.3} | {sd:.3} | {} | {} | {} | {} | {} | {} | {} | {busy:.2} | \
+             {busiest:.2} | {:.2} | {:.2} | {} | {} |",
             self.ranks,
             self.spread,
+            self.policy,
             self.length_s,
             if self.is_complete { "" } else { "+" },
             self.calls_per_s(),
@@ -49,7 +50,9 @@ impl Report {
             self.moves.len(),
             self.late_moves(),
             self.balance(),
-            self.failed
+            self.busy_balance(),
+            self.failed,
+            self.faults
         )
     }
 
@@ -95,13 +98,15 @@ impl Report {
         let seconds: Vec<_> = self.seconds.iter().map(second).collect();
         let (mean, sd) = self.run_time();
         json!({
-            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "seed": self.seed,
+            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "policy": self.policy, "faults": self.faults, "first_fault": self.first_fault,
+            "seed": self.seed,
             "measured": self.measured, "length_s": self.length_s, "is_complete": self.is_complete,
             "calls": self.calls, "calls_per_s": self.calls_per_s(), "misses": self.misses, "failed": self.failed,
             "first_failure": self.first_failure, "mean_us": self.mean_us, "p50_us": self.p50_us, "p99_us": self.p99_us,
             "run_time_mean_s": mean, "run_time_sd_s": sd, "requests": self.requests, "redirects": self.redirects,
             "sessions": self.sessions, "recalls": self.recalls, "peer_messages": self.peer_messages,
-            "decisions": self.decisions, "refused": self.refused, "unanswered": self.unanswered, "late_moves": self.late_moves(), "busy": self.busy, "by_rank": self.by_rank, "balance": self.balance(),
+            "decisions": self.decisions, "refused": self.refused, "unanswered": self.unanswered, "late_moves": self.late_moves(),
+            "busy": self.busy, "by_rank": self.by_rank, "balance": self.balance(), "busy_balance": self.busy_balance(),
             "moves": moves, "phases": phases, "clients": clients, "seconds": seconds,
         })
     }
