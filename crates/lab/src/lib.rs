@@ -28,6 +28,8 @@ mod spread;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_policy;
 mod text;
 pub mod world;
 
