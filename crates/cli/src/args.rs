@@ -215,6 +215,7 @@ impl Command {
             Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
             Command::Bench { what: Bench::Md(args) } => args.json,
             Command::Subtree { what: Subtree::Migrate { json, .. } } => *json,
+            Command::Balancer { what: BalancerCommand::Simulate(args) } => args.json,
             Command::Balancer { what: BalancerCommand::Explain { json, .. } | BalancerCommand::Log { json, .. } } => {
                 *json
             }
@@ -448,6 +449,8 @@ pub enum BalancerCommand {
         /// The policy.
         file: PathBuf,
     },
+    /// Simulate what a policy would do to a workload, beside another one or none; no server is needed.
+    Simulate(crate::balancer::simulate::Simulate),
     /// Print what balancers of all ranks did.
     Log {
         /// How many lines, the newest.

@@ -5,6 +5,7 @@ mod lint;
 mod log;
 mod set;
 mod show;
+pub mod simulate;
 mod text;
 
 use crate::args::{BalancerCommand, Target};
@@ -31,6 +32,7 @@ pub fn run(what: &BalancerCommand) -> Outcome {
         BalancerCommand::Unset { target } => set::unset(target),
         BalancerCommand::Rollback { target } => set::roll_back(target),
         BalancerCommand::Lint { file } => lint::run(file),
+        BalancerCommand::Simulate(args) => simulate::run(args),
         BalancerCommand::Log { lines, target, json } => log::run(*lines, target, *json),
         BalancerCommand::Explain { rank, ticks, target, json } => explain::run(*rank, *ticks, target, *json),
     }

@@ -102,6 +102,39 @@ fn a_policy_that_fails_again_and_again_is_given_up_for_the_one_before_and_the_se
     assert_eq!(server.stop().0, 0);
 }
 
+/// Ten thousand files or so, a few virtual seconds.
+const TINY: &str = "--ranks 2 --seconds 6 --tick-ms 500 --workload create-own:clients=4,files=600,think=5000";
+
+#[test]
+fn a_policy_is_simulated_beside_another_one_without_a_server_and_the_same_comes_out_again() {
+    let place = Place::new();
+    let policy = write(&place, "half.toml", HALF);
+    let (svg, words) = (place.path("both.svg"), format!("balancer simulate {{}} {TINY} --svg {{}}"));
+    let first = loligo(&words, &[&policy, &svg]).ok().out;
+    for word in ["half", "none", "moves", "requests sent on", "leases asked back", "calls a second over", "█"] {
+        assert!(first.contains(word), "{word} is not in\n{first}");
+    }
+    let last = first.trim_end().lines().last().expect("a last line");
+    assert!(last.contains("better by") || last.contains("equally fast"), "{last}");
+    assert_eq!(first, loligo(&words, &[&policy, &svg]).ok().out);
+    let picture = std::fs::read_to_string(&svg).expect("it was written");
+    assert!(picture.ends_with("</svg>\n") && picture.matches("<svg").count() == 3);
+    let json = loligo(&format!("balancer simulate {{}} {TINY} --against loligo --json"), &[&policy]).ok().json();
+    assert_eq!((&json["runs"][0]["policy"], &json["runs"][1]["policy"]), (&"half".into(), &"loligo".into()));
+    assert!(json["runs"][0]["moves"].as_array().is_some_and(|moves| !moves.is_empty()), "{json}");
+}
+
+#[test]
+fn a_simulation_that_makes_no_sense_is_refused_and_a_policy_that_fails_is_told() {
+    let place = Place::new();
+    loligo("balancer simulate nothing", &[]).fails(2, &["no policy nothing", "loligo"]);
+    loligo("balancer simulate loligo --workload dance", &[]).fails(2, &["no workload `dance`", "create-shared"]);
+    let endless = write(&place, "endless.toml", "when = 'while true do end'\nwhere = 'targets[2] = 1'\n");
+    loligo(&format!("balancer simulate {{}} {TINY} --seconds 2"), &[&endless]).fails(2, &["--seconds"]);
+    let short = TINY.replace("--seconds 6", "--seconds 2");
+    loligo(&format!("balancer simulate {{}} {short}"), &[&endless]).fails(3, &["endless failed", "when"]);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_by_name() {
     let place = Place::new();

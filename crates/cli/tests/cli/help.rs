@@ -94,6 +94,7 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "balancer rollback",
         "balancer history",
         "balancer lint",
+        "balancer simulate",
         "balancer log",
         "balancer explain",
     ] {
