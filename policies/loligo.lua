@@ -1,9 +1,11 @@
 -- Loligo's own policy: leave things together while there is room, spread what does not fit, bring it back when it is calm.
 -- It looks at how busy ranks are, not at counts of requests: a count says nothing about how much more fits.
---  * A rank is overloaded when it was at work more than HOT of its time for HOT_TICKS ticks in a row. It then gives one other rank
+--  * A rank is overloaded when it was at work more than HOT of its time for HOT_TICKS ticks in a row; full ones count twice, for what
+--    is to move grows while they wait. It then gives one other rank
 --    what brings it down to AIM, but no more than makes both equally busy, and only if that is worth a move (WORTH).
 --  * Which rank gets it is worked out for all overloaded ranks by each of them, from the same news: the busiest chooses first,
---    no rank is chosen twice. The fullest one in which it fits is chosen, so that few ranks are in use.
+--    no rank is chosen twice. The fullest one in which it fits is chosen, so that few ranks are in use. News that differ by less
+--    than STEP percent are the same to this plan: ranks decide at different moments, and must not plan differently for noise.
 --  * After a move there is a pause: what was moved shows in the news only later.
 --  * When it and the rank that a piece came from have been nearly idle together for CALM_TICKS ticks, the pieces go back. Ranks do
 --    that one after the other, so that the one they come back to is not surprised.
@@ -13,12 +15,13 @@ state = 0
 minimum_offload = 0
 
 local HOT, HOT_TICKS = 85, 3
-local FULL = 98          -- from here on it is not known how much more is asked for
+local FULL = 95          -- above it it is not known how much more is asked for
 local AIM = 70
 local ROOM = 60          -- who is busier is given nothing
 local WORTH = 5
+local STEP = 5
 local CALM, CALM_TICKS = 50, 6
-local PAUSE_TICKS = 3
+local PAUSE_TICKS = 1
 
 -- What `when` decides and `where` tells: to whom, and how much.
 local goal, much = nil, 0
@@ -32,6 +35,12 @@ function mdsload(i)
     return MDSs[i].busy
 end
 
+-- How busy a rank is, without noise.
+local function about(i)
+    local busy = MDSs[i].busy
+    return if busy > FULL then 100 else math.floor(busy / STEP + 0.5) * STEP
+end
+
 -- What percent of `from` are percent of `to`.
 local function ratio(from, to)
     local a, b = MDSs[from].capacity, MDSs[to].capacity
@@ -42,7 +51,7 @@ end
 local function amount(from, to)
     local mine, its, factor = MDSs[from].busy, MDSs[to].busy, ratio(from, to)
     local even = (mine - its) / (1 + factor)
-    return if mine >= FULL then even else min(mine - AIM, even)
+    return if mine > FULL then even else min(mine - AIM, even)
 end
 
 -- The fullest of the free ones in which it fits; if there is none, the emptiest.
@@ -52,15 +61,15 @@ local function choose(from, taken)
         local its = MDSs[to].busy
         if to ~= from and MDSs[to].open and its < ROOM and not taken[to] then
             local fits = its + (MDSs[from].busy - AIM) * ratio(from, to) <= AIM
-            if fits and (not fullest or its > MDSs[fullest].busy) then
+            if fits and (not fullest or about(to) > about(fullest)) then
                 fullest = to
             end
-            if not emptiest or its < MDSs[emptiest].busy then
+            if not emptiest or about(to) < about(emptiest) then
                 emptiest = to
             end
         end
     end
-    return if MDSs[from].busy < FULL and fullest then fullest else emptiest
+    return if MDSs[from].busy <= FULL and fullest then fullest else emptiest
 end
 
 local function overloaded()
@@ -71,7 +80,7 @@ local function overloaded()
         end
     end
     -- The sort is stable: equally busy ones stay in the order of their ranks.
-    table.sort(list, function(a, b) return MDSs[a].busy > MDSs[b].busy end)
+    table.sort(list, function(a, b) return about(a) > about(b) end)
     return list
 end
 
@@ -109,7 +118,8 @@ function when()
     local hot, pause, calm = state % 10, math.floor(state / 10) % 10, math.floor(state / 100)
     local back = calm_home(true)
     calm = if calm_home(false) then calm + 1 else 0
-    hot = if MDSs[whoami].busy > HOT and pause == 0 then min(hot + 1, HOT_TICKS) else 0
+    local more = if MDSs[whoami].busy > FULL then 2 else 1
+    hot = if MDSs[whoami].busy > HOT and pause == 0 then min(hot + more, HOT_TICKS) else 0
     if pause > 0 then
         pause = pause - 1
     elseif hot >= HOT_TICKS then
