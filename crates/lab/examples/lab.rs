@@ -67,7 +67,8 @@ fn args() -> Result<Args, String> {
 /// One that comes with Loligo, or the text in a file.
 fn decider(name: &str, log: bool) -> Result<PolicyDecider, String> {
     let read = || {
-        let text = std::fs::read_to_string(name).map_err(|e| format!("no policy {name} comes with Loligo, and: {e}"))?;
+        let text =
+            std::fs::read_to_string(name).map_err(|e| format!("no policy {name} comes with Loligo, and: {e}"))?;
         PolicyDecider::new(name, &text)
     };
     let mut decider = PolicyDecider::shipped(name).unwrap_or_else(read)?;

@@ -42,7 +42,9 @@ fn the_same_seed_and_policy_give_the_same_report() {
 #[test]
 fn every_policy_that_comes_with_loligo_runs_without_a_fault() {
     for (file, _) in embedded() {
-        for spec in ["create-shared:clients=4,files=400,lanes=4,think=20000", "compile:clients=2,dirs=4,units=3,think=2000"] {
+        for spec in
+            ["create-shared:clients=4,files=400,lanes=4,think=20000", "compile:clients=2,dirs=4,units=3,think=2000"]
+        {
             let report = by(file, &plan(3, spec));
             assert_eq!((report.faults, &report.first_fault), (0, &None), "{file} {spec}");
             assert!(report.is_complete && report.decisions > 0, "{file} {spec}");
