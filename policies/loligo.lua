@@ -14,9 +14,9 @@ api = 1
 state = 0
 minimum_offload = 0
 
-local HOT, HOT_TICKS = 85, 3
+local HOT, HOT_TICKS = 75, 3
 local FULL = 95          -- above it it is not known how much more is asked for
-local AIM = 70
+local AIM = 60
 local ROOM = 60          -- who is busier is given nothing
 local WORTH = 5
 local STEP = 5

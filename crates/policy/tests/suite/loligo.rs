@@ -36,17 +36,17 @@ fn plan(busy: &[f64]) -> Vec<(usize, u16, i64)> {
 fn the_plan_is_the_same_for_all_and_no_rank_is_chosen_twice() {
     for (busy, expected) in [
         // Nothing to do, or nobody to do it.
-        (vec![84.0, 0.0], vec![]),
+        (vec![74.0, 0.0], vec![]),
         (vec![90.0, 60.0, 61.0], vec![]),
-        // Down to 70, to the fullest one where that fits; if it fits nowhere, even with the emptiest.
-        (vec![95.0, 0.0], vec![(0, 1, 25)]),
-        (vec![95.0, 0.0, 30.0, 59.0], vec![(0, 2, 25)]),
+        // Down to 60, to the fullest one where that fits; if it fits nowhere, even with the emptiest.
+        (vec![95.0, 0.0], vec![(0, 1, 35)]),
+        (vec![95.0, 0.0, 20.0, 59.0], vec![(0, 2, 35)]),
         (vec![95.0, 59.0, 55.0], vec![(0, 2, 20)]),
         // Full: half, and to the emptiest.
         (vec![100.0, 30.0, 10.0], vec![(0, 2, 45)]),
         // The busiest chooses first; equally busy ones in the order of their ranks.
-        (vec![90.0, 95.0, 30.0, 10.0], vec![(0, 3, 20), (1, 2, 25)]),
-        (vec![95.0, 95.0, 95.0, 10.0, 20.0], vec![(0, 4, 25), (1, 3, 25)]),
+        (vec![90.0, 95.0, 30.0, 10.0], vec![(0, 2, 30), (1, 3, 35)]),
+        (vec![95.0, 95.0, 95.0, 10.0, 20.0], vec![(0, 4, 35), (1, 3, 35)]),
         // Not worth a move.
         (vec![86.0, 59.0, 58.0, 57.0], vec![(0, 1, 14)]),
     ] {
