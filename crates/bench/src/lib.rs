@@ -1,4 +1,5 @@
-//! Workloads and their measurement: the shapes of mdtest natively through the client library, and over a mount.
+//! Workloads and their measurement: the shapes of mdtest ([`md`]), and what the generators and traces of `loligo_workload` ask for
+//! ([`workload`]); natively through the client library, and with system calls over a mount or any directory.
 //!
 //! Not here: servers or mounts; both are given. Nothing is asserted about speed: numbers are for people and for
 //! docs/performance.md.
@@ -6,6 +7,7 @@
 pub mod cpu;
 pub mod md;
 pub mod result;
+pub mod workload;
 
 mod mounted;
 mod native;

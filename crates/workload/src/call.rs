@@ -85,7 +85,7 @@ pub enum Item {
 }
 
 /// Calls that are made one after the other, as one thread of a program makes them.
-pub type Lane = Box<dyn Iterator<Item = Item>>;
+pub type Lane = Box<dyn Iterator<Item = Item> + Send>;
 
 /// All that is done.
 pub struct Workload {

@@ -111,6 +111,10 @@ fn a_wrong_line_of_a_trace_is_named() {
     assert!(wrong("x 0 stat /a").contains("`x` is no number of microseconds"));
     assert!(wrong("1 0 look /a").contains("there is no call `look`"));
     assert!(wrong("1 0 stat a").contains("begins with `/`"));
+    for path in ["/..", "/a/../b", "/a//b", "/a/", "/a%00"] {
+        assert!(wrong(&format!("1 0 stat {path}")).contains("no NUL"), "{path}");
+        assert!(wrong(&format!("1 0 rename /a {path}")).contains("no NUL"), "{path}");
+    }
     assert!(wrong("1 0 rename /a").contains("rename has 0 after its path, not 1"));
     assert!(wrong("1 0 stat /a /b").contains("stat has 1 after its path, not 0"));
     assert!(wrong("1 0 chmod /a 9").contains("octal"));

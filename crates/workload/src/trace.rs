@@ -163,9 +163,7 @@ fn call(name: &str, path: Path, rest: &[&str]) -> Result<Call, String> {
     if rest.len() != most {
         return Err(format!("{name} has {} after its path, not {most}", rest.len()));
     }
-    if !path.starts_with('/') {
-        return Err("a path begins with `/`".into());
-    }
+    proper(&path)?;
     let last = rest.first().copied().unwrap_or("");
     Ok(match name {
         "mkdir" => Call::Mkdir(path),
@@ -177,9 +175,7 @@ fn call(name: &str, path: Path, rest: &[&str]) -> Result<Call, String> {
         "rmdir" => Call::Rmdir(path),
         "rename" => {
             let to = unescape(last)?;
-            if !to.starts_with('/') {
-                return Err("a path begins with `/`".into());
-            }
+            proper(&to)?;
             Call::Rename(path, to)
         }
         "write" => Call::Write(path, last.parse().map_err(|_| format!("`{last}` is no number of bytes"))?),
@@ -194,6 +190,16 @@ fn call(name: &str, path: Path, rest: &[&str]) -> Result<Call, String> {
             ));
         }
     })
+}
+
+/// Whether it is a path as [`Path`] has them: on a real file system one with `..` would lead out of the place for the calls.
+fn proper(path: &str) -> Result<(), String> {
+    let Some(names) = path.strip_prefix('/') else { return Err("a path begins with `/`".into()) };
+    let bad = |name: &str| matches!(name, "" | "." | "..") || name.contains('\0');
+    if !names.is_empty() && names.split('/').any(bad) {
+        return Err("names in a path are not empty, `.` or `..`, and have no NUL".into());
+    }
+    Ok(())
 }
 
 fn unescape(text: &str) -> Result<Path, String> {
