@@ -90,8 +90,7 @@ impl Below {
             Call::Chmod(_, mode) => fs::set_permissions(path, fs::Permissions::from_mode(u32::from(*mode))),
             Call::Utimens(_) => {
                 let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-                let times =
-                    Timestamps { last_access: keep, last_modification: Timespec { tv_sec: 1, tv_nsec: 0 } };
+                let times = Timestamps { last_access: keep, last_modification: Timespec { tv_sec: 1, tv_nsec: 0 } };
                 Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
             }
         }

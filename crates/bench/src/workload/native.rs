@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use loligo_client::{Call as Ask, CallResult, Done, Failed};
 use loligo_driver::client::{Client, Options};
-use loligo_types::{Answer, Cred, DirEntry, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time};
+use loligo_types::{
+    Answer, Cred, DirEntry, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time,
+};
 use loligo_workload::Call;
 
 use super::names::Names;
@@ -99,10 +101,8 @@ impl Place for Servers {
 
 impl Shell for Walker {
     fn call(&mut self, call: &Call) -> Result<(), Wrong> {
-        let wrong = |failed: Failed| Wrong {
-            missing: failed.error == FsError::NotFound,
-            text: failed.error.to_string(),
-        };
+        let wrong =
+            |failed: Failed| Wrong { missing: failed.error == FsError::NotFound, text: failed.error.to_string() };
         self.carry_out(call).map_err(wrong)
     }
 }

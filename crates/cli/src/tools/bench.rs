@@ -1,4 +1,4 @@
-//! `loligo bench`: runs workloads of `loligo_bench` against a server that runs, one started for the run, or a mount.
+//! `loligo bench md`: runs the shapes of `loligo_bench` against a server that runs, one started for the run, or a mount.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -97,13 +97,13 @@ fn measure(config: &Config, target: Target<'_>, json: bool) -> Outcome {
 
 /// A server on a new directory below the current one, so that its syncs are those of a real disk. It is removed with
 /// the directory at the end.
-struct OwnServer {
-    child: Child,
+pub(super) struct OwnServer {
+    pub(super) child: Child,
     data: PathBuf,
 }
 
 impl OwnServer {
-    fn start() -> Result<OwnServer, Failure> {
+    pub(super) fn start() -> Result<OwnServer, Failure> {
         let here = std::env::current_dir().context(|| "the current directory".into())?;
         let data = here.join(format!("loligo-bench.{}", std::process::id()));
         crate::service::format::make(&data)?;
@@ -132,11 +132,11 @@ impl OwnServer {
         }
     }
 
-    fn address(&self) -> Address {
+    pub(super) fn address(&self) -> Address {
         loligo_driver::socket_in(&self.data)
     }
 
-    fn stop(mut self) -> Outcome {
+    pub(super) fn stop(mut self) -> Outcome {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).context(|| "stopping the server".into())?;
         let status = self.child.wait().context(|| "waiting for the server's end".into())?;

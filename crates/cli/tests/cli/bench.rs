@@ -77,3 +77,145 @@ fn a_mount_is_measured_with_the_cpu_of_its_server() {
     assert_eq!(up.stop().0, 0);
     assert!(Path::new(LOLIGO).is_file());
 }
+
+/// Sizes that take no time.
+const COMPILE: &str = "compile:clients=2,dirs=3,units=2,headers=30,includes=6,jobs=2,one-tree=1";
+
+/// What is below a directory: names, types, sizes and modes.
+fn listed(dir: &Path) -> String {
+    let script = r"cd $D && find . -mindepth 1 -type d -printf '%p %y %m\n' -o -printf '%p %y %m %s\n' | sort";
+    super::run::sh(script, dir).ok().out
+}
+
+/// The same of the one run that a server keeps, through its dump.
+fn listed_natively(data: &Path) -> String {
+    use loligo_driver::client::{Client, Options};
+    let client = Client::connect(&loligo_driver::socket_in(data), Options::default()).expect("a connection");
+    let fs = client.fs(std::sync::Arc::new(loligo_types::Cred::root()));
+    let top = fs.readdir("/").expect("listed").first().expect("a run was kept").name.to_string();
+    let (mut dirs, mut lines) = (vec![String::new()], Vec::new());
+    while let Some(dir) = dirs.pop() {
+        for entry in fs.readdir(format!("/{top}{dir}")).expect("listed") {
+            let path = format!("{dir}/{}", entry.name);
+            let attr = fs.stat(format!("/{top}{path}")).expect("it is there");
+            if entry.kind == loligo_types::Kind::Dir {
+                lines.push(format!(".{path} d {:o}\n", attr.mode));
+                dirs.push(path);
+            } else {
+                lines.push(format!(".{path} f {:o} {}\n", attr.mode, attr.size));
+            }
+        }
+    }
+    client.stop(super::run::PATIENCE).expect("it stops");
+    lines.sort();
+    lines.concat()
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[track_caller]
+fn check_workload(ran: super::run::Ran) -> serde_json::Value {
+    let result = ran.ok().json();
+    assert_eq!((&result["errors"], &result["complete"]), (&0.into(), &true.into()), "{result}");
+    assert!(result["calls"].as_u64().expect("a number") > 0, "{result}");
+    for kind in result["kinds"].as_array().expect("kinds") {
+        let [p50, p99, max] = ["p50_us", "p99_us", "max_us"].map(|field| kind[field].as_f64().expect("a number"));
+        assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{kind}");
+    }
+    result
+}
+
+#[test]
+fn the_same_seed_makes_the_same_tree_natively_on_a_mount_and_in_a_plain_directory() {
+    let place = Place::new();
+    let (data, plain, mount) = (place.data(), place.path("plain"), place.mount());
+    std::fs::create_dir(&plain).expect("a directory");
+    let words = |to: &str| format!("bench workload {COMPILE} --seed 7 --keep --json {to} {{}}");
+    let result = check_workload(loligo(&words("--dir"), &[&plain]));
+    assert!(result["misses"].as_u64().expect("a number") > 0, "headers are looked for where they are not: {result}");
+    assert_eq!((&result["through"], &result["phases"][0]["name"]), (&"mounted".into(), &"link".into()));
+    let kept = std::fs::read_dir(&plain).expect("listed").next().expect("it was kept").expect("an entry").path();
+    let expected = listed(&kept);
+    assert!(expected.contains("/kernel/u0.o f 644 "), "{expected}");
+
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let result = check_workload(loligo(&words("--data"), &[&data]));
+    assert!(result["server_cpu_s"].is_number() && result["sessions"].is_u64(), "{result}");
+    assert_eq!(result["clients"].as_array().map(Vec::len), Some(2));
+    assert_eq!(sorted(&listed_natively(&data)), sorted(&expected));
+    assert_eq!(server.stop().0, 0);
+
+    if can_mount() {
+        let data = place.path("data2");
+        let up = Service::start("up --data {} --mount {}", &[&data, &mount]);
+        let result = check_workload(loligo(&words("--dir"), &[&mount]));
+        assert!(result["server_cpu_s"].is_number(), "{result}");
+        let kept = std::fs::read_dir(&mount).expect("listed").next().expect("it was kept").expect("an entry").path();
+        assert_eq!(listed(&kept), expected);
+        check_workload(loligo("bench workload untar:dirs=2,files=5 --dir {} --json", &[&mount]));
+        assert_eq!(std::fs::read_dir(&mount).expect("listed").count(), 1, "what is not kept is removed");
+        assert_eq!(up.stop().0, 0);
+    }
+}
+
+#[test]
+fn a_recorded_workload_is_replayed_without_errors_on_two_ranks_and_nothing_is_left() {
+    let place = Place::new();
+    let (data, trace) = (place.data(), place.path("trace"));
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let record = format!("bench workload {COMPILE},think=50 --data {{}} --json --record {{}}");
+    let first = check_workload(loligo(&record, &[&data, &trace]));
+    let text = std::fs::read_to_string(&trace).expect("a trace");
+    assert!(text.starts_with("# compile:") && text.contains(" - mark link\n"), "{text}");
+    let again = check_workload(loligo("bench workload replay:{} --data {} --json", &[&trace, &data]));
+    assert_eq!((&again["calls"], &again["misses"]), (&first["calls"], &first["misses"]));
+    let timed = "bench workload replay:file={},timed=1 --dir {} --json";
+    let there = check_workload(loligo(timed, &[&trace, place.dir.path()]));
+    assert_eq!(there["calls"], first["calls"]);
+    for spec in ["create-shared:clients=2,files=50,lanes=2,look=1", "create-own:clients=2,files=50"] {
+        let text = loligo(&format!("bench workload {spec} --data {{}}"), &[&data]).ok().out;
+        assert!(text.contains("create ") && text.contains("standard deviation"), "{text}");
+    }
+    assert_eq!(server.stop().0, 0);
+    let dump = loligo("dump --data {}", &[&data]).ok().out;
+    assert!(dump.contains("inodes=1 entries=0"), "{dump}");
+}
+
+#[test]
+fn a_workload_ends_when_time_is_up_and_calls_that_fail_are_told() {
+    let place = Place::new();
+    let long = "bench workload create-own:clients=2,files=1000,think=60000000 --seconds 1 --dir {} --json";
+    let result = loligo(long, &[place.dir.path()]).ok().json();
+    assert_eq!((&result["complete"], &result["calls"]), (&false.into(), &2.into()), "{result}");
+    let trace = place.path("trace");
+    std::fs::write(&trace, "0 - mkdir /a\n0 0 rmdir /none\n0 0 stat /none\n0 1 rmdir /\n").expect("a file");
+    let words = "bench workload replay:{} --dir {}";
+    loligo(words, &[&trace, place.dir.path()]).fails(3, &["2 calls failed", "the first: rmdir /none: "]);
+    assert_eq!(std::fs::read_dir(place.dir.path()).expect("listed").count(), 1, "only the trace is left");
+}
+
+#[test]
+fn workloads_that_there_are_not_are_refused_by_name() {
+    let place = Place::new();
+    let trace = place.path("trace");
+    std::fs::write(&trace, "0 0 stat /a/../../b\n").expect("a file");
+    for (words, said) in [
+        ("creat", "there is no workload `creat`"),
+        ("untar:file=3", "no parameter `file`"),
+        ("compile:clients=0", "clients=0"),
+        ("create-own:clients=100,lanes=100", "10000 lanes"),
+        ("replay:/no/such/trace", "/no/such/trace"),
+        ("replay", "file=FILE"),
+    ] {
+        loligo(&format!("bench workload {words} --dir {{}}"), &[place.dir.path()]).fails(2, &[said]);
+    }
+    loligo("bench workload replay:{} --dir {}", &[&trace, place.dir.path()]).fails(2, &["line 1", "`..`"]);
+    loligo("bench workload untar --dir {}", &[Path::new("/no/such")]).fails(2, &["/no/such is no directory"]);
+    assert_eq!(std::fs::read_dir(place.dir.path()).expect("listed").count(), 1);
+}

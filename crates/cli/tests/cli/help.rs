@@ -77,6 +77,7 @@ fn completions_complete_in_bash() {
 fn the_documents_name_only_options_and_commands_that_there_are() {
     let mut known: String = COMMANDS.iter().map(|command| loligo(&format!("{command} --help"), &[]).ok().out).collect();
     known += &loligo("bench md --help", &[]).ok().out;
+    known += &loligo("bench workload --help", &[]).ok().out;
     for words in [
         "journal inspect",
         "rank list",
