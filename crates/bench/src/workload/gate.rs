@@ -113,3 +113,41 @@ impl Gate {
         self.state().phases.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For a gate that never opens; no test waits for it to pass.
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn lanes_wait_at_a_mark_for_those_that_go_on_and_not_for_those_that_have_ended() {
+        let gate = Gate::new(3);
+        std::thread::scope(|scope| {
+            let lanes = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    let passed = gate.mark("a".into()) && gate.mark("b".into());
+                    gate.end();
+                    passed
+                })
+            });
+            gate.end();
+            assert!(gate.ended(LONG));
+            assert!(lanes.into_iter().all(|lane| lane.join().expect("no panic")));
+        });
+        let names: Vec<String> = gate.phases().iter().map(|(_, name)| name.to_string()).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    #[test]
+    fn when_it_is_over_nobody_waits() {
+        let gate = Gate::new(2);
+        std::thread::scope(|scope| {
+            let marked = scope.spawn(|| gate.mark("a".into()));
+            let resting = scope.spawn(|| gate.rest(Instant::now() + LONG));
+            gate.close();
+            assert!(!marked.join().expect("no panic") && !resting.join().expect("no panic"));
+        });
+    }
+}

@@ -8,6 +8,9 @@ use loligo_workload::Call;
 
 use super::Wrong;
 
+/// Longest time that is told apart from longer ones: a day, nanoseconds.
+const NS_MAX: u128 = 86_400_000_000_000;
+
 /// Calls of one kind.
 pub struct Kind {
     /// Made, whatever came of them.
@@ -42,7 +45,9 @@ impl Tally {
     pub fn note(&mut self, call: &Call, took: Duration, result: Result<(), Wrong>) {
         let kind = self.kinds.entry(call.name()).or_insert_with(Kind::new);
         kind.calls += 1;
-        kind.latencies.saturating_record(took.as_nanos().clamp(1, u128::from(u64::MAX >> 1)) as u64);
+        // Not saturating: that would not let it grow.
+        let ns = took.as_nanos().clamp(1, NS_MAX) as u64;
+        kind.latencies.record(ns).expect("one that grows takes any time up to a day");
         match result {
             Ok(()) => {}
             Err(wrong) if wrong.missing && call.may_miss() => kind.misses += 1,
@@ -68,5 +73,26 @@ impl Tally {
     /// All calls.
     pub fn calls(&self) -> u64 {
         self.kinds.values().map(|kind| kind.calls).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_counted_as_long_and_only_what_may_miss_is_a_miss() {
+        let mut tally = Tally::default();
+        let missing = || Err(Wrong { missing: true, text: "none".into() });
+        for ms in [1, 2, 900] {
+            tally.note(&Call::Stat("/a".into()), Duration::from_millis(ms), missing());
+        }
+        let mut all = Tally::default();
+        all.note(&Call::Unlink("/b".into()), Duration::from_millis(3), missing());
+        all.add(tally);
+        let stat = &all.kinds["stat"];
+        assert_eq!((stat.calls, stat.misses, stat.errors, all.calls()), (3, 3, 0, 4));
+        assert!((890_000_000..910_000_000).contains(&stat.latencies.max()));
+        assert_eq!(all.first_error.as_deref(), Some("unlink /b: none"));
     }
 }
