@@ -9,6 +9,9 @@ use loligo_types::{Decision, Rank, Snapshot};
 
 use crate::lab::Decider;
 
+/// Hears what is told.
+pub type Listener = Box<dyn FnMut(&str)>;
+
 /// Decides by the text of a policy.
 pub struct PolicyDecider {
     name: String,
@@ -17,7 +20,7 @@ pub struct PolicyDecider {
     faults: u64,
     first_fault: Option<String>,
     /// What is told of decisions that move something or fail, line by line; none: nothing is.
-    pub log: Option<Box<dyn FnMut(&str)>>,
+    pub log: Option<Listener>,
 }
 
 impl PolicyDecider {

@@ -145,6 +145,9 @@ fn better(tried: &Report, other: &Report) -> f64 {
     (tried.calls_per_s() / other.calls_per_s().max(f64::MIN_POSITIVE) - 1.0) * 100.0
 }
 
+/// What a line of the table is called, and what stands in it.
+type Row = (&'static str, fn(&Report) -> String);
+
 fn show(tried: &Report, other: &Report) -> Outcome {
     put(format_args!("{} on {} ranks, seed {}; simulated in virtual time", tried.workload, tried.ranks, tried.seed))?;
     put(format_args!("times taken as given were measured {}\n", tried.measured))?;
@@ -158,7 +161,7 @@ fn show(tried: &Report, other: &Report) -> Outcome {
         put(format_args!("{:>width$} |{}|", "", marks(report, longest)))?;
     }
     put(format_args!("\n{:<24} {:>width$} {:>width$}", "", tried.policy, other.policy))?;
-    let rows: [(&str, fn(&Report) -> String); 11] = [
+    let rows: [Row; 11] = [
         ("seconds", |r| format!("{:.2}{}", r.length_s, if r.is_complete { "" } else { "+" })),
         ("calls a second", |r| human_count(r.calls_per_s() as u64)),
         ("latency, p50 / p99, us", |r| format!("{:.0} / {:.0}", r.p50_us, r.p99_us)),

@@ -232,7 +232,7 @@ fn a_directory_with_a_line_of_its_own_is_counted_for_itself() {
 fn what_a_rank_could_do_is_measured_while_it_is_busy_enough_to_tell() {
     let mut world = World::with(exact());
     let at = world.client();
-    let mut second = |world: &mut World, requests: usize, busy_percent: f32| {
+    let second = |world: &mut World, requests: usize, busy_percent: f32| {
         (0..requests).for_each(|_| drop(world.call(at, Op::GetAttr { ino: Ino::ROOT })));
         world.wait_alive(1000);
         world.input(Input::Cpu { percent: 100.0, busy_percent });
