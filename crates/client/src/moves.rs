@@ -330,6 +330,7 @@ impl Client {
         self.session(rank).is_none_or(|session| session.link != Link::Up || session.missed)
     }
 
+    /// Files, and below leases, of which it may have been missed that they moved are believed to be where the subtree map says.
     fn follow_files(&mut self) {
         let moved = |ino: &Ino, from: Rank| match self.router.find(*ino, None) {
             Found::Known(to) if to != from && self.may_have_missed(from) => Some((*ino, to)),
@@ -341,8 +342,18 @@ impl Client {
             dirs.filter_map(|(number, handle)| moved(&handle.ino, *self.files.at.get(number)?)).collect();
         let mut asks: BTreeMap<Rank, BTreeSet<Ino>> = BTreeMap::new();
         for (ino, to) in files.into_iter().chain(dirs) {
-            asks.entry(to).or_default().insert(ino);
-            self.believe(ino, to, None);
+            if self.router.may_be(to) {
+                asks.entry(to).or_default().insert(ino);
+                self.believe(ino, to, None);
+                continue;
+            }
+            // A rank that is no more, told by one that has missed who has it since, or one of which it is not heard yet: nobody
+            // could be asked there. Nothing lent is relied on, and who had it says where it is.
+            self.suspend_file(ino);
+            if let Some(from) = self.files.map.get(&ino).map(|file| file.rank).filter(|from| self.router.may_be(*from))
+            {
+                asks.entry(from).or_default().insert(ino);
+            }
         }
         for (to, inos) in asks {
             self.ask_where(to, &inos);
@@ -374,7 +385,12 @@ impl Client {
             }
         }
         for (from, to, ino, bits) in moved {
-            self.move_lease(from, to, ino, bits);
+            if self.router.may_be(to) {
+                self.move_lease(from, to, ino, bits);
+            } else {
+                let lent = self.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits));
+                self.give_up_lease(from, ino, lent.unwrap_or_default());
+            }
         }
     }
 

@@ -312,6 +312,16 @@ fn seeds_that_were_wrong_while_a_policy_balanced_are_clean() {
     }
 }
 
+/// The same with ranks that come and go: an old line of the subtree map named a rank that had been removed, and what a client held
+/// back waited for that rank for ever.
+const ONCE_WRONG_WITH_BALANCE_AND_MEMBERS: [u64; 1] = [63_007_439];
+
+#[test]
+fn seeds_that_were_wrong_with_a_balancer_while_ranks_were_added_and_drained_are_clean() {
+    let options = Options { balance: true, members: true, ..several() };
+    assert_clean(&options, ONCE_WRONG_WITH_BALANCE_AND_MEMBERS);
+}
+
 #[test]
 fn answers_before_the_journal_is_written_are_found() {
     found_after(Canary::EarlyDurable, 40);

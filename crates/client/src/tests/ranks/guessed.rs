@@ -165,3 +165,15 @@ fn what_moves_to_a_rank_while_the_first_session_begins_there_is_not_lost() {
     world.result(flush).unwrap();
     assert_eq!(closes(&mut world, fh), [R1]);
 }
+
+#[test]
+fn a_file_is_not_sought_at_a_rank_that_is_no_more_though_one_that_missed_where_it_went_says_so() {
+    let (mut world, _) = opened_beside_others();
+    world.says(R0, ToClient::Map(ClusterMap { epoch: 9, ..map(2) }));
+    world.feed(Input::Disconnected { rank: R2 });
+    world.take();
+    let wire = comes_back(&mut world, R0, true, route(DIR, R2, 1));
+    asks(&wire, R0);
+    let sought = |wire: &Wire| matches!(wire, Wire::Connect(R2, _) | Wire::Ask(R2, ..));
+    assert!(!wire.iter().any(sought), "there is no rank 2: {wire:?}");
+}
