@@ -117,6 +117,8 @@ pub struct Status {
     pub evicted: u64,
     /// Checkpoints that failed so far.
     pub checkpoints_failed: u64,
+    /// Requests that were sent on to another rank so far.
+    pub redirects: u64,
     /// Directories split into fragments so far.
     pub splits: u64,
     /// Directories merged so far.
@@ -264,6 +266,7 @@ impl Mds {
             recalls: self.counters.recalls,
             evicted: self.counters.evicted,
             checkpoints_failed: self.counters.checkpoints_failed,
+            redirects: self.counters.redirects,
             splits: self.counters.splits,
             merges: self.counters.merges,
             loads: self.loads.len(),

@@ -100,6 +100,7 @@ fn metrics_are_what_prometheus_reads() {
     assert!(text.contains("loligo_op_seconds_bucket{rank=\"0\",op=\"mkdir\",le=\"+Inf\"} 4\n"));
     assert!(text.contains("loligo_sessions{rank=\"0\",state=\"connected\"} 1\n"));
     assert!(text.contains("loligo_journal_records_total{rank=\"0\"} "));
+    assert!(text.contains("loligo_redirects_total{rank=\"0\"} 0\n"), "bench workload sums it");
     assert_eq!(server.stop().0, 0);
 }
 

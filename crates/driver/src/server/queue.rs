@@ -45,6 +45,21 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Adds an item if nothing is there that was not taken yet; whether it did.
+    pub(crate) fn push_if_empty(&self, item: T) -> bool {
+        let mut state = self.lock();
+        if !state.items.is_empty() {
+            return false;
+        }
+        state.items.push_back(item);
+        let wake = state.waiting > 0;
+        drop(state);
+        if wake {
+            self.ready.notify_one();
+        }
+        true
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().items.is_empty()
     }
@@ -171,5 +186,19 @@ impl<T> Inbox<T> {
         if woken {
             self.waker.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_is_only_put_where_nothing_waits_at_most_one_waits_however_slow_the_other_side_is() {
+        let queue = Queue::new();
+        assert_eq!([1, 2, 3].map(|n| queue.push_if_empty(n)), [true, false, false]);
+        assert_eq!(queue.take(1), Some(vec![1]));
+        assert!(queue.push_if_empty(4), "the first one was taken");
+        assert_eq!(queue.take_now(), [4]);
     }
 }

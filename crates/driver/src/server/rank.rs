@@ -513,7 +513,8 @@ impl Rank {
             Output::Scan { ticket, what, from } => self.queues.table.push(table::Work::Scan { ticket, what, from }),
             Output::Member(member) => self.others.say(member),
             Output::Peer { to, msg } => self.others.send(to, msg),
-            Output::Balance(snapshot) => self.queues.policy.push(policy::Work::Decide(snapshot)),
+            // One that is still to be looked at is older: this one is dropped, and counts as not answered.
+            Output::Balance(snapshot) => drop(self.queues.policy.push_if_empty(policy::Work::Decide(snapshot))),
             Output::Told { id, told } => {
                 // Who asked may have lost patience.
                 if let Some(to) = self.told.remove(&id) {

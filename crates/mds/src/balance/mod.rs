@@ -48,12 +48,13 @@ pub(crate) struct Balance {
     weighed: Weighed,
     /// When something came to a rank last, as the subtree map told, milliseconds.
     came_ms: BTreeMap<Rank, u64>,
-    /// Migrations that decisions began, by number, and those begun in all.
+    /// Migrations that decisions began.
     moves: u64,
     /// What decisions wanted and could not be.
     refused: u64,
-    /// Answers that never came.
+    /// Ticks to which no answer came before the next one, and how many of these there were in a row up to now.
     unanswered: u64,
+    silent: u64,
 }
 
 impl Mds {
@@ -75,7 +76,7 @@ impl Mds {
     /// On ticks of the machine: asks the policy, if it is time.
     pub(crate) fn balance(&mut self) {
         if self.policy() == PolicyId::NONE || self.stopping || self.grace.is_some() || !self.cluster.ready {
-            self.balance.next_ms = 0;
+            (self.balance.next_ms, self.balance.silent) = (0, 0);
             return;
         }
         let (now, tick_ms) = (self.now.mono_ms, self.config.balance_ms.max(1));
@@ -95,7 +96,9 @@ impl Mds {
         let balance = &mut self.balance;
         (balance.agains, balance.next_ms) = (0, now + tick_ms);
         balance.tick += 1;
-        balance.unanswered += u64::from(balance.asked.replace(balance.tick).is_some());
+        if balance.asked.replace(balance.tick).is_some() {
+            (balance.unanswered, balance.silent) = (balance.unanswered + 1, balance.silent + 1);
+        }
         balance.came_ms.retain(|_, at| *at + tick_ms > now);
         let snapshot = self.snapshot();
         self.out.push_back(Output::Balance(Box::new(snapshot)));
@@ -171,7 +174,7 @@ impl Mds {
         if self.balance.asked != Some(decision.tick) {
             return;
         }
-        self.balance.asked = None;
+        (self.balance.asked, self.balance.silent) = (None, 0);
         let sound = |weighed: &Weighed| weighed.policy == self.policy() && weighed.is_sound();
         let weighed = decision.weighed.filter(sound);
         if let Some(weighed) = weighed {

@@ -19,6 +19,8 @@ pub struct BalanceStatus {
     pub refused: u64,
     /// Ticks to which there was no answer before the next one.
     pub unanswered: u64,
+    /// The same, in a row up to now.
+    pub silent: u64,
 }
 
 impl Mds {
@@ -31,6 +33,7 @@ impl Mds {
             moves: self.balance.moves,
             refused: self.balance.refused,
             unanswered: self.balance.unanswered,
+            silent: self.balance.silent,
         }
     }
 }

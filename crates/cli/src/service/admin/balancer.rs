@@ -17,6 +17,8 @@ use crate::look::ask;
 
 /// Lines of the log that are shown at most.
 const LINES_MAX: usize = 10_000;
+/// Ticks in a row without an answer that are shown as a trouble; one may be late.
+const SILENT_MIN: u64 = 3;
 
 /// A version of a policy. Fields are only added.
 #[derive(Clone, Serialize, Deserialize, Debug)]
@@ -59,6 +61,9 @@ pub struct RankBalanceDoc {
     pub refused: u64,
     /// Ticks without an answer in time.
     pub unanswered: u64,
+    /// The same, in a row up to now.
+    #[serde(default)]
+    pub silent: u64,
     /// Ticks that failed.
     pub faults: u64,
     /// Why the last one did.
@@ -151,6 +156,7 @@ pub fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
         moves: balance.moves,
         refused: balance.refused,
         unanswered: balance.unanswered,
+        silent: balance.silent,
         faults: advice.faults,
         fault: advice.fault.clone().filter(|_| balance.policy != PolicyId::NONE),
         took_us: advice.took_us,
@@ -161,9 +167,22 @@ pub fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
 
 /// What is wrong with the balancer of a rank, and what to do.
 pub fn trouble(rank: &loligo_driver::RankStatus) -> Option<String> {
-    let doc = rank_doc(rank);
-    let fault = doc.fault?;
-    Some(format!("the balancer's policy fails, so nothing is balanced: {fault} (see loligo balancer explain)"))
+    trouble_of(&rank_doc(rank))
+}
+
+fn trouble_of(doc: &RankBalanceDoc) -> Option<String> {
+    if let Some(fault) = &doc.fault {
+        return Some(format!(
+            "the balancer's policy fails, so nothing is balanced: {fault} (see loligo balancer explain)"
+        ));
+    }
+    (doc.silent >= SILENT_MIN).then(|| {
+        format!(
+            "the balancer's policy has not answered for {} ticks, so nothing is balanced: the table may not answer, or the \
+             processors have no time left (see loligo balancer explain)",
+            doc.silent
+        )
+    })
 }
 
 impl Source {
@@ -256,4 +275,22 @@ async fn roll_back(State(source): State<Arc<Source>>) -> Response {
         source.balancer_doc()
     };
     answer(source, order).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_fails_or_does_not_answer_any_more_is_told_as_a_trouble() {
+        let doc = |silent, fault: Option<&str>| RankBalanceDoc {
+            silent,
+            unanswered: 9,
+            fault: fault.map(str::to_string),
+            ..RankBalanceDoc::default()
+        };
+        assert_eq!(trouble_of(&doc(2, None)), None, "what was long ago does not count");
+        assert!(trouble_of(&doc(3, None)).is_some_and(|text| text.contains("not answered for 3 ticks")));
+        assert!(trouble_of(&doc(0, Some("when: no"))).is_some_and(|text| text.contains("when: no")));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use loligo_driver::server::metrics::{Distribution, Metrics};
 use loligo_mds::admin::{DrainStatus, Migration};
-use loligo_types::{RankState, Route};
+use loligo_types::{Rank, RankState, Route};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
@@ -66,7 +66,8 @@ pub struct RankDoc {
     pub rank: u16,
     /// As the server's: `serving`, `grace`, `full`, or `failed`.
     pub state: String,
-    /// Why, unless it is serving; of one that is being drained, why it does not get on.
+    /// Why, unless it is serving; then what is wrong all the same, as with its balancer; of one that is being drained, why
+    /// it does not get on.
     pub reason: Option<String>,
     /// Where clients connect to it.
     pub addresses: Vec<String>,
@@ -287,8 +288,11 @@ pub fn all_metrics(status: &loligo_driver::Status) -> impl Iterator<Item = &Metr
     status.ranks.iter().map(|rank| &*rank.metrics)
 }
 
-/// The state of a rank in a word, and why it is not serving.
-fn health_of(rank: &loligo_driver::RankStatus) -> (&'static str, Option<String>) {
+/// The state in a word, and why it is not serving, or what is wrong although it is.
+pub type Health = (&'static str, Option<String>);
+
+/// The state of a rank.
+fn health_of(rank: &loligo_driver::RankStatus) -> Health {
     let (mds, trouble) = (&rank.mds, super::balancer::trouble(rank));
     if mds.failed {
         return (
@@ -315,17 +319,21 @@ fn health_of(rank: &loligo_driver::RankStatus) -> (&'static str, Option<String>)
 }
 
 /// The state in a word, and why it is not serving: that of the rank that is worst off.
-pub fn health(status: &loligo_driver::Status) -> (&'static str, Option<String>) {
-    let order = ["leaving", "draining", "serving", "full", "grace", "failed"];
-    let worst = status.ranks.iter().map(|rank| (rank.rank, health_of(rank)));
-    let worst = worst.max_by_key(|(rank, (word, _))| (order.iter().position(|w| w == word), std::cmp::Reverse(*rank)));
-    match worst {
+pub fn health(status: &loligo_driver::Status) -> Health {
+    match worst(status.ranks.iter().map(|rank| (rank.rank, health_of(rank)))) {
         Some((rank, (word, reason))) if status.ranks.len() > 1 => {
             (word, reason.map(|reason| format!("rank {rank}: {reason}")))
         }
         Some((_, health)) => health,
         None => ("failed", Some("there is no rank".into())),
     }
+}
+
+/// The one that is worst off; of equal ones, one that says why, and of these the lowest.
+fn worst(ranks: impl Iterator<Item = (Rank, Health)>) -> Option<(Rank, Health)> {
+    let order = ["leaving", "draining", "serving", "full", "grace", "failed"];
+    let badness = |word: &str| order.iter().position(|other| *other == word);
+    ranks.max_by_key(|(rank, (word, reason))| (badness(word), reason.is_some(), std::cmp::Reverse(*rank)))
 }
 
 impl StatusDoc {
@@ -480,5 +488,25 @@ pub fn drain(status: Option<DrainStatus>, there: bool) -> DrainDoc {
         sessions: s.sessions,
         took_ms: s.took_ms,
         stuck: s.stuck,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_ranks_that_are_equally_well_off_one_that_says_what_is_wrong_is_shown() {
+        let of = |all: &[(u16, &'static str, Option<&str>)]| {
+            let all = all.iter().map(|(rank, word, why)| (Rank(*rank), (*word, why.map(str::to_string))));
+            worst(all).map(|(rank, (word, _))| (rank.0, word))
+        };
+        assert_eq!(
+            of(&[(0, "serving", None), (1, "serving", Some("x")), (2, "serving", Some("y"))]),
+            Some((1, "serving"))
+        );
+        assert_eq!(of(&[(0, "serving", Some("x")), (1, "grace", None)]), Some((1, "grace")));
+        assert_eq!(of(&[(1, "serving", None), (0, "serving", None)]), Some((0, "serving")));
+        assert_eq!(of(&[]), None);
     }
 }

@@ -94,6 +94,8 @@ const LOAD_CAPACITY: Metric = stable(
     "gauge",
     "requests that it could answer, as measured; 0: not known yet",
 );
+const REDIRECTS: Metric =
+    stable("loligo_redirects_total", "counter", "requests answered by sending the client on to another rank");
 const BALANCE_POLICY: Metric =
     stable("loligo_balancer_policy", "gauge", "number of the policy by which the rank balances; 0: none");
 const BALANCE_MOVES: Metric = stable(
@@ -244,6 +246,7 @@ fn load(page: &mut Page, status: &Status) {
     page.ranks(&LOAD_CPU, status, |rank| f64::from(rank.mds.load.cpu_percent));
     page.ranks(&LOAD_BUSY, status, |rank| f64::from(rank.mds.load.busy_percent));
     page.ranks(&LOAD_CAPACITY, status, |rank| rank.mds.load.capacity_per_s);
+    page.ranks(&REDIRECTS, status, |rank| rank.mds.redirects as f64);
     page.ranks(&BALANCE_POLICY, status, |rank| f64::from(rank.mds.balance.policy.0));
     page.ranks(&BALANCE_MOVES, status, |rank| rank.mds.balance.moves as f64);
     page.ranks(&BALANCE_REFUSED, status, |rank| rank.mds.balance.refused as f64);

@@ -210,7 +210,15 @@ fn a_policy_that_does_not_answer_is_asked_again() {
     let first = asked(&mut cluster, 0).expect("it is time");
     let second = asked(&mut cluster, 0).expect("it is time again");
     assert_eq!(second.tick, first.tick + 1);
-    assert_eq!(cluster.world(0).mds.status().balance.unanswered, 1);
+    let status = |cluster: &mut Cluster| {
+        let balance = cluster.world(0).mds.status().balance;
+        (balance.unanswered, balance.silent)
+    };
+    assert_eq!(status(&mut cluster), (1, 1));
+    let third = asked(&mut cluster, 0).expect("it is time once more");
+    assert_eq!(status(&mut cluster), (2, 2));
+    answer(&mut cluster, 0, &third, &[]);
+    assert_eq!(status(&mut cluster), (2, 0), "it answers again");
     cluster.finish();
 }
 
