@@ -427,6 +427,18 @@ pub enum BalancerCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Show what a policy would do, and put it down for directories that name it if told to.
+    Add {
+        /// What it is called, or one that comes with Loligo.
+        name: String,
+        /// The policy; without a file the one of this name that comes with Loligo.
+        file: Option<PathBuf>,
+        /// Put it down.
+        #[arg(long)]
+        apply: bool,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Balance no more; what moved stays where it is.
     Unset {
         #[command(flatten)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 /// A tree in which each directory has ten. If the rank is `hot` it has everything, otherwise all are equally idle.
 fn snapshot(ranks: u16, pieces: usize, hot: bool) -> Snapshot {
     let piece = |at: usize| PieceHeat {
+        under: None,
         piece: Piece { dir: Ino(at as u64 + 1), frag: None },
         above: at.checked_sub(1).map(|before| (before / 10) as u32),
         load: LoadVec { ird: (at % 7) as f64, iwr: (at % 5 + 1) as f64, readdir: 1.0, fetch: 0.5, store: 0.25 },
@@ -17,6 +18,7 @@ fn snapshot(ranks: u16, pieces: usize, hot: bool) -> Snapshot {
         home: None,
     };
     let mut snapshot = Snapshot {
+        names: Vec::new(),
         tick: 1,
         policy: PolicyId(1),
         whoami: Rank(0),

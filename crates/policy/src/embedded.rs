@@ -21,3 +21,9 @@ pub fn embedded() -> &'static [(&'static str, &'static str)] {
         "adaptable_too_aggressive.toml",
     ]
 }
+
+/// The text of the one of this name: that of its file without what is behind the point.
+pub fn shipped(name: &str) -> Option<&'static str> {
+    let is_it = |file: &str| file.split_once('.').is_some_and(|(stem, _)| stem == name);
+    embedded().iter().find(|(file, _)| is_it(file)).map(|(_, text)| *text)
+}

@@ -198,6 +198,7 @@ impl Toy {
             cpu_percent: busy,
             busy_percent: busy,
             capacity_per_s: self.capacity,
+            ..Load::default()
         }
     }
 
@@ -221,6 +222,7 @@ impl Toy {
             places[number] = Some(pieces.len() as u32);
             let demand = piece.demand * (1.0 + self.noise * self.shake());
             pieces.push(PieceHeat {
+                under: None,
                 piece: Piece { dir: Ino(number as u64 + 1), frag: None },
                 above,
                 load: LoadVec { ird: demand / 2.0, iwr: demand / 2.0, ..LoadVec::default() },
@@ -230,6 +232,7 @@ impl Toy {
             });
         }
         Snapshot {
+            names: Vec::new(),
             tick: self.ticks,
             policy: PolicyId(1),
             whoami: Rank(at as u16),

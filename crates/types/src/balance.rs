@@ -1,7 +1,21 @@
 //! What a balancer is shown and what it answers, as plain data. Who decides is a policy (crate `policy`); who measures,
 //! checks and moves is the metadata server.
 
+use std::sync::Arc;
+
 use crate::{Frag, Ino, Load, LoadVec, Rank};
+
+/// Longest name of a policy, bytes.
+const NAME_MAX: usize = 64;
+/// What says that there is none; no policy is called so.
+pub const NO_POLICY: &str = "none";
+
+/// Whether a policy can be called so: letters, digits, `_`, `-` and `.`, the first one a letter or digit; not `none`.
+pub fn is_policy_name(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let plain = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(good);
+    plain && !name.starts_with(['.', '-', '_']) && name != NO_POLICY
+}
 
 /// Number of a version of a policy: grows with each one that is put in force, in the whole file system. 0: none, nothing is
 /// balanced.
@@ -52,9 +66,11 @@ pub struct PieceHeat {
     pub load: LoadVec,
     /// Inodes that it has, with all below, as far as that is known; what a move costs grows with it.
     pub inodes: u64,
-    /// It may not be moved: it is pinned, about to move, the root, or the fragment that a directory's own inode lives with. What
-    /// is in it may.
+    /// It may not be moved: it is pinned, about to move, the root, the fragment that a directory's own inode lives with, or there
+    /// is something hot in it that stands under another policy, or none. What is in it may.
     pub fixed: bool,
+    /// The policy by which it may be moved: its place in [`Snapshot::names`]; none: that of the file system.
+    pub under: Option<u32>,
     /// Of those at the top: the rank that has the directory above, if it is another one. Giving the piece to that one joins it
     /// with what it was cut from.
     pub home: Option<Rank>,
@@ -82,8 +98,10 @@ pub struct RankView {
 pub struct Snapshot {
     /// Counts the ticks of this rank, in this life; answers carry it.
     pub tick: u64,
-    /// By which policy.
+    /// That of the file system. It moves what stands under no other one.
     pub policy: PolicyId,
+    /// Names of the policies that directories name, as far as some of the pieces stand under them.
+    pub names: Vec<Arc<str>>,
     /// The rank that decides. It is in `ranks`.
     pub whoami: Rank,
     /// Time between two ticks, milliseconds.
@@ -112,8 +130,20 @@ pub struct Move {
 pub struct Decision {
     /// See [`Snapshot::tick`].
     pub tick: u64,
-    /// Own load; none: the policy could not say.
+    /// Own load, as the policy of the file system weighs it; none: it could not say.
     pub weighed: Option<Weighed>,
     /// What is to move, in this order; mostly nothing.
     pub moves: Vec<Move>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_policies_are_plain() {
+        assert!(["a", "fill_and_spill", "v2.1", "x-y", "None"].into_iter().all(is_policy_name));
+        assert!(["", ".x", "-x", "a/b", "a b", "\u{e4}", "none"].into_iter().all(|name| !is_policy_name(name)));
+        assert!(!is_policy_name(&"a".repeat(65)));
+    }
 }

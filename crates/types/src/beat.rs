@@ -2,12 +2,16 @@
 
 #[cfg(doc)]
 use crate::PolicyId;
-use crate::{Rank, Weighed};
+use crate::{LoadVec, Rank, Weighed};
 
 /// The load of a rank at one time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Load {
-    /// Metadata load (docs/cluster.md, "Heat and load") of what it has authority over; decayed counts.
+    /// What was counted of all that it has authority over; decayed. So each policy can weigh it for itself.
+    pub own: LoadVec,
+    /// What was counted for directories of others; decayed.
+    pub besides: LoadVec,
+    /// Metadata load (docs/cluster.md, "Heat and load") of what it has authority over: the sum of `own`, weighted.
     pub auth: f64,
     /// The same with what it does besides: redirects, and changes for which it borrows from others.
     pub all: f64,
@@ -32,7 +36,8 @@ impl Load {
     pub fn is_sound(&self) -> bool {
         let wide = [self.auth, self.all, self.requests_per_s, self.capacity_per_s];
         let narrow = [self.memory_percent, self.cpu_percent, self.busy_percent];
-        wide.into_iter().chain(narrow.map(f64::from)).all(|n| n.is_finite() && n >= 0.0)
+        let counted = self.own.is_sound() && self.besides.is_sound();
+        counted && wide.into_iter().chain(narrow.map(f64::from)).all(|n| n.is_finite() && n >= 0.0)
     }
 }
 
@@ -53,5 +58,5 @@ pub struct Beat {
 
 impl Beat {
     /// Bytes of its numbers side by side.
-    pub const BYTES: usize = 2 + 8 + 4 + 4 * 8 + 4 + 3 * 4 + 4 + 2 * 8;
+    pub const BYTES: usize = 2 + 8 + 4 + 4 * 8 + 4 + 3 * 4 + 10 * 8 + 4 + 2 * 8;
 }

@@ -5,7 +5,7 @@ use crate::peer::PeerMsg;
 use crate::{ClusterMap, PolicyId, Rank};
 
 /// Version of the protocol between processes that this code speaks.
-pub const LINK_VERSION: u32 = 2;
+pub const LINK_VERSION: u32 = 3;
 
 /// The first message of a process that joins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -70,8 +70,10 @@ pub enum Member {
     Drained,
     /// No client has a session there: it may be stopped and removed.
     Left,
-    /// The policy in force has failed there so often in a row that it should be given up; why.
+    /// A policy has failed there so often in a row that it should be given up; why.
     BadPolicy { policy: PolicyId, why: String },
+    /// A directory names a policy of which no version is known.
+    NoPolicy { name: String },
 }
 
 /// The messages, of both directions.

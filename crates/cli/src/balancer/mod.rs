@@ -8,6 +8,8 @@ mod show;
 pub mod simulate;
 mod text;
 
+use std::path::Path;
+
 use crate::args::{BalancerCommand, Target};
 use crate::output::Outcome;
 use crate::target;
@@ -22,12 +24,12 @@ pub fn run(what: &BalancerCommand) -> Outcome {
         BalancerCommand::List { target, json } => show::list(target, *json),
         BalancerCommand::History { target, json } => show::history(target, *json),
         BalancerCommand::Set { name, file, apply, target } => {
-            // A file is left out, and the server named by a path inside its mount.
-            let is_place = target.path.is_none() && file.as_ref().is_some_and(|file| file.is_dir());
-            match is_place {
-                true => set::run(name, None, *apply, &Target { path: file.clone(), ..target.clone() }),
-                false => set::run(name, file.as_deref(), *apply, target),
-            }
+            let (file, target) = file_apart(file.as_deref(), target);
+            set::set(name, file, *apply, &target)
+        }
+        BalancerCommand::Add { name, file, apply, target } => {
+            let (file, target) = file_apart(file.as_deref(), target);
+            set::add(name, file, *apply, &target)
         }
         BalancerCommand::Unset { target } => set::unset(target),
         BalancerCommand::Rollback { target } => set::roll_back(target),
@@ -35,6 +37,14 @@ pub fn run(what: &BalancerCommand) -> Outcome {
         BalancerCommand::Simulate(args) => simulate::run(args),
         BalancerCommand::Log { lines, target, json } => log::run(*lines, target, *json),
         BalancerCommand::Explain { rank, ticks, target, json } => explain::run(*rank, *ticks, target, *json),
+    }
+}
+
+/// The file of a policy, which may be left out, and where the server is: it may be named by a path inside its mount.
+fn file_apart<'a>(file: Option<&'a Path>, target: &Target) -> (Option<&'a Path>, Target) {
+    match file.filter(|file| target.path.is_none() && file.is_dir()) {
+        Some(place) => (None, Target { path: Some(place.into()), ..target.clone() }),
+        None => (file, target.clone()),
     }
 }
 

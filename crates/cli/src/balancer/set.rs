@@ -1,5 +1,5 @@
-//! `loligo balancer set`, `unset` and `rollback`: which policy is in force. `set` shows only what would happen, unless told
-//! to do it.
+//! `loligo balancer set`, `add`, `unset` and `rollback`: which policy is in force, and which there are to be named. `set` and
+//! `add` show only what would happen, unless told to do it.
 
 use std::path::Path;
 
@@ -11,24 +11,45 @@ use crate::service::admin::balancer::{BalancerDoc, VersionDoc};
 use crate::target;
 
 /// Tries a policy, and puts it in force if told to.
-pub fn run(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+pub fn set(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+    let Some(version) = tried_and_put_down("set", name, file, apply, target)? else { return Ok(()) };
+    put(format_args!(
+        "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log",
+        version.version, version.policy
+    ))
+}
+
+/// Tries a policy, and puts it down for directories that name it if told to.
+pub fn add(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+    let Some(version) = tried_and_put_down("add", name, file, apply, target)? else { return Ok(()) };
+    put(format_args!(
+        "{name}, version {}, is policy {}; for a directory: setfattr -n loligo.policy.balancer -v {name} DIRECTORY",
+        version.version, version.policy
+    ))
+}
+
+fn tried_and_put_down(
+    order: &str,
+    name: &str,
+    file: Option<&Path>,
+    apply: bool,
+    target: &Target,
+) -> Result<Option<VersionDoc>, Failure> {
     if !loligo_driver::is_name(name) {
         let what = format!("a policy cannot be called {name:?}");
-        return Err(Failure::usage(what).remedy("letters, digits, `_`, `-` and `.`, at most 64"));
+        return Err(Failure::usage(what).remedy("letters, digits, `_`, `-` and `.`, at most 64; not `none`"));
     }
     let text = text::of(name, file)?;
     let report = lint::report(name, &text)?;
     if !apply {
         put(report)?;
         let file = file.map_or(String::new(), |file| format!(" {}", crate::output::quoted(file)));
-        return put(format_args!("nothing was changed: put it in force with loligo balancer set {name}{file} --apply"));
+        let what = if order == "set" { "in force" } else { "down" };
+        put(format_args!("nothing was changed: put it {what} with loligo balancer {order} {name}{file} --apply"))?;
+        return Ok(None);
     }
     let found = target::find(target)?;
-    let version: VersionDoc = ask::order_with(&found, &format!("/api/v1/balancer/set/{name}"), &text)?;
-    put(format_args!(
-        "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log",
-        version.version, version.policy
-    ))
+    ask::order_with(&found, &format!("/api/v1/balancer/{order}/{name}"), &text).map(Some)
 }
 
 /// Nothing is balanced any more.

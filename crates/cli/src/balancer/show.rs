@@ -4,7 +4,7 @@ use super::text::{ago, shipped, shipped_names};
 use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put};
-use crate::service::admin::balancer::{BalancerDoc, TextDoc};
+use crate::service::admin::balancer::{BalancerDoc, NamedDoc, TextDoc};
 use crate::target;
 
 /// Which policy is in force and how it does; of a named one the text.
@@ -27,7 +27,11 @@ pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
     }
     match &doc.in_force {
         Some(now) => put(format_args!("{}, version {} (policy {})", now.name, now.version, now.policy))?,
-        None => return put("no policy is in force: nothing is balanced"),
+        None if doc.named.is_empty() => return put("no policy is in force: nothing is balanced"),
+        None => put("no policy is in force: nothing is balanced but what names one")?,
+    }
+    for named in &doc.named {
+        put(format_args!("for what names {}: {}", named.name, meant(&doc, named)))?;
     }
     put("rank    load    ticks  moves  refused  failed  decision")?;
     for rank in &doc.ranks {
@@ -38,11 +42,22 @@ pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
         ))?;
     }
     for rank in &doc.ranks {
-        if let Some(fault) = &rank.fault {
-            put(format_args!("rank {}: {fault}", rank.rank))?;
+        for one in &rank.policies {
+            let name = one.name.as_ref().map_or(String::new(), |name| format!(", what names {name}"));
+            if let Some(fault) = &one.fault {
+                put(format_args!("rank {}{name}: {fault}", rank.rank))?;
+            }
         }
     }
     Ok(())
+}
+
+/// Which version it is that directories mean.
+fn meant(doc: &BalancerDoc, named: &NamedDoc) -> String {
+    match doc.versions.iter().find(|version| version.policy == named.policy) {
+        Some(version) => format!("version {} (policy {})", version.version, version.policy),
+        None => "none, as all have failed".to_string(),
+    }
 }
 
 /// What there is.
@@ -50,14 +65,16 @@ pub fn list(target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
     let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
     if json {
-        return put(serde_json::json!({ "versions": doc.versions, "shipped": shipped_names() }));
+        return put(serde_json::json!({ "versions": doc.versions, "named": doc.named, "shipped": shipped_names() }));
     }
     let now = doc.in_force.as_ref().map_or(0, |now| now.policy);
     for version in &doc.versions {
         let mark = if version.policy == now { '*' } else { ' ' };
         let when = ago(version.at_ms);
+        let is_named = doc.named.iter().any(|named| named.policy == version.policy);
+        let named = if is_named { ", for what names it" } else { "" };
         put(format_args!(
-            "{mark} {:<28} version {:<4} policy {:<4} {when}",
+            "{mark} {:<28} version {:<4} policy {:<4} {when}{named}",
             version.name, version.version, version.policy
         ))?;
     }
@@ -76,7 +93,8 @@ pub fn history(target: &Target, json: bool) -> Outcome {
     }
     for one in &doc.history {
         let policy = if one.policy == 0 { "none".to_string() } else { format!("policy {}", one.policy) };
-        put(format_args!("{:>14}  {policy:<10}  {}", ago(one.at_ms), one.why))?;
+        let name = one.name.as_ref().map_or(String::new(), |name| format!("for what names {name}: "));
+        put(format_args!("{:>14}  {policy:<10}  {name}{}", ago(one.at_ms), one.why))?;
     }
     Ok(())
 }

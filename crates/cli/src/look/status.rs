@@ -1,6 +1,6 @@
 //! `loligo status`: what a server does and how it is, for a person or as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ask, hot};
 use crate::args::Target;
@@ -55,6 +55,12 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
         let faults: u64 = status.ranks.iter().map(|rank| rank.balancer.faults).sum();
         let text = format!("policy {policy}, {} moves, {} failures", human_count(moves), human_count(faults));
         line(&mut out, "balancer", &text);
+    }
+    let names: BTreeSet<&str> =
+        status.ranks.iter().flat_map(|rank| &rank.balancer.policies).filter_map(|one| one.name.as_deref()).collect();
+    if !names.is_empty() {
+        let names: Vec<&str> = names.into_iter().collect();
+        line(&mut out, "named", &format!("some directories are balanced by {}", names.join(", ")));
     }
     if let [rank] = &status.ranks[..] {
         rank_lines(&mut out, rank);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_client::Call;
 use loligo_driver::client::{Client, Options};
-use loligo_types::{Cred, Ino, Kind, Name, Op};
+use loligo_types::{Cred, Ino, Kind, Name, Op, XattrMode};
 
 use super::run::{Place, Service, loligo, until};
 
@@ -182,4 +182,86 @@ fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
     assert!(history.contains("policy 2 failed at rank 1"), "{history}");
     loligo("down --data {}", &[&data]).ok();
     assert_eq!((server.ended().0, joined.ended().0), (0, 0));
+}
+
+#[test]
+fn a_directory_names_a_policy_of_its_own_and_goes_back_to_the_version_before_if_that_fails() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start(SERVE, &[&data]);
+    let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("it serves");
+    let cred = Arc::new(Cred::root());
+    let call = |op: Op| client.call(&cred, Call::Op(op)).expect("it can be done");
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
+    let mkdir = |dir, text| {
+        let made = call(Op::Mkdir { dir, name: name(text), mode: 0o755, umask: 0 });
+        made.attr().expect("attributes").ino
+    };
+    let named_by = |ino, policy: &str| {
+        let (name, value) = (b"loligo.policy.balancer"[..].into(), policy.as_bytes().into());
+        call(Op::SetXattr { ino, name, value, mode: XattrMode::Set });
+    };
+    let (named, other) = (mkdir(Ino::ROOT, "named"), mkdir(Ino::ROOT, "other"));
+    let dirs = [mkdir(named, "a"), mkdir(named, "b"), other, mkdir(other, "c")];
+    let files = std::cell::Cell::new(0);
+    let work = || {
+        for dir in dirs {
+            files.set(files.get() + 1);
+            let name = name(&files.get().to_string());
+            call(Op::Mknod { dir, name, kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 });
+        }
+    };
+    named_by(named, "half");
+    // A name of which there is no policy: nothing is done, and it is told what to do.
+    let told = || loligo("status --data {}", &[&data]).ok().out;
+    until("what is missing", || {
+        work();
+        told().contains("there is no policy half") && told().contains("loligo balancer add half FILE --apply")
+    });
+    let policy = write(&place, "half.toml", HALF);
+    let tried = loligo("balancer add half {} --data {}", &[&policy, &data]).ok().out;
+    assert!(tried.contains("nothing was changed: put it down with loligo balancer add half"), "{tried}");
+    loligo("balancer add half {} --apply --data {}", &[&policy, &data]).ok();
+    until("a move", || {
+        work();
+        let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+        lines.as_array().is_some_and(|lines| lines.iter().any(|line| line["rank"] == 1))
+    });
+    assert!(in_force(&data).is_null(), "it is nobody's but that directory's");
+    let lines = loligo("subtree list --data {} --json", &[&data]).ok().json();
+    let is_below = |line: &serde_json::Value| [named, dirs[0], dirs[1]].iter().any(|dir| line["dir"] == dir.0);
+    assert!(
+        lines.as_array().is_some_and(|lines| lines.iter().filter(|line| line["rank"] == 1).all(is_below)),
+        "{lines}"
+    );
+    assert!(loligo("balancer log --data {}", &[&data]).ok().out.contains("policy 1 (half): directory"));
+    let shown = loligo("balancer get --data {}", &[&data]).ok().out;
+    assert!(shown.contains("for what names half: version 1 (policy 1)"), "{shown}");
+    // A version that fails on real clusters only is given up for the one before.
+    let later = "when = 'if tick_ms == 1000 then error(\"later\") end return false'\nwhere = ''\n";
+    let later = write(&place, "later.toml", later);
+    loligo("balancer add half {} --apply --data {}", &[&later, &data]).ok();
+    let meant = || loligo("balancer get --data {} --json", &[&data]).ok().json()["named"].clone();
+    until("the version before", || {
+        work();
+        meant()[0]["failed"] == serde_json::json!([2])
+    });
+    assert_eq!((&meant()[0]["name"], &meant()[0]["policy"]), (&"half".into(), &1.into()));
+    let history = loligo("balancer history --data {}", &[&data]).ok().out;
+    assert!(history.contains("for what names half: policy 2 failed at rank"), "{history}");
+    // One that comes with Loligo need not be put down.
+    named_by(other, "greedy_spill");
+    until("a policy that comes with Loligo", || {
+        work();
+        loligo("balancer list --data {}", &[&data]).ok().out.contains("greedy_spill")
+    });
+    until("its decisions", || {
+        work();
+        let explained = loligo("balancer explain --data {} -n 64", &[&data]).ok().out;
+        explained.contains("what names greedy_spill") && explained.contains("what names half")
+    });
+    drop(client);
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
 }

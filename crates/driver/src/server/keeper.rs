@@ -31,6 +31,8 @@ pub(crate) enum News {
     Drain(Rank, Sender<Result<()>>),
     /// Put a new version of a policy in force: its name and text.
     SetPolicy(String, String, Sender<Result<Version>>),
+    /// Put a new version down for directories that name the policy: its name and text.
+    AddPolicy(String, String, Sender<Result<Version>>),
     /// Put a version in force that is there, or none; why.
     UsePolicy(PolicyId, String, Sender<Result<()>>),
     /// Put the one in force again that was before; which one that is.
@@ -139,6 +141,7 @@ impl Keeper {
             },
             News::Undrain(rank, to) => _ = to.send(self.undrain(rank)),
             News::SetPolicy(name, text, to) => _ = to.send(self.set_policy(&name, &text)),
+            News::AddPolicy(name, text, to) => _ = to.send(self.add_policy(&name, &text)),
             News::UsePolicy(policy, why, to) => _ = to.send(self.use_policy(policy, &why)),
             News::RollBack(to) => _ = to.send(self.roll_back("rolled back", false)),
             News::Said(rank, member) => self.said(rank, member),
@@ -342,6 +345,7 @@ impl Keeper {
         let state = self.members.states.get(&rank).copied();
         let done = match (member, state) {
             (Member::BadPolicy { policy, why }, _) => self.policy_failed(rank, policy, &why),
+            (Member::NoPolicy { name }, _) => self.no_policy(&name),
             (Member::Drains, Some(RankState::Draining)) => {
                 self.answer(rank, Ok(()));
                 Ok(())

@@ -45,7 +45,7 @@ pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
 pub use self::joined::Joint;
 pub use self::metrics::Metrics;
-pub use self::policy::{AdviceStatus, InForce, LogLine, Tick, Version, is_name};
+pub use self::policy::{AdviceStatus, Advised, InForce, LogLine, Named, Tick, Version, is_name};
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
 
@@ -280,6 +280,17 @@ impl Server {
     /// Puts a new version of a policy down and in force at all ranks, and nothing if it cannot be loaded. One that is the newest
     /// of its name already is put in force again.
     pub fn set_policy(&self, name: &str, text: &str) -> Result<Version> {
+        self.can_be_policy(name, text)?;
+        self.keep(|to| News::SetPolicy(name.into(), text.into(), to))
+    }
+
+    /// Puts a new version of a policy down for directories that name it, and nothing if it cannot be loaded.
+    pub fn add_policy(&self, name: &str, text: &str) -> Result<Version> {
+        self.can_be_policy(name, text)?;
+        self.keep(|to| News::AddPolicy(name.into(), text.into(), to))
+    }
+
+    fn can_be_policy(&self, name: &str, text: &str) -> Result<()> {
         if !is_name(name) {
             let text = format!("a policy cannot be called {name:?}: use letters, digits, `_`, `-` and `.`, 64 at most");
             return Err(ServerError::Refused(text));
@@ -287,8 +298,7 @@ impl Server {
         if let Err(fault) = loligo_policy::balance::Policy::load(name, text, &Default::default()) {
             return Err(ServerError::Refused(format!("policy {name} cannot be loaded: {fault}")));
         }
-        self.not_joined()?;
-        self.keep(|to| News::SetPolicy(name.into(), text.into(), to))
+        self.not_joined()
     }
 
     /// Puts a version of a policy in force that is there, or none.
@@ -313,6 +323,11 @@ impl Server {
     /// All versions of policies, by number.
     pub fn policies(&self) -> Result<Vec<Version>> {
         Notes::new(self.backend.table()).versions()
+    }
+
+    /// Which versions directories mean that name a policy, by name.
+    pub fn named_policies(&self) -> Result<Vec<(String, Named)>> {
+        Notes::new(self.backend.table()).all_named()
     }
 
     /// What was put in force, the last of it last.

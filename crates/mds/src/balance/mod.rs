@@ -6,14 +6,15 @@
 //! |---|---|
 //! | `mod.rs` | when it is asked, and what becomes of the answer |
 //! | `pieces.rs` | what could move: directories and fragments with their heat |
+//! | `stands.rs` | by which policy each of them is balanced |
 //! | `status.rs` | what is shown |
 
 mod pieces;
+mod stands;
 mod status;
 
 use std::collections::BTreeMap;
 
-use loligo_namespace::Need;
 use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
 use crate::admin::Told;
@@ -22,14 +23,14 @@ use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
+use self::stands::{Distants, Look, Stand};
+
 pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
 const AGAIN_MS: u64 = 100;
 /// How often that is done before the tick goes on without.
 const AGAINS_MAX: u32 = 5;
-/// Policies of directories that are read for one tick.
-const READ_MAX: usize = 256;
 /// Most that a decision may move; the rest is passed over.
 const MOVES_MAX: usize = 64;
 
@@ -48,6 +49,8 @@ pub(crate) struct Balance {
     weighed: Weighed,
     /// When something came to a rank last, as the subtree map told, milliseconds.
     came_ms: BTreeMap<Rank, u64>,
+    /// Directories of others above those of this rank.
+    distants: Distants,
     /// Migrations that decisions began.
     moves: u64,
     /// What decisions wanted and could not be.
@@ -55,10 +58,12 @@ pub(crate) struct Balance {
     /// Ticks to which no answer came before the next one, and how many of these there were in a row up to now.
     unanswered: u64,
     silent: u64,
+    /// At the last tick there was something to ask.
+    asks: bool,
 }
 
 impl Mds {
-    /// The policy by which this rank balances.
+    /// The policy of the file system: by it this rank balances what stands under no other one.
     pub(crate) fn policy(&self) -> PolicyId {
         self.cluster.map.policy
     }
@@ -73,9 +78,9 @@ impl Mds {
         self.balance.came_ms.insert(rank, self.now.mono_ms);
     }
 
-    /// On ticks of the machine: asks the policy, if it is time.
+    /// On ticks of the machine: asks the policies, if it is time.
     pub(crate) fn balance(&mut self) {
-        if self.policy() == PolicyId::NONE || self.stopping || self.grace.is_some() || !self.cluster.ready {
+        if self.cluster.is_alone() || self.stopping || self.grace.is_some() || !self.cluster.ready {
             (self.balance.next_ms, self.balance.silent) = (0, 0);
             return;
         }
@@ -88,43 +93,52 @@ impl Mds {
         if now < self.balance.next_ms || !self.cluster.exports.is_idle() {
             return;
         }
-        if self.balance.agains < AGAINS_MAX && !self.know_homes() {
+        let mut look = self.look_around();
+        if self.balance.agains < AGAINS_MAX && !look.wants.is_empty() {
+            self.load(std::mem::take(&mut look.wants), Waiter::Nobody);
             self.balance.agains += 1;
             self.balance.next_ms = now + AGAIN_MS;
             return;
         }
+        self.forget_distants();
         let balance = &mut self.balance;
         (balance.agains, balance.next_ms) = (0, now + tick_ms);
+        if self.cluster.map.policy == PolicyId::NONE && !look.is_any_named {
+            (balance.asked, balance.silent, balance.asks) = (None, 0, false);
+            return;
+        }
         balance.tick += 1;
+        balance.asks = true;
         if balance.asked.replace(balance.tick).is_some() {
             (balance.unanswered, balance.silent) = (balance.unanswered + 1, balance.silent + 1);
         }
         balance.came_ms.retain(|_, at| *at + tick_ms > now);
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot(&mut look);
         self.out.push_back(Output::Balance(Box::new(snapshot)));
     }
 
-    /// Whether it is known who has the directories above those that this rank has at the top, and which may be moved; what is
-    /// missing is read.
-    fn know_homes(&mut self) -> bool {
-        let mut wants = Vec::new();
-        for dir in self.tops() {
-            let parent = self.tree.peek(dir).map(|inode| inode.parent);
-            if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
-                self.locate(parent, &mut wants);
+    /// Finds out who has the directories above those that this rank has at the top, and by what each one is balanced.
+    fn look_around(&mut self) -> Look {
+        let mut look = Look::default();
+        let mut hot: Vec<Ino> = self.heat.table.iter(self.now.mono_ms).map(|((dir, _), _)| dir).collect();
+        hot.sort_unstable();
+        hot.dedup();
+        for dir in hot {
+            if self.tree.peek(dir).is_some() {
+                self.stand(dir, &mut look);
             }
         }
-        for ((dir, _), _) in self.heat.table.iter(self.now.mono_ms) {
-            if wants.len() < READ_MAX && self.tree.inode(dir).is_some() && self.is_hands_off(dir).is_none() {
-                wants.push(Need::Xattrs(dir));
+        if self.policy() != PolicyId::NONE || look.is_any_named {
+            for dir in self.tops() {
+                let parent = self.tree.peek(dir).map(|inode| inode.parent);
+                if let Some(parent) = parent.filter(|parent| parent.0 != 0) {
+                    self.locate(parent, &mut look.wants);
+                }
             }
         }
-        wants.sort();
-        let known = wants.is_empty();
-        if !known {
-            self.load(wants, Waiter::Nobody);
-        }
-        known
+        look.wants.sort();
+        look.wants.dedup();
+        look
     }
 
     /// Directories with a line of the subtree map that makes them this rank's.
@@ -136,7 +150,7 @@ impl Mds {
         dirs
     }
 
-    fn snapshot(&mut self) -> Snapshot {
+    fn snapshot(&mut self, look: &mut Look) -> Snapshot {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
         let views = self.cluster.map.ranks.iter().map(|info| {
             let is_me = info.rank == self.me();
@@ -158,6 +172,7 @@ impl Mds {
         });
         let mut ranks: Vec<RankView> = views.collect();
         ranks.sort_by_key(|view| view.rank);
+        let (pieces, names) = self.pieces(look);
         Snapshot {
             tick: self.balance.tick,
             policy: self.policy(),
@@ -165,7 +180,8 @@ impl Mds {
             tick_ms: self.config.balance_ms,
             ranks,
             besides: self.heat.besides.get(now, half_life),
-            pieces: self.pieces(),
+            pieces,
+            names,
         }
     }
 
@@ -180,18 +196,24 @@ impl Mds {
         if let Some(weighed) = weighed {
             self.balance.weighed = weighed;
         }
-        if self.policy() == PolicyId::NONE || self.stopping || weighed.is_none() || !self.cluster.exports.is_idle() {
+        if self.stopping || !self.cluster.exports.is_idle() {
             return;
         }
+        // Without a sound weight the answer of the policy of the file system counts as none.
+        let common = self.policy() != PolicyId::NONE && weighed.is_some();
+        let mut look = Look::default();
         for wanted in decision.moves.iter().take(MOVES_MAX) {
-            self.follow(wanted);
+            let stand = self.stand(wanted.piece.dir, &mut look).unwrap_or(Stand::Nobody);
+            if common || stand != Stand::Common {
+                self.follow(wanted, &stand);
+            }
         }
     }
 
-    fn follow(&mut self, wanted: &Move) {
+    fn follow(&mut self, wanted: &Move, stand: &Stand) {
         let (dir, to) = (wanted.piece.dir, wanted.to);
         let is_own = matches!(self.locate_part(dir), Where::Here);
-        let may = dir != Ino::ROOT && to != self.me() && is_own && !self.is_hands_off(dir).unwrap_or(true);
+        let may = dir != Ino::ROOT && to != self.me() && is_own && *stand != Stand::Nobody;
         match may.then(|| self.want_export(dir, wanted.piece.frag, to)) {
             Some(Told::Begun(_)) => self.balance.moves += 1,
             _ => self.balance.refused += 1,

@@ -3,12 +3,14 @@
 //! fragments stand those that they are halves of, as far as all of it is this rank's: half of a directory is one move, not four.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use loligo_namespace::{BALANCER, PIN};
 use loligo_types::{Frag, Ino, Inode, LoadVec, Piece, PieceHeat, Rank};
 
 use crate::hash::IntMap;
 use crate::machine::Mds;
+
+use super::stands::{Look, Stand};
 
 /// A fragment with at least this part of the rank's load is shown in parts.
 const SHOW_PARTS: f64 = 1.0 / 16.0;
@@ -19,6 +21,9 @@ const PART_INODES: u64 = 64;
 /// Directories above one another that are looked at.
 const DEPTH_MAX: usize = loligo_types::limits::DEPTH_MAX;
 
+/// In place of a policy while the pieces are put together: hands off.
+const NOBODY: u32 = u32::MAX;
+
 /// A directory on the way, before all is put in order.
 struct Node {
     dir: Ino,
@@ -28,24 +33,12 @@ struct Node {
     above: Option<(Ino, u64)>,
     home: Option<Rank>,
     inodes: u64,
-    hands_off: bool,
     is_part: bool,
 }
 
 impl Mds {
-    /// Whether a directory says that it is not to be moved by a balancer; `None`: its policies must be read first.
-    pub(super) fn is_hands_off(&self, dir: Ino) -> Option<bool> {
-        let Some(inode) = self.tree.inode(dir) else {
-            // A part of a directory: the rules stand with its inode, which is elsewhere.
-            return self.tree.part(dir).is_some().then_some(false);
-        };
-        let pin = self.tree.xattr(inode, PIN)?.is_some();
-        let off = self.tree.xattr(inode, BALANCER)?.is_some_and(|value| value.trim_ascii() == b"none");
-        Some(pin || off)
-    }
-
-    /// All, those above first.
-    pub(super) fn pieces(&mut self) -> Vec<PieceHeat> {
+    /// All, those above first; and the names of the policies under which some of them stand.
+    pub(super) fn pieces(&mut self, look: &mut Look) -> (Vec<PieceHeat>, Vec<Arc<str>>) {
         let spots = self.spots();
         let total: f64 = spots.iter().map(|(_, load)| load.metaload()).sum();
         let mut nodes: Vec<Node> = Vec::new();
@@ -58,14 +51,19 @@ impl Mds {
         let mut pieces: Vec<PieceHeat> = Vec::with_capacity(nodes.len() * 2);
         // Where a directory's fragments (or itself) have come to lie.
         let mut shown: IntMap<Ino, (u32, BTreeMap<Frag, u32>)> = IntMap::default();
-        let mut off: Vec<bool> = Vec::new();
+        let mut names: Vec<Arc<str>> = Vec::new();
         for at in order {
             let node = &nodes[at];
+            // What is not known is not moved now.
+            let (hands_off, under) = match self.stand(node.dir, look) {
+                Some(Stand::Common) => (false, None),
+                Some(Stand::Named(name)) => (false, Some(place_in(&mut names, name))),
+                Some(Stand::Nobody) | None => (true, Some(NOBODY)),
+            };
             let above = node.above.and_then(|(dir, hash)| {
                 let (itself, frags) = shown.get(&dir)?;
                 Some(place_of(frags, hash, Frag::BITS_MAX).unwrap_or(*itself))
             });
-            let hands_off = node.hands_off || above.is_some_and(|above| off[above as usize]);
             let parts = self.parts_of(node, total * SHOW_PARTS);
             let itself = pieces.len() as u32;
             let own = if parts.is_empty() { sum(&node.frags) } else { LoadVec::default() };
@@ -75,9 +73,9 @@ impl Mds {
                 load: own,
                 inodes: node.inodes,
                 fixed: hands_off || node.dir == Ino::ROOT,
+                under,
                 home: node.home,
             });
-            off.push(hands_off);
             let mut frags: BTreeMap<Frag, u32> = BTreeMap::new();
             for (frag, load) in self.with_coarser(node, &parts) {
                 let inside = frag.parent().and_then(|coarser| place_of(&frags, coarser.first(), coarser.bits));
@@ -89,13 +87,14 @@ impl Mds {
                     inodes: node.inodes >> frag.bits.min(63),
                     // The directory's own inode lives with its first names.
                     fixed: hands_off || (frag.first() == 0 && !node.is_part),
+                    under,
                     home: None,
                 });
-                off.push(hands_off);
             }
             shown.insert(node.dir, (itself, frags));
         }
-        pieces
+        keep_together(&mut pieces);
+        (pieces, names)
     }
 
     /// What is hot, in order: so that the same is decided wherever it is decided.
@@ -141,8 +140,6 @@ impl Mds {
                 true => PART_INODES,
                 false => u64::try_from(inode.rstat().entries).unwrap_or(0) + 1,
             },
-            // What is not known is not moved now.
-            hands_off: self.is_hands_off(dir).unwrap_or(true),
             is_part,
         })
     }
@@ -207,6 +204,29 @@ impl Mds {
         }
         // By bits first, then by value.
         all.into_iter().collect()
+    }
+}
+
+/// The place of a name, which is added if it is new.
+fn place_in(names: &mut Vec<Arc<str>>, name: Arc<str>) -> u32 {
+    let at = names.iter().position(|other| *other == name).unwrap_or(names.len());
+    if at == names.len() {
+        names.push(name);
+    }
+    at as u32
+}
+
+/// Fixes what has something in it that stands under another policy, or none: it would move along.
+fn keep_together(pieces: &mut [PieceHeat]) {
+    let mut is_mixed = vec![false; pieces.len()];
+    for at in (0..pieces.len()).rev() {
+        pieces[at].fixed |= is_mixed[at];
+        if let Some(above) = pieces[at].above.map(|above| above as usize) {
+            is_mixed[above] |= is_mixed[at] || pieces[at].under != pieces[above].under;
+        }
+    }
+    for piece in pieces.iter_mut().filter(|piece| piece.under == Some(NOBODY)) {
+        piece.under = None;
     }
 }
 

@@ -7,8 +7,10 @@ use crate::machine::Mds;
 /// Of one rank.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct BalanceStatus {
-    /// The policy in force.
+    /// The policy of the file system.
     pub policy: PolicyId,
+    /// At the last tick there was something to ask: that one, or one that directories name.
+    pub asks: bool,
     /// Ticks in this life.
     pub ticks: u64,
     /// The load as the policy made it of the last one.
@@ -28,6 +30,7 @@ impl Mds {
     pub(crate) fn balance_status(&self) -> BalanceStatus {
         BalanceStatus {
             policy: self.policy(),
+            asks: self.balance.asks,
             ticks: self.balance.tick,
             weighed: self.weighed(),
             moves: self.balance.moves,

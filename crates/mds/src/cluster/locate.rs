@@ -229,10 +229,17 @@ impl Mds {
             _ => None,
         };
         let unknown = |ino: &Ino| matches!(self.tree.find(*ino), Found::Unknown);
-        let only_part = |ino: &Ino| matches!(item, Loaded::Inode(..)) && self.has_only_part(*ino);
+        let of_inode = matches!(item, Loaded::Inode(..) | Loaded::Xattrs(..));
+        let only_part = |ino: &Ino| of_inode && self.has_only_part(*ino);
         if let Some(ino) = of.filter(|ino| unknown(ino) || only_part(ino)) {
-            let Loaded::Inode(_, inode) = &item else { return };
+            let Loaded::Inode(_, inode) = &item else {
+                if let Loaded::Xattrs(_, xattrs) = &item {
+                    self.note_distant_rules(ino, xattrs);
+                }
+                return;
+            };
             if !self.is_mine(ino, inode.as_deref()) {
+                self.note_distant(ino, inode.as_deref());
                 let most = self.config.some(KEEP_MAX);
                 return self.cluster.strangers.put(ino, inode.as_deref(), self.now.mono_ms, most);
             }

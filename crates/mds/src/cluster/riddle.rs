@@ -66,14 +66,15 @@ impl Mds {
     }
 
     /// What of a change others can only learn from the table is to be there soon: that a file which has names has become
-    /// one that lives by itself, and that a directory with a route of its own is gone. Before it is applied.
+    /// one that lives by itself, that a directory with a route of its own is gone, and by what a directory is balanced. Before it
+    /// is applied.
     pub(crate) fn note_for_others(&mut self, event: &Event) {
         let concerns_others = match event {
             Event::Inode(inode) if inode.place.rank() == Some(self.me()) && inode.nlink > 0 => {
                 self.tree.peek(inode.ino).is_some_and(|known| known.place != inode.place)
             }
             Event::RouteGone(_) => true,
-            _ => false,
+            event => Mds::is_rule(event),
         };
         self.cluster.told_by_table |= concerns_others;
     }

@@ -48,8 +48,10 @@ impl Mds {
     /// What a read of the table is to count for, once it is known to whom that belongs.
     pub(crate) fn spots_of(&self, items: &[Loaded]) -> Vec<Spot> {
         let spot = |item: &Loaded| match item {
-            Loaded::Inode(_, Some(inode)) => Some(self.home_of(inode)),
             Loaded::Inode(_, None) => None,
+            // Read by the balancer for what is below; it would be a load of its own making.
+            Loaded::Inode(ino, _) if self.is_distant(*ino) => None,
+            Loaded::Inode(_, Some(inode)) => Some(self.home_of(inode)),
             Loaded::Entry { dir, name, .. } => Some((*dir, self.frag_of(*dir, || self.tree.hash(name)))),
             Loaded::Range { dir, from_hash, .. } => Some((*dir, self.frag_of(*dir, || *from_hash))),
             Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => self.tree.peek(*ino).map(|inode| self.home_of(inode)),

@@ -63,13 +63,16 @@ impl Mds {
     /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
     pub fn load_now(&self) -> Load {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
-        let auth = self.heat.table.sum(now).metaload();
+        let (own, besides) = (self.heat.table.sum(now), self.heat.besides.get(now, half_life));
+        let auth = own.metaload();
         let mut requests = self.heat.requests;
         requests.hit((self.counters.requests() - self.heat.counted) as f64, now, half_life);
         let memory = self.tree.memory_bytes() as f64 / self.config.cache_bytes_max.max(1) as f64;
         Load {
+            own,
+            besides,
             auth,
-            all: auth + self.heat.besides.get(now, half_life).metaload(),
+            all: auth + besides.metaload(),
             requests_per_s: requests.per_s(now, half_life),
             queue: u32::try_from(self.parked.len() + self.gate.len()).unwrap_or(u32::MAX),
             memory_percent: (memory * 100.0) as f32,

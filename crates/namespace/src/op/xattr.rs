@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, Rank, XattrMode, limits};
+use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, NO_POLICY, Rank, XattrMode};
+use loligo_types::{is_policy_name, limits};
 
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
@@ -17,8 +18,8 @@ use crate::work::{Work, inode_of, missing};
 /// the first is where it goes if it is somewhere else.
 pub const PIN: &[u8] = b"loligo.policy.pin";
 
-/// The policy that says by what a directory and all below it are balanced: `none` is all that can be said yet, and keeps
-/// the balancer's hands off it.
+/// The policy that says by what a directory and all below it are balanced: the name of a balancer's policy, or `none`, which
+/// keeps balancers' hands off it. Whether there is such a policy is not known here.
 pub const BALANCER: &[u8] = b"loligo.policy.balancer";
 
 /// The policy that says how many entries a directory will have: it is cut into as many fragments at once as they need, and
@@ -31,9 +32,15 @@ pub fn pinned_ranks(value: &[u8]) -> Option<Vec<Rank>> {
     text.trim().split(',').map(|number| number.trim().parse().ok().map(Rank)).collect()
 }
 
+/// By what a directory is to be balanced: a name, or `none`; none if it makes no sense.
+pub fn balancer_of(value: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(value.trim_ascii()).ok()?;
+    (name == NO_POLICY || is_policy_name(name)).then_some(name)
+}
+
 /// Whether a value makes sense for a policy.
 fn is_policy(name: &[u8], value: &[u8]) -> bool {
-    if name == BALANCER { value.trim_ascii() == b"none" } else { pinned_ranks(value).is_some() }
+    if name == BALANCER { balancer_of(value).is_some() } else { pinned_ranks(value).is_some() }
 }
 
 /// What a name is.
@@ -319,6 +326,23 @@ mod tests {
             0 removexattr /d loligo.policy.pin
             0 getxattr /d loligo.policy.pin = NoData
             0 setxattr /d loligo.policy.other 1 = Perm
+            ",
+        );
+    }
+
+    #[test]
+    fn a_directory_is_balanced_by_none_or_by_whatever_can_be_the_name_of_a_policy() {
+        check(
+            "
+            0 mkdir /d 755
+            0 setxattr /d loligo.policy.balancer a/b = Invalid
+            0 setxattr /d loligo.policy.balancer -x = Invalid
+            0 setxattr /d loligo.policy.balancer none
+            0 setxattr /d loligo.policy.balancer fill_and_spill
+            1000 getxattr /d loligo.policy.balancer = fill_and_spill
+            1000 setxattr /d loligo.policy.balancer none = Perm
+            0 removexattr /d loligo.policy.balancer
+            0 getxattr /d loligo.policy.balancer = NoData
             ",
         );
     }

@@ -17,7 +17,7 @@ pub use file::Form;
 use crate::engine::{HookSpec, Output, Program, Value};
 use crate::{Fault, FaultKind, Limits};
 use file::Settings;
-use loligo_types::{Decision, Snapshot};
+use loligo_types::{Decision, LoadVec, Snapshot};
 
 /// The version of the environment that this build has.
 pub const API: u32 = 1;
@@ -70,6 +70,17 @@ impl Policy {
     /// Decides. Never panics; if something is wrong there is a fault, no move, and the state stays as it was.
     pub fn decide(&mut self, snapshot: &Snapshot, state: &mut Option<Value>) -> Outcome {
         decide::decide(self, snapshot, state)
+    }
+
+    /// What `metaload` makes of each of these counts: to compare ranks that have told what they counted, and not how this
+    /// policy weighs it.
+    pub fn weigh(&mut self, counts: &[LoadVec]) -> Result<Vec<f64>, Fault> {
+        let before = self.settings.state.unwrap_or(Value::Number(0.0));
+        let rows: Vec<f64> = counts.iter().flat_map(environment::counters).collect();
+        let mut run = self.program.begin(before)?;
+        let weights = run.call_rows("metaload", &rows, 5);
+        run.finish();
+        weights
     }
 
     /// What it is called.

@@ -26,6 +26,7 @@ pub fn rank(number: u16, load: f64) -> RankView {
 /// A piece with changes of inodes.
 pub fn piece(number: u64, above: Option<u32>, iwr: f64) -> PieceHeat {
     PieceHeat {
+        under: None,
         piece: Piece { dir: Ino(number), frag: None },
         above,
         load: LoadVec { iwr, ..LoadVec::default() },
@@ -38,6 +39,7 @@ pub fn piece(number: u64, above: Option<u32>, iwr: f64) -> PieceHeat {
 /// Rank `me` decides; the others have these loads, and it has these pieces side by side.
 pub fn snapshot(me: u16, loads: &[f64], pieces: &[f64]) -> Snapshot {
     Snapshot {
+        names: Vec::new(),
         tick: 1,
         policy: PolicyId(1),
         whoami: Rank(me),

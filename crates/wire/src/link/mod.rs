@@ -228,6 +228,10 @@ fn put_member(out: &mut Vec<u8>, member: &Member) {
             put_u64(out, u64::from(policy.0));
             put_bytes(out, why.as_bytes());
         }
+        Member::NoPolicy { name } => {
+            out.push(6);
+            put_bytes(out, name.as_bytes());
+        }
     }
 }
 
@@ -238,6 +242,7 @@ fn take_member(from: &mut Cursor<'_>) -> Result<Member> {
         3 => Member::Drained,
         4 => Member::Left,
         5 => Member::BadPolicy { policy: PolicyId(from.u32()?), why: take_text(from)? },
+        6 => Member::NoPolicy { name: take_text(from)? },
         _ => return Err(from.invalid("what a rank says")),
     })
 }

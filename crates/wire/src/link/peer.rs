@@ -39,8 +39,9 @@ const ROUTE_MIN: usize = 5;
 const BEAT_MIN: usize = 3 + LOAD_BYTES;
 /// The shortest heat of a fragment: directory, fragment, five counts.
 const HEAT_MIN: usize = 3 + 5 * 8;
-/// Three wide numbers, a queue of one byte, three narrow numbers, another wide one; a policy of one byte, two wide numbers.
-const LOAD_BYTES: usize = 3 * 8 + 1 + 3 * 4 + 8 + 1 + 2 * 8;
+/// Three wide numbers, a queue of one byte, three narrow numbers, another wide one, two times five counts; a policy of one
+/// byte, two wide numbers.
+const LOAD_BYTES: usize = 3 * 8 + 1 + 3 * 4 + 8 + 2 * 5 * 8 + 1 + 2 * 8;
 
 /// Appends a code and a number.
 fn put(out: &mut Vec<u8>, code: u8, number: u64) {
@@ -208,6 +209,8 @@ fn put_beat(out: &mut Vec<u8>, beat: &Beat) {
     let narrow = [load.memory_percent, load.cpu_percent, load.busy_percent];
     narrow.iter().for_each(|n| out.extend_from_slice(&n.to_bits().to_le_bytes()));
     put_wide(out, load.capacity_per_s);
+    put_counts(out, &load.own);
+    put_counts(out, &load.besides);
     put_u64(out, u64::from(beat.weighed.policy.0));
     [beat.weighed.auth, beat.weighed.all].into_iter().for_each(|n| put_wide(out, n));
 }
@@ -224,25 +227,33 @@ fn take_wide(from: &mut Cursor<'_>) -> Result<f64> {
 fn put_heat(out: &mut Vec<u8>, heat: &FragHeat) {
     put_u64(out, heat.dir.0);
     put_frag(out, heat.frag);
-    let LoadVec { ird, iwr, readdir, fetch, store } = heat.load;
+    put_counts(out, &heat.load);
+}
+
+fn put_counts(out: &mut Vec<u8>, counts: &LoadVec) {
+    let LoadVec { ird, iwr, readdir, fetch, store } = *counts;
     [ird, iwr, readdir, fetch, store].into_iter().for_each(|n| put_wide(out, n));
 }
 
-fn take_heat(from: &mut Cursor<'_>) -> Result<FragHeat> {
-    let (dir, frag) = (Ino(from.u64()?), take_frag(from)?);
-    let load = LoadVec {
+fn take_counts(from: &mut Cursor<'_>) -> Result<LoadVec> {
+    Ok(LoadVec {
         ird: take_wide(from)?,
         iwr: take_wide(from)?,
         readdir: take_wide(from)?,
         fetch: take_wide(from)?,
         store: take_wide(from)?,
-    };
-    Ok(FragHeat { dir, frag, load })
+    })
+}
+
+fn take_heat(from: &mut Cursor<'_>) -> Result<FragHeat> {
+    let (dir, frag) = (Ino(from.u64()?), take_frag(from)?);
+    Ok(FragHeat { dir, frag, load: take_counts(from)? })
 }
 
 fn take_beat(from: &mut Cursor<'_>) -> Result<Beat> {
     let (rank, seq, age_ms) = (take_rank(from)?, from.u64()?, from.u32()?);
     let narrow = |from: &mut Cursor<'_>| Ok(f32::from_bits(u32::from_le_bytes(from.array()?)));
+    // In the order of the bytes.
     let load = Load {
         auth: take_wide(from)?,
         all: take_wide(from)?,
@@ -252,6 +263,8 @@ fn take_beat(from: &mut Cursor<'_>) -> Result<Beat> {
         cpu_percent: narrow(from)?,
         busy_percent: narrow(from)?,
         capacity_per_s: take_wide(from)?,
+        own: take_counts(from)?,
+        besides: take_counts(from)?,
     };
     let weighed = Weighed { policy: PolicyId(from.u32()?), auth: take_wide(from)?, all: take_wide(from)? };
     Ok(Beat { rank, seq, age_ms, load, weighed })

@@ -120,17 +120,24 @@ fn lent() -> impl Strategy<Value = Lent> {
         .prop_map(|(items, opens, elsewhere)| Lent { items, opens, elsewhere })
 }
 
+fn counts() -> impl Strategy<Value = LoadVec> {
+    let n = || 0.0f64..1e9;
+    (n(), n(), n(), n(), n()).prop_map(|(ird, iwr, readdir, fetch, store)| LoadVec { ird, iwr, readdir, fetch, store })
+}
+
 fn beat() -> impl Strategy<Value = Beat> {
     let n = || 0.0f64..1e9;
     let percents = (0f32..200.0, 0f32..100.0, 0f32..100.0);
     let weighed =
         (any::<u32>(), n(), n()).prop_map(|(policy, auth, all)| Weighed { policy: PolicyId(policy), auth, all });
-    (rank(), any::<(u64, u32, u32)>(), (n(), n(), n(), n()), percents, weighed).prop_map(
-        |(rank, (seq, age_ms, queue), (auth, all, requests_per_s, capacity_per_s), percents, weighed)| Beat {
+    (rank(), any::<(u64, u32, u32)>(), (n(), n(), n(), n()), percents, (counts(), counts()), weighed).prop_map(
+        |(rank, (seq, age_ms, queue), (auth, all, requests_per_s, capacity_per_s), percents, counted, weighed)| Beat {
             rank,
             seq,
             age_ms,
             load: Load {
+                own: counted.0,
+                besides: counted.1,
                 auth,
                 all,
                 requests_per_s,
@@ -146,12 +153,7 @@ fn beat() -> impl Strategy<Value = Beat> {
 }
 
 fn heat() -> impl Strategy<Value = FragHeat> {
-    let n = || 0.0f64..1e9;
-    (ino(), frag(), n(), n(), n(), n(), n()).prop_map(|(dir, frag, ird, iwr, readdir, fetch, store)| FragHeat {
-        dir,
-        frag,
-        load: LoadVec { ird, iwr, readdir, fetch, store },
-    })
+    (ino(), frag(), counts()).prop_map(|(dir, frag, load)| FragHeat { dir, frag, load })
 }
 
 pub fn peer() -> impl Strategy<Value = PeerMsg> {

@@ -123,6 +123,7 @@ fn the_bytes_of_ways_and_membership_are_fixed() {
     golden("down", LinkMsg::Down { rank: Rank(1) });
     golden("map", LinkMsg::Map(map()));
     golden("member", LinkMsg::Member { rank: Rank(2), member: Member::Refused("no".into()) });
+    golden("no-policy", LinkMsg::Member { rank: Rank(2), member: Member::NoPolicy { name: "a".into() } });
     golden("leave", LinkMsg::Leave { rank: Rank(2) });
     golden("left", LinkMsg::Left { rank: Rank(2) });
     golden("stop", LinkMsg::Stop);
@@ -153,6 +154,8 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
 #[test]
 fn the_bytes_of_a_beat_are_fixed() {
     let load = Load {
+        own: LoadVec { ird: 7.0, iwr: 8.0, readdir: 9.0, fetch: 10.0, store: 11.0 },
+        besides: LoadVec { ird: 12.0, ..LoadVec::default() },
         auth: 1.0,
         all: 2.0,
         requests_per_s: 3.0,

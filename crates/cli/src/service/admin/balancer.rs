@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loligo_driver::{InForce, LogLine, ServerError, Tick, Version};
+use loligo_driver::{Advised, InForce, LogLine, ServerError, Tick, Version};
 use loligo_types::{PolicyId, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -40,10 +40,39 @@ pub struct InForceDoc {
     pub at_ms: u64,
     /// 0: none.
     pub policy: u32,
+    /// For directories that name this policy; none: for the file system.
+    #[serde(default)]
+    pub name: Option<String>,
     /// Who asked, or what failed.
     pub why: String,
     /// The one before was given up because it failed.
     pub failed: bool,
+}
+
+/// How a policy did at the last tick of a rank.
+#[derive(Clone, Serialize, Deserialize, Debug, PartialEq, Eq)]
+pub struct AdvisedDoc {
+    /// As directories name it; none: it is that of the file system.
+    pub name: Option<String>,
+    /// Which version; 0: there is none of that name.
+    pub policy: u32,
+    /// Faults in a row up to now.
+    pub streak: u32,
+    /// Why it failed.
+    pub fault: Option<String>,
+    /// Moves that it wanted.
+    pub moves: usize,
+}
+
+/// Which version directories mean that name a policy.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct NamedDoc {
+    /// The name.
+    pub name: String,
+    /// Its number among all; 0: none, all have failed.
+    pub policy: u32,
+    /// Those that were given up because they failed.
+    pub failed: Vec<u32>,
 }
 
 /// How a rank's balancer does.
@@ -66,8 +95,11 @@ pub struct RankBalanceDoc {
     pub silent: u64,
     /// Ticks that failed.
     pub faults: u64,
-    /// Why the last one did.
+    /// Why that of the file system did at the last one.
     pub fault: Option<String>,
+    /// All that were asked at the last one.
+    #[serde(default)]
+    pub policies: Vec<AdvisedDoc>,
     /// How long the last decision took, microseconds.
     pub took_us: u64,
     /// Own load, as the policy weighs it: of what it has authority over, and with what it does besides.
@@ -79,8 +111,11 @@ pub struct RankBalanceDoc {
 /// All of it.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct BalancerDoc {
-    /// The policy in force; none: nothing is balanced.
+    /// The policy in force for the file system; none: only what names one is balanced.
     pub in_force: Option<VersionDoc>,
+    /// What directories mean that name a policy, as far as somebody has asked.
+    #[serde(default)]
+    pub named: Vec<NamedDoc>,
     /// All ranks that answer.
     pub ranks: Vec<RankBalanceDoc>,
     /// All versions.
@@ -118,6 +153,9 @@ pub struct TickDoc {
     pub tick: u64,
     /// By which policy.
     pub policy: u32,
+    /// As directories name it; none: it is that of the file system.
+    #[serde(default)]
+    pub name: Option<String>,
     /// What each hook saw and answered.
     pub lines: Vec<String>,
     /// Moves that were wanted.
@@ -134,7 +172,12 @@ fn version_doc(version: &Version) -> VersionDoc {
 }
 
 fn in_force_doc(one: InForce) -> InForceDoc {
-    InForceDoc { at_ms: one.at_ms, policy: one.policy.0, why: one.why, failed: one.failed }
+    InForceDoc { at_ms: one.at_ms, policy: one.policy.0, name: one.name, why: one.why, failed: one.failed }
+}
+
+fn advised_doc(one: &Advised) -> AdvisedDoc {
+    let Advised { name, policy, streak, fault, moves } = one.clone();
+    AdvisedDoc { name, policy: policy.0, streak, fault, moves }
 }
 
 fn line_doc(line: LogLine) -> LineDoc {
@@ -142,13 +185,16 @@ fn line_doc(line: LogLine) -> LineDoc {
 }
 
 fn tick_doc(tick: Tick) -> TickDoc {
-    let Tick { at_ms, tick, policy, lines, moves, fault, took_us } = tick;
-    TickDoc { at_ms, tick, policy: policy.0, lines, moves, fault, took_us }
+    let Tick { at_ms, tick, policy, name, lines, moves, fault, took_us } = tick;
+    TickDoc { at_ms, tick, policy: policy.0, name, lines, moves, fault, took_us }
 }
 
 /// Of the rank's.
 pub fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
     let (balance, advice) = (&rank.mds.balance, &rank.advice);
+    // What was asked once and is not any more says nothing.
+    let is_asked = |one: &&Advised| balance.asks && (one.name.is_some() || balance.policy != PolicyId::NONE);
+    let policies: Vec<AdvisedDoc> = advice.policies.iter().filter(is_asked).map(advised_doc).collect();
     RankBalanceDoc {
         rank: rank.rank.0,
         policy: balance.policy.0,
@@ -158,7 +204,8 @@ pub fn rank_doc(rank: &loligo_driver::RankStatus) -> RankBalanceDoc {
         unanswered: balance.unanswered,
         silent: balance.silent,
         faults: advice.faults,
-        fault: advice.fault.clone().filter(|_| balance.policy != PolicyId::NONE),
+        fault: policies.iter().find(|one| one.name.is_none()).and_then(|one| one.fault.clone()),
+        policies,
         took_us: advice.took_us,
         auth: balance.weighed.auth,
         all: balance.weighed.all,
@@ -176,6 +223,12 @@ fn trouble_of(doc: &RankBalanceDoc) -> Option<String> {
             "the balancer's policy fails, so nothing is balanced: {fault} (see loligo balancer explain)"
         ));
     }
+    let mut named = doc.policies.iter().filter_map(|one| Some((one.name.as_ref()?, one.fault.as_ref()?)));
+    if let Some((name, fault)) = named.next() {
+        return Some(format!(
+            "the policy {name}, which directories name, fails, so these are not balanced: {fault} (see loligo balancer explain)"
+        ));
+    }
     (doc.silent >= SILENT_MIN).then(|| {
         format!(
             "the balancer's policy has not answered for {} ticks, so nothing is balanced: the table may not answer, or the \
@@ -191,9 +244,15 @@ impl Source {
         let versions = self.server.policies()?;
         let ranks: Vec<RankBalanceDoc> = status.ranks.into_iter().map(|rank| rank.balancer).collect();
         let history: Vec<InForceDoc> = self.server.policy_history()?.into_iter().map(in_force_doc).collect();
-        let now = history.last().map_or(0, |last| last.policy);
+        let now = history.iter().rfind(|one| one.name.is_none()).map_or(0, |last| last.policy);
         let in_force = versions.iter().find(|version| version.id.0 == now).map(version_doc);
-        Ok(BalancerDoc { in_force, ranks, versions: versions.iter().map(version_doc).collect(), history })
+        let named = self.server.named_policies()?.into_iter().map(|(name, named)| NamedDoc {
+            name,
+            policy: named.now.0,
+            failed: named.failed.iter().map(|id| id.0).collect(),
+        });
+        let (versions, named) = (versions.iter().map(version_doc).collect(), named.collect());
+        Ok(BalancerDoc { in_force, named, ranks, versions, history })
     }
 
     /// The last ticks of a rank, also of one that another process runs.
@@ -226,6 +285,7 @@ pub fn pages() -> Router<Arc<Source>> {
 pub fn orders() -> Router<Arc<Source>> {
     Router::new()
         .route("/api/v1/balancer/set/{name}", post(set))
+        .route("/api/v1/balancer/add/{name}", post(add))
         .route("/api/v1/balancer/unset", post(unset))
         .route("/api/v1/balancer/rollback", post(roll_back))
 }
@@ -261,6 +321,10 @@ async fn set(State(source): State<Arc<Source>>, Path(name): Path<String>, body: 
     answer(source, move |source| source.server.set_policy(&name, &body).map(|version| version_doc(&version))).await
 }
 
+async fn add(State(source): State<Arc<Source>>, Path(name): Path<String>, body: String) -> Response {
+    answer(source, move |source| source.server.add_policy(&name, &body).map(|version| version_doc(&version))).await
+}
+
 async fn unset(State(source): State<Arc<Source>>) -> Response {
     let order = |source: &Source| {
         source.server.use_policy(PolicyId::NONE, "unset")?;
@@ -292,5 +356,15 @@ mod tests {
         assert_eq!(trouble_of(&doc(2, None)), None, "what was long ago does not count");
         assert!(trouble_of(&doc(3, None)).is_some_and(|text| text.contains("not answered for 3 ticks")));
         assert!(trouble_of(&doc(0, Some("when: no"))).is_some_and(|text| text.contains("when: no")));
+        let named = |fault: Option<&str>| AdvisedDoc {
+            name: Some("mine".into()),
+            policy: 3,
+            streak: 1,
+            fault: fault.map(str::to_string),
+            moves: 0,
+        };
+        let of = |fault| RankBalanceDoc { policies: vec![named(fault)], ..doc(0, None) };
+        assert_eq!(trouble_of(&of(None)), None);
+        assert!(trouble_of(&of(Some("x"))).is_some_and(|text| text.contains("policy mine, which directories name")));
     }
 }

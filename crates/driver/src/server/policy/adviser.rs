@@ -1,7 +1,8 @@
-//! The thread of a rank that asks the policy in force what is to move. It may take as long as it likes: the rank goes on, and
-//! without an answer nothing moves. What fails is told, and after some failures in a row the keeper gives the policy up.
+//! The thread of a rank that asks the policies what is to move: that of the file system, and those that directories name. It
+//! may take as long as it likes: the rank goes on, and without an answer nothing moves. What fails is told, and after some
+//! failures in a row the keeper gives that policy up.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,9 +14,12 @@ use loligo_types::{Decision, PolicyId, Rank, Snapshot};
 use super::super::queue::{Inbox, Queue};
 use super::super::rank::Done;
 use super::Notes;
+use super::parts::{self, Part};
 
 /// Ticks that are remembered for those who ask how they came to be.
-const TICKS_MAX: usize = 64;
+const TICKS_MAX: u64 = 64;
+/// Policies that directories name and that are asked in one tick.
+const NAMES_MAX: u32 = 32;
 
 /// What is asked of the thread.
 #[derive(Debug)]
@@ -24,15 +28,17 @@ pub(crate) enum Work {
     Decide(Box<Snapshot>),
 }
 
-/// A tick of the balancer, for people.
+/// A tick of the balancer by one policy, for people.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
     /// When, milliseconds since 1970.
     pub at_ms: u64,
     /// Number of the tick.
     pub tick: u64,
-    /// By which policy.
+    /// By which policy; 0: there is none of that name.
     pub policy: PolicyId,
+    /// As directories name it; none: it is that of the file system.
+    pub name: Option<String>,
     /// What each hook saw and answered, as lines.
     pub lines: Vec<String>,
     /// How many moves were wanted.
@@ -43,16 +49,31 @@ pub struct Tick {
     pub took_us: u64,
 }
 
-/// How the policy does at a rank.
+/// How a policy does at a rank.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Advised {
+    /// As directories name it; none: it is that of the file system.
+    pub name: Option<String>,
+    /// Which version; 0: there is none of that name.
+    pub policy: PolicyId,
+    /// Faults in a row up to now.
+    pub streak: u32,
+    /// What went wrong at the last tick.
+    pub fault: Option<String>,
+    /// Moves that it wanted then.
+    pub moves: usize,
+}
+
+/// How the policies do at a rank.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AdviceStatus {
     /// Decisions so far.
     pub decisions: u64,
     /// Of those, failed.
     pub faults: u64,
-    /// What went wrong with the last one.
-    pub fault: Option<String>,
-    /// How long the last one took, microseconds.
+    /// Those that were asked at the last tick.
+    pub policies: Vec<Advised>,
+    /// How long they took together, microseconds.
     pub took_us: u64,
 }
 
@@ -76,15 +97,22 @@ impl Advice {
         self.lock().1.iter().cloned().collect()
     }
 
-    fn put(&self, tick: Tick) {
+    /// All of one tick.
+    fn put(&self, ticks: Vec<(Tick, u32)>) {
         let mut seen = self.lock();
-        seen.0.decisions += 1;
-        seen.0.faults += u64::from(tick.fault.is_some());
-        seen.0.fault.clone_from(&tick.fault);
-        seen.0.took_us = tick.took_us;
-        seen.1.push_back(tick);
-        if seen.1.len() > TICKS_MAX {
-            seen.1.pop_front();
+        let (status, kept) = &mut *seen;
+        (status.policies, status.took_us) = (Vec::new(), 0);
+        for (tick, streak) in ticks {
+            status.decisions += 1;
+            status.faults += u64::from(tick.fault.is_some());
+            status.took_us += tick.took_us;
+            let (name, fault) = (tick.name.clone(), tick.fault.clone());
+            status.policies.push(Advised { name, policy: tick.policy, streak, fault, moves: tick.moves });
+            let newest = tick.tick;
+            kept.push_back(tick);
+            while kept.front().is_some_and(|oldest| oldest.tick + TICKS_MAX <= newest) {
+                kept.pop_front();
+            }
         }
     }
 }
@@ -95,6 +123,9 @@ struct Loaded {
     /// Or why it could not be.
     policy: Result<Policy, String>,
     state: Option<Value>,
+    streak: Streak,
+    /// The tick at which it was asked last.
+    asked: u64,
 }
 
 pub(crate) struct Adviser {
@@ -108,34 +139,88 @@ pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// What the thread knows from tick to tick.
+#[derive(Default)]
+struct Known {
+    loaded: BTreeMap<PolicyId, Loaded>,
+    /// Names of which there was no version, and the keeper was told.
+    missed: BTreeSet<String>,
+    /// Lines of the log so far.
+    lines: u32,
+}
+
 impl Adviser {
     /// Runs until the queue is closed.
     pub(crate) fn run(self, queue: &Queue<Work>, inbox: &Inbox<Done>) {
-        let (mut loaded, mut streak, mut lines): (Option<Loaded>, _, _) = (None, Streak::default(), 0);
+        let mut known = Known::default();
         while let Some(work) = queue.take(1) {
             for Work::Decide(snapshot) in work {
-                // One that could not be read is tried again: the store may answer by now.
-                if loaded.as_ref().is_none_or(|l| l.id != snapshot.policy || l.policy.is_err()) {
-                    if loaded.as_ref().is_some_and(|l| l.id != snapshot.policy) {
-                        streak = Streak::default();
-                    }
-                    loaded = Some(self.load(snapshot.policy));
-                }
-                let Some(known) = &mut loaded else { continue };
-                let begun = std::time::Instant::now();
-                let outcome = self.ask(known, &snapshot);
-                let took_us = begun.elapsed().as_micros() as u64;
-                let (decision, tick) = self.tell(&snapshot, outcome, took_us, &mut lines);
-                if let Some(fault) = &tick.fault {
-                    tracing::warn!("the balancer's policy {} fails: {fault}; nothing moves", snapshot.policy.0);
-                }
-                if streak.note(tick.fault.is_some()) {
-                    let why = tick.fault.clone().unwrap_or_default();
-                    inbox.push(Done::Say(Member::BadPolicy { policy: snapshot.policy, why }));
-                }
-                self.advice.put(tick);
+                let decision = self.decide(&mut known, &snapshot, inbox);
                 inbox.push(Done::Decided(decision));
             }
+        }
+    }
+
+    /// Asks each policy, and puts together what they want.
+    fn decide(&self, known: &mut Known, snapshot: &Snapshot, inbox: &Inbox<Done>) -> Decision {
+        let parts = parts::parts(snapshot, |name, at| self.meant(&mut known.missed, snapshot, name, at, inbox));
+        known.missed.retain(|name| snapshot.names.iter().any(|named| **named == **name));
+        let (mut ticks, mut wanted, mut weighed) = (Vec::new(), Vec::new(), None);
+        for part in &parts {
+            let begun = std::time::Instant::now();
+            let (outcome, streak) = match part.policy.clone() {
+                Ok(id) => self.ask(known, snapshot, part, id, inbox),
+                // Its name is not known for long: the keeper has only just heard of it.
+                Err(why) if why.is_empty() => (Ok(Outcome::default()), 0),
+                Err(why) => (Err(why), 0),
+            };
+            let took_us = begun.elapsed().as_micros() as u64;
+            let (decision, tick) = self.tell(snapshot, part, outcome, took_us, &mut known.lines);
+            if let Some(fault) = &tick.fault {
+                tracing::warn!("the balancer's policy {} fails: {fault}; nothing moves", called(part));
+            }
+            if part.name.is_none() {
+                weighed = decision.weighed;
+            }
+            wanted.push(decision.moves);
+            ticks.push((tick, streak));
+        }
+        known.loaded.retain(|_, loaded| loaded.asked == snapshot.tick);
+        self.advice.put(ticks);
+        Decision { tick: snapshot.tick, weighed, moves: parts::together(wanted) }
+    }
+
+    /// Which version a name means; or why none, in no words if that is about to change.
+    fn meant(
+        &self,
+        missed: &mut BTreeSet<String>,
+        snapshot: &Snapshot,
+        name: &str,
+        at: u32,
+        inbox: &Inbox<Done>,
+    ) -> Result<PolicyId, String> {
+        if at >= NAMES_MAX {
+            return Err(format!("directories name more than {NAMES_MAX} policies: it is left out; name fewer"));
+        }
+        match self.notes.named(name) {
+            Ok(Some(named)) if named.now != PolicyId::NONE => Ok(named.now),
+            Ok(Some(_)) => Err(format!(
+                "each version of {name} has failed, so directories that name it are left alone: put a better one down \
+                 (loligo balancer add {name} FILE --apply)"
+            )),
+            Ok(None) => {
+                inbox.push(Done::Say(Member::NoPolicy { name: name.into() }));
+                if missed.insert(name.into()) {
+                    return Err(String::new());
+                }
+                let dir = snapshot.pieces.iter().find(|piece| piece.under == Some(at)).map(|piece| piece.piece.dir);
+                let dir = dir.map_or(String::new(), |dir| format!(", as directory {dir}"));
+                Err(format!(
+                    "there is no policy {name}, so what names it{dir}, is left alone: put one down (loligo balancer add {name} \
+                     FILE --apply), or name another one (setfattr -n loligo.policy.balancer -v NAME DIRECTORY)"
+                ))
+            }
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -148,15 +233,49 @@ impl Adviser {
             Ok((policy, state))
         };
         match read() {
-            Ok((policy, state)) => Loaded { id, policy: Ok(policy), state },
-            Err(why) => Loaded { id, policy: Err(why), state: None },
+            Ok((policy, state)) => Loaded { id, policy: Ok(policy), state, streak: Streak::default(), asked: 0 },
+            Err(why) => Loaded { id, policy: Err(why), state: None, streak: Streak::default(), asked: 0 },
         }
     }
 
-    fn ask(&self, known: &mut Loaded, snapshot: &Snapshot) -> Result<Outcome, String> {
+    /// Asks one, and counts its faults; how many in a row there are now.
+    fn ask(
+        &self,
+        known: &mut Known,
+        snapshot: &Snapshot,
+        part: &Part,
+        id: PolicyId,
+        inbox: &Inbox<Done>,
+    ) -> (Result<Outcome, String>, u32) {
+        let loaded = known.loaded.entry(id).or_insert_with(|| self.load(id));
+        if loaded.policy.is_err() && loaded.asked > 0 {
+            // One that could not be read is tried again: the store may answer by now.
+            *loaded = Loaded { streak: loaded.streak, ..self.load(id) };
+        }
+        loaded.asked = snapshot.tick;
+        let outcome = self.ask_loaded(loaded, snapshot, part);
+        let fault = match &outcome {
+            Ok(outcome) => outcome.fault.as_ref().map(ToString::to_string),
+            Err(why) => Some(why.clone()),
+        };
+        let give_up = loaded.streak.note(fault.is_some());
+        let streak = loaded.streak.faults();
+        if give_up {
+            inbox.push(Done::Say(Member::BadPolicy { policy: id, why: fault.unwrap_or_default() }));
+            // Who puts it in force again is told again.
+            loaded.streak = Streak::default();
+        }
+        (outcome, streak)
+    }
+
+    fn ask_loaded(&self, known: &mut Loaded, snapshot: &Snapshot, part: &Part) -> Result<Outcome, String> {
         let policy = known.policy.as_mut().map_err(|why| why.clone())?;
+        let view = match snapshot.names.is_empty() {
+            true => None,
+            false => Some(parts::view(snapshot, part, policy).map_err(|fault| fault.to_string())?),
+        };
         let before = known.state;
-        let outcome = policy.decide(snapshot, &mut known.state);
+        let outcome = policy.decide(view.as_ref().unwrap_or(snapshot), &mut known.state);
         if known.state != before
             && let Some(value) = known.state
             && let Err(error) = self.notes.set_state(known.id, self.rank, value)
@@ -170,6 +289,7 @@ impl Adviser {
     fn tell(
         &self,
         snapshot: &Snapshot,
+        part: &Part,
         outcome: Result<Outcome, String>,
         took_us: u64,
         count: &mut u32,
@@ -179,20 +299,30 @@ impl Adviser {
             Ok(outcome) => (outcome.decision, outcome.explain.lines(), outcome.fault.map(|fault| fault.to_string())),
             Err(why) => (nothing, Vec::new(), Some(why)),
         };
-        let (at_ms, policy, moves) = (now_ms(), snapshot.policy, decision.moves.len());
-        let mut log: Vec<String> = Vec::new();
-        log.extend(fault.iter().map(|fault| format!("policy {} failed: {fault}", policy.0)));
+        let (at_ms, policy, moves) = (now_ms(), part.policy.clone().unwrap_or_default(), decision.moves.len());
+        let (who, mut log) = (called(part), Vec::new());
+        log.extend(fault.iter().map(|fault| format!("policy {who} failed: {fault}")));
         for one in &decision.moves {
             let frag = one.piece.frag.map_or(String::new(), |frag| format!(" fragment {frag}"));
             let (dir, to, load) = (one.piece.dir, one.to, one.load);
-            log.push(format!("policy {}: directory {dir}{frag} to rank {to}, load {load:.1}", policy.0));
+            log.push(format!("policy {who}: directory {dir}{frag} to rank {to}, load {load:.1}"));
         }
         for line in log {
             if let Err(error) = self.notes.log(Some(self.rank), at_ms, count, &line) {
                 tracing::warn!("the log of balancers could not be written: {error}");
             }
         }
-        (decision, Tick { at_ms, tick: snapshot.tick, policy, lines, moves, fault, took_us })
+        let name = part.name.as_deref().map(str::to_string);
+        (decision, Tick { at_ms, tick: snapshot.tick, policy, name, lines, moves, fault, took_us })
+    }
+}
+
+/// A policy as the log calls it: by its number, and by its name, if directories name it.
+fn called(part: &Part) -> String {
+    match (&part.name, &part.policy) {
+        (None, policy) => policy.as_ref().map_or(0, |policy| policy.0).to_string(),
+        (Some(name), Ok(policy)) => format!("{} ({name})", policy.0),
+        (Some(name), Err(_)) => name.to_string(),
     }
 }
 
@@ -222,10 +352,15 @@ mod tests {
 
     /// What a rank hears to these ticks.
     fn heard(notes: &Notes, ticks: &[(u64, PolicyId)]) -> (Vec<Done>, Arc<Advice>) {
+        let ticks: Vec<Snapshot> = ticks.iter().map(|(tick, policy)| snapshot(*tick, *policy)).collect();
+        heard_of(notes, &ticks)
+    }
+
+    fn heard_of(notes: &Notes, ticks: &[Snapshot]) -> (Vec<Done>, Arc<Advice>) {
         let (queue, advice) = (Queue::new(), Arc::new(Advice::default()));
         let inbox = Inbox::new(Waker::new().expect("an event"));
         let (limits, rank) = (Limits::deterministic(), Rank::ZERO);
-        ticks.iter().for_each(|(tick, policy)| queue.push(Work::Decide(Box::new(snapshot(*tick, *policy)))));
+        ticks.iter().for_each(|snapshot| queue.push(Work::Decide(Box::new(snapshot.clone()))));
         queue.close();
         Adviser { rank, notes: notes.clone(), advice: advice.clone(), limits }.run(&queue, &inbox);
         let mut all = Vec::new();
@@ -251,7 +386,9 @@ mod tests {
         assert_eq!(heard.iter().filter(given_up).count(), 1);
         let status = advice.status();
         assert_eq!((status.decisions, status.faults), (6, 6));
-        assert!(status.fault.is_some_and(|fault| fault.contains("does not have policy 3")));
+        let [one] = &status.policies[..] else { panic!("{status:?}") };
+        assert_eq!((one.policy, one.streak), (PolicyId(3), 1), "it would be told again");
+        assert!(one.fault.as_ref().is_some_and(|fault| fault.contains("does not have policy 3")));
     }
 
     #[test]
@@ -271,12 +408,86 @@ mod tests {
     fn the_last_ticks_are_remembered_with_what_each_hook_answered() {
         let (_disk, notes) = notes();
         let policy = notes.add("asks", ASKS, 1).expect("there is room").id;
-        let ticks: Vec<(u64, PolicyId)> = (1..=TICKS_MAX as u64 + 6).map(|tick| (tick, policy)).collect();
+        let ticks: Vec<(u64, PolicyId)> = (1..=TICKS_MAX + 6).map(|tick| (tick, policy)).collect();
         let (_, advice) = heard(&notes, &ticks);
         let seen = advice.ticks();
-        assert_eq!((seen.len(), seen.last().map(|tick| tick.tick)), (TICKS_MAX, Some(TICKS_MAX as u64 + 6)));
+        assert_eq!((seen.len(), seen.last().map(|tick| tick.tick)), (TICKS_MAX as usize, Some(TICKS_MAX + 6)));
         assert!(
             seen.iter().all(|tick| tick.fault.is_none() && tick.lines.iter().any(|line| line.contains("when: false")))
         );
+    }
+
+    /// Two pieces at two ranks: one under the policy of the file system, one under a name.
+    fn named(tick: u64, policy: PolicyId, name: &str) -> Snapshot {
+        let counts = |iwr| loligo_types::LoadVec { iwr, ..Default::default() };
+        let piece = |dir, under| loligo_types::PieceHeat {
+            piece: loligo_types::Piece { dir: loligo_types::Ino(dir), frag: None },
+            above: None,
+            load: counts(10.0),
+            inodes: 1,
+            fixed: false,
+            under,
+            home: None,
+        };
+        let names = vec![name.into()];
+        Snapshot { names, pieces: vec![piece(5, None), piece(6, Some(0))], ..snapshot(tick, policy) }
+    }
+
+    const GIVES: &str = "metaload = 'IWR'\nmdsload = 'MDSs[i].all'\nwhen = 'whoami == 1'\nwhere = 'targets[2] = 10'\n";
+
+    fn means(notes: &Notes, name: &str, now: PolicyId) {
+        let mut batch = loligo_store::Batch::new();
+        Notes::put_named(&mut batch, name, &super::super::Named { now, failed: Vec::new() });
+        notes.put_batch(&batch).expect("there is room");
+    }
+
+    #[test]
+    fn each_policy_moves_what_stands_under_it_and_one_that_fails_does_not_stop_the_other() {
+        let (_disk, notes) = notes();
+        let gives = notes.add("gives", GIVES, 1).expect("there is room").id;
+        let fails = notes.add("fails", "when = 'error(1)'\nwhere = ''\n", 1).expect("there is room").id;
+        means(&notes, "gives", gives);
+        let ticks = |policy| (1..=6).map(|tick| named(tick, policy, "gives")).collect::<Vec<_>>();
+        let (all, advice) = heard_of(&notes, &ticks(fails));
+        let moved = |all: &[Done]| -> Vec<u64> {
+            let moves = all.iter().filter_map(|done| match done {
+                Done::Decided(decision) => Some(decision.moves.iter().map(|one| one.piece.dir.0)),
+                _ => None,
+            });
+            moves.flatten().collect()
+        };
+        assert_eq!(moved(&all), [6; 6], "only what names it");
+        let given_up =
+            all.iter().filter(|done| matches!(done, Done::Say(Member::BadPolicy { policy, .. }) if *policy == fails));
+        assert_eq!(given_up.count(), 1);
+        let status = advice.status();
+        let of: Vec<_> =
+            status.policies.iter().map(|one| (one.name.as_deref(), one.policy, one.fault.is_some())).collect();
+        assert_eq!(of, [(None, fails, true), (Some("gives"), gives, false)]);
+        assert_eq!((status.decisions, status.faults), (12, 6));
+        // And the other way round, and with none of the file system.
+        means(&notes, "fails", fails);
+        let (all, _) = heard_of(&notes, &[named(1, gives, "fails")]);
+        assert_eq!(moved(&all), [5]);
+        let (all, _) = heard_of(&notes, &[named(1, PolicyId::NONE, "gives")]);
+        assert_eq!(moved(&all), [6]);
+        assert!(matches!(&all[..], [Done::Decided(decision)] if decision.weighed.is_none()));
+    }
+
+    #[test]
+    fn a_name_without_a_policy_is_asked_for_moves_nothing_and_is_told_with_what_to_do() {
+        let (_disk, notes) = notes();
+        let ticks: Vec<Snapshot> = (1..=2).map(|tick| named(tick, PolicyId::NONE, "nothing")).collect();
+        let (all, advice) = heard_of(&notes, &ticks[..1]);
+        let asked = |done: &&Done| matches!(done, Done::Say(Member::NoPolicy { name }) if name == "nothing");
+        assert_eq!(all.iter().filter(asked).count(), 1);
+        assert_eq!(advice.status().policies[0].fault, None, "it may be one that comes with Loligo");
+        let (all, advice) = heard_of(&notes, &ticks);
+        assert!(all.iter().all(|done| !matches!(done, Done::Decided(decision) if !decision.moves.is_empty())));
+        let fault = advice.status().policies[0].fault.clone().expect("it is told");
+        assert!(fault.contains("no policy nothing") && fault.contains("loligo balancer add nothing"), "{fault}");
+        means(&notes, "nothing", PolicyId::NONE);
+        let (_, advice) = heard_of(&notes, &ticks[..1]);
+        assert!(advice.status().policies[0].fault.as_ref().is_some_and(|fault| fault.contains("has failed")));
     }
 }

@@ -5,14 +5,17 @@
 //! | file | what |
 //! |---|---|
 //! | `notes.rs` | versions, what was in force when, what policies remember, and the log, as notes of the table |
-//! | `adviser.rs` | the thread of a rank that asks the policy |
-//! | `order.rs` | the keeper puts a policy in force, or gives it up |
+//! | `adviser.rs` | the thread of a rank that asks the policies |
+//! | `parts.rs` | which policies those are, and what each of them is shown |
+//! | `order.rs` | the keeper puts a policy in force, or gives it up, and says what names mean |
 
 mod adviser;
 mod notes;
 mod order;
+mod parts;
 
 pub(crate) use self::adviser::{Advice, Adviser, Work};
-pub use self::adviser::{AdviceStatus, Tick};
+pub use self::adviser::{AdviceStatus, Advised, Tick};
 pub(crate) use self::notes::Notes;
-pub use self::notes::{InForce, LogLine, Version, is_name};
+pub use self::notes::{InForce, LogLine, Named, Version};
+pub use loligo_types::is_policy_name as is_name;

@@ -10,8 +10,6 @@ use loligo_types::{PolicyId, Rank};
 
 use super::super::error::{Result, ServerError, bad_row};
 
-/// Longest name of a policy, bytes.
-const NAME_MAX: usize = 64;
 /// Lines that the log keeps; the oldest go first.
 const LOG_MAX: usize = 10_000;
 /// As many more may be there before they go.
@@ -20,6 +18,7 @@ const LOG_SLACK: usize = 500;
 const ROWS: usize = 1000;
 
 const VERSION: &str = "policy/version/";
+const NAMED: &str = "policy/name/";
 const HISTORY: &str = "policy/history/";
 const STATE: &str = "policy/state/";
 const LOG: &str = "policy/log/";
@@ -48,10 +47,21 @@ pub struct InForce {
     pub at_ms: u64,
     /// 0: none.
     pub policy: PolicyId,
+    /// For directories that name this policy; none: for the file system.
+    pub name: Option<String>,
     /// Why: who asked for it, or what failed.
     pub why: String,
     /// The one before it was given up because it failed.
     pub failed: bool,
+}
+
+/// The version by which directories are balanced that name a policy.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Named {
+    /// 0: none, all of them have failed.
+    pub now: PolicyId,
+    /// Those that were given up because they failed, ascending.
+    pub failed: Vec<PolicyId>,
 }
 
 /// A line of the central log.
@@ -63,12 +73,6 @@ pub struct LogLine {
     pub rank: Option<Rank>,
     /// What.
     pub text: String,
-}
-
-/// Whether a policy can be called so: letters, digits, `_`, `-` and `.`, the first one a letter or digit.
-pub fn is_name(name: &str) -> bool {
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    (1..=NAME_MAX).contains(&name.len()) && name.chars().all(good) && !name.starts_with(['.', '-', '_'])
 }
 
 /// Them.
@@ -120,6 +124,11 @@ impl Notes {
         Ok(self.table.write(Batch::new().put(key, value), durability)?)
     }
 
+    #[cfg(test)]
+    pub(crate) fn put_batch(&self, batch: &Batch) -> Result<()> {
+        Ok(self.table.write(batch, Durability::Sync)?)
+    }
+
     // Versions.
 
     /// A version; it never changes.
@@ -149,15 +158,46 @@ impl Notes {
         Ok(Version { id, name: name.into(), number, at_ms, text: text.into() })
     }
 
+    // Which version directories mean that name a policy.
+
+    /// By which version directories are balanced that name this policy; none: nobody has asked yet.
+    pub(crate) fn named(&self, policy: &str) -> Result<Option<Named>> {
+        let name = format!("{NAMED}{policy}");
+        self.get(&name)?.map(|note| parse_named(&note).ok_or_else(|| odd(&name))).transpose()
+    }
+
+    /// The same of all that were ever asked for, by name.
+    pub(crate) fn all_named(&self) -> Result<Vec<(String, Named)>> {
+        let all = self.last(NAMED, usize::MAX)?;
+        let parse = |(name, note): (String, String)| match parse_named(&note) {
+            Some(named) => Ok((name, named)),
+            None => Err(odd(&format!("{NAMED}{name}"))),
+        };
+        all.into_iter().map(parse).collect()
+    }
+
+    /// The row that says so, for the batch that tells of it in the history, too.
+    pub(crate) fn put_named(batch: &mut Batch, policy: &str, named: &Named) {
+        let failed: String = named.failed.iter().map(|id| format!(" {}", id.0)).collect();
+        let text = format!("now {}\nfailed{failed}\n", named.now.0);
+        let (key, value) = Row::Note { name: format!("{NAMED}{policy}"), data: text.into_bytes().into() }.encode();
+        batch.put(key, value);
+    }
+
     // What was in force.
 
     /// What was put in force, the last of it last.
     pub(crate) fn history(&self) -> Result<Vec<InForce>> {
         let parse = |(at, note): &(String, String)| {
             let (policy, rest) = note.split_once(' ')?;
-            let (failed, why) = rest.split_once(' ')?;
+            let (what, rest) = rest.split_once(' ')?;
+            let (name, why) = match what {
+                "named" | "named-failed" => rest.split_once(' ').map(|(name, why)| (Some(name.to_string()), why))?,
+                _ => (None, rest),
+            };
             let at_ms = u64::from_str_radix(at.get(..16)?, 16).ok()?;
-            Some(InForce { at_ms, policy: PolicyId(policy.parse().ok()?), why: why.into(), failed: failed == "failed" })
+            let failed = matches!(what, "failed" | "named-failed");
+            Some(InForce { at_ms, policy: PolicyId(policy.parse().ok()?), name, why: why.into(), failed })
         };
         self.last(HISTORY, LOG_MAX)?.iter().map(|note| parse(note).ok_or_else(|| odd(HISTORY))).collect()
     }
@@ -167,7 +207,13 @@ impl Notes {
         // Two in one millisecond must not be one.
         let last = self.last(HISTORY, 1)?.pop().and_then(|(at, _)| u64::from_str_radix(&at, 16).ok()).unwrap_or(0);
         let name = format!("{HISTORY}{:016x}", one.at_ms.max(last + 1));
-        let text = format!("{} {} {}", one.policy.0, if one.failed { "failed" } else { "set" }, one.why);
+        let what = match (&one.name, one.failed) {
+            (None, false) => "set".to_string(),
+            (None, true) => "failed".to_string(),
+            (Some(name), false) => format!("named {name}"),
+            (Some(name), true) => format!("named-failed {name}"),
+        };
+        let text = format!("{} {what} {}", one.policy.0, one.why);
         let (key, value) = Row::Note { name, data: text.into_bytes().into() }.encode();
         batch.put(key, value);
         Ok(())
@@ -233,6 +279,13 @@ fn state_name(policy: PolicyId, rank: Rank) -> String {
     format!("{STATE}{:010}/{:05}", policy.0, rank.0)
 }
 
+fn parse_named(note: &str) -> Option<Named> {
+    let mut lines = note.lines();
+    let now = PolicyId(lines.next()?.strip_prefix("now ")?.parse().ok()?);
+    let failed = lines.next()?.strip_prefix("failed")?.split_whitespace();
+    Some(Named { now, failed: failed.map(|id| Some(PolicyId(id.parse().ok()?))).collect::<Option<_>>()? })
+}
+
 fn parse_version(id: PolicyId, note: &str) -> Option<Version> {
     let (head, text) = note.split_once("\n\n")?;
     let mut lines = head.lines();
@@ -267,6 +320,37 @@ mod tests {
         assert_eq!(notes.version(first.id).expect("a good note"), Some(first.clone()));
         assert_eq!(notes.versions().expect("good notes"), [first, second, other]);
         assert_eq!(notes.version(PolicyId(9)).expect("no error"), None);
+    }
+
+    #[test]
+    fn which_version_a_name_means_and_which_have_failed_is_kept_and_told_in_the_history() {
+        let (_disk, notes) = notes();
+        assert_eq!(notes.named("mine").expect("no error"), None);
+        let named =
+            |now, failed: &[u32]| Named { now: PolicyId(now), failed: failed.iter().map(|n| PolicyId(*n)).collect() };
+        let told = |policy, name: Option<&str>, why: &str, failed| InForce {
+            at_ms: 7 + u64::from(policy),
+            policy: PolicyId(policy),
+            name: name.map(str::to_string),
+            why: why.into(),
+            failed,
+        };
+        let all = [
+            told(1, None, "a, version 1", false),
+            told(2, Some("mine"), "mine, version 1", false),
+            told(3, Some("mine"), "failed at rank 1: x y", true),
+            told(4, None, "policy 1 failed", true),
+        ];
+        for one in &all {
+            let mut batch = Batch::new();
+            notes.put_history(&mut batch, one).expect("good notes");
+            Notes::put_named(&mut batch, "mine", &named(one.policy.0, &[1, 2]));
+            notes.table.write(&batch, Durability::Sync).expect("there is room");
+        }
+        assert_eq!(notes.history().expect("good notes"), all);
+        assert_eq!(notes.named("mine").expect("good notes"), Some(named(4, &[1, 2])));
+        assert_eq!(notes.named("min").expect("no error"), None);
+        assert_eq!(notes.all_named().expect("good notes"), [("mine".to_string(), named(4, &[1, 2]))]);
     }
 
     #[test]
@@ -306,12 +390,5 @@ mod tests {
         let last = notes.log_lines(2).expect("good notes");
         assert_eq!(last.iter().map(|line| line.at_ms).max(), Some((LOG_MAX + 3 * LOG_SLACK) as u64 / 2 - 1));
         assert!(all.is_sorted_by_key(|line| line.at_ms));
-    }
-
-    #[test]
-    fn names_of_policies_are_plain() {
-        assert!(["a", "fill_and_spill", "v2.1", "x-y"].into_iter().all(is_name));
-        assert!(["", ".x", "-x", "a/b", "a b", "ä"].into_iter().all(|name| !is_name(name)));
-        assert!(!is_name(&"a".repeat(65)));
     }
 }

@@ -132,7 +132,7 @@ fn nothing_that_a_policy_says_moves_what_must_stay() {
     answer(&mut cluster, 0, &old, &[(whole(free), 1)]);
     assert_eq!(moves(&mut cluster, 0), 0);
     set(&mut cluster, a, off, "none");
-    let (name, value) = (BALANCER.into(), (*b"whatever").into());
+    let (name, value) = (BALANCER.into(), (*b"what ever").into());
     let unknown = cluster.call(a, Op::SetXattr { ino: off, name, value, mode: XattrMode::Set });
     assert_eq!(unknown, Err(loligo_types::FsError::Invalid));
     cluster.finish();

@@ -18,6 +18,7 @@ mod names;
 mod repeats;
 mod returns;
 mod spread;
+mod stands;
 mod stops;
 mod sums;
 mod three;

@@ -1,0 +1,191 @@
+//! By what directories are balanced: each by the nearest policy named by it or by a directory above, and not at all if one of
+//! these is pinned, or if the nearest one says so. What is above may be another rank's; then the table tells, which
+//! its rank writes as soon as such a rule is made. It is read again each tick, and what was read before holds until then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use loligo_namespace::{BALANCER, Found, Need, PIN, XattrPair, balancer_of};
+use loligo_types::{Event, Ino, Inode, NO_POLICY, limits};
+
+use crate::hash::IntMap;
+use crate::machine::Mds;
+
+use super::{AGAIN_MS, AGAINS_MAX};
+
+/// Records that are read for one look.
+const READ_MAX: usize = 256;
+/// What was not asked for so many ticks is forgotten.
+const KEEP_TICKS: u64 = 8;
+
+/// By what something is balanced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stand {
+    /// By the policy of the file system.
+    Common,
+    /// By the one of this name.
+    Named(Arc<str>),
+    /// By nothing.
+    Nobody,
+}
+
+/// What a directory and those above say together.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Rules {
+    pinned: bool,
+    by: Option<Arc<str>>,
+}
+
+impl Rules {
+    fn of(pin: bool, balancer: Option<&[u8]>) -> Rules {
+        Rules { pinned: pin, by: balancer.and_then(balancer_of).map(Arc::from) }
+    }
+
+    /// The same, in a directory with these.
+    fn below(self, above: &Rules) -> Rules {
+        Rules { pinned: self.pinned || above.pinned, by: self.by.or_else(|| above.by.clone()) }
+    }
+
+    fn stand(&self) -> Stand {
+        match &self.by {
+            _ if self.pinned => Stand::Nobody,
+            None => Stand::Common,
+            Some(name) if **name == *NO_POLICY => Stand::Nobody,
+            Some(name) => Stand::Named(name.clone()),
+        }
+    }
+}
+
+/// What the table says of a directory that is not in memory here, or only in part.
+#[derive(Default)]
+struct Distant {
+    above: Option<Ino>,
+    rules: Option<Rules>,
+    /// When, and when somebody asked last, milliseconds.
+    read_ms: u64,
+    asked_ms: u64,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Distants(BTreeMap<Ino, Distant>);
+
+/// What one look has found out, and what it lacks.
+#[derive(Default)]
+pub(super) struct Look {
+    known: IntMap<Ino, Option<Rules>>,
+    pub(super) wants: Vec<Need>,
+    /// Whether some policy is named.
+    pub(super) is_any_named: bool,
+}
+
+impl Look {
+    fn want(&mut self, need: Need) {
+        if self.wants.len() < READ_MAX {
+            self.wants.push(need);
+        }
+    }
+}
+
+impl Mds {
+    /// By what a directory is balanced; `None`: something must be read first.
+    pub(super) fn stand(&mut self, dir: Ino, look: &mut Look) -> Option<Stand> {
+        let rules = self.rules(dir, look)?;
+        let stand = rules.stand();
+        look.is_any_named |= matches!(stand, Stand::Named(_));
+        Some(stand)
+    }
+
+    fn rules(&mut self, dir: Ino, look: &mut Look) -> Option<Rules> {
+        let (mut way, mut at) = (Vec::new(), dir);
+        let mut rules = loop {
+            if let Some(known) = look.known.get(&at) {
+                break known.clone();
+            }
+            if way.len() > limits::DEPTH_MAX {
+                break None;
+            }
+            let Some((own, above)) = self.rules_at(at, look) else {
+                look.known.insert(at, None);
+                break None;
+            };
+            way.push((at, own));
+            match above {
+                Some(above) => at = above,
+                None => break Some(Rules::default()),
+            }
+        };
+        for (at, own) in way.into_iter().rev() {
+            rules = rules.map(|above| own.below(&above));
+            look.known.insert(at, rules.clone());
+        }
+        rules
+    }
+
+    /// What a directory says by itself, and what it is in.
+    fn rules_at(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
+        let inode = match self.tree.find(dir) {
+            Found::Here(inode) if inode.part_of().is_none() => inode,
+            Found::Gone => return Some((Rules::default(), None)),
+            _ => return self.rules_of_distant(dir, look),
+        };
+        let values = self.tree.xattr(inode, PIN).zip(self.tree.xattr(inode, BALANCER));
+        let Some((pin, balancer)) = values else {
+            look.want(Need::Xattrs(dir));
+            return None;
+        };
+        let above = Some(inode.parent).filter(|parent| parent.0 != 0 && dir != Ino::ROOT);
+        Some((Rules::of(pin.is_some(), balancer.as_deref()), above))
+    }
+
+    fn rules_of_distant(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
+        // Sooner than the next tick, or every other one would go by what is two ticks old; but not again while one is put off.
+        let fresh_ms = (self.config.balance_ms / 2).max(AGAIN_MS * u64::from(AGAINS_MAX + 1));
+        let now = self.now.mono_ms;
+        let distant = self.balance.distants.0.entry(dir).or_default();
+        distant.asked_ms = now;
+        if distant.rules.is_none() || now >= distant.read_ms + fresh_ms {
+            look.want(Need::Inode(dir));
+            look.want(Need::Xattrs(dir));
+        }
+        let rules = distant.rules.clone()?;
+        match distant.above {
+            Some(above) => Some((rules, Some(above))),
+            None if dir == Ino::ROOT => Some((rules, None)),
+            // Its rank has not written it yet.
+            None => None,
+        }
+    }
+
+    /// Forgets what nobody asks for any more.
+    pub(super) fn forget_distants(&mut self) {
+        let (now, keep_ms) = (self.now.mono_ms, self.config.balance_ms.max(AGAIN_MS).saturating_mul(KEEP_TICKS));
+        self.balance.distants.0.retain(|_, distant| now <= distant.asked_ms + keep_ms);
+    }
+
+    /// Whether an inode is read only for the rules that it has.
+    pub(crate) fn is_distant(&self, ino: Ino) -> bool {
+        self.balance.distants.0.contains_key(&ino)
+    }
+
+    /// The table has told of an inode that is not this rank's.
+    pub(crate) fn note_distant(&mut self, ino: Ino, inode: Option<&Inode>) {
+        let Some(distant) = self.balance.distants.0.get_mut(&ino) else { return };
+        distant.above = inode.map(|inode| inode.parent).filter(|parent| parent.0 != 0 && *parent != ino);
+    }
+
+    /// The same of its xattrs.
+    pub(crate) fn note_distant_rules(&mut self, ino: Ino, xattrs: &[XattrPair]) {
+        let now = self.now.mono_ms;
+        let Some(distant) = self.balance.distants.0.get_mut(&ino) else { return };
+        let value = |name: &[u8]| xattrs.iter().find(|(other, _)| **other == *name).map(|(_, value)| &**value);
+        distant.rules = Some(Rules::of(value(PIN).is_some(), value(BALANCER)));
+        distant.read_ms = now;
+    }
+
+    /// Whether a change is one of rules by which other ranks, too, balance what is below: they learn it from the table.
+    pub(crate) fn is_rule(event: &Event) -> bool {
+        let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
+        **name == *BALANCER || **name == *PIN
+    }
+}
