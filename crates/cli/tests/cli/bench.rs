@@ -146,6 +146,7 @@ fn the_same_seed_makes_the_same_tree_natively_on_a_mount_and_in_a_plain_director
     let server = Service::start("serve --data {} --ranks 2", &[&data]);
     let result = check_workload(loligo(&words("--data"), &[&data]));
     assert!(result["server_cpu_s"].is_number() && result["sessions"].is_u64(), "{result}");
+    assert!(result["redirects"].is_u64(), "{result}");
     assert_eq!(result["clients"].as_array().map(Vec::len), Some(2));
     assert_eq!(sorted(&listed_natively(&data)), sorted(&expected));
     assert_eq!(server.stop().0, 0);
