@@ -171,7 +171,7 @@ impl Adviser {
             let (outcome, streak) = match part.policy.clone() {
                 Ok(id) => self.ask(known, snapshot, part, id, inbox),
                 // Its name is not known for long: the keeper has only just heard of it.
-                Err(why) if why.is_empty() => (Ok(Outcome::default()), 0),
+                Err(why) if why.is_empty() => (Ok(not_yet(snapshot, part)), 0),
                 Err(why) => (Err(why), 0),
             };
             let took_us = begun.elapsed().as_micros() as u64;
@@ -315,6 +315,15 @@ impl Adviser {
         let name = part.name.as_deref().map(str::to_string);
         (decision, Tick { at_ms, tick: snapshot.tick, policy, name, lines, moves, fault, took_us })
     }
+}
+
+/// Nothing, by a policy that is still to be put down.
+fn not_yet(snapshot: &Snapshot, part: &Part) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.explain.policy = part.name.as_deref().unwrap_or_default().to_string();
+    (outcome.explain.tick, outcome.explain.whoami) = (snapshot.tick, snapshot.whoami);
+    outcome.explain.held = Some("no version of it is known, and the keeper of the cluster map is asked for one".into());
+    outcome
 }
 
 /// A policy as the log calls it: by its number, and by its name, if directories name it.
@@ -482,6 +491,7 @@ mod tests {
         let asked = |done: &&Done| matches!(done, Done::Say(Member::NoPolicy { name }) if name == "nothing");
         assert_eq!(all.iter().filter(asked).count(), 1);
         assert_eq!(advice.status().policies[0].fault, None, "it may be one that comes with Loligo");
+        assert!(advice.ticks()[0].lines.iter().any(|line| line.contains("held still: no version of it is known")));
         let (all, advice) = heard_of(&notes, &ticks);
         assert!(all.iter().all(|done| !matches!(done, Done::Decided(decision) if !decision.moves.is_empty())));
         let fault = advice.status().policies[0].fault.clone().expect("it is told");
