@@ -6,6 +6,8 @@
 export LC_ALL=C
 # A server of these scripts must not be found by, nor find, any other.
 unset LOLIGO_SERVER LOLIGO_CONFIG
+# What is where is what is measured: nothing else moves it.
+export LOLIGO_BALANCER=none
 
 declare -A running=()
 mounts=()

@@ -31,6 +31,8 @@ mkdir "$mount"
 chmod 755 "$scratch"
 # A server of this script must not be found by, nor find, any other.
 unset LOLIGO_SERVER
+# What moves between ranks is the thrasher's to say.
+export LOLIGO_BALANCER=none
 
 # The number of the kernel's FUSE connection, from a table that never waits for the file system.
 connection() { awk -v at="$mount" '$5 == at { split($3, dev, ":"); print dev[2] }' /proc/self/mountinfo | tail -n 1; }

@@ -417,7 +417,7 @@ pub enum BalancerCommand {
     },
     /// Show what a policy would do, and put it in force at all ranks if told to.
     Set {
-        /// What it is called, or one that comes with Loligo.
+        /// What it is called, or one that comes with Loligo; `none`: balance nothing.
         name: String,
         /// The policy; without a file the one of this name that comes with Loligo.
         file: Option<PathBuf>,
@@ -439,7 +439,7 @@ pub enum BalancerCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Balance no more; what moved stays where it is.
+    /// Put the default in force again (config: balancer).
     Unset {
         #[command(flatten)]
         target: Target,

@@ -65,6 +65,12 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
     ),
     key("frag_split_bits", "3", "a split makes 2^this fragments of one; 1 to 8", Kind::Number),
+    key(
+        "balancer",
+        "loligo",
+        "the policy by which ranks balance as long as none is set (`loligo balancer set`): one that comes with Loligo, or `none`",
+        Kind::Text,
+    ),
     key("balance_ms", "10000", "how often the balancer's policy is asked, milliseconds; at least 1000", Kind::Number),
     key("session_ms", "60000", "a client that is silent this long is evicted, milliseconds", Kind::Number),
     key(
@@ -220,6 +226,15 @@ impl Settings {
             ("fuse_threads", 0, 64),
             ("journal_bytes", 4 << 20, u64::MAX),
         ];
+        let balancer = self.text("balancer");
+        if balancer != loligo_types::NO_POLICY && loligo_policy::shipped(balancer).is_none() {
+            let origin = self.0.get("balancer").map(|(_, origin)| origin.to_string()).unwrap_or_default();
+            let all = crate::balancer::shipped_names().join(", ");
+            return Err(Failure::usage(format!(
+                "balancer = `{balancer}` ({origin}): this must be `none`, or one of {all}"
+            ))
+            .remedy("one of your own is put in force with loligo balancer set"));
+        }
         for (name, low, high) in limits {
             let n = self.number(name);
             if n < low || n > high {

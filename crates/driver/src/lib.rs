@@ -14,6 +14,6 @@ pub use address::{Address, AddressError};
 pub use client::Client;
 pub use offline::Offline;
 pub use server::{
-    AdviceStatus, Advised, FormatOptions, InForce, Joint, LogLine, Named, RankStatus, Server, ServerConfig,
-    ServerError, Status, Tick, Version, format, is_name, socket_in,
+    AdviceStatus, Advised, DefaultPolicy, FormatOptions, InForce, Joint, LogLine, Named, RankStatus, Server,
+    ServerConfig, ServerError, Status, Tick, Version, format, is_name, socket_in,
 };

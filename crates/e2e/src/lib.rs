@@ -93,6 +93,8 @@ impl Scratch {
     fn server(&self, sub: &str) -> Command {
         let mut command = self.command(sub);
         command.arg("--data").arg(self.data()).args(["--ranks", &self.ranks.to_string()]);
+        // What moves is a test's to say.
+        command.args(["--set", "balancer=none"]);
         command
     }
 

@@ -185,6 +185,9 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>) {
         m,
         "--ranks".as_ref(),
         n.as_ref(),
+        // The thrasher alone says what moves.
+        "--set".as_ref(),
+        "balancer=none".as_ref(),
         "--daemon".as_ref(),
     ];
     loligo(&bin, &up);

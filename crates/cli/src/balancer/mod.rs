@@ -10,6 +10,8 @@ mod text;
 
 use std::path::Path;
 
+pub use text::shipped_names;
+
 use crate::args::{BalancerCommand, Target};
 use crate::output::Outcome;
 use crate::target;

@@ -10,13 +10,28 @@ use crate::output::{Failure, Outcome, put};
 use crate::service::admin::balancer::{BalancerDoc, VersionDoc};
 use crate::target;
 
-/// Tries a policy, and puts it in force if told to.
+/// Tries a policy, and puts it in force if told to; `none` is none.
 pub fn set(name: &str, file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+    if name == loligo_types::NO_POLICY {
+        return set_none(file, apply, target);
+    }
     let Some(version) = tried_and_put_down("set", name, file, apply, target)? else { return Ok(()) };
     put(format_args!(
         "{name}, version {}, is in force as policy {} at all ranks; what it does: loligo balancer log",
         version.version, version.policy
     ))
+}
+
+fn set_none(file: Option<&Path>, apply: bool, target: &Target) -> Outcome {
+    if file.is_some() {
+        return Err(Failure::usage("`none` is no policy, and cannot be that of a file").remedy("give it another name"));
+    }
+    if !apply {
+        return put("nothing was changed: to balance nothing, loligo balancer set none --apply");
+    }
+    let found = target::find(target)?;
+    let _: BalancerDoc = ask::order(&found, "/api/v1/balancer/none")?;
+    put("no policy is in force: what moved stays where it is; back to the default: loligo balancer unset")
 }
 
 /// Tries a policy, and puts it down for directories that name it if told to.
@@ -52,11 +67,17 @@ fn tried_and_put_down(
     ask::order_with(&found, &format!("/api/v1/balancer/{order}/{name}"), &text).map(Some)
 }
 
-/// Nothing is balanced any more.
+/// The default again.
 pub fn unset(target: &Target) -> Outcome {
     let found = target::find(target)?;
-    let _: BalancerDoc = ask::order(&found, "/api/v1/balancer/unset")?;
-    put("no policy is in force: what moved stays where it is")
+    let doc: BalancerDoc = ask::order(&found, "/api/v1/balancer/unset")?;
+    match doc.in_force {
+        Some(now) => put(format_args!(
+            "{}, version {}, the default, is in force as policy {}; for none: loligo balancer set none --apply",
+            now.name, now.version, now.policy
+        )),
+        None => put("no policy is in force, as is the default: what moved stays where it is"),
+    }
 }
 
 /// The policy before.

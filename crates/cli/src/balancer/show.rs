@@ -26,7 +26,14 @@ pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
         };
     }
     match &doc.in_force {
-        Some(now) => put(format_args!("{}, version {} (policy {})", now.name, now.version, now.policy))?,
+        Some(now) => {
+            let default = if doc.chosen { "" } else { ", the default" };
+            put(format_args!("{}, version {} (policy {}){default}", now.name, now.version, now.policy))?;
+        }
+        None if !doc.chosen && doc.ranks.len() < 2 && doc.default != loligo_types::NO_POLICY => {
+            let default = &doc.default;
+            return put(format_args!("no policy is in force: there is one rank; with more, {default} is, the default"));
+        }
         None if doc.named.is_empty() => return put("no policy is in force: nothing is balanced"),
         None => put("no policy is in force: nothing is balanced but what names one")?,
     }
@@ -72,9 +79,10 @@ pub fn list(target: &Target, json: bool) -> Outcome {
         let mark = if version.policy == now { '*' } else { ' ' };
         let when = ago(version.at_ms);
         let is_named = doc.named.iter().any(|named| named.policy == version.policy);
+        let default = if version.policy == now && !doc.chosen { ", the default" } else { "" };
         let named = if is_named { ", for what names it" } else { "" };
         put(format_args!(
-            "{mark} {:<28} version {:<4} policy {:<4} {when}{named}",
+            "{mark} {:<28} version {:<4} policy {:<4} {when}{default}{named}",
             version.name, version.version, version.policy
         ))?;
     }

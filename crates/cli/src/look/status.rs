@@ -6,6 +6,7 @@ use super::{ask, hot};
 use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
+use crate::service::admin::balancer::VersionDoc;
 use crate::service::admin::doc::{OpDoc, RankDoc, SessionDoc, StatusDoc};
 use crate::target;
 
@@ -50,10 +51,17 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
         "table",
         &format!("about {} rows, {}", human_count(status.table.keys), human_bytes(status.table.bytes)),
     );
-    if let Some(policy) = status.ranks.iter().map(|rank| rank.balancer.policy).find(|policy| *policy != 0) {
+    if let Some(now) = &status.balancer
+        && let Some(VersionDoc { policy, name, version, .. }) = &now.policy
+    {
         let moves: u64 = status.ranks.iter().map(|rank| rank.balancer.moves).sum();
         let faults: u64 = status.ranks.iter().map(|rank| rank.balancer.faults).sum();
-        let text = format!("policy {policy}, {} moves, {} failures", human_count(moves), human_count(faults));
+        let default = if now.chosen { "" } else { ", the default" };
+        let text = format!(
+            "{name}, version {version} (policy {policy}){default}; {} moves, {} failures",
+            human_count(moves),
+            human_count(faults)
+        );
         line(&mut out, "balancer", &text);
     }
     let names: BTreeSet<&str> =

@@ -231,7 +231,17 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
     };
     let trust_tcp = settings.flag("trust_tcp");
     let look = Duration::from_micros(settings.number("look_us"));
-    Ok(ServerConfig { listen, mds, trust_tcp, look, journal_bytes: settings.number("journal_bytes"), ..base })
+    let name = settings.text("balancer");
+    let default_policy = loligo_policy::shipped(name).map(|text| (name.to_string(), text.to_string()));
+    Ok(ServerConfig {
+        listen,
+        default_policy,
+        mds,
+        trust_tcp,
+        look,
+        journal_bytes: settings.number("journal_bytes"),
+        ..base
+    })
 }
 
 /// Starts the server, showing how far it has come with the journal.

@@ -9,8 +9,8 @@ use loligo_types::{Cred, Ino, Kind, Name, Op, XattrMode};
 
 use super::run::{Place, Service, loligo, until};
 
-/// Fast ticks.
-const SERVE: &str = "serve --data {} --ranks 2 --set balance_ms=1000";
+/// Fast ticks, and nothing in force but what a test puts there.
+const SERVE: &str = "serve --data {} --ranks 2 --set balance_ms=1000 --set balancer=none";
 
 fn write(place: &Place, name: &str, text: &str) -> std::path::PathBuf {
     let path = place.path(name);
@@ -164,7 +164,8 @@ fn ranks_of_another_process_balance_by_the_same_policy_and_tell_of_it() {
         "when = 'return #MDSs == 2 and whoami == 2 and tick_ms == 1000 and 1'\nwhere = ''\n",
     );
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 2 --elsewhere 1 --set balance_ms=1000", &[&data]);
+    let server =
+        Service::start("serve --data {} --ranks 2 --elsewhere 1 --set balance_ms=1000 --set balancer=none", &[&data]);
     let joined = Service::start("serve --data {} --join 1 --set balance_ms=1000", &[&data]);
     loligo("balancer set loligo --apply --data {}", &[&data]).ok();
     let decided = |rank: usize| {
@@ -263,5 +264,54 @@ fn a_directory_names_a_policy_of_its_own_and_goes_back_to_the_version_before_if_
     });
     drop(client);
     assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn the_default_is_in_force_with_more_than_one_rank_until_something_else_is_chosen_be_it_none() {
+    const BY_DEFAULT: &str = "serve --data {} --set balance_ms=1000";
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let shown = || loligo("balancer get --data {}", &[&data]).ok().out;
+    // A rank alone has nothing to balance; with the second one there is.
+    let server = Service::start(BY_DEFAULT, &[&data]);
+    assert!(shown().contains("there is one rank; with more, loligo is"), "{}", shown());
+    assert!(loligo("balancer list --data {}", &[&data]).ok().out.starts_with("come with Loligo"));
+    loligo("rank add --data {}", &[&data]).ok();
+    assert!(shown().contains("loligo, version 1 (policy 1), the default"), "{}", shown());
+    until("both ranks decide by it", || {
+        let ranks = loligo("balancer get --data {} --json", &[&data]).ok().json()["ranks"].clone();
+        (0..2).all(|at| ranks[at]["policy"] == 1 && ranks[at]["ticks"].as_u64().is_some_and(|ticks| ticks > 1))
+    });
+    assert!(loligo("balancer list --data {}", &[&data]).ok().out.contains(", the default"));
+    assert!(loligo("status --data {}", &[&data]).ok().out.contains("loligo, version 1 (policy 1), the default"));
+    // It can be switched off, and stays so.
+    loligo("balancer set none --data {}", &[&data]).ok();
+    assert!(shown().contains("the default"), "nothing was changed");
+    loligo("balancer set none --apply --data {}", &[&data]).ok();
+    assert!(shown().contains("no policy is in force: nothing is balanced"), "{}", shown());
+    assert_eq!(server.stop().0, 0);
+    let server = Service::start(BY_DEFAULT, &[&data]);
+    assert!(in_force(&data).is_null());
+    // What is chosen stays, too, until it is unset.
+    loligo("balancer set greedy_spill --apply --data {}", &[&data]).ok();
+    assert!(!shown().contains("the default"));
+    let unset = loligo("balancer unset --data {}", &[&data]).ok().out;
+    assert!(unset.contains("loligo, version 1, the default, is in force"), "{unset}");
+    assert_eq!(server.stop().0, 0);
+    // The configuration may say otherwise.
+    let server = Service::start("serve --data {} --set balance_ms=1000 --set balancer=none", &[&data]);
+    assert!(in_force(&data).is_null());
+    assert_eq!(server.stop().0, 0);
+    let server = Service::start("serve --data {} --set balancer=greedy_spill_even", &[&data]);
+    assert_eq!(in_force(&data)["name"], "greedy_spill_even");
+    assert_eq!(server.stop().0, 0);
+    let server = Service::start(BY_DEFAULT, &[&data]);
+    assert_eq!((&in_force(&data)["name"], &in_force(&data)["version"]), (&"loligo".into(), &1.into()));
+    loligo("balancer set none {} --apply --data {}", &[&write(&place, "half.toml", HALF), &data])
+        .fails(2, &["`none` is no policy"]);
+    assert_eq!(server.stop().0, 0);
+    loligo("serve --data {} --set balancer=nothing", &[&data]).fails(2, &["balancer", "nothing", "greedy_spill"]);
     loligo("fsck --data {}", &[&data]).ok();
 }

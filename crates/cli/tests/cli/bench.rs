@@ -143,7 +143,7 @@ fn the_same_seed_makes_the_same_tree_natively_on_a_mount_and_in_a_plain_director
     assert!(expected.contains("/kernel/u0.o f 644 "), "{expected}");
 
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 2 --set balancer=none", &[&data]);
     let result = check_workload(loligo(&words("--data"), &[&data]));
     assert!(result["server_cpu_s"].is_number() && result["sessions"].is_u64(), "{result}");
     assert!(result["redirects"].is_u64(), "{result}");
@@ -169,7 +169,7 @@ fn a_recorded_workload_is_replayed_without_errors_on_two_ranks_and_nothing_is_le
     let place = Place::new();
     let (data, trace) = (place.data(), place.path("trace"));
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 2 --set balancer=none", &[&data]);
     let record = format!("bench workload {COMPILE},think=50 --data {{}} --json --record {{}}");
     let first = check_workload(loligo(&record, &[&data, &trace]));
     let text = std::fs::read_to_string(&trace).expect("a trace");

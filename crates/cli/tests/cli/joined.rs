@@ -12,7 +12,7 @@ use loligo_types::Cred;
 use super::run::{PATIENCE, Place, Service, can_mount, loligo, sh, until};
 
 fn owner(data: &Path) -> Service {
-    Service::start("serve --data {} --ranks 4 --elsewhere 2,3", &[data])
+    Service::start("serve --data {} --ranks 4 --elsewhere 2,3 --set balancer=none", &[data])
 }
 
 fn join(data: &Path) -> Service {
@@ -110,7 +110,7 @@ fn who_cannot_join_is_told_what_to_do() {
     loligo("serve --data {} --join 2 --ranks 3", &[&data]).fails(2, &["--ranks"]);
     loligo("serve --data {} --ranks 2 --elsewhere 0", &[&data]).fails(1, &["rank 0"]);
     loligo("serve --data {} --ranks 2 --elsewhere 5", &[&data]).fails(1, &["there are: 0, 1"]);
-    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2 --set balancer=none", &[&data]);
     loligo("serve --data {} --join 1", &[&data]).fails(1, &["the server itself runs rank 1"]);
     let joined = Service::start("serve --data {} --join 2", &[&data]);
     loligo("serve --data {} --join 2", &[&data]).fails(1, &["stop that one first"]);
@@ -130,7 +130,7 @@ fn a_drain_that_waits_for_a_process_that_is_gone_says_so() {
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2 --set balancer=none", &[&data]);
     let joined = join_again(&data);
     // Rank 1 answers, so it has heard of rank 2: before that it would wait for it, and not say anything of a drain.
     let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
@@ -162,7 +162,7 @@ fn one_question_at_the_server_tells_of_all_ranks_and_orders_reach_them() {
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 3 --elsewhere 2 --set balancer=none", &[&data]);
     let joined = join_again(&data);
     let ranks = || loligo("rank list --data {} --json", &[&data]).ok().json();
     until("all ranks are listed", || ranks().as_array().map(Vec::len) == Some(3));

@@ -10,7 +10,7 @@ use super::run::{Place, Service, can_mount, loligo, sh};
 /// A server of three ranks, on a file system that had one.
 fn served(place: &Place) -> Service {
     loligo("format --data {}", &[&place.data()]).ok();
-    Service::start("serve --data {} --ranks 3", &[&place.data()])
+    Service::start("serve --data {} --ranks 3 --set balancer=none", &[&place.data()])
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn the_first_rank_is_drained_through_kills_and_clients_find_the_others_at_the_sa
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 2 --set balancer=none", &[&data]);
     let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
     let fs = client.fs(Arc::new(Cred::root()));
     fs.mkdir("/a", 0o755).expect("made");

@@ -13,7 +13,7 @@ fn fragments_of_a_directory_move_are_refused_and_come_together_again() {
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 3", &[&data]);
+    let server = Service::start("serve --data {} --ranks 3 --set balancer=none", &[&data]);
     let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
     let fs = client.fs(Arc::new(Cred::root()));
     fs.mkdir("/d", 0o755).expect("made");
@@ -61,7 +61,7 @@ fn a_default_acl_holds_at_both_ranks_of_a_directory_and_parts_are_there_offline(
     let place = Place::new();
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
-    let server = Service::start("serve --data {} --ranks 2", &[&data]);
+    let server = Service::start("serve --data {} --ranks 2 --set balancer=none", &[&data]);
     let client = Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
     let fs = client.fs(Arc::new(Cred::root()));
     fs.mkdir("/d", 0o755).expect("made");

@@ -193,6 +193,7 @@ impl Deputy {
             News::Add(_, to) => _ = to.send(Err(refused())),
             News::Drain(_, to) | News::Undrain(_, to) => _ = to.send(Err(refused())),
             News::SetPolicy(_, _, to) | News::AddPolicy(_, _, to) => _ = to.send(Err(refused())),
+            News::UnsetPolicy(to) => _ = to.send(Err(refused())),
             News::UsePolicy(_, _, to) => _ = to.send(Err(refused())),
             News::RollBack(to) => _ = to.send(Err(refused())),
             News::Said(rank, member) => self.joint.link.send(LinkMsg::Member { rank, member }),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use loligo_mds::Member;
+use loligo_store::{Batch, Durability};
 use loligo_types::{ClusterMap, Lsn, PolicyId, Rank, RankState};
 
 use super::cluster::{Others, RANKS_MAX, address_of};
@@ -16,7 +17,7 @@ use super::error::{Result, ServerError};
 use super::hub::Hub;
 use super::listen::Listeners;
 use super::members::Members;
-use super::policy::Version;
+use super::policy::{Notes, Version, put_default, settle};
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
 use super::start::{self, Known, Recovered, Running};
@@ -35,6 +36,8 @@ pub(crate) enum News {
     AddPolicy(String, String, Sender<Result<Version>>),
     /// Put a version in force that is there, or none; why.
     UsePolicy(PolicyId, String, Sender<Result<()>>),
+    /// Put the default in force.
+    UnsetPolicy(Sender<Result<()>>),
     /// Put the one in force again that was before; which one that is.
     RollBack(Sender<Result<PolicyId>>),
     /// Stop draining it.
@@ -143,6 +146,7 @@ impl Keeper {
             News::SetPolicy(name, text, to) => _ = to.send(self.set_policy(&name, &text)),
             News::AddPolicy(name, text, to) => _ = to.send(self.add_policy(&name, &text)),
             News::UsePolicy(policy, why, to) => _ = to.send(self.use_policy(policy, &why)),
+            News::UnsetPolicy(to) => _ = to.send(self.unset_policy()),
             News::RollBack(to) => _ = to.send(self.roll_back("rolled back", false)),
             News::Said(rank, member) => self.said(rank, member),
             News::Arrived(process) => self.arrived(process),
@@ -230,6 +234,9 @@ impl Keeper {
         members.states.insert(rank, RankState::Up);
         members.numbers = members.numbers.max(u32::from(rank.0) + 1);
         members.epoch += 1;
+        // With the second rank there is something to balance.
+        let notes = Notes::new(self.config.backend.table());
+        let by_default = settle(&notes, &self.config.default_policy, &mut members)?;
         let addresses: Result<Vec<_>> = self.config.listen.iter().map(|at| address_of(at, rank)).collect();
         let listeners = Listeners::open(&addresses?)?;
         let address = listeners.addresses().first().cloned();
@@ -251,7 +258,12 @@ impl Keeper {
             ways = ways.among(None);
         }
         let (machine, helpers) = start::prepare(&self.config, recovered, ways, &seat, &waker, self.begun)?;
-        if let Err(error) = members.write(&*self.config.backend.table(), None) {
+        let mut batch = Batch::new();
+        members.put(&mut batch, None);
+        let written = by_default
+            .map_or(Ok(()), |one| put_default(&notes, &mut batch, &one))
+            .and_then(|()| Ok(self.config.backend.table().write(&batch, Durability::Sync)?));
+        if let Err(error) = written {
             machine.never_ran();
             helpers.end();
             return Err(error);

@@ -45,13 +45,13 @@ pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
 pub use self::joined::Joint;
 pub use self::metrics::Metrics;
-pub use self::policy::{AdviceStatus, Advised, InForce, LogLine, Named, Tick, Version, is_name};
+pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
 
 use self::hub::Hub;
 use self::keeper::{News, Seats, names};
-use self::policy::{Advice, Notes};
+use self::policy::{Advice, Notes, is_chosen};
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
 use crate::Address;
@@ -80,6 +80,8 @@ pub struct ServerConfig {
     /// there, or, once that was removed, another one of this process. Rank N listens beside it: at `loligo-N.sock` for
     /// `loligo.sock`, N ports above (or also at a free one).
     pub listen: Vec<Address>,
+    /// The policy by which ranks balance as long as nobody has chosen one.
+    pub default_policy: DefaultPolicy,
     /// Settings of each rank; file system, key, rank and cluster map are set by the server.
     pub mds: loligo_mds::Config,
     /// Whoever connects over TCP may claim to be any user. Only where all users of this host may act as root in the
@@ -108,6 +110,7 @@ impl ServerConfig {
             ranks: 1,
             elsewhere: BTreeSet::new(),
             listen: Vec::new(),
+            default_policy: None,
             mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
             trust_tcp: false,
             connections_max: 1024,
@@ -307,6 +310,19 @@ impl Server {
         self.keep(|to| News::UsePolicy(policy, why.into(), to))
     }
 
+    /// Takes back what was chosen: the default is in force, if there is one.
+    pub fn unset_policy(&self) -> Result<()> {
+        self.not_joined()?;
+        self.keep(News::UnsetPolicy)
+    }
+
+    /// Whether the policy in force, or that there is none, was chosen; else it is the default.
+    pub fn is_policy_chosen(&self) -> Result<bool> {
+        let history = self.policy_history()?;
+        let now = history.iter().rfind(|one| one.name.is_none()).map_or(PolicyId::NONE, |one| one.policy);
+        is_chosen(&Notes::new(self.backend.table()), now)
+    }
+
     /// Puts the policy in force again that was before, of those that have not failed; which one.
     pub fn roll_back_policy(&self) -> Result<PolicyId> {
         self.not_joined()?;
@@ -323,6 +339,11 @@ impl Server {
     /// All versions of policies, by number.
     pub fn policies(&self) -> Result<Vec<Version>> {
         Notes::new(self.backend.table()).versions()
+    }
+
+    /// A version of a policy.
+    pub fn policy(&self, policy: PolicyId) -> Result<Option<Version>> {
+        Notes::new(self.backend.table()).version(policy)
     }
 
     /// Which versions directories mean that name a policy, by name.

@@ -27,7 +27,7 @@ use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
 use super::load::Loader;
 use super::members::Members;
-use super::policy::{Adviser, Notes};
+use super::policy::{Adviser, Notes, put_default, settle};
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
 use super::recover::{Progress, read_head, read_routes, read_small, replay};
@@ -76,6 +76,8 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
         // Ranks may listen elsewhere than before.
         members.epoch += 1;
     }
+    let notes = Notes::new(table.clone());
+    let by_default = settle(&notes, &config.default_policy, &mut members)?;
     let own: BTreeSet<RankId> =
         members.states.keys().filter(|rank| !config.elsewhere.contains(rank)).copied().collect();
     let away = elsewhere(&config, &members)?;
@@ -97,7 +99,12 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
         recovered.push(Recovered { rank, mds, tail, listeners, door });
     }
     tell_deaths(&mut recovered, begun);
-    set_running(&*table, data_epoch, &members)?;
+    let mut batch = Batch::new();
+    if let Some(one) = by_default {
+        tracing::info!("policy {} is in force: {}", one.policy.0, one.why);
+        put_default(&notes, &mut batch, &one)?;
+    }
+    set_running(&*table, batch, data_epoch, &members)?;
     run(config, recovered, members, data_epoch, begun, (away, map))
 }
 
@@ -462,9 +469,8 @@ pub(super) fn recover(
 }
 
 /// Says in the table that a server runs, so that the next start has something to recover unless this one stops cleanly.
-/// And which ranks it has, before any of them writes something.
-fn set_running(table: &dyn Table, data_epoch: u64, members: &Members) -> Result<()> {
-    let mut batch = Batch::new();
+/// And which ranks it has, before any of them writes something. `batch`: what else is new.
+fn set_running(table: &dyn Table, mut batch: Batch, data_epoch: u64, members: &Members) -> Result<()> {
     put_meta(&mut batch, Meta::Clean, RankId::ZERO, 0);
     put_meta(&mut batch, Meta::DataEpoch, RankId::ZERO, data_epoch);
     members.put(&mut batch, None);

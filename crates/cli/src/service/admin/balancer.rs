@@ -113,6 +113,12 @@ pub struct RankBalanceDoc {
 pub struct BalancerDoc {
     /// The policy in force for the file system; none: only what names one is balanced.
     pub in_force: Option<VersionDoc>,
+    /// It was chosen, also if that is none; else it is the default.
+    #[serde(default)]
+    pub chosen: bool,
+    /// What is in force with more than one rank as long as nobody has chosen: a policy that comes with Loligo, or `none`.
+    #[serde(default)]
+    pub default: String,
     /// What directories mean that name a policy, as far as somebody has asked.
     #[serde(default)]
     pub named: Vec<NamedDoc>,
@@ -122,6 +128,15 @@ pub struct BalancerDoc {
     pub versions: Vec<VersionDoc>,
     /// What was put in force, the last of it last.
     pub history: Vec<InForceDoc>,
+}
+
+/// What is in force for the file system, by name.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct NowDoc {
+    /// Which; none: nothing is balanced but what names a policy.
+    pub policy: Option<VersionDoc>,
+    /// It was chosen, also if that is none; else it is the default.
+    pub chosen: bool,
 }
 
 /// The text of a version.
@@ -239,6 +254,12 @@ fn trouble_of(doc: &RankBalanceDoc) -> Option<String> {
 }
 
 impl Source {
+    /// What is in force, for the status of all; nothing if the table does not say.
+    pub fn policy_now(&self, policy: PolicyId) -> Option<NowDoc> {
+        let version = self.server.policy(policy).ok()?;
+        Some(NowDoc { policy: version.as_ref().map(version_doc), chosen: self.server.is_policy_chosen().ok()? })
+    }
+
     fn balancer_doc(&self) -> Result<BalancerDoc, ServerError> {
         let status = self.status_doc()?;
         let versions = self.server.policies()?;
@@ -252,7 +273,8 @@ impl Source {
             failed: named.failed.iter().map(|id| id.0).collect(),
         });
         let (versions, named) = (versions.iter().map(version_doc).collect(), named.collect());
-        Ok(BalancerDoc { in_force, named, ranks, versions, history })
+        let (chosen, default) = (self.server.is_policy_chosen()?, self.settings.text("balancer").to_string());
+        Ok(BalancerDoc { in_force, chosen, default, named, ranks, versions, history })
     }
 
     /// The last ticks of a rank, also of one that another process runs.
@@ -286,6 +308,7 @@ pub fn orders() -> Router<Arc<Source>> {
     Router::new()
         .route("/api/v1/balancer/set/{name}", post(set))
         .route("/api/v1/balancer/add/{name}", post(add))
+        .route("/api/v1/balancer/none", post(none))
         .route("/api/v1/balancer/unset", post(unset))
         .route("/api/v1/balancer/rollback", post(roll_back))
 }
@@ -325,9 +348,17 @@ async fn add(State(source): State<Arc<Source>>, Path(name): Path<String>, body: 
     answer(source, move |source| source.server.add_policy(&name, &body).map(|version| version_doc(&version))).await
 }
 
+async fn none(State(source): State<Arc<Source>>) -> Response {
+    let order = |source: &Source| {
+        source.server.use_policy(PolicyId::NONE, "none")?;
+        source.balancer_doc()
+    };
+    answer(source, order).await
+}
+
 async fn unset(State(source): State<Arc<Source>>) -> Response {
     let order = |source: &Source| {
-        source.server.use_policy(PolicyId::NONE, "unset")?;
+        source.server.unset_policy()?;
         source.balancer_doc()
     };
     answer(source, order).await

@@ -31,6 +31,9 @@ pub struct StatusDoc {
     pub mount: Option<MountDoc>,
     pub space: SpaceDoc,
     pub table: TableDoc,
+    /// By what ranks balance; none: it is not known.
+    #[serde(default)]
+    pub balancer: Option<super::balancer::NowDoc>,
     pub ranks: Vec<RankDoc>,
 }
 
@@ -358,6 +361,7 @@ impl StatusDoc {
             }),
             space: SpaceDoc { total_bytes: status.space.total_bytes, free_bytes: status.space.free_bytes },
             table: TableDoc { keys: status.table.keys, bytes: status.table.bytes },
+            balancer: status.ranks.first().and_then(|rank| source.policy_now(rank.mds.balance.policy)),
             ranks: status.ranks.iter().map(|rank| RankDoc::new(source, rank)).collect(),
         }
     }

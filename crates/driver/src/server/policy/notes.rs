@@ -19,6 +19,7 @@ const ROWS: usize = 1000;
 
 const VERSION: &str = "policy/version/";
 const NAMED: &str = "policy/name/";
+const CHOICE: &str = "policy/choice";
 const HISTORY: &str = "policy/history/";
 const STATE: &str = "policy/state/";
 const LOG: &str = "policy/log/";
@@ -184,6 +185,25 @@ impl Notes {
         batch.put(key, value);
     }
 
+    // Who said what is in force.
+
+    /// Whether what is in force for the file system was chosen, or is the default; none: nothing was put down of that.
+    pub(crate) fn choice(&self) -> Result<Option<bool>> {
+        match self.get(CHOICE)?.as_deref() {
+            None => Ok(None),
+            Some("chosen") => Ok(Some(true)),
+            Some("default") => Ok(Some(false)),
+            Some(_) => Err(odd(CHOICE)),
+        }
+    }
+
+    /// The row that says so, for the batch that puts it in force.
+    pub(crate) fn put_choice(batch: &mut Batch, chosen: bool) {
+        let text = if chosen { "chosen" } else { "default" };
+        let (key, value) = Row::Note { name: CHOICE.into(), data: text.as_bytes().into() }.encode();
+        batch.put(key, value);
+    }
+
     // What was in force.
 
     /// What was put in force, the last of it last.
@@ -273,6 +293,12 @@ impl Notes {
         };
         self.last(LOG, most)?.into_iter().map(|note| parse(note).ok_or_else(|| odd(LOG))).collect()
     }
+}
+
+/// Policies that were given up because they failed: an entry that says so means the one before it.
+pub(super) fn given_up(history: &[InForce]) -> Vec<PolicyId> {
+    let of_all: Vec<&InForce> = history.iter().filter(|one| one.name.is_none()).collect();
+    of_all.windows(2).filter(|pair| pair[1].failed).map(|pair| pair[0].policy).collect()
 }
 
 fn state_name(policy: PolicyId, rank: Rank) -> String {

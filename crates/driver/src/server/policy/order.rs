@@ -8,6 +8,8 @@ use loligo_types::{PolicyId, Rank};
 use super::super::error::{Result, ServerError};
 use super::super::keeper::Keeper;
 use super::adviser::now_ms;
+use super::default::resolve;
+use super::notes::given_up;
 use super::{InForce, Named, Notes, Version, is_name};
 
 impl Keeper {
@@ -20,6 +22,7 @@ impl Keeper {
         let version = self.notes().add(name, text, now_ms())?;
         let mut batch = Batch::new();
         self.mean(&mut batch, name, version.id)?;
+        Notes::put_choice(&mut batch, true);
         self.put_in_force(batch, version.id, version_of(&version), false)?;
         Ok(version)
     }
@@ -39,7 +42,21 @@ impl Keeper {
             let text = format!("there is no policy {}: see loligo balancer history", policy.0);
             return Err(ServerError::Refused(text));
         }
-        self.put_in_force(Batch::new(), policy, why.into(), false)
+        let mut batch = Batch::new();
+        Notes::put_choice(&mut batch, true);
+        self.put_in_force(batch, policy, why.into(), false)
+    }
+
+    /// Takes back what was chosen: the default is in force.
+    pub(crate) fn unset_policy(&mut self) -> Result<()> {
+        let to = match self.members.is_single() {
+            // It has nobody to balance with, and the default comes with the next rank.
+            true => resolve(&self.notes(), &None)?,
+            false => resolve(&self.notes(), &self.config.default_policy)?,
+        };
+        let mut batch = Batch::new();
+        Notes::put_choice(&mut batch, false);
+        self.put_in_force(batch, to.policy, to.why, false)
     }
 
     /// Puts the one in force again that was before, of those that have not failed; which one.
@@ -47,8 +64,7 @@ impl Keeper {
         let mut history = self.notes().history()?;
         history.retain(|one| one.name.is_none());
         let now = self.members.policy;
-        // An entry that says that something failed means the one before it.
-        let bad: Vec<PolicyId> = history.windows(2).filter(|pair| pair[1].failed).map(|pair| pair[0].policy).collect();
+        let bad = given_up(&history);
         let good = |one: &&InForce| one.policy != now && !bad.contains(&one.policy);
         let last = history.iter().rev().find(good).map(|one| one.policy);
         let to = match last {
@@ -59,7 +75,11 @@ impl Keeper {
                 return Err(ServerError::Refused(text));
             }
         };
-        self.put_in_force(Batch::new(), to, why.into(), failed)?;
+        let mut batch = Batch::new();
+        if !failed {
+            Notes::put_choice(&mut batch, true);
+        }
+        self.put_in_force(batch, to, why.into(), failed)?;
         Ok(to)
     }
 
