@@ -360,10 +360,21 @@ fn holders(cluster: &Cluster, at: usize, ino: Ino) -> usize {
     cluster.world(at).mds.leases.holders(ino).count()
 }
 
+/// Leases that move at once in [`with_few_leases_that_move`].
+const LEASES_MAX: usize = 4096;
+
+/// As [`two_ranks`], but that fewer leases move at once than otherwise.
+fn with_few_leases_that_move() -> (Cluster, usize, Ino, Ino) {
+    here_and_there(Cluster::with_settings(&[RankState::Up; 2], |config| Config {
+        moved_leases_max: LEASES_MAX,
+        ..config
+    }))
+}
+
 #[test]
 fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_rest_move_with_it() {
-    let (mut cluster, a, here, _) = two_ranks();
-    let many = crate::cluster::LEASES_MAX + 700;
+    let (mut cluster, a, here, _) = with_few_leases_that_move();
+    let many = LEASES_MAX + 700;
     let mut files = Vec::new();
     for i in 0..many {
         let Outcome::Answered(Ok(Answer::Entry(attr))) = cluster.ask(a, 0, mknod(here, &format!("f{i}"))) else {
@@ -376,7 +387,7 @@ fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_re
     cluster.migrate(here, 0, 1);
     assert_eq!(files.iter().map(|ino| holders(&cluster, 0, *ino)).sum::<usize>(), 0);
     let moved: Vec<Ino> = files.iter().copied().filter(|ino| holders(&cluster, 1, *ino) > 0).collect();
-    assert!((many / 2..=crate::cluster::LEASES_MAX).contains(&moved.len()), "{} of {many} moved", moved.len());
+    assert!((many / 2..=LEASES_MAX).contains(&moved.len()), "{} of {many} moved", moved.len());
     // One that moved is asked back by its new rank, and nothing was forgotten of who holds it.
     let b = cluster.client();
     cluster.at(1, |world| world.clients[a].obeys = false);
@@ -390,8 +401,8 @@ fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_re
 
 #[test]
 fn a_directory_does_not_move_while_more_is_held_on_it_than_can_move_and_not_given_back() {
-    let (mut cluster, a, here, _) = two_ranks();
-    for i in 0..crate::cluster::LEASES_MAX + 10 {
+    let (mut cluster, a, here, _) = with_few_leases_that_move();
+    for i in 0..LEASES_MAX + 10 {
         cluster.ask(a, 0, mknod(here, &format!("f{i}")));
     }
     cluster.at(0, |world| world.clients[a].obeys = false);
