@@ -21,3 +21,17 @@ pub fn embedded() -> &'static [(&'static str, &'static str)] {
         "adaptable_too_aggressive.toml",
     ]
 }
+
+fn stem(file: &'static str) -> &'static str {
+    file.split_once('.').map_or(file, |(stem, _)| stem)
+}
+
+/// Name and text of the one with this name, which is its file's without the ending.
+pub fn shipped(name: &str) -> Option<(&'static str, &'static str)> {
+    embedded().iter().map(|(file, text)| (stem(file), *text)).find(|(stem, _)| *stem == name)
+}
+
+/// Names of all, ours first.
+pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+    embedded().iter().map(|(file, _)| stem(file))
+}
