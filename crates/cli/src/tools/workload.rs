@@ -8,7 +8,7 @@ use loligo_bench::workload::{self, Config, Target, Told, Watch, WorkloadResult};
 use loligo_driver::client::{Client, Options};
 use loligo_workload::{Spec, Workload};
 
-use super::bench::OwnServer;
+use super::server::OwnServer;
 use crate::args::BenchWorkload;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, quoted, written};
