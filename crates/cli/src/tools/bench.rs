@@ -5,7 +5,7 @@ use std::path::Path;
 use loligo_bench::{Config, Phase, PhaseResult, Target};
 use loligo_driver::client::{Client, Options};
 
-use super::server::OwnServer;
+use super::server::Server;
 use crate::args::BenchMd;
 use crate::output::{Failure, Outcome, put};
 use crate::progress::{Bar, Unit};
@@ -44,27 +44,17 @@ fn mounted(dir: &Path, mut config: Config, json: bool) -> Outcome {
 }
 
 fn native(args: &BenchMd, config: &mut Config) -> Outcome {
-    let found = match (&args.data, target::named(args.server.as_deref())) {
-        (Some(data), _) => Some(target::by_data(data)?),
-        (None, Some(server)) => Some(target::by_address(server)?),
-        (None, None) => None,
-    };
-    let own = if found.is_none() { Some(OwnServer::start()?) } else { None };
-    let address = match (&found, &own) {
-        (Some(found), _) => found.address()?.clone(),
-        (None, Some(own)) => own.address(),
-        (None, None) => unreachable!("without a server that was found one is started"),
-    };
+    let server = Server::of(args.data.as_deref(), args.server.as_deref())?;
+    let address = server.address()?;
     if config.server_pids.is_empty() {
-        let pid = own.as_ref().map(|own| own.child.id()).or(found.and_then(|found| found.state.map(|state| state.pid)));
-        config.server_pids.extend(pid);
+        config.server_pids.extend(server.pid());
     }
     let connect = || {
         let options = Options { name: "bench".into(), ..Options::default() };
         Client::connect(&address, options).map_err(|e| e.to_string())
     };
     let measured = measure(config, Target::Native(&connect), args.json);
-    own.map_or(Ok(()), OwnServer::stop).and(measured)
+    server.stop().and(measured)
 }
 
 fn measure(config: &Config, target: Target<'_>, json: bool) -> Outcome {

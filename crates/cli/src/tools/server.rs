@@ -1,24 +1,73 @@
-//! The server that `loligo bench` measures, if it is one started for the run. Not what is measured.
+//! The server that `loligo bench` measures: one that runs, or one started for the run. Not what is measured.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use loligo_driver::Address;
 
 use crate::output::{Context, Failure, Outcome};
 use crate::service::daemon::Told;
+use crate::target::{self, Found};
+
+/// Whichever it is.
+pub(super) enum Server {
+    Found(Box<Found>),
+    Own(OwnServer),
+}
+
+impl Server {
+    /// What is named; without any name one is started.
+    pub(super) fn of(data: Option<&Path>, server: Option<&str>) -> Result<Server, Failure> {
+        Ok(match (data, target::named(server)) {
+            (Some(data), _) => Server::Found(Box::new(target::by_data(data)?)),
+            (None, Some(server)) => Server::Found(Box::new(target::by_address(server)?)),
+            (None, None) => Server::Own(OwnServer::start()?),
+        })
+    }
+
+    pub(super) fn address(&self) -> Result<Address, Failure> {
+        match self {
+            Server::Found(found) => found.address().cloned(),
+            Server::Own(own) => Ok(loligo_driver::socket_in(&own.data)),
+        }
+    }
+
+    /// The process whose CPU counts, if it is known.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match self {
+            Server::Found(found) => found.state.as_ref().map(|state| state.pid),
+            Server::Own(own) => Some(own.child.id()),
+        }
+    }
+
+    /// What was found of one that runs.
+    pub(super) fn found(&self) -> Option<&Found> {
+        match self {
+            Server::Found(found) => Some(found),
+            Server::Own(_) => None,
+        }
+    }
+
+    /// Ends the one that was started.
+    pub(super) fn stop(self) -> Outcome {
+        match self {
+            Server::Found(_) => Ok(()),
+            Server::Own(own) => own.stop(),
+        }
+    }
+}
 
 /// A server on a new directory below the current one, so that its syncs are those of a real disk. It is removed with
 /// the directory at the end.
 pub(super) struct OwnServer {
-    pub(super) child: Child,
+    child: Child,
     data: PathBuf,
 }
 
 impl OwnServer {
-    pub(super) fn start() -> Result<OwnServer, Failure> {
+    fn start() -> Result<OwnServer, Failure> {
         let here = std::env::current_dir().context(|| "the current directory".into())?;
         let data = here.join(format!("loligo-bench.{}", std::process::id()));
         crate::service::format::make(&data)?;
@@ -47,11 +96,7 @@ impl OwnServer {
         }
     }
 
-    pub(super) fn address(&self) -> Address {
-        loligo_driver::socket_in(&self.data)
-    }
-
-    pub(super) fn stop(mut self) -> Outcome {
+    fn stop(mut self) -> Outcome {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).context(|| "stopping the server".into())?;
         let status = self.child.wait().context(|| "waiting for the server's end".into())?;
