@@ -116,7 +116,7 @@ fn other(args: &Simulate) -> Result<Option<PolicyDecider>, Failure> {
         None => {}
     }
     let Target { data, server, path } = &args.target;
-    if data.is_none() && server.is_none() && path.is_none() {
+    if data.is_none() && target::named(server.as_deref()).is_none() && path.is_none() {
         return Ok(None);
     }
     let found = target::find(&args.target)?;
