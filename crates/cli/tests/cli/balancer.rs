@@ -49,6 +49,7 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
     let mkdir = |text| call(Op::Mkdir { dir: Ino::ROOT, name: name(text), mode: 0o755, umask: 0 });
     let dirs = ["a", "b", "c", "d"].map(mkdir);
+    let dirs_named = ["/a", "/b", "/c", "/d"];
     let mut files = 0;
     until("a move", || {
         for dir in dirs {
@@ -61,6 +62,7 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     });
     let log = loligo("balancer log --data {}", &[&data]).ok().out;
     assert!(log.contains("to rank 1, load") && log.contains("policy 1 is in force: half, version 1"), "{log}");
+    assert!(dirs_named.iter().any(|dir| log.contains(&format!("policy 1: directory {dir} to rank 1"))), "{log}");
     let explained = loligo("balancer explain --data {} --rank 0 -n 64", &[&data]).ok().out;
     assert!(explained.contains("when") && explained.contains("tick 1"), "{explained}");
     let metrics = loligo("balancer get --data {}", &[&data]).ok().out;
