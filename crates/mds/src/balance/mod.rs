@@ -14,7 +14,7 @@ mod status;
 use std::collections::BTreeMap;
 
 use loligo_namespace::Need;
-use loligo_types::{Decision, Ino, Move, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
+use loligo_types::{Decision, Ino, LoadVec, Move, PieceHeat, PolicyId, Rank, RankState, RankView, Snapshot, Weighed};
 
 use crate::admin::Told;
 use crate::cluster::Where;
@@ -22,6 +22,7 @@ use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
+use self::pieces::{Pieces, Scratch};
 pub use self::status::BalanceStatus;
 
 /// Time before what could not be known at a tick is looked for again, milliseconds.
@@ -54,6 +55,7 @@ pub(crate) struct Balance {
     refused: u64,
     /// Answers that never came.
     unanswered: u64,
+    scratch: Scratch,
 }
 
 impl Mds {
@@ -87,7 +89,10 @@ impl Mds {
         if now < self.balance.next_ms || !self.cluster.exports.is_idle() {
             return;
         }
-        if self.balance.agains < AGAINS_MAX && !self.know_homes() {
+        let mut scratch = std::mem::take(&mut self.balance.scratch);
+        let Pieces { all: pieces, unread, sum } = self.pieces(&mut scratch);
+        self.balance.scratch = scratch;
+        if self.balance.agains < AGAINS_MAX && !self.know_homes(unread) {
             self.balance.agains += 1;
             self.balance.next_ms = now + AGAIN_MS;
             return;
@@ -97,13 +102,13 @@ impl Mds {
         balance.tick += 1;
         balance.unanswered += u64::from(balance.asked.replace(balance.tick).is_some());
         balance.came_ms.retain(|_, at| *at + tick_ms > now);
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot(pieces, &sum);
         self.out.push_back(Output::Balance(Box::new(snapshot)));
     }
 
     /// Whether it is known who has the directories above those that this rank has at the top, and which may be moved; what is
-    /// missing is read.
-    fn know_homes(&mut self) -> bool {
+    /// missing is read. `unread`: those of which the latter is not known.
+    fn know_homes(&mut self, unread: Vec<Ino>) -> bool {
         let mut wants = Vec::new();
         for dir in self.tops() {
             let parent = self.tree.peek(dir).map(|inode| inode.parent);
@@ -111,11 +116,8 @@ impl Mds {
                 self.locate(parent, &mut wants);
             }
         }
-        for ((dir, _), _) in self.heat.table.iter(self.now.mono_ms) {
-            if wants.len() < READ_MAX && self.tree.inode(dir).is_some() && self.is_hands_off(dir).is_none() {
-                wants.push(Need::Xattrs(dir));
-            }
-        }
+        let room = READ_MAX.saturating_sub(wants.len());
+        wants.extend(unread.into_iter().take(room).map(Need::Xattrs));
         wants.sort();
         let known = wants.is_empty();
         if !known {
@@ -133,13 +135,13 @@ impl Mds {
         dirs
     }
 
-    fn snapshot(&mut self) -> Snapshot {
+    fn snapshot(&mut self, pieces: Vec<PieceHeat>, sum: &LoadVec) -> Snapshot {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
         let views = self.cluster.map.ranks.iter().map(|info| {
             let is_me = info.rank == self.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
-                _ if is_me => (self.load_now(), Some(self.weighed()), 0),
+                _ if is_me => (self.load_with(sum), Some(self.weighed()), 0),
                 Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
                 None => (Default::default(), None, u64::MAX),
             };
@@ -162,7 +164,7 @@ impl Mds {
             tick_ms: self.config.balance_ms,
             ranks,
             besides: self.heat.besides.get(now, half_life),
-            pieces: self.pieces(),
+            pieces,
         }
     }
 

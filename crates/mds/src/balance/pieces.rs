@@ -2,10 +2,12 @@
 //! the one above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be. Above
 //! fragments stand those that they are halves of, as far as all of it is this rank's: half of a directory is one move, not four.
 
-use std::collections::BTreeMap;
+//!
+//! This is done on the rank's thread, for all that is hot: so each directory is looked up once, and what most of them do not
+//! have (fragments, lines of the subtree map, policies) costs nothing (`cargo run --release -p loligo-mds --example snapshot_cost`).
 
-use loligo_namespace::{BALANCER, PIN};
-use loligo_types::{Frag, Ino, Inode, LoadVec, Piece, PieceHeat, Rank};
+use loligo_namespace::{BALANCER, Found, PIN};
+use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
 use crate::hash::IntMap;
 use crate::machine::Mds;
@@ -19,139 +21,284 @@ const PART_INODES: u64 = 64;
 /// Directories above one another that are looked at.
 const DEPTH_MAX: usize = loligo_types::limits::DEPTH_MAX;
 
-/// A directory on the way, before all is put in order.
+/// What could move, and what must be read first to say whether it may.
+pub(super) struct Pieces {
+    /// All, those above first.
+    pub(super) all: Vec<PieceHeat>,
+    /// Directories whose policies are not in memory; they are shown as not to be moved.
+    pub(super) unread: Vec<Ino>,
+    /// What was counted in all.
+    pub(super) sum: LoadVec,
+}
+
+/// Memory that is kept from one time to the next: as much as is needed for all that is hot, new each time, costs more in page faults
+/// than what is done with it.
+#[derive(Default)]
+pub(super) struct Scratch {
+    spots: Spots,
+    nodes: Nodes,
+}
+
+/// What was counted, in order: so that the same is decided wherever it is decided.
+#[derive(Default)]
+struct Spots {
+    /// In no order.
+    loads: Vec<LoadVec>,
+    /// Directory, fragment and place in `loads`, from the highest bit down: numbers are sorted faster than what they stand for.
+    order: Vec<u128>,
+}
+
+impl Spots {
+    fn fill(&mut self, counted: impl Iterator<Item = ((Ino, Frag), LoadVec)>) {
+        self.loads.clear();
+        self.order.clear();
+        for ((dir, frag), load) in counted {
+            let frag = u128::from(frag.bits) << 56 | u128::from(frag.value) << 32;
+            self.order.push(u128::from(dir.0) << 64 | frag | self.loads.len() as u128);
+            self.loads.push(load);
+        }
+        self.order.sort_unstable();
+    }
+
+    fn load(&self, key: u128) -> &LoadVec {
+        &self.loads[key as u32 as usize]
+    }
+
+    /// Each directory, and where it stands in order.
+    fn dirs(&self) -> impl Iterator<Item = (Ino, (u32, u32))> + '_ {
+        let mut at = 0;
+        self.order.chunk_by(|a, b| a >> 64 == b >> 64).map(move |of_it| {
+            let from = at;
+            at += of_it.len() as u32;
+            (Ino((of_it[0] >> 64) as u64), (from, at))
+        })
+    }
+
+    /// What was counted of each fragment of a directory, ascending; one fragment: it is not cut.
+    fn of(&self, (from, to): (u32, u32)) -> impl Iterator<Item = (Frag, &LoadVec)> + '_ {
+        self.order[from as usize..to as usize].iter().map(|key| {
+            let frag = Frag { bits: (key >> 56) as u8, value: (key >> 32) as u32 & 0xff_ffff };
+            (frag, self.load(*key))
+        })
+    }
+}
+
+/// A directory on the way.
 struct Node {
     dir: Ino,
-    /// What was counted of each of its fragments, ascending; one fragment: it is not cut.
-    frags: Vec<(Frag, LoadVec)>,
-    /// What is above: a directory that is this rank's too, and the hash of the name in it.
-    above: Option<(Ino, u64)>,
+    /// What was counted of it: from here to there in order.
+    spots: (u32, u32),
+    /// The place of the directory above, if that is this rank's too, and the hash of the name in it.
+    above: Option<u32>,
+    hash: u64,
     home: Option<Rank>,
     inodes: u64,
     hands_off: bool,
+    /// Its policies must be read to know that.
+    is_unread: bool,
     is_part: bool,
+    /// There are lines of the subtree map for names in it; `None`: nobody has asked yet.
+    has_lines: Option<bool>,
+    /// Where it has come to lie among the pieces, and how many of its fragments behind it.
+    shown: (u32, u32),
 }
+
+/// All of them, those above first.
+#[derive(Default)]
+struct Nodes {
+    list: Vec<Node>,
+    places: IntMap<Ino, u32>,
+}
+
+/// A directory that is found, its inode, and what it is in with the hash of its name there.
+type Way<'a> = (Node, &'a Inode, Option<(Ino, u64)>);
 
 impl Mds {
     /// Whether a directory says that it is not to be moved by a balancer; `None`: its policies must be read first.
-    pub(super) fn is_hands_off(&self, dir: Ino) -> Option<bool> {
-        let Some(inode) = self.tree.inode(dir) else {
+    pub(crate) fn is_hands_off(&self, dir: Ino) -> Option<bool> {
+        match self.tree.inode(dir) {
+            Some(inode) => self.says_hands_off(inode),
             // A part of a directory: the rules stand with its inode, which is elsewhere.
-            return self.tree.part(dir).is_some().then_some(false);
-        };
+            None => self.tree.part(dir).is_some().then_some(false),
+        }
+    }
+
+    fn says_hands_off(&self, inode: &Inode) -> Option<bool> {
         let pin = self.tree.xattr(inode, PIN)?.is_some();
         let off = self.tree.xattr(inode, BALANCER)?.is_some_and(|value| value.trim_ascii() == b"none");
         Some(pin || off)
     }
 
-    /// All, those above first.
-    pub(super) fn pieces(&mut self) -> Vec<PieceHeat> {
-        let spots = self.spots();
-        let total: f64 = spots.iter().map(|(_, load)| load.metaload()).sum();
-        let mut nodes: Vec<Node> = Vec::new();
-        let mut places: IntMap<Ino, usize> = IntMap::default();
-        for ((dir, frag), load) in spots {
-            let Some(at) = self.node_of(dir, &mut nodes, &mut places) else { continue };
-            nodes[at].frags.push((frag, load));
+    /// All. Not inlined, so that profilers can tell it apart.
+    #[inline(never)]
+    pub(super) fn pieces(&self, scratch: &mut Scratch) -> Pieces {
+        let Scratch { spots, nodes } = scratch;
+        spots.fill(self.heat.table.iter(self.now.mono_ms));
+        let (mut sum, mut total) = (LoadVec::default(), 0.0);
+        for load in spots.order.iter().map(|key| spots.load(*key)) {
+            sum.add(load);
+            total += load.metaload();
         }
-        let order = from_above(&nodes, &places);
-        let mut pieces: Vec<PieceHeat> = Vec::with_capacity(nodes.len() * 2);
-        // Where a directory's fragments (or itself) have come to lie.
-        let mut shown: IntMap<Ino, (u32, BTreeMap<Frag, u32>)> = IntMap::default();
-        let mut off: Vec<bool> = Vec::new();
-        for at in order {
-            let node = &nodes[at];
-            let above = node.above.and_then(|(dir, hash)| {
-                let (itself, frags) = shown.get(&dir)?;
-                Some(place_of(frags, hash, Frag::BITS_MAX).unwrap_or(*itself))
-            });
-            let hands_off = node.hands_off || above.is_some_and(|above| off[above as usize]);
-            let parts = self.parts_of(node, total * SHOW_PARTS);
-            let itself = pieces.len() as u32;
-            let own = if parts.is_empty() { sum(&node.frags) } else { LoadVec::default() };
-            pieces.push(PieceHeat {
-                piece: Piece { dir: node.dir, frag: None },
-                above,
-                load: own,
-                inodes: node.inodes,
-                fixed: hands_off || node.dir == Ino::ROOT,
-                home: node.home,
-            });
-            off.push(hands_off);
-            let mut frags: BTreeMap<Frag, u32> = BTreeMap::new();
-            for (frag, load) in self.with_coarser(node, &parts) {
-                let inside = frag.parent().and_then(|coarser| place_of(&frags, coarser.first(), coarser.bits));
-                frags.insert(frag, pieces.len() as u32);
-                pieces.push(PieceHeat {
-                    piece: Piece { dir: node.dir, frag: Some(frag) },
-                    above: inside.or(Some(itself)),
-                    load,
-                    inodes: node.inodes >> frag.bits.min(63),
-                    // The directory's own inode lives with its first names.
-                    fixed: hands_off || (frag.first() == 0 && !node.is_part),
-                    home: None,
-                });
-                off.push(hands_off);
+        nodes.list.clear();
+        nodes.places.clear();
+        nodes.places.reserve(spots.order.len());
+        // What lies behind pointers is looked up with nothing else between: so much of it comes from memory side by side.
+        let found: Vec<Found<'_>> = spots.dirs().map(|(dir, _)| self.tree.find(dir)).collect();
+        let (mut inodes, mut way, mut unread) = (Vec::with_capacity(found.len() * 9 / 8), Vec::new(), Vec::new());
+        for ((dir, range), found) in spots.dirs().zip(found) {
+            let Some(at) = self.node_of(dir, found, nodes, &mut inodes, &mut way) else { continue };
+            let node = &mut nodes.list[at];
+            node.spots = range;
+            if node.is_unread {
+                unread.push(dir);
             }
-            shown.insert(node.dir, (itself, frags));
         }
-        pieces
+        for (node, inode) in nodes.list.iter_mut().zip(inodes).filter(|(node, _)| !node.is_part) {
+            node.inodes = u64::try_from(inode.rstat().entries).unwrap_or(0) + 1;
+        }
+        let mut all: Vec<PieceHeat> = Vec::with_capacity(nodes.list.len() * 2);
+        for at in 0..nodes.list.len() {
+            self.show(at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
+        }
+        Pieces { all, unread, sum }
     }
 
-    /// What is hot, in order: so that the same is decided wherever it is decided.
-    fn spots(&self) -> Vec<((Ino, Frag), LoadVec)> {
-        let mut spots: Vec<_> = self.heat.table.iter(self.now.mono_ms).collect();
-        spots.sort_unstable_by_key(|(spot, _)| *spot);
-        spots
+    /// Puts a directory and its fragments behind the pieces that are there.
+    fn show(&self, at: usize, nodes: &mut [Node], spots: &Spots, hot: f64, pieces: &mut Vec<PieceHeat>) {
+        let (before, rest) = nodes.split_at_mut(at);
+        let node = &mut rest[0];
+        let mut above = None;
+        if let Some(up) = node.above {
+            let up = &before[up as usize];
+            let (itself, frags) = up.shown;
+            above = Some(match frags {
+                0 => itself,
+                _ => place_of(pieces, up.shown, node.hash, Frag::BITS_MAX).unwrap_or(itself),
+            });
+            node.hands_off |= up.hands_off;
+        }
+        let parts = self.parts_of(node, spots, hot);
+        let itself = pieces.len() as u32;
+        let mut own = LoadVec::default();
+        if parts.is_empty() {
+            spots.of(node.spots).for_each(|(_, load)| own.add(load));
+        }
+        pieces.push(PieceHeat {
+            piece: Piece { dir: node.dir, frag: None },
+            above,
+            load: own,
+            inodes: node.inodes,
+            fixed: node.hands_off || node.dir == Ino::ROOT,
+            home: node.home,
+        });
+        node.shown = (itself, 0);
+        if parts.is_empty() {
+            return;
+        }
+        for (frag, load) in self.with_coarser(node.dir, parts) {
+            let inside = frag.parent().and_then(|coarser| place_of(pieces, node.shown, coarser.first(), coarser.bits));
+            pieces.push(PieceHeat {
+                piece: Piece { dir: node.dir, frag: Some(frag) },
+                above: inside.or(Some(itself)),
+                load,
+                inodes: node.inodes >> frag.bits.min(63),
+                // The directory's own inode lives with its first names.
+                fixed: node.hands_off || (frag.first() == 0 && !node.is_part),
+                home: None,
+            });
+            node.shown.1 += 1;
+        }
     }
 
-    /// The place of a directory among the nodes, put there with all that are above it; none if it is not in memory, or not
+    /// The place of a directory among the nodes, put there behind all that are above it; none if it is not in memory, or not
     /// a directory of this rank.
-    fn node_of(&self, dir: Ino, nodes: &mut Vec<Node>, places: &mut IntMap<Ino, usize>) -> Option<usize> {
-        if let Some(at) = places.get(&dir) {
-            return Some(*at);
+    fn node_of<'a>(
+        &'a self,
+        dir: Ino,
+        found: Found<'a>,
+        nodes: &mut Nodes,
+        inodes: &mut Vec<&'a Inode>,
+        way: &mut Vec<Way<'a>>,
+    ) -> Option<usize> {
+        if let Some(at) = nodes.places.get(&dir) {
+            return Some(*at as usize);
         }
-        let mut at = dir;
+        let (base, mut at, mut found) = (nodes.list.len() as u32, dir, found);
         for _ in 0..DEPTH_MAX {
-            let node = self.node(at)?;
-            let above = node.above;
-            places.insert(at, nodes.len());
-            nodes.push(node);
+            let Some(node) = self.node(at, found, nodes) else { break };
+            let above = node.2;
+            nodes.places.insert(at, base + way.len() as u32);
+            way.push(node);
             match above {
-                Some((parent, _)) if !places.contains_key(&parent) => at = parent,
+                Some((parent, _)) if !nodes.places.contains_key(&parent) => {
+                    (at, found) = (parent, self.tree.find(parent))
+                }
                 _ => break,
             }
         }
-        places.get(&dir).copied()
+        let count = way.len();
+        if count > 1 {
+            // They were found from below.
+            let places = way.iter().rev().zip(base..);
+            places.for_each(|((node, ..), place)| _ = nodes.places.insert(node.dir, place));
+        }
+        while let Some((mut node, inode, above)) = way.pop() {
+            if let Some((parent, hash)) = above {
+                // What is in a circle has nothing above it at one point.
+                let place = nodes.places.get(&parent).copied();
+                (node.above, node.hash) = (place.filter(|place| (*place as usize) < nodes.list.len()), hash);
+            }
+            nodes.list.push(node);
+            inodes.push(inode);
+        }
+        (count > 0).then(|| nodes.list.len() - 1)
     }
 
-    fn node(&self, dir: Ino) -> Option<Node> {
-        let (inode, is_part) = match self.tree.part(dir) {
-            Some(part) => (part, true),
-            None => (self.tree.peek(dir).filter(|inode| inode.kind == loligo_types::Kind::Dir)?, false),
-        };
-        let (above, home) = if is_part { (None, self.cluster.routes.home(dir)) } else { self.above_of(inode) };
-        Some(Node {
-            dir,
-            frags: Vec::new(),
-            above,
-            home: home.filter(|home| *home != self.me()),
-            inodes: match is_part {
-                // Only what has changed is counted here.
-                true => PART_INODES,
-                false => u64::try_from(inode.rstat().entries).unwrap_or(0) + 1,
+    /// A directory of this rank, and what it is in if that is this rank's too.
+    fn node<'a>(&'a self, dir: Ino, found: Found<'a>, nodes: &mut Nodes) -> Option<Way<'a>> {
+        let (inode, is_part, hands_off) = match self.tree.part(dir) {
+            Some(part) => (part, true, self.is_hands_off(dir)),
+            None => match found {
+                Found::Here(inode) => (inode, false, self.says_hands_off(inode)),
+                // It goes nowhere any more.
+                Found::Gone => (self.tree.peek(dir)?, false, Some(true)),
+                Found::Unknown => return None,
             },
+        };
+        if inode.kind != Kind::Dir {
+            return None;
+        }
+        let (above, home) = if is_part { (None, self.cluster.routes.home(dir)) } else { self.above_of(inode, nodes) };
+        let node = Node {
+            dir,
+            spots: (0, 0),
+            above: None,
+            hash: 0,
+            home: home.filter(|home| *home != self.me()),
+            // As if it were a part, of which only what has changed is counted here; others have theirs filled in later.
+            inodes: PART_INODES,
             // What is not known is not moved now.
-            hands_off: self.is_hands_off(dir).unwrap_or(true),
+            hands_off: hands_off.unwrap_or(true),
+            is_unread: hands_off.is_none(),
             is_part,
-        })
+            has_lines: None,
+            shown: (0, 0),
+        };
+        Some((node, inode, above))
     }
 
     /// What a directory is in, if that is this rank's too; else who has that.
-    fn above_of(&self, inode: &Inode) -> (Option<(Ino, u64)>, Option<Rank>) {
+    fn above_of(&self, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
         let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
         if inode.ino == Ino::ROOT || parent.0 == 0 {
             return (None, None);
+        }
+        if let Some(at) = nodes.places.get(&parent)
+            && let Some(up) = nodes.list.get_mut(*at as usize)
+            && !*up.has_lines.get_or_insert_with(|| self.cluster.routes.version(parent).is_some())
+        {
+            // As most are: asked once, not for each that is in it.
+            return (Some((parent, hash)), None);
         }
         match self.cluster.routes.of(parent, hash) {
             Some(rank) if rank != self.me() => return (None, Some(rank)),
@@ -174,19 +321,20 @@ impl Mds {
 
     /// The fragments in which a directory is shown; none: as a whole. The root stays together: every walk of a path looks into it,
     /// and a directory of several ranks is looked at by asking all of them.
-    fn parts_of(&self, node: &Node, hot: f64) -> Vec<(Frag, LoadVec)> {
+    fn parts_of(&self, node: &Node, spots: &Spots, hot: f64) -> Vec<(Frag, LoadVec)> {
         if node.dir == Ino::ROOT {
             return Vec::new();
         }
-        let is_cut = node.frags.iter().any(|(frag, _)| frag.bits > 0);
+        let frags = || spots.of(node.spots);
+        let is_cut = frags().any(|(frag, _)| frag.bits > 0);
         let mut parts = Vec::new();
-        for (frag, load) in &node.frags {
+        for (frag, load) in frags() {
             let fine = frag.bits + PART_BITS <= Frag::BITS_MAX;
             if load.metaload() >= hot && load.metaload() > 0.0 && node.inodes >= PART_INODES && fine {
                 let part = load.times(0.5f64.powi(i32::from(PART_BITS)));
                 parts.extend(frag.split(PART_BITS).into_iter().map(|frag| (frag, part)));
             } else if is_cut {
-                parts.push((*frag, *load));
+                parts.push((frag, *load));
             }
         }
         // A directory that is not cut, and not hot enough to be.
@@ -194,50 +342,31 @@ impl Mds {
     }
 
     /// The same with all that they are halves of, the coarsest first; of those nothing was counted.
-    fn with_coarser(&self, node: &Node, parts: &[(Frag, LoadVec)]) -> Vec<(Frag, LoadVec)> {
-        let own = self.tree.own_frags(node.dir);
+    fn with_coarser(&self, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(Frag, LoadVec)> {
+        let own = self.tree.own_frags(dir);
         let is_own = |frag: Frag| own.as_ref().is_none_or(|own| own.iter().any(|line| line.covers(frag)));
-        let mut all: BTreeMap<Frag, LoadVec> = parts.iter().copied().collect();
-        for (frag, _) in parts {
-            let mut at = *frag;
-            while let Some(coarser) = at.parent().filter(|coarser| coarser.bits > 0 && is_own(*coarser)) {
-                all.entry(coarser).or_default();
-                at = coarser;
+        let mut at = 0;
+        while let Some((frag, _)) = parts.get(at) {
+            let coarser = frag.parent().filter(|coarser| coarser.bits > 0 && is_own(*coarser));
+            // Halves mostly stand together, so most are added once.
+            if let Some(coarser) = coarser.filter(|coarser| parts.last().is_none_or(|(last, _)| last != coarser)) {
+                parts.push((coarser, LoadVec::default()));
             }
+            at += 1;
         }
-        // By bits first, then by value.
-        all.into_iter().collect()
+        // By bits first, then by value; what was counted stays before what was added.
+        parts.sort_by_key(|(frag, _)| *frag);
+        parts.dedup_by_key(|(frag, _)| *frag);
+        parts
     }
 }
 
-/// The place of the finest fragment, of at most so many bits, that has the names with this hash.
-fn place_of(frags: &BTreeMap<Frag, u32>, hash: u64, bits: u8) -> Option<u32> {
-    let finest = frags.last_key_value()?.0.bits.min(bits);
-    (0..=finest).rev().find_map(|bits| frags.get(&Frag::of(hash, bits))).copied()
-}
-
-fn sum(frags: &[(Frag, LoadVec)]) -> LoadVec {
-    let mut sum = LoadVec::default();
-    frags.iter().for_each(|(_, load)| sum.add(load));
-    sum
-}
-
-/// The places of all, each after that of what it is in.
-fn from_above(nodes: &[Node], places: &IntMap<Ino, usize>) -> Vec<usize> {
-    let mut order = Vec::with_capacity(nodes.len());
-    let mut done = vec![false; nodes.len()];
-    let mut way = Vec::new();
-    for first in 0..nodes.len() {
-        let mut at = first;
-        while !done[at] {
-            done[at] = true;
-            way.push(at);
-            match nodes[at].above.and_then(|(parent, _)| places.get(&parent)) {
-                Some(parent) => at = *parent,
-                None => break,
-            }
-        }
-        order.extend(way.drain(..).rev());
-    }
-    order
+/// The place of the finest fragment, of at most so many bits, that has the names with this hash, of those behind a directory:
+/// the coarsest are first.
+fn place_of(pieces: &[PieceHeat], shown: (u32, u32), hash: u64, bits: u8) -> Option<u32> {
+    let from = shown.0 as usize + 1;
+    let frags = &pieces[from..from + shown.1 as usize];
+    let finest = frags.last()?.piece.frag?.bits.min(bits);
+    let at = |bits: u8| frags.binary_search_by_key(&Some(Frag::of(hash, bits)), |heat| heat.piece.frag).ok();
+    (0..=finest).rev().find_map(at).map(|at| (from + at) as u32)
 }
