@@ -129,7 +129,10 @@ impl Mds {
 
     /// Something moves that somebody holds.
     fn note_held(&mut self, held: &mut Held, HeldOne { ino, lease }: HeldOne) {
-        match lease {
+        // While records were read for it, its session may have ended: nobody would give it back.
+        let still = |(slot, _): (Slot, Lease)| (slot, self.leases.held(ino, slot));
+        match lease.map(still) {
+            Some((_, Lease::NONE)) => {}
             Some((slot, bits)) if held.leases >= self.config.moved_leases_max => {
                 held.shed = true;
                 held.asked.push_back((ino, slot));
