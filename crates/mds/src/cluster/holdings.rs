@@ -209,8 +209,11 @@ impl Mds {
         self.note_changed_held(held);
         let mut needs = Vec::new();
         for ino in &held.inos {
-            if let (Moves::Unknown(mut wants), _) = self.moves_in_step(survey, *ino) {
-                needs.append(&mut wants);
+            match self.moves_in_step(survey, *ino).0 {
+                Moves::Unknown(mut wants) => needs.append(&mut wants),
+                // A directory is remembered after it has left memory, and what is open is told to the other rank.
+                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.locate(*ino, &mut needs),
+                _ => {}
             }
         }
         needs.sort();
