@@ -50,7 +50,7 @@ lines() {
             name="$1-${2// /-}-$3-$4-$seed"
             files=(--svg "$out/$name.svg" --json "$out/$name.json")
         fi
-        "$lab" --costs "$costs" --ranks "$3" --spread "$4" --seed "$seed" --workload "$5" "${files[@]}" 2>/dev/null |
+        "$lab" --costs "$costs" --ranks "$3" --spread "$4" --seed "$seed" --workload "$5" "${files[@]}" |
             awk -v label="$2" -v head="$([ "$begun" = "$1" ] || echo yes)" '
                 /^\| ranks/ { if (head) print "| what " $0 }
                 /^\|--/ { if (head) print "|---" $0 }
@@ -113,7 +113,7 @@ ruled() {
     local seed row
     for seed in $seeds; do
         row=$("$lab" --costs "$slow" --ranks "$2" --spread "$3" --policy "$4" --tick-ms 1000 --seed "$seed" --workload "$5" \
-            ${out:+--svg "$out/$1-$2-$3-$4-$seed.svg" --json "$out/$1-$2-$3-$4-$seed.json"} 2>/dev/null | grep '^| [0-9]')
+            ${out:+--svg "$out/$1-$2-$3-$4-$seed.svg" --json "$out/$1-$2-$3-$4-$seed.json"} | grep '^| [0-9]')
         # The lab's columns: see its head.
         [ "$2" != 1 ] || alone[$1-$seed]=$(awk -F'|' '{ print $6 + 0 }' <<<"$row")
         awk -F'|' -v seed="$seed" -v one="${alone[$1-$seed]}" '{

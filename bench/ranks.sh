@@ -123,12 +123,12 @@ part_cost() {
     echo
 }
 
-# instructions_of RANKS: of each phase, one a line.
+# instructions_of NAME RANKS POLICY: of each phase, one a line. The words are always as long: where memory lies shows in the numbers.
 instructions_of() {
     local file
     work "$limit" valgrind --tool=callgrind --dump-after=cost::Bench::phase --callgrind-out-file="$scratch/cg.$1" \
-        "$cost" 20000 "$1" >"$scratch/cg.names" 2>/dev/null
-    find "$scratch" -name "cg.$1.[0-9]*" | sort -V | head -n "$(grep -c ' ns ' "$scratch/cg.names")" | while read -r file; do
+        "$cost" 20000 "${@:2}" >"$scratch/cg.names" 2>/dev/null
+    find "$scratch" -name "cg.$1.[0-9]*" | sort -V | head -n "$(grep -c ' ns$' "$scratch/cg.names")" | while read -r file; do
         sed -n 's/^totals: //p;s/^summary: //p' "$file" | head -n 1
     done
 }
@@ -138,15 +138,21 @@ part_instructions() {
     if ! have valgrind; then say "valgrind is not installed: instructions are not counted (apt-get install valgrind)" && return; fi
     for ranks in 1 8; do
         say "instructions of an operation, $ranks ranks"
-        instructions_of "$ranks" >"$scratch/instructions.$ranks"
+        instructions_of "$ranks" "$ranks" 0 >"$scratch/instructions.$ranks"
     done
+    say "instructions of an operation, 8 ranks with a policy in force"
+    instructions_of policy 8 1 >"$scratch/instructions.policy"
     echo "## Instructions of a phase in the machine (callgrind; 20,000 files)"
     echo
-    echo "| phase | 1 rank | 8 ranks | ratio |"
-    echo "|---|---:|---:|---:|"
-    sed 's/ *[0-9]* ns .*//' <(grep ' ns ' "$scratch/cg.names") | paste -d'|' - "$scratch/instructions.1" "$scratch/instructions.8" |
-        awk -F'|' '{ gsub(/^ +/, "", $1); one += $2; eight += $3; printf "| %s | %d | %d | %.3f |\n", $1, $2, $3, $3 / $2 }
-            END { printf "| all | %d | %d | %.3f |\n", one, eight, eight / one }'
+    echo "With a policy in force: between two of its ticks."
+    echo
+    echo "| phase | 1 rank | 8 ranks | ratio | 8 ranks, a policy in force | to none |"
+    echo "|---|---:|---:|---:|---:|---:|"
+    sed 's/ *[0-9]* ns$//' <(grep ' ns$' "$scratch/cg.names") |
+        paste -d'|' - "$scratch/instructions.1" "$scratch/instructions.8" "$scratch/instructions.policy" |
+        awk -F'|' '{ gsub(/^ +/, "", $1); one += $2; eight += $3; ruled += $4
+                printf "| %s | %d | %d | %.3f | %d | %.6f |\n", $1, $2, $3, $3 / $2, $4, $4 / $3 }
+            END { printf "| all | %d | %d | %.3f | %d | %.6f |\n", one, eight, eight / one, ruled, ruled / eight }'
     echo
 }
 

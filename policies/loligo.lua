@@ -1,11 +1,13 @@
 -- Loligo's own policy: leave things together while there is room, spread what does not fit, bring it back when it is calm.
 -- It looks at how busy ranks are, not at counts of requests: a count says nothing about how much more fits.
 --  * A rank is overloaded when it was at work more than HOT of its time for HOT_TICKS ticks in a row; full ones count twice, for what
---    is to move grows while they wait. It then gives one other rank
---    what brings it down to AIM, but no more than makes both equally busy, and only if that is worth a move (WORTH).
---  * Which rank gets it is worked out for all overloaded ranks by each of them, from the same news: the busiest chooses first,
---    no rank is chosen twice. The fullest one in which it fits is chosen, so that few ranks are in use. News that differ by less
---    than STEP percent are the same to this plan: ranks decide at different moments, and must not plan differently for noise.
+--    is to move grows while they wait. While it is not full, it is known how much is too much: it gives one other rank what brings
+--    it down to AIM, but no more than makes both equally busy. Of a full one (FULL) it is not known how much more is asked for: it
+--    shares with as many as BREADTH others, so that all of them are equally busy. Only what is worth a move (WORTH) is moved.
+--  * Which ranks get it is worked out for all overloaded ranks by each of them, from the same news: the busiest chooses first,
+--    no rank is chosen twice, and full ones leave each other their part of the free ones. The fullest one in which it fits is
+--    chosen, so that few ranks are in use; a full rank takes the emptiest. News that differ by less than STEP percent are the same
+--    to this plan: ranks decide at different moments, and must not plan differently for noise.
 --  * After a move there is a pause: what was moved shows in the news only later.
 --  * When it and the rank that a piece came from have been nearly idle together for CALM_TICKS ticks, the pieces go back. Ranks do
 --    that one after the other, so that the one they come back to is not surprised.
@@ -17,14 +19,16 @@ minimum_offload = 0
 local HOT, HOT_TICKS = 75, 3
 local FULL = 95          -- above it it is not known how much more is asked for
 local AIM = 60
-local ROOM = 60          -- who is busier is given nothing
+local ROOM = 60          -- who is busier is given nothing,
+local GAP = 30           -- but by a full rank if it is busier by so much
+local BREADTH = 3        -- so many get something from a full rank at once
 local WORTH = 5
 local STEP = 5
 local CALM, CALM_TICKS = 50, 6
 local PAUSE_TICKS = 1
 
--- What `when` decides and `where` tells: to whom, and how much.
-local goal, much = nil, 0
+-- What `when` decides and `where` tells: who gets how much.
+local goals = nil
 
 function metaload(IRD, IWR, READDIR, FETCH, STORE)
     return IRD + 2*IWR + READDIR + 2*FETCH + 4*STORE
@@ -47,20 +51,19 @@ local function ratio(from, to)
     return if a > 0 and b > 0 then a / b else 1
 end
 
--- How much `from` gives `to`.
-local function amount(from, to)
-    local mine, its, factor = MDSs[from].busy, MDSs[to].busy, ratio(from, to)
-    local even = (mine - its) / (1 + factor)
-    return if mine > FULL then even else min(mine - AIM, even)
+-- Whether a rank is more than full: how much is asked for is not known.
+local function is_full(i)
+    return MDSs[i].busy > FULL
 end
 
--- The fullest of the free ones in which it fits; if there is none, the emptiest.
+-- The fullest of the free ones in which it fits what is too much of `from`, else the emptiest; and how much that gets.
 local function choose(from, taken)
     local fullest, emptiest = nil, nil
+    local mine = MDSs[from].busy
     for to = 1, #MDSs do
         local its = MDSs[to].busy
         if to ~= from and MDSs[to].open and its < ROOM and not taken[to] then
-            local fits = its + (MDSs[from].busy - AIM) * ratio(from, to) <= AIM
+            local fits = its + (mine - AIM) * ratio(from, to) <= AIM
             if fits and (not fullest or about(to) > about(fullest)) then
                 fullest = to
             end
@@ -69,7 +72,40 @@ local function choose(from, taken)
             end
         end
     end
-    return if MDSs[from].busy <= FULL and fullest then fullest else emptiest
+    local to = fullest or emptiest
+    if not to then
+        return {}
+    end
+    return {[to] = min(mine - AIM, (mine - MDSs[to].busy) / (1 + ratio(from, to)))}
+end
+
+-- The emptiest of the free ones, at most so many, and how much each gets so that all are equally busy.
+local function share(from, taken, most)
+    local mine, free = MDSs[from].busy, {}
+    for to = 1, #MDSs do
+        local its = MDSs[to].busy
+        if to ~= from and MDSs[to].open and not taken[to] and its <= mine - GAP and not is_full(to) then
+            table.insert(free, to)
+        end
+    end
+    -- The sort is stable: equally busy ones stay in the order of their ranks.
+    table.sort(free, function(a, b) return about(a) < about(b) end)
+    local sum, parts, some = mine, 1, {}
+    for at = 1, min(most, #free) do
+        local to = free[at]
+        -- It would get nothing: all before it are emptier even when all are equally busy.
+        if MDSs[to].busy > sum / parts - WORTH then
+            break
+        end
+        local r = ratio(from, to)
+        sum, parts = sum + MDSs[to].busy / r, parts + 1 / r
+        table.insert(some, to)
+    end
+    local gets = {}
+    for _, to in ipairs(some) do
+        gets[to] = (sum / parts - MDSs[to].busy) / ratio(from, to)
+    end
+    return gets
 end
 
 local function overloaded()
@@ -79,24 +115,35 @@ local function overloaded()
             table.insert(list, i)
         end
     end
-    -- The sort is stable: equally busy ones stay in the order of their ranks.
     table.sort(list, function(a, b) return about(a) > about(b) end)
     return list
 end
 
--- Who gets how much from this rank in everybody's plan.
+-- Who gets how much from this rank in everybody's plan; none: nobody anything.
 local function spread()
-    local taken = {}
-    for _, from in ipairs(overloaded()) do
-        local to = choose(from, taken)
-        if to then
+    local list, taken = overloaded(), {}
+    local full, free = 0, 0
+    for i = 1, #MDSs do
+        full = full + (if is_full(i) then 1 else 0)
+        free = free + (if MDSs[i].open and MDSs[i].busy <= 100 - GAP then 1 else 0)
+    end
+    for _, from in ipairs(list) do
+        local gets
+        if is_full(from) then
+            gets = share(from, taken, max(1, min(BREADTH, math.floor(free / full))))
+        else
+            gets = choose(from, taken)
+        end
+        local worth = nil
+        for to, amount in pairs(gets) do
             taken[to] = true
+            if amount >= WORTH then
+                worth = worth or {}
+                worth[to] = amount
+            end
         end
         if from == whoami then
-            if to and amount(from, to) >= WORTH then
-                return to, amount(from, to)
-            end
-            return nil
+            return worth
         end
     end
     return nil
@@ -123,19 +170,23 @@ function when()
     if pause > 0 then
         pause = pause - 1
     elseif hot >= HOT_TICKS then
-        goal, much = spread()
+        goals = spread()
     elseif back and calm >= CALM_TICKS + 2 * (whoami - 1) then
-        goal, much = back, home[back]
+        goals = {[back] = home[back]}
     end
-    if goal then
+    if goals then
         hot, pause = 0, PAUSE_TICKS
     end
     WRstate(hot + 10 * pause + 100 * min(calm, 100000))
-    return goal ~= nil
+    return goals ~= nil
 end
 
 function where()
-    targets[goal] = min(much, MDSs[whoami].load)
+    local left = MDSs[whoami].load
+    for to, amount in pairs(goals) do
+        targets[to] = min(amount, left)
+        left = left - targets[to]
+    end
 end
 
-howmuch = {"best", "big_first", "big_small"}
+howmuch = {"best"}

@@ -4,8 +4,10 @@
 //!
 //! Writes a Markdown table with a line for each number of ranks. With several of them the picture is of the last one, and JSON has
 //! a list. Without a policy (NAME: one that comes with Loligo) nothing is balanced: directories stay where they are at the
-//! beginning. `--log` writes to stderr what led to each decision that moves something.
+//! beginning. `--log` writes to stderr what led to each decision that moves something. How long each took is told on a terminal only:
+//! what else is on stderr is a complaint.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -93,10 +95,12 @@ fn work(args: &Args) -> Result<(), String> {
             eprintln!("the policy failed {} times, first at {fault}", report.faults);
         }
         let real = begun.elapsed().as_secs_f64();
-        eprintln!(
-            "{ranks} ranks: {real:.1} s of real time, set-up and all, {:.3} a virtual second",
-            real / report.length_s
-        );
+        if std::io::stderr().is_terminal() {
+            eprintln!(
+                "{ranks} ranks: {real:.1} s of real time, set-up and all, {:.3} a virtual second",
+                real / report.length_s
+            );
+        }
         reports.push(report);
     }
     let csv = || reports.iter().fold(Report::csv_head().to_owned(), |text, report| text + &report.csv());

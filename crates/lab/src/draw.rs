@@ -20,6 +20,14 @@ fn step(most: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * ten).find(|n| *n >= rough).unwrap_or(rough)
 }
 
+/// How a picture of this size begins: white, and texts as in all others.
+pub fn svg_head(width: f64, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
+    )
+}
+
 impl Report {
     /// As SVG.
     pub fn svg(&self) -> String {
@@ -30,10 +38,7 @@ impl Report {
         let most = sums.fold(1.0, f64::max) * 1.05;
         let x = |s: f64| LEFT + s / end * PLOT.0;
         let y = |n: f64| TOP + PLOT.1 - n / most * PLOT.1;
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-             <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
-        );
+        let mut out = svg_head(WIDTH, HEIGHT);
         let mut put = |text: String| {
             out.push_str(&text);
             out.push('\n');

@@ -34,6 +34,7 @@ mod text;
 pub mod world;
 
 pub use costs::Costs;
+pub use draw::svg_head;
 pub use lab::{Decider, Lab, Plan, run};
 pub use policy::PolicyDecider;
 pub use report::{Client, Moving, Phase, Report, Second};

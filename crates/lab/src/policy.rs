@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use loligo_policy::balance::Policy;
-use loligo_policy::{Limits, Value, embedded};
+use loligo_policy::{Limits, Value, shipped};
 use loligo_types::{Decision, Rank, Snapshot};
 
 use crate::lab::Decider;
@@ -38,10 +38,9 @@ impl PolicyDecider {
         })
     }
 
-    /// One that comes with Loligo, by its file's name without or with the ending.
+    /// One that comes with Loligo.
     pub fn shipped(name: &str) -> Option<Result<PolicyDecider, String>> {
-        let is = |file: &str| file == name || file.split_once('.').is_some_and(|(stem, _)| stem == name);
-        embedded().iter().find(|(file, _)| is(file)).map(|(_, text)| PolicyDecider::new(name, text))
+        shipped(name).map(|(name, text)| PolicyDecider::new(name, text))
     }
 }
 

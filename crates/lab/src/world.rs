@@ -25,6 +25,8 @@ use crate::table;
 const TICK_NS: u64 = 20_000_000;
 /// Ticks between two times that a rank is told how busy it was: a second.
 const CPU_TICKS: u64 = 50;
+/// A step of long works has so many units ([`Mds::long_work`]), as far as costs go.
+const STEP_UNITS: u64 = 400;
 /// Under which names are hashed.
 pub const KEY: (u64, u64) = (1, 2);
 
@@ -94,6 +96,8 @@ struct Seat {
     appended: Lsn,
     syncing: Option<Lsn>,
     counts: Counts,
+    /// It is to go on with a long work when what has come is done.
+    again: bool,
     /// What it had worked when it was last told.
     told_worked: u64,
 }
@@ -155,6 +159,7 @@ impl World {
                 appended: Lsn(0),
                 syncing: None,
                 counts: Counts::default(),
+                again: false,
                 told_worked: 0,
             }
         };
@@ -326,7 +331,6 @@ impl World {
             | Input::Message { msg: ToServer::Data(_) | ToServer::Hello(_), .. }
             | Input::Peer { .. } => self.costs.peer,
             Input::Tick => self.costs.tick,
-            Input::Again => self.costs.step,
             // In what a request costs on average.
             _ => 0,
         }
@@ -346,11 +350,15 @@ impl World {
             outputs.push(Output::Send { conn, msg });
         } else {
             let seat = &mut self.seats[rank];
-            let is_step = matches!(input, Input::Again);
+            let (is_step, worked) = (matches!(input, Input::Again), seat.mds.long_work());
             let begun = self.clock.map(|clock| clock());
             seat.mds.handle(now, input);
             let took = self.clock.zip(begun).map(|(clock, begun)| clock() - begun);
             self.steps.extend(took.filter(|_| is_step));
+            seat.again &= !is_step;
+            if !self.free {
+                cost += (seat.mds.long_work() - worked) * self.costs.step / STEP_UNITS;
+            }
             while let Some(output) = seat.mds.pop() {
                 if let (Output::Balance(snapshot), false) = (&output, self.free) {
                     cost += self.costs.snapshot + self.costs.piece * snapshot.pieces.len() as u64;
@@ -415,6 +423,7 @@ impl World {
             Output::Discard { ino, .. } => (sync, Input::Discarded { ino }),
             // Nothing is pinned and nothing floats.
             Output::Scan { ticket, .. } => (load, Input::Scanned { ticket, page: Some(Page::default()) }),
+            Output::Again if std::mem::replace(&mut self.seats[rank].again, true) => return,
             Output::Again => (0, Input::Again),
             Output::Peer { to, msg } => {
                 self.count_peer(rank, usize::from(to.0), &msg);

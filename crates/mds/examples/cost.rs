@@ -1,8 +1,8 @@
-//! What one operation costs in the machine alone: `cargo run --release -p loligo-mds --example cost [FILES [RANKS]]`.
+//! What one operation costs in the machine alone: `cargo run --release -p loligo-mds --example cost [FILES [RANKS [POLICY]]]`.
 //!
 //! One busy session of two, leases wanted as a mount wants them, a group of 64 requests for each sync of the journal. Without
 //! wire, journal bytes on disk and table. With RANKS over 1 it is rank 0 of so many: all are connected, each has eight
-//! subtrees, and loads come in from two others each second. Time goes on by 20 ms with each 1000 requests.
+//! subtrees, and loads come in from two others each second. With POLICY over 0 one is in force, and its next tick is far away. Time goes on by 20 ms with each 1000 requests.
 //!
 //! `cost --compare A,B,.. [FILES]` runs the phases with so many ranks in turn, five times each, and prints the best of each.
 
@@ -11,7 +11,7 @@ use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, ClusterMap, Cred, Frag, Ino, Lease, Lsn, Name, Op, OpenFlags, Rank, RankInfo, RankState, Route,
+    Answer, ClusterMap, Cred, Frag, Ino, Lease, Lsn, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState, Route,
 };
 use loligo_types::{Seq, Time};
 
@@ -19,6 +19,8 @@ use loligo_types::{Seq, Time};
 const TICK: (u64, u64) = (1000, 20);
 /// Subtrees of each other rank.
 const SUBTREES: u64 = 8;
+/// No tick of the balancer while it runs.
+const TICK_FAR_MS: u64 = 1 << 40;
 /// Runs of a comparison.
 const RUNS: usize = 5;
 
@@ -42,18 +44,18 @@ struct Bench {
     quiet: bool,
 }
 
-fn map(ranks: u16) -> ClusterMap {
+fn map(ranks: u16, policy: PolicyId) -> ClusterMap {
     if ranks < 2 {
-        return ClusterMap::default();
+        return ClusterMap { policy, ..ClusterMap::default() };
     }
     let info = |rank| RankInfo { rank: Rank(rank), address: String::new(), state: RankState::Up };
-    ClusterMap { epoch: 1, ranks: (0..ranks).map(info).collect(), ..Default::default() }
+    ClusterMap { epoch: 1, ranks: (0..ranks).map(info).collect(), policy }
 }
 
 impl Bench {
-    fn new(ranks: u16, quiet: bool) -> Bench {
+    fn new(ranks: u16, policy: PolicyId, quiet: bool) -> Bench {
         let now = Now { mono_ms: 1, wall: Time(1_000_000_000) };
-        let mut config = Config { map: map(ranks), ..Config::default() };
+        let mut config = Config { map: map(ranks, policy), balance_ms: TICK_FAR_MS, ..Config::default() };
         (config.cache_bytes_max, config.leases_max) = (usize::MAX, usize::MAX);
         let mds = Mds::new(config, now);
         let (last, made) = (Lsn(0), Ino::ROOT);
@@ -61,7 +63,7 @@ impl Bench {
         for rank in (1..ranks).map(Rank) {
             bench.input(Input::PeerUp { rank });
             let route = |n| Route { dir: Ino(u64::from(rank.0) << 40 | n), frag: Frag::WHOLE, rank, version: 1 };
-            let (map, routes) = (map(ranks), (0..SUBTREES).map(route).collect());
+            let (map, routes) = (map(ranks, policy), (0..SUBTREES).map(route).collect());
             let msg = PeerMsg::Hello { life: 1, received: 0, sent: 0, map, routes };
             bench.input(Input::Peer { from: rank, msg });
         }
@@ -216,7 +218,7 @@ fn compare(ranks: &[u16], count: u64) {
     let mut best: Vec<Vec<(&str, u64)>> = vec![Vec::new(); ranks.len()];
     for _ in 0..RUNS {
         for (best, ranks) in best.iter_mut().zip(ranks) {
-            let found = phases(&mut Bench::new(*ranks, true), count);
+            let found = phases(&mut Bench::new(*ranks, PolicyId::NONE, true), count);
             match best.is_empty() {
                 true => *best = found,
                 false => best.iter_mut().zip(found).for_each(|(old, new)| old.1 = old.1.min(new.1)),
@@ -235,7 +237,7 @@ fn compare(ranks: &[u16], count: u64) {
 }
 
 fn main() {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: Option<&String>, or: u64| text.and_then(|n| n.parse().ok()).unwrap_or(or);
     if words.first().is_some_and(|word| word == "--compare") {
         let ranks: Vec<u16> = words.get(1).map_or("1,8", |text| text).split(',').flat_map(str::parse).collect();
@@ -245,8 +247,8 @@ fn main() {
             compare(&ranks, number(words.get(2), 300_000))
         };
     }
-    words.truncate(2);
-    let mut bench = Bench::new(number(words.get(1), 1) as u16, false);
+    let policy = PolicyId(number(words.get(2), 0) as u32);
+    let mut bench = Bench::new(number(words.get(1), 1) as u16, policy, false);
     phases(&mut bench, number(words.first(), 300_000));
     let status = bench.mds.status();
     println!("cache {} bytes, leases {} in {} bytes", status.cache_bytes, status.leases, status.lease_bytes);

@@ -61,6 +61,8 @@ pub struct Config {
     pub beat_ms: u64,
     /// How often the balancer's policy is asked, milliseconds.
     pub balance_ms: u64,
+    /// Leases that move with a subtree; those beyond are asked back before.
+    pub moved_leases_max: usize,
     /// When directories are cut into fragments.
     pub frag: FragConfig,
     /// What is done in one go, kept or told at once is so many times less (1): simulations, of few inodes, meet what otherwise only
@@ -94,6 +96,7 @@ impl Default for Config {
             heat_sample: 8,
             beat_ms: 1000,
             balance_ms: 10_000,
+            moved_leases_max: 65_536,
             frag: FragConfig::default(),
             shrink: 1,
             root: (0o755, 0, 0),

@@ -44,6 +44,7 @@ mod lockop;
 mod machine;
 mod numbers;
 mod open;
+mod pace;
 mod park;
 mod pause;
 mod reap;

@@ -21,6 +21,7 @@ use crate::lease::Leases;
 use crate::load::Loads;
 use crate::lock::Locks;
 use crate::open::Opens;
+use crate::pace::Pace;
 use crate::park::Parked;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Standing};
@@ -61,6 +62,7 @@ pub struct Mds {
     pub(crate) counters: Counters,
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
+    pub(crate) pace: Pace,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
 }
@@ -99,6 +101,7 @@ impl Mds {
             counters: Counters::default(),
             heat,
             balance: Balance::default(),
+            pace: Pace::default(),
             stopping: false,
             stopped: false,
         }
@@ -153,6 +156,12 @@ impl Mds {
         self.out.drain(..)
     }
 
+    /// How much has been done so far of long works that are done in steps, in units of some 25 ns: for who wants to know how long
+    /// such a step takes without measuring it.
+    pub fn long_work(&self) -> u64 {
+        self.pace.spent()
+    }
+
     /// Lets those go on whose wait is over.
     fn settle(&mut self) {
         loop {
@@ -196,7 +205,10 @@ impl Mds {
             }
         }
         match msg {
-            ToServer::Request(request) => self.request(conn, slot, request),
+            ToServer::Request(request) => {
+                self.pace.request();
+                self.request(conn, slot, request);
+            }
             ToServer::RecallDone { ino, id } => self.recall_done(slot, ino, id),
             ToServer::Release(leases) => {
                 for (ino, bits) in leases {

@@ -171,7 +171,7 @@ impl Mds {
         self.recalls.begin(u64::try_from(now.wall.0).unwrap_or(0));
         self.log.last = self.log.last.max(last);
         self.log.durable = self.log.last;
-        while !self.tree.free_some(usize::MAX) {}
+        self.tree.free_some(usize::MAX);
         // Counted in the life that they were made in.
         self.tree.take_recuts();
         self.begin_life();

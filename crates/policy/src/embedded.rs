@@ -22,8 +22,16 @@ pub fn embedded() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// The text of the one of this name: that of its file without what is behind the point.
-pub fn shipped(name: &str) -> Option<&'static str> {
-    let is_it = |file: &str| file.split_once('.').is_some_and(|(stem, _)| stem == name);
-    embedded().iter().find(|(file, _)| is_it(file)).map(|(_, text)| *text)
+fn stem(file: &'static str) -> &'static str {
+    file.split_once('.').map_or(file, |(stem, _)| stem)
+}
+
+/// Name and text of the one with this name, which is its file's without the ending.
+pub fn shipped(name: &str) -> Option<(&'static str, &'static str)> {
+    embedded().iter().map(|(file, text)| (stem(file), *text)).find(|(stem, _)| *stem == name)
+}
+
+/// Names of all, ours first.
+pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+    embedded().iter().map(|(file, _)| stem(file))
 }

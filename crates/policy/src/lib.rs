@@ -15,7 +15,7 @@ pub mod lint;
 mod streak;
 pub mod toy;
 
-pub use embedded::{embedded, shipped};
+pub use embedded::{embedded, shipped, shipped_names};
 pub use engine::Value;
 pub use fault::{Fault, FaultKind};
 pub use limits::Limits;

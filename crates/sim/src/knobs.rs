@@ -79,6 +79,7 @@ impl Knobs {
             contended_ms: rng.pick(&[1, 50, 500]),
             root: (0o755, 0, 0),
             frag: frags(hash_key.0),
+            moved_leases_max: (8192 / SHRINK[(hash_key.1 / 2 % 4) as usize]).max(1),
             shrink: SHRINK[(hash_key.1 / 2 % 4) as usize],
             ..loligo_mds::Config::default()
         };

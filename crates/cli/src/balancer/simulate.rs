@@ -90,7 +90,7 @@ pub fn run(args: &Simulate) -> Outcome {
 
 /// By a name of those that come with Loligo, or from a file.
 fn policy(name: &str) -> Result<PolicyDecider, Failure> {
-    let (name, text) = match text::shipped(name) {
+    let (name, text) = match loligo_policy::shipped(name) {
         Some((name, text)) => (name.to_string(), text.to_string()),
         None if loligo_driver::is_name(name) && !Path::new(name).exists() => (name.to_string(), text::of(name, None)?),
         None => {
@@ -116,7 +116,7 @@ fn other(args: &Simulate) -> Result<Option<PolicyDecider>, Failure> {
         None => {}
     }
     let Target { data, server, path } = &args.target;
-    if data.is_none() && server.is_none() && path.is_none() {
+    if data.is_none() && target::named(server.as_deref()).is_none() && path.is_none() {
         return Ok(None);
     }
     let found = target::find(&args.target)?;

@@ -4,22 +4,16 @@ use std::path::Path;
 
 use crate::output::{Context, Failure, human_time};
 
-/// Name and text of a policy that comes with Loligo.
-pub fn shipped(name: &str) -> Option<(&'static str, &'static str)> {
-    let stem = |file: &'static str| file.split_once('.').map_or(file, |(stem, _)| stem);
-    loligo_policy::embedded().iter().map(|(file, text)| (stem(file), *text)).find(|(stem, _)| *stem == name)
-}
-
-/// Names of those.
+/// Names of the policies that come with Loligo.
 pub fn shipped_names() -> Vec<&'static str> {
-    loligo_policy::embedded().iter().filter_map(|(file, _)| Some(file.split_once('.')?.0)).collect()
+    loligo_policy::shipped_names().collect()
 }
 
 /// The text in a file; without one, that of the policy of this name that comes with Loligo.
 pub fn of(name: &str, file: Option<&Path>) -> Result<String, Failure> {
     match file {
         Some(file) => std::fs::read_to_string(file).context(|| format!("policy {}", file.display())),
-        None => shipped(name).map(|(_, text)| text.to_string()).ok_or_else(|| {
+        None => loligo_policy::shipped(name).map(|(_, text)| text.to_string()).ok_or_else(|| {
             Failure::usage(format!("no policy {name} comes with Loligo; there are: {}", shipped_names().join(", ")))
                 .remedy("name one of these, or give a FILE")
         }),

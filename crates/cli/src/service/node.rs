@@ -232,7 +232,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
     let trust_tcp = settings.flag("trust_tcp");
     let look = Duration::from_micros(settings.number("look_us"));
     let name = settings.text("balancer");
-    let default_policy = loligo_policy::shipped(name).map(|text| (name.to_string(), text.to_string()));
+    let default_policy = loligo_policy::shipped(name).map(|(name, text)| (name.to_string(), text.to_string()));
     Ok(ServerConfig {
         listen,
         default_policy,

@@ -1,18 +1,14 @@
 //! `loligo bench md`: runs the shapes of `loligo_bench` against a server that runs, one started for the run, or a mount.
 
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 
 use loligo_bench::{Config, Phase, PhaseResult, Target};
-use loligo_driver::Address;
 use loligo_driver::client::{Client, Options};
 
+use super::server::Server;
 use crate::args::BenchMd;
-use crate::output::{Context, Failure, Outcome, put};
+use crate::output::{Failure, Outcome, put};
 use crate::progress::{Bar, Unit};
-use crate::service::daemon::Told;
 use crate::target;
 
 /// `loligo bench md`.
@@ -48,27 +44,17 @@ fn mounted(dir: &Path, mut config: Config, json: bool) -> Outcome {
 }
 
 fn native(args: &BenchMd, config: &mut Config) -> Outcome {
-    let found = match (&args.data, target::named(args.server.as_deref())) {
-        (Some(data), _) => Some(target::by_data(data)?),
-        (None, Some(server)) => Some(target::by_address(server)?),
-        (None, None) => None,
-    };
-    let own = if found.is_none() { Some(OwnServer::start()?) } else { None };
-    let address = match (&found, &own) {
-        (Some(found), _) => found.address()?.clone(),
-        (None, Some(own)) => own.address(),
-        (None, None) => unreachable!("without a server that was found one is started"),
-    };
+    let server = Server::of(args.data.as_deref(), args.server.as_deref())?;
+    let address = server.address()?;
     if config.server_pids.is_empty() {
-        let pid = own.as_ref().map(|own| own.child.id()).or(found.and_then(|found| found.state.map(|state| state.pid)));
-        config.server_pids.extend(pid);
+        config.server_pids.extend(server.pid());
     }
     let connect = || {
         let options = Options { name: "bench".into(), ..Options::default() };
         Client::connect(&address, options).map_err(|e| e.to_string())
     };
     let measured = measure(config, Target::Native(&connect), args.json);
-    own.map_or(Ok(()), OwnServer::stop).and(measured)
+    server.stop().and(measured)
 }
 
 fn measure(config: &Config, target: Target<'_>, json: bool) -> Outcome {
@@ -92,66 +78,5 @@ fn measure(config: &Config, target: Target<'_>, json: bool) -> Outcome {
     match errors {
         0 => Ok(()),
         n => Err(Failure::found(format!("{n} operations failed; the numbers do not count"))),
-    }
-}
-
-/// A server on a new directory below the current one, so that its syncs are those of a real disk. It is removed with
-/// the directory at the end.
-pub(super) struct OwnServer {
-    pub(super) child: Child,
-    data: PathBuf,
-}
-
-impl OwnServer {
-    pub(super) fn start() -> Result<OwnServer, Failure> {
-        let here = std::env::current_dir().context(|| "the current directory".into())?;
-        let data = here.join(format!("loligo-bench.{}", std::process::id()));
-        crate::service::format::make(&data)?;
-        let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context(|| "a pipe".into())?;
-        let program = std::env::current_exe().context(|| "this program's own file".into())?;
-        let fd = to.as_raw_fd();
-        let mut command = Command::new(program);
-        command.arg("serve").arg("--data").arg(&data).args(["--admin", "off", "--log", "warn"]);
-        command.arg(format!("--ready-fd={fd}")).stdin(Stdio::null());
-        // SAFETY: only async-signal-safe calls between fork and exec.
-        unsafe {
-            command.pre_exec(move || {
-                // It ends with this process, whatever happens, and its end of the pipe survives the exec.
-                rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-                rustix::io::fcntl_setfd(rustix::fd::BorrowedFd::borrow_raw(fd), rustix::io::FdFlags::empty())?;
-                Ok(())
-            });
-        }
-        let child = command.spawn().context(|| "starting a server".into())?;
-        drop(to);
-        let own = OwnServer { child, data };
-        match Told::wait(from).context(|| "waiting for the server".into())? {
-            Told::Ready(_) => Ok(own),
-            Told::Failed(code, text) => Err(Failure::told(format!("the server for the run: {text}"), code)),
-            Told::Nothing => Err(Failure::new("the server for the run did not start; its words are above")),
-        }
-    }
-
-    pub(super) fn address(&self) -> Address {
-        loligo_driver::socket_in(&self.data)
-    }
-
-    pub(super) fn stop(mut self) -> Outcome {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).context(|| "stopping the server".into())?;
-        let status = self.child.wait().context(|| "waiting for the server's end".into())?;
-        if !status.success() {
-            return Err(Failure::new(format!("the server for the run did not end well ({status})")));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for OwnServer {
-    fn drop(&mut self) {
-        // After a clean stop it has ended and these do nothing.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.data);
     }
 }

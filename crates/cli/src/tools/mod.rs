@@ -2,4 +2,5 @@
 
 pub mod bench;
 pub mod completions;
+mod server;
 pub mod workload;

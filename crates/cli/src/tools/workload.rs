@@ -8,7 +8,7 @@ use loligo_bench::workload::{self, Config, Target, Told, Watch, WorkloadResult};
 use loligo_driver::client::{Client, Options};
 use loligo_workload::{Spec, Workload};
 
-use super::bench::OwnServer;
+use super::server::Server;
 use crate::args::BenchWorkload;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, quoted, written};
@@ -105,24 +105,14 @@ fn below(dir: &Path, config: &mut Config, workload: Workload) -> Ran {
 }
 
 fn native(args: &BenchWorkload, config: &mut Config, workload: Workload) -> Ran {
-    let found = match (&args.data, target::named(args.server.as_deref())) {
-        (Some(data), _) => Some(target::by_data(data)?),
-        (None, Some(server)) => Some(target::by_address(server)?),
-        (None, None) => None,
-    };
-    let own = if found.is_none() { Some(OwnServer::start()?) } else { None };
-    let address = match (&found, &own) {
-        (Some(found), _) => found.address()?.clone(),
-        (None, Some(own)) => own.address(),
-        (None, None) => unreachable!("without a server that was found one is started"),
-    };
+    let server = Server::of(args.data.as_deref(), args.server.as_deref())?;
+    let address = server.address()?;
     if config.server_pids.is_empty() {
-        let theirs = found.as_ref().and_then(|found| found.state.as_ref()).map(|state| state.pid);
-        config.server_pids.extend(own.as_ref().map(|own| own.child.id()).or(theirs));
+        config.server_pids.extend(server.pid());
     }
     let connect = |options: Options| Client::connect(&address, options).map_err(|e| e.to_string());
-    let ran = measure(config, workload, Target::Native(&connect), found.as_ref());
-    own.map_or(Ok(()), OwnServer::stop).and(ran)
+    let ran = measure(config, workload, Target::Native(&connect), server.found());
+    server.stop().and(ran)
 }
 
 fn measure(config: &Config, workload: Workload, target: Target<'_>, found: Option<&Found>) -> Ran {

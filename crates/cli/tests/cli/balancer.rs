@@ -7,7 +7,7 @@ use loligo_client::Call;
 use loligo_driver::client::{Client, Options};
 use loligo_types::{Cred, Ino, Kind, Name, Op, XattrMode};
 
-use super::run::{Place, Service, loligo, until};
+use super::run::{Place, Service, loligo, loligo_in, until};
 
 /// Fast ticks, and nothing in force but what a test puts there.
 const SERVE: &str = "serve --data {} --ranks 2 --set balance_ms=1000 --set balancer=none";
@@ -49,6 +49,7 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
     let mkdir = |text| call(Op::Mkdir { dir: Ino::ROOT, name: name(text), mode: 0o755, umask: 0 });
     let dirs = ["a", "b", "c", "d"].map(mkdir);
+    let dirs_named = ["/a", "/b", "/c", "/d"];
     let mut files = 0;
     until("a move", || {
         for dir in dirs {
@@ -61,6 +62,7 @@ fn a_policy_is_tried_put_in_force_and_moves_what_is_hot_and_every_step_is_told()
     });
     let log = loligo("balancer log --data {}", &[&data]).ok().out;
     assert!(log.contains("to rank 1, load") && log.contains("policy 1 is in force: half, version 1"), "{log}");
+    assert!(dirs_named.iter().any(|dir| log.contains(&format!("policy 1: directory {dir} to rank 1"))), "{log}");
     let explained = loligo("balancer explain --data {} --rank 0 -n 64", &[&data]).ok().out;
     assert!(explained.contains("when") && explained.contains("tick 1"), "{explained}");
     let metrics = loligo("balancer get --data {}", &[&data]).ok().out;
@@ -122,6 +124,33 @@ fn a_policy_is_simulated_beside_another_one_without_a_server_and_the_same_comes_
     let json = loligo(&format!("balancer simulate {{}} {TINY} --against loligo --json"), &[&policy]).ok().json();
     assert_eq!((&json["runs"][0]["policy"], &json["runs"][1]["policy"]), (&"half".into(), &"loligo".into()));
     assert!(json["runs"][0]["moves"].as_array().is_some_and(|moves| !moves.is_empty()), "{json}");
+}
+
+#[test]
+fn a_policy_is_simulated_beside_the_one_in_force_at_a_server() {
+    let place = Place::new();
+    let data = place.data();
+    let policy = write(&place, "half.toml", HALF);
+    let words = format!("balancer simulate loligo {TINY} --json");
+    let policies = |words: &str, server: &Path| {
+        let runs =
+            loligo_in(words, &[], |command| _ = command.env("LOLIGO_SERVER", server)).ok().json()["runs"].clone();
+        [0, 1].map(|at| runs[at]["policy"].as_str().map(str::to_string))
+    };
+    let both = |other: &str| [Some("loligo".to_string()), Some(other.to_string())];
+    // An empty variable names no server.
+    assert_eq!(policies(&words, Path::new("")), both("none"));
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start(SERVE, &[&data]);
+    assert_eq!(policies(&words, &data), both("none"), "none is in force");
+    loligo("balancer set half {} --apply --data {}", &[&policy, &data]).ok();
+    assert_eq!(policies(&words, &data), both("half (in force)"));
+    let named = loligo(&format!("{words} --data {{}}"), &[&data]).ok().json();
+    assert_eq!(named["runs"][1]["policy"], "half (in force)");
+    assert!(named["runs"][1]["moves"].as_array().is_some_and(|moves| !moves.is_empty()), "{named}");
+    assert_eq!(policies(&format!("{words} --against greedy_spill"), &data), both("greedy_spill"));
+    assert_eq!(server.stop().0, 0);
+    loligo(&format!("{words} --data {{}}"), &[&data]).fails(1, &["no server runs on"]);
 }
 
 #[test]

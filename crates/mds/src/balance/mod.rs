@@ -23,6 +23,7 @@ use crate::io::Output;
 use crate::load::Waiter;
 use crate::machine::Mds;
 
+use self::pieces::{Pieces, Scratch};
 use self::stands::{Distants, Look, Stand};
 
 pub use self::status::BalanceStatus;
@@ -60,6 +61,7 @@ pub(crate) struct Balance {
     silent: u64,
     /// At the last tick there was something to ask.
     asks: bool,
+    scratch: Scratch,
 }
 
 impl Mds {
@@ -93,19 +95,34 @@ impl Mds {
         if now < self.balance.next_ms || !self.cluster.exports.is_idle() {
             return;
         }
-        let mut look = self.look_around();
+        let mut scratch = std::mem::take(&mut self.balance.scratch);
+        let mut look = self.look_around(&mut scratch);
+        let pieces = match self.asks(&mut look) {
+            true => Some(self.pieces(&mut scratch, &look)),
+            false => None,
+        };
+        self.balance.scratch = scratch;
+        let Some(pieces) = pieces else { return };
+        let snapshot = self.snapshot(pieces);
+        self.out.push_back(Output::Balance(Box::new(snapshot)));
+    }
+
+    /// After the look of a tick: whether there is somebody to ask, and all is known that can be. Else something is read first,
+    /// and the tick comes again soon.
+    fn asks(&mut self, look: &mut Look) -> bool {
+        let (now, tick_ms) = (self.now.mono_ms, self.config.balance_ms.max(1));
         if self.balance.agains < AGAINS_MAX && !look.wants.is_empty() {
             self.load(std::mem::take(&mut look.wants), Waiter::Nobody);
             self.balance.agains += 1;
             self.balance.next_ms = now + AGAIN_MS;
-            return;
+            return false;
         }
         self.forget_distants();
         let balance = &mut self.balance;
         (balance.agains, balance.next_ms) = (0, now + tick_ms);
         if self.cluster.map.policy == PolicyId::NONE && !look.is_any_named {
             (balance.asked, balance.silent, balance.asks) = (None, 0, false);
-            return;
+            return false;
         }
         balance.tick += 1;
         balance.asks = true;
@@ -113,21 +130,15 @@ impl Mds {
             (balance.unanswered, balance.silent) = (balance.unanswered + 1, balance.silent + 1);
         }
         balance.came_ms.retain(|_, at| *at + tick_ms > now);
-        let snapshot = self.snapshot(&mut look);
-        self.out.push_back(Output::Balance(Box::new(snapshot)));
+        true
     }
 
-    /// Finds out who has the directories above those that this rank has at the top, and by what each one is balanced.
-    fn look_around(&mut self) -> Look {
+    /// Finds out what is hot, by what each directory of it is balanced, and who has the directories above those that this rank has
+    /// at the top.
+    fn look_around(&mut self, scratch: &mut Scratch) -> Look {
         let mut look = Look::default();
-        let mut hot: Vec<Ino> = self.heat.table.iter(self.now.mono_ms).map(|((dir, _), _)| dir).collect();
-        hot.sort_unstable();
-        hot.dedup();
-        for dir in hot {
-            if self.tree.peek(dir).is_some() {
-                self.stand(dir, &mut look);
-            }
-        }
+        self.lay_out(scratch, &mut look);
+        self.find_stands(scratch, &mut look);
         if self.policy() != PolicyId::NONE || look.is_any_named {
             for dir in self.tops() {
                 let parent = self.tree.peek(dir).map(|inode| inode.parent);
@@ -150,13 +161,13 @@ impl Mds {
         dirs
     }
 
-    fn snapshot(&mut self, look: &mut Look) -> Snapshot {
+    fn snapshot(&mut self, Pieces { all: pieces, names, sum }: Pieces) -> Snapshot {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
         let views = self.cluster.map.ranks.iter().map(|info| {
             let is_me = info.rank == self.me();
             let told = self.heat.gossip.beat_of(info.rank, now);
             let (load, weighed, age_ms) = match told {
-                _ if is_me => (self.load_now(), Some(self.weighed()), 0),
+                _ if is_me => (self.load_with(&sum), Some(self.weighed()), 0),
                 Some((load, weighed, age_ms)) => (load, Some(weighed), age_ms),
                 None => (Default::default(), None, u64::MAX),
             };
@@ -172,7 +183,6 @@ impl Mds {
         });
         let mut ranks: Vec<RankView> = views.collect();
         ranks.sort_by_key(|view| view.rank);
-        let (pieces, names) = self.pieces(look);
         Snapshot {
             tick: self.balance.tick,
             policy: self.policy(),

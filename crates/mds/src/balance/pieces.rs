@@ -1,16 +1,19 @@
 //! What could move: the hot directories of this rank and their fragments, each with what was counted of it and its place in
 //! the one above. A hot directory that is one fragment is shown in eighths, as if it were cut: it may have to be. Above
 //! fragments stand those that they are halves of, as far as all of it is this rank's: half of a directory is one move, not four.
+//!
+//! This is done on the rank's thread, for all that is hot: so each directory is looked up once, and what most of them do not
+//! have (fragments, lines of the subtree map, policies) costs nothing (`cargo run --release -p loligo-mds --example snapshot_cost`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Frag, Ino, Inode, LoadVec, Piece, PieceHeat, Rank};
+use loligo_namespace::Found;
+use loligo_types::{Frag, Ino, Inode, Kind, LoadVec, Piece, PieceHeat, Rank};
 
 use crate::hash::IntMap;
 use crate::machine::Mds;
 
-use super::stands::{Look, Stand};
+use super::stands::{Look, Rules, Stand};
 
 /// A fragment with at least this part of the rank's load is shown in parts.
 const SHOW_PARTS: f64 = 1.0 / 16.0;
@@ -24,131 +27,284 @@ const DEPTH_MAX: usize = loligo_types::limits::DEPTH_MAX;
 /// In place of a policy while the pieces are put together: hands off.
 const NOBODY: u32 = u32::MAX;
 
-/// A directory on the way, before all is put in order.
-struct Node {
-    dir: Ino,
-    /// What was counted of each of its fragments, ascending; one fragment: it is not cut.
-    frags: Vec<(Frag, LoadVec)>,
-    /// What is above: a directory that is this rank's too, and the hash of the name in it.
-    above: Option<(Ino, u64)>,
-    home: Option<Rank>,
-    inodes: u64,
-    is_part: bool,
+/// What could move.
+pub(super) struct Pieces {
+    /// All, those above first.
+    pub(super) all: Vec<PieceHeat>,
+    /// Names of the policies under which some of them stand.
+    pub(super) names: Vec<Arc<str>>,
+    /// What was counted in all.
+    pub(super) sum: LoadVec,
 }
 
-impl Mds {
-    /// All, those above first; and the names of the policies under which some of them stand.
-    pub(super) fn pieces(&mut self, look: &mut Look) -> (Vec<PieceHeat>, Vec<Arc<str>>) {
-        let spots = self.spots();
-        let total: f64 = spots.iter().map(|(_, load)| load.metaload()).sum();
-        let mut nodes: Vec<Node> = Vec::new();
-        let mut places: IntMap<Ino, usize> = IntMap::default();
-        for ((dir, frag), load) in spots {
-            let Some(at) = self.node_of(dir, &mut nodes, &mut places) else { continue };
-            nodes[at].frags.push((frag, load));
+/// Memory that is kept from one time to the next: as much as is needed for all that is hot, new each time, costs more in page faults
+/// than what is done with it.
+#[derive(Default)]
+pub(super) struct Scratch {
+    spots: Spots,
+    nodes: Nodes,
+}
+
+impl Scratch {
+    /// The directories that are laid out, those above first.
+    pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes.list
+    }
+}
+
+/// What was counted, in order: so that the same is decided wherever it is decided.
+#[derive(Default)]
+struct Spots {
+    /// In no order.
+    loads: Vec<LoadVec>,
+    /// Directory, fragment and place in `loads`, from the highest bit down: numbers are sorted faster than what they stand for.
+    order: Vec<u128>,
+}
+
+impl Spots {
+    fn fill(&mut self, counted: impl Iterator<Item = ((Ino, Frag), LoadVec)>) {
+        self.loads.clear();
+        self.order.clear();
+        for ((dir, frag), load) in counted {
+            let frag = u128::from(frag.bits) << 56 | u128::from(frag.value) << 32;
+            self.order.push(u128::from(dir.0) << 64 | frag | self.loads.len() as u128);
+            self.loads.push(load);
         }
-        let order = from_above(&nodes, &places);
-        let mut pieces: Vec<PieceHeat> = Vec::with_capacity(nodes.len() * 2);
-        // Where a directory's fragments (or itself) have come to lie.
-        let mut shown: IntMap<Ino, (u32, BTreeMap<Frag, u32>)> = IntMap::default();
-        let mut names: Vec<Arc<str>> = Vec::new();
-        for at in order {
-            let node = &nodes[at];
-            // What is not known is not moved now.
-            let (hands_off, under) = match self.stand(node.dir, look) {
-                Some(Stand::Common) => (false, None),
-                Some(Stand::Named(name)) => (false, Some(place_in(&mut names, name))),
-                Some(Stand::Nobody) | None => (true, Some(NOBODY)),
-            };
-            let above = node.above.and_then(|(dir, hash)| {
-                let (itself, frags) = shown.get(&dir)?;
-                Some(place_of(frags, hash, Frag::BITS_MAX).unwrap_or(*itself))
-            });
-            let parts = self.parts_of(node, total * SHOW_PARTS);
-            let itself = pieces.len() as u32;
-            let own = if parts.is_empty() { sum(&node.frags) } else { LoadVec::default() };
-            pieces.push(PieceHeat {
-                piece: Piece { dir: node.dir, frag: None },
-                above,
-                load: own,
-                inodes: node.inodes,
-                fixed: hands_off || node.dir == Ino::ROOT,
-                under,
-                home: node.home,
-            });
-            let mut frags: BTreeMap<Frag, u32> = BTreeMap::new();
-            for (frag, load) in self.with_coarser(node, &parts) {
-                let inside = frag.parent().and_then(|coarser| place_of(&frags, coarser.first(), coarser.bits));
-                frags.insert(frag, pieces.len() as u32);
-                pieces.push(PieceHeat {
-                    piece: Piece { dir: node.dir, frag: Some(frag) },
-                    above: inside.or(Some(itself)),
-                    load,
-                    inodes: node.inodes >> frag.bits.min(63),
-                    // The directory's own inode lives with its first names.
-                    fixed: hands_off || (frag.first() == 0 && !node.is_part),
-                    under,
-                    home: None,
-                });
-            }
-            shown.insert(node.dir, (itself, frags));
-        }
-        keep_together(&mut pieces);
-        (pieces, names)
+        self.order.sort_unstable();
     }
 
-    /// What is hot, in order: so that the same is decided wherever it is decided.
-    fn spots(&self) -> Vec<((Ino, Frag), LoadVec)> {
-        let mut spots: Vec<_> = self.heat.table.iter(self.now.mono_ms).collect();
-        spots.sort_unstable_by_key(|(spot, _)| *spot);
-        spots
+    fn load(&self, key: u128) -> &LoadVec {
+        &self.loads[key as u32 as usize]
     }
 
-    /// The place of a directory among the nodes, put there with all that are above it; none if it is not in memory, or not
-    /// a directory of this rank.
-    fn node_of(&self, dir: Ino, nodes: &mut Vec<Node>, places: &mut IntMap<Ino, usize>) -> Option<usize> {
-        if let Some(at) = places.get(&dir) {
-            return Some(*at);
-        }
-        let mut at = dir;
-        for _ in 0..DEPTH_MAX {
-            let node = self.node(at)?;
-            let above = node.above;
-            places.insert(at, nodes.len());
-            nodes.push(node);
-            match above {
-                Some((parent, _)) if !places.contains_key(&parent) => at = parent,
-                _ => break,
-            }
-        }
-        places.get(&dir).copied()
-    }
-
-    fn node(&self, dir: Ino) -> Option<Node> {
-        let (inode, is_part) = match self.tree.part(dir) {
-            Some(part) => (part, true),
-            None => (self.tree.peek(dir).filter(|inode| inode.kind == loligo_types::Kind::Dir)?, false),
-        };
-        let (above, home) = if is_part { (None, self.cluster.routes.home(dir)) } else { self.above_of(inode) };
-        Some(Node {
-            dir,
-            frags: Vec::new(),
-            above,
-            home: home.filter(|home| *home != self.me()),
-            inodes: match is_part {
-                // Only what has changed is counted here.
-                true => PART_INODES,
-                false => u64::try_from(inode.rstat().entries).unwrap_or(0) + 1,
-            },
-            is_part,
+    /// Each directory, and where it stands in order.
+    fn dirs(&self) -> impl Iterator<Item = (Ino, (u32, u32))> + '_ {
+        let mut at = 0;
+        self.order.chunk_by(|a, b| a >> 64 == b >> 64).map(move |of_it| {
+            let from = at;
+            at += of_it.len() as u32;
+            (Ino((of_it[0] >> 64) as u64), (from, at))
         })
     }
 
+    /// What was counted of each fragment of a directory, ascending; one fragment: it is not cut.
+    fn of(&self, (from, to): (u32, u32)) -> impl Iterator<Item = (Frag, &LoadVec)> + '_ {
+        self.order[from as usize..to as usize].iter().map(|key| {
+            let frag = Frag { bits: (key >> 56) as u8, value: (key >> 32) as u32 & 0xff_ffff };
+            (frag, self.load(*key))
+        })
+    }
+}
+
+/// A directory on the way.
+pub(super) struct Node {
+    pub(super) dir: Ino,
+    /// What was counted of it: from here to there in order.
+    spots: (u32, u32),
+    /// The place of the directory above, if that is this rank's too, and the hash of the name in it.
+    pub(super) above: Option<u32>,
+    hash: u64,
+    home: Option<Rank>,
+    inodes: u64,
+    /// What it says by itself, and then with all above; `None`: something must be read to know that.
+    pub(super) rules: Option<Rules>,
+    is_part: bool,
+    /// There are lines of the subtree map for names in it; `None`: nobody has asked yet.
+    has_lines: Option<bool>,
+    /// Where it has come to lie among the pieces, and how many of its fragments behind it.
+    shown: (u32, u32),
+}
+
+/// All of them, those above first.
+#[derive(Default)]
+struct Nodes {
+    list: Vec<Node>,
+    places: IntMap<Ino, u32>,
+}
+
+/// A directory that is found, its inode, and what it is in with the hash of its name there.
+type Way<'a> = (Node, &'a Inode, Option<(Ino, u64)>);
+
+impl Mds {
+    /// Puts all that is hot in order, with what it is in.
+    pub(super) fn lay_out(&self, scratch: &mut Scratch, look: &mut Look) {
+        let Scratch { spots, nodes } = scratch;
+        spots.fill(self.heat.table.iter(self.now.mono_ms));
+        nodes.list.clear();
+        nodes.places.clear();
+        nodes.places.reserve(spots.order.len());
+        // What lies behind pointers is looked up with nothing else between: so much of it comes from memory side by side.
+        let found: Vec<Found<'_>> = spots.dirs().map(|(dir, _)| self.tree.find(dir)).collect();
+        let (mut inodes, mut way) = (Vec::with_capacity(found.len() * 9 / 8), Vec::new());
+        for ((dir, range), found) in spots.dirs().zip(found) {
+            let Some(at) = self.node_of(dir, found, (nodes, look), &mut inodes, &mut way) else { continue };
+            nodes.list[at].spots = range;
+        }
+        for (node, inode) in nodes.list.iter_mut().zip(inodes).filter(|(node, _)| !node.is_part) {
+            node.inodes = u64::try_from(inode.rstat().entries).unwrap_or(0) + 1;
+        }
+    }
+
+    /// All that could move of what is laid out. Not inlined, so that profilers can tell it apart.
+    #[inline(never)]
+    pub(super) fn pieces(&self, scratch: &mut Scratch, look: &Look) -> Pieces {
+        let Scratch { spots, nodes } = scratch;
+        let (mut sum, mut total) = (LoadVec::default(), 0.0);
+        for load in spots.order.iter().map(|key| spots.load(*key)) {
+            sum.add(load);
+            total += load.metaload();
+        }
+        let mut all = Vec::with_capacity(nodes.list.len() * 2);
+        for at in 0..nodes.list.len() {
+            self.show(at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
+        }
+        if nodes.list.iter().any(|node| node.rules != Some(Rules::default())) {
+            keep_together(&mut all);
+        }
+        Pieces { names: names_of(&mut all, &look.names), all, sum }
+    }
+
+    /// Puts a directory and its fragments behind the pieces that are there.
+    fn show(&self, at: usize, nodes: &mut [Node], spots: &Spots, hot: f64, pieces: &mut Vec<PieceHeat>) {
+        let (before, rest) = nodes.split_at_mut(at);
+        let node = &mut rest[0];
+        let mut above = None;
+        if let Some(up) = node.above {
+            let up = &before[up as usize];
+            let (itself, frags) = up.shown;
+            above = Some(match frags {
+                0 => itself,
+                _ => place_of(pieces, up.shown, node.hash, Frag::BITS_MAX).unwrap_or(itself),
+            });
+        }
+        // What is not known is not moved now.
+        let (hands_off, under) = match node.rules.map(Rules::stand) {
+            Some(Stand::Common) => (false, None),
+            Some(Stand::Named(name)) => (false, Some(name)),
+            Some(Stand::Nobody) | None => (true, Some(NOBODY)),
+        };
+        let parts = self.parts_of(node, spots, hot);
+        let itself = pieces.len() as u32;
+        let mut own = LoadVec::default();
+        if parts.is_empty() {
+            spots.of(node.spots).for_each(|(_, load)| own.add(load));
+        }
+        pieces.push(PieceHeat {
+            piece: Piece { dir: node.dir, frag: None },
+            above,
+            load: own,
+            inodes: node.inodes,
+            fixed: hands_off || node.dir == Ino::ROOT,
+            under,
+            home: node.home,
+        });
+        node.shown = (itself, 0);
+        if parts.is_empty() {
+            return;
+        }
+        for (frag, load) in self.with_coarser(node.dir, parts) {
+            let inside = frag.parent().and_then(|coarser| place_of(pieces, node.shown, coarser.first(), coarser.bits));
+            pieces.push(PieceHeat {
+                piece: Piece { dir: node.dir, frag: Some(frag) },
+                above: inside.or(Some(itself)),
+                load,
+                inodes: node.inodes >> frag.bits.min(63),
+                // The directory's own inode lives with its first names.
+                fixed: hands_off || (frag.first() == 0 && !node.is_part),
+                under,
+                home: None,
+            });
+            node.shown.1 += 1;
+        }
+    }
+
+    /// The place of a directory among the nodes, put there behind all that are above it; none if it is not in memory, or not
+    /// a directory of this rank.
+    fn node_of<'a>(
+        &'a self,
+        dir: Ino,
+        found: Found<'a>,
+        (nodes, look): (&mut Nodes, &mut Look),
+        inodes: &mut Vec<&'a Inode>,
+        way: &mut Vec<Way<'a>>,
+    ) -> Option<usize> {
+        if let Some(at) = nodes.places.get(&dir) {
+            return Some(*at as usize);
+        }
+        let (base, mut at, mut found) = (nodes.list.len() as u32, dir, found);
+        for _ in 0..DEPTH_MAX {
+            let Some(node) = self.node(at, found, nodes, look) else { break };
+            let above = node.2;
+            nodes.places.insert(at, base + way.len() as u32);
+            way.push(node);
+            match above {
+                Some((parent, _)) if !nodes.places.contains_key(&parent) => {
+                    (at, found) = (parent, self.tree.find(parent))
+                }
+                _ => break,
+            }
+        }
+        let count = way.len();
+        if count > 1 {
+            // They were found from below.
+            let places = way.iter().rev().zip(base..);
+            places.for_each(|((node, ..), place)| _ = nodes.places.insert(node.dir, place));
+        }
+        while let Some((mut node, inode, above)) = way.pop() {
+            if let Some((parent, hash)) = above {
+                // What is in a circle has nothing above it at one point.
+                let place = nodes.places.get(&parent).copied();
+                (node.above, node.hash) = (place.filter(|place| (*place as usize) < nodes.list.len()), hash);
+            }
+            nodes.list.push(node);
+            inodes.push(inode);
+        }
+        (count > 0).then(|| nodes.list.len() - 1)
+    }
+
+    /// A directory of this rank, and what it is in if that is this rank's too.
+    fn node<'a>(&'a self, dir: Ino, found: Found<'a>, nodes: &mut Nodes, look: &mut Look) -> Option<Way<'a>> {
+        let (inode, is_part, rules) = match self.tree.part(dir) {
+            // Its rules stand with its inode, which is elsewhere.
+            Some(part) => (part, true, None),
+            None => match found {
+                Found::Here(inode) => (inode, false, self.own_rules(inode, look)),
+                Found::Gone => (self.tree.peek(dir)?, false, Some(Rules::STAYS)),
+                Found::Unknown => return None,
+            },
+        };
+        if inode.kind != Kind::Dir {
+            return None;
+        }
+        let (above, home) = if is_part { (None, self.cluster.routes.home(dir)) } else { self.above_of(inode, nodes) };
+        let node = Node {
+            dir,
+            spots: (0, 0),
+            above: None,
+            hash: 0,
+            home: home.filter(|home| *home != self.me()),
+            // As if it were a part, of which only what has changed is counted here; others have theirs filled in later.
+            inodes: PART_INODES,
+            rules,
+            is_part,
+            has_lines: None,
+            shown: (0, 0),
+        };
+        Some((node, inode, above))
+    }
+
     /// What a directory is in, if that is this rank's too; else who has that.
-    fn above_of(&self, inode: &Inode) -> (Option<(Ino, u64)>, Option<Rank>) {
+    fn above_of(&self, inode: &Inode, nodes: &mut Nodes) -> (Option<(Ino, u64)>, Option<Rank>) {
         let (parent, Some(hash)) = (inode.parent, inode.place.hash()) else { return (None, None) };
         if inode.ino == Ino::ROOT || parent.0 == 0 {
             return (None, None);
+        }
+        if let Some(at) = nodes.places.get(&parent)
+            && let Some(up) = nodes.list.get_mut(*at as usize)
+            && !*up.has_lines.get_or_insert_with(|| self.cluster.routes.version(parent).is_some())
+        {
+            // As most are: asked once, not for each that is in it.
+            return (Some((parent, hash)), None);
         }
         match self.cluster.routes.of(parent, hash) {
             Some(rank) if rank != self.me() => return (None, Some(rank)),
@@ -171,19 +327,20 @@ impl Mds {
 
     /// The fragments in which a directory is shown; none: as a whole. The root stays together: every walk of a path looks into it,
     /// and a directory of several ranks is looked at by asking all of them.
-    fn parts_of(&self, node: &Node, hot: f64) -> Vec<(Frag, LoadVec)> {
+    fn parts_of(&self, node: &Node, spots: &Spots, hot: f64) -> Vec<(Frag, LoadVec)> {
         if node.dir == Ino::ROOT {
             return Vec::new();
         }
-        let is_cut = node.frags.iter().any(|(frag, _)| frag.bits > 0);
+        let frags = || spots.of(node.spots);
+        let is_cut = frags().any(|(frag, _)| frag.bits > 0);
         let mut parts = Vec::new();
-        for (frag, load) in &node.frags {
+        for (frag, load) in frags() {
             let fine = frag.bits + PART_BITS <= Frag::BITS_MAX;
             if load.metaload() >= hot && load.metaload() > 0.0 && node.inodes >= PART_INODES && fine {
                 let part = load.times(0.5f64.powi(i32::from(PART_BITS)));
                 parts.extend(frag.split(PART_BITS).into_iter().map(|frag| (frag, part)));
             } else if is_cut {
-                parts.push((*frag, *load));
+                parts.push((frag, *load));
             }
         }
         // A directory that is not cut, and not hot enough to be.
@@ -191,29 +348,39 @@ impl Mds {
     }
 
     /// The same with all that they are halves of, the coarsest first; of those nothing was counted.
-    fn with_coarser(&self, node: &Node, parts: &[(Frag, LoadVec)]) -> Vec<(Frag, LoadVec)> {
-        let own = self.tree.own_frags(node.dir);
+    fn with_coarser(&self, dir: Ino, mut parts: Vec<(Frag, LoadVec)>) -> Vec<(Frag, LoadVec)> {
+        let own = self.tree.own_frags(dir);
         let is_own = |frag: Frag| own.as_ref().is_none_or(|own| own.iter().any(|line| line.covers(frag)));
-        let mut all: BTreeMap<Frag, LoadVec> = parts.iter().copied().collect();
-        for (frag, _) in parts {
-            let mut at = *frag;
-            while let Some(coarser) = at.parent().filter(|coarser| coarser.bits > 0 && is_own(*coarser)) {
-                all.entry(coarser).or_default();
-                at = coarser;
+        let mut at = 0;
+        while let Some((frag, _)) = parts.get(at) {
+            let coarser = frag.parent().filter(|coarser| coarser.bits > 0 && is_own(*coarser));
+            // Halves mostly stand together, so most are added once.
+            if let Some(coarser) = coarser.filter(|coarser| parts.last().is_none_or(|(last, _)| last != coarser)) {
+                parts.push((coarser, LoadVec::default()));
             }
+            at += 1;
         }
-        // By bits first, then by value.
-        all.into_iter().collect()
+        // By bits first, then by value; what was counted stays before what was added.
+        parts.sort_by_key(|(frag, _)| *frag);
+        parts.dedup_by_key(|(frag, _)| *frag);
+        parts
     }
 }
 
-/// The place of a name, which is added if it is new.
-fn place_in(names: &mut Vec<Arc<str>>, name: Arc<str>) -> u32 {
-    let at = names.iter().position(|other| *other == name).unwrap_or(names.len());
-    if at == names.len() {
-        names.push(name);
+/// Of these names those under which some pieces stand, in the order in which pieces meet them; the pieces say their places.
+fn names_of(pieces: &mut [PieceHeat], met: &[Arc<str>]) -> Vec<Arc<str>> {
+    let (mut places, mut names) = (vec![None; met.len()], Vec::new());
+    if met.is_empty() {
+        return names;
     }
-    at as u32
+    for under in pieces.iter_mut().filter_map(|piece| piece.under.as_mut()) {
+        let place = *places[*under as usize].get_or_insert(names.len() as u32);
+        if place as usize == names.len() {
+            names.push(met[*under as usize].clone());
+        }
+        *under = place;
+    }
+    names
 }
 
 /// Fixes what has something in it that stands under another policy, or none: it would move along.
@@ -230,34 +397,12 @@ fn keep_together(pieces: &mut [PieceHeat]) {
     }
 }
 
-/// The place of the finest fragment, of at most so many bits, that has the names with this hash.
-fn place_of(frags: &BTreeMap<Frag, u32>, hash: u64, bits: u8) -> Option<u32> {
-    let finest = frags.last_key_value()?.0.bits.min(bits);
-    (0..=finest).rev().find_map(|bits| frags.get(&Frag::of(hash, bits))).copied()
-}
-
-fn sum(frags: &[(Frag, LoadVec)]) -> LoadVec {
-    let mut sum = LoadVec::default();
-    frags.iter().for_each(|(_, load)| sum.add(load));
-    sum
-}
-
-/// The places of all, each after that of what it is in.
-fn from_above(nodes: &[Node], places: &IntMap<Ino, usize>) -> Vec<usize> {
-    let mut order = Vec::with_capacity(nodes.len());
-    let mut done = vec![false; nodes.len()];
-    let mut way = Vec::new();
-    for first in 0..nodes.len() {
-        let mut at = first;
-        while !done[at] {
-            done[at] = true;
-            way.push(at);
-            match nodes[at].above.and_then(|(parent, _)| places.get(&parent)) {
-                Some(parent) => at = *parent,
-                None => break,
-            }
-        }
-        order.extend(way.drain(..).rev());
-    }
-    order
+/// The place of the finest fragment, of at most so many bits, that has the names with this hash, of those behind a directory:
+/// the coarsest are first.
+fn place_of(pieces: &[PieceHeat], shown: (u32, u32), hash: u64, bits: u8) -> Option<u32> {
+    let from = shown.0 as usize + 1;
+    let frags = &pieces[from..from + shown.1 as usize];
+    let finest = frags.last()?.piece.frag?.bits.min(bits);
+    let at = |bits: u8| frags.binary_search_by_key(&Some(Frag::of(hash, bits)), |heat| heat.piece.frag).ok();
+    (0..=finest).rev().find_map(at).map(|at| (from + at) as u32)
 }

@@ -11,6 +11,7 @@ use loligo_types::{Event, Ino, Inode, NO_POLICY, limits};
 use crate::hash::IntMap;
 use crate::machine::Mds;
 
+use super::pieces::Scratch;
 use super::{AGAIN_MS, AGAINS_MAX};
 
 /// Records that are read for one look.
@@ -19,39 +20,60 @@ const READ_MAX: usize = 256;
 const KEEP_TICKS: u64 = 8;
 
 /// By what something is balanced.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stand {
     /// By the policy of the file system.
     Common,
-    /// By the one of this name.
-    Named(Arc<str>),
+    /// By the one of this name, of those that the look has met.
+    Named(u32),
     /// By nothing.
     Nobody,
 }
 
-/// What a directory and those above say together.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Rules {
+/// What a directory says by itself.
+#[derive(Clone, Default)]
+struct Said {
     pinned: bool,
     by: Option<Arc<str>>,
 }
 
-impl Rules {
-    fn of(pin: bool, balancer: Option<&[u8]>) -> Rules {
-        Rules { pinned: pin, by: balancer.and_then(balancer_of).map(Arc::from) }
+impl Said {
+    fn of(pin: bool, balancer: Option<&[u8]>) -> Said {
+        Said { pinned: pin, by: balancer.and_then(balancer_of).map(Arc::from) }
     }
+}
+
+/// What a directory says, or it and those above together. Small, as there are many of them at each tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Rules {
+    pinned: bool,
+    by: By,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum By {
+    #[default]
+    Unsaid,
+    Nothing,
+    Name(u32),
+}
+
+impl Rules {
+    /// Of what goes nowhere.
+    pub(super) const STAYS: Rules = Rules { pinned: true, by: By::Unsaid };
 
     /// The same, in a directory with these.
-    fn below(self, above: &Rules) -> Rules {
-        Rules { pinned: self.pinned || above.pinned, by: self.by.or_else(|| above.by.clone()) }
+    fn below(self, above: Rules) -> Rules {
+        let by = if self.by == By::Unsaid { above.by } else { self.by };
+        Rules { pinned: self.pinned || above.pinned, by }
     }
 
-    fn stand(&self) -> Stand {
-        match &self.by {
+    pub(super) fn stand(self) -> Stand {
+        match self.by {
             _ if self.pinned => Stand::Nobody,
-            None => Stand::Common,
-            Some(name) if **name == *NO_POLICY => Stand::Nobody,
-            Some(name) => Stand::Named(name.clone()),
+            By::Unsaid => Stand::Common,
+            By::Nothing => Stand::Nobody,
+            By::Name(at) => Stand::Named(at),
         }
     }
 }
@@ -60,7 +82,7 @@ impl Rules {
 #[derive(Default)]
 struct Distant {
     above: Option<Ino>,
-    rules: Option<Rules>,
+    said: Option<Said>,
     /// When, and when somebody asked last, milliseconds.
     read_ms: u64,
     asked_ms: u64,
@@ -75,11 +97,22 @@ pub(super) struct Distants(BTreeMap<Ino, Distant>);
 pub(super) struct Look {
     known: IntMap<Ino, Option<Rules>>,
     pub(super) wants: Vec<Need>,
-    /// Whether some policy is named.
+    /// Whether something stands under a policy that is named.
     pub(super) is_any_named: bool,
+    /// Names of policies that directories say.
+    pub(super) names: Vec<Arc<str>>,
 }
 
 impl Look {
+    fn rules(&mut self, pinned: bool, by: Option<&str>) -> Rules {
+        let by = match by {
+            None => By::Unsaid,
+            Some(NO_POLICY) => By::Nothing,
+            Some(name) => By::Name(place_in(&mut self.names, name)),
+        };
+        Rules { pinned, by }
+    }
+
     fn want(&mut self, need: Need) {
         if self.wants.len() < READ_MAX {
             self.wants.push(need);
@@ -100,7 +133,7 @@ impl Mds {
         let (mut way, mut at) = (Vec::new(), dir);
         let mut rules = loop {
             if let Some(known) = look.known.get(&at) {
-                break known.clone();
+                break *known;
             }
             if way.len() > limits::DEPTH_MAX {
                 break None;
@@ -116,8 +149,8 @@ impl Mds {
             }
         };
         for (at, own) in way.into_iter().rev() {
-            rules = rules.map(|above| own.below(&above));
-            look.known.insert(at, rules.clone());
+            rules = rules.map(|above| own.below(above));
+            look.known.insert(at, rules);
         }
         rules
     }
@@ -126,16 +159,40 @@ impl Mds {
     fn rules_at(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
         let inode = match self.tree.find(dir) {
             Found::Here(inode) if inode.part_of().is_none() => inode,
-            Found::Gone => return Some((Rules::default(), None)),
+            Found::Gone => return Some((Rules::STAYS, None)),
             _ => return self.rules_of_distant(dir, look),
         };
-        let values = self.tree.xattr(inode, PIN).zip(self.tree.xattr(inode, BALANCER));
-        let Some((pin, balancer)) = values else {
+        let Some(own) = self.own_rules(inode, look) else {
             look.want(Need::Xattrs(dir));
             return None;
         };
         let above = Some(inode.parent).filter(|parent| parent.0 != 0 && dir != Ino::ROOT);
-        Some((Rules::of(pin.is_some(), balancer.as_deref()), above))
+        Some((own, above))
+    }
+
+    /// What a directory that is here says by itself; `None`: it must be read first.
+    pub(super) fn own_rules(&self, inode: &Inode, look: &mut Look) -> Option<Rules> {
+        let pin = self.tree.xattr(inode, PIN)?.is_some();
+        let balancer = self.tree.xattr(inode, BALANCER)?;
+        Some(look.rules(pin, balancer.as_deref().and_then(balancer_of)))
+    }
+
+    /// By what all that is hot is balanced. What is laid out above others is asked for all of them.
+    pub(super) fn find_stands(&mut self, scratch: &mut Scratch, look: &mut Look) {
+        let nodes = scratch.nodes_mut();
+        for at in 0..nodes.len() {
+            let (before, rest) = nodes.split_at_mut(at);
+            let node = &mut rest[0];
+            node.rules = match (node.above, node.rules.take()) {
+                (None, _) => self.rules(node.dir, look),
+                (Some(up), Some(own)) => before[up as usize].rules.map(|above| own.below(above)),
+                (Some(_), None) => {
+                    look.want(Need::Xattrs(node.dir));
+                    None
+                }
+            };
+            look.is_any_named |= node.rules.is_some_and(|rules| matches!(rules.stand(), Stand::Named(_)));
+        }
     }
 
     fn rules_of_distant(&mut self, dir: Ino, look: &mut Look) -> Option<(Rules, Option<Ino>)> {
@@ -144,11 +201,12 @@ impl Mds {
         let now = self.now.mono_ms;
         let distant = self.balance.distants.0.entry(dir).or_default();
         distant.asked_ms = now;
-        if distant.rules.is_none() || now >= distant.read_ms + fresh_ms {
+        if distant.said.is_none() || now >= distant.read_ms + fresh_ms {
             look.want(Need::Inode(dir));
             look.want(Need::Xattrs(dir));
         }
-        let rules = distant.rules.clone()?;
+        let said = distant.said.clone()?;
+        let rules = look.rules(said.pinned, said.by.as_deref());
         match distant.above {
             Some(above) => Some((rules, Some(above))),
             None if dir == Ino::ROOT => Some((rules, None)),
@@ -179,7 +237,7 @@ impl Mds {
         let now = self.now.mono_ms;
         let Some(distant) = self.balance.distants.0.get_mut(&ino) else { return };
         let value = |name: &[u8]| xattrs.iter().find(|(other, _)| **other == *name).map(|(_, value)| &**value);
-        distant.rules = Some(Rules::of(value(PIN).is_some(), value(BALANCER)));
+        distant.said = Some(Said::of(value(PIN).is_some(), value(BALANCER)));
         distant.read_ms = now;
     }
 
@@ -188,4 +246,13 @@ impl Mds {
         let (Event::Xattr { name, .. } | Event::XattrGone { name, .. }) = event else { return false };
         **name == *BALANCER || **name == *PIN
     }
+}
+
+/// The place of a name, which is added if it is new.
+fn place_in(names: &mut Vec<Arc<str>>, name: &str) -> u32 {
+    let at = names.iter().position(|other| **other == *name).unwrap_or(names.len());
+    if at == names.len() {
+        names.push(name.into());
+    }
+    at as u32
 }

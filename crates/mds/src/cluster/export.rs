@@ -25,7 +25,12 @@ const GIVE_UP_MS: u64 = 120_000;
 /// Requests are not kept waiting for longer than this before the record, milliseconds.
 const FREEZE_MS: u64 = 5000;
 /// Changes that the table does not have: with more than this there is another round of checkpoints first.
-const RESIDUE_MAX: usize = 10_000;
+pub(super) const RESIDUE_MAX: usize = 10_000;
+/// It is tried so often to have no more than these: they make the record long.
+const RESIDUE_FEW: usize = 1000;
+const ROUNDS_FEW: u32 = 2;
+/// So many times the most are remembered while it is looked what is held.
+const REMEMBERED: usize = 10;
 /// Rounds of checkpoints at most.
 const ROUNDS_MAX: u32 = 20;
 /// How long it is waited for that files which live by themselves are in the table, milliseconds.
@@ -226,6 +231,11 @@ impl Mds {
 
     /// Goes on with the migration, or begins the next one.
     pub(crate) fn step_export(&mut self) {
+        self.pace.begin(&self.config);
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
         let Some(mut export) = self.cluster.exports.now.take() else { return self.next_export() };
         let before = export.stage;
         let end = self.step_stage(&mut export);
@@ -234,10 +244,21 @@ impl Mds {
                 let moved_on = export.stage != before;
                 self.cluster.exports.now = Some(export);
                 if moved_on {
-                    self.step_export();
+                    self.go_on();
                 }
             }
             Some(state) => self.end_export(&export, state),
+        }
+    }
+
+    /// Whether what was changed meanwhile is too much to be in the record. Nobody waits yet, so all else is done before: but for so
+    /// many changes that remembering them takes too much memory.
+    fn wants_round(&self, export: &Export) -> bool {
+        let Some(tail) = self.cluster.tail.as_ref().filter(|_| export.rounds < ROUNDS_MAX) else { return false };
+        let (few, most) = (self.config.some(RESIDUE_FEW), self.config.some(RESIDUE_MAX));
+        match export.keeps {
+            true => tail.is_long(most) || (tail.is_long(few) && export.rounds < ROUNDS_FEW),
+            false => tail.is_long(REMEMBERED * most),
         }
     }
 
@@ -356,6 +377,7 @@ impl Mds {
             self.thaw(export);
             return Some("failed: it took too long, or the server stops: try again");
         }
+        export.survey.last_ends();
         match export.stage {
             Stage::Offered | Stage::Moving(_) => {}
             Stage::Settling(upto) => {
@@ -366,17 +388,15 @@ impl Mds {
             Stage::Surveying => {
                 let mut survey = std::mem::take(&mut export.survey);
                 if self.survey_some(&mut survey) {
-                    let long =
-                        self.cluster.tail.as_ref().is_some_and(|tail| tail.is_long(self.config.some(RESIDUE_MAX)));
-                    if long && export.rounds < ROUNDS_MAX {
-                        export.rounds += 1;
-                        self.begin_round(export);
-                    } else if matches!(self.tree.find(export.dir), Found::Gone) {
+                    if matches!(self.tree.find(export.dir), Found::Gone) {
                         export.survey = survey;
                         return Some("failed: the directory was removed");
-                    } else {
-                        // It may have to begin anew.
-                        export.keeps = self.look_at_held(&mut survey, &mut export.held);
+                    }
+                    // It may have to begin anew.
+                    export.keeps = self.look_at_held(&mut survey, &mut export.held);
+                    if self.wants_round(export) {
+                        export.rounds += 1;
+                        self.begin_round(export);
                     }
                     let (files, dir) = (self.has_files(&export.files), self.has_dir(export.dir));
                     if files == Some(false) {

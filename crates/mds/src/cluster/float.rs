@@ -14,6 +14,9 @@ use crate::machine::Mds;
 const HOME_MS: u64 = 1000;
 /// Inodes in memory looked at then.
 const LOOKED_MAX: usize = 4096;
+/// How often these are looked at again, at the next tick, because it was not known whose the directories are: what is read to
+/// know it may be forgotten before their turn comes again.
+const AGAIN_MAX: u32 = 10;
 /// Files that go home at once.
 const HOME_MAX: usize = 64;
 
@@ -22,6 +25,7 @@ const HOME_MAX: usize = 64;
 pub(crate) struct Homes {
     at_ms: u64,
     place: usize,
+    again: u32,
 }
 
 impl Mds {
@@ -32,13 +36,11 @@ impl Mds {
         if busy || self.stopping || self.grace.is_some() || self.now.mono_ms < self.cluster.homes.at_ms {
             return;
         }
-        self.cluster.homes.at_ms = self.now.mono_ms + HOME_MS;
         let (inodes, _) = self.tree.places();
         let from = if self.cluster.homes.place < inodes { self.cluster.homes.place } else { 0 };
         let upto = inodes.min(from + self.config.some(LOOKED_MAX));
-        self.cluster.homes.place = upto;
         let abroad: Vec<(Ino, Ino)> = (from..upto).filter_map(|place| self.counted_abroad(place)).collect();
-        let (mut files, mut home) = (Vec::new(), None);
+        let (mut files, mut home, mut reads) = (Vec::new(), None, false);
         for (ino, dir) in abroad {
             let mut wants = Vec::new();
             match self.locate(dir, &mut wants) {
@@ -46,12 +48,20 @@ impl Mds {
                     home = Some(rank);
                     files.push(ino);
                 }
-                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+                Where::Unknown => {
+                    self.load(wants, Waiter::Nobody);
+                    reads = true;
+                }
                 _ => {}
             }
             if files.len() == self.config.some(HOME_MAX) {
                 break;
             }
+        }
+        let homes = &mut self.cluster.homes;
+        match reads && home.is_none() && homes.again < AGAIN_MAX {
+            true => homes.again += 1,
+            false => *homes = Homes { at_ms: self.now.mono_ms + HOME_MS, place: upto, again: 0 },
         }
         if let Some(home) = home {
             self.want_export_of_files(files, home);

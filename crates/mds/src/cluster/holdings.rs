@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_types::{Event, Ino, MovedClient, Rank};
+use loligo_types::{Event, Ino, Lease, MovedClient, Rank};
 
 use super::survey::{Moves, Survey};
 use crate::io::{DataAccess, Output};
@@ -17,17 +17,22 @@ use crate::session::Slot;
 /// Sessions with the inodes that they hold something of.
 pub(super) type Holders = BTreeMap<Slot, Vec<Ino>>;
 
-/// Leases and open inodes looked at in one go.
-const SLICE: usize = 100;
-/// Leases that move with a subtree. Those given before these are asked back, for the other rank takes all that moves in one
-/// step.
-pub(crate) const LEASES_MAX: usize = 8192;
+/// What it costs beside the look at an inode, in units of [`crate::pace::Pace`], to remember that something is held of it.
+const NOTE: usize = 4;
+/// Records read at a time.
+const READS_MAX: usize = 512;
 /// Leases asked back at a time.
 const ASKED_MAX: usize = 1024;
 /// How often leases are looked through for more than so many again.
 const ROUNDS_MAX: u32 = 4;
 /// Open inodes that can move with a subtree: nobody can be made to close them, and one letter names them all.
 const OPENS_MAX: usize = 65_536;
+
+/// Something that somebody has open, or a lease that somebody has on it.
+struct HeldOne {
+    ino: Ino,
+    lease: Option<(Slot, Lease)>,
+}
 
 /// How far the look at what clients hold is.
 #[derive(Default)]
@@ -36,6 +41,8 @@ pub(super) struct Held {
     place: Option<usize>,
     /// Open inodes that were not looked at.
     opens: Vec<Ino>,
+    /// Of these it is not known whether they move: records must be read first, and stay in memory until they are looked at.
+    unknown: Vec<HeldOne>,
     /// Inodes that move and that somebody holds something of, and those that may have become such since they were looked at.
     inos: BTreeSet<Ino>,
     /// Leases among these.
@@ -49,6 +56,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Whether records are read for some.
+    pub(super) fn asks(&self) -> bool {
+        !self.unknown.is_empty()
+    }
+
     /// Inodes of which somebody may hold something.
     pub(super) fn inos(&self) -> &BTreeSet<Ino> {
         &self.inos
@@ -71,49 +83,66 @@ impl Mds {
             held.place = Some(self.leases.watch());
         }
         self.note_given(survey, held);
-        let (mut left, mut needs) = (self.config.some(SLICE), Vec::new());
-        let (leases_max, asked_max) = (self.config.some(LEASES_MAX), self.config.some(ASKED_MAX));
-        while left > 0 && needs.is_empty() && held.asked.len() < asked_max {
-            left -= 1;
-            if let Some(ino) = held.opens.last().copied() {
-                match self.moves(survey, ino) {
-                    Moves::Unknown(mut wants) => needs.append(&mut wants),
-                    moves => {
-                        held.opens.pop();
-                        if let Moves::Yes = moves {
-                            held.inos.insert(ino);
-                        }
-                    }
+        let mut needs = Vec::new();
+        let (asked_max, reads_max) = (self.config.some(ASKED_MAX), self.config.some(READS_MAX));
+        let mut again = std::mem::take(&mut held.unknown);
+        while self.pace.is_left() && needs.len() < reads_max && held.asked.len() < asked_max {
+            let Some(one) = again.pop().or_else(|| self.next_held(held)) else { break };
+            let (moves, cost) = self.moves_in_step(survey, one.ino);
+            self.pace.spend(cost + NOTE);
+            match moves {
+                Moves::Unknown(mut wants) => {
+                    needs.append(&mut wants);
+                    held.unknown.push(one);
                 }
-                continue;
-            }
-            let Some(place) = held.place.and_then(|place| place.checked_sub(1)) else { break };
-            if let Some((ino, slot, bits)) = self.leases.at(place) {
-                match self.moves(survey, ino) {
-                    Moves::Unknown(mut wants) => needs.append(&mut wants),
-                    Moves::No => {}
-                    Moves::Yes if held.leases < leases_max => {
-                        held.leases += 1;
-                        held.inos.insert(ino);
-                    }
-                    Moves::Yes => {
-                        held.shed = true;
-                        held.asked.push_back((ino, slot));
-                        self.shed(ino, slot, bits);
-                    }
-                }
-            }
-            if needs.is_empty() {
-                held.place = Some(place);
+                Moves::Yes => self.note_held(held, one),
+                Moves::No => {}
             }
         }
-        // What was read for the next one must stay in memory until it is looked at.
-        survey.asks = !needs.is_empty();
-        if survey.asks {
+        held.unknown.append(&mut again);
+        if !needs.is_empty() {
+            needs.sort();
+            needs.dedup();
             self.read_for_survey(survey, needs);
             return false;
         }
         self.await_asked(held)
+    }
+
+    /// The next thing that somebody holds.
+    fn next_held(&mut self, held: &mut Held) -> Option<HeldOne> {
+        if let Some(ino) = held.opens.pop() {
+            return Some(HeldOne { ino, lease: None });
+        }
+        while let Some(place) = held.place.and_then(|place| place.checked_sub(1)) {
+            held.place = Some(place);
+            self.pace.spend(1);
+            if let Some((ino, slot, bits)) = self.leases.at(place) {
+                return Some(HeldOne { ino, lease: Some((slot, bits)) });
+            }
+            if !self.pace.is_left() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Something moves that somebody holds.
+    fn note_held(&mut self, held: &mut Held, HeldOne { ino, lease }: HeldOne) {
+        // While records were read for it, its session may have ended: nobody would give it back.
+        let still = |(slot, _): (Slot, Lease)| (slot, self.leases.held(ino, slot));
+        match lease.map(still) {
+            Some((_, Lease::NONE)) => {}
+            Some((slot, bits)) if held.leases >= self.config.moved_leases_max => {
+                held.shed = true;
+                held.asked.push_back((ino, slot));
+                self.shed(ino, slot, bits);
+            }
+            lease => {
+                held.leases += usize::from(lease.is_some());
+                held.inos.insert(ino);
+            }
+        }
     }
 
     /// Waits for what was asked back; then looks again, as long as much is given anew.
@@ -126,7 +155,7 @@ impl Mds {
                 held.inos.insert(ino);
             }
         }
-        let looked = held.opens.is_empty() && held.place == Some(0);
+        let looked = held.opens.is_empty() && held.place == Some(0) && held.unknown.is_empty();
         if !looked && held.asked.len() < self.config.some(ASKED_MAX) {
             self.out.push_back(Output::Again);
         }
@@ -152,7 +181,7 @@ impl Mds {
     /// What was given or opened since it was looked at.
     fn note_given(&mut self, survey: &mut Survey, held: &mut Held) {
         for ino in self.leases.given().into_iter().chain(self.opens.opened()) {
-            if !matches!(self.moves(survey, ino), Moves::No) {
+            if !matches!(self.moves_in_step(survey, ino).0, Moves::No) {
                 held.inos.insert(ino);
             }
         }
@@ -180,8 +209,11 @@ impl Mds {
         self.note_changed_held(held);
         let mut needs = Vec::new();
         for ino in &held.inos {
-            if let Moves::Unknown(mut wants) = self.moves(survey, *ino) {
-                needs.append(&mut wants);
+            match self.moves_in_step(survey, *ino).0 {
+                Moves::Unknown(mut wants) => needs.append(&mut wants),
+                // A directory is remembered after it has left memory, and what is open is told to the other rank.
+                Moves::Yes if !self.opens.is_closed(*ino) => _ = self.locate(*ino, &mut needs),
+                _ => {}
             }
         }
         needs.sort();
@@ -197,7 +229,7 @@ impl Mds {
     pub(super) fn users_of_moving(&mut self, survey: &mut Survey, held: &Held) -> Vec<(Ino, Slot, DataAccess)> {
         let mut all = Vec::new();
         for ino in &held.inos {
-            if !self.opens.is_closed(*ino) && !matches!(self.moves(survey, *ino), Moves::No) {
+            if !self.opens.is_closed(*ino) && !matches!(self.moves_in_step(survey, *ino).0, Moves::No) {
                 all.extend(self.opens.users(*ino).into_iter().map(|(slot, access)| (*ino, slot, access)));
             }
         }
@@ -223,7 +255,7 @@ impl Mds {
         });
         by_slot.extend(sessions);
         let mut inos = std::mem::take(&mut held.inos);
-        inos.retain(|ino| !matches!(self.moves(survey, *ino), Moves::No));
+        inos.retain(|ino| !matches!(self.moves_in_step(survey, *ino).0, Moves::No));
         let mut openers = BTreeSet::new();
         for ino in &inos {
             let leases: Vec<_> = self.leases.holders(*ino).collect();

@@ -36,8 +36,6 @@ pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
 pub(crate) use self::export::Exports;
 pub(crate) use self::float::Homes;
-#[cfg(test)]
-pub(crate) use self::holdings::LEASES_MAX;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};

@@ -70,7 +70,7 @@ impl Mds {
         let now = self.cluster.exports.now.as_ref();
         self.cluster.exports.seeking
             || now.is_some_and(|export| match export.stage {
-                Stage::Surveying => export.keeps || export.survey.asks,
+                Stage::Surveying => export.keeps || export.survey.asks || export.held.asks(),
                 Stage::Freezing => true,
                 _ => false,
             })

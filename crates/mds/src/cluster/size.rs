@@ -12,7 +12,7 @@ use loligo_journal::frame::BODY_MAX;
 use loligo_types::{Event, Ino, Inode, limits};
 
 use super::depart::Changes;
-use super::export::Export;
+use super::export::{Export, RESIDUE_MAX};
 use super::survey::Survey;
 use crate::machine::Mds;
 
@@ -23,7 +23,7 @@ pub(super) const RESIDUE_BYTES: usize = 4 << 20;
 /// both have counted of it, how far letters have come.
 const MOVE_MAX: usize = BODY_MAX - (1 << 20);
 /// Bytes of records that go ahead of the letter, so that they need not be read: those beyond are.
-pub(super) const CACHED_MAX: usize = 4 << 20;
+pub(super) const CACHED_MAX: usize = 1 << 20;
 
 // What is left after a round, and the largest change, fit.
 const _: () = assert!(RESIDUE_BYTES + 8 * (limits::INLINE_MAX + limits::XATTR_TOTAL_MAX) < MOVE_MAX);
@@ -59,9 +59,9 @@ impl Tail {
         self.bytes += bytes;
     }
 
-    /// Whether this is too much for requests to wait for it, by number or bytes.
+    /// Whether this is more than so many, or as much in bytes as [`RESIDUE_BYTES`] for each 10,000.
     pub(super) fn is_long(&self, number: usize) -> bool {
-        self.events.len() > number || self.bytes > RESIDUE_BYTES
+        self.events.len() > number || self.bytes > RESIDUE_BYTES * number.div_ceil(RESIDUE_MAX)
     }
 }
 
@@ -102,7 +102,7 @@ impl Mds {
         let mut scratch = Vec::new();
         let mut len: usize = self.sessions.iter().map(|(_, session)| CLIENT + session.name.len()).sum();
         for ino in inos.iter().copied() {
-            if matches!(self.moves(survey, ino), super::survey::Moves::No) {
+            if matches!(self.moves_in_step(survey, ino).0, super::survey::Moves::No) {
                 continue;
             }
             let opens = self.opens.count(ino) as usize;

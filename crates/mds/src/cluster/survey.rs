@@ -6,13 +6,17 @@ use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Rank, limits};
 use super::Where;
 use super::export::{Export, Stage};
 use crate::hash::IntMap;
+use crate::io::Output;
 use crate::machine::Mds;
 use crate::peer::PeerMsg;
 
-/// Inodes and directories looked at in one go, before requests have their turn: some 10 us.
-const SLICE: usize = 50;
-/// Entries freed at a time, and how many of them are as much work as one inode that is looked at.
-const ENTRIES: (usize, usize) = (200, 4);
+/// What it costs in units of [`crate::pace::Pace`] to look at a file in the directory of the one before, or if it must be sought,
+/// to look at anything else, to forget an inode, and to free an entry.
+const NEAR: usize = 1;
+const SOUGHT: usize = 4;
+const FAR: usize = 8;
+const FORGET: usize = 12;
+const ENTRY: usize = 3;
 
 /// How far the look at memory is.
 #[derive(Default)]
@@ -21,6 +25,10 @@ pub(crate) struct Survey {
     below: IntMap<Ino, bool>,
     /// The directory, and of its names those that move.
     dir: (Ino, Vec<Frag>),
+    /// Files move by themselves.
+    has_files: bool,
+    /// A directory that files were seen in in this step, and whether they move.
+    last: Option<(Ino, bool)>,
     inode: usize,
     entries: usize,
     pub(crate) found: u64,
@@ -45,6 +53,7 @@ impl Survey {
     /// The same, or over these files instead of it.
     pub(crate) fn of_all(dir: Ino, frags: Vec<Frag>, itself: bool, files: &[Ino]) -> Survey {
         let mut survey = Survey::of(dir, frags, itself);
+        survey.has_files = !files.is_empty();
         survey.below.extend(files.iter().map(|ino| (*ino, true)));
         survey
     }
@@ -52,6 +61,22 @@ impl Survey {
     /// Whether a name moves: `None` if it is in another directory.
     pub(crate) fn name_moves(&self, dir: Ino, hash: u64) -> Option<bool> {
         (dir == self.dir.0).then(|| self.dir.1.iter().any(|frag| frag.contains(hash)))
+    }
+
+    /// Whether a file moves, if it is one in the directory that moves, or in that of the last one.
+    #[inline]
+    fn near(&self, inode: &Inode) -> Option<bool> {
+        let hash = inode.place.hash().filter(|_| inode.kind != Kind::Dir && !self.has_files)?;
+        match self.last {
+            _ if inode.parent == self.dir.0 => self.name_moves(inode.parent, hash),
+            Some((dir, moves)) if inode.parent == dir => Some(moves),
+            _ => None,
+        }
+    }
+
+    /// Another step of the migration begins: things may have changed.
+    pub(super) fn last_ends(&mut self) {
+        self.last = None;
     }
 
     /// Whether something is known of a directory.
@@ -125,6 +150,30 @@ impl Mds {
         if verdict { Moves::Yes } else { Moves::No }
     }
 
+    /// The same of one of many that are looked at in a step, and what that costs.
+    pub(super) fn moves_in_step(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+        match self.tree.peek(ino).and_then(|inode| survey.near(inode)) {
+            Some(true) => (Moves::Yes, SOUGHT),
+            Some(false) => (Moves::No, SOUGHT),
+            None => self.moves_alone(survey, ino),
+        }
+    }
+
+    /// The same of one of which is known that it is not in the directory of the one before.
+    fn moves_alone(&mut self, survey: &mut Survey, ino: Ino) -> (Moves, usize) {
+        let inode = self.tree.peek(ino);
+        let parent = inode.filter(|inode| inode.kind != Kind::Dir && self.is_embedded(inode)).map(|inode| inode.parent);
+        let moves = self.moves(survey, ino);
+        if let Some(parent) = parent.filter(|parent| *parent != survey.dir.0 && !survey.has_files) {
+            survey.last = match moves {
+                Moves::Yes => Some((parent, true)),
+                Moves::No => Some((parent, false)),
+                Moves::Unknown(_) => None,
+            };
+        }
+        (moves, FAR)
+    }
+
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
     pub(super) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
@@ -195,14 +244,17 @@ impl Mds {
 
     /// Drops a slice of what has moved from memory; whether all is dropped.
     pub(crate) fn drop_some(&mut self, survey: &mut Survey, to: Rank) -> bool {
-        if !self.tree.free_some(self.config.some(ENTRIES.0)) {
-            self.out.push_back(crate::io::Output::Again);
+        if !self.free_buried() {
+            self.out.push_back(Output::Again);
             return false;
         }
         let dir = survey.dir.0;
         if survey.rest.is_none() {
             // Directories stay known until the end: what is below them is told apart by them.
-            let forget = |mds: &mut Mds, ino: Ino| if ino == dir { 0 } else { mds.tree.forget(ino) };
+            let forget = |mds: &mut Mds, ino: Ino| match ino == dir {
+                true => 0,
+                false => FORGET + mds.tree.forget(ino) * ENTRY,
+            };
             if !self.survey_and(survey, forget) {
                 return false;
             }
@@ -216,54 +268,66 @@ impl Mds {
             let dirs = survey.below.iter().filter(|(_, moves)| **moves).map(|(ino, _)| *ino);
             survey.rest = Some(dirs.collect());
         }
-        let mut left = self.config.some(SLICE);
-        while left > 0
+        while self.pace.is_left()
             && let Some(ino) = survey.rest.as_mut().and_then(Vec::pop)
         {
-            left = left.saturating_sub(1 + self.tree.forget(ino) / ENTRIES.1);
+            let entries = self.tree.forget(ino);
+            self.pace.spend(FORGET + entries * ENTRY);
         }
-        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.tree.free_some(self.config.some(ENTRIES.0));
+        let all = survey.rest.as_ref().is_none_or(Vec::is_empty) && self.free_buried();
         if !all {
-            self.out.push_back(crate::io::Output::Again);
+            self.out.push_back(Output::Again);
         }
         all
     }
 
-    /// Looks at a slice of memory, and does something with each inode that moves: how many entries that was about.
+    /// Frees entries of what is forgotten, for the rest of this step; whether all are.
+    fn free_buried(&mut self) -> bool {
+        let max = self.pace.left() / ENTRY + 1;
+        let freed = self.tree.free_some(max);
+        self.pace.spend(freed * ENTRY);
+        freed < max
+    }
+
+    /// Looks at a slice of memory, and does something with each inode that moves: what that cost.
     fn survey_and(&mut self, survey: &mut Survey, mut each: impl FnMut(&mut Mds, Ino) -> usize) -> bool {
         if survey.reading {
             return false;
         }
-        let (mut left, mut needs) = (self.config.some(SLICE), Vec::new());
-        while left > 0 {
+        let mut needs = Vec::new();
+        while self.pace.is_left() {
             let (inodes, dirs) = self.tree.places();
             let next = if survey.inode < inodes {
-                self.tree.inode_at(survey.inode)
+                self.tree.peek_at(survey.inode).map(|inode| (inode.ino, survey.near(inode)))
             } else if survey.entries < dirs {
-                self.tree.dir_at(survey.entries)
+                self.tree.dir_at(survey.entries).map(|ino| (ino, None))
             } else {
                 return self.read_for_survey(survey, needs);
             };
-            left -= 1;
-            let verdict = next.map(|ino| (ino, self.moves(survey, ino)));
-            match verdict {
-                Some((_, Moves::Unknown(mut wants))) => {
+            let (moves, mut cost) = match next {
+                None | Some((_, Some(false))) => (Moves::No, NEAR),
+                Some((_, Some(true))) => (Moves::Yes, NEAR),
+                Some((ino, None)) => self.moves_alone(survey, ino),
+            };
+            match (next, moves) {
+                (_, Moves::Unknown(mut wants)) => {
                     survey.asks = true;
                     needs.append(&mut wants);
                     // This one again, when they are read.
                     break;
                 }
-                Some((ino, Moves::Yes)) => {
-                    left = left.saturating_sub(each(self, ino) / ENTRIES.1);
+                (Some((ino, _)), Moves::Yes) => {
+                    cost += each(self, ino);
                     survey.found += 1;
                 }
                 _ => {}
             }
+            self.pace.spend(cost);
             survey.asks = false;
             if survey.inode < inodes { survey.inode += 1 } else { survey.entries += 1 }
         }
         if self.read_for_survey(survey, needs) {
-            self.out.push_back(crate::io::Output::Again);
+            self.out.push_back(Output::Again);
         }
         false
     }

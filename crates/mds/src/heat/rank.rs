@@ -62,14 +62,18 @@ impl Heat {
 impl Mds {
     /// The load of this rank at this moment. Walks over the hot fragments: not for every request.
     pub fn load_now(&self) -> Load {
+        self.load_with(&self.heat.table.sum(self.now.mono_ms))
+    }
+
+    /// The same for who has added up already what was counted.
+    pub(crate) fn load_with(&self, sum: &LoadVec) -> Load {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
-        let (own, besides) = (self.heat.table.sum(now), self.heat.besides.get(now, half_life));
-        let auth = own.metaload();
+        let (auth, besides) = (sum.metaload(), self.heat.besides.get(now, half_life));
         let mut requests = self.heat.requests;
         requests.hit((self.counters.requests() - self.heat.counted) as f64, now, half_life);
         let memory = self.tree.memory_bytes() as f64 / self.config.cache_bytes_max.max(1) as f64;
         Load {
-            own,
+            own: *sum,
             besides,
             auth,
             all: auth + besides.metaload(),

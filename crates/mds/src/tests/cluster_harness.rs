@@ -637,7 +637,10 @@ impl Cluster {
 
 /// Two ranks, a client, and two directories below the root: the first is rank 0's, the second rank 1's.
 pub fn two_ranks() -> (Cluster, usize, Ino, Ino) {
-    let mut cluster = Cluster::new(2);
+    here_and_there(Cluster::new(2))
+}
+
+pub fn here_and_there(mut cluster: Cluster) -> (Cluster, usize, Ino, Ino) {
     let client = cluster.client();
     let (here, there) = (cluster.mkdir(client, Ino::ROOT, "here"), cluster.mkdir(client, Ino::ROOT, "there"));
     cluster.migrate(there, 0, 1);

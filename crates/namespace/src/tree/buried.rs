@@ -81,26 +81,22 @@ impl Tree {
         entries.len()
     }
 
-    /// Frees about so many entries of what was forgotten; whether that was all.
-    pub fn free_some(&mut self, max: usize) -> bool {
-        let mut left = max;
+    /// Frees so many entries of what was forgotten, but those with one hash together: how many hashes. Fewer than that: it was all.
+    pub fn free_some(&mut self, max: usize) -> usize {
+        let mut freed = 0;
         while let Some(entries) = self.buried.last_mut() {
-            while let Some((_, group)) = entries.pop_first() {
+            while freed < max
+                && let Some((_, group)) = entries.pop_first()
+            {
                 self.heap_bytes -= cost(&group);
-                left -= 1;
-                if left == 0 {
-                    break;
-                }
+                freed += 1;
             }
             if !entries.is_empty() {
-                return false;
-            }
-            self.buried.pop();
-            if left == 0 {
                 break;
             }
+            self.buried.pop();
         }
-        self.buried.is_empty()
+        freed
     }
 }
 
@@ -139,9 +135,9 @@ mod tests {
         assert_eq!(tree.forget(DIR), 0);
         assert!(tree.dirs.get(DIR.0).is_none() && matches!(tree.entry(DIR, &name(1)), Lookup::Unknown));
         let full = tree.memory_bytes();
-        let steps = (0..).take_while(|_| !tree.free_some(100)).count();
-        assert_eq!((steps, tree.memory_bytes()), (9, 0));
-        assert!(full > 0 && tree.free_some(1));
+        let steps = (0..).take_while(|_| tree.free_some(100) == 100).count();
+        assert_eq!((steps, tree.memory_bytes()), (10, 0));
+        assert!(full > 0 && tree.free_some(1) == 0);
     }
 
     #[test]
@@ -156,7 +152,7 @@ mod tests {
         ] {
             let mut tree = a_directory(1000);
             tree.forget_names(DIR, first, upto);
-            while !tree.free_some(100) {}
+            while tree.free_some(100) == 100 {}
             for n in 0..1000 {
                 let moved = (first..=upto).contains(&tree.hash(&name(n)));
                 assert_eq!(matches!(tree.entry(DIR, &name(n)), Lookup::Unknown), moved, "{n} of {first}..={upto}");

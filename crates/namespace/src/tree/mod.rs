@@ -337,7 +337,13 @@ impl Tree {
 
     /// The inode at a place, if there is one.
     pub fn inode_at(&self, place: usize) -> Option<Ino> {
-        self.inodes.at(place).map(|slot| slot.inode.ino)
+        self.peek_at(place).map(|inode| inode.ino)
+    }
+
+    /// The last known record of the inode at a place, also of one that is gone; not a use of it.
+    #[inline]
+    pub fn peek_at(&self, place: usize) -> Option<&Inode> {
+        self.inodes.at(place).map(|slot| &slot.inode)
     }
 
     /// The directory of which entries are known at a place, if there is one.

@@ -59,21 +59,28 @@ impl<'s> Carver<'s> {
         let came: Vec<u32> =
             self.inside[top].iter().copied().filter(|at| self.pieces[*at as usize].home == Some(to)).collect();
         let mut have = self.level(run, howmuch, to, &came, amount, (None, true))?;
-        // Deepest first, and of one level the biggest first: a stack with the biggest on top.
-        let mut stack = vec![top];
-        while let Some(at) = stack.pop() {
+        // The biggest of all that are too big to move first, so that what is small enough to move is found as far above as it is.
+        let mut open = vec![top];
+        while let Some(place) = self.biggest(&open) {
             if have >= NEED_MIN * amount || self.moves.len() >= self.moves_max {
                 break;
             }
+            let at = open.swap_remove(place);
             let level = self.inside[at].clone();
             have += self.level(run, howmuch, to, &level, amount - have, ((at < top).then_some(at), false))?;
             let rest = amount - have;
-            let mut whole: Vec<usize> =
-                level.into_iter().map(|at| at as usize).filter(|at| self.is_to_open(*at, rest)).collect();
-            whole.sort_by(|a, b| self.nested[*a].total_cmp(&self.nested[*b]).then(b.cmp(a)));
-            stack.extend(whole);
+            open.extend(level.into_iter().map(|at| at as usize).filter(|at| self.is_to_open(*at, rest)));
         }
         Ok(())
+    }
+
+    /// The place in a list of the piece with the biggest load; of those that are about as big ([`NEED_MIN`]) that of the first, which
+    /// is the one farthest above. All together are bigger than any.
+    fn biggest(&self, open: &[usize]) -> Option<usize> {
+        let load = |at: usize| self.nested.get(at).copied().unwrap_or(f64::INFINITY);
+        let most = open.iter().map(|at| load(*at)).fold(0.0, f64::max);
+        let big = (0..open.len()).filter(|place| load(open[*place]) >= most * NEED_MIN);
+        big.min_by_key(|place| open[*place])
     }
 
     fn is_to_open(&self, at: usize, rest: f64) -> bool {

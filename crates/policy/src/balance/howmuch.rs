@@ -1,9 +1,9 @@
 //! `howmuch`: the list of selectors, ours and the policy's own, and the round in which all of them are tried and the one
-//! nearest to the target wins, or one with fewer pieces that is hardly less near. Not which pieces there are to choose from: see `carve.rs`.
+//! nearest to the target wins. Not which pieces there are to choose from: see `carve.rs`.
 
 use super::explain::Tried;
 use super::file::Settings;
-use super::select::{BUILT_IN, NEAR, SAME, Selector};
+use super::select::{BUILT_IN, SAME, Selector};
 use crate::engine::{Input, Output, Run, near};
 use crate::{Fault, FaultKind};
 
@@ -43,31 +43,21 @@ impl HowMuch {
     /// Tries all of them on some loads. The winner's place among them and the places that it takes; none if taking nothing is at
     /// least as near.
     pub(super) fn choose(&self, run: &mut Run<'_>, loads: &[f64], target: f64) -> Result<Choice, Fault> {
-        let mut tried = Vec::with_capacity(self.selectors.len());
-        // Those that are nearer than nothing: how far, and what they take.
-        let mut good: Vec<(usize, f64, Vec<usize>)> = Vec::new();
-        let (whole, same) = (target.abs(), target.abs() * SAME);
+        let mut choice = Choice { tried: Vec::with_capacity(self.selectors.len()), winner: None, taken: Vec::new() };
+        let mut nearest = target.abs();
         for (at, selector) in self.selectors.iter().enumerate() {
             let (name, taken) = match selector {
                 Named::BuiltIn(name, selector) => ((*name).to_string(), selector(loads, target)),
                 Named::Own(path) => (path.trim_start_matches("selectors.").to_string(), own(run, path, loads, target)?),
             };
             let sum: f64 = taken.iter().map(|place| loads[*place]).sum();
-            tried.push(Tried { selector: name, sum, pieces: taken.len() });
+            choice.tried.push(Tried { selector: name, sum, pieces: taken.len() });
             let far = (sum - target).abs();
-            if far < whole - same && !taken.is_empty() {
-                good.push((at, far, taken));
+            if far < nearest - target.abs() * SAME && !taken.is_empty() {
+                (nearest, choice.winner, choice.taken) = (far, Some(at), taken);
             }
         }
-        let least = good.iter().map(|(_, far, _)| *far).fold(f64::INFINITY, f64::min);
-        // Each piece is a migration: of those that are hardly less near than the nearest, the one with fewest.
-        let near = good.into_iter().filter(|(_, far, _)| *far <= least.max(whole * NEAR));
-        let winner = near.reduce(|best, one| {
-            let fewer = one.2.len().cmp(&best.2.len());
-            if fewer.is_lt() || fewer.is_eq() && one.1 < best.1 - same { one } else { best }
-        });
-        let (winner, taken) = winner.map_or((None, Vec::new()), |(at, _, taken)| (Some(at), taken));
-        Ok(Choice { tried, winner, taken })
+        Ok(choice)
     }
 }
 

@@ -33,7 +33,7 @@ fn plan(busy: &[f64]) -> Vec<(usize, u16, i64)> {
 }
 
 #[test]
-fn the_plan_is_the_same_for_all_and_no_rank_is_chosen_twice() {
+fn the_plan_is_the_same_for_all_and_no_rank_is_chosen_by_two() {
     for (busy, expected) in [
         // Nothing to do, or nobody to do it.
         (vec![74.0, 0.0], vec![]),
@@ -42,8 +42,13 @@ fn the_plan_is_the_same_for_all_and_no_rank_is_chosen_twice() {
         (vec![95.0, 0.0], vec![(0, 1, 35)]),
         (vec![95.0, 0.0, 20.0, 59.0], vec![(0, 2, 35)]),
         (vec![95.0, 59.0, 55.0], vec![(0, 2, 20)]),
-        // Full: half, and to the emptiest.
-        (vec![100.0, 30.0, 10.0], vec![(0, 2, 45)]),
+        // Full: all that are much emptier become equally busy with it, but few at once, and full ones leave each other some.
+        (vec![100.0, 30.0, 10.0], vec![(0, 1, 17), (0, 2, 37)]),
+        (vec![100.0, 75.0, 66.0], vec![(0, 2, 17)]),
+        (vec![100.0, 85.0, 75.0], vec![]),
+        (vec![100.0, 0.0, 0.0, 0.0, 0.0], vec![(0, 1, 25), (0, 2, 25), (0, 3, 25)]),
+        (vec![100.0, 0.0, 100.0, 0.0, 0.0, 0.0], vec![(0, 1, 33), (0, 3, 33), (2, 4, 33), (2, 5, 33)]),
+        (vec![100.0, 100.0, 100.0, 0.0], vec![(0, 3, 50)]),
         // The busiest chooses first; equally busy ones in the order of their ranks.
         (vec![90.0, 95.0, 30.0, 10.0], vec![(0, 2, 30), (1, 3, 35)]),
         (vec![95.0, 95.0, 95.0, 10.0, 20.0], vec![(0, 4, 35), (1, 3, 35)]),

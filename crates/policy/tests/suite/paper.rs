@@ -161,6 +161,22 @@ fn the_worked_example_moves_what_the_paper_says() {
 }
 
 #[test]
+fn the_nearest_selector_wins_however_many_pieces_it_takes_and_only_best_weighs_that() {
+    let mut loads = [1.0; 17];
+    loads[16] = 15.5;
+    let chosen = |selectors: &str| {
+        let text = hooks("true", "targets[2] = 16").replace("['big_first']", selectors);
+        let outcome = decide(&text, &snapshot(0, &[32.5, 0.0], &loads));
+        let round = &outcome.explain.rounds[0];
+        let winner = round.winner.map(|at| round.tried[at].selector.clone()).expect("one wins");
+        (winner, outcome.decision.moves.len())
+    };
+    assert_eq!(chosen("['big_first', 'small_first']"), ("small_first".to_string(), 16));
+    assert_eq!(chosen("['best']"), ("best".to_string(), 1));
+    assert_eq!(chosen("['best', 'small_first']"), ("small_first".to_string(), 16));
+}
+
+#[test]
 fn the_second_listing_as_printed_never_moves_anything() {
     let printed = hooks(
         "t=((#MDSs-whoami+1)/2)+whoami if t>#MDSs then t=whoami end while t~=whoami and MDSs[t]<.01 do t=t-1 end \

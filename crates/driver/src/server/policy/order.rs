@@ -125,7 +125,7 @@ impl Keeper {
         let newest = notes.versions()?.into_iter().filter(|one| one.name == name).max_by_key(|one| one.number);
         let version = match (newest, loligo_policy::shipped(name)) {
             (Some(newest), _) => newest,
-            (None, Some(text)) => notes.add(name, text, now_ms())?,
+            (None, Some((_, text))) => notes.add(name, text, now_ms())?,
             (None, None) => return Ok(()),
         };
         let mut batch = Batch::new();

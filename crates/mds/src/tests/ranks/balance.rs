@@ -103,6 +103,32 @@ fn what_a_policy_wants_is_moved_and_others_are_told_what_it_weighs() {
 }
 
 #[test]
+fn what_directories_say_is_read_before_a_policy_is_asked() {
+    let mut cluster = balanced(2);
+    let a = cluster.client();
+    let (off, free) = (cluster.mkdir(a, Ino::ROOT, "off"), cluster.mkdir(a, Ino::ROOT, "free"));
+    set(&mut cluster, a, off, "none");
+    let (name, value) = ((*b"user.colour").into(), (*b"red").into());
+    cluster.call(a, Op::SetXattr { ino: free, name, value, mode: XattrMode::Set }).expect("root may");
+    cluster.wait(TICK_MS);
+    // All is in the table, and of the new life nobody has asked for xattrs.
+    cluster.crash(0);
+    in_force(&mut cluster, PolicyId(8));
+    for dir in [off, free] {
+        cluster.touch_all(a, dir, 5);
+    }
+    let unknown = |cluster: &Cluster, dir| {
+        let tree = &cluster.world(0).mds.tree;
+        tree.inode(dir).is_some_and(|inode| tree.xattr(inode, BALANCER).is_none())
+    };
+    assert!(unknown(&cluster, off) && unknown(&cluster, free));
+    let snapshot = asked(&mut cluster, 0).expect("it is time");
+    let fixed = |dir| snapshot.pieces[piece(&snapshot, whole(dir)).expect("it is hot")].fixed;
+    assert_eq!((fixed(off), fixed(free)), (true, false));
+    cluster.finish();
+}
+
+#[test]
 fn nothing_that_a_policy_says_moves_what_must_stay() {
     let mut cluster = balanced(3);
     let a = cluster.client();

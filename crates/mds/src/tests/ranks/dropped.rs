@@ -1,8 +1,9 @@
 //! What has moved away leaves memory in steps, between which requests have their turn: nothing of it comes back meanwhile.
 
-use loligo_types::{Frag, Ino, Op};
+use loligo_types::{Frag, Ino, Op, RankState};
 
 use super::*;
+use crate::Config;
 
 /// Files: so many that they do not leave memory at once.
 const FILES: usize = 700;
@@ -10,7 +11,8 @@ const FILES: usize = 700;
 /// A directory of rank 0's with many files in a directory below it, which has moved to rank 1, a fragment of it if one is named.
 /// It is in the table there by now, and nothing has left memory here. The client, the files, and the number of the migration.
 fn moved(frag: Option<Frag>) -> (Cluster, usize, Vec<Ino>, u64) {
-    let mut cluster = Cluster::new(2);
+    // Many requests between two steps make the steps long.
+    let mut cluster = Cluster::with_settings(&[RankState::Up; 2], |config| Config { shrink: 10, ..config });
     let a = cluster.client();
     let dir = cluster.mkdir(a, Ino::ROOT, "d");
     let files: Vec<Ino> = (0..FILES).map(|n| cluster.touch(a, dir, &format!("f{n}"))).collect();

@@ -1,9 +1,10 @@
 //! Files that live by themselves: those whose primary name is gone, or with another rank.
 
 use loligo_types::msg::ToClient;
-use loligo_types::{Answer, FsError, Ino, Op};
+use loligo_types::{Answer, FsError, Ino, Op, RankState};
 
 use super::*;
+use crate::Config;
 
 /// A file of rank 1 that was made at rank 0 and of which only a name in rank 0's directory is left; the table still says
 /// that it is embedded in a directory that is gone. Rank 1's checkpoints are held.
@@ -186,6 +187,21 @@ fn files_go_home_to_the_directory_that_counts_them_when_nothing_else_moves() {
         cluster.crash(at);
     }
     assert_eq!(cluster.walk(a), before);
+    cluster.finish();
+}
+
+/// What is read to know whose a directory is counts for two seconds, and there is much else to look at before it comes again.
+#[test]
+fn files_go_home_however_much_is_in_memory() {
+    let cluster = Cluster::with_settings(&[RankState::Up; 2], |config| Config { shrink: 512, ..config });
+    let (mut cluster, a, here, there) = here_and_there(cluster);
+    let sub = cluster.mkdir(a, there, "sub");
+    cluster.touch_all(a, here, 100);
+    let file = cluster.touch(a, here, "f");
+    cluster.call(a, rename(here, "f", sub, "f")).expect("it may");
+    assert!(cluster.has(0, file));
+    cluster.wait(60_000);
+    assert!(!cluster.has(0, file) && cluster.has(1, file));
     cluster.finish();
 }
 

@@ -1,5 +1,6 @@
 //! What clients hold when a directory moves is theirs at the new rank, and what they had asked for is answered.
 
+use loligo_namespace::Need;
 use loligo_types::msg::{Reclaim, ToClient, ToServer};
 use loligo_types::{Answer, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Op, RankState};
 
@@ -360,10 +361,21 @@ fn holders(cluster: &Cluster, at: usize, ino: Ino) -> usize {
     cluster.world(at).mds.leases.holders(ino).count()
 }
 
+/// Leases that move at once in [`with_few_leases_that_move`].
+const LEASES_MAX: usize = 4096;
+
+/// As [`two_ranks`], but that fewer leases move at once than otherwise.
+fn with_few_leases_that_move() -> (Cluster, usize, Ino, Ino) {
+    here_and_there(Cluster::with_settings(&[RankState::Up; 2], |config| Config {
+        moved_leases_max: LEASES_MAX,
+        ..config
+    }))
+}
+
 #[test]
 fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_rest_move_with_it() {
-    let (mut cluster, a, here, _) = two_ranks();
-    let many = crate::cluster::LEASES_MAX + 700;
+    let (mut cluster, a, here, _) = with_few_leases_that_move();
+    let many = LEASES_MAX + 700;
     let mut files = Vec::new();
     for i in 0..many {
         let Outcome::Answered(Ok(Answer::Entry(attr))) = cluster.ask(a, 0, mknod(here, &format!("f{i}"))) else {
@@ -376,7 +388,7 @@ fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_re
     cluster.migrate(here, 0, 1);
     assert_eq!(files.iter().map(|ino| holders(&cluster, 0, *ino)).sum::<usize>(), 0);
     let moved: Vec<Ino> = files.iter().copied().filter(|ino| holders(&cluster, 1, *ino) > 0).collect();
-    assert!((many / 2..=crate::cluster::LEASES_MAX).contains(&moved.len()), "{} of {many} moved", moved.len());
+    assert!((many / 2..=LEASES_MAX).contains(&moved.len()), "{} of {many} moved", moved.len());
     // One that moved is asked back by its new rank, and nothing was forgotten of who holds it.
     let b = cluster.client();
     cluster.at(1, |world| world.clients[a].obeys = false);
@@ -390,8 +402,8 @@ fn of_very_many_leases_most_are_asked_back_before_the_directory_moves_and_the_re
 
 #[test]
 fn a_directory_does_not_move_while_more_is_held_on_it_than_can_move_and_not_given_back() {
-    let (mut cluster, a, here, _) = two_ranks();
-    for i in 0..crate::cluster::LEASES_MAX + 10 {
+    let (mut cluster, a, here, _) = with_few_leases_that_move();
+    for i in 0..LEASES_MAX + 10 {
         cluster.ask(a, 0, mknod(here, &format!("f{i}")));
     }
     cluster.at(0, |world| world.clients[a].obeys = false);
@@ -557,5 +569,63 @@ fn what_is_open_moves_also_if_it_had_to_be_looked_for_again() {
         assert!(matches!(outcome, Outcome::Answered(Ok(_))), "{ino}: {outcome:?}");
     }
     cluster.call(a, Op::Close { handles: (1..=8).collect(), lost: false }).expect("they are open");
+    cluster.finish();
+}
+
+#[test]
+fn a_directory_that_is_open_moves_with_its_handle_though_it_has_left_memory_since_it_was_looked_at() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let sub = cluster.mkdir(a, here, "sub");
+    assert!(matches!(cluster.ask(a, 0, Op::Open { ino: sub, flags: READ, handle: 7 }), Outcome::Answered(Ok(_))));
+    cluster.wait(4000);
+    cluster.at(0, |world| world.syncs_data = false);
+    let id = cluster.begin_move(here, 0, 1);
+    cluster.wait(1000);
+    assert_eq!(cluster.state(0, id), "preparing", "it waits for the sync");
+    cluster.at(0, |world| world.mds.tree.evict_some(0, 10_000, &|_| false));
+    assert!(!cluster.has(0, sub));
+    cluster.at(0, |world| world.syncs_data = true);
+    cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id) == "done");
+    let list = Op::Readdir { dir: sub, cookie: 0, limit: 10, plus: false, handle: Some(7) };
+    let outcome = cluster.ask(a, 1, list);
+    assert!(matches!(outcome, Outcome::Answered(Ok(Answer::Entries { .. }))), "{outcome:?}");
+    cluster.ask(a, 1, close(7));
+    cluster.finish();
+}
+
+#[test]
+fn a_lease_of_a_session_that_ended_while_its_file_was_read_does_not_keep_a_migration() {
+    let (mut cluster, a, here, _) =
+        here_and_there(Cluster::with_settings(&[RankState::Up; 2], |config| Config { moved_leases_max: 0, ..config }));
+    let b = cluster.client();
+    let file = cluster.touch(a, here, "f");
+    cluster.wait(4000);
+    cluster.ask(b, 0, Op::GetAttr { ino: file });
+    assert!(holders(&cluster, 0, file) > 0);
+    cluster.at(0, |world| {
+        world.mds.tree.evict_some(0, 10_000, &|_| false);
+        world.loads = false;
+    });
+    let id = cluster.begin_move(here, 0, 1);
+    let reads = |cluster: &Cluster| {
+        let needs = cluster.world(0).pending_loads.iter().flat_map(|(_, needs)| needs);
+        needs.into_iter().any(|need| *need == Need::Inode(file))
+    };
+    for _ in 0..1000 {
+        if reads(&cluster) {
+            break;
+        }
+        cluster.at(0, World::load_one);
+        cluster.wait(20);
+    }
+    assert!(reads(&cluster), "whether it moves must be read");
+    cluster.at(0, |world| {
+        let session = world.session(b);
+        world.disconnect(b);
+        world.input(crate::Input::PeerDead { session });
+        world.loads = true;
+    });
+    cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id) == "done");
+    cluster.connect(b, 0);
     cluster.finish();
 }
