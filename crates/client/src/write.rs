@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, Cred, DataOp, FsError, FsResult, Ino, Op, SetTime};
+use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime};
 
 use crate::extents::split;
 use crate::machine::{Client, Waiter};
@@ -190,6 +190,14 @@ impl Client {
                 self.step_recalls(ino);
                 match result {
                     Ok(_) => self.write_through(id, ino, &cred, writing),
+                    // It may have moved unheard. By rights that are in doubt nothing is discarded elsewhere: it is looked anew how
+                    // to write. If the handle was lost, the write is refused.
+                    Err(DataError::Stale) if writing.tries < TRIES_MAX => {
+                        writing.tries += 1;
+                        writing.asked = Asked::Refresh;
+                        self.refresh(&cred, ino, Then::Task(id), writing.tries);
+                        None
+                    }
                     Err(error) => Some(Err(data_error(error).into())),
                 }
             }

@@ -496,3 +496,44 @@ fn what_has_moved_to_a_rank_that_has_restarted_since_is_reclaimed_there_while_th
     world.call(Call::Flush { fh: Fh(1), owner: None });
     assert_eq!(written(&world.take()), [R1]);
 }
+
+#[test]
+fn what_lies_beyond_the_end_of_a_file_that_moved_unheard_is_not_discarded_where_it_is_and_the_write_goes_there() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.meet_second();
+    let fh = world.create(R0, DIR, FILE, false, Lease::CACHE);
+    let beyond = Call::Write { fh, offset: 100, data: Arc::from(&b"x"[..]), append: false, kill_priv: false };
+    let id = world.call(beyond);
+    let wire = world.take();
+    let [Wire::Data(R0, data, DataOp::Discard { from: 0 })] = wire[..] else { panic!("{wire:?}") };
+    // Its rank restarts, and does not have it any more.
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.connect(R0, Welcome { resumed: true, kept: false, ..welcome(R0, 2) });
+    let wire = world.take();
+    let asks = asks(&wire);
+    let [(R0, seq)] = asks[..] else { panic!("{wire:?}") };
+    world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: vec![route(DIR, R1, 1)], done: None });
+    world.answer(R0, reclaims(&wire), Answer::Done, &[]);
+    world.says(R0, ToClient::Data { id: data, result: Err(DataError::Stale) });
+    // It is looked again there, and that the handle is known.
+    let in_objects = Answer::Entry(Attr { inline: false, size: 0, ..attr(FILE, Kind::File) });
+    let mut data = Vec::new();
+    for _ in 0..4 {
+        for wire in world.take() {
+            match wire {
+                Wire::Ask(R1, seq, Op::GetAttr { .. }) => world.answer(R1, seq, in_objects.clone(), &[]),
+                Wire::Ask(R1, seq, Op::GetLock { .. }) => world.answer(R1, seq, Answer::Lock(None), &[]),
+                Wire::Data(rank, id, op) if rank == R1 || op != (DataOp::Discard { from: 0 }) => {
+                    data.push((rank, id, op))
+                }
+                _ => {}
+            }
+        }
+    }
+    let [(R1, piece, DataOp::Write { offset: 100, .. })] = data[..] else { panic!("{data:?}") };
+    world.says(R1, ToClient::Data { id: piece, result: Ok(DataAnswer::Done) });
+    assert!(matches!(world.answers(R1, in_objects), Op::SetData { handle: 1, grow_to: Some(101), .. }));
+    world.result(id).expect("it is written");
+}
