@@ -287,6 +287,13 @@ impl Files {
         ranks
     }
 
+    /// Whether it is only believed where a file is: nobody has said so who knows it.
+    pub(crate) fn is_guessed(&self, file: &File) -> bool {
+        let is_it =
+            |handle: &u64| self.guessed.range((*handle, Rank::ZERO)..=(*handle, Rank(u16::MAX))).next().is_some();
+        !self.guessed.is_empty() && file.handles.iter().any(is_it)
+    }
+
     /// It is known that an open file is where it is believed to be.
     pub(crate) fn is_known(&mut self, ino: Ino) {
         if !self.guessed.is_empty() {

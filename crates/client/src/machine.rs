@@ -40,6 +40,9 @@ pub struct Client {
     pub(crate) unsettled: bool,
     /// One with each rank that was asked something.
     pub(crate) sessions: BTreeMap<Rank, Session>,
+    /// Sessions that begin count their requests from here: above all of those before. A crash can take back that a rank has ended
+    /// one, which then goes on and takes numbers for what they were.
+    pub(crate) first_seq: u64,
     /// The rank at the driver's first connection: as configured, until it is known.
     pub(crate) home: Rank,
     pub(crate) home_known: bool,
@@ -91,6 +94,7 @@ impl Client {
     pub fn new(config: Config) -> Client {
         Client {
             sessions: BTreeMap::from([(config.rank, Session::default())]),
+            first_seq: 1,
             home: config.rank,
             home_known: false,
             home_moved: false,

@@ -90,7 +90,8 @@ impl Client {
             });
         session.data_held = false;
         let pending = std::mem::take(&mut session.pending);
-        session.next_seq = 1;
+        self.first_seq = self.first_seq.max(session.next_seq);
+        session.next_seq = self.first_seq;
         session.unsent = 0;
         let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
         lost.extend(data.values().filter_map(|pending| match pending.then {

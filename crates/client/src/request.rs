@@ -281,12 +281,16 @@ impl Client {
             return;
         }
         let Some(pending) = session.data.remove(&id) else { return };
-        // Where it was before it moved it is not known any more after a restart.
-        let elsewhere = self.files.map.get(&pending.request.ino).filter(|file| file.rank != rank);
+        // Where it was before it moved it is not known any more after a restart, nor may it be where it is only believed to be: that
+        // is asked, and then it is known.
+        let file = self.files.map.get(&pending.request.ino);
         let follows = |file: &File| !file.doubted || !rests_on_rights(&pending);
+        let asks = |file: &File| file.rank != rank || self.files.is_guessed(file);
         let is_elsewhere = match result {
             Err(DataError::Moved) => true,
-            Err(DataError::Stale) => elsewhere.is_some_and(follows) || self.is_sought(rank, &pending),
+            Err(DataError::Stale) => {
+                file.is_some_and(|file| asks(file) && follows(file)) || self.is_sought(rank, &pending)
+            }
             _ => false,
         };
         if is_elsewhere {

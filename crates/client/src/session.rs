@@ -185,7 +185,8 @@ impl Client {
         if !self.sessions.contains_key(&rank) {
             // What moves there unseen is held by the rank that speaks until after its last sign of life.
             let proven = self.session(self.speaker).map_or(self.now.ms, |speaker| speaker.proven);
-            let session = Session { down_since: Some(self.now.ms), proven, ..Session::default() };
+            let (down_since, next_seq) = (Some(self.now.ms), self.first_seq);
+            let session = Session { down_since, proven, next_seq, ..Session::default() };
             self.sessions.insert(rank, session);
             self.want_connection(rank);
         }

@@ -7,7 +7,6 @@ use crate::hash::session_secret;
 use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
 use crate::session::{Conn, Session, Slot, Standing};
-use crate::window::Window;
 
 /// Longest name of a session, bytes.
 const NAME_MAX: usize = 255;
@@ -101,14 +100,6 @@ impl Mds {
                 return self.gate_hello(conn, hello.clone());
             }
             let Some(session) = self.sessions.get_mut(slot) else { return };
-            if session.window.is_used() {
-                // The client has ended it, which a crash took back: it counts its requests from the first one again, and no
-                // crash may take that back, too.
-                session.window = Window::default();
-                let record = session.record();
-                self.commit(None, &[Event::Session(record)]);
-                return self.gate_hello(conn, hello.clone());
-            }
             (session.local, session.uid) = (peer.local, peer.uid.unwrap_or(u32::MAX));
             // One that began with a hello whose welcome was lost begins once more.
             let knows = session.moved || session.standing != Standing::Here;

@@ -546,7 +546,7 @@ fn a_session_lost_at_one_rank_leaves_the_files_of_the_other_alone() {
     world.feed(Input::Disconnected { rank: R1 });
     assert_eq!(world.take(), [Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, welcome(R1, 2));
-    let again = Wire::Ask(R1, 1, Op::Lookup { dir: DIR, name: name("x") });
+    let again = Wire::Ask(R1, 5, Op::Lookup { dir: DIR, name: name("x") });
     let close = Wire::Ask(R0, 5, Op::Close { handles: vec![2], lost: true });
     assert_eq!(world.take(), [close, again], "it may have moved there; and it is harmless to ask again");
     assert_eq!(world.result(make).unwrap_err().error, FsError::Io);

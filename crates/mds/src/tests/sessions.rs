@@ -1,6 +1,6 @@
 //! Handshake, identity, eviction.
 
-use loligo_types::msg::{Hello, Reclaim, Refusal, ToClient, ToServer};
+use loligo_types::msg::{Hello, Refusal, ToClient, ToServer};
 use loligo_types::{FsError, Ino, Op};
 
 use super::*;
@@ -295,31 +295,6 @@ fn goodbye_frees_everything() {
     world.wait_alive(100);
     let status = world.mds.status();
     assert_eq!((status.sessions.len(), status.orphans, status.leases), (1, 0, 0));
-}
-
-#[test]
-fn a_client_whose_goodbye_a_crash_took_back_begins_to_count_anew() {
-    let mut world = World::new();
-    let a = world.client_of_many(0xa11ce);
-    world.mkdir(a, Ino::ROOT, "before");
-    world.syncs = false;
-    world.message(a, ToServer::Goodbye);
-    world.crash();
-    world.syncs = true;
-    for again in 0..2 {
-        if again == 1 {
-            world.crash();
-            world.resume(a);
-        } else {
-            world.connect(a);
-            world.clients[a].next_seq = 0;
-        }
-        assert!(world.clients[a].welcome.as_ref().is_some_and(|welcome| welcome.resumed && !welcome.kept));
-        world.reclaim(a, Reclaim::default());
-        let text = format!("after {again}");
-        let made = world.mkdir(a, Ino::ROOT, &text).ino;
-        assert_eq!(world.lookup(a, Ino::ROOT, &text).map(|attr| attr.ino), Ok(made));
-    }
 }
 
 #[test]

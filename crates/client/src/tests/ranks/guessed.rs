@@ -177,3 +177,32 @@ fn a_file_is_not_sought_at_a_rank_that_is_no_more_though_one_that_missed_where_i
     let sought = |wire: &Wire| matches!(wire, Wire::Connect(R2, _) | Wire::Ask(R2, ..));
     assert!(!wire.iter().any(sought), "there is no rank 2: {wire:?}");
 }
+
+#[test]
+fn data_is_written_where_the_file_is_though_it_was_believed_to_be_at_another_rank_that_was_never_met() {
+    let mut world = Ranks::of(3);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, false, Lease::NONE);
+    let id = world.call(write(fh, b"x"));
+    let wire = world.take();
+    let [Wire::Data(R0, data, DataOp::Write { .. })] = wire[..] else { panic!("{wire:?}") };
+    // What is below the directory moved to the second rank, and what the file is in from there to the third.
+    let wire = comes_back(&mut world, R0, true, route(DIR, R1, 1));
+    world.says(R0, ToClient::Data { id: data, result: Err(DataError::Moved) });
+    let connects = |wire: &[Wire], to| wire.iter().any(|wire| matches!(wire, Wire::Connect(rank, _) if *rank == to));
+    assert!(connects(&wire, R1) || connects(&world.take(), R1), "{wire:?}");
+    world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 3) });
+    let wire = world.take();
+    assert!(wire.iter().any(|wire| matches!(wire, Wire::Data(R1, id, _) if *id == data)), "{wire:?}");
+    world.says(R1, ToClient::Data { id: data, result: Err(DataError::Stale) });
+    let asked = [wire, world.take()].concat();
+    sends_on(&mut world, R1, asks(&asked, R1), R2, &[]);
+    assert!(connects(&world.take(), R2));
+    world.connect(R2, Welcome { resumed: true, kept: true, ..welcome(R2, 3) });
+    let wire = world.take();
+    world.answer(R2, asks(&wire, R2), Answer::Entry(Attr { inline: false, ..attr(FILE, Kind::File) }), &[]);
+    let wire = [wire, world.take()].concat();
+    assert!(wire.iter().any(|wire| matches!(wire, Wire::Data(R2, id, _) if *id == data)), "{wire:?}");
+    world.says(R2, ToClient::Data { id: data, result: Ok(DataAnswer::Done) });
+    assert!(world.done.iter().all(|(done, result)| *done != id || result.is_ok()), "it is not refused");
+}

@@ -608,3 +608,22 @@ fn a_file_is_not_lost_because_a_rank_fails_to_say_where_it_is() {
         assert_eq!(world.result(flush).map(|_| ()), Err(fails.into()));
     }
 }
+
+/// A crash can take back that a session has ended, and its rank give it to this client again.
+#[test]
+fn requests_of_a_session_that_begins_have_other_numbers_than_those_of_the_one_before() {
+    let mut world = Ranks::of(1);
+    let ask = |world: &mut Ranks| {
+        let id = world.call(lookup(Ino::ROOT, "d"));
+        let (_, seq, _) = world.asked();
+        world.answer(R0, seq, entry(DIR, Kind::Dir), &[]);
+        world.result(id).unwrap();
+        seq
+    };
+    let before = [ask(&mut world), ask(&mut world)];
+    world.says(R0, ToClient::Evicted);
+    world.take();
+    world.connect(R0, Welcome { session: SessionId(9), ..welcome(R0, 1) });
+    let after = ask(&mut world);
+    assert!(after > before[1], "{before:?} {after}");
+}
