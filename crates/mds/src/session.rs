@@ -187,10 +187,15 @@ impl Sessions {
     }
 
     /// The session of a client that it speaks through, or would. It may have begun another one whose welcome it never got:
-    /// that lives on for a while, but nobody hears what it is told.
+    /// that lives on for a while, but nobody hears what it is told. Or it took this rank for another one, and has this one's
+    /// besides.
     pub(crate) fn of_client(&self, client: u64) -> Option<Slot> {
         let all = self.iter().filter(|(_, session)| session.client == client);
-        all.max_by_key(|(_, session)| (session.conn.is_some(), session.id)).map(|(slot, _)| slot)
+        let speaks = |session: &Session| match session.conn {
+            Some(_) => 2,
+            None => u8::from(session.met || session.window.is_used()),
+        };
+        all.max_by_key(|(_, session)| (speaks(session), session.id)).map(|(slot, _)| slot)
     }
 
     /// How many there are.

@@ -62,6 +62,11 @@ impl Window {
         self.states.len() as u64 > WINDOW_MAX / 2
     }
 
+    /// Whether something was ever asked.
+    pub(crate) fn is_used(&self) -> bool {
+        self.base > 1 || self.states.iter().any(|state| *state != State::Free)
+    }
+
     /// Requests being executed.
     pub(crate) fn running(&self) -> usize {
         self.running

@@ -71,6 +71,30 @@ fn what_moves_is_held_by_the_session_through_which_its_client_speaks() {
 }
 
 #[test]
+fn what_moves_is_not_held_by_a_session_that_began_when_its_client_took_the_rank_for_another_one() {
+    let (mut cluster, a, here, there) = two_ranks();
+    let file = cluster.touch(a, here, "f");
+    open(&mut cluster, a, 0, file);
+    cluster.ask(a, 1, Op::GetAttr { ino: there });
+    let [other, own] = [0, 1].map(|at| cluster.world(at).clients[a].welcome.clone());
+    cluster.at(1, |world| {
+        world.disconnect(a);
+        world.clients[a].welcome = other;
+        world.resume(a);
+        assert_ne!(world.clients[a].welcome.as_ref().map(|w| w.session), own.as_ref().map(|w| w.session));
+        world.disconnect(a);
+    });
+    cluster.migrate(here, 0, 1);
+    cluster.at(1, |world| {
+        world.clients[a].welcome = own;
+        world.resume(a);
+    });
+    assert_eq!(written_size(&cluster.ask(a, 1, write_inline(file, 1, 0, b"x"))), 1);
+    cluster.ask(a, 1, close(1));
+    cluster.finish();
+}
+
+#[test]
 fn a_client_that_did_not_hear_its_welcome_comes_back_to_the_session_with_what_has_moved() {
     for (begun_by_move, restarts) in [(false, false), (true, false), (true, true)] {
         let case = format!("begun by the move: {begun_by_move}, restarts: {restarts}");
