@@ -1,30 +1,32 @@
--- Loligo's own policy: leave things together while there is room, spread what does not fit, bring it back when it is calm.
+-- Loligo's own policy: leave things together while there is room, spread them when requests wait for each other, bring them back
+-- when it is calm.
 -- It looks at how busy ranks are, not at counts of requests: a count says nothing about how much more fits.
---  * A rank is overloaded when it was at work more than HOT of its time for HOT_TICKS ticks in a row; full ones count twice, for what
---    is to move grows while they wait. While it is not full, it is known how much is too much: it gives one other rank what brings
---    it down to AIM, but no more than makes both equally busy. Of a full one (FULL) it is not known how much more is asked for: it
---    shares with as many as BREADTH others, so that all of them are equally busy. Only what is worth a move (WORTH) is moved.
+--  * A rank is overloaded when it was at work more than HOT of its time for HOT_TICKS ticks in a row: from there on a request waits as
+--    long for those before it as it takes itself (the queue of M/M/1). Full ones (FULL) count twice, for what is to move grows while
+--    they wait, and it is not known how much more is asked for. It shares with as many of the emptiest others as leave none of them
+--    with more than AIM, BREADTH at most, so that all of them are equally busy. Only what is worth a move (WORTH) is moved.
 --  * Which ranks get it is worked out for all overloaded ranks by each of them, from the same news: the busiest chooses first,
---    no rank is chosen twice, and full ones leave each other their part of the free ones. The fullest one in which it fits is
---    chosen, so that few ranks are in use; a full rank takes the emptiest. News that differ by less than STEP percent are the same
---    to this plan: ranks decide at different moments, and must not plan differently for noise.
+--    no rank is chosen twice, and all leave each other their part of the free ones. News that differ by less than STEP percent
+--    are the same to this plan: ranks decide at different moments, and must not plan differently for noise.
+--  * While it becomes busier by more than RISE from one tick to the next it waits: one busy tick among calm ones is no reason to move.
 --  * After a move there is a pause: what was moved shows in the news only later.
 --  * When it and the rank that a piece came from have been nearly idle together for CALM_TICKS ticks, the pieces go back. Ranks do
 --    that one after the other, so that the one they come back to is not surprised.
--- Between CALM and HOT nothing moves at all, so a move never gives reason for its opposite.
+-- Who gets something is less busy by GAP at least, and between CALM and HOT nothing moves at all: so a move never gives reason for its
+-- opposite.
 api = 1
 state = 0
 minimum_offload = 0
 
-local HOT, HOT_TICKS = 75, 3
-local FULL = 95          -- above it it is not known how much more is asked for
-local AIM = 60
-local ROOM = 60          -- who is busier is given nothing,
-local GAP = 30           -- but by a full rank if it is busier by so much
-local BREADTH = 3        -- so many get something from a full rank at once
+local HOT, HOT_TICKS = 50, 3
+local FULL = 95
+local AIM = 25
+local GAP = 30
+local BREADTH = 3
 local WORTH = 5
+local RISE = 15
 local STEP = 5
-local CALM, CALM_TICKS = 50, 6
+local CALM, CALM_TICKS = 30, 6
 local PAUSE_TICKS = 1
 
 -- What `when` decides and `where` tells: who gets how much.
@@ -56,40 +58,22 @@ local function is_full(i)
     return MDSs[i].busy > FULL
 end
 
--- The fullest of the free ones in which it fits what is too much of `from`, else the emptiest; and how much that gets.
-local function choose(from, taken)
-    local fullest, emptiest = nil, nil
-    local mine = MDSs[from].busy
+-- Who could get something, the emptiest first.
+local function free_beside(from, taken)
+    local free = {}
     for to = 1, #MDSs do
-        local its = MDSs[to].busy
-        if to ~= from and MDSs[to].open and its < ROOM and not taken[to] then
-            local fits = its + (mine - AIM) * ratio(from, to) <= AIM
-            if fits and (not fullest or about(to) > about(fullest)) then
-                fullest = to
-            end
-            if not emptiest or about(to) < about(emptiest) then
-                emptiest = to
-            end
-        end
-    end
-    local to = fullest or emptiest
-    if not to then
-        return {}
-    end
-    return {[to] = min(mine - AIM, (mine - MDSs[to].busy) / (1 + ratio(from, to)))}
-end
-
--- The emptiest of the free ones, at most so many, and how much each gets so that all are equally busy.
-local function share(from, taken, most)
-    local mine, free = MDSs[from].busy, {}
-    for to = 1, #MDSs do
-        local its = MDSs[to].busy
-        if to ~= from and MDSs[to].open and not taken[to] and its <= mine - GAP and not is_full(to) then
+        if MDSs[to].open and not taken[to] and MDSs[to].busy <= MDSs[from].busy - GAP and not is_full(to) then
             table.insert(free, to)
         end
     end
     -- The sort is stable: equally busy ones stay in the order of their ranks.
     table.sort(free, function(a, b) return about(a) < about(b) end)
+    return free
+end
+
+-- How much each of these, at most so many, gets so that all are equally busy.
+local function share(from, free, most)
+    local mine = MDSs[from].busy
     local sum, parts, some = mine, 1, {}
     for at = 1, min(most, #free) do
         local to = free[at]
@@ -122,18 +106,10 @@ end
 -- Who gets how much from this rank in everybody's plan; none: nobody anything.
 local function spread()
     local list, taken = overloaded(), {}
-    local full, free = 0, 0
-    for i = 1, #MDSs do
-        full = full + (if is_full(i) then 1 else 0)
-        free = free + (if MDSs[i].open and MDSs[i].busy <= 100 - GAP then 1 else 0)
-    end
-    for _, from in ipairs(list) do
-        local gets
-        if is_full(from) then
-            gets = share(from, taken, max(1, min(BREADTH, math.floor(free / full))))
-        else
-            gets = choose(from, taken)
-        end
+    for at, from in ipairs(list) do
+        local free = free_beside(from, taken)
+        local most = min(BREADTH, math.ceil(MDSs[from].busy / AIM) - 1)
+        local gets = share(from, free, max(1, min(most, math.floor(#free / (#list - at + 1)))))
         local worth = nil
         for to, amount in pairs(gets) do
             taken[to] = true
@@ -162,22 +138,24 @@ end
 
 function when()
     local state = RDstate()
-    local hot, pause, calm = state % 10, math.floor(state / 10) % 10, math.floor(state / 100)
+    local hot, pause, calm = state % 10, math.floor(state / 10) % 10, math.floor(state / 100) % 1000000
+    local busy, before = MDSs[whoami].busy, math.floor(state / 100000000)
     local back = calm_home(true)
     calm = if calm_home(false) then calm + 1 else 0
-    local more = if MDSs[whoami].busy > FULL then 2 else 1
-    hot = if MDSs[whoami].busy > HOT and pause == 0 then min(hot + more, HOT_TICKS) else 0
+    local more = if busy > FULL then 2 else 1
+    hot = if busy > HOT and pause == 0 then min(hot + more, HOT_TICKS) else 0
     if pause > 0 then
         pause = pause - 1
     elseif hot >= HOT_TICKS then
-        goals = spread()
+        -- One busy tick is no reason: when it rises it is waited how far.
+        goals = if busy <= before + RISE then spread() else nil
     elseif back and calm >= CALM_TICKS + 2 * (whoami - 1) then
         goals = {[back] = home[back]}
     end
     if goals then
         hot, pause = 0, PAUSE_TICKS
     end
-    WRstate(hot + 10 * pause + 100 * min(calm, 100000))
+    WRstate(hot + 10 * pause + 100 * min(calm, 100000) + 100000000 * math.floor(min(busy, 100)))
     return goals ~= nil
 end
 
