@@ -158,8 +158,18 @@ impl Client {
                 continue;
             }
             let Request { cred, op, .. } = pending.request;
+            let rank = self.instead_of(rank, &op);
             self.request_at(rank, cred, op, pending.then, pending.hops);
         }
+    }
+
+    /// The rank, or who is asked instead if it is no more: it may have been removed during a pause.
+    fn instead_of(&self, rank: Rank, op: &Op) -> Rank {
+        if self.router.may_be(rank) {
+            return rank;
+        }
+        let other = self.route(op);
+        if self.router.may_be(other) { other } else { self.router.some_rank(self.home) }
     }
 
     /// The operation was executed before what it is about moved: only its answer is made.

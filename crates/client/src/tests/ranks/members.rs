@@ -48,6 +48,27 @@ fn a_rank_that_left_the_map_is_not_sought_any_more() {
 }
 
 #[test]
+fn what_was_to_be_asked_after_a_pause_of_a_rank_that_is_no_more_is_asked_of_another_one() {
+    let mut world = Ranks::with_second();
+    let id = world.call(lookup(DIR, "b"));
+    // They send it to and fro, as a directory moves between them.
+    let mut at = R1;
+    for _ in 0..4 {
+        let to = if at == R1 { R0 } else { R1 };
+        world.redirects(at, to, &[], None);
+        at = to;
+    }
+    assert_eq!((at, world.take()), (R1, vec![]), "it waits a little");
+    world.says(R0, ToClient::Map(ClusterMap { epoch: 9, ..map(1) }));
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    world.ms += 50;
+    world.feed(Input::Tick);
+    world.answers(R0, entry(Ino(0x1fe), Kind::File));
+    world.result(id).unwrap();
+}
+
+#[test]
 fn a_client_outlives_the_rank_that_it_came_to_first() {
     let mut world = Ranks::with_second();
     let fh = world.create(R1, DIR, FILE, true, Lease::CACHE | Lease::BUFFER);
