@@ -230,7 +230,7 @@ fn take_client(from: &mut Cursor<'_>) -> Result<MovedClient, DecodeError> {
         before = before.wrapping_add(from.zigzag()? as u64);
         Ok((Ino(before), take_lease(from)?))
     })?;
-    let locks = take_list(from, 8, "number of locks", |from| Ok((Ino(from.u64()?), from.u64()?, take_lock(from)?)))?;
+    let locks = take_list(from, 7, "number of locks", |from| Ok((Ino(from.u64()?), from.u64()?, take_lock(from)?)))?;
     Ok(MovedClient { client, name, uid, held: Reclaim { opens, leases, locks } })
 }
 

@@ -1,6 +1,9 @@
 //! The codec: what goes in comes out, and no bytes make it panic, allocate without bound, or take half a value.
 
-use loligo_types::{Event, Ino};
+use loligo_types::msg::Reclaim;
+use loligo_types::{
+    Event, FileLock, Frag, Ino, Lease, Letter, LockKind, LockOwner, MovedClient, OpenFlags, Rank, Route,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -151,5 +154,28 @@ fn an_object_size_that_nobody_can_divide_by_is_refused() {
         let mut bytes = vec![EVENT_VERSION, 0, 1, 11, 1, 0];
         put_u64(&mut bytes, size);
         assert_eq!(decode_record(&bytes).is_ok(), good, "{size}");
+    }
+}
+
+/// How many there are is held against what is left of the record: nothing is smaller than that takes it to be.
+#[test]
+fn the_smallest_things_of_each_kind_come_back_at_the_end_of_a_record() {
+    let none = OpenFlags { read: false, write: false, truncate: false, append: false, exec: false };
+    let end = u64::MAX;
+    let lock = FileLock { kind: LockKind::Posix, owner: LockOwner(0), pid: 0, exclusive: false, start: 0, end };
+    let all = [
+        Reclaim::default(),
+        Reclaim { opens: vec![(0, Ino(0), none, Lease::NONE)], ..Reclaim::default() },
+        Reclaim { leases: vec![(Ino(0), Lease::NONE)], ..Reclaim::default() },
+        Reclaim { locks: vec![(Ino(0), 0, lock)], ..Reclaim::default() },
+    ];
+    for held in all {
+        let clients = vec![MovedClient { held, ..MovedClient::default() }];
+        let route = Route { dir: Ino(0), frag: Frag::WHOLE, rank: Rank::ZERO, version: 0 };
+        for routes in [vec![], vec![route]] {
+            let letter = Letter::Import { routes, events: Vec::new(), clients: clients.clone() };
+            let events = vec![Event::Letter { to: Rank::ZERO, seq: 0, letter: letter.into() }];
+            assert_eq!(decode_record(&encoded(None, &events)), Ok(Record { origin: None, events }));
+        }
     }
 }
