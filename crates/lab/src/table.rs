@@ -18,6 +18,7 @@ pub fn load(table: &dyn Table, key: (u64, u64), needs: &[Need]) -> Result<Vec<Lo
     for need in needs {
         match need {
             Need::Range { dir, from_hash } => items.push(range(table, *dir, *from_hash)?),
+            Need::Hashes { dir, from_hash } => items.push(rows::hashes_of(key, range(table, *dir, *from_hash)?)),
             other => items.extend(rows::load_pieces(table, key, std::slice::from_ref(other), ENTRIES)?),
         }
     }

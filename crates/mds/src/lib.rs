@@ -21,6 +21,7 @@
 
 pub mod admin;
 mod admit;
+mod ahead;
 mod background;
 mod balance;
 mod checkpoint;

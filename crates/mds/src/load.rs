@@ -34,6 +34,8 @@ pub(crate) enum Waiter {
     Survey,
     /// Whoever looks again.
     Nobody,
+    /// Nobody: names are read ahead of time.
+    Ahead,
     /// A session that tells what it held before a restart.
     Reclaim(Slot, SessionId),
 }
@@ -64,6 +66,11 @@ impl Loads {
     /// Whether reads up to this one are still under way.
     pub(crate) fn is_behind(&self, ticket: u64) -> bool {
         self.tickets.first_key_value().is_some_and(|(oldest, _)| *oldest <= ticket)
+    }
+
+    /// Whether this is being read.
+    pub(crate) fn is_read(&self, need: &Need) -> bool {
+        self.by_need.contains_key(need)
     }
 
     /// How many reads are under way.
@@ -110,7 +117,9 @@ impl Mds {
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.end_ticket(ticket) else { return };
-        let spots = self.spots_of(&items);
+        // What is read ahead is not counted: it would be a load of its own making.
+        let spots = if done.waiters == [Waiter::Ahead] { Vec::new() } else { self.spots_of(&items) };
+        let missed = self.missed(&items);
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.tree.load(item));
         } else {
@@ -130,8 +139,10 @@ impl Mds {
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
                 Waiter::Nobody => self.parked.wake(&Why::Locked),
+                Waiter::Ahead => {}
             }
         }
+        missed.into_iter().for_each(|(dir, hash)| self.read_ahead(dir, hash));
         self.land_checkpoint();
     }
 
@@ -153,6 +164,7 @@ impl Mds {
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
                 Waiter::Nobody => self.parked.wake(&Why::Locked),
+                Waiter::Ahead => {}
             }
         }
         self.land_checkpoint();

@@ -92,7 +92,7 @@ fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn) {
     if inode.kind == Kind::Dir && inode.size == 0 {
         // What is not in memory is not there. This is how a new directory becomes known in full.
         tree.dir_slot(ino);
-        tree.edit_ranges(ino, |ranges| ranges.set_all());
+        tree.edit_known(ino, |slot| slot.complete.set_all());
     }
     raise_next_ino(tree, Ino(ino.0 + 1), lsn);
 }

@@ -227,7 +227,7 @@ impl Tree {
             group.entries().iter().for_each(|entry| end(&entry.flags));
         }
         // A clean tombstone says nothing where all is known. Elsewhere it saves a read, until it is evicted.
-        if slot.complete.covers(hash) {
+        if slot.complete.covers(hash) || slot.hashes.deny(hash) {
             let idle = |flags: u8| flags & flag::HELD == 0;
             self.heap_bytes -= slot.drop_where(hash, |entry| entry.ino.0 == 0 && idle(entry.flags.get()));
         }

@@ -88,11 +88,17 @@ impl Tree {
             (self.hand.dir, self.hand.hash) = (0, 0);
         }
         let place = self.hand.dir;
-        let Some(slot) = self.dirs.at(place) else {
+        let Some(slot) = self.dirs.at_mut(place) else {
             (self.hand.dir, self.hand.hash) = (place + 1, 0);
             return 0;
         };
         let (dir, from) = (slot.ino, self.hand.hash);
+        if from == 0 {
+            self.heap_bytes -= slot.hashes.heap_bytes();
+            slot.hashes.forget_unused();
+            self.heap_bytes += slot.hashes.heap_bytes();
+        }
+        let empty = from == 0 && slot.hashes.is_empty();
         let (mut unused, mut last, mut seen) = (Vec::new(), None, 0);
         for (hash, group) in slot.entries.range(from..).take(max) {
             (last, seen) = (Some(*hash), seen + 1);
@@ -109,7 +115,7 @@ impl Tree {
             Some(hash) => self.hand.hash = hash + 1,
             None => (self.hand.dir, self.hand.hash) = (place + 1, 0),
         }
-        if last.is_none() && from == 0 {
+        if last.is_none() && empty {
             // Nothing but that it is empty is known; its inode says that too.
             self.drop_dir(dir);
         } else {
@@ -121,7 +127,7 @@ impl Tree {
     /// Forgets entries; of the range between the first and the last, only the single entries left are known then.
     fn drop_entries(&mut self, dir: Ino, hashes: &[u64]) {
         let (Some(first), Some(last)) = (hashes.first(), hashes.last()) else { return };
-        self.edit_ranges(dir, |ranges| ranges.remove(*first, *last));
+        self.edit_known(dir, |slot| slot.unlearn(*first, *last));
         let slot = self.dirs.get_mut(dir.0).expect("its entries were just looked at");
         let freed: usize = hashes.iter().map(|hash| slot.drop_where(*hash, |_| true)).sum();
         self.heap_bytes -= freed;
@@ -133,7 +139,7 @@ impl Tree {
     /// Forgets all entries of a directory.
     pub(crate) fn drop_dir(&mut self, dir: Ino) {
         if let Some(slot) = self.dirs.remove(dir.0) {
-            self.heap_bytes -= slot.complete.heap_bytes();
+            self.heap_bytes -= slot.known_bytes();
         }
     }
 
@@ -166,7 +172,7 @@ mod tests {
     use loligo_types::{Inode, Kind, Name, Rank, Target, Time};
 
     use super::*;
-    use crate::tree::{Config, Loaded};
+    use crate::tree::{Config, Loaded, Lookup};
 
     const DIRS: u64 = 1000;
 
@@ -203,5 +209,59 @@ mod tests {
         let mut tree = many_small_directories();
         tree.evict(0, &|_| true);
         assert_eq!((tree.dirs.len(), tree.inodes_cached()), (0, DIRS as usize));
+    }
+
+    /// A directory with the entry `old` in the table, of which only the hash was read, and `new`, in memory.
+    fn known_by_hash() -> (Tree, [Name; 3]) {
+        let mut tree =
+            Tree::new((1, 2), Config { inline_max: 4096, rank: Rank::ZERO, frag: crate::FragConfig::default() });
+        let names = ["old", "new", "none"].map(|text| Name::new(text.as_bytes()).expect("a name"));
+        let mut dir = Inode::new(DIR, Kind::Dir, 0o755, 0, 0, Ino(0), Time(0));
+        dir.size = 1;
+        tree.load(Loaded::Inode(DIR, Some(Box::new(dir))));
+        let hashes = vec![tree.hash(&names[0])];
+        tree.load(Loaded::Hashes { dir: DIR, from_hash: 0, upto_hash: u64::MAX, hashes });
+        let target = Target { ino: Ino(8), kind: Kind::File, remote: false };
+        tree.load(Loaded::Entry { dir: DIR, name: names[1].clone(), found: Some(target) });
+        (tree, names)
+    }
+
+    const DIR: Ino = Ino(7);
+
+    fn all(tree: &Tree, names: &[Name]) -> Vec<Lookup> {
+        names.iter().map(|name| tree.entry(DIR, name)).collect()
+    }
+
+    #[test]
+    fn where_only_hashes_are_known_a_name_is_absent_or_unknown() {
+        let (tree, names) = known_by_hash();
+        let new = Target { ino: Ino(8), kind: Kind::File, remote: false };
+        assert_eq!(all(&tree, &names), [Lookup::Unknown, Lookup::Present(new), Lookup::Absent]);
+    }
+
+    #[test]
+    fn nothing_is_denied_where_an_entry_has_left_memory() {
+        let (mut tree, names) = known_by_hash();
+        let hash = tree.hash(&names[1]);
+        let (more, target) =
+            (Name::new(b"more").expect("a name"), Target { ino: Ino(9), kind: Kind::File, remote: false });
+        tree.load(Loaded::Entry { dir: DIR, name: more, found: Some(target) });
+        tree.drop_entries(DIR, &[hash]);
+        assert_eq!(all(&tree, &names), [Lookup::Unknown, Lookup::Unknown, Lookup::Unknown]);
+    }
+
+    #[test]
+    fn hashes_that_deny_nothing_leave_memory() {
+        let (mut tree, names) = known_by_hash();
+        let bytes = tree.memory_bytes();
+        tree.forget_names(DIR, tree.hash(&names[1]), tree.hash(&names[1]));
+        tree.load(Loaded::Hashes { dir: DIR, from_hash: 0, upto_hash: u64::MAX, hashes: vec![1, 2, 3] });
+        assert!(tree.memory_bytes() < bytes, "an entry is more than two hashes");
+        assert_eq!(tree.entry(DIR, &names[2]), Lookup::Absent);
+        tree.evict(0, &|ino| ino == DIR);
+        assert_eq!(tree.dirs.len(), 0);
+        assert_eq!(tree.entry(DIR, &names[2]), Lookup::Unknown);
+        tree.evict(0, &|_| false);
+        assert_eq!(tree.memory_bytes(), 0);
     }
 }

@@ -184,10 +184,19 @@ pub fn load_pieces(table: &dyn Table, key: (u64, u64), needs: &[Need], entries: 
                 Loaded::Xattrs(*ino, xattrs)
             }
             Need::Range { dir, from_hash } => load_range(table, *dir, *from_hash, entries)?,
+            Need::Hashes { dir, from_hash } => hashes_of(key, load_range(table, *dir, *from_hash, entries)?),
             Need::Parts(_) => continue,
         });
     }
     Ok(items)
+}
+
+/// The hashes of a range of entries.
+pub fn hashes_of(key: (u64, u64), range: Loaded) -> Loaded {
+    let Loaded::Range { dir, from_hash, upto_hash, entries } = range else { return range };
+    let mut hashes: Vec<u64> = entries.iter().map(|(name, _)| hash63(key, name.as_bytes())).collect();
+    hashes.dedup();
+    Loaded::Hashes { dir, from_hash, upto_hash, hashes }
 }
 
 fn load_range(table: &dyn Table, dir: Ino, from_hash: u64, most: usize) -> Result<Loaded> {

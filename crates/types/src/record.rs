@@ -27,6 +27,13 @@ pub enum Need {
         /// First hash.
         from_hash: u64,
     },
+    /// The hashes of the names of a directory from this one on, as many as are good to read at once.
+    Hashes {
+        /// Directory.
+        dir: Ino,
+        /// First hash.
+        from_hash: u64,
+    },
     /// All xattr records of an inode.
     Xattrs(Ino),
     /// The inline data of an inode.
@@ -60,6 +67,18 @@ pub enum Loaded {
         upto_hash: u64,
         /// The entries.
         entries: Vec<(Name, Target)>,
+    },
+    /// The hashes in `from_hash..=upto_hash` that names of a directory have, ascending. As with [`Loaded::Range`], `upto_hash` is
+    /// `u64::MAX` at the end of the directory.
+    Hashes {
+        /// Directory.
+        dir: Ino,
+        /// First hash.
+        from_hash: u64,
+        /// Last hash, inclusive.
+        upto_hash: u64,
+        /// The hashes.
+        hashes: Vec<u64>,
     },
     /// All xattr records of an inode.
     Xattrs(Ino, Vec<XattrPair>),

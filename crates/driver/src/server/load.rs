@@ -7,13 +7,15 @@ use loligo_journal::table::{
     key_inode, split_entry_key, split_xattr_key, xattr_range,
 };
 use loligo_namespace::{Loaded, Need, hash63};
-use loligo_store::Table;
+use loligo_store::{KeyValue, Table};
 use loligo_types::{Ino, Name, Target};
 
-use super::error::{Result, bad_row};
+use super::error::{Result, ServerError, bad_row};
 
 /// Entries read at a time from a directory.
 const RANGE_ENTRIES: usize = 512;
+/// Hashes of names read at a time.
+const HASHES: usize = 256;
 /// Xattrs read at a time.
 const XATTR_ROWS: usize = 256;
 
@@ -68,14 +70,14 @@ impl Loader {
     /// What the values of the needs' keys say, and the runs of rows that are needed beside them.
     fn rows(&self, needs: &[Need], keys: &[Vec<u8>], values: Vec<Option<Vec<u8>>>) -> Result<Rows> {
         let mut out = Rows { items: Vec::with_capacity(needs.len()), rows: values.len() as u64 };
-        let singles =
-            needs.iter().filter(|need| !matches!(need, Need::Range { .. } | Need::Xattrs(_) | Need::Parts(_)));
+        let singles = needs.iter().filter(|need| is_single(need));
         for ((need, key), value) in singles.zip(keys).zip(values) {
             out.items.push(single(need, key, value.as_deref())?);
         }
         for need in needs {
             match need {
                 Need::Range { dir, from_hash } => self.range(*dir, *from_hash, &mut out)?,
+                Need::Hashes { dir, from_hash } => self.hashes(*dir, *from_hash, &mut out)?,
                 Need::Xattrs(ino) => self.xattrs(*ino, &mut out)?,
                 _ => {}
             }
@@ -89,34 +91,37 @@ impl Loader {
             Need::Inode(ino) => Some(key_inode(*ino)),
             Need::Entry { dir, name } => Some(key_entry(*dir, hash63(self.hash_key, name.as_bytes()), name)),
             Need::Inline(ino) => Some(key_inline(*ino)),
-            Need::Range { .. } | Need::Xattrs(_) | Need::Parts(_) => None,
+            Need::Range { .. } | Need::Hashes { .. } | Need::Xattrs(_) | Need::Parts(_) => None,
         }
     }
 
-    /// A run of entries that ends between two hashes, and the inodes that they name.
-    fn range(&self, dir: Ino, from_hash: u64, out: &mut Rows) -> Result<()> {
+    /// Rows of about so many entries of a directory from a hash on, and the last hash of which all are there.
+    fn entries(&self, dir: Ino, from_hash: u64, about: usize) -> Result<(Vec<KeyValue>, u64)> {
         let range = dir_range_from(dir, from_hash);
-        let mut limit = RANGE_ENTRIES;
-        let (rows, upto_hash) = loop {
+        let mut limit = about;
+        loop {
             let mut rows = self.table.scan(&range.start, &range.end, limit)?;
             if rows.len() < limit {
-                break (rows, u64::MAX);
+                return Ok((rows, u64::MAX));
             }
             // The names of the last hash may go on behind the limit: leave them to the next run.
             let last = rows.last().and_then(|(key, _)| entry_hash(key));
             let keep = rows.iter().take_while(|(key, _)| entry_hash(key) != last).count();
             if let Some(upto) = keep.checked_sub(1).and_then(|at| entry_hash(&rows[at].0)) {
                 rows.truncate(keep);
-                break (rows, upto);
+                return Ok((rows, upto));
             }
             limit *= 2;
-        };
+        }
+    }
+
+    /// A run of entries that ends between two hashes, and the inodes that they name.
+    fn range(&self, dir: Ino, from_hash: u64, out: &mut Rows) -> Result<()> {
+        let (rows, upto_hash) = self.entries(dir, from_hash, RANGE_ENTRIES)?;
         let mut entries: Vec<(Name, Target)> = Vec::with_capacity(rows.len());
         for (key, value) in &rows {
             let target = decode_entry(value).map_err(|e| bad_row(key, &e))?;
-            let Some((_, _, name)) = split_entry_key(key) else {
-                return Err(bad_row(key, &loligo_journal::DecodeError::Invalid { what: "entry key", at: 0 }));
-            };
+            let Some((_, _, name)) = split_entry_key(key) else { return Err(no_entry(key)) };
             entries.push((name, target));
         }
         out.rows += rows.len() as u64;
@@ -126,6 +131,17 @@ impl Loader {
         let inodes: Vec<Vec<u8>> = inos.iter().map(|ino| key_inode(*ino)).collect();
         out.items.push(Loaded::Range { dir, from_hash, upto_hash, entries });
         self.prefetch(&inos, &inodes, out)
+    }
+
+    /// The hashes of a run of entries that ends between two of them.
+    fn hashes(&self, dir: Ino, from_hash: u64, out: &mut Rows) -> Result<()> {
+        let (rows, upto_hash) = self.entries(dir, from_hash, HASHES)?;
+        let hash = |(key, _): &KeyValue| entry_hash(key).ok_or_else(|| no_entry(key));
+        let mut hashes: Vec<u64> = rows.iter().map(hash).collect::<Result<_>>()?;
+        hashes.dedup();
+        out.rows += rows.len() as u64;
+        out.items.push(Loaded::Hashes { dir, from_hash, upto_hash, hashes });
+        Ok(())
     }
 
     /// Inodes that will be asked for next; those that are not there are left out.
@@ -166,6 +182,15 @@ impl Loader {
     }
 }
 
+fn no_entry(key: &[u8]) -> ServerError {
+    bad_row(key, &loligo_journal::DecodeError::Invalid { what: "entry key", at: 0 })
+}
+
+/// Whether one row answers it.
+fn is_single(need: &Need) -> bool {
+    matches!(need, Need::Inode(_) | Need::Entry { .. } | Need::Inline(_))
+}
+
 fn single(need: &Need, key: &[u8], value: Option<&[u8]>) -> Result<Loaded> {
     let bad = |e: loligo_journal::DecodeError| bad_row(key, &e);
     Ok(match need {
@@ -176,7 +201,7 @@ fn single(need: &Need, key: &[u8], value: Option<&[u8]>) -> Result<Loaded> {
             Loaded::Entry { dir: *dir, name: name.clone(), found: value.map(decode_entry).transpose().map_err(bad)? }
         }
         Need::Inline(ino) => Loaded::Inline(*ino, value.map(decode_inline).transpose().map_err(bad)?),
-        Need::Range { .. } | Need::Xattrs(_) | Need::Parts(_) => {
+        Need::Range { .. } | Need::Hashes { .. } | Need::Xattrs(_) | Need::Parts(_) => {
             unreachable!("only needs with a key of their own come here")
         }
     })
@@ -256,5 +281,37 @@ mod tests {
         assert_eq!(told, vec![None, Some(vec![301])]);
         disk.fail(FaultPoint::TableRead, 1, Fault::Io);
         assert_eq!(load(&loader, &[&[Need::Inode(Ino(300))]]), vec![None], "one alone is not tried again");
+    }
+
+    #[test]
+    fn hashes_end_between_two_and_go_on_where_they_ended() {
+        let (_disk, loader) = disk();
+        let dir = Ino(600);
+        let mut all: Vec<u64> = (0..2 * HASHES as u64).map(|n| 10 + 3 * n).collect();
+        let mut batch = Batch::new();
+        for (at, hash) in all.iter().enumerate() {
+            // Several names have the hash at the end of what is read in one go.
+            for namesake in 0..if at == HASHES - 2 { 4 } else { 1 } {
+                let name = Name::new(format!("{at}.{namesake}").as_bytes()).expect("a name");
+                let target = Target { ino: Ino(301), kind: Kind::File, remote: false };
+                batch.put(key_entry(dir, *hash, &name), encode_entry(target));
+            }
+        }
+        loader.table.write(&batch, Durability::Sync).expect("memory has room");
+        let (mut from, mut found, mut ends) = (11, Vec::new(), Vec::new());
+        while from != 0 {
+            loader.load_each(&[&[Need::Hashes { dir, from_hash: from }]], &mut |_, rows| {
+                let rows = rows.unwrap_or_else(|error| panic!("{error}"));
+                let [Loaded::Hashes { from_hash, upto_hash, hashes, .. }] = &rows.items[..] else {
+                    panic!("{:?}", rows.items)
+                };
+                assert_eq!(*from_hash, from);
+                found.extend_from_slice(hashes);
+                ends.push(*upto_hash);
+                from = upto_hash.wrapping_add(1);
+            });
+        }
+        assert_eq!(found, all.split_off(1), "each once, ascending, from the one on that was asked for");
+        assert!(ends.len() >= 3 && ends[..ends.len() - 1].iter().all(|end| found.contains(end)), "{ends:?}");
     }
 }

@@ -108,7 +108,7 @@ impl Mds {
             }
             let of = match &need {
                 Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,
-                Need::Entry { dir, .. } | Need::Range { dir, .. } => *dir,
+                Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
             };
             let named = match &need {
                 Need::Entry { dir, name } => self.rank_of_name(*dir, name),

@@ -246,7 +246,7 @@ impl Mds {
                 (*dir, Some(name), How::Whole)
             }
             Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.tree.hash(name)])),
-            Need::Range { dir, .. } => (*dir, None, How::Whole),
+            Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
         };
         match name.and_then(|name| self.rank_of_name(ino, name)) {
             Some(rank) if rank != self.me() => {

@@ -225,7 +225,7 @@ impl Mds {
         }
         let of = match &item {
             Loaded::Inode(ino, _) | Loaded::Xattrs(ino, _) | Loaded::Inline(ino, _) => Some(*ino),
-            Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } => Some(*dir),
+            Loaded::Entry { dir, .. } | Loaded::Range { dir, .. } | Loaded::Hashes { dir, .. } => Some(*dir),
             _ => None,
         };
         let unknown = |ino: &Ino| matches!(self.tree.find(*ino), Found::Unknown);

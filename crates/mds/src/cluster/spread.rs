@@ -113,13 +113,22 @@ impl Mds {
                 own.then_some(Loaded::Entry { dir, name, found })
             }
             Loaded::Range { dir, from_hash, upto_hash, entries } => {
-                let own = self.tree.own_until(dir, from_hash)?;
-                let whole = own >= loligo_namespace::HASH_MAX;
-                let upto_hash = if whole { upto_hash } else { upto_hash.min(own) };
+                let upto_hash = self.own_part(dir, from_hash, upto_hash)?;
                 Some(Loaded::Range { dir, from_hash, upto_hash, entries })
+            }
+            Loaded::Hashes { dir, from_hash, upto_hash, hashes } => {
+                let upto_hash = self.own_part(dir, from_hash, upto_hash)?;
+                Some(Loaded::Hashes { dir, from_hash, upto_hash, hashes })
             }
             other => Some(other),
         }
+    }
+
+    /// How far a range of a directory's hashes is this rank's from its begin on.
+    fn own_part(&self, dir: Ino, from_hash: u64, upto_hash: u64) -> Option<u64> {
+        let own = self.tree.own_until(dir, from_hash)?;
+        let whole = own >= loligo_namespace::HASH_MAX;
+        Some(if whole { upto_hash } else { upto_hash.min(own) })
     }
 
     /// Ranks that have fragments of a directory and have not lent their part for a transaction yet; `None` if all have,

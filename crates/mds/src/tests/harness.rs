@@ -72,6 +72,8 @@ pub struct World {
     pub checkpoints: bool,
     pub discards: bool,
     pub pending_loads: VecDeque<(u64, Vec<Need>)>,
+    /// All that was to be read, until a test clears it.
+    pub read: Vec<Need>,
     pub pending_checkpoints: VecDeque<(u64, Vec<Record>)>,
     pub pending_discards: VecDeque<(Ino, u64)>,
     /// Syncs of all data that were asked for.
@@ -134,6 +136,7 @@ impl World {
             checkpoints: true,
             discards: true,
             pending_loads: VecDeque::new(),
+            read: Vec::new(),
             pending_checkpoints: VecDeque::new(),
             pending_discards: VecDeque::new(),
             data_syncs: Vec::new(),
@@ -200,7 +203,10 @@ impl World {
                 self.last_lsn = lsn;
                 self.volatile.push_back((lsn, record));
             }
-            Output::Load { ticket, needs } => self.pending_loads.push_back((ticket, needs)),
+            Output::Load { ticket, needs } => {
+                self.read.extend(needs.iter().cloned());
+                self.pending_loads.push_back((ticket, needs));
+            }
             Output::Checkpoint { id, records } => {
                 assert!(self.pending_checkpoints.is_empty(), "one checkpoint at a time");
                 self.pending_checkpoints.push_back((id, records));

@@ -1,5 +1,6 @@
 //! Scenarios at the level of the machine, over a driver that keeps journal and table in memory (`harness.rs`).
 
+mod ahead;
 mod back_pressure;
 mod caches;
 mod cluster_harness;

@@ -110,6 +110,14 @@ pub fn read(rows: &BTreeMap<Vec<u8>, Vec<u8>>, key: (u64, u64), need: &Need) -> 
             let found = found.map(|value| table::decode_entry(value).expect(broken));
             Loaded::Entry { dir: *dir, name: name.clone(), found }
         }
+        Need::Hashes { dir, from_hash } => {
+            let range = read(rows, key, &Need::Range { dir: *dir, from_hash: *from_hash });
+            let Loaded::Range { upto_hash, entries, .. } = range else { unreachable!("a range was asked for") };
+            let mut hashes: Vec<u64> =
+                entries.iter().map(|(name, _)| loligo_namespace::hash63(key, name.as_bytes())).collect();
+            hashes.dedup();
+            Loaded::Hashes { dir: *dir, from_hash: *from_hash, upto_hash, hashes }
+        }
         Need::Range { dir, from_hash } => {
             let range = table::dir_range_from(*dir, *from_hash);
             let (mut entries, mut upto_hash, mut hashes) = (Vec::new(), u64::MAX, Vec::new());

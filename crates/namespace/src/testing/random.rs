@@ -2,7 +2,7 @@
 //! answer the same, hold the invariants, and end in the same table.
 
 use loligo_types::{
-    Access, Cred, FsResult, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, XattrMode,
+    Access, Cred, Frag, FsResult, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, XattrMode,
 };
 use proptest::prelude::*;
 
@@ -247,6 +247,13 @@ fn run(steps: Vec<(Step, u8)>) {
                 a.settle();
                 b.settle();
             }
+            115..150 => {
+                let (dir, hash) = (pick(&inodes(&a, Some(Kind::Dir)), step.2 % 128), b.tree.hash(&name(step.3)));
+                if let Some(from_hash) = b.tree.unknown_from(dir, Frag::WHOLE, hash) {
+                    b.tree.load(b.table.read(&Need::Hashes { dir, from_hash }));
+                }
+            }
+            150..160 => b.tree.evict(0, &|_| false),
             _ => {}
         }
     }

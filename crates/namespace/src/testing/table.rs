@@ -64,6 +64,13 @@ impl Table {
                 let key = (dir, hash63(KEY, name.as_bytes()), name.as_bytes().to_vec());
                 Loaded::Entry { dir, found: self.entries.get(&key).copied(), name }
             }
+            Need::Hashes { dir, from_hash } => {
+                let range = self.read(&Need::Range { dir, from_hash });
+                let Loaded::Range { upto_hash, entries, .. } = range else { unreachable!("a range was asked for") };
+                let mut hashes: Vec<u64> = entries.iter().map(|(name, _)| hash63(KEY, name.as_bytes())).collect();
+                hashes.dedup();
+                Loaded::Hashes { dir, from_hash, upto_hash, hashes }
+            }
             Need::Range { dir, from_hash } => {
                 let range = self.entries.range((dir, from_hash, Vec::new())..(Ino(dir.0 + 1), 0, Vec::new()));
                 let third = range.clone().nth(2).map_or(u64::MAX, |(key, _)| key.1);

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use loligo_types::Ino;
 
 use super::dir::{ENTRY_BYTES, Entry, Group};
-use super::{HASH_MAX, Tree, flag};
+use super::load::ends;
+use super::{Tree, flag};
 
 /// More entries than these are freed in steps.
 const AT_ONCE: usize = 64;
@@ -40,15 +41,14 @@ impl Tree {
     pub fn forget(&mut self, ino: Ino) -> usize {
         self.forget_inode(ino);
         let Some(slot) = self.dirs.remove(ino.0) else { return 0 };
-        self.heap_bytes -= slot.complete.heap_bytes();
+        self.heap_bytes -= slot.known_bytes();
         self.bury(slot.entries)
     }
 
     /// Forgets all names of a directory with a hash in a range, changes included: they are another rank's.
     pub(crate) fn forget_names(&mut self, dir: Ino, first: u64, last: u64) {
-        let upto = if last >= HASH_MAX { u64::MAX } else { last };
-        let first = if first <= 1 { 0 } else { first };
-        self.edit_ranges(dir, |ranges| ranges.remove(first, upto));
+        let (first, upto) = ends(first, last);
+        self.edit_known(dir, |slot| slot.unlearn(first, upto));
         let Some(slot) = self.dirs.get_mut(dir.0) else { return };
         if first == upto {
             self.heap_bytes -= slot.drop_where(first, |_| true);
@@ -62,7 +62,8 @@ impl Tree {
     /// directory that was removed, the rank of a part has the last word on that part's names.
     pub(crate) fn forget_known_names(&mut self, dir: Ino) {
         let Some(slot) = self.dirs.get_mut(dir.0) else { return };
-        let mut freed = std::mem::take(&mut slot.complete).heap_bytes();
+        let mut freed = slot.known_bytes();
+        (slot.complete, slot.hashes) = Default::default();
         let hashes: Vec<u64> = slot.entries.keys().copied().collect();
         let known = |entry: &Entry| entry.flags.get() & flag::HELD == 0;
         freed += hashes.into_iter().map(|hash| slot.drop_where(hash, known)).sum::<usize>();
@@ -105,7 +106,7 @@ mod tests {
     use loligo_types::{Inode, Kind, Name, Rank, Target, Time};
 
     use super::*;
-    use crate::tree::{Config, Loaded, Lookup};
+    use crate::tree::{Config, HASH_MAX, Loaded, Lookup};
 
     const DIR: Ino = Ino(7);
 

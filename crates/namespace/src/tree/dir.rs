@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Ino, Kind, Target};
 
+use super::hashes::Hashes;
 use super::ranges::Ranges;
 use super::slab::Keyed;
 use super::small::SmallName;
@@ -87,6 +88,8 @@ pub struct DirSlot {
     pub entries: BTreeMap<u64, Group>,
     /// Hashes of which every present entry is in `entries`.
     pub complete: Ranges,
+    /// Beyond that, of which hashes it is known that no entry has them but those in `entries`.
+    pub hashes: Hashes,
 }
 
 impl Keyed for DirSlot {
@@ -98,7 +101,7 @@ impl Keyed for DirSlot {
 impl DirSlot {
     /// Nothing known.
     pub fn new(ino: Ino) -> DirSlot {
-        DirSlot { ino, entries: BTreeMap::new(), complete: Ranges::default() }
+        DirSlot { ino, entries: BTreeMap::new(), complete: Ranges::default(), hashes: Hashes::default() }
     }
 
     /// What is known of a name.
@@ -109,7 +112,7 @@ impl DirSlot {
                 entry.flags.set(entry.flags.get() | flag::USED);
                 if entry.ino.0 == 0 { Lookup::Absent } else { Lookup::Present(entry.target()) }
             }
-            None if self.complete.covers(hash) => Lookup::Absent,
+            None if self.complete.covers(hash) || self.hashes.deny(hash) => Lookup::Absent,
             None => Lookup::Unknown,
         }
     }
@@ -143,6 +146,26 @@ impl DirSlot {
         let flags = entry.flags.get() & !flag::REMOTE;
         entry.flags.set(if remote { flags | flag::REMOTE } else { flags });
         (entry, added)
+    }
+
+    /// Entries in a range of hashes are about to be forgotten: what was known by their being here is known no more.
+    pub fn unlearn(&mut self, from: u64, upto: u64) {
+        self.complete.remove(from, upto);
+        self.hashes.remove(from, upto);
+    }
+
+    /// The first hash that is known for nothing before this one that is, but not before `first`. `None`: this one is known for something.
+    pub fn unknown_from(&self, first: u64, hash: u64) -> Option<u64> {
+        if self.complete.covers(hash) || self.hashes.known_until(hash).is_some() {
+            return None;
+        }
+        let known = self.complete.end_before(hash).max(self.hashes.end_before(hash));
+        Some(known.map_or(first, |until| first.max(until + 1)))
+    }
+
+    /// Bytes that what is known in ranges has on the heap.
+    pub fn known_bytes(&self) -> usize {
+        self.complete.heap_bytes() + self.hashes.heap_bytes()
     }
 
     /// Drops the entries of one hash that the test names; returns the bytes that were freed.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use loligo_types::{Ino, Inode, Kind, Loaded, Name, Target, Time};
 
 use super::dir::{ABSENT, DirSlot};
-use super::ranges::Ranges;
 use super::xattrs::xattr_bytes;
 use super::{HASH_MAX, InlineSlot, Slot, Small, Tree, XattrPair, XattrSet, XattrSlot, extra_bytes, flag, hash63};
 
@@ -22,6 +21,11 @@ impl Tree {
             Loaded::Inode(ino, inode) => self.load_inode(ino, inode),
             Loaded::Entry { dir, name, found } => self.load_entry(dir, &name, found),
             Loaded::Range { dir, from_hash, upto_hash, entries } => self.load_range(dir, from_hash, upto_hash, entries),
+            Loaded::Hashes { dir, from_hash, upto_hash, hashes } => {
+                let (from, upto) = ends(from_hash, upto_hash);
+                self.dir_slot(dir);
+                self.edit_known(dir, |slot| slot.hashes.add(from, upto, hashes));
+            }
             Loaded::Xattrs(ino, items) => self.load_xattrs(ino, items),
             Loaded::Inline(ino, data) => self.load_inline(ino, data),
             Loaded::Orphan(ino) => {
@@ -80,19 +84,17 @@ impl Tree {
                 self.load_into(dir, hash, name.as_bytes(), Some(target));
             }
         }
-        let upto = if upto >= HASH_MAX { u64::MAX } else { upto };
-        // Hash 0 does not exist, so a range from 1 is one from the start.
-        let from = if from <= 1 { 0 } else { from };
+        let (from, upto) = ends(from, upto);
         self.dir_slot(dir);
-        self.edit_ranges(dir, |ranges| ranges.add(from, upto));
+        self.edit_known(dir, |slot| slot.complete.add(from, upto));
     }
 
-    /// Changes what is known in full of a directory whose slot is there.
-    pub(crate) fn edit_ranges(&mut self, dir: Ino, edit: impl FnOnce(&mut Ranges)) {
+    /// Changes what is known in ranges of a directory whose slot is there.
+    pub(crate) fn edit_known(&mut self, dir: Ino, edit: impl FnOnce(&mut DirSlot)) {
         let Some(slot) = self.dirs.get_mut(dir.0) else { return };
-        self.heap_bytes -= slot.complete.heap_bytes();
-        edit(&mut slot.complete);
-        self.heap_bytes += slot.complete.heap_bytes();
+        self.heap_bytes -= slot.known_bytes();
+        edit(slot);
+        self.heap_bytes += slot.known_bytes();
     }
 
     fn load_into(&mut self, dir: Ino, hash: u64, name: &[u8], found: Option<Target>) {
@@ -156,6 +158,11 @@ impl Tree {
             self.unsettled.push_back(ino);
         }
     }
+}
+
+/// A range of hashes with nothing before it or behind it if no hash can be there: hash 0 does not exist.
+pub(crate) fn ends(from: u64, upto: u64) -> (u64, u64) {
+    (if from <= 1 { 0 } else { from }, if upto >= HASH_MAX { u64::MAX } else { upto })
 }
 
 /// What inline data costs in the cache.

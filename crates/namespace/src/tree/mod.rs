@@ -8,6 +8,7 @@ mod buried;
 mod dir;
 mod dirty;
 mod hash;
+mod hashes;
 mod load;
 mod parts;
 mod ranges;

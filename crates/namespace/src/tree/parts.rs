@@ -56,6 +56,14 @@ impl Tree {
         Some(Estimate::Entries(u64::try_from(count * (1 << 63) / width).unwrap_or(u64::MAX)))
     }
 
+    /// From which hash on it is not known which hashes names in a fragment have, around one of which it is not known; `None`: it is.
+    pub fn unknown_from(&self, dir: Ino, frag: Frag, hash: u64) -> Option<u64> {
+        match self.dirs.get(dir.0) {
+            Some(slot) => slot.unknown_from(frag.first(), hash),
+            None => Some(frag.first()),
+        }
+    }
+
     /// This rank's part of a directory of which it has fragments, but not the inode.
     pub fn part(&self, dir: Ino) -> Option<&Inode> {
         if self.parts.is_empty() {

@@ -24,6 +24,12 @@ impl Ranges {
         (hash <= upto).then_some(upto)
     }
 
+    /// The last hash before this one that is known, if this one is not.
+    pub fn end_before(&self, hash: u64) -> Option<u64> {
+        let at = self.some.partition_point(|(from, _)| *from <= hash);
+        Some(self.some.get(at.checked_sub(1)?)?.1)
+    }
+
     /// Whether this hash is known.
     #[inline]
     pub fn covers(&self, hash: u64) -> bool {

@@ -33,7 +33,8 @@ pub(super) fn put_want(out: &mut Vec<u8>, want: &Want) {
             put(out, code::ENTRY, *dir);
             put_bytes(out, name.as_bytes());
         }
-        Need::Range { dir, from_hash } => {
+        // Hashes are not asked of another rank: it lends what it has.
+        Need::Range { dir, from_hash } | Need::Hashes { dir, from_hash } => {
             put(out, code::RANGE, *dir);
             put_u64(out, *from_hash);
         }
@@ -58,7 +59,7 @@ pub(super) fn take_want(from: &mut Cursor<'_>) -> Result<Want> {
     Ok(Want { need, recall: take_lease(from)? })
 }
 
-/// Records of inodes; the small tables of a rank are its own, and are left out.
+/// Records of inodes; the small tables of a rank are its own, as is what it knows of hashes, and are left out.
 pub(super) fn put_items(out: &mut Vec<u8>, items: &[Loaded]) {
     let count = items.iter().filter(|item| is_lent(item)).count();
     put_u64(out, count as u64);
@@ -97,7 +98,8 @@ fn is_lent(item: &Loaded) -> bool {
         | Loaded::Xattrs(..)
         | Loaded::Inline(..)
         | Loaded::Part { .. } => true,
-        Loaded::Orphan(_)
+        Loaded::Hashes { .. }
+        | Loaded::Orphan(_)
         | Loaded::Discard { .. }
         | Loaded::Session(_)
         | Loaded::NextIno(_)
@@ -142,7 +144,8 @@ fn put_item(out: &mut Vec<u8>, item: &Loaded) {
             put_option(out, part.as_deref(), put_inode);
             put_list(out, frags, |out, frag| put_frag(out, *frag));
         }
-        Loaded::Orphan(_)
+        Loaded::Hashes { .. }
+        | Loaded::Orphan(_)
         | Loaded::Discard { .. }
         | Loaded::Session(_)
         | Loaded::NextIno(_)

@@ -1,6 +1,6 @@
 //! Directories whose fragments are several ranks'.
 
-use loligo_namespace::FragConfig;
+use loligo_namespace::{FragConfig, Need};
 use loligo_types::{Answer, Frag, FsError, Ino, Letter, Op, RankState};
 
 use super::*;
@@ -460,4 +460,48 @@ fn fragments_of_one_rank_that_are_halves_of_one_get_one_line_again_which_all_lea
         assert_eq!(cluster.walk(a), before);
         cluster.finish();
     }
+}
+
+#[test]
+fn new_names_in_a_fragment_that_came_from_another_rank_soon_cost_no_reads() {
+    let (mut cluster, client, dir, upper) = halves();
+    // More than are read to see how many there are.
+    for n in 0..160 {
+        let text = name_in(&cluster, upper, &format!("more{n}."));
+        cluster.touch(client, dir, &text);
+    }
+    cluster.wait(5000);
+    cluster.crash(1);
+    cluster.wait(5000);
+    let touch = |cluster: &mut Cluster, prefix: &str| {
+        cluster.at(1, |world| world.read.clear());
+        for n in 0..40 {
+            let text = name_in(cluster, upper, &format!("{prefix}{n}."));
+            cluster.touch(client, dir, &text);
+        }
+        let read = &cluster.world(1).read;
+        let count = |what: fn(&Need) -> bool| read.iter().filter(|need| what(need)).count();
+        (count(|need| matches!(need, Need::Entry { .. })), count(|need| matches!(need, Need::Hashes { .. })))
+    };
+    let (first, hashes) = touch(&mut cluster, "a");
+    assert!(first > 0 && hashes == first, "{first} names and {hashes} times hashes");
+    touch(&mut cluster, "b");
+    touch(&mut cluster, "c");
+    let (then, _) = touch(&mut cluster, "d");
+    assert!(2 * then < first, "{then} names after {first}");
+    // There and back: what was known of the names is no more.
+    cluster.migrate_frag(dir, upper, 1, 0);
+    for n in 0..40 {
+        let text = name_in(&cluster, upper, &format!("e{n}."));
+        cluster.touch(client, dir, &text);
+    }
+    cluster.wait(5000);
+    cluster.migrate_frag(dir, upper, 0, 1);
+    for prefix in ["a", "b", "c", "d", "e"] {
+        for n in 0..40 {
+            let text = name_in(&cluster, upper, &format!("{prefix}{n}."));
+            assert_eq!(cluster.call(client, mkdir(dir, &text)), Err(FsError::Exists), "{text}");
+        }
+    }
+    cluster.finish();
 }
