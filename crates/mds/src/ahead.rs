@@ -1,13 +1,16 @@
-//! Names that are read ahead of time. Whether a name is not there only the table knows, as long as memory does not know all names
-//! around it: after a restart, and where a fragment has come from another rank, each new name of a large directory would cost a
-//! read. So each such read that finds nothing is followed by one of the next names that are not in memory, until all are: what it
-//! costs is never more than a part of what has been spent in vain before, and there is nothing to be set. Nobody waits for it.
+//! Which hashes the names of a directory have is read ahead of time. Whether a name is not there only the table knows, as long as memory
+//! does not know all names around it: after a restart, where a fragment has come from another rank, and where memory is short, each new
+//! name of a large directory would cost a read. So each such read that finds nothing is followed by one of the next hashes that are not
+//! known, until all are. That takes hardly more than the reads in vain before it, so there is nothing to be set; nobody waits for it.
 
 use loligo_namespace::{Loaded, Need};
 use loligo_types::Ino;
 
 use crate::load::Waiter;
 use crate::machine::Mds;
+
+/// Hashes take no more than one part of the cache in so many.
+const PART_MAX: usize = 8;
 
 impl Mds {
     /// Directories and hashes of names that were looked for in the table and are not there.
@@ -19,10 +22,9 @@ impl Mds {
         items.iter().filter_map(missed).collect()
     }
 
-    /// Reads the next names of the fragment that has this hash, unless all are known, are being read, or would be in the way of what is
-    /// in memory because it is used.
+    /// Reads the next hashes in the fragment that has this one, unless they are known, or being read, or there are too many.
     pub(crate) fn read_ahead(&mut self, dir: Ino, hash: u64) {
-        if self.tree.memory_bytes() > self.config.cache_bytes_max / 4 * 3 {
+        if self.tree.hash_bytes() >= self.config.cache_bytes_max / PART_MAX {
             return;
         }
         if self.cluster.routes.of(dir, hash).is_some_and(|rank| rank != self.me()) {

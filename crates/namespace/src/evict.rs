@@ -2,7 +2,7 @@
 
 use loligo_types::Ino;
 
-use crate::tree::{Tree, flag};
+use crate::tree::{Group, Pages, Tree, flag};
 
 /// Where the two clock hands stand: a place among the inodes, and a directory's place with a hash in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,9 +28,12 @@ impl Tree {
         let places = self.inodes.places() + 2 * self.dirs.places() + self.entries_cached();
         let mut steps = (2 * (places / STEP + 1)).min(steps_max);
         while self.memory_bytes() > target_bytes && steps > 0 {
+            steps -= 1;
+            if self.free_some(STEP) == STEP {
+                continue;
+            }
             self.step_inodes(pinned);
             self.step_entries();
-            steps -= 1;
         }
     }
 
@@ -88,16 +91,15 @@ impl Tree {
             (self.hand.dir, self.hand.hash) = (0, 0);
         }
         let place = self.hand.dir;
-        let Some(slot) = self.dirs.at_mut(place) else {
+        let Some(slot) = self.dirs.at(place) else {
             (self.hand.dir, self.hand.hash) = (place + 1, 0);
             return 0;
         };
         let (dir, from) = (slot.ino, self.hand.hash);
         if from == 0 {
-            self.heap_bytes -= slot.hashes.heap_bytes();
-            slot.hashes.forget_unused();
-            self.heap_bytes += slot.hashes.heap_bytes();
+            self.forget_unused_hashes(dir);
         }
+        let Some(slot) = self.dirs.at(place) else { return 0 };
         let empty = from == 0 && slot.hashes.is_empty();
         let (mut unused, mut last, mut seen) = (Vec::new(), None, 0);
         for (hash, group) in slot.entries.range(from..).take(max) {
@@ -124,22 +126,34 @@ impl Tree {
         seen
     }
 
-    /// Forgets entries; of the range between the first and the last, only the single entries left are known then.
+    /// Forgets what is known of a directory's hashes, if it was of no use since this was called last.
+    fn forget_unused_hashes(&mut self, dir: Ino) {
+        let mut unused = Pages::new();
+        self.edit_known(dir, |slot| unused = slot.hashes.take_unused());
+        self.bury_hashes(unused);
+    }
+
+    /// Forgets entries; of the range between the first and the last, only the single entries left are known then, and what is known of
+    /// hashes.
     fn drop_entries(&mut self, dir: Ino, hashes: &[u64]) {
         let (Some(first), Some(last)) = (hashes.first(), hashes.last()) else { return };
-        self.edit_known(dir, |slot| slot.unlearn(*first, *last));
+        self.edit_known(dir, |slot| {
+            slot.complete.remove(*first, *last);
+            let is_there = |hash: &&u64| slot.entries.get(hash).is_some_and(Group::is_there);
+            hashes.iter().filter(is_there).for_each(|hash| slot.hashes.keep(*hash));
+        });
         let slot = self.dirs.get_mut(dir.0).expect("its entries were just looked at");
         let freed: usize = hashes.iter().map(|hash| slot.drop_where(*hash, |_| true)).sum();
         self.heap_bytes -= freed;
-        if self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty()) {
+        if self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty() && slot.hashes.is_empty()) {
             self.drop_dir(dir);
         }
     }
 
     /// Forgets all entries of a directory.
     pub(crate) fn drop_dir(&mut self, dir: Ino) {
-        if let Some(slot) = self.dirs.remove(dir.0) {
-            self.heap_bytes -= slot.known_bytes();
+        if let Some(mut slot) = self.dirs.remove(dir.0) {
+            self.forget_known(&mut slot);
         }
     }
 
@@ -240,14 +254,37 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_denied_where_an_entry_has_left_memory() {
+    fn an_entry_that_has_left_memory_is_not_denied() {
         let (mut tree, names) = known_by_hash();
-        let hash = tree.hash(&names[1]);
-        let (more, target) =
-            (Name::new(b"more").expect("a name"), Target { ino: Ino(9), kind: Kind::File, remote: false });
-        tree.load(Loaded::Entry { dir: DIR, name: more, found: Some(target) });
-        tree.drop_entries(DIR, &[hash]);
-        assert_eq!(all(&tree, &names), [Lookup::Unknown, Lookup::Unknown, Lookup::Unknown]);
+        tree.drop_entries(DIR, &[tree.hash(&names[1])]);
+        assert_eq!(all(&tree, &names), [Lookup::Unknown, Lookup::Unknown, Lookup::Absent]);
+    }
+
+    #[test]
+    fn a_name_that_is_gone_is_denied_when_that_has_left_memory() {
+        let (mut tree, names) = known_by_hash();
+        tree.load(Loaded::Entry { dir: DIR, name: names[2].clone(), found: None });
+        tree.drop_entries(DIR, &[tree.hash(&names[2])]);
+        assert_eq!(all(&tree, &names)[2], Lookup::Absent);
+    }
+
+    #[test]
+    fn many_hashes_are_out_of_sight_at_once_and_freed_in_steps() {
+        let (mut tree, names) = known_by_hash();
+        tree.forget_names(DIR, 0, u64::MAX);
+        for page in 0..1000 {
+            let (from_hash, upto_hash) = (page << 50, ((page + 1) << 50) - 1);
+            tree.load(Loaded::Hashes { dir: DIR, from_hash, upto_hash, hashes: vec![from_hash + 1; 100] });
+        }
+        let before = tree.memory_bytes();
+        assert!(tree.hash_bytes() >= 1000 * 100 * 8 && before > tree.hash_bytes());
+        tree.forget_names(DIR, 0, u64::MAX);
+        assert_eq!((tree.hash_bytes(), tree.entry(DIR, &names[2])), (0, Lookup::Unknown));
+        assert!(tree.memory_bytes() > before / 2, "they are not freed");
+        let steps = (0..).take_while(|_| tree.free_some(100) == 100).count();
+        assert_eq!(steps, 10);
+        tree.evict(0, &|_| false);
+        assert_eq!(tree.memory_bytes(), 0);
     }
 
     #[test]

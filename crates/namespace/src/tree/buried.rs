@@ -1,12 +1,14 @@
-//! What is forgotten because it is another rank's by now. Large directories are out of sight at once, and freed in steps: a
-//! million entries take longer to free than a request may wait. What is evicted because memory is short is in `evict`.
+//! What is forgotten because it is another rank's by now, or was of no use. Much of it is out of sight at once, and freed in steps: a
+//! million entries take longer to free than a request may wait. Which entries are evicted because memory is short is in `evict`.
 
 use std::collections::BTreeMap;
 
 use loligo_types::Ino;
 
-use super::dir::{ENTRY_BYTES, Entry, Group};
+use super::dir::{DirSlot, ENTRY_BYTES, Entry, Group};
+use super::hashes::{Page, Pages};
 use super::load::ends;
+use super::ranges::Ranges;
 use super::{Tree, flag};
 
 /// More entries than these are freed in steps.
@@ -15,13 +17,29 @@ const AT_ONCE: usize = 64;
 /// Entries of one directory by hash.
 type Entries = BTreeMap<u64, Group>;
 
+/// What is freed in steps.
+pub(crate) enum Buried {
+    Entries(Entries),
+    Hashes(Pages),
+}
+
+impl Buried {
+    /// Frees the first one; what it took.
+    fn free_one(&mut self) -> Option<usize> {
+        match self {
+            Buried::Entries(entries) => entries.pop_first().map(|(_, group)| cost(&group)),
+            Buried::Hashes(pages) => pages.pop_first().map(|(_, page)| page.bytes()),
+        }
+    }
+}
+
 /// What these take.
 fn cost(group: &Group) -> usize {
     group.entries().iter().map(|entry| ENTRY_BYTES + entry.name.heap_bytes()).sum()
 }
 
 /// Takes those between two hashes out.
-fn cut_out(entries: &mut Entries, first: u64, upto: u64) -> Entries {
+pub(super) fn cut_out<V>(entries: &mut BTreeMap<u64, V>, first: u64, upto: u64) -> BTreeMap<u64, V> {
     let mut out = entries.split_off(&first);
     if let Some(after) = upto.checked_add(1).filter(|after| out.last_key_value().is_some_and(|(last, _)| last >= after))
     {
@@ -40,15 +58,20 @@ impl Tree {
     /// were freed at once; the rest by [`Tree::free_some`].
     pub fn forget(&mut self, ino: Ino) -> usize {
         self.forget_inode(ino);
-        let Some(slot) = self.dirs.remove(ino.0) else { return 0 };
-        self.heap_bytes -= slot.known_bytes();
+        let Some(mut slot) = self.dirs.remove(ino.0) else { return 0 };
+        self.forget_known(&mut slot);
         self.bury(slot.entries)
     }
 
     /// Forgets all names of a directory with a hash in a range, changes included: they are another rank's.
     pub(crate) fn forget_names(&mut self, dir: Ino, first: u64, last: u64) {
         let (first, upto) = ends(first, last);
-        self.edit_known(dir, |slot| slot.unlearn(first, upto));
+        let mut pages = Pages::new();
+        self.edit_known(dir, |slot| {
+            slot.complete.remove(first, upto);
+            pages = slot.hashes.cut(first, upto);
+        });
+        self.bury_hashes(pages);
         let Some(slot) = self.dirs.get_mut(dir.0) else { return };
         if first == upto {
             self.heap_bytes -= slot.drop_where(first, |_| true);
@@ -61,41 +84,61 @@ impl Tree {
     /// Forgets the entries of a directory that the table has as they are here. Changed ones stay until they are there: of a
     /// directory that was removed, the rank of a part has the last word on that part's names.
     pub(crate) fn forget_known_names(&mut self, dir: Ino) {
+        let mut pages = Pages::new();
+        self.edit_known(dir, |slot| {
+            slot.complete = Ranges::default();
+            pages = slot.hashes.take();
+        });
+        self.bury_hashes(pages);
         let Some(slot) = self.dirs.get_mut(dir.0) else { return };
-        let mut freed = slot.known_bytes();
-        (slot.complete, slot.hashes) = Default::default();
         let hashes: Vec<u64> = slot.entries.keys().copied().collect();
         let known = |entry: &Entry| entry.flags.get() & flag::HELD == 0;
-        freed += hashes.into_iter().map(|hash| slot.drop_where(hash, known)).sum::<usize>();
-        self.heap_bytes -= freed;
+        self.heap_bytes -= hashes.into_iter().map(|hash| slot.drop_where(hash, known)).sum::<usize>();
         if self.dirs.get(dir.0).is_some_and(|slot| slot.entries.is_empty()) {
             self.drop_dir(dir);
         }
     }
 
+    /// Forgets what is known in ranges of a directory that goes itself.
+    pub(crate) fn forget_known(&mut self, slot: &mut DirSlot) {
+        self.heap_bytes -= slot.known_bytes();
+        self.hash_bytes -= slot.hashes.heap_bytes();
+        let pages = slot.hashes.take();
+        self.bury_hashes(pages);
+    }
+
+    /// Frees hashes that are out of sight, and not counted any more.
+    pub(crate) fn bury_hashes(&mut self, pages: Pages) {
+        if pages.len() > AT_ONCE {
+            self.heap_bytes += pages.values().map(Page::bytes).sum::<usize>();
+            self.buried.push(Buried::Hashes(pages));
+        }
+    }
+
     fn bury(&mut self, entries: Entries) -> usize {
         if entries.len() > AT_ONCE {
-            self.buried.push(entries);
+            self.buried.push(Buried::Entries(entries));
             return 0;
         }
         self.heap_bytes -= entries.values().map(cost).sum::<usize>();
         entries.len()
     }
 
-    /// Frees so many entries of what was forgotten, but those with one hash together: how many hashes. Fewer than that: it was all.
+    /// Frees so many entries of what was forgotten, but those with one hash together, or as many pages of hashes: how many. Fewer than
+    /// that: it was all.
     pub fn free_some(&mut self, max: usize) -> usize {
         let mut freed = 0;
-        while let Some(entries) = self.buried.last_mut() {
-            while freed < max
-                && let Some((_, group)) = entries.pop_first()
-            {
-                self.heap_bytes -= cost(&group);
-                freed += 1;
-            }
-            if !entries.is_empty() {
+        while let Some(last) = self.buried.last_mut() {
+            if freed == max {
                 break;
             }
-            self.buried.pop();
+            match last.free_one() {
+                Some(bytes) => {
+                    self.heap_bytes -= bytes;
+                    freed += 1;
+                }
+                None => _ = self.buried.pop(),
+            }
         }
         freed
     }

@@ -57,6 +57,11 @@ impl Group {
         }
     }
 
+    /// Whether one of them is not only known to be absent.
+    pub fn is_there(&self) -> bool {
+        self.entries().iter().any(|entry| entry.ino.0 != 0)
+    }
+
     fn find(&self, name: &[u8]) -> Option<&Entry> {
         self.entries().iter().find(|e| e.name.as_bytes() == name)
     }
@@ -146,12 +151,6 @@ impl DirSlot {
         let flags = entry.flags.get() & !flag::REMOTE;
         entry.flags.set(if remote { flags | flag::REMOTE } else { flags });
         (entry, added)
-    }
-
-    /// Entries in a range of hashes are about to be forgotten: what was known by their being here is known no more.
-    pub fn unlearn(&mut self, from: u64, upto: u64) {
-        self.complete.remove(from, upto);
-        self.hashes.remove(from, upto);
     }
 
     /// The first hash that is known for nothing before this one that is, but not before `first`. `None`: this one is known for something.

@@ -93,8 +93,10 @@ impl Tree {
     pub(crate) fn edit_known(&mut self, dir: Ino, edit: impl FnOnce(&mut DirSlot)) {
         let Some(slot) = self.dirs.get_mut(dir.0) else { return };
         self.heap_bytes -= slot.known_bytes();
+        self.hash_bytes -= slot.hashes.heap_bytes();
         edit(slot);
         self.heap_bytes += slot.known_bytes();
+        self.hash_bytes += slot.hashes.heap_bytes();
     }
 
     fn load_into(&mut self, dir: Ino, hash: u64, name: &[u8], found: Option<Target>) {

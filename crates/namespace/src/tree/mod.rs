@@ -28,11 +28,13 @@ use loligo_types::{
 use crate::frag::{FragConfig, Recut};
 
 pub(crate) use dir::ABSENT;
+pub(crate) use dir::Group;
 pub use dir::{DirSlot, Entry};
 pub use dirty::{DirtyQueue, Key};
 #[cfg(test)]
 pub(crate) use hash::WEAK_KEY;
 pub use hash::{HASH_MAX, hash63};
+pub(crate) use hashes::Pages;
 pub(crate) use load::inline_bytes;
 pub use loligo_types::Loaded;
 pub use parts::{Estimate, ended_lines};
@@ -185,7 +187,9 @@ pub struct Tree {
     /// Directories of which all parts are here while one operation is decided.
     pub(crate) whole: BTreeSet<Ino>,
     /// Entries that are forgotten, to be freed in steps.
-    pub(crate) buried: Vec<BTreeMap<u64, dir::Group>>,
+    pub(crate) buried: Vec<buried::Buried>,
+    /// Bytes of all that is known of hashes beyond entries, in `heap_bytes`, too.
+    pub(crate) hash_bytes: usize,
 }
 
 impl Tree {
@@ -217,6 +221,7 @@ impl Tree {
             lent_parts: BTreeMap::new(),
             whole: BTreeSet::new(),
             buried: Vec::new(),
+            hash_bytes: 0,
         }
     }
 
@@ -479,6 +484,11 @@ impl Tree {
     /// Inodes in memory, gone ones included.
     pub fn inodes_cached(&self) -> usize {
         self.inodes.len()
+    }
+
+    /// Bytes of what is known of hashes beyond the entries in memory.
+    pub fn hash_bytes(&self) -> usize {
+        self.hash_bytes
     }
 
     /// Bytes of memory in use, as well as can be told without asking the allocator; within about a tenth.
