@@ -120,7 +120,7 @@ fn who_does_not_know_of_other_ranks_is_not_sent_on() {
 
 #[test]
 fn after_something_has_moved_clients_learn_where_it_is_and_are_not_sent_on_again() {
-    let plan = plan(2, "create-own:clients=8,files=12000,lanes=4,think=1000", Spread::One);
+    let plan = plan(2, "create-own:clients=8,files=20000,lanes=4,think=1000", Spread::One);
     let report = run(&plan, Some(&mut Greedy::default()), &mut |_| {}).expect("it runs");
     assert_eq!((report.failed, report.late_moves()), (0, 0), "{:?} {}", report.moves, report.length_s);
     assert!(!report.moves.is_empty() && report.redirects > 0);

@@ -60,6 +60,11 @@ impl Discards {
         self.by_ino.keys().copied().collect()
     }
 
+    /// Whether nothing is to be dropped, and the journal knows it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.by_ino.is_empty() && self.done.is_empty()
+    }
+
     /// Of how many inodes something is to be dropped.
     pub(crate) fn len(&self) -> usize {
         self.by_ino.len()

@@ -6,8 +6,9 @@ use crate::config::Config;
 
 /// Units in a go at least: some 10 us.
 const LEAST: usize = 400;
-/// A go has so many for each request since the one before: about a quarter of the time that a request takes.
-const PER_REQUEST: usize = 40;
+/// A go has so many for each request since the one before: about the time that a stat takes, a quarter of a create's. What a long work
+/// takes in all does not become more by that; but until it is done a full rank stays full.
+const PER_REQUEST: usize = 80;
 /// Units in a go at most: some 150 us.
 const MOST: usize = 6000;
 

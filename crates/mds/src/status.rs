@@ -83,6 +83,8 @@ pub struct Status {
     pub ops: BTreeMap<&'static str, OpCount>,
     /// Memory of the cache, bytes.
     pub cache_bytes: usize,
+    /// Of it for hashes of names that are not in it, bytes.
+    pub hash_bytes: usize,
     /// Inodes in the cache.
     pub cache_inodes: usize,
     /// Dirty records.
@@ -249,6 +251,7 @@ impl Mds {
             sessions: self.session_status(),
             ops,
             cache_bytes: self.tree.memory_bytes(),
+            hash_bytes: self.tree.hash_bytes(),
             cache_inodes: self.tree.inodes_cached(),
             dirty: self.tree.dirty_records(),
             leases: self.leases.total(),

@@ -89,8 +89,9 @@ fn seeds_are_clean() {
 #[test]
 fn the_worst_policy_of_a_balancer_breaks_no_promise() {
     let options = Options { balance: true, ..several() };
-    let moved = run(3, options.clone());
-    assert!(moved.decisions > 10 && moved.balanced > 5, "hardly anything is balanced: {moved:?}");
+    let runs: Vec<_> = (0..20).map(|seed| run(seed, options.clone())).collect();
+    let (decisions, balanced) = runs.iter().fold((0, 0), |(all, done), run| (all + run.decisions, done + run.balanced));
+    assert!(decisions > 400 && balanced > 100, "hardly anything is balanced: {balanced} moves of {decisions}");
     assert_clean(&options, 0..500);
     assert_clean(&Options { members: true, ..options }, 0..200);
 }

@@ -153,7 +153,9 @@ impl Mds {
                 }
             }
             Stage::Leaving => {
-                if self.sessions.len() == 0 && self.log.durable == self.log.last {
+                // What sessions leave is dropped by the rank that they had it at, as long as there is one.
+                let dropped = self.tidy.left() == 0 && self.discards.is_idle();
+                if self.sessions.len() == 0 && dropped && self.log.durable == self.log.last {
                     self.out.push_back(Output::Member(Member::Left));
                     drain.stage = Stage::Left;
                 }
@@ -450,7 +452,8 @@ impl Mds {
             && self.cluster.txs.is_empty()
             && self.cluster.loans.is_idle()
             && self.cluster.gate.is_empty()
-            && self.discards.inos().is_empty()
+            && self.discards.is_idle()
+            && self.tidy.left() == 0
             && self.spills.is_empty();
         // What others have got in letters they have in their journals; of what moved `departed` tells until it is in the
         // table, too.

@@ -583,6 +583,11 @@ impl Cluster {
         assert_eq!(self.faults(), Vec::<String>::new());
     }
 
+    /// What the table has.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        self.table.iter().map(|(key, value)| decode_row(key, value).expect("the table holds what was written"))
+    }
+
     fn alive(&self) -> impl Iterator<Item = &World> + '_ {
         self.worlds.iter().enumerate().filter(|(at, _)| !self.down.contains(at)).map(|(_, world)| world)
     }
@@ -600,8 +605,8 @@ impl Cluster {
         let mut xattrs: BTreeMap<Ino, Vec<_>> = BTreeMap::new();
         let mut next = Ino(0);
         let (mut inodes, mut parts) = (Vec::new(), Vec::new());
-        for (key, value) in &self.table {
-            match decode_row(key, value).expect("the table holds what was written") {
+        for row in self.rows() {
+            match row {
                 Row::Inode(inode) => {
                     if inode.kind == Kind::Dir {
                         dirs.entry(inode.ino).or_default();

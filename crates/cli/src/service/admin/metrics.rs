@@ -52,6 +52,8 @@ const WAITING: Metric =
     stable("loligo_waiting_requests", "gauge", "requests that wait for a lease, a lock, the table or grace");
 const GATED: Metric = internal("loligo_gated_answers", "gauge", "answers that wait for the journal");
 const CACHE_BYTES: Metric = stable("loligo_cache_bytes", "gauge", "memory of the metadata cache");
+const CACHE_HASHES: Metric =
+    stable("loligo_cache_hash_bytes", "gauge", "of that memory for hashes of names that are not in it themselves");
 const CACHE_LIMIT: Metric = stable("loligo_cache_limit_bytes", "gauge", "what the metadata cache may take");
 const CACHE_INODES: Metric = stable("loligo_cache_inodes", "gauge", "inodes in the cache");
 const DIRTY: Metric = stable("loligo_dirty_records", "gauge", "records changed and not yet in the table");
@@ -211,6 +213,7 @@ fn clients(page: &mut Page, status: &Status) {
 
 fn memory(page: &mut Page, source: &Source, status: &Status) {
     page.ranks(&CACHE_BYTES, status, |rank| rank.mds.cache_bytes as f64);
+    page.ranks(&CACHE_HASHES, status, |rank| rank.mds.hash_bytes as f64);
     page.ranks(&CACHE_LIMIT, status, |_| source.settings.number("cache_bytes") as f64);
     page.ranks(&CACHE_INODES, status, |rank| rank.mds.cache_inodes as f64);
     page.ranks(&DIRTY, status, |rank| rank.mds.dirty as f64);

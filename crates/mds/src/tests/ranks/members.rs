@@ -1,12 +1,13 @@
 //! Ranks that come and go while others serve.
 
+use loligo_journal::table::Row;
 use loligo_types::msg::ToClient;
 use loligo_types::{Answer, Frag, Ino, Op, RankState};
 
 use super::*;
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
-use crate::{Input, Member};
+use crate::{Config, Input, Member};
 
 fn pin(ino: Ino, ranks: &str) -> Op {
     let mode = loligo_types::XattrMode::Set;
@@ -345,5 +346,26 @@ fn an_older_map_is_passed_over() {
     assert!(text.contains("drained"), "{text}");
     cluster.touch(a, here, "f");
     cluster.set_state(1, RankState::Up);
+    cluster.finish();
+}
+
+#[test]
+fn what_dead_sessions_have_left_is_dropped_before_their_rank_goes() {
+    let few_at_once = |config| Config { shrink: 512, ..config };
+    let cluster = Cluster::with_settings(&[RankState::Up; 2], few_at_once);
+    let (mut cluster, a, _, there) = here_and_there(cluster);
+    let files: Vec<Ino> = (0..5).map(|n| cluster.touch(a, there, &format!("f{n}"))).collect();
+    for n in 0..5 {
+        cluster.call(a, unlink(there, &format!("f{n}"))).expect("it is there");
+    }
+    cluster.set_state(1, RankState::Draining);
+    cluster.wait_member(1, &Member::Drained);
+    // It looks at one of these a tick.
+    cluster.at(1, |world| files.into_iter().for_each(|ino| world.mds.tidy.leave(ino)));
+    cluster.remove_drained(1);
+    let of_it = |row: &Row| matches!(row, Row::Discard { rank: of, .. } if *of == rank(1));
+    let left: Vec<_> = cluster.rows().filter(of_it).collect();
+    assert!(left.is_empty(), "nobody will drop these: {left:?}");
+    assert_eq!(cluster.world(1).mds.tidy.left(), 0);
     cluster.finish();
 }
