@@ -4,7 +4,8 @@
 --  * A rank is overloaded when it was at work more than HOT of its time for HOT_TICKS ticks in a row: from there on a request waits as
 --    long for those before it as it takes itself (the queue of M/M/1). Full ones (FULL) count twice, for what is to move grows while
 --    they wait, and it is not known how much more is asked for. It shares with as many of the emptiest others as leave none of them
---    with more than AIM, BREADTH at most, so that all of them are equally busy. Only what is worth a move (WORTH) is moved.
+--    with more than AIM, BREADTH at most, so that all of them are equally busy. Only what is worth a move (WORTH) is moved. What one
+--    client works in is not torn apart to come nearer to that than need_min: it would be as slow as the slower of two ranks.
 --  * Which ranks get it is worked out for all overloaded ranks by each of them, from the same news: the busiest chooses first,
 --    no rank is chosen twice, and all leave each other their part of the free ones. News that differ by less than STEP percent
 --    are the same to this plan: ranks decide at different moments, and must not plan differently for noise.
@@ -17,12 +18,13 @@
 api = 1
 state = 0
 minimum_offload = 0
+need_min = 0.7
 
 local HOT, HOT_TICKS = 50, 3
 local FULL = 95
-local AIM = 25
+local AIM = 20
 local GAP = 30
-local BREADTH = 3
+local BREADTH = 4
 local WORTH = 5
 local RISE = 15
 local STEP = 5

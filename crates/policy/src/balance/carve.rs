@@ -7,8 +7,11 @@ use crate::engine::Run;
 use crate::{Fault, FaultKind};
 use loligo_types::{Move, PieceHeat, Rank};
 
-/// What is at least moved of what a target asks for, if that much can be found; then it is near enough.
+/// What is at least moved of what a target asks for, if that much can be found and the policy does not say otherwise; then it is near
+/// enough. `mds_bal_need_min` of CephFS.
 const NEED_MIN: f64 = 0.8;
+/// Pieces whose load is at least so much of the biggest one's are as big.
+const AS_BIG: f64 = 0.8;
 /// A piece with more than this much of what is still needed is too big to move whole.
 const NEED_MAX: f64 = 1.2;
 /// A piece with less than this much of what is still needed is not worth a move.
@@ -26,6 +29,7 @@ pub(super) struct Carver<'s> {
     is_taken: Vec<bool>,
     /// Something in it is chosen: it stays, or its own authority would move along.
     is_opened: Vec<bool>,
+    need_min: f64,
     moves_max: usize,
     pub moves: Vec<Move>,
     pub rounds: Vec<Round>,
@@ -43,14 +47,31 @@ pub(super) fn nested(pieces: &[PieceHeat], loads: &[f64]) -> Vec<f64> {
 }
 
 impl<'s> Carver<'s> {
-    pub(super) fn new(pieces: &'s [PieceHeat], nested: Vec<f64>, moves_max: usize) -> Carver<'s> {
+    /// `need_min`: the share of a target that is enough, if the policy says so.
+    pub(super) fn new(
+        pieces: &'s [PieceHeat],
+        nested: Vec<f64>,
+        need_min: Option<f64>,
+        moves_max: usize,
+    ) -> Carver<'s> {
+        let need_min = need_min.unwrap_or(NEED_MIN);
         let mut inside = vec![Vec::new(); pieces.len() + 1];
         for (at, piece) in pieces.iter().enumerate() {
             inside[piece.above.map_or(pieces.len(), |above| above as usize)].push(at as u32);
         }
         let is_taken = vec![false; pieces.len()];
         let is_opened = is_taken.clone();
-        Carver { pieces, nested, inside, is_taken, is_opened, moves_max, moves: Vec::new(), rounds: Vec::new() }
+        Carver {
+            pieces,
+            nested,
+            inside,
+            is_taken,
+            is_opened,
+            need_min,
+            moves_max,
+            moves: Vec::new(),
+            rounds: Vec::new(),
+        }
     }
 
     /// Chooses pieces of about this load for a rank.
@@ -62,7 +83,7 @@ impl<'s> Carver<'s> {
         // The biggest of all that are too big to move first, so that what is small enough to move is found as far above as it is.
         let mut open = vec![top];
         while let Some(place) = self.biggest(&open) {
-            if have >= NEED_MIN * amount || self.moves.len() >= self.moves_max {
+            if have >= self.need_min * amount || self.moves.len() >= self.moves_max {
                 break;
             }
             let at = open.swap_remove(place);
@@ -74,12 +95,12 @@ impl<'s> Carver<'s> {
         Ok(())
     }
 
-    /// The place in a list of the piece with the biggest load; of those that are about as big ([`NEED_MIN`]) that of the first, which
+    /// The place in a list of the piece with the biggest load; of those that are about as big ([`AS_BIG`]) that of the first, which
     /// is the one farthest above. All together are bigger than any.
     fn biggest(&self, open: &[usize]) -> Option<usize> {
         let load = |at: usize| self.nested.get(at).copied().unwrap_or(f64::INFINITY);
         let most = open.iter().map(|at| load(*at)).fold(0.0, f64::max);
-        let big = (0..open.len()).filter(|place| load(open[*place]) >= most * NEED_MIN);
+        let big = (0..open.len()).filter(|place| load(open[*place]) >= most * AS_BIG);
         big.min_by_key(|place| open[*place])
     }
 

@@ -92,7 +92,7 @@ fn phases(
     let targets = targets::read(asked, &views, &outcome.explain.ranks, me, mine, settings.minimum_offload)?;
     (outcome.explain.targets, outcome.explain.skipped) = (targets.asked, targets.skipped);
     let howmuch = HowMuch::ask(run, settings, run.limits().selectors)?;
-    let mut carver = Carver::new(&snapshot.pieces, nested, run.limits().moves);
+    let mut carver = Carver::new(&snapshot.pieces, nested, settings.need_min, run.limits().moves);
     for (rank, amount) in targets.wanted {
         let amount = if scale > 0.0 { amount / scale } else { 0.0 };
         carver.carve(run, &howmuch, rank, amount)?;

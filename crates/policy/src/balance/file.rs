@@ -1,7 +1,7 @@
 //! The two forms of a policy's file: TOML with a hook in each key, and one Lua file that defines them as functions. Reading
 //! only; what hooks mean is `decide.rs`.
 
-use super::{API, setting};
+use super::{API, setting, share};
 use crate::engine::{Code, Output, Run, Value, near};
 use crate::{Fault, FaultKind};
 
@@ -16,7 +16,7 @@ pub enum Form {
 
 /// Names that mean something.
 pub(super) const KNOWN: &[&str] =
-    &["api", "state", "minimum_offload", "metaload", "mdsload", "when", "where", "howmuch", "selectors"];
+    &["api", "state", "minimum_offload", "need_min", "metaload", "mdsload", "when", "where", "howmuch", "selectors"];
 
 /// What a policy sets besides its hooks.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -25,6 +25,8 @@ pub(super) struct Settings {
     pub state: Option<Value>,
     /// Smaller targets are left alone; in units of `load`.
     pub minimum_offload: Option<f64>,
+    /// The share of what a target asks for that is enough: then nothing smaller is looked for.
+    pub need_min: Option<f64>,
     /// Names of selectors, if they are not worked out by a hook.
     pub howmuch: Option<Vec<String>>,
 }
@@ -88,6 +90,7 @@ fn of_table(table: &toml::Table) -> Result<File, Fault> {
             ("api", toml::Value::Integer(api)) => check_api(*api as f64)?,
             ("state", value) => file.settings.state = Some(state(&output(value))?),
             ("minimum_offload", value) => file.settings.minimum_offload = setting(&output(value), "minimum_offload")?,
+            ("need_min", value) => file.settings.need_min = share(&output(value), "need_min")?,
             ("howmuch", toml::Value::Array(names)) => {
                 let name = |name: &toml::Value| name.as_str().map(str::to_string);
                 let names: Option<Vec<String>> = names.iter().map(name).collect();
@@ -166,6 +169,7 @@ impl Settings {
             other => self.state = Some(state(&other)?),
         }
         self.minimum_offload = setting(&run.global("minimum_offload")?, "minimum_offload")?;
+        self.need_min = share(&run.global("need_min")?, "need_min")?;
         let own = run.globals();
         if !own.iter().any(|(name, is_function)| *is_function && (name == "when" || name == "where")) {
             return Err(refused(

@@ -103,6 +103,16 @@ impl Policy {
 }
 
 /// A number that a policy's file sets.
+/// A part of something that a policy sets.
+fn share(output: &Output, name: &str) -> Result<Option<f64>, Fault> {
+    match setting(output, name)? {
+        Some(share) if share > 1.0 => {
+            Err(Fault::new("file", FaultKind::Load, format!("`{name}` must be from 0 to 1, it is {share}")))
+        }
+        share => Ok(share),
+    }
+}
+
 fn setting(output: &Output, name: &str) -> Result<Option<f64>, Fault> {
     match output {
         Output::Nil => Ok(None),

@@ -40,13 +40,13 @@ fn the_plan_is_the_same_for_all_and_no_rank_is_chosen_by_two() {
         (vec![50.0, 0.0], vec![]),
         (vec![90.0, 61.0, 61.0], vec![]),
         (vec![100.0, 85.0, 75.0], vec![]),
-        // It shares with as many as leave nobody with more than a quarter, the emptiest, until all are equally busy.
+        // It shares with as many as leave nobody with more than a fifth, the emptiest, until all are equally busy.
         (vec![51.0, 0.0, 0.0, 0.0], vec![(0, 1, 17), (0, 2, 17)]),
         (vec![74.0, 0.0], vec![(0, 1, 37)]),
         (vec![90.0, 60.0, 61.0], vec![(0, 1, 15)]),
         (vec![100.0, 30.0, 10.0], vec![(0, 1, 17), (0, 2, 37)]),
         (vec![100.0, 75.0, 66.0], vec![(0, 2, 17)]),
-        (vec![100.0, 0.0, 0.0, 0.0, 0.0], vec![(0, 1, 25), (0, 2, 25), (0, 3, 25)]),
+        (vec![100.0, 0.0, 0.0, 0.0, 0.0], vec![(0, 1, 20), (0, 2, 20), (0, 3, 20), (0, 4, 20)]),
         // Overloaded ones leave each other some; the busiest chooses first, equally busy ones in the order of their ranks.
         (vec![95.0, 0.0, 20.0, 59.0], vec![(0, 1, 48), (3, 2, 20)]),
         (vec![95.0, 59.0, 55.0], vec![(0, 2, 20)]),
@@ -93,6 +93,22 @@ fn noise_moves_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn what_one_client_works_in_moves_whole() {
+    // What there is of some clients is less than the quarter that each of three ranks is to get.
+    let mut toy = Toy::new("loligo", shipped("loligo.lua"), 5).expect("loads");
+    let root = toy.add(None, 0, 0.0);
+    let trees = [190.0, 190.0, 190.0, 190.0, 240.0];
+    for demand in trees {
+        let tree = toy.add(Some(root), 0, 0.0);
+        (0..20).for_each(|_| _ = toy.add(Some(tree), 0, demand / 20.0));
+    }
+    let moves: Vec<_> = (0..100).flat_map(|_| toy.tick().moves()).collect();
+    let is_tree = |demand: f64| trees.iter().any(|tree| (demand - tree).abs() < 1.0);
+    assert!((3..=4).contains(&moves.len()), "{moves:?}");
+    assert!(toy.demands()[1..].iter().all(|demand| *demand == 0.0 || is_tree(*demand)), "{:?}", toy.demands());
 }
 
 #[test]
