@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# A small Ceph cluster on loopback, for tests: a monitor, OSDs and, if wanted, a manager, from Debian's packages (ceph-mon, ceph-osd,
+# ceph-mgr, ceph-common). Up in some five seconds; all of it lives in one directory. Not for data that anybody wants to keep.
+# usage: scripts/ceph.sh up DIR [options]      starts one and prints the path of its ceph.conf
+#          --osds N          OSDs (1)
+#          --copies N        of each object (as many as OSDs, 3 at most)
+#          --engine NAME     memstore, in memory (the default), or bluestore, in files of DIR
+#          --bytes N         of each OSD (4G)
+#          --mgr             a manager, too: without one the cluster does not know how much space it has
+#          --pool NAME       a pool to begin with (loligo); may be repeated
+#          --set "KEY = V"   a line of the settings of all; may be repeated
+#        scripts/ceph.sh down DIR [--purge]    stops what up started, by pid, and removes DIR
+#        scripts/ceph.sh signal DIR SIG NAME   sends a signal to one of them: KILL osd.0, STOP mon.a
+#        scripts/ceph.sh start DIR NAME        starts one again that has ended
+#        scripts/ceph.sh do DIR ARGS...        the command ceph, for this cluster
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+usage() { sed -n '4,17p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
+[ $# -ge 2 ] || usage
+what=$1 dir=$(mkdir -p "$2" && cd "$2" && pwd)
+shift 2
+conf="$dir/ceph.conf"
+
+ceph_() { ceph -c "$conf" --connect-timeout 30 "$@" 2>>"$dir/log/ceph.log"; }
+
+# pid NAME: of a daemon that runs, and is one of this directory (a number may have been given to another process since).
+pid() {
+    local pid
+    pid=$(cat "$dir/run/$1.pid" 2>/dev/null) || return 1
+    tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q -- "^ceph-[a-z]* -c $conf" || return 1
+    echo "$pid"
+}
+
+start() {
+    local name=$1 kind=${1%%.*} id=${1#*.}
+    pid "$name" >/dev/null && die "$name runs already"
+    setsid "ceph-$kind" -c "$conf" -i "$id" -f </dev/null >>"$dir/log/$name.out" 2>&1 &
+    echo $! >"$dir/run/$name.pid"
+}
+
+# until TRIES COMMAND...: a tenth of a second between tries.
+until_true() {
+    local tries=$1
+    shift
+    for _ in $(seq "$tries"); do
+        "$@" && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+mon_answers() { ceph -c "$conf" --connect-timeout 5 mon stat >/dev/null 2>&1; }
+osds_up() { [ "$(ceph_ osd stat -f json | sed -n 's/.*"num_up_osds":\([0-9]*\).*/\1/p')" = "$1" ]; }
+gone() { ! kill -0 "$1" 2>/dev/null || grep -qs '^State:.*Z' "/proc/$1/status"; }
+
+up() {
+    local osds=1 copies="" engine=memstore bytes=4G mgr="" pools=() more="" port i
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --mgr) mgr=yes && shift && continue ;;
+        --osds | --copies | --engine | --bytes | --pool | --set) [ $# -ge 2 ] || usage ;;
+        *) say "unknown option $1" && usage ;;
+        esac
+        case $1 in
+        --osds) osds=$2 ;;
+        --copies) copies=$2 ;;
+        --engine) engine=$2 ;;
+        --bytes) bytes=$2 ;;
+        --pool) pools+=("$2") ;;
+        --set) more+="$2"$'\n' ;;
+        esac
+        shift 2
+    done
+    [ -n "$copies" ] || copies=$((osds < 3 ? osds : 3))
+    [ ${#pools[@]} -gt 0 ] || pools=(loligo)
+    for i in ceph ceph-mon ceph-osd ceph-authtool monmaptool; do
+        have "$i" || die "$i is not installed: apt-get install ceph-mon ceph-osd ceph-common"
+    done
+    [ ! -e "$conf" ] || die "$dir holds a cluster already: scripts/ceph.sh down $dir --purge"
+    # The monitor's port must be known before it starts. Below the range from which the kernel gives ports to connections.
+    port=$((20000 + RANDOM % 12000))
+    mkdir -p "$dir"/{log,run,crash,mon.a}
+    local fsid monitor="[v2:127.0.0.1:$port/0,v1:127.0.0.1:$((port + 1))/0]"
+    fsid=$(cat /proc/sys/kernel/random/uuid)
+    cat >"$conf" <<EOF
+[global]
+fsid = $fsid
+mon_host = $monitor
+public_addr = 127.0.0.1
+cluster_addr = 127.0.0.1
+ms_bind_ipv6 = false
+auth_cluster_required = none
+auth_service_required = none
+auth_client_required = none
+keyring = $dir/keyring
+run_dir = $dir/run
+log_file = $dir/log/\$name.log
+log_to_stderr = false
+crash_dir = $dir/crash
+pid_file =
+osd_pool_default_size = $copies
+osd_pool_default_min_size = 1
+osd_pool_default_pg_num = 8
+osd_pool_default_pg_autoscale_mode = off
+osd_crush_chooseleaf_type = 0
+mon_allow_pool_size_one = true
+mon_allow_pool_delete = true
+mon_warn_on_pool_no_redundancy = false
+mon_data_avail_crit = 1
+mon_data_avail_warn = 2
+client_mount_timeout = 30
+$more
+[client]
+admin_socket =
+[mon]
+mon_data = $dir/mon.\$id
+[mgr]
+mgr_data = $dir/mgr.\$id
+mgr_initial_modules =
+[osd]
+osd_data = $dir/osd.\$id
+osd_objectstore = $engine
+memstore_device_bytes = $(numfmt --from=iec "$bytes")
+bluestore_block_size = $(numfmt --from=iec "$bytes")
+EOF
+    ceph-authtool --create-keyring "$dir/keyring" --gen-key -n mon. --cap mon 'allow *' >/dev/null
+    ceph-authtool "$dir/keyring" --gen-key -n client.admin \
+        --cap mon 'allow *' --cap osd 'allow *' --cap mds 'allow *' --cap mgr 'allow *' >/dev/null
+    monmaptool --create --fsid "$fsid" --addv a "$monitor" "$dir/monmap" >/dev/null
+    ceph-mon -c "$conf" -i a --mkfs --monmap "$dir/monmap" --keyring "$dir/keyring" >>"$dir/log/mkfs.out" 2>&1
+    start mon.a
+    until_true 100 mon_answers || die "the monitor does not answer: see $dir/log/mon.a.log"
+    if [ -n "$mgr" ]; then
+        mkdir -p "$dir/mgr.x"
+        start mgr.x
+    fi
+    for i in $(seq 0 $((osds - 1))); do
+        local id
+        id=$(cat /proc/sys/kernel/random/uuid)
+        mkdir -p "$dir/osd.$i"
+        ceph_ osd new "$id" "$i" >/dev/null
+        ceph-osd -c "$conf" -i "$i" --mkfs --osd-uuid "$id" >>"$dir/log/mkfs.out" 2>&1
+        start "osd.$i"
+    done
+    until_true 300 osds_up "$osds" || die "not all OSDs are up: see $dir/log"
+    for i in "${pools[@]}"; do ceph_ osd pool create "$i" 8 8 >/dev/null; done
+    echo "$conf"
+}
+
+down() {
+    local file name number
+    for name in mgr osd mon; do
+        for file in "$dir/run/$name".*.pid; do
+            [ -e "$file" ] || continue
+            file=$(basename "$file" .pid)
+            number=$(pid "$file") || continue
+            # One that was stopped hears nothing else.
+            kill -TERM "$number" 2>/dev/null && kill -CONT "$number" 2>/dev/null || true
+            until_true 50 gone "$number" || kill -KILL "$number" 2>/dev/null || true
+            rm -f "$dir/run/$file.pid"
+        done
+    done
+    if [ "${1:-}" = --purge ]; then rm -rf "${dir:?}"; fi
+}
+
+case $what in
+up) up "$@" ;;
+down) down "$@" ;;
+signal)
+    [ $# -eq 2 ] || usage
+    number=$(pid "$2") || die "$2 does not run"
+    kill "-$1" "$number"
+    ;;
+start)
+    [ $# -eq 1 ] || usage
+    start "$1"
+    ;;
+do) ceph_ "$@" ;;
+*) usage ;;
+esac
