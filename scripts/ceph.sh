@@ -50,6 +50,7 @@ until_true() {
     return 1
 }
 
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 mon_answers() { ceph -c "$conf" --connect-timeout 5 mon stat >/dev/null 2>&1; }
 osds_up() { [ "$(ceph_ osd stat -f json | sed -n 's/.*"num_up_osds":\([0-9]*\).*/\1/p')" = "$1" ]; }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -qs '^State:.*Z' "/proc/$1/status"; }
@@ -78,8 +79,9 @@ up() {
         have "$i" || die "$i is not installed: apt-get install ceph-mon ceph-osd ceph-common"
     done
     [ ! -e "$conf" ] || die "$dir holds a cluster already: scripts/ceph.sh down $dir --purge"
-    # The monitor's port must be known before it starts. Below the range from which the kernel gives ports to connections.
+    # The monitor's two ports must be known before it starts. Below the range from which the kernel gives ports to connections.
     port=$((20000 + RANDOM % 12000))
+    while listens "$port" || listens $((port + 1)); do port=$((20000 + RANDOM % 12000)); done
     mkdir -p "$dir"/{log,run,crash,mon.a}
     local fsid monitor="[v2:127.0.0.1:$port/0,v1:127.0.0.1:$((port + 1))/0]"
     fsid=$(cat /proc/sys/kernel/random/uuid)
