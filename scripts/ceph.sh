@@ -9,18 +9,22 @@
 #          --mgr             a manager, too: without one the cluster does not know how much space it has
 #          --pool NAME       a pool to begin with (loligo); may be repeated
 #          --set "KEY = V"   a line of the settings of all; may be repeated
-#        scripts/ceph.sh down DIR [--purge]    stops what up started, by pid, and removes DIR
+#        scripts/ceph.sh down DIR [--purge]    stops what up started, by pid; --purge: and removes DIR
 #        scripts/ceph.sh signal DIR SIG NAME   sends a signal to one of them: KILL osd.0, STOP mon.a
 #        scripts/ceph.sh start DIR NAME        starts one again that has ended
 #        scripts/ceph.sh do DIR ARGS...        the command ceph, for this cluster
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-usage() { sed -n '4,17p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
+usage() { sed -n '4,15p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
 [ $# -ge 2 ] || usage
-what=$1 dir=$(mkdir -p "$2" && cd "$2" && pwd)
+what=$1
+[ "$what" != up ] || mkdir -p "$2"
+dir=$(cd "$2" && pwd)
 shift 2
 conf="$dir/ceph.conf"
+# Nothing but a directory that `up` has made is touched, least of all removed.
+[ "$what" = up ] || [ -e "$conf" ] || die "$dir holds no cluster"
 
 ceph_() { ceph -c "$conf" --connect-timeout 30 "$@" 2>>"$dir/log/ceph.log"; }
 
@@ -39,7 +43,7 @@ start() {
     echo $! >"$dir/run/$name.pid"
 }
 
-# until TRIES COMMAND...: a tenth of a second between tries.
+# until_true TRIES COMMAND...: a tenth of a second between tries.
 until_true() {
     local tries=$1
     shift

@@ -14,7 +14,7 @@ for program in ceph ceph-mon ceph-osd; do
 done
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-rados.XXXXXX")
-trap 'scripts/ceph.sh down "$scratch" --purge' EXIT
+trap 'scripts/ceph.sh down "$scratch" || true; rm -rf "$scratch"' EXIT
 LOLIGO_CEPH_CONF=$(scripts/ceph.sh up "$scratch" --pool rados_test)
 export LOLIGO_CEPH_CONF
 eval "$(scripts/rocksdb-cache.sh)"
