@@ -18,4 +18,4 @@ trap 'scripts/ceph.sh down "$scratch" || true; rm -rf "$scratch"' EXIT
 LOLIGO_CEPH_CONF=$(scripts/ceph.sh up "$scratch" --pool rados_test)
 export LOLIGO_CEPH_CONF
 eval "$(scripts/rocksdb-cache.sh)"
-cargo test --profile ci --package loligo-rados
+cargo test --profile ci --package loligo-rados --package loligo-store-rados

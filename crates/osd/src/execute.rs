@@ -137,6 +137,9 @@ fn punch(blobs: &dyn Blobs, ino: Ino, object_size: u64, offset: u64, len: u64) -
 
 /// Whether there was something to drop.
 fn discard(blobs: &dyn Blobs, ino: Ino, object_size: u64, from: u64) -> Result<bool> {
+    if from == 0 {
+        return blobs.delete_all(ino.0);
+    }
     let (first, within) = (from / object_size, from % object_size);
     let mut dropped = false;
     for index in blobs.objects_of(ino.0)? {

@@ -20,6 +20,6 @@ pub use completion::Pending;
 pub use error::{Error, Result};
 pub use lock::Held;
 pub use pool::Pool;
-pub use read::{Brought, Omap, ReadOp, Stat};
+pub use read::{Brought, Omap, ReadOp, Reading, Stat};
 pub use watch::{Notified, Watch};
 pub use write::WriteOp;

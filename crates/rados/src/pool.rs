@@ -36,6 +36,16 @@ impl Pool {
         Ok(Pool { api, io, name: name.to_owned(), cluster: Arc::clone(cluster) })
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The connection that it is reached by.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
     /// The object's name for C, and for errors.
     pub(crate) fn object(&self, name: &str) -> Result<(CString, String)> {
         Ok((text(name)?, format!("object {name} of pool {}", self.name)))

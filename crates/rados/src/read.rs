@@ -165,21 +165,52 @@ impl ReadOp {
     }
 
     /// Does it.
-    pub fn run(mut self, pool: &Pool, object: &str) -> Result<Brought> {
+    pub fn run(self, pool: &Pool, object: &str) -> Result<Brought> {
+        self.begin(pool, object)?.wait()
+    }
+
+    /// Begins it.
+    pub fn begin(self, pool: &Pool, object: &str) -> Result<Reading> {
         let (name, what) = pool.object(object)?;
         // With a completion, because only that knows the version for certain.
         let completion = Pending::new(self.api, what.clone())?;
-        // SAFETY: all are alive until the operation has ended, which is waited for.
+        // SAFETY: all are alive until the operation has ended, which `Reading` waits for, dropped or not.
         let code =
             unsafe { (self.api.rados_aio_read_op_operate)(self.op, pool.io, completion.handle(), name.as_ptr(), 0) };
-        let version = completion.begun(code)?.wait()?;
-        Ok(Brought { api: self.api, what, version, steps: std::mem::take(&mut self.steps) })
+        let pending = completion.begun(code)?;
+        Ok(Reading { pending: Some(pending), op: self, what })
+    }
+}
+
+/// A look that was begun. Dropping it waits for its end.
+pub struct Reading {
+    pending: Option<Pending>,
+    op: ReadOp,
+    what: String,
+}
+
+impl Reading {
+    /// Waits for what it brings.
+    pub fn wait(mut self) -> Result<Brought> {
+        let pending = self.pending.take().expect("it is taken once, here or at the end");
+        let version = pending.wait()?;
+        let (api, steps) = (self.op.api, std::mem::take(&mut self.op.steps));
+        Ok(Brought { api, what: std::mem::take(&mut self.what), version, steps })
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // The library writes into the steps' places until then.
+        if let Some(pending) = self.pending.take() {
+            let _ = pending.wait();
+        }
     }
 }
 
 impl Drop for ReadOp {
     fn drop(&mut self) {
-        // SAFETY: nothing is under way: `run` waits.
+        // SAFETY: nothing is under way: `Reading` waits.
         unsafe { (self.api.rados_release_read_op)(self.op) };
     }
 }

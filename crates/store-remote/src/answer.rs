@@ -180,6 +180,7 @@ mod kind {
     pub const NOT_FOUND: u8 = 8;
     pub const IO: u8 = 9;
     pub const LOST: u8 = 10;
+    pub const FENCED: u8 = 11;
 }
 
 /// A kind, two texts, two numbers.
@@ -195,6 +196,7 @@ fn put_error(out: &mut Vec<u8>, error: &StoreError) {
         StoreError::NotFound { what } => (kind::NOT_FOUND, what.as_str(), "", (0, 0)),
         StoreError::Io { what, cause } => (kind::IO, what.as_str(), cause.as_str(), (0, 0)),
         StoreError::Lost { what, cause } => (kind::LOST, what.as_str(), cause.as_str(), (0, 0)),
+        StoreError::Fenced { what, cause } => (kind::FENCED, what.as_str(), cause.as_str(), (0, 0)),
     };
     out.push(kind);
     put_bytes(out, a.as_bytes());
@@ -222,6 +224,7 @@ fn take_error(from: &mut Take<'_>) -> Result<StoreError> {
         kind::NOT_FOUND => StoreError::NotFound { what: a },
         kind::IO => StoreError::Io { what: a, cause: b },
         kind::LOST => StoreError::Lost { what: a, cause: b },
+        kind::FENCED => StoreError::Fenced { what: a, cause: b },
         _ => return Err(Malformed { what: "kind of error" }),
     })
 }

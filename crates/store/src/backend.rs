@@ -18,6 +18,16 @@ pub struct StatFs {
     pub free_inodes: u64,
 }
 
+/// Until when what a server owns of a shared store is its own for certain. Its writes the store refuses by itself once another one owns it;
+/// what it answers from memory it must not answer then.
+pub trait Lease: Send + Sync {
+    /// Whether nobody can have taken over by now. If not, that may still turn out.
+    fn holds(&self) -> bool;
+
+    /// Why it is known that another one has.
+    fn lost(&self) -> Option<String>;
+}
+
 /// An open engine. Whoever holds one is its only owner: a second process (or a second opening in the
 /// same one) is refused with [`crate::StoreError::InUse`] until this one is dropped.
 ///
@@ -28,6 +38,22 @@ pub trait Backend: Send + Sync {
 
     /// The table.
     fn table(&self) -> Arc<dyn Table>;
+
+    /// The table as a rank that is owned writes it: what it writes is refused once another one owns the rank.
+    fn table_of(&self, _rank: u32) -> Result<Arc<dyn Table>> {
+        Ok(self.table())
+    }
+
+    /// Owns a rank from now on, to change its journal and what it has in the table: when this returns, nothing that an owner before has
+    /// begun takes effect any more. Done before anything of it is read.
+    fn own(&self, _rank: u32) -> Result<()> {
+        Ok(())
+    }
+
+    /// Until when what is owned is owned; `None`: as long as this is open.
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        None
+    }
 
     /// The objects with file data.
     fn blobs(&self) -> Arc<dyn Blobs>;

@@ -68,6 +68,11 @@ pub fn check_range(id: ObjectId, offset: u64, len: u64) -> Result<()> {
 /// Nothing is durable until [`Blobs::sync`] (or [`Blobs::sync_all`]) returned. Before that a crash may
 /// keep any part of the changes: each block old or new, the object there or not.
 pub trait Blobs: Send + Sync {
+    /// The largest length of an object, bytes.
+    fn max_len(&self) -> u64 {
+        MAX_OBJECT_LEN
+    }
+
     /// Reads at `offset`; returns the bytes read, fewer than `buf.len()` only at the end of the
     /// object. Holes read as zeros; an absent object has length 0. Every block read is verified.
     fn read_at(&self, id: ObjectId, offset: u64, buf: &mut [u8]) -> Result<usize>;
@@ -99,12 +104,19 @@ pub trait Blobs: Send + Sync {
     /// Removes the object and returns its space. An absent object is no error.
     fn delete(&self, id: ObjectId) -> Result<()>;
 
+    /// Removes all objects of `ino`; whether there were some. Nobody writes to any of them meanwhile.
+    fn delete_all(&self, ino: u64) -> Result<bool> {
+        let indexes = self.objects_of(ino)?;
+        indexes.iter().try_for_each(|index| self.delete(ObjectId::new(ino, *index)))?;
+        Ok(!indexes.is_empty())
+    }
+
     /// The length of the object, or `None` if there is none.
     fn len(&self, id: ObjectId) -> Result<Option<u64>>;
 
     /// The parts of `offset..offset+len` that hold data, ascending, never touching one another. Both
     /// ends are multiples of [`BLOCK_SIZE`] or lie at the ends of the range or the object. Blocks
-    /// written with zeros are data.
+    /// written with zeros are data, unless the backend cannot tell them from holes.
     fn extents(&self, id: ObjectId, offset: u64, len: u64) -> Result<Vec<Extent>>;
 
     /// The indexes of the objects of `ino`, ascending.

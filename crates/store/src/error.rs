@@ -84,6 +84,17 @@ pub enum StoreError {
         /// What was seen of it.
         cause: String,
     },
+    /// Another server owns what this one owned: nothing that was begun after that took effect. The caller stops.
+    #[error(
+        "{what} is not this server's any more ({cause}); it stops, and nothing that was acknowledged is lost: start it again \
+         to stand by"
+    )]
+    Fenced {
+        /// What was owned.
+        what: String,
+        /// How that was seen.
+        cause: String,
+    },
     /// Any other failure of the disk or the system.
     #[error("{what}: {cause}; see the kernel's log for the state of the disk")]
     Io {

@@ -19,9 +19,9 @@ mod table;
 pub mod conformance;
 pub mod mem;
 
-pub use backend::{Backend, StatFs};
+pub use backend::{Backend, Lease, StatFs};
 pub use blobs::{BLOCK_SIZE, Blobs, Extent, MAX_OBJECT_LEN, ObjectId, check_range};
 pub use error::{Result, StoreError};
 pub use identity::{FORMAT_VERSION, IDENTITY_LEN, Identity};
-pub use log::{LogDir, LogFile, LogReader, Segment};
+pub use log::{Landed, LogDir, LogFile, LogReader, Segment};
 pub use table::{Batch, Durability, KeyValue, Table, TableSize};

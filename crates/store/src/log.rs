@@ -3,6 +3,9 @@
 
 use crate::Result;
 
+/// Told when appended bytes have become durable, or why they never will; by any thread, and must not block.
+pub type Landed = Box<dyn FnOnce(Result<()>) + Send>;
+
 /// A segment as listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Segment {
@@ -39,6 +42,11 @@ pub trait LogDir: Send + Sync {
 
     /// Makes the set of segments durable.
     fn sync_dir(&self) -> Result<()>;
+
+    /// Whether [`LogFile::append_then`] returns before the bytes are durable: then several may be under way.
+    fn is_async(&self) -> bool {
+        false
+    }
 }
 
 /// A segment open for appending. There is one writer for a segment.
@@ -53,6 +61,14 @@ pub trait LogFile: Send {
     /// Makes all appended bytes durable (fdatasync). After a failed sync nobody knows what is on the
     /// disk: every later call on this file fails too, and the caller stops.
     fn sync(&mut self) -> Result<()>;
+
+    /// Appends `bytes`, and tells `landed` when they and all before them are durable, in the order of the calls. After an error of the
+    /// call itself nothing is told; after one that is told every later call fails, too.
+    fn append_then(&mut self, bytes: &[u8], landed: Landed) -> Result<()> {
+        self.append(bytes)?;
+        landed(self.sync());
+        Ok(())
+    }
 
     /// Bytes appended, those before this opening included.
     fn len(&self) -> u64;

@@ -81,6 +81,12 @@ pub trait Table: Send + Sync {
     /// made; after [`crate::StoreError::Full`] the same call succeeds once there is space.
     fn write(&self, batch: &Batch, durability: Durability) -> Result<()>;
 
+    /// Makes the changes of `batch` one by one, in any order: a reader may see some of them, and so may who comes after a crash or an
+    /// error; to do it again makes it whole. For rows that a journal has, too, until [`Table::flush`].
+    fn write_rows(&self, batch: &Batch) -> Result<()> {
+        self.write(batch, Durability::Buffered)
+    }
+
     /// Makes every batch written so far durable.
     fn flush(&self) -> Result<()>;
 

@@ -8,7 +8,7 @@ use super::{Finding, PURE_CRATES, Tree};
 const LADDER: &[&[&str]] = &[
     &["types", "workload", "rados"],
     &["namespace", "journal", "wire", "store", "policy"],
-    &["mds", "osd", "client", "store-local", "store-remote"],
+    &["mds", "osd", "client", "store-local", "store-rados", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
     &["cli"],

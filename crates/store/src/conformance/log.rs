@@ -3,9 +3,10 @@
 use super::{Make, Scenario};
 use crate::{LogReader, Segment, StoreError};
 
-pub(super) const SCENARIOS: [Scenario; 5] = [
+pub(super) const SCENARIOS: [Scenario; 6] = [
     ("what is appended is read back, and lengths never show reserved space", append_and_read),
     ("segments are listed in order, deleted, and not created twice", list_and_delete),
+    ("appends that are under way land in order", appends_land_in_order),
     ("a torn tail is cut and appended over", truncate_and_go_on),
     ("ranks do not see each other's segments", ranks_are_apart),
     ("synced bytes are there after opening again", survives_reopening),
@@ -42,6 +43,25 @@ fn append_and_read(make: Make<'_>) {
     assert_eq!(file.len(), 13 + 300_000);
     assert_eq!(read_all(reader.as_ref())[13..], many.concat());
     assert_eq!(dir.list().expect("list"), [Segment { id: 1, len: 13 + 300_000 }]);
+}
+
+fn appends_land_in_order(make: Make<'_>) {
+    let mut fixture = make();
+    let store = fixture.open();
+    let dir = store.log_dir(0).expect("log_dir");
+    let mut file = dir.create(1).expect("create");
+    let (to, landed) = std::sync::mpsc::channel();
+    for number in 0u8..100 {
+        let to = to.clone();
+        let then = move |done| to.send((number, done)).expect("the test waits");
+        file.append_then(&[number; 50], Box::new(then)).expect("append_then");
+    }
+    drop(to);
+    let order: Vec<u8> = landed.iter().map(|(number, done)| done.map(|()| number).expect("it is durable")).collect();
+    assert_eq!(order, (0..100).collect::<Vec<u8>>());
+    file.sync().expect("sync");
+    let want: Vec<u8> = (0..100).flat_map(|number| [number; 50]).collect();
+    assert_eq!(read_all(dir.open(1).expect("open").as_ref()), want);
 }
 
 fn list_and_delete(make: Make<'_>) {

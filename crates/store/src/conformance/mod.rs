@@ -17,6 +17,11 @@ use crate::mem::{MemDisk, MemStore};
 pub trait Fixture {
     /// Opens the store. The suite drops every handle of one opening before the next.
     fn open(&mut self) -> Arc<dyn Backend>;
+
+    /// Whether blocks that were written with zeros are told from those that were not written.
+    fn tells_zeros_from_holes(&self) -> bool {
+        true
+    }
 }
 
 impl Fixture for MemDisk {

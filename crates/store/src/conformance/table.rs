@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use super::{Make, Rng, Scenario};
 use crate::{Batch, Durability, KeyValue, Table};
 
-pub(super) const SCENARIOS: [Scenario; 6] = [
+pub(super) const SCENARIOS: [Scenario; 8] = [
     ("a batch is seen whole by every kind of read", batch_is_seen),
     ("a key both deleted and put in one batch is put", put_wins_over_delete),
     ("a scan keeps its bounds and its limit", scan_bounds),
     ("a table equals a sorted map under random batches", equals_a_map),
+    ("rows written one by one are there, too", rows_are_there),
+    ("keys of all bytes keep their order", all_bytes_in_keys),
     ("what was written is there after opening again", survives_reopening),
     ("the size of a table grows with it", size_grows),
 ];
@@ -101,6 +103,43 @@ fn random_batch(rng: &mut Rng, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, table: &d
 fn compare(table: &dyn Table, model: &BTreeMap<Vec<u8>, Vec<u8>>, at: i32) {
     let expected: Vec<KeyValue> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     assert_eq!(table.scan(b"", b"", usize::MAX).expect("scan"), expected, "at {at}");
+}
+
+fn rows_are_there(make: Make<'_>) {
+    let mut fixture = make();
+    let store = fixture.open();
+    let table = store.table();
+    let mut batch = Batch::new();
+    batch.put(b"a".as_slice(), b"1".as_slice()).put(b"b".as_slice(), b"2".as_slice());
+    table.write_rows(&batch).expect("write_rows");
+    let mut batch = Batch::new();
+    batch.delete(b"a".as_slice()).put(b"c".as_slice(), b"3".as_slice());
+    table.write_rows(&batch).expect("write_rows");
+    table.flush().expect("flush");
+    let rows = table.scan(b"", b"", 10).expect("scan");
+    assert_eq!(rows, [(b"b".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"3".to_vec())]);
+}
+
+fn all_bytes_in_keys(make: Make<'_>) {
+    let mut fixture = make();
+    let store = fixture.open();
+    let table = store.table();
+    let mut model = BTreeMap::new();
+    let mut batch = Batch::new();
+    for a in [0u8, 1, 2, 127, 255] {
+        for b in [0u8, 1, 2, 127, 255] {
+            for key in [vec![a], vec![a, b], vec![a, b, 0], vec![a, 0, b, 1], vec![a, b, 255]] {
+                batch.put(key.clone(), key.clone());
+                model.insert(key.clone(), key);
+            }
+        }
+    }
+    table.write(&batch, Durability::Sync).expect("write");
+    compare(table.as_ref(), &model, 0);
+    for start in model.keys() {
+        let want: Vec<KeyValue> = model.range(start.clone()..).take(7).map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(table.scan(start, b"", 7).expect("scan"), want, "from {start:?}");
+    }
 }
 
 fn survives_reopening(make: Make<'_>) {

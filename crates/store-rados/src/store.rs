@@ -1,0 +1,259 @@
+//! Making and opening a file system in a pool.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use loligo_rados::{Cluster, Error, Pool, ReadOp, WriteOp};
+use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, StatFs, StoreError, Table};
+
+use crate::blobs::RadosBlobs;
+use crate::error::store;
+use crate::log::RadosLog;
+use crate::names;
+use crate::slots::{FILE_SYSTEM, Slots};
+use crate::table::{RadosTable, Shared};
+
+/// Where a file system lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Ceph's settings (`ceph.conf`).
+    pub conf: String,
+    /// Who we are there, as "client.admin".
+    pub user: String,
+    /// The pool.
+    pub pool: String,
+    /// The name space in it: several file systems may share a pool.
+    pub namespace: String,
+}
+
+/// How a file system is made.
+#[derive(Debug, Clone, Default)]
+pub struct FormatOptions {
+    /// The identity to give; by default a random one.
+    pub identity: Option<Identity>,
+}
+
+/// How a file system is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// A server that is silent for so long may be replaced by another one.
+    pub lease: Duration,
+    /// Keys after which a range of the table is cut in two.
+    pub range_keys: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { lease: Duration::from_millis(1500), range_keys: 100_000 }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rados:{}/{}", self.pool, self.namespace)
+    }
+}
+
+/// The store in a pool of a cluster.
+pub struct RadosStore {
+    cluster: Arc<Cluster>,
+    pool: Arc<Pool>,
+    identity: Identity,
+    slots: Arc<Slots>,
+    shared: Arc<Shared>,
+    table: Arc<RadosTable>,
+    blobs: Arc<RadosBlobs>,
+    /// The journals of ranks, and their tables if they are owned.
+    ranks: Mutex<BTreeMap<u32, Rank>>,
+}
+
+struct Rank {
+    log: Arc<RadosLog>,
+    table: Option<Arc<RadosTable>>,
+}
+
+/// How long a formatting may take.
+const FORMAT_TIME: Duration = Duration::from_secs(30);
+
+fn connect(place: &Place) -> Result<(Arc<Cluster>, Arc<Pool>)> {
+    let cluster = Cluster::connect(&place.conf, &place.user, &[]).map_err(store)?;
+    let pool = cluster.pool(&place.pool, &place.namespace).map_err(|error| match error {
+        Error::NotFound { .. } => {
+            StoreError::NotFound { what: format!("pool {} of the cluster of {}", place.pool, place.conf) }
+        }
+        error => store(error),
+    })?;
+    Ok((cluster, Arc::new(pool)))
+}
+
+fn identity(place: &Place, pool: &Pool) -> Result<Option<Identity>> {
+    let mut op = ReadOp::new().map_err(store)?;
+    let step = op.read(0, 4096);
+    match op.run(pool, names::IDENTITY) {
+        Ok(brought) => Identity::decode(&place.to_string(), brought.data(step).map_err(store)?).map(Some),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(store(error)),
+    }
+}
+
+impl RadosStore {
+    /// Makes an empty file system in a name space of a pool that has none.
+    pub fn format(place: &Place, options: &FormatOptions) -> Result<Identity> {
+        let (_cluster, pool) = connect(place)?;
+        if let Some(there) = identity(place, &pool)? {
+            return Err(StoreError::AlreadyFormatted { dir: place.to_string(), fs_id: there.fs_id_hex() });
+        }
+        let given = match options.identity {
+            Some(identity) => identity,
+            None => random_identity()?,
+        };
+        // Not two at once; whoever is killed has the lock no more soon.
+        pool.lock(names::SLOTS, "format", &who(), FORMAT_TIME).map_err(store)?;
+        // The identity comes last: a formatting that was cut off can be made again.
+        Shared::format(&pool)?;
+        let mut op = WriteOp::new().map_err(store)?;
+        op.create_exclusive().write_full(&given.encode());
+        match op.run(&pool, names::IDENTITY) {
+            Ok(_) => {
+                pool.unlock(names::SLOTS, "format", &who()).map_err(store)?;
+                Ok(given)
+            }
+            Err(Error::Exists { .. }) => {
+                let fs_id = identity(place, &pool)?.map_or_else(String::new, |there| there.fs_id_hex());
+                Err(StoreError::AlreadyFormatted { dir: place.to_string(), fs_id })
+            }
+            Err(error) => Err(store(error)),
+        }
+    }
+
+    /// Reads who the file system there is, without owning anything of it.
+    pub fn identify(place: &Place) -> Result<Identity> {
+        let (_cluster, pool) = connect(place)?;
+        Self::identity_there(place, &pool)
+    }
+
+    fn identity_there(place: &Place, pool: &Pool) -> Result<Identity> {
+        identity(place, pool)?.ok_or_else(|| StoreError::Foreign {
+            dir: place.to_string(),
+            found: format!("there is no object {} in it", names::IDENTITY),
+        })
+    }
+
+    /// Opens the file system and owns it as a whole. If its owner is gone and has not said so, it takes as long as its lease to know.
+    pub fn open(place: &Place, options: &OpenOptions) -> Result<RadosStore> {
+        Self::stand_by(place, options, &mut |_| false)
+    }
+
+    /// The same; but as long as another server owns it, it waits, if `wait` says so when it is told of that one, several times in the time
+    /// of a lease.
+    pub fn stand_by(
+        place: &Place,
+        options: &OpenOptions,
+        wait: &mut dyn FnMut(&StoreError) -> bool,
+    ) -> Result<RadosStore> {
+        let (cluster, pool) = connect(place)?;
+        let identity = Self::identity_there(place, &pool)?;
+        let files = Arc::new(cluster.pool(&place.pool, &format!("{}.data", place.namespace)).map_err(store)?);
+        let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, who())?);
+        let slot = loop {
+            match slots.take(FILE_SYSTEM) {
+                Ok(slot) => break slot,
+                Err(StoreError::InUse { owner, .. }) => {
+                    let error = StoreError::InUse { dir: place.to_string(), owner };
+                    if !wait(&error) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let shared = Arc::new(Shared::open(&pool, options.range_keys, &slots)?);
+        let table = Arc::new(RadosTable::new(shared.clone(), slot));
+        table.recover()?;
+        let blobs = Arc::new(RadosBlobs::new(files, slots.clone()));
+        Ok(RadosStore { cluster, pool, identity, slots, shared, table, blobs, ranks: Mutex::default() })
+    }
+
+    fn rank<T>(&self, rank: u32, what: impl FnOnce(&mut Rank) -> Result<T>) -> Result<T> {
+        let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        let rank = match ranks.entry(rank) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(Rank { log: Arc::new(RadosLog::open(&self.pool, &self.slots, rank)?), table: None })
+            }
+        };
+        what(rank)
+    }
+
+    fn owned(&self, rank: u32) -> Result<Arc<RadosTable>> {
+        self.rank(rank, |rank| {
+            if let Some(table) = &rank.table {
+                return Ok(table.clone());
+            }
+            let slot = rank.log.own()?.clone();
+            let table = Arc::new(RadosTable::new(self.shared.clone(), slot));
+            table.recover()?;
+            rank.table = Some(table.clone());
+            Ok(table)
+        })
+    }
+}
+
+/// This process, for people.
+fn who() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "an unknown host".into());
+    format!("process {} on {}", std::process::id(), host.trim())
+}
+
+fn random_identity() -> Result<Identity> {
+    let mut bytes = [0; 32];
+    let read =
+        std::fs::File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));
+    read.map_err(|error| StoreError::from_io("/dev/urandom", &error))?;
+    let (fs_id, hash_key) = bytes.split_at(16);
+    Ok(Identity::new(fs_id.try_into().expect("16 bytes"), hash_key.try_into().expect("16 bytes")))
+}
+
+impl Backend for RadosStore {
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn table(&self) -> Arc<dyn Table> {
+        self.table.clone()
+    }
+
+    fn table_of(&self, rank: u32) -> Result<Arc<dyn Table>> {
+        Ok(self.owned(rank)?)
+    }
+
+    fn own(&self, rank: u32) -> Result<()> {
+        self.owned(rank).map(drop)
+    }
+
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        Some(self.slots.lease())
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.blobs.clone()
+    }
+
+    fn log_dir(&self, rank: u32) -> Result<Arc<dyn LogDir>> {
+        self.rank(rank, |rank| Ok(rank.log.clone() as Arc<dyn LogDir>))
+    }
+
+    fn ranks(&self) -> Result<Vec<u32>> {
+        RadosLog::ranks(&self.pool)
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let space = self.cluster.space().map_err(store)?;
+        Ok(StatFs { total_bytes: space.total, free_bytes: space.free, total_inodes: 0, free_inodes: 0 })
+    }
+
+    fn close(&self) -> Result<()> {
+        self.shared.note_sizes()
+    }
+}
