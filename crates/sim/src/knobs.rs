@@ -23,6 +23,8 @@ pub struct Knobs {
     pub ranks: usize,
     /// Checkpoints are synced, and not only written.
     pub table_syncs: bool,
+    /// A checkpoint's rows become true bit by bit, as on a cluster, and not all at once.
+    pub rows_apart: bool,
     pub migrate_every_ms: u64,
     pub server: loligo_mds::Config,
     pub client: loligo_client::Config,
@@ -56,6 +58,7 @@ impl Knobs {
             shrink: SHRINK[(hash_key.1 / 2 % 4) as usize],
             give_up_ms: rng.pick(&[1000, 4000, 60_000]),
             // Chosen as the fragments are, below.
+            doubt_ms: [0, 100, 500, 2_000][(hash_key.1 / 32 % 4) as usize],
             ino_grant: [0, 3, 16, 1000][(hash_key.1 % 4) as usize],
         };
         // Chosen by the secret, too.
@@ -112,6 +115,8 @@ impl Knobs {
             segment_size,
             ranks,
             table_syncs: !rng.one_in(3),
+            // By the secret, as above.
+            rows_apart: hash_key.1 / 16 % 2 == 1,
             migrate_every_ms,
             // In a journal that cannot be cut to below its limit each change waits for the checkpoint of the one before it.
             journal_limit: rng.pick(&[40_000, 1 << 22]).max(segment_size * 6),

@@ -41,6 +41,7 @@ impl World {
             canary: self.options.canary,
             chance: self.rng.bits(),
             trace: self.options.trace,
+            rows_apart: self.knobs.rows_apart,
             durability: if self.knobs.table_syncs { Durability::Sync } else { Durability::Buffered },
         };
         let now = self.mds_now();

@@ -12,7 +12,7 @@ use loligo_mds::peer::PeerMsg;
 use loligo_mds::{ConnId, DataAccess, Input, Mds, Member, Now, Output, Peer, Scan};
 use loligo_namespace::{Loaded, Need, Record};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd};
-use loligo_store::{Backend, Blobs, Durability, LogDir, LogFile, Table};
+use loligo_store::{Backend, Batch, Blobs, Durability, LogDir, LogFile, Table};
 use loligo_types::msg::{ToClient, ToServer};
 use loligo_types::{DataAnswer, DataError, Decision, Ino, Lsn, Rank, SessionId, Snapshot};
 
@@ -79,10 +79,28 @@ pub enum Act {
 
 #[derive(Debug)]
 enum TableWork {
-    Checkpoint { id: u64, records: Vec<Record> },
-    Trim { below: Lsn },
-    Settle { replay_from: Lsn, table_upto: Lsn },
-    Scan { ticket: u64, what: Scan, from: Ino },
+    Checkpoint {
+        id: u64,
+        records: Vec<Record>,
+    },
+    /// What is left of one whose rows are written bit by bit.
+    Rest {
+        id: u64,
+        turn: u64,
+        rows: Batch,
+    },
+    Trim {
+        below: Lsn,
+    },
+    Settle {
+        replay_from: Lsn,
+        table_upto: Lsn,
+    },
+    Scan {
+        ticket: u64,
+        what: Scan,
+        from: Ino,
+    },
 }
 
 #[derive(Debug)]
@@ -123,6 +141,8 @@ pub struct Server {
     /// Files that are to be quiet, by the ticket of who wants it.
     quieting: BTreeMap<u64, Vec<Ino>>,
     durability: Durability,
+    /// Rows of a checkpoint are written bit by bit, in any order.
+    rows_apart: bool,
     trace: bool,
     pub watch: Watch,
     pub out: VecDeque<Act>,
@@ -149,6 +169,7 @@ pub struct Start {
     pub chance: u64,
     /// That of checkpoints: the journal keeps what they wrote until a trim has synced the table.
     pub durability: Durability,
+    pub rows_apart: bool,
     /// Records are shown.
     pub trace: bool,
 }
@@ -156,7 +177,7 @@ pub struct Start {
 impl Server {
     /// Recovers. Also says what is wrong with the tree that was found.
     pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
-        let Start { config, segment_size, journal_limit, canary, chance, durability, trace } = start;
+        let Start { config, segment_size, journal_limit, canary, chance, durability, rows_apart, trace } = start;
         let (rank, alone) = (config.rank, config.map.ranks.is_empty());
         if !alone {
             // What the life before had written is on no disk yet, and this one cannot know of it: so does every backend.
@@ -211,6 +232,7 @@ impl Server {
             canary,
             quieting: BTreeMap::new(),
             durability,
+            rows_apart,
             trace,
             watch,
             out: VecDeque::from([Act::Begin(Work::Tick)]),

@@ -1,8 +1,7 @@
 //! The threads of journal and table: what they do when their time has come.
 
 use loligo_mds::{Input, Now};
-use loligo_namespace::Record;
-use loligo_store::StoreError;
+use loligo_store::{Batch, StoreError};
 use loligo_types::Lsn;
 
 use super::{Act, Server, TableWork, Work};
@@ -84,13 +83,11 @@ impl Server {
 
     pub(super) fn table_work(&mut self, now: Now) {
         match self.table_queue.pop_front() {
-            Some(TableWork::Checkpoint { id, records }) => {
-                let input = match self.checkpoint(&records) {
-                    Ok(()) => Input::CheckpointDone { id },
-                    Err(full) => Input::CheckpointFailed { id, full },
-                };
-                self.feed(now, input);
-            }
+            Some(TableWork::Checkpoint { id, records }) => match rows::batch_of(&*self.table, self.rank, &records) {
+                Ok(rows) => self.write_rows(now, id, 0, rows),
+                Err(_) => self.feed(now, Input::CheckpointFailed { id, full: false }),
+            },
+            Some(TableWork::Rest { id, turn, rows }) => self.write_rows(now, id, turn, rows),
             Some(TableWork::Scan { ticket, what, from }) => {
                 let rows = |start: &[u8], end: &[u8], limit: usize| self.table.scan(start, end, limit).map_err(drop);
                 let page = what.page(self.rank, from, rows, |_, _| ()).ok();
@@ -106,12 +103,25 @@ impl Server {
         }
     }
 
-    pub(super) fn checkpoint(&self, records: &[Record]) -> std::result::Result<(), bool> {
-        let batch = rows::batch_of(&*self.table, self.rank, records).map_err(|_| false)?;
-        if batch.is_empty() {
-            return Ok(());
+    /// Writes rows of a checkpoint: all, or some of them, and the rest when the table's thread has its next turn.
+    fn write_rows(&mut self, now: Now, id: u64, turn: u64, mut some: Batch) {
+        let mut rows = Batch::new();
+        if self.rows_apart && turn < 2 {
+            // By what has nothing to do with what a row is.
+            let is_later = |key: &[u8]| (u64::from(crc32c::crc32c(key)) + id) >> turn & 1 == 1;
+            (rows.puts, some.puts) = some.puts.into_iter().partition(|(key, _)| is_later(key));
+            (rows.deletes, some.deletes) = some.deletes.into_iter().partition(|key| is_later(key));
         }
-        self.table.write(&batch, self.durability).map_err(|error| error.is_full())
+        if !some.is_empty()
+            && let Err(error) = self.table.write(&some, self.durability)
+        {
+            return self.feed(now, Input::CheckpointFailed { id, full: error.is_full() });
+        }
+        if rows.is_empty() {
+            self.feed(now, Input::CheckpointDone { id });
+        } else {
+            self.table_queue.push_front(TableWork::Rest { id, turn: turn + 1, rows });
+        }
     }
 
     /// Makes all that was written durable: it is to end, or be started again.
