@@ -141,6 +141,10 @@ pub(crate) struct Session {
     /// When the latest hello or ping was sent that was answered: the server has certainly heard of this client since. That
     /// something else was heard from the server does not say so.
     pub proven: u64,
+    /// When something came from it last.
+    pub heard: u64,
+    /// Hellos in a row that were not answered in time.
+    pub mute: u32,
     /// Since when there is no working connection, milliseconds.
     pub down_since: Option<u64>,
     /// Calls fail until there is one again.
@@ -260,7 +264,9 @@ impl Client {
     }
 
     pub(crate) fn message(&mut self, rank: Rank, message: ToClient) {
+        let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
+        (session.heard, session.mute) = (now, 0);
         if let ToClient::Welcome(_) | ToClient::Pong = message {
             session.proven = session.unanswered.pop_front().unwrap_or(session.proven);
         }

@@ -45,6 +45,7 @@ impl Client {
                 self.send(rank, ToServer::Ping);
             }
         }
+        self.ask_life(rank);
         let Some(session) = self.session(rank) else { return };
         if !session.suspended && self.may_have_ended(session) {
             self.suspend(rank);
@@ -53,6 +54,29 @@ impl Client {
         let down = session.down_since.map_or(0, |since| now.saturating_sub(since));
         if down >= self.config.give_up_ms && !session.gave_up {
             self.give_up_rank(rank);
+        }
+    }
+
+    /// Asks a rank that is waited for whether it lives, and leaves one that does not say so.
+    fn ask_life(&mut self, rank: Rank) {
+        let (now, doubt) = (self.now.ms, self.config.doubt_ms);
+        let Some(session) = self.sessions.get_mut(&rank).filter(|_| doubt > 0) else { return };
+        let quiet = now.saturating_sub(session.heard);
+        match session.link {
+            Link::Up if !session.pending.is_empty() || !session.data.is_empty() => {
+                let asked = session.unanswered.front().map(|sent| now.saturating_sub(*sent));
+                if quiet >= doubt && asked.is_some_and(|asked| asked >= doubt) {
+                    self.disconnected(rank);
+                } else if quiet >= doubt / 2 && now.saturating_sub(session.asked_life) >= doubt / 2 {
+                    self.send(rank, ToServer::Ping);
+                }
+            }
+            // One that has just started may have much to do before it welcomes anybody: it is given more time each time.
+            Link::Greeting if now.saturating_sub(session.asked_life) >= doubt << session.mute.min(5) => {
+                session.mute += 1;
+                self.disconnected(rank);
+            }
+            _ => {}
         }
     }
 

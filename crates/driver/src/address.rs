@@ -13,20 +13,39 @@ pub enum Address {
     Unix(PathBuf),
     /// `host:port`.
     Tcp(String),
+    /// Several, of which at most one leads to the server: the others stand by.
+    Any(Arc<[Address]>),
     /// One end of a socket pair, whose other end the server of this process has. Used once.
     Pair(Arc<OwnedFd>),
 }
 
 /// The text is no address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no address of a server: give unix:PATH (or a path with a slash), or tcp:HOST:PORT")]
+#[error(
+    "{0:?} is no address of a server: give unix:PATH (or a path with a slash), tcp:HOST:PORT, or several with commas between"
+)]
 pub struct AddressError(String);
+
+impl Address {
+    /// Those that it stands for.
+    pub fn each(&self) -> &[Address] {
+        match self {
+            Address::Any(all) => all,
+            one => std::slice::from_ref(one),
+        }
+    }
+}
 
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
         let bad = || AddressError(text.to_owned());
+        // A path may have commas, too: one of several begins as a path does, or has no slash.
+        let is_one = |part: &str| !part.contains('/') || part.starts_with(['/', '.']) || part.starts_with("unix:");
+        if text.contains(',') && text.split(',').all(is_one) {
+            return Ok(Address::Any(text.split(',').map(str::parse).collect::<Result<_, _>>()?));
+        }
         let tcp = |rest: &str| {
             let (host, port) = rest.rsplit_once(':').ok_or_else(bad)?;
             let port: u16 = port.parse().map_err(|_| bad())?;
@@ -47,6 +66,12 @@ impl fmt::Display for Address {
         match self {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Tcp(at) => write!(f, "tcp:{at}"),
+            Address::Any(all) => {
+                for (at, address) in all.iter().enumerate() {
+                    write!(f, "{}{address}", if at > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
             Address::Pair(_) => f.write_str("the server in this process"),
         }
     }
@@ -62,13 +87,17 @@ mod tests {
             ("unix:/run/a", "unix:/run/a"),
             ("/run/a:1", "unix:/run/a:1"),
             ("./a", "unix:./a"),
+            ("/run,1/a", "unix:/run,1/a"),
             ("tcp:localhost:70", "tcp:localhost:70"),
             ("[::1]:70", "tcp:[::1]:70"),
+            ("a:70,/run/b,tcp:c:71", "tcp:a:70,unix:/run/b,tcp:c:71"),
         ] {
             let address: Address = text.parse().expect(text);
             assert_eq!(address.to_string(), canonical);
         }
-        for text in ["", "unix:", "tcp:", "localhost", "tcp:localhost", "tcp::80", "localhost:70000"] {
+        for text in
+            ["", "unix:", "tcp:", "localhost", "tcp:localhost", "tcp::80", "localhost:70000", "a:1,", ",", "a:1,,b:2"]
+        {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use crate::Address;
 
 /// How long connecting over TCP may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connected stream socket that does not wait.
 #[derive(Debug)]
@@ -40,7 +40,23 @@ impl Sock {
             Address::Unix(path) => Sock::new(UnixStream::connect(path)?.into()),
             Address::Tcp(at) => Sock::connect_tcp(at),
             Address::Pair(fd) => Sock::new(fd.try_clone()?),
+            Address::Any(all) => {
+                let all: Vec<&Address> = all.iter().collect();
+                Ok(Sock::connect_any(&all)?.1)
+            }
         }
+    }
+
+    /// Connects to the first of these that takes the connection; which one that is.
+    pub fn connect_any(all: &[&Address]) -> io::Result<(usize, Sock)> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
+        for (at, address) in all.iter().enumerate() {
+            match Sock::connect(address) {
+                Ok(sock) => return Ok((at, sock)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     fn connect_tcp(at: &str) -> io::Result<Sock> {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -60,6 +61,8 @@ pub struct Shared {
     pub waker: Waker,
     /// The number of the first connection.
     pub first: Rank,
+    /// With which of several addresses the next attempt to connect begins.
+    pub turn: AtomicUsize,
     /// The receiving side of the connection: of the receiver, or of a thread that waits for its own call.
     pub incoming: Mutex<Incoming>,
     pub aside: Aside,
@@ -86,7 +89,7 @@ impl Shared {
             welcome: None,
             socket: match &address {
                 Address::Unix(path) => Some(path.clone()),
-                Address::Tcp(_) | Address::Pair(_) => None,
+                Address::Tcp(_) | Address::Any(_) | Address::Pair(_) => None,
             },
             first,
             invalidator: None,
@@ -95,6 +98,7 @@ impl Shared {
             address: address.clone(),
             waker,
             first,
+            turn: AtomicUsize::new(0),
             incoming: Mutex::default(),
             aside: Aside::default(),
             core: Mutex::new(core),

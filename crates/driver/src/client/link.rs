@@ -69,7 +69,7 @@ impl Link {
         let address = self.address.as_ref().and_then(|text| text.parse().ok());
         let socket = match &address {
             Some(Address::Unix(path)) => Some(path),
-            Some(Address::Tcp(_) | Address::Pair(_)) => None,
+            Some(Address::Tcp(_) | Address::Any(_) | Address::Pair(_)) => None,
             None => first,
         };
         self.alive = socket.and_then(|at| Alive::hold(at, session));

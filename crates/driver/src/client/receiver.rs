@@ -28,7 +28,7 @@ use crate::sock::Sock;
 /// How often the machine is told the time.
 pub const TICK: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to connect.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Messages taken in one go, so that their callbacks do not wait for the whole stream.
 const MESSAGES_MAX: usize = 256;
 /// How long the receiver stays aside after the last call of a thread that received itself.
@@ -390,7 +390,7 @@ impl Receiver {
         let first = rank == self.shared.first;
         let mut connected = match address {
             Address::Pair(_) if self.ever => Err(io::Error::other("the server in this process is gone")),
-            address => Sock::connect(address),
+            address => connect(&self.shared, address),
         };
         if first && !self.ever {
             match connected {
@@ -415,7 +415,10 @@ impl Receiver {
         }
         let shared = Arc::downgrade(&self.shared);
         let made = thread::Builder::new().name("lol-connect".into()).spawn(move || {
-            let connected = Sock::connect(&address);
+            let connected = match shared.upgrade() {
+                Some(shared) => connect(&shared, &address),
+                None => return,
+            };
             if let Some(shared) = shared.upgrade() {
                 shared.lock().made.push((rank, connected));
                 shared.waker.wake();
@@ -441,6 +444,18 @@ impl Receiver {
         let _ = rustix::event::poll(&mut fds, Some(&timespec(pause)));
         self.shared.waker.clear();
     }
+}
+
+/// Connects; of several addresses to the first that takes the connection, and the next time to another one first: one that takes it may
+/// still say nothing.
+fn connect(shared: &Shared, address: &Address) -> io::Result<Sock> {
+    let mut all: Vec<&Address> = address.each().iter().collect();
+    let len = all.len();
+    let begin = shared.turn.load(Ordering::Relaxed) % len;
+    all.rotate_left(begin);
+    let (at, sock) = Sock::connect_any(&all)?;
+    shared.turn.store((begin + at + 1) % len, Ordering::Relaxed);
+    Ok(sock)
 }
 
 /// Takes the whole messages out. Whether the bytes made sense.

@@ -46,7 +46,7 @@ pub(crate) fn address_of(address: &Address, rank: Rank) -> Result<Address> {
             let port = if port == 0 { 0 } else { port.checked_add(rank.0).ok_or_else(no_port)? };
             Ok(Address::Tcp(format!("{host}:{port}")))
         }
-        Address::Pair(_) => Ok(address.clone()),
+        Address::Any(_) | Address::Pair(_) => Ok(address.clone()),
     }
 }
 

@@ -4,6 +4,10 @@
 //! then commits at the end of its rounds; it moves back when syncs become slow or the disk is full. Whoever has the
 //! [`Journal`] owns it: it is handed over as a value, and the queue keeps the order.
 //!
+//! Where appends need nobody to wait for them (a cluster, say), the journal is on the rank thread for good: it begins a write at the end of
+//! a round, several may be under way, and what has landed comes as a message. What takes longer, to make and remove segments, is done by
+//! the journal's thread.
+//!
 //! A full disk makes it wait and try again: nothing of the batch was acknowledged, and the file is as before. A failed
 //! write or sync ends it for good, and the rank with it. What records mean is unknown here.
 
@@ -33,6 +37,9 @@ const DEAR: Duration = Duration::from_micros(60);
 /// Syncs after which their average is believed.
 const SYNCS_KNOWN: u32 = 32;
 
+/// Writes under way at a time, where the log does not make anybody wait for them.
+const WRITES_MAX: usize = 4;
+
 /// What the rank thread asks of the journal's.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -40,6 +47,16 @@ pub(crate) enum Work {
     Append(Vec<(Lsn, Vec<u8>)>),
     /// Records below this are in the table, and the table says so durably.
     Trim(Lsn),
+}
+
+/// What is done on the journal's thread.
+pub(crate) enum Chore {
+    /// All of it: the journal itself.
+    Keep(Box<Journal>),
+    /// A new segment of a journal on the rank thread.
+    Create(Arc<dyn LogDir>, u64),
+    /// Segments that are not needed any more.
+    Delete(Arc<dyn LogDir>, Vec<u64>),
 }
 
 /// What others may know of the journal's segments.
@@ -70,6 +87,17 @@ pub(crate) struct Journal {
     sync_time: Duration,
     /// Syncs so far, up to [`SYNCS_KNOWN`].
     syncs: u32,
+    /// If nobody waits for writes: what is under way.
+    flight: Option<Flight>,
+}
+
+/// Writes under way, and whom to tell.
+struct Flight {
+    inbox: Arc<Inbox<Done>>,
+    home: Arc<Queue<Chore>>,
+    writes: usize,
+    /// A segment is being made.
+    is_creating: bool,
 }
 
 /// How far a commit came.
@@ -91,14 +119,29 @@ impl Journal {
             last_batch: 0,
             sync_time: Duration::ZERO,
             syncs: 0,
+            flight: None,
         };
         journal.publish();
         journal
     }
 
+    /// Puts it where it begins: on the rank thread if nobody has to wait for its writes, else on its own.
+    pub(crate) fn begin(mut self, home: &Arc<Queue<Chore>>, inbox: &Arc<Inbox<Done>>) {
+        if self.log.is_async() {
+            let flight = Flight { inbox: inbox.clone(), home: home.clone(), writes: 0, is_creating: false };
+            self.flight = Some(flight);
+            inbox.push(Done::JournalHere(Box::new(self)));
+        } else {
+            home.push(Chore::Keep(Box::new(self)));
+        }
+    }
+
     /// Commits for the rank thread: what is queued and what waited. `Ok(None)`: nothing became durable.
     pub(crate) fn step(&mut self, queue: &Queue<Work>) -> Result<Option<Lsn>, String> {
         self.accept(queue.take_now())?;
+        if self.flight.is_some() {
+            return self.fly().map(|()| None).map_err(|e| self.failed(&e));
+        }
         let commit = self.commit().map_err(|e| e.to_string());
         if commit.is_err() {
             self.writer.fail();
@@ -108,15 +151,87 @@ impl Journal {
 
     /// Whether the rank thread should go on committing itself.
     pub(crate) fn may_stay(&self) -> bool {
-        self.waiting.is_none() && self.sync_time <= DEAR
+        self.flight.is_some() || (self.waiting.is_none() && self.sync_time <= DEAR)
     }
 
-    /// Keeps journals going on a thread: each that comes home, until it can go to the rank thread (again).
-    pub(crate) fn run_thread(home: &Queue<Box<Journal>>, queue: &Queue<Work>, inbox: &Inbox<Done>) {
+    /// Whether what is appended becomes durable without this thread.
+    pub(crate) fn flies(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    fn failed(&mut self, error: &StoreError) -> String {
+        self.writer.fail();
+        error.to_string()
+    }
+
+    /// Begins to write what was accepted.
+    fn fly(&mut self) -> Result<(), StoreError> {
+        let Some(flight) = &mut self.flight else { return Ok(()) };
+        while flight.writes < WRITES_MAX && !flight.is_creating {
+            let Some(batch) = self.waiting.take().or_else(|| self.writer.take_batch()) else { break };
+            let Some((_, file)) = self.file.as_mut().filter(|(id, _)| *id == batch.segment) else {
+                // All before it has landed, or the writer would not have given it.
+                flight.home.push(Chore::Create(self.log.clone(), batch.segment));
+                flight.is_creating = true;
+                self.waiting = Some(batch);
+                break;
+            };
+            let (to, last, begun) = (flight.inbox.clone(), batch.last, Instant::now());
+            let landed = move |done| to.push(Done::Landed { lsn: last, begun, done });
+            file.append_then(&batch.bytes, Box::new(landed))?;
+            flight.writes += 1;
+            self.metrics.journal_bytes.add(batch.bytes.len() as u64);
+            self.writer.recycle(batch.bytes);
+        }
+        Ok(())
+    }
+
+    /// A write has landed, and with it all before it; what is durable now, and more is begun.
+    pub(crate) fn landed(&mut self, lsn: Lsn, begun: Instant, done: Result<(), StoreError>) -> Result<Lsn, String> {
+        if let Some(flight) = &mut self.flight {
+            flight.writes -= 1;
+        }
+        done.map_err(|error| self.failed(&error))?;
+        self.metrics.journal_sync.record(begun.elapsed().as_nanos() as u64);
+        let before = self.writer.durable();
+        let durable = self.writer.synced(lsn);
+        self.became_durable(before, durable);
+        self.fly().map_err(|error| self.failed(&error))?;
+        Ok(durable)
+    }
+
+    /// A segment was made.
+    pub(crate) fn created(&mut self, id: u64, made: Result<Box<dyn LogFile>, StoreError>) -> Result<(), String> {
+        if let Some(flight) = &mut self.flight {
+            flight.is_creating = false;
+        }
+        self.file = Some((id, made.map_err(|error| self.failed(&error))?));
+        self.publish();
+        self.fly().map_err(|error| self.failed(&error))
+    }
+
+    fn became_durable(&mut self, before: Lsn, durable: Lsn) {
+        if durable > before {
+            self.last_batch = durable.0 - before.0;
+            self.metrics.journal_records.add(self.last_batch);
+            self.metrics.journal_batch.record(self.last_batch);
+            self.metrics.journal_space.set(self.writer.space());
+        }
+    }
+
+    /// Keeps journals going on a thread: each that comes home, until it can go to the rank thread (again). And does what is too slow for
+    /// that one.
+    pub(crate) fn run_thread(home: &Queue<Chore>, queue: &Queue<Work>, inbox: &Inbox<Done>) {
         while let Some(mut come) = home.take(1) {
-            let Some(journal) = come.pop() else { continue };
-            if let Some(journal) = journal.run(queue, inbox) {
-                inbox.push(Done::JournalHere(journal));
+            match come.pop() {
+                Some(Chore::Keep(journal)) => {
+                    if let Some(journal) = journal.run(queue, inbox) {
+                        inbox.push(Done::JournalHere(journal));
+                    }
+                }
+                Some(Chore::Create(log, id)) => inbox.push(Done::SegmentHere { id, made: log.create(id) }),
+                Some(Chore::Delete(log, ids)) => delete(&*log, &ids),
+                None => {}
             }
         }
     }
@@ -219,12 +334,7 @@ impl Journal {
         }
         self.sync()?;
         let durable = self.writer.durable();
-        if durable > before {
-            self.last_batch = durable.0 - before.0;
-            self.metrics.journal_records.add(self.last_batch);
-            self.metrics.journal_batch.record(self.last_batch);
-            self.metrics.journal_space.set(self.writer.space());
-        }
+        self.became_durable(before, durable);
         Ok(Commit { durable: (durable > before).then_some(durable), full })
     }
 
@@ -253,10 +363,10 @@ impl Journal {
     }
 
     fn trim(&mut self, below: Lsn) {
-        for id in self.writer.trim(below) {
-            if let Err(error) = self.log.delete(id) {
-                tracing::warn!("journal segment {id} is not needed any more and could not be deleted: {error}");
-            }
+        let ids: Vec<u64> = self.writer.trim(below).into_iter().collect();
+        match &self.flight {
+            Some(flight) if !ids.is_empty() => flight.home.push(Chore::Delete(self.log.clone(), ids)),
+            _ => delete(&*self.log, &ids),
         }
         self.metrics.journal_space.set(self.writer.space());
         self.publish();
@@ -264,5 +374,13 @@ impl Journal {
 
     fn publish(&self) {
         *self.segments.0.lock().unwrap_or_else(PoisonError::into_inner) = self.writer.segments().collect();
+    }
+}
+
+fn delete(log: &dyn LogDir, ids: &[u64]) {
+    for id in ids {
+        if let Err(error) = log.delete(*id) {
+            tracing::warn!("journal segment {id} is not needed any more and could not be deleted: {error}");
+        }
     }
 }

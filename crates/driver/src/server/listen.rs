@@ -38,8 +38,8 @@ impl Listeners {
                     open.sockets.push(listener);
                 }
                 Address::Tcp(at) => open.tcp(address, at)?,
-                Address::Pair(_) => {
-                    let cause = "a socket pair is made by the server and not listened on".to_owned();
+                Address::Any(_) | Address::Pair(_) => {
+                    let cause = "a server listens on one address after the other: name each by itself".to_owned();
                     return Err(ServerError::Listen { address: address.to_string(), cause });
                 }
             }

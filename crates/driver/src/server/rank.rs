@@ -18,6 +18,7 @@ use loligo_mds::admin::Told;
 use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Input, Mds, Output, Peer};
 use loligo_namespace::Loaded;
+use loligo_store::{Lease, LogFile, StoreError};
 use loligo_types::{Lsn, SessionId, StatFs};
 use rustix::event::epoll;
 
@@ -54,6 +55,17 @@ pub(crate) enum Done {
     JournalFailed(String),
     /// Syncs are so cheap that the rank thread should do them.
     JournalHere(Box<journal::Journal>),
+    /// A write of the journal, and all before it, has landed.
+    Landed {
+        lsn: Lsn,
+        begun: Instant,
+        done: Result<(), StoreError>,
+    },
+    /// A segment of the journal was made.
+    SegmentHere {
+        id: u64,
+        made: Result<Box<dyn LogFile>, StoreError>,
+    },
     Loaded {
         ticket: u64,
         items: Vec<Loaded>,
@@ -148,15 +160,16 @@ pub(crate) enum End {
 pub(crate) struct Queues {
     pub(crate) journal: Arc<Queue<journal::Work>>,
     /// Where the journal goes when the rank thread does not keep it itself.
-    pub(crate) home: Arc<Queue<Box<journal::Journal>>>,
+    pub(crate) home: Arc<Queue<journal::Chore>>,
     pub(crate) table: Arc<Queue<table::Work>>,
     pub(crate) loads: Arc<Queue<table::Load>>,
     pub(crate) policy: Arc<Queue<policy::Work>>,
 }
 
 /// Limits of the loop.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// Until when what it answers is true; `None`: for ever.
+    pub(crate) lease: Option<Arc<dyn Lease>>,
     pub(crate) connections: usize,
     pub(crate) journal_bytes: u64,
     pub(crate) trust_tcp: bool,
@@ -204,6 +217,8 @@ pub(crate) struct Rank {
     /// The last record that the journal's thread was given and has not reported durable.
     awaited: Option<Lsn>,
     next_statfs: Instant,
+    /// Nobody can have taken over: it may answer.
+    holds: bool,
     end: Option<End>,
     /// It came to its end, whatever that was, and the others know or need not know.
     has_ended: bool,
@@ -266,6 +281,7 @@ impl Rank {
             look_until: now,
             awaited: None,
             next_statfs: now,
+            holds: false,
             end: None,
             has_ended: false,
         })
@@ -286,6 +302,7 @@ impl Rank {
         loop {
             let asleep = self.wait(&mut events);
             self.now = Instant::now();
+            self.holds = self.limits.lease.as_ref().is_none_or(|lease| lease.holds());
             self.idle += self.now.saturating_duration_since(asleep);
             for (token, ready) in events.drain(..) {
                 self.socket_event(token, ready);
@@ -325,6 +342,21 @@ impl Rank {
                 self.awaited = None;
                 // What was queued since it left its thread.
                 self.commit_here();
+            }
+            Done::Landed { lsn, begun, done } => {
+                self.awaited = self.awaited.filter(|awaited| *awaited > lsn);
+                // One that went home at the end knows by itself.
+                let Some(journal) = &mut self.journal else { return };
+                match journal.landed(lsn, begun, done) {
+                    Ok(lsn) => self.feed(Input::Durable { lsn }),
+                    Err(text) => self.journal_failed(text),
+                }
+            }
+            Done::SegmentHere { id, made } => {
+                let Some(journal) = &mut self.journal else { return };
+                if let Err(text) = journal.created(id, made) {
+                    self.journal_failed(text);
+                }
             }
             Done::JournalFailed(text) => {
                 self.feed(Input::JournalFailed);
@@ -427,6 +459,9 @@ impl Rank {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        if let Some(why) = self.limits.lease.as_ref().and_then(|lease| lease.lost()) {
+            return self.fatal(format!("{why}; nothing that was acknowledged is lost"));
+        }
         self.bury();
         if self.now >= self.next_statfs {
             self.next_statfs = self.now + STATFS_EVERY;
@@ -582,32 +617,41 @@ impl Rank {
                     self.feed(Input::Durable { lsn });
                 }
             }
-            Err(text) => {
-                self.journal = None;
-                self.bring(Done::JournalFailed(text));
-            }
+            Err(text) => self.journal_failed(text),
         }
+    }
+
+    fn journal_failed(&mut self, text: String) {
+        self.journal = None;
+        self.bring(Done::JournalFailed(text));
     }
 
     /// Gives the journal to its thread.
     fn send_home(&mut self) {
         if let Some(journal) = self.journal.take() {
-            self.queues.home.push(journal);
+            self.queues.home.push(journal::Chore::Keep(journal));
         }
     }
 
     /// Hands out what the round made, the journal's part first. Answers make room for requests that waited, and these
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
-        while !self.appends.is_empty() || !self.to_flush.is_empty() || self.data.has_work() || self.resident_waits() {
+        // What is decided now was true when this was asked.
+        self.holds = self.holds && self.limits.lease.as_ref().is_none_or(|lease| lease.holds());
+        while !self.appends.is_empty()
+            || self.data.has_work()
+            || self.holds && (!self.to_flush.is_empty() || self.resident_waits())
+        {
             if let Some((last, _)) = self.appends.last() {
-                self.awaited = self.journal.is_none().then_some(*last);
+                self.awaited = self.journal.as_ref().is_none_or(|journal| journal.flies()).then_some(*last);
                 self.queues.journal.push(journal::Work::Append(std::mem::take(&mut self.appends)));
                 self.commit_here();
             }
             self.data.submit();
-            for id in std::mem::take(&mut self.to_flush) {
-                self.flush(id);
+            if self.holds {
+                for id in std::mem::take(&mut self.to_flush) {
+                    self.flush(id);
+                }
             }
             self.resident_round();
         }

@@ -376,7 +376,7 @@ pub(super) fn prepare(
     let journal = Journal::new(writer, log, segments.clone(), metrics.clone());
     let helpers = helpers(config, &others, journal, segments, seat)?;
     let ServerConfig { connections_max: connections, trust_tcp, look, .. } = *config;
-    let limits = Limits { connections, journal_bytes, trust_tcp, look };
+    let limits = Limits { lease: backend.lease(), connections, journal_bytes, trust_tcp, look };
     let queues = Queues {
         journal: helpers.queues.journal.clone(),
         home: helpers.queues.home.clone(),
@@ -435,6 +435,7 @@ pub(super) fn recover(
     known: &mut Known<'_>,
 ) -> Result<(Mds, Tail)> {
     let backend = &*config.backend;
+    backend.own(u32::from(rank.0))?;
     let table = backend.table();
     let head = read_head(&*table, rank)?;
     let mut meta =
@@ -527,13 +528,13 @@ fn helpers(
     };
     let data = Queue::new();
     let mut others = Vec::new();
-    queues.home.push(Box::new(journal));
+    journal.begin(&queues.home, inbox);
     let (home, queue, to) = (queues.home.clone(), queues.journal.clone(), inbox.clone());
     others.push(spawn("loligo-journal", move || Journal::run_thread(&home, &queue, &to))?);
     let checkpointer = Checkpointer {
         rank: rank.own(),
         backend: backend.clone(),
-        table: backend.table(),
+        table: backend.table_of(u32::from(rank.own().0))?,
         segments,
         journal: queues.journal.clone(),
         metrics: seat.metrics.clone(),

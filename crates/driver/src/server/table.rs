@@ -106,12 +106,12 @@ impl Checkpointer {
         }
     }
 
-    /// Not synced: the journal keeps what was checkpointed until [`Checkpointer::trim`] has synced the table, and replay
+    /// Not synced, and not all together: the journal keeps what was checkpointed until [`Checkpointer::trim`] has synced the table, and replay
     /// over any older state of the table converges. So checkpoints do not compete with the journal for syncs.
     fn write(&self, records: &[Record]) -> Result<()> {
         let batch = batch_of(&*self.table, self.rank, records)?;
         if !batch.is_empty() {
-            self.table.write(&batch, Durability::Buffered)?;
+            self.table.write_rows(&batch)?;
         }
         Ok(())
     }

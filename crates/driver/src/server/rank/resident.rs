@@ -93,6 +93,9 @@ impl Rank {
 
     /// Carries out what the resident client said and gives it what it was sent, until nothing is left.
     pub(super) fn resident_round(&mut self) {
+        if !self.holds {
+            return;
+        }
         let mut ready = Vec::new();
         let now = self.resident_now();
         while let Some(residence) = &mut self.resident {

@@ -251,6 +251,13 @@ impl Rank {
 
     pub(super) fn flush(&mut self, id: u64) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
+        if !self.holds {
+            // Another one may have changed what it says: it goes when that is known not to be so.
+            if !std::mem::replace(&mut conn.queued, true) {
+                self.to_flush.push(id);
+            }
+            return;
+        }
         conn.queued = false;
         let was_paused = !conn.interest.0;
         match conn.flush(self.now) {

@@ -12,6 +12,9 @@ use super::{EVENTS, End, Rank, TICK, TOKEN_WAKER};
 
 type Events = [epoll::Event; EVENTS];
 
+/// Between looks whether this rank may answer.
+const PATIENCE: Duration = Duration::from_millis(5);
+
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Rank {
@@ -21,6 +24,10 @@ impl Rank {
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS];
         let begun = Instant::now();
         let mut timeout = self.next_tick.saturating_duration_since(begun).min(TICK);
+        if !self.holds {
+            // What can be written must wait, and would end each wait at once.
+            std::thread::sleep(PATIENCE);
+        }
         if self.again || !self.inbox.may_sleep() {
             timeout = Duration::ZERO;
         }
