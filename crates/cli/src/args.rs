@@ -228,9 +228,8 @@ impl Command {
 /// `loligo up`.
 #[derive(Args, Clone)]
 pub struct Up {
-    /// Data directory; made and formatted if it is not there.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Mount point; made if it is not there.
     #[arg(long, value_name = "DIR")]
     pub mount: PathBuf,
@@ -299,17 +298,33 @@ pub struct Down {
 /// `loligo format`.
 #[derive(Args)]
 pub struct Format {
-    /// Data directory; must be new or empty.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Where the store is.
+#[derive(Args, Clone)]
+pub struct StoreArgs {
+    /// Data directory: `up` makes and formats a new one, `format` wants a new or empty one. With --store: where this machine's sockets,
+    /// settings and log are (/var/lib/loligo/POOL, or below ~/.local/state/loligo).
+    #[arg(long, value_name = "DIR", required_unless_present = "store")]
+    pub data: Option<PathBuf>,
+    /// Keep everything in a Ceph cluster: rados:POOL, or rados:POOL/NAMESPACE (loligo). The directory remembers it.
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<String>,
+    /// Ceph's settings, for --store.
+    #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
+    pub conf: PathBuf,
+    /// Who we are in the cluster, for --store.
+    #[arg(long, value_name = "NAME", default_value = "client.admin")]
+    pub ceph_user: String,
 }
 
 /// `loligo serve`.
 #[derive(Args, Clone)]
 pub struct Serve {
-    /// Data directory, formatted.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
     #[command(flatten)]
     pub ranks: Ranks,
     /// Ranks to leave to other processes, such as 2,3; not rank 0. They run as long as this server does.
@@ -319,6 +334,9 @@ pub struct Serve {
     /// run, and this process ends when it does.
     #[arg(long, value_name = "RANKS", value_delimiter = ',', conflicts_with_all = ["ranks", "elsewhere"])]
     pub join: Vec<u16>,
+    /// If another server has the store (--store), wait until that one is gone, and take its place. Clients name all: --server A,B.
+    #[arg(long, conflicts_with_all = ["join", "elsewhere"])]
+    pub standby: bool,
     #[command(flatten)]
     pub run: Run,
 }

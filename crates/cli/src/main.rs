@@ -4,6 +4,7 @@
 //! what, [`balancer`] who decides that, [`care`] checks and moves, [`tools`] is the rest.
 
 mod args;
+mod at;
 mod balancer;
 mod care;
 mod log;

@@ -80,6 +80,12 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
     ),
     key(
+        "lease_ms",
+        "1500",
+        "how long a server on a cluster (`--store rados:...`) may be silent there before another one may take over, milliseconds",
+        Kind::Number,
+    ),
+    key(
         "look_us",
         "100",
         "after a request, how long the server looks for the next one before it sleeps, microseconds; it keeps an otherwise idle core busy so long",
@@ -216,12 +222,13 @@ impl Settings {
 
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
-        let limits: [(&str, u64, u64); 7] = [
+        let limits: [(&str, u64, u64); 8] = [
             // Others tell of their loads once a second.
             ("balance_ms", 1000, 3_600_000),
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
             ("session_ms", 1000, u64::from(u32::MAX)),
             ("grace_ms", 0, u64::from(u32::MAX)),
+            ("lease_ms", 500, 60_000),
             ("look_us", 0, 10_000),
             ("fuse_threads", 0, 64),
             ("journal_bytes", 4 << 20, u64::MAX),

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use loligo_driver::Address;
-use loligo_store_local::LocalStore;
 
 use crate::args::Target;
+use crate::at::Store;
 use crate::mounts;
 use crate::output::{Failure, quoted};
 use crate::service::state::ServerState;
@@ -74,7 +74,9 @@ pub fn named(server: Option<&str>) -> Option<&str> {
 pub fn by_data(data: &Path) -> Result<Found, Failure> {
     let Some(state) = ServerState::read(data)? else {
         // Says what is wrong with the directory, if something is.
-        LocalStore::identify(data).map_err(|e| Failure::new(e.to_string()))?;
+        if let at @ Store::Local(_) = Store::of(data)? {
+            at.identify().map_err(|e| Failure::new(e.to_string()))?;
+        }
         return Err(not_running(data));
     };
     Ok(Found {

@@ -8,7 +8,6 @@ use std::path::Path;
 use loligo_driver::Offline;
 use loligo_journal::table::{Meta, Row};
 use loligo_namespace::fsck::{self, Finding};
-use loligo_store::Backend;
 use loligo_types::{Event, Ino, Kind, Target};
 use serde_json::json;
 

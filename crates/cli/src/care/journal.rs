@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loligo_driver::server::LogSource;
 use loligo_journal::inspect::{Entry, InspectError, Inspector};
 use loligo_journal::{ReadConfig, Tail};
-use loligo_store::{Backend, LogDir, StoreError};
+use loligo_store::{LogDir, StoreError};
 use loligo_types::Lsn;
 use serde_json::json;
 

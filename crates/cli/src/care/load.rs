@@ -14,6 +14,7 @@ use loligo_types::{Event, Ino, Inode, Kind, Place, RStat, Rank};
 
 use super::offline;
 use super::text::{Head, Tail, parse};
+use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_files, note, put};
 use crate::progress::{Bar, Unit};
 use crate::service::format;
@@ -39,7 +40,7 @@ pub fn run(data: &Path, input: &Path) -> Outcome {
         Ok(_) => {}
         Err(error @ StoreError::AlreadyFormatted { .. }) => {
             // What a `format` or a load left that was cut off before the first row is as good as empty.
-            if format::has_file_system(&data, &*offline::store(&data)?)? {
+            if format::has_file_system(&Store::Local(data.clone()), &*offline::store(&data)?)? {
                 return Err(Failure::new(error.to_string()));
             }
         }

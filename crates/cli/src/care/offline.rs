@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loligo_driver::{Offline, ServerError};
-use loligo_store::StoreError;
-use loligo_store_local::{LocalStore, OpenOptions};
+use loligo_store::{Backend, StoreError};
 
+use crate::at::{Opening, Store};
 use crate::output::{Failure, quoted};
 use crate::progress::{Bar, Unit};
 use crate::service::format;
 
 /// The store of a data directory, owned from now on.
-pub fn store(data: &Path) -> Result<Arc<LocalStore>, Failure> {
-    format::require(data)?;
-    match LocalStore::open(data, &OpenOptions::default()) {
-        Ok(store) => Ok(Arc::new(store)),
+pub fn store(data: &Path) -> Result<Arc<dyn Backend>, Failure> {
+    let at = Store::of(data)?;
+    format::require(&at)?;
+    match at.open(Opening::default()) {
+        Ok(store) => Ok(store),
         Err(error @ StoreError::InUse { .. }) => {
             let text = error.to_string();
             Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string())
@@ -26,7 +27,7 @@ pub fn store(data: &Path) -> Result<Arc<LocalStore>, Failure> {
 }
 
 /// All its records, those that are in the journal only included.
-pub fn records(store: Arc<LocalStore>, data: &Path) -> Result<Offline, Failure> {
+pub fn records(store: Arc<dyn Backend>, data: &Path) -> Result<Offline, Failure> {
     let mut bar = None;
     let opened = Offline::open(store, &mut |progress| {
         let bar = bar.get_or_insert_with(|| Bar::start("reading the journal", progress.total_bytes, Unit::Bytes));

@@ -4,20 +4,22 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loligo_store_local::LocalStore;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::node::data_dir;
 use super::state::ServerState;
 use crate::args::Down;
+use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, put, quoted};
 use crate::target::not_running;
 
 /// Stops it.
 pub fn run(args: &Down) -> Outcome {
     let data = data_dir(&args.data)?;
-    LocalStore::identify(&data).map_err(|e| Failure::new(e.to_string()))?;
+    if let at @ Store::Local(_) = Store::of(&data)? {
+        at.identify().map_err(|e| Failure::new(e.to_string()))?;
+    }
     let Some(state) = ServerState::read(&data)? else { return Err(not_running(&data)) };
     let gone = || killed(&data, &state);
     let pid = i32::try_from(state.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;

@@ -5,11 +5,11 @@ use std::path::Path;
 use loligo_driver::{FormatOptions, ServerError};
 use loligo_journal::table::{Meta, key_meta};
 use loligo_store::{Backend, StoreError};
-use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
 use loligo_types::Rank;
 
-use super::node::{data_dir, open_store};
+use super::node::open_store;
 use crate::args::Format;
+use crate::at::{Opening, Store};
 use crate::output::{Failure, Outcome, put, quoted};
 
 /// Memory for the table's cache while it is made.
@@ -17,18 +17,18 @@ const SMALL_CACHE: usize = 8 << 20;
 
 /// Makes it and says so.
 pub fn run(args: &Format) -> Outcome {
-    let data = data_dir(&args.data)?;
-    if !make(&data)? {
-        let error =
-            LocalStore::format(&data, &StoreFormat::default()).err().map_or_else(String::new, |e| e.to_string());
+    let store = Store::named(&args.store)?;
+    if !make(&store)? {
+        let error = store.format().err().map_or_else(String::new, |e| e.to_string());
         return Err(Failure::new(error));
     }
-    put(format_args!("formatted {}\n  use it  loligo up --data {} --mount DIR", data.display(), quoted(&data)))
+    put(format_args!("formatted {}\n  use it  loligo up --data {} --mount DIR", store.name(), quoted(store.data())))
 }
 
 /// Makes a file system. `false`: there is a whole one already, and nothing was changed. One that was cut off while it
 /// was made is finished.
-pub fn make(data: &Path) -> Result<bool, Failure> {
+pub fn make(at: &Store) -> Result<bool, Failure> {
+    let data = at.data();
     if let Some(parent) = data.parent() {
         std::fs::create_dir_all(parent).map_err(|e| unmade(data, &e))?;
     }
@@ -37,14 +37,15 @@ pub fn make(data: &Path) -> Result<bool, Failure> {
     {
         return Err(unmade(data, &error));
     }
-    match LocalStore::format(data, &StoreFormat::default()) {
+    match at.format() {
         Ok(_) | Err(StoreError::AlreadyFormatted { .. }) => {}
         Err(error) => return Err(Failure::new(error.to_string())),
     }
-    let store = open_store(data, SMALL_CACHE)?;
+    at.put_down()?;
+    let store = open_store(at, Opening { table_cache: SMALL_CACHE, ..Opening::default() })?;
     let failed = |e: StoreError| Failure::new(e.to_string());
-    has_file_system(data, &store)?;
-    match loligo_driver::format(&store, &root()) {
+    has_file_system(at, &*store)?;
+    match loligo_driver::format(&*store, &root()) {
         Ok(()) => {
             store.close().map_err(failed)?;
             Ok(true)
@@ -61,7 +62,7 @@ fn unmade(data: &Path, error: &std::io::Error) -> Failure {
 
 /// Whether there is a finished file system. A load that was cut off leaves rows in a table that is not formatted: nothing
 /// to build on, and refused.
-pub fn has_file_system(data: &Path, store: &LocalStore) -> Result<bool, Failure> {
+pub fn has_file_system(at: &Store, store: &dyn Backend) -> Result<bool, Failure> {
     let failed = |e: StoreError| Failure::new(e.to_string());
     let table = store.table();
     // The key of the first layout named no rank; its file systems are refused by name elsewhere.
@@ -71,8 +72,13 @@ pub fn has_file_system(data: &Path, store: &LocalStore) -> Result<bool, Failure>
     if formatted || table.scan(&[], &[], 1).map_err(failed)?.is_empty() {
         return Ok(formatted);
     }
-    Err(Failure::new(format!("{} holds a load that did not come to its end", data.display()))
-        .remedy("remove the directory and load again"))
+    let how = match at {
+        Store::Local(_) => "remove the directory and load again",
+        Store::Rados { .. } => {
+            "use another name space, or remove its objects (rados purge is for a pool of its own) and begin again"
+        }
+    };
+    Err(Failure::new(format!("{} holds a load that did not come to its end", at.name())).remedy(how))
 }
 
 /// The root directory belongs to who makes it.
@@ -81,14 +87,21 @@ fn root() -> FormatOptions {
     FormatOptions { uid, gid, ..FormatOptions::default() }
 }
 
-/// Refuses a directory that holds no file system of ours.
-pub fn require(data: &Path) -> Result<(), Failure> {
-    match LocalStore::identify(data) {
+/// Refuses a place that holds no file system of ours.
+pub fn require(at: &Store) -> Result<(), Failure> {
+    match at.identify() {
         Ok(_) => Ok(()),
         Err(error @ (StoreError::NotFound { .. } | StoreError::Foreign { .. })) => {
             let first = error.to_string();
             let first = first.split(';').next().unwrap_or(&first).to_string();
-            Err(Failure::new(first).remedy(format!("make one: loligo format --data {}", quoted(data))))
+            let how = match at {
+                Store::Local(data) => format!("make one: loligo format --data {}", quoted(data)),
+                Store::Rados { place, .. } => format!(
+                    "make one: loligo format --store {place} --conf {}; a pool is made by: ceph osd pool create {}",
+                    place.conf, place.pool
+                ),
+            };
+            Err(Failure::new(first).remedy(how))
         }
         Err(error) => Err(Failure::new(error.to_string())),
     }
@@ -96,8 +109,13 @@ pub fn require(data: &Path) -> Result<(), Failure> {
 
 /// Whether there is nothing yet, or what a formatting left that was cut off, so that a file system may be made there.
 /// The store looks once more before it does.
-pub fn is_new(data: &Path) -> bool {
+pub fn is_new(at: &Store) -> bool {
     const MAY_BE: [&str; 6] = ["lost+found", "loligo.toml", "lock", "epochs", "epochs.tmp", "loligo.tmp"];
+    let data = match at {
+        Store::Local(data) => data,
+        // A pool that is there is; one that is not is nothing that `up` makes.
+        Store::Rados { .. } => return matches!(at.identify(), Err(StoreError::Foreign { .. })),
+    };
     match std::fs::read_dir(data) {
         Ok(entries) => entries.flatten().all(|entry| MAY_BE.iter().any(|name| entry.file_name() == *name)),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,

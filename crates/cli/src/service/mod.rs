@@ -5,11 +5,13 @@ pub mod daemon;
 pub mod down;
 pub mod format;
 pub mod mount;
+pub mod preflight;
 pub mod serve;
 pub mod state;
 pub mod umount;
 pub mod up;
 
 mod node;
-pub mod preflight;
 mod signals;
+
+pub use node::data_dir;

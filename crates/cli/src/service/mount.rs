@@ -83,6 +83,7 @@ fn fs_name(found: &Found, address: &Address) -> Result<String, Failure> {
             std::path::absolute(path).context(|| format!("socket {}", path.display()))?.display().to_string()
         }
         (None, Address::Tcp(at)) => at.clone(),
+        (None, several @ Address::Any(_)) => several.to_string(),
         (None, Address::Pair(_)) => String::new(),
     };
     Ok(format!("loligo:{server}"))

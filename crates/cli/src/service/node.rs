@@ -11,13 +11,13 @@ use loligo_driver::server::{Progress, Resident};
 use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::{Backend, StoreError};
-use loligo_store_local::{LocalStore, OpenOptions as StoreOptions};
 use loligo_types::Rank;
 
 use super::admin::{Admin, Source};
 use super::signals::Stopping;
 use super::state::ServerState;
 use crate::args::{MountOptions as MountArgs, Ranks, Run};
+use crate::at::{Opening, Store};
 use crate::output::{Context, Failure, note, quoted};
 use crate::progress::{Bar, Unit};
 use crate::settings::Settings;
@@ -37,6 +37,8 @@ pub struct Node {
     admin: Admin,
     /// It runs ranks for another server, of which the next commands know.
     has_joined: bool,
+    /// Keeps others out of the directory; the last to go.
+    _lock: Option<File>,
 }
 
 /// A mount in this process and the client below it.
@@ -100,19 +102,29 @@ pub fn refuse_cover(data: &Path, at: &Path) -> Result<(), Failure> {
 }
 
 /// Opens the store. A process that was killed a moment ago is waited for.
-pub fn open_store(data: &Path, table_cache: usize) -> Result<LocalStore, Failure> {
-    let options = StoreOptions { block_cache_bytes: table_cache, ..StoreOptions::default() };
+pub fn open_store(at: &Store, how: Opening) -> Result<Arc<dyn Backend>, Failure> {
+    stand_by(at, how, &mut |_| false)
+}
+
+/// The same; and a server on another machine, if `wait` says so, until it is gone.
+fn stand_by(at: &Store, how: Opening, wait: &mut dyn FnMut(&StoreError) -> bool) -> Result<Arc<dyn Backend>, Failure> {
     let until = Instant::now() + LET_GO;
+    let data = at.data();
     loop {
-        match LocalStore::open(data, &options) {
-            Ok(store) => return Ok(store),
-            Err(StoreError::InUse { .. }) if !is_served(data) && Instant::now() < until => wait_for_lock(data, until),
-            Err(error @ StoreError::InUse { .. }) => {
+        match (at.stand_by(how, wait), at) {
+            (Ok(store), _) => return Ok(store),
+            (Err(StoreError::InUse { .. }), Store::Local(_)) if !is_served(data) && Instant::now() < until => {
+                wait_for_lock(data, until);
+            }
+            (Err(error @ StoreError::InUse { .. }), _) => {
                 let text = error.to_string();
-                let stop = format!("stop it: loligo down --data {}", quoted(data));
+                let stop = match at {
+                    Store::Local(_) => format!("stop it: loligo down --data {}", quoted(data)),
+                    Store::Rados { .. } => "let this one stand by for it: loligo serve --standby".to_string(),
+                };
                 return Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(stop));
             }
-            Err(error) => return Err(Failure::new(error.to_string())),
+            (Err(error), _) => return Err(Failure::new(error.to_string())),
         }
     }
 }
@@ -139,12 +151,27 @@ fn wait_for_lock(data: &Path, until: Instant) {
 
 impl Node {
     /// Starts a server on a formatted data directory.
-    pub fn start(data: &Path, ranks: Ranks, elsewhere: &[u16], settings: &Settings) -> Result<Node, Failure> {
+    pub fn start(at: &Store, ranks: Ranks, elsewhere: &[u16], settings: &Settings) -> Result<Node, Failure> {
+        Node::stand_by(at, ranks, elsewhere, settings, &mut |_| false)
+    }
+
+    /// The same, when the server that the store has by then is gone; for as long as `wait` says so.
+    pub fn stand_by(
+        at: &Store,
+        ranks: Ranks,
+        elsewhere: &[u16],
+        settings: &Settings,
+        wait: &mut dyn FnMut(&StoreError) -> bool,
+    ) -> Result<Node, Failure> {
         let begun = Instant::now();
-        let store = open_store(data, settings.number("table_cache_bytes") as usize)?;
+        let data = at.data();
+        let lock = at.lock()?;
+        let table_cache = settings.number("table_cache_bytes") as usize;
+        let how = Opening { table_cache, lease: Duration::from_millis(settings.number("lease_ms")) };
+        let store = stand_by(at, how, wait)?;
         let elsewhere = elsewhere.iter().copied().map(Rank).collect();
         let ranks = ranks.ranks.unwrap_or(0);
-        let config = ServerConfig { ranks, elsewhere, ..server_config(data, settings, Arc::new(store))? };
+        let config = ServerConfig { ranks, elsewhere, ..server_config(data, settings, store)? };
         let refuses_tcp = !config.trust_tcp && config.listen.iter().any(|at| matches!(at, Address::Tcp(_)));
         let server = recover(begun, data, |progress| Server::start(config, progress))?;
         if refuses_tcp {
@@ -153,7 +180,8 @@ impl Node {
                  if all users of this machine may act as root in the file system"
             );
         }
-        Node::run(server, data, settings.text("admin"), &admin_socket(data), settings)
+        let node = Node::run(server, data, settings.text("admin"), &admin_socket(data), settings)?;
+        Ok(Node { _lock: lock, ..node })
     }
 
     /// Runs ranks for the server of a data directory.
@@ -175,7 +203,7 @@ impl Node {
         let server = Arc::new(server);
         let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
         let admin = Admin::start(admin, socket, source.clone())?;
-        Ok(Node { server, source, data: data.to_path_buf(), admin, has_joined: false })
+        Ok(Node { server, source, data: data.to_path_buf(), admin, has_joined: false, _lock: None })
     }
 
     /// What the next commands need to find it.

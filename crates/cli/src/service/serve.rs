@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::node::{self, Node};
 use super::signals::{RECOVERS, Signals, Stopping};
 use super::{daemon, format, preflight};
+use loligo_store::StoreError;
+
 use crate::args::Serve;
+use crate::at::Store;
 use crate::output::{Failure, Outcome, quoted};
 use crate::settings::Given;
 
@@ -17,8 +20,14 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     if !args.join.is_empty() {
         return join(args, given);
     }
-    let data = node::data_dir(&args.data)?;
-    format::require(&data)?;
+    let store = Store::named(&args.store)?;
+    if let (true, Store::Local(_)) = (args.standby, &store) {
+        return Err(Failure::usage("a store on this machine's disk has no standby servers")
+            .remedy("with --store rados:POOL servers on several machines stand by for each other"));
+    }
+    let data = store.data().to_path_buf();
+    format::require(&store)?;
+    store.put_down()?;
     let settings = node::settings(given, &data, &args.run)?;
     preflight::files()?;
     if args.run.daemon {
@@ -27,27 +36,53 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     }
     let signals = Signals::hold();
     crate::log::start(settings.text("log"))?;
-    let node = Node::start(&data, args.ranks, &args.elsewhere, &settings)?;
+    let (mut stands_by, mut told) = (false, false);
+    let mut wait = |error: &StoreError| {
+        if args.standby && !std::mem::replace(&mut stands_by, true) {
+            tracing::info!("standing by: {error}");
+            daemon::ready(
+                args.run.ready_fd,
+                &format!("standing by for {} (process {})", store.name(), std::process::id()),
+            );
+        }
+        told = signals.wait(Duration::ZERO).is_some();
+        args.standby && !told
+    };
+    let node = match Node::stand_by(&store, args.ranks, &args.elsewhere, &settings, &mut wait) {
+        Ok(node) => node,
+        // Told to stop before there was something to do.
+        Err(_) if told => return Ok(()),
+        Err(failure) => return Err(failure),
+    };
     if let Err(failure) = node.tell(None) {
         let _ = node.stop();
         return Err(failure);
     }
     let text = format!(
         "serving {} (process {}) at {}\n  mount it  loligo mount --data {} DIR\n  stop it   loligo down --data {}",
-        data.display(),
+        store.name(),
         std::process::id(),
         node.addresses(),
         quoted(&data),
         quoted(&data)
     );
-    daemon::ready(args.run.ready_fd, &text);
+    if stands_by {
+        tracing::info!("this server has taken over: {text}");
+    } else {
+        daemon::ready(args.run.ready_fd, &text);
+    }
     let fatal = until_told(&signals, &node);
     finish(node, fatal, &signals.stopping(None, RECOVERS))
 }
 
 /// Runs ranks for the server of the data directory until that one ends, or told to stop.
 fn join(args: &Serve, given: &Given) -> Outcome {
-    let data = node::data_dir(&args.data)?;
+    let store = Store::named(&args.store)?;
+    if let Store::Rados { .. } = store {
+        return Err(Failure::usage(format!("a store such as {} needs no --join", store.name()))
+            .remedy("it is for other processes on the store of a server's own disk"));
+    }
+    let data = store.data().to_path_buf();
     let settings = node::settings(given, &data, &args.run)?;
     preflight::files()?;
     if args.run.daemon {

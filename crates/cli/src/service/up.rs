@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use loligo_store::StoreError;
-use loligo_store_local::LocalStore;
 
 use super::node::{self, Mounted, Node, Way};
 use super::signals::{RECOVERS, Signals};
 use super::{daemon, format, preflight, serve};
 use crate::args::Up;
+use crate::at::Store;
 use crate::mounts;
 use crate::output::{Context, Outcome, quoted};
 use crate::settings::Given;
@@ -19,14 +19,15 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs until told to stop, or unmounted.
 pub fn run(args: &Up, given: &Given) -> Outcome {
-    let data = node::data_dir(&args.data)?;
+    let store = Store::named(&args.store)?;
+    let data = store.data().to_path_buf();
     let settings = node::settings(given, &data, &args.run)?;
     // Before the formatting, whose store has threads: one that does not hold the signals back would be killed by them,
     // and the process with it.
     let signals = (!args.run.daemon).then(Signals::hold);
     preflight::files()?;
     preflight::fuse()?;
-    make_if_new(&data)?;
+    make_if_new(&store)?;
     let Some(signals) = signals else {
         let log = node::log_file(&data);
         node::check_log(&log)?;
@@ -40,7 +41,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     // From here on the mount point is never touched by its path: before the mount it may be a dead one, after it ours.
     let at = mounts::absolute(&args.mount).context(|| format!("mount point {}", args.mount.display()))?;
     node::refuse_cover(&data, &at)?;
-    let node = Node::start(&data, args.ranks, &[], &settings)?;
+    let node = Node::start(&store, args.ranks, &[], &settings)?;
     let mounted = match mount(&node, &at, &data, args, &settings) {
         Ok(mounted) => mounted,
         Err(failure) => {
@@ -56,7 +57,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
         let _ = node.stop();
         return Err(failure);
     }
-    daemon::ready(args.run.ready_fd, &welcome(&at, &data, &node, args.run.ready_fd.is_some()));
+    daemon::ready(args.run.ready_fd, &welcome(&at, &store, &node, args.run.ready_fd.is_some()));
     let fatal = until_told(&signals, &node, &mounted);
     let stopping = signals.stopping(Some(at), RECOVERS);
     let unmounted = mounted.stop(&stopping);
@@ -65,15 +66,15 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
 }
 
 /// Makes a file system where nothing is, and finishes one whose making was cut off.
-fn make_if_new(data: &Path) -> Outcome {
-    match LocalStore::identify(data) {
-        Ok(_) => Ok(()),
-        Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(data) => {
-            format::make(data)?;
-            crate::output::say(format_args!("made a new file system in {}", data.display()));
+fn make_if_new(store: &Store) -> Outcome {
+    match store.identify() {
+        Ok(_) => store.put_down(),
+        Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(store) => {
+            format::make(store)?;
+            crate::output::say(format_args!("made a new file system in {}", store.name()));
             Ok(())
         }
-        Err(_) => format::require(data),
+        Err(_) => format::require(store),
     }
 }
 
@@ -91,13 +92,13 @@ fn mount(
     Ok(mounted)
 }
 
-fn welcome(at: &Path, data: &Path, node: &Node, background: bool) -> String {
-    let (cd, down) = (quoted(at), format!("loligo down --data {}", quoted(data)));
+fn welcome(at: &Path, store: &Store, node: &Node, background: bool) -> String {
+    let (cd, down) = (quoted(at), format!("loligo down --data {}", quoted(store.data())));
     let stop = if background { down } else { format!("Ctrl-C, or {down}") };
     format!(
         "mounted at {}; data in {}; process {}\n  listening {}\n  use it    cd {cd}\n  look      loligo status {cd}\n  stop it   {stop}",
         at.display(),
-        data.display(),
+        store.name(),
         std::process::id(),
         node.addresses()
     )

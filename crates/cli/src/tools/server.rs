@@ -70,7 +70,7 @@ impl OwnServer {
     fn start() -> Result<OwnServer, Failure> {
         let here = std::env::current_dir().context(|| "the current directory".into())?;
         let data = here.join(format!("loligo-bench.{}", std::process::id()));
-        crate::service::format::make(&data)?;
+        crate::service::format::make(&crate::at::Store::Local(data.clone()))?;
         let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context(|| "a pipe".into())?;
         let program = std::env::current_exe().context(|| "this program's own file".into())?;
         let fd = to.as_raw_fd();

@@ -1,0 +1,277 @@
+//! Where the store of a file system is: in the data directory itself, or in a Ceph cluster that a file in there names. In the second case
+//! the directory holds only what belongs to a server on this machine: sockets, settings, the log.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_store::{Backend, Identity, StoreError};
+use loligo_store_local::{FormatOptions as LocalFormat, LocalStore, OpenOptions as LocalOptions};
+use loligo_store_rados::{FormatOptions as RadosFormat, OpenOptions as RadosOptions, Place, RadosStore};
+use serde::{Deserialize, Serialize};
+
+use crate::args::StoreArgs;
+use crate::output::{Context, Failure};
+
+/// Newest form of the file that is read, and the one that is written.
+const VERSION: u32 = 1;
+/// Its name in the data directory.
+const FILE: &str = "loligo.store";
+/// Name space in a pool, if none is said.
+const NAMESPACE: &str = "loligo";
+
+/// A store, open or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// In a directory of this machine.
+    Local(PathBuf),
+    /// In a pool of a Ceph cluster.
+    Rados {
+        /// What belongs to this machine.
+        data: PathBuf,
+        /// Where it is.
+        place: Place,
+    },
+}
+
+/// How it is opened; what is said of the other kind counts for nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Memory for the table's cache, bytes.
+    pub table_cache: usize,
+    /// How long a server may be silent before another one may have what it has.
+    pub lease: Duration,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Opening { table_cache: LocalOptions::default().block_cache_bytes, lease: RadosOptions::default().lease }
+    }
+}
+
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    version: u32,
+    store: String,
+    conf: String,
+    user: String,
+}
+
+impl Store {
+    /// The one that a data directory belongs to.
+    pub fn of(data: &Path) -> Result<Store, Failure> {
+        let path = data.join(FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+                return Ok(Store::Local(data.to_path_buf()));
+            }
+            Err(error) => return Err(Failure::new(format!("{}: {error}", path.display()))),
+        };
+        let unreadable = |why: String| {
+            Failure::new(format!("{}: {why}", path.display())).remedy(
+                "it says where the store of this data directory is: remove it, and name the store again with --store",
+            )
+        };
+        let told: Told = toml::from_str(&text).map_err(|error| unreadable(error.message().to_string()))?;
+        if told.version > VERSION {
+            return Err(unreadable(format!("it has version {}, this program knows {VERSION}", told.version)));
+        }
+        let (pool, namespace) =
+            parse(&told.store).ok_or_else(|| unreadable(format!("{:?} names no store", told.store)))?;
+        let place = Place { conf: told.conf, user: told.user, pool, namespace };
+        Ok(Store::Rados { data: data.to_path_buf(), place })
+    }
+
+    /// The one that a command names, with the directory of this machine for it. Where the directory says another one, that is an error.
+    pub fn named(args: &StoreArgs) -> Result<Store, Failure> {
+        let Some(text) = &args.store else {
+            let data =
+                args.data.as_deref().ok_or_else(|| Failure::usage("no store is named").remedy("give --data DIR"))?;
+            return Store::of(&crate::service::data_dir(data)?);
+        };
+        let Some((pool, namespace)) = parse(text) else {
+            return Err(Failure::usage(format!("{text:?} names no store")).remedy(
+                "as in --store rados:POOL or rados:POOL/NAMESPACE; a store on this machine's disk needs --data DIR only",
+            ));
+        };
+        let conf = std::path::absolute(&args.conf).context(|| format!("Ceph's settings {}", args.conf.display()))?;
+        let conf = conf.to_str().ok_or_else(|| Failure::usage("the path of Ceph's settings is not UTF-8"))?.to_string();
+        let data = match &args.data {
+            Some(data) => data.clone(),
+            None => default_dir(&pool, &namespace)?,
+        };
+        let data = crate::service::data_dir(&data)?;
+        let place = Place { conf, user: args.ceph_user.clone(), pool, namespace };
+        match Store::of(&data)? {
+            Store::Rados { place: there, .. } if there != place => Err(Failure::usage(format!(
+                "{} belongs to {there} of {}, as {}",
+                data.display(),
+                there.conf,
+                there.user
+            ))
+            .remedy(format!("name another directory with --data, or remove {}", data.join(FILE).display()))),
+            Store::Local(_) if LocalStore::identify(&data).is_ok() => {
+                Err(Failure::usage(format!("{} holds a file system of its own", data.display()))
+                    .remedy("name another directory with --data; loligo copy moves a file system"))
+            }
+            _ => Ok(Store::Rados { data, place }),
+        }
+    }
+
+    /// The directory of this machine.
+    pub fn data(&self) -> &Path {
+        match self {
+            Store::Local(data) | Store::Rados { data, .. } => data,
+        }
+    }
+
+    /// For people.
+    pub fn name(&self) -> String {
+        match self {
+            Store::Local(data) => data.display().to_string(),
+            Store::Rados { place, .. } => place.to_string(),
+        }
+    }
+
+    /// Makes the directory of this machine say where the store is.
+    pub fn put_down(&self) -> Result<(), Failure> {
+        let Store::Rados { data, place } = self else { return Ok(()) };
+        let path = data.join(FILE);
+        let told = Told {
+            version: VERSION,
+            store: format!("rados:{}/{}", place.pool, place.namespace),
+            conf: place.conf.clone(),
+            user: place.user.clone(),
+        };
+        let text = toml::to_string(&told).map_err(|error| Failure::new(error.to_string()))?;
+        std::fs::create_dir_all(data).context(|| format!("data directory {}", data.display()))?;
+        let new = data.join("loligo.store.new");
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).context(|| path.display().to_string())
+    }
+
+    /// Who the file system there is.
+    pub fn identify(&self) -> Result<Identity, StoreError> {
+        match self {
+            Store::Local(data) => LocalStore::identify(data),
+            Store::Rados { place, .. } => RadosStore::identify(place),
+        }
+    }
+
+    /// Makes an empty one.
+    pub fn format(&self) -> Result<Identity, StoreError> {
+        match self {
+            Store::Local(data) => LocalStore::format(data, &LocalFormat::default()),
+            Store::Rados { place, .. } => RadosStore::format(place, &RadosFormat::default()),
+        }
+    }
+
+    /// Opens it, to own it.
+    pub fn open(&self, how: Opening) -> Result<Arc<dyn Backend>, StoreError> {
+        self.stand_by(how, &mut |_| false)
+    }
+
+    /// The same; but if another server owns it, and `wait` says so when it is asked, again and again, it waits until that one is gone. Of a
+    /// store that cannot be waited for it is not asked.
+    pub fn stand_by(
+        &self,
+        how: Opening,
+        wait: &mut dyn FnMut(&StoreError) -> bool,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        Ok(match self {
+            Store::Local(data) => {
+                let options = LocalOptions { block_cache_bytes: how.table_cache, ..LocalOptions::default() };
+                Arc::new(LocalStore::open(data, &options)?)
+            }
+            Store::Rados { place, .. } => {
+                let options = RadosOptions { lease: how.lease, ..RadosOptions::default() };
+                Arc::new(RadosStore::stand_by(place, &options, wait)?)
+            }
+        })
+    }
+
+    /// Keeps other servers of this machine out of the directory, where the store does not do that itself.
+    pub fn lock(&self) -> Result<Option<File>, Failure> {
+        let Store::Rados { data, .. } = self else { return Ok(None) };
+        let path = data.join("lock");
+        let place = || path.display().to_string();
+        let file = File::options().create(true).truncate(false).write(true).open(&path).context(place)?;
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                Err(Failure::new(format!("another server on this machine has {}", data.display()))
+                    .remedy("give this one a directory of its own with --data DIR"))
+            }
+            Err(error) => Err(Failure::new(format!("{}: {error}", place()))),
+        }
+    }
+}
+
+/// `rados:POOL` or `rados:POOL/NAMESPACE`.
+fn parse(text: &str) -> Option<(String, String)> {
+    let rest = text.strip_prefix("rados:")?;
+    let (pool, namespace) = rest.split_once('/').unwrap_or((rest, NAMESPACE));
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\0']);
+    (is_name(pool) && is_name(namespace)).then(|| (pool.to_string(), namespace.to_string()))
+}
+
+/// Where a server keeps what belongs to this machine, if nothing else is said.
+fn default_dir(pool: &str, namespace: &str) -> Result<PathBuf, Failure> {
+    let name = if namespace == NAMESPACE { pool.to_string() } else { format!("{pool}.{namespace}") };
+    if rustix::process::geteuid().is_root() {
+        return Ok(Path::new("/var/lib/loligo").join(name));
+    }
+    let of = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
+    let base = base.ok_or_else(|| Failure::usage("there is no HOME").remedy("give --data DIR"))?;
+    Ok(base.join("loligo").join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(data: &Path, store: Option<&str>) -> StoreArgs {
+        StoreArgs {
+            data: Some(data.to_path_buf()),
+            store: store.map(str::to_string),
+            conf: "/etc/ceph/ceph.conf".into(),
+            ceph_user: "client.admin".into(),
+        }
+    }
+
+    #[test]
+    fn a_store_is_named_by_pool_and_name_space() {
+        assert_eq!(parse("rados:a"), Some(("a".into(), "loligo".into())));
+        assert_eq!(parse("rados:a/b"), Some(("a".into(), "b".into())));
+        for bad in ["", "a", "rados:", "rados:/b", "rados:a/", "rados:a/b/c", "ceph:a"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_directory_remembers_its_store_and_is_given_to_no_other() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let data = dir.path().join("state");
+        assert_eq!(Store::of(&data).expect("nothing is there"), Store::Local(data.clone()));
+        let store = Store::named(&args(&data, Some("rados:pool/fs"))).expect("a store");
+        store.put_down().expect("a directory");
+        assert_eq!(Store::of(&data).expect("it says so"), store);
+        assert_eq!(Store::named(&args(&data, None)).expect("it says so"), store);
+        let other = Store::named(&args(&data, Some("rados:other"))).expect_err("another one").to_string();
+        assert!(other.contains("rados:pool/fs"), "{other}");
+        std::fs::write(data.join(FILE), "version = 9\nstore = \"x\"\nconf = \"\"\nuser = \"\"\n").expect("a file");
+        assert!(Store::of(&data).expect_err("newer").to_string().contains("version 9"));
+    }
+
+    #[test]
+    fn a_data_directory_with_a_file_system_is_no_place_for_another_store() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let data = dir.path().join("data");
+        Store::Local(data.clone()).format().expect("it is empty");
+        assert!(Store::named(&args(&data, Some("rados:pool"))).is_err());
+    }
+}

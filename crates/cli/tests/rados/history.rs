@@ -1,0 +1,139 @@
+//! Programs that know every operation that was acknowledged, and look whether all of it is there. Each has a directory of its own, so
+//! that what must be in it is known exactly; and all of them make names in one, each of which only one may get.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use loligo_driver::Address;
+use loligo_driver::client::path::OpenHow;
+use loligo_types::FsError;
+
+use crate::servers::connect;
+
+/// What one program did.
+pub struct Told {
+    dir: PathBuf,
+    /// Its files, and what is in them.
+    files: BTreeMap<String, Vec<u8>>,
+    /// Names that it got of those that all want.
+    won: Vec<u64>,
+    /// How long the longest call took.
+    longest: Duration,
+}
+
+/// Programs under way.
+pub struct Programs {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<Told>>,
+}
+
+impl Programs {
+    /// Starts so many, each with a client of its own.
+    pub fn start(address: &Address, count: usize) -> Programs {
+        let (stop, done) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let fs = connect(address);
+        fs.mkdir("/all", 0o755).expect("a directory");
+        let start = |number: usize| {
+            let (address, stop, done) = (address.clone(), stop.clone(), done.clone());
+            std::thread::spawn(move || program(&address, number, &stop, &done))
+        };
+        let threads = (0..count).map(start).collect();
+        Programs { stop, done, threads }
+    }
+
+    /// Waits until so many more operations were acknowledged.
+    pub fn until_more(&self, count: u64) {
+        let from = self.done.load(Ordering::Acquire);
+        let until = Instant::now() + crate::servers::PATIENCE;
+        while self.done.load(Ordering::Acquire) < from + count {
+            assert!(Instant::now() < until, "nothing is answered any more");
+            assert!(self.threads.iter().all(|thread| !thread.is_finished()), "a program has failed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends them.
+    pub fn end(self) -> Vec<Told> {
+        self.stop.store(true, Ordering::Release);
+        self.threads.into_iter().map(|thread| thread.join().expect("a program failed")).collect()
+    }
+}
+
+fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64) -> Told {
+    let fs = connect(address);
+    let dir = PathBuf::from(format!("/p{number}"));
+    fs.mkdir(&dir, 0o755).expect("it is new");
+    let mut told = Told { dir: dir.clone(), files: BTreeMap::new(), won: Vec::new(), longest: Duration::ZERO };
+    for turn in 0u64.. {
+        if stop.load(Ordering::Acquire) {
+            break;
+        }
+        let begun = Instant::now();
+        let (old, name) = (turn.checked_sub(1).map(|old| format!("f{old}")), format!("f{turn}"));
+        let content = format!("{number}.{turn} ").repeat(1 + (turn % 7) as usize * 400).into_bytes();
+        // Each of these is done once, however often it was sent.
+        let file = fs.open(dir.join(&name), OpenHow { exclusive: true, ..OpenHow::create() }).expect("a new name");
+        file.write_at(0, content.clone()).expect("there is space");
+        if turn % 3 > 0 {
+            file.sync().expect("there is space");
+        }
+        file.close().expect("it is open");
+        told.files.insert(name, content);
+        match (turn % 4, old) {
+            (1, Some(old)) => {
+                let to = format!("r{turn}");
+                fs.rename(dir.join(&old), dir.join(&to)).expect("it is there");
+                let content = told.files.remove(&old).expect("it was made");
+                told.files.insert(to, content);
+            }
+            (2, Some(old)) => {
+                fs.unlink(dir.join(&old)).expect("it is there");
+                told.files.remove(&old);
+            }
+            _ => {}
+        }
+        match fs.mkdir(format!("/all/{turn}"), 0o755) {
+            Ok(_) => told.won.push(turn),
+            Err(FsError::Exists) => {}
+            Err(error) => panic!("/all/{turn}: {error}"),
+        }
+        told.longest = told.longest.max(begun.elapsed());
+        done.fetch_add(4, Ordering::AcqRel);
+    }
+    told
+}
+
+/// Looks whether all of it is there, by a client that knows nothing; how long the longest turn of a program took.
+pub fn check(address: &Address, all: &[Told]) -> Duration {
+    let fs = connect(address);
+    for told in all {
+        let names = |dir: &PathBuf| {
+            let mut names: Vec<String> = fs
+                .readdir(dir)
+                .expect("the directory")
+                .into_iter()
+                .map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned())
+                .filter(|name| name != "." && name != "..")
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(names(&told.dir), told.files.keys().cloned().collect::<Vec<_>>(), "{}", told.dir.display());
+        for (name, content) in &told.files {
+            let found = fs.read(told.dir.join(name)).expect("it is there");
+            assert!(found == *content, "{}/{name} is not what was written", told.dir.display());
+        }
+    }
+    let mut won: Vec<u64> = all.iter().flat_map(|told| told.won.iter().copied()).collect();
+    won.sort_unstable();
+    let there = fs.readdir("/all").expect("the directory");
+    let there = there.iter().filter(|entry| entry.name.as_bytes() != b"." && entry.name.as_bytes() != b"..").count();
+    assert!(won.windows(2).all(|pair| pair[0] != pair[1]), "a name was given twice");
+    assert_eq!(won.len(), there, "each name in /all was given to one program");
+    all.iter().map(|told| told.longest).max().unwrap_or_default()
+}

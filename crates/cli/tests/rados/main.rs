@@ -1,0 +1,8 @@
+//! Servers on a Ceph cluster, by their own command line: that they work there, and what happens when they are killed, stopped and raced.
+//! The cluster is the one that `LOLIGO_CEPH_CONF` names (`scripts/ceph.sh up DIR --pool rados_test`); without it nothing is tested, and
+//! each test says so.
+
+mod failover;
+mod history;
+mod servers;
+mod service;

@@ -1,0 +1,52 @@
+//! The commands on a store in a cluster: made, served, refused, found again.
+
+use crate::servers::{Place, connect};
+
+#[test]
+fn a_file_system_is_made_served_and_found_again_by_its_directory_alone() {
+    let Some(place) = Place::new() else { return };
+    let said = place.run(&["serve"], 1);
+    assert!(said.contains("loligo format --store"), "{said}");
+    place.run(&["format"], 0);
+    let said = place.run(&["format"], 1);
+    assert!(said.contains("already holds the file system"), "{said}");
+    let mut server = place.serve(0, &[]);
+    server.until_serves();
+    let fs = connect(&place.address(1));
+    fs.write("/file", b"content".as_slice()).expect("there is space");
+    fs.sync_all().expect("there is space");
+    server.end();
+    // What else is needed stands in the directory.
+    let fsck = std::process::Command::new(crate::servers::LOLIGO).args(["fsck", "--data"]).arg(place.data(0)).output();
+    let fsck = fsck.expect("it runs");
+    let said = String::from_utf8_lossy(&fsck.stdout);
+    assert!(fsck.status.success(), "{said}{}", String::from_utf8_lossy(&fsck.stderr));
+    let mut server = place.serve(0, &[]);
+    server.until_serves();
+    assert_eq!(connect(&place.address(1)).read("/file").as_deref(), Ok(b"content".as_slice()));
+}
+
+#[test]
+fn a_second_server_is_told_of_the_first_one_and_of_what_it_may_do() {
+    let Some(place) = Place::formatted() else { return };
+    let mut server = place.serve(0, &[]);
+    server.until_serves();
+    let other = Place { store: place.store.clone(), ..Place::new().expect("there is a cluster") };
+    let said = other.run(&["serve"], 1);
+    assert!(said.contains("in use by another server") && said.contains("--standby"), "{said}");
+    let said = place.run(&["serve"], 1);
+    assert!(said.contains("another server on this machine has"), "{said}");
+}
+
+#[test]
+fn a_store_that_cannot_be_is_refused_with_what_to_do() {
+    let Some(place) = Place::new() else { return };
+    let bad = Place { store: "rados:no such pool".into(), ..Place::new().expect("there is a cluster") };
+    let said = bad.run(&["format"], 1);
+    assert!(said.contains("no such pool") && said.contains("does not exist"), "{said}");
+    let bad = Place { store: "ceph:pool".into(), ..Place::new().expect("there is a cluster") };
+    assert!(bad.run(&["format"], 2).contains("rados:POOL"));
+    let bad = Place { conf: place.path().join("none").display().to_string(), ..Place::new().expect("a cluster") };
+    let said = bad.run(&["format"], 1);
+    assert!(said.contains("cannot be reached"), "{said}");
+}
