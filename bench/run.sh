@@ -118,7 +118,7 @@ run_loligo_disk() { loligo_mounted loligo-disk "$scratch/loligo"; }
 cluster=""
 ceph_down() {
     "$LOLIGO_TOP/bench/peers/ceph-umount.sh" "$cluster"
-    "$LOLIGO_TOP/bench/peers/ceph-down.sh" "$cluster" --purge
+    "$LOLIGO_TOP/scripts/ceph.sh" down "$cluster" --purge
     cluster=""
 }
 
@@ -126,7 +126,7 @@ run_ceph() {
     local pids=()
     cluster="$scratch/ceph"
     mkdir -p "$cluster"
-    if ! "$LOLIGO_TOP/bench/peers/ceph-up.sh" "$cluster" >/dev/null || ! "$LOLIGO_TOP/bench/peers/ceph-mount.sh" "$cluster" >/dev/null; then
+    if ! "$LOLIGO_TOP/scripts/ceph.sh" up "$cluster" --mds 1 >/dev/null || ! "$LOLIGO_TOP/bench/peers/ceph-mount.sh" "$cluster" >/dev/null; then
         remark "ceph: did not start"
         if [ -e "$cluster/ceph.conf" ]; then ceph_down; fi
         cluster=""

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# A small Ceph cluster on loopback, for tests: a monitor, OSDs and, if wanted, a manager, from Debian's packages (ceph-mon, ceph-osd,
-# ceph-mgr, ceph-common). Up in some five seconds; all of it lives in one directory. Not for data that anybody wants to keep.
+# A small Ceph cluster on loopback, for tests and as a peer to measure: a monitor, OSDs and, if wanted, a manager and a CephFS, from
+# Debian's packages (ceph-mon, ceph-osd, ceph-mgr, ceph-mds, ceph-common). Up in some five seconds; all of it lives in one directory.
+# No authentication. Not for data that anybody wants to keep.
 # usage: scripts/ceph.sh up DIR [options]      starts one and prints the path of its ceph.conf
 #          --osds N          OSDs (1)
 #          --copies N        of each object (as many as OSDs, 3 at most)
 #          --engine NAME     memstore, in memory (the default), or bluestore, in files of DIR
 #          --bytes N         of each OSD (4G)
+#          --address A       to which its daemons bind and by which they are known (127.0.0.1)
 #          --mgr             a manager, too: without one the cluster does not know how much space it has
+#          --mds N           a CephFS named cephfs with N active MDS, and pools for it (0: none)
 #          --pool NAME       a pool to begin with (loligo); may be repeated
 #          --set "KEY = V"   a line of the settings of all; may be repeated
 #        scripts/ceph.sh down DIR [--purge]    stops what up started, by pid; --purge: and removes DIR
@@ -16,7 +19,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-usage() { sed -n '4,15p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
+usage() { sed -n '5,18p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
 [ $# -ge 2 ] || usage
 what=$1
 [ "$what" != up ] || mkdir -p "$2"
@@ -54,17 +57,18 @@ until_true() {
     return 1
 }
 
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+listens() { (exec 3<>"/dev/tcp/$1/$2") 2>/dev/null; }
 mon_answers() { ceph -c "$conf" --connect-timeout 5 mon stat >/dev/null 2>&1; }
 osds_up() { [ "$(ceph_ osd stat -f json | sed -n 's/.*"num_up_osds":\([0-9]*\).*/\1/p')" = "$1" ]; }
+mds_active() { [ "$(ceph_ fs dump -f json | grep -o '"state":"up:active"' | wc -l)" = "$1" ]; }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -qs '^State:.*Z' "/proc/$1/status"; }
 
 up() {
-    local osds=1 copies="" engine=memstore bytes=4G mgr="" pools=() more="" port i
+    local osds=1 copies="" engine=memstore bytes=4G address=127.0.0.1 mgr="" mds=0 pools=() more="" port i
     while [ $# -gt 0 ]; do
         case $1 in
         --mgr) mgr=yes && shift && continue ;;
-        --osds | --copies | --engine | --bytes | --pool | --set) [ $# -ge 2 ] || usage ;;
+        --osds | --copies | --engine | --bytes | --address | --mds | --pool | --set) [ $# -ge 2 ] || usage ;;
         *) say "unknown option $1" && usage ;;
         esac
         case $1 in
@@ -72,6 +76,8 @@ up() {
         --copies) copies=$2 ;;
         --engine) engine=$2 ;;
         --bytes) bytes=$2 ;;
+        --address) address=$2 ;;
+        --mds) mds=$2 ;;
         --pool) pools+=("$2") ;;
         --set) more+="$2"$'\n' ;;
         esac
@@ -82,19 +88,20 @@ up() {
     for i in ceph ceph-mon ceph-osd ceph-authtool monmaptool; do
         have "$i" || die "$i is not installed: apt-get install ceph-mon ceph-osd ceph-common"
     done
+    [ "$mds" = 0 ] || have ceph-mds || die "ceph-mds is not installed: apt-get install ceph-mds"
     [ ! -e "$conf" ] || die "$dir holds a cluster already: scripts/ceph.sh down $dir --purge"
     # The monitor's two ports must be known before it starts. Below the range from which the kernel gives ports to connections.
     port=$((20000 + RANDOM % 12000))
-    while listens "$port" || listens $((port + 1)); do port=$((20000 + RANDOM % 12000)); done
+    while listens "$address" "$port" || listens "$address" $((port + 1)); do port=$((20000 + RANDOM % 12000)); done
     mkdir -p "$dir"/{log,run,crash,mon.a}
-    local fsid monitor="[v2:127.0.0.1:$port/0,v1:127.0.0.1:$((port + 1))/0]"
+    local fsid monitor="[v2:$address:$port/0,v1:$address:$((port + 1))/0]"
     fsid=$(cat /proc/sys/kernel/random/uuid)
     cat >"$conf" <<EOF
 [global]
 fsid = $fsid
 mon_host = $monitor
-public_addr = 127.0.0.1
-cluster_addr = 127.0.0.1
+public_addr = $address
+cluster_addr = $address
 ms_bind_ipv6 = false
 auth_cluster_required = none
 auth_service_required = none
@@ -124,6 +131,8 @@ mon_data = $dir/mon.\$id
 [mgr]
 mgr_data = $dir/mgr.\$id
 mgr_initial_modules =
+[mds]
+mds_data = $dir/mds.\$id
 [osd]
 osd_data = $dir/osd.\$id
 osd_objectstore = $engine
@@ -151,23 +160,39 @@ EOF
     done
     until_true 300 osds_up "$osds" || die "not all OSDs are up: see $dir/log"
     for i in "${pools[@]}"; do ceph_ osd pool create "$i" 8 8 >/dev/null; done
+    [ "$mds" = 0 ] || cephfs "$mds"
     echo "$conf"
 }
 
+# cephfs N: with so many active MDS. Their names may not begin with a digit.
+cephfs() {
+    local i
+    for i in cephfs_meta cephfs_data; do ceph_ osd pool create "$i" 8 8 >/dev/null; done
+    ceph_ fs new cephfs cephfs_meta cephfs_data >/dev/null
+    for i in $(seq 0 $(($1 - 1))); do
+        mkdir -p "$dir/mds.m$i"
+        start "mds.m$i"
+    done
+    ceph_ fs set cephfs max_mds "$1" >/dev/null
+    until_true 300 mds_active "$1" || die "not all MDS are active: see $dir/log"
+}
+
 down() {
-    local file name number
-    for name in mgr osd mon; do
-        for file in "$dir/run/$name".*.pid; do
-            [ -e "$file" ] || continue
-            file=$(basename "$file" .pid)
-            number=$(pid "$file") || continue
+    local kind file number numbers
+    for kind in mds mgr osd mon; do
+        numbers=()
+        for file in "$dir/run/$kind".*.pid; do
+            [ -e "$file" ] && number=$(pid "$(basename "$file" .pid)") || continue
             # One that was stopped hears nothing else.
             kill -TERM "$number" 2>/dev/null && kill -CONT "$number" 2>/dev/null || true
-            until_true 50 gone "$number" || kill -KILL "$number" 2>/dev/null || true
-            rm -f "$dir/run/$file.pid"
+            numbers+=("$number")
         done
+        for number in "${numbers[@]}"; do
+            until_true 50 gone "$number" || kill -KILL "$number" 2>/dev/null || true
+        done
+        rm -f "$dir/run/$kind".*.pid
     done
-    if [ "${1:-}" = --purge ]; then rm -rf "${dir:?}"; fi
+    if [ "${1:-}" = --purge ]; then rm -rf --one-file-system "${dir:?}"; fi
 }
 
 case $what in

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Mounts the CephFS of the cluster in DIR with ceph-fuse (Debian package of that name) and prints the mount point.
-# Process id and mount point are remembered in DIR/run; ceph-umount.sh undoes all mounts of DIR. Not the kernel's client.
+# Mounts the CephFS of the cluster in DIR (scripts/ceph.sh up DIR --mds 1) with ceph-fuse, the Debian package of that name, and
+# prints the mount point. Process id and mount point are remembered in DIR/run; ceph-umount.sh undoes all mounts of DIR. Not
+# the kernel's client.
 # usage: bench/peers/ceph-mount.sh DIR [MOUNT [ceph-fuse arguments...]]     MOUNT is DIR/mnt if not given
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/env.sh"
@@ -9,7 +10,7 @@ dir=$(readlink -f "${1:?usage: ceph-mount.sh DIR [MOUNT [ceph-fuse arguments...]
 mount=${2:-$dir/mnt}
 shift
 [ $# = 0 ] || shift
-[ -e "$dir/ceph.conf" ] || die "$dir holds no cluster of ceph-up.sh (no ceph.conf)"
+[ -e "$dir/ceph.conf" ] || die "$dir holds no cluster of scripts/ceph.sh (no ceph.conf)"
 have ceph-fuse || die "ceph-fuse is not there: apt-get install ceph-fuse"
 mkdir -p "$mount"
 mount=$(readlink -f "$mount")
