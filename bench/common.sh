@@ -198,5 +198,5 @@ machine() {
     local memory cpu
     memory=$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
     cpu=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
-    echo "$(nproc) cores (${cpu:-unknown}), $memory GiB, Linux $(uname -r | cut -d- -f1), disk: $(disk_type); $("$binary" --version)"
+    echo "$(nproc) cores (${cpu:-unknown}), $memory GiB, Linux $(uname -r | cut -d- -f1), disk: $(disk_type)${binary:+; $("$binary" --version)}"
 }
