@@ -96,11 +96,13 @@ ceph_down() {
 # pids KIND: of its daemons.
 pids() { cat "$cluster"/run/"$1".*.pid; }
 
-# CPU of MDS and OSDs so far, hundredths of a second.
-used() {
-    local pid
-    for pid in $(pids mds) $(pids osd); do cat "/proc/$pid/stat"; done | awk '{ sub(/.*\) /, ""); all += $12 + $13 } END { print all }'
+# CPU of all daemons of these kinds so far, hundredths of a second.
+used_by() {
+    local kind pid
+    for kind in "$@"; do for pid in $(pids "$kind"); do cat "/proc/$pid/stat"; done; done |
+        awk '{ sub(/.*\) /, ""); all += $12 + $13 } END { print all }'
 }
+used() { used_by mds osd; }
 
 # quiet: waits until what was put off (unlinked files are purged, the journal is trimmed) is done: it is nobody else's cost.
 quiet() {
@@ -150,9 +152,32 @@ rados() {
     keep rados 1 - <"$scratch/lines"
 }
 
-# Loligo on this cluster: to come. Its lines go to `keep loligo AT_ONCE DIRECTORIES`, with the names of CephFS's (mds_cpu_us_per_op is
-# that of the server), and stand beside CephFS's in the tables.
-ours() { :; }
+# Loligo on this cluster: one server, clients over its socket. What its benchmark calls create is what CephFS calls mknod.
+ours() {
+    local directories
+    conf=$1
+    for directories in own shared; do ours_once "$IN_FLIGHT" "$directories" 4 "$files"; done
+    ours_once 1 own 1 "$single_files"
+}
+ours_once() {
+    local at_once=$1 directories=$2 clients=$3 all=$4 options=() data before osd
+    data="$scratch/loligo.$at_once.$directories"
+    [ "$directories" != shared ] || options+=(--shared)
+    loligo format --store "rados:loligo/$at_once.$directories" --conf "$conf" --data "$data" >/dev/null
+    serve loligo "$data"
+    quiet
+    say "  loligo, $directories directories, $at_once at once"
+    options+=(--json --data "$data" --clients "$clients" --in-flight "$at_once" --files $((all / clients)))
+    # By itself, because of what the OSDs have to do for it.
+    before=$(used_by osd)
+    work "$limit" "$binary" bench md "${options[@]}" --phases create --keep >"$scratch/lines"
+    osd=$(awk -v a="$before" -v b="$(used_by osd)" -v n="$all" 'BEGIN { print (b - a) * 10000 / n }')
+    sed "s/}$/,\"osd_cpu_us_per_op\":$osd}/" "$scratch/lines" | as_cephfs | keep loligo "$at_once" "$directories" mknod
+    work "$limit" "$binary" bench md "${options[@]}" --phases create,stat,rename,unlink >"$scratch/lines"
+    as_cephfs <"$scratch/lines" | keep loligo "$at_once" "$directories" stat,rename,unlink
+    end loligo TERM 60
+}
+as_cephfs() { sed 's/"phase":"create"/"phase":"mknod"/; s/"server_cpu_us_per_op"/"mds_cpu_us_per_op"/'; }
 
 # ---- what is needed ----
 
@@ -216,6 +241,7 @@ rados_rows() {
 }
 
 binary=""
+if wanted ours; then find_loligo; fi
 make_scratch "$dir"
 need_ceph
 cc -O2 -o "$scratch/cephfs" "$LOLIGO_TOP/bench/peers/cephfs.c" -lcephfs -lrados -lpthread

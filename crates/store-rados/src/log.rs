@@ -1,9 +1,12 @@
-//! The journal of a rank: an object for each segment, and one with their numbers. Several writes are in flight at a time; those of one
-//! connection on one object take effect in order, so what is durable is always a prefix.
+//! The journal of a rank: segments, and an object with their numbers. A segment is a row of objects of one size, its pieces: what a write to
+//! an object costs grows with how often it was written to, on some stores.
 //!
-//! Written at offsets, not appended to: a write that the library sends again lands where it landed before.
+//! Several writes are in flight at a time; those of one connection on one object take effect in order, and no piece is begun before all of
+//! the one before has landed. So what is durable is always a prefix. Written at offsets, not appended to: a write that the library sends
+//! again lands where it landed before.
 
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use loligo_rados::{Error, Pool, ReadOp, Reading, WriteOp};
 use loligo_store::{Landed, LogDir, LogFile, LogReader, Result, Segment, StoreError};
@@ -17,8 +20,10 @@ use crate::table::claim;
 const THERE: u8 = 1;
 /// One that is being removed.
 const GOING: u8 = 2;
-/// Bytes of one operation at most: the cluster takes no more than 90 MiB.
-const OP_BYTES: usize = 32 << 20;
+/// Bytes of a piece.
+const PIECE: u64 = 128 << 10;
+/// Pieces that are looked at, or removed, at a time.
+const AT_ONCE: u64 = 64;
 
 pub(crate) struct RadosLog {
     pool: Arc<Pool>,
@@ -52,8 +57,8 @@ impl RadosLog {
         names::log(self.rank)
     }
 
-    fn segment(&self, id: u64) -> String {
-        names::segment(self.rank, id)
+    fn segment(&self, id: u64) -> Pieces {
+        Pieces { pool: self.pool.clone(), rank: self.rank, id }
     }
 
     /// Owns it from now on: whoever owned it before can change nothing of it when this returns.
@@ -69,7 +74,7 @@ impl RadosLog {
                 self.remove(&slot, id)?;
             } else {
                 // and nothing written to those that are there.
-                claim(&self.pool, &self.segment(id), &slot, None)?;
+                self.segment(id).claim(&slot)?;
             }
         }
         Ok(self.slot.get_or_init(|| slot))
@@ -109,20 +114,98 @@ impl RadosLog {
 
     fn remove(&self, slot: &Slot, id: u64) -> Result<()> {
         let key = key_of(id);
-        let mut op = WriteOp::new().map_err(store)?;
-        op.remove();
-        match op.run(&self.pool, &self.segment(id)) {
-            Ok(_) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(store(error)),
-        }
+        let segment = self.segment(id);
+        // From the end, so that what is left of one that is cut off here is found again.
+        segment.remove(0..segment.lens()?.len() as u64)?;
         self.change(slot, |op| _ = op.omap_remove([key.as_slice()]))?;
         Ok(())
     }
 
-    fn len(&self, id: u64) -> Result<Reading> {
-        let mut op = ReadOp::new().map_err(store)?;
-        op.stat();
-        op.begin(&self.pool, &self.segment(id)).map_err(store)
+    /// The segment, if it is in the list.
+    fn listed(&self, id: u64) -> Result<Pieces> {
+        let segment = self.segment(id);
+        if self.segments()?.contains(&(id, THERE)) {
+            return Ok(segment);
+        }
+        Err(StoreError::NotFound { what: format!("segment {id} of the journal of rank {}", self.rank) })
+    }
+}
+
+/// The objects of a segment.
+#[derive(Clone)]
+struct Pieces {
+    pool: Arc<Pool>,
+    rank: u32,
+    id: u64,
+}
+
+impl Pieces {
+    fn name(&self, piece: u64) -> String {
+        names::segment(self.rank, self.id, piece)
+    }
+
+    /// The lengths of those that are there.
+    fn lens(&self) -> Result<Vec<u64>> {
+        let mut lens = Vec::new();
+        loop {
+            let first = lens.len() as u64;
+            let begin = |piece: u64| {
+                let mut op = ReadOp::new().map_err(store)?;
+                op.stat();
+                op.begin(&self.pool, &self.name(piece)).map_err(store)
+            };
+            let begun: Vec<Reading> = (first..first + AT_ONCE).map(begin).collect::<Result<_>>()?;
+            for reading in begun {
+                match reading.wait().and_then(|brought| brought.stat(0)) {
+                    Ok(stat) => lens.push(stat.len),
+                    Err(Error::NotFound { .. }) => return Ok(lens),
+                    Err(error) => return Err(store(error)),
+                }
+            }
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.lens()?.iter().sum())
+    }
+
+    /// Nobody of an earlier epoch writes anything more. The piece behind the last one is made for that: else it could still be begun.
+    fn claim(&self, slot: &Slot) -> Result<()> {
+        loop {
+            let lens = self.lens()?;
+            let count = lens.len() as u64;
+            // From that on in which it ends; there may be empty ones behind it, made by those who owned it before.
+            let first = (lens.iter().sum::<u64>() / PIECE).saturating_sub(1);
+            for piece in first..=count {
+                claim(&self.pool, &self.name(piece), slot, None)?;
+            }
+            // Unless it was begun, and the next one, too, before this was done.
+            if self.lens()?.len() as u64 == count + 1 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes some, the last ones first.
+    fn remove(&self, pieces: std::ops::Range<u64>) -> Result<()> {
+        let mut end = pieces.end;
+        while end > pieces.start {
+            let first = end.saturating_sub(AT_ONCE).max(pieces.start);
+            let begin = |piece: u64| {
+                let mut op = WriteOp::new().map_err(store)?;
+                op.remove();
+                op.begin(&self.pool, &self.name(piece)).map_err(store)
+            };
+            let begun: Vec<_> = (first..end).rev().map(begin).collect::<Result<_>>()?;
+            for pending in begun {
+                match pending.wait() {
+                    Ok(_) | Err(Error::NotFound { .. }) => {}
+                    Err(error) => return Err(store(error)),
+                }
+            }
+            end = first;
+        }
+        Ok(())
     }
 }
 
@@ -147,50 +230,51 @@ fn keys(pool: &Pool, object: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
 
 impl LogDir for RadosLog {
     fn list(&self) -> Result<Vec<Segment>> {
-        let ids: Vec<u64> =
-            self.segments()?.into_iter().filter(|(_, state)| *state == THERE).map(|(id, _)| id).collect();
-        let lens: Vec<Reading> = ids.iter().map(|id| self.len(*id)).collect::<Result<_>>()?;
-        let len = |(id, reading): (u64, Reading)| match reading.wait().and_then(|brought| brought.stat(0)) {
-            Ok(stat) => Ok(Segment { id, len: stat.len }),
-            // It was put down, and not made.
-            Err(Error::NotFound { .. }) => Ok(Segment { id, len: 0 }),
-            Err(error) => Err(store(error)),
-        };
-        ids.into_iter().zip(lens).map(len).collect()
+        let segments = self.segments()?.into_iter().filter(|(_, state)| *state == THERE);
+        segments.map(|(id, _)| Ok(Segment { id, len: self.segment(id).len()? })).collect()
     }
 
     fn create(&self, id: u64) -> Result<Box<dyn LogFile>> {
         let slot = self.own()?;
-        let (key, object) = (key_of(id), self.segment(id));
+        let (key, segment) = (key_of(id), self.segment(id));
         if !self.change(slot, |op| _ = op.assert_omap(&key, b"").omap_set([(key.as_slice(), [THERE].as_slice())]))? {
-            return Err(StoreError::Io { what: format!("object {object}"), cause: "it exists already".into() });
+            return Err(StoreError::Io {
+                what: format!("object {}", segment.name(0)),
+                cause: "it exists already".into(),
+            });
         }
-        let mut op = WriteOp::new().map_err(store)?;
-        op.create().truncate(0).set_xattr(&slot.xattr(), &slot.epoch.to_le_bytes()).map_err(store)?;
-        op.run(&self.pool, &object).map_err(store)?;
-        Ok(Box::new(RadosFile::new(self.pool.clone(), slot.clone(), object, 0)))
+        claim(&self.pool, &segment.name(0), slot, None)?;
+        Ok(Box::new(RadosFile::new(segment, slot.clone(), 0, 1)))
     }
 
     fn open(&self, id: u64) -> Result<Box<dyn LogReader>> {
-        let reader = RadosReader { pool: self.pool.clone(), object: self.segment(id) };
-        reader.len()?;
-        Ok(Box::new(reader))
+        Ok(Box::new(RadosReader { segment: self.listed(id)? }))
     }
 
     fn open_append(&self, id: u64) -> Result<Box<dyn LogFile>> {
         let slot = self.own()?;
-        let len = self.open(id)?.len()?;
-        claim(&self.pool, &self.segment(id), slot, None)?;
-        Ok(Box::new(RadosFile::new(self.pool.clone(), slot.clone(), self.segment(id), len)))
+        let segment = self.listed(id)?;
+        segment.claim(slot)?;
+        let lens = segment.lens()?;
+        Ok(Box::new(RadosFile::new(segment, slot.clone(), lens.iter().sum(), lens.len() as u64)))
     }
 
     fn truncate(&self, id: u64, len: u64) -> Result<()> {
         let slot = self.own()?;
-        self.open(id)?;
-        claim(&self.pool, &self.segment(id), slot, None)?;
-        let mut op = WriteOp::new().map_err(store)?;
-        op.assert_xattr(&slot.xattr(), &slot.epoch.to_le_bytes()).map_err(store)?.truncate(len);
-        written(op.run(&self.pool, &self.segment(id)), slot)
+        let segment = self.listed(id)?;
+        segment.claim(slot)?;
+        let lens = segment.lens()?;
+        for (piece, there) in (len / PIECE..).zip(lens.iter().skip((len / PIECE) as usize)) {
+            // Emptied and not removed: another one could make them again.
+            let stays = if piece == len / PIECE { len % PIECE } else { 0 };
+            if *there > stays {
+                claim(&self.pool, &segment.name(piece), slot, None)?;
+                let mut op = WriteOp::new().map_err(store)?;
+                op.assert_xattr(&slot.xattr(), &slot.epoch.to_le_bytes()).map_err(store)?.truncate(stays);
+                written(op.run(&self.pool, &segment.name(piece)), slot)?;
+            }
+        }
+        Ok(())
     }
 
     fn delete(&self, id: u64) -> Result<()> {
@@ -224,68 +308,131 @@ fn written(done: loligo_rados::Result<u64>, slot: &Slot) -> Result<()> {
 /// What is under way of a segment.
 #[derive(Default)]
 struct Flight {
+    /// Writes that have not landed.
     writes: usize,
+    /// The piece that they are to.
+    piece: u64,
+    /// Pieces below this are known to be there, and to be this epoch's.
+    made: u64,
+    /// What waits until all of a piece has landed: where it goes, what, and who is told.
+    waiting: VecDeque<(u64, Vec<u8>, Option<Landed>)>,
     failed: Option<StoreError>,
 }
 
-/// That, and who waits for it.
-#[derive(Default)]
-struct Flights {
-    state: Mutex<Flight>,
+/// A segment that is written, shared with the calls that tell when writes have landed.
+struct Tail {
+    segment: Pieces,
+    slot: Arc<Slot>,
+    flight: Mutex<Flight>,
     landed: Condvar,
 }
 
+impl Tail {
+    fn lock(&self) -> MutexGuard<'_, Flight> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a write within a piece.
+    fn begin(self: &Arc<Tail>, flight: &mut Flight, at: u64, bytes: &[u8], then: Option<Landed>) -> Result<()> {
+        let piece = at / PIECE;
+        let mut op = WriteOp::new().map_err(store)?;
+        let (name, epoch) = (self.slot.xattr(), self.slot.epoch.to_le_bytes());
+        if piece < flight.made {
+            op.assert_xattr(&name, &epoch).map_err(store)?;
+        } else {
+            // Another one's, if it is there: who takes over makes the piece behind the last one.
+            op.create_exclusive().set_xattr(&name, &epoch).map_err(store)?;
+        }
+        op.write(at % PIECE, bytes);
+        let tail = self.clone();
+        op.begin_then(&self.segment.pool, &self.segment.name(piece), move |done| tail.ended(done, then))
+            .map_err(store)?;
+        flight.writes += 1;
+        flight.piece = piece;
+        flight.made = flight.made.max(piece + 1);
+        Ok(())
+    }
+
+    /// A write has landed, or never will.
+    fn ended(self: &Arc<Tail>, done: loligo_rados::Result<u64>, then: Option<Landed>) {
+        let mut flight = self.lock();
+        flight.writes -= 1;
+        if let Err(error) = written(done, &self.slot) {
+            // Nothing behind it counts, either.
+            flight.failed.get_or_insert(error);
+        }
+        let mut told: Vec<Landed> = then.into_iter().collect();
+        while flight.failed.is_none()
+            && let Some((at, bytes, then)) = flight.waiting.pop_front()
+        {
+            if flight.writes > 0 && flight.piece != at / PIECE {
+                flight.waiting.push_front((at, bytes, then));
+                break;
+            }
+            if let Err(error) = self.begin(&mut flight, at, &bytes, then) {
+                flight.failed = Some(error);
+            }
+        }
+        if flight.failed.is_some() {
+            told.extend(flight.waiting.drain(..).filter_map(|(_, _, then)| then));
+        }
+        let failed = flight.failed.clone();
+        drop(flight);
+        self.landed.notify_all();
+        for then in told {
+            then(failed.clone().map_or(Ok(()), Err));
+        }
+    }
+}
+
 struct RadosFile {
-    pool: Arc<Pool>,
-    slot: Arc<Slot>,
-    object: String,
+    tail: Arc<Tail>,
     len: u64,
-    flights: Arc<Flights>,
 }
 
 impl RadosFile {
-    fn new(pool: Arc<Pool>, slot: Arc<Slot>, object: String, len: u64) -> RadosFile {
-        RadosFile { pool, slot, object, len, flights: Arc::default() }
+    /// `made`: so many of its pieces are there; that in which it ends, and those behind, are this epoch's.
+    fn new(segment: Pieces, slot: Arc<Slot>, len: u64, made: u64) -> RadosFile {
+        let flight = Flight { made, ..Flight::default() };
+        RadosFile { tail: Arc::new(Tail { segment, slot, flight: Mutex::new(flight), landed: Condvar::new() }), len }
     }
 
-    /// Begins a write behind what is there; at its end `then` is told whether all up to there is durable.
-    fn begin(&mut self, bytes: &[u8], then: Option<Landed>) -> Result<()> {
-        let mut op = WriteOp::new().map_err(store)?;
-        op.assert_xattr(&self.slot.xattr(), &self.slot.epoch.to_le_bytes()).map_err(store)?.write(self.len, bytes);
-        {
-            let mut state = self.flights.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = &state.failed {
+    /// Without somebody to tell it waits until all is at least begun, so that whoever reads then finds it.
+    fn write(&mut self, mut bytes: &[u8], mut then: Option<Landed>) -> Result<()> {
+        let tail = self.tail.clone();
+        let waits = then.is_none();
+        let mut flight = tail.lock();
+        loop {
+            let piece = self.len / PIECE;
+            let must_wait = |flight: &Flight| !flight.waiting.is_empty() || flight.writes > 0 && flight.piece != piece;
+            if waits {
+                let blocked = |flight: &mut Flight| must_wait(flight) && flight.failed.is_none();
+                flight = tail.landed.wait_while(flight, blocked).unwrap_or_else(PoisonError::into_inner);
+            }
+            if let Some(error) = &flight.failed {
                 return Err(error.clone());
             }
-            state.writes += 1;
-        }
-        let (flights, slot) = (self.flights.clone(), self.slot.clone());
-        let ended = move |done| {
-            let mut state = flights.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.writes -= 1;
-            if let Err(error) = written(done, &slot) {
-                // Nothing behind it counts, either.
-                state.failed.get_or_insert(error);
+            let (now, later) = bytes.split_at(bytes.len().min((PIECE - self.len % PIECE) as usize));
+            let then = if later.is_empty() { then.take() } else { None };
+            if must_wait(&flight) {
+                flight.waiting.push_back((self.len, now.to_vec(), then));
+            } else if let Err(error) = tail.begin(&mut flight, self.len, now, then) {
+                // What was begun of it before may be there.
+                flight.failed = Some(error.clone());
+                return Err(error);
             }
-            let failed = state.failed.clone();
-            drop(state);
-            flights.landed.notify_all();
-            if let Some(then) = then {
-                then(failed.map_or(Ok(()), Err));
+            self.len += now.len() as u64;
+            bytes = later;
+            if bytes.is_empty() {
+                return Ok(());
             }
-        };
-        if let Err(error) = op.begin_then(&self.pool, &self.object, ended) {
-            self.flights.state.lock().unwrap_or_else(PoisonError::into_inner).writes -= 1;
-            return Err(store(error));
         }
-        self.len += bytes.len() as u64;
-        Ok(())
     }
 }
 
 impl LogFile for RadosFile {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        bytes.chunks(OP_BYTES).try_for_each(|chunk| self.begin(chunk, None))
+        if bytes.is_empty() { Ok(()) } else { self.write(bytes, None) }
     }
 
     fn append_vectored(&mut self, parts: &[&[u8]]) -> Result<()> {
@@ -293,16 +440,14 @@ impl LogFile for RadosFile {
     }
 
     fn append_then(&mut self, bytes: &[u8], landed: Landed) -> Result<()> {
-        let last = bytes.len().saturating_sub(1) / OP_BYTES * OP_BYTES;
-        self.append(&bytes[..last])?;
-        self.begin(&bytes[last..], Some(landed))
+        self.write(bytes, Some(landed))
     }
 
     fn sync(&mut self) -> Result<()> {
-        let state = self.flights.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = self.flights.landed.wait_while(state, |state| state.writes > 0);
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        state.failed.clone().map_or(Ok(()), Err)
+        let flight = self.tail.lock();
+        let flies = |flight: &mut Flight| flight.writes > 0 || !flight.waiting.is_empty() && flight.failed.is_none();
+        let flight = self.tail.landed.wait_while(flight, flies).unwrap_or_else(PoisonError::into_inner);
+        flight.failed.clone().map_or(Ok(()), Err)
     }
 
     fn len(&self) -> u64 {
@@ -318,23 +463,33 @@ impl Drop for RadosFile {
 }
 
 struct RadosReader {
-    pool: Arc<Pool>,
-    object: String,
+    segment: Pieces,
 }
 
 impl LogReader for RadosReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let mut op = ReadOp::new().map_err(store)?;
-        let step = op.read(offset, buf.len());
-        let brought = op.run(&self.pool, &self.object).map_err(store)?;
-        let data = brought.data(step).map_err(store)?;
-        buf[..data.len()].copy_from_slice(data);
-        Ok(data.len())
+        let mut read = 0;
+        while read < buf.len() {
+            let at = offset + read as u64;
+            let want = (buf.len() - read).min((PIECE - at % PIECE) as usize);
+            let mut op = ReadOp::new().map_err(store)?;
+            let step = op.read(at % PIECE, want);
+            let brought = match op.run(&self.segment.pool, &self.segment.name(at / PIECE)) {
+                Ok(brought) => brought,
+                Err(Error::NotFound { .. }) => break,
+                Err(error) => return Err(store(error)),
+            };
+            let data = brought.data(step).map_err(store)?;
+            buf[read..read + data.len()].copy_from_slice(data);
+            read += data.len();
+            if data.len() < want {
+                break;
+            }
+        }
+        Ok(read)
     }
 
     fn len(&self) -> Result<u64> {
-        let mut op = ReadOp::new().map_err(store)?;
-        let step = op.stat();
-        Ok(op.run(&self.pool, &self.object).and_then(|brought| brought.stat(step)).map_err(store)?.len)
+        self.segment.len()
     }
 }

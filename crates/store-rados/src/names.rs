@@ -24,9 +24,9 @@ pub(crate) fn log(rank: u32) -> String {
     format!("journal.{rank}")
 }
 
-/// One of them.
-pub(crate) fn segment(rank: u32, id: u64) -> String {
-    format!("journal.{rank}.{id:016x}")
+/// A piece of one of them.
+pub(crate) fn segment(rank: u32, id: u64, piece: u64) -> String {
+    format!("journal.{rank}.{id:016x}.{piece:x}")
 }
 
 /// The ranks that have a journal.

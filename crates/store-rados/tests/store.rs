@@ -136,7 +136,7 @@ fn a_write_of_an_earlier_epoch_is_refused_by_each_object_that_knows_of_a_later_o
     table.write_rows(&batch).expect("it is its own");
     // As one that takes over does it.
     let later = |op: &mut WriteOp| _ = op.set_xattr("epoch.rank.1", &2u64.to_le_bytes()).expect("a name");
-    for object in ["journal.1", "journal.1.0000000000000007", "table.0", "batch.rank.1"] {
+    for object in ["journal.1", "journal.1.0000000000000007.0", "table.0", "batch.rank.1"] {
         raw(&place, object, later);
     }
     file.append(b"late").expect("it is only begun");
@@ -230,6 +230,74 @@ fn an_owner_that_was_killed_is_replaced_at_once_on_the_same_machine() {
     let store = RadosStore::open(&place, &OpenOptions::default()).expect("its owner is dead");
     store.own(0).expect("so is the rank's");
     assert_eq!(store.log_dir(0).expect("log_dir").open(1).expect("open").len(), Ok(12));
+}
+
+#[test]
+fn a_segment_of_many_pieces_is_written_read_cut_and_removed() {
+    let Some(place) = formatted() else { return };
+    let store = RadosStore::open(&place, &OpenOptions::default()).expect("it is free");
+    let dir = store.log_dir(0).expect("log_dir");
+    let mut file = dir.create(1).expect("create");
+    // Beside and over the ends of pieces, one of many pieces, and one that ends where a piece does.
+    let mut want: Vec<u8> = Vec::new();
+    let (to, landed) = std::sync::mpsc::channel();
+    for (at, len) in [100_000usize, 31_071, 1, 1_000_000, 131_072 * 3, 5].into_iter().enumerate() {
+        let to = to.clone();
+        let bytes = vec![at as u8 + 1; len];
+        file.append_then(&bytes, Box::new(move |done| to.send((at, done)).expect("the test waits"))).expect("append");
+        want.extend(bytes);
+    }
+    let pad = (131_072 - want.len() % 131_072) % 131_072;
+    file.append(&vec![9; pad]).expect("append");
+    want.extend(vec![9; pad]);
+    file.sync().expect("sync");
+    drop(to);
+    assert_eq!(
+        landed.iter().map(|(at, done)| (at, done.is_ok())).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4, 5].map(|at| (at, true))
+    );
+    drop(file);
+    let read = |dir: &dyn loligo_store::LogDir| {
+        let reader = dir.open(1).expect("open");
+        let mut bytes = vec![0; reader.len().expect("len") as usize + 10];
+        let n = reader.read_at(0, &mut bytes).expect("read_at");
+        bytes.truncate(n);
+        bytes
+    };
+    assert!(read(&*dir) == want, "it is what was written");
+    drop((dir, store));
+    // The next owner goes on exactly behind a piece, and then within one.
+    let store = RadosStore::open(&place, &OpenOptions::default()).expect("it is free");
+    let dir = store.log_dir(0).expect("log_dir");
+    for bytes in [vec![7; 10], vec![8; 200_000]] {
+        let mut file = dir.open_append(1).expect("open_append");
+        assert_eq!(file.len(), want.len() as u64);
+        file.append(&bytes).expect("append");
+        file.sync().expect("sync");
+        want.extend(bytes);
+    }
+    assert!(read(&*dir) == want, "it is what was written");
+    for len in [want.len() - 1, 131_072 * 2 + 5, 131_072, 3, 0] {
+        dir.truncate(1, len as u64).expect("truncate");
+        want.truncate(len);
+        assert!(read(&*dir) == want, "cut to {len}");
+        let mut file = dir.open_append(1).expect("open_append");
+        file.append(b"more").expect("append");
+        file.sync().expect("sync");
+        want.extend(b"more");
+        assert!(read(&*dir) == want, "gone on from {len}");
+    }
+    dir.delete(1).expect("delete");
+    assert_eq!(dir.list(), Ok(vec![]));
+    let cluster = Cluster::connect(&place.conf, &place.user, &[]).expect("there is a cluster");
+    let pool = cluster.pool(&place.pool, &place.namespace).expect("the pool is there");
+    let mut left = Vec::new();
+    let mut each = |name: &str| {
+        left.extend(name.starts_with("journal.0.").then(|| name.to_owned()));
+        std::ops::ControlFlow::Continue(())
+    };
+    pool.list(&mut each).expect("list");
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
