@@ -15,11 +15,12 @@
 #        scripts/ceph.sh down DIR [--purge]    stops what up started, by pid; --purge: and removes DIR
 #        scripts/ceph.sh signal DIR SIG NAME   sends a signal to one of them: KILL osd.0, STOP mon.a
 #        scripts/ceph.sh start DIR NAME        starts one again that has ended
+#        scripts/ceph.sh wait DIR              until all OSDs are up and all copies are there
 #        scripts/ceph.sh do DIR ARGS...        the command ceph, for this cluster
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-usage() { sed -n '5,18p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
+usage() { sed -n '5,19p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
 [ $# -ge 2 ] || usage
 what=$1
 [ "$what" != up ] || mkdir -p "$2"
@@ -60,6 +61,10 @@ until_true() {
 listens() { (exec 3<>"/dev/tcp/$1/$2") 2>/dev/null; }
 mon_answers() { ceph -c "$conf" --connect-timeout 5 mon stat >/dev/null 2>&1; }
 osds_up() { [ "$(ceph_ osd stat -f json | sed -n 's/.*"num_up_osds":\([0-9]*\).*/\1/p')" = "$1" ]; }
+clean() {
+    osds_up "$(find "$dir" -maxdepth 1 -name 'osd.*' | wc -l)" &&
+        ceph_ pg stat -f json | grep -q '"num_pg_by_state":\[{"name":"active+clean","num":[0-9]*}\]'
+}
 mds_active() { [ "$(ceph_ fs dump -f json | grep -o '"state":"up:active"' | wc -l)" = "$1" ]; }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -qs '^State:.*Z' "/proc/$1/status"; }
 
@@ -207,6 +212,7 @@ start)
     [ $# -eq 1 ] || usage
     start "$1"
     ;;
+wait) until_true 1200 clean || die "copies are missing still: see $dir/log" ;;
 do) ceph_ "$@" ;;
 *) usage ;;
 esac

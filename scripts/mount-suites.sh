@@ -3,7 +3,7 @@
 # nothing of it is left: no mount, no process, no file.
 # usage: scripts/mount-suites.sh LOLIGO [suite...]    suites: pjdfstest fsx tools restart fsck (default: all)
 # With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time; with
-# LOLIGO_THRASH_MEMBERS, too, ranks are drained and added.
+# LOLIGO_THRASH_MEMBERS, too, ranks are drained and added. With LOLIGO_CEPH_CONF=FILE it is on that Ceph cluster, in the pool loligo.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -29,6 +29,8 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-mount.XXXXXX")
 data="$scratch/data" mount="$scratch/mnt" ranks=${LOLIGO_RANKS:-1}
 mkdir "$mount"
 chmod 755 "$scratch"
+store=()
+[ -z "${LOLIGO_CEPH_CONF:-}" ] || store=(--store "rados:loligo/suites.$$" --conf "$LOLIGO_CEPH_CONF")
 # A server of this script must not be found by, nor find, any other.
 unset LOLIGO_SERVER
 # What moves between ranks is the thrasher's to say.
@@ -42,7 +44,7 @@ start() {
     # Ranks may come and go: then the next start has as many as there were.
     local asked="--ranks $ranks"
     if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ -d "$data" ]; then asked=""; fi
-    timeout -k 5 60 "$binary" up --data "$data" --mount "$mount" $asked --daemon </dev/null >"$scratch/up.log" 2>&1 || {
+    timeout -k 5 60 "$binary" up --data "$data" "${store[@]}" --mount "$mount" $asked --daemon </dev/null >"$scratch/up.log" 2>&1 || {
         cat "$scratch/up.log"
         return 1
     }

@@ -41,6 +41,12 @@ impl Fixture for InPool {
     fn tells_zeros_from_holes(&self) -> bool {
         false
     }
+
+    fn knows_space(&self) -> bool {
+        // Without a manager nobody does.
+        let cluster = Cluster::connect(&self.0.conf, &self.0.user, &[]).expect("there is a cluster");
+        cluster.space().expect("it answers").total > 0
+    }
 }
 
 #[test]

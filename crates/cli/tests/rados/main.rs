@@ -3,6 +3,7 @@
 //! each test says so.
 
 mod failover;
+mod faults;
 mod history;
 mod servers;
 mod service;
