@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that need a Ceph cluster, on one in memory that is started for them and stopped after.
-# usage: scripts/rados-suite.sh [--faults]    --faults: on three OSDs in files, which are killed and stopped; minutes, and much CPU
+# usage: scripts/rados-suite.sh [--faults]    --faults: OSDs, of three in files, are killed and stopped, and links are cut; minutes, as root
 # environment: LOLIGO_SKIPPED, a file that is told what could not be tested. Exit code 77: nothing was tested.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -25,9 +25,24 @@ for program in $programs; do
 done
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-rados.XXXXXX")
-trap 'scripts/ceph.sh down "$scratch" || true; rm -rf "$scratch"' EXIT
-LOLIGO_CEPH_CONF=$(scripts/ceph.sh up "$scratch" "${options[@]}")
-export LOLIGO_CEPH_CONF
-[ "${1:-}" != --faults ] || export LOLIGO_CEPH_DIR="$scratch"
+mkdir "$scratch/ceph" "$scratch/hosts"
+trap 'end' EXIT
+end() {
+    scripts/ceph.sh down "$scratch/ceph" || true
+    [ ! -e "$scratch/hosts/hosts" ] || scripts/hosts.sh down "$scratch/hosts" || true
+    rm -rf "$scratch"
+}
 eval "$(scripts/rocksdb-cache.sh)"
-cargo test --profile ci "${tests[@]}"
+first=() third=()
+if [ "${1:-}" = --faults ]; then
+    scripts/hosts.sh up "$scratch/hosts" 3
+    # The cluster is on the first host, what is tested on the third.
+    options+=(--address 10.77.0.11)
+    first=(scripts/hosts.sh run "$scratch/hosts" 1) third=(scripts/hosts.sh run "$scratch/hosts" 3)
+    export LOLIGO_CEPH_DIR="$scratch/ceph" LOLIGO_HOSTS_DIR="$scratch/hosts"
+    # Before, as the third host has no way to the outside.
+    cargo test --profile ci --package loligo-cli --test rados --no-run
+fi
+LOLIGO_CEPH_CONF=$("${first[@]}" scripts/ceph.sh up "$scratch/ceph" "${options[@]}")
+export LOLIGO_CEPH_CONF
+"${third[@]}" cargo test --profile ci "${tests[@]}"

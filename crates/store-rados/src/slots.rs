@@ -325,7 +325,9 @@ impl Inner {
                 Ok(None) => self.lose("another server has taken over"),
                 Err(error) => tracing::warn!("could not say that this server is there: {error}"),
             },
-            Err(error @ Error::Fenced { .. }) => self.lose(&error.to_string()),
+            Err(Error::Fenced { .. }) => {
+                self.lose("another server has taken over, and has shut this one out of the cluster")
+            }
             Err(error) => tracing::warn!("could not say that this server is there: {error}"),
         }
     }

@@ -8,6 +8,11 @@ use crate::servers::{Place, Server};
 /// Operations between two faults.
 const SOME: u64 = 400;
 
+/// On a machine that is busy with other things a server may be silent for longer than the default lease, and would be replaced.
+const PATIENT: [&str; 2] = ["--set", "lease_ms=3000"];
+/// Nobody waits for this one: that a process is dead is known on its own machine.
+const DEAF: [&str; 2] = ["--set", "lease_ms=30000"];
+
 /// Which of the two serves, and the other one.
 fn active(mut servers: Vec<Server>) -> (Server, Server) {
     loop {
@@ -28,7 +33,7 @@ fn begin(place: &Place, args: &[&str]) -> (Server, Server) {
 #[test]
 fn servers_that_are_killed_are_replaced_and_nothing_acknowledged_is_lost() {
     let Some(place) = Place::formatted() else { return };
-    let (mut server, mut other) = begin(&place, &[]);
+    let (mut server, mut other) = begin(&place, &DEAF);
     let programs = Programs::start(&place.address(2), 3);
     for _ in 0..4 {
         programs.until_more(SOME);
@@ -36,7 +41,7 @@ fn servers_that_are_killed_are_replaced_and_nothing_acknowledged_is_lost() {
         server.kill();
         other.until_serves();
         server = other;
-        other = place.serve(number, &[]);
+        other = place.serve(number, &DEAF);
     }
     programs.until_more(SOME);
     let told = programs.end();
@@ -48,7 +53,8 @@ fn servers_that_are_killed_are_replaced_and_nothing_acknowledged_is_lost() {
 #[test]
 fn a_server_that_hangs_is_replaced_and_ends_when_it_wakes() {
     let Some(place) = Place::formatted() else { return };
-    let (mut server, mut other) = begin(&place, &["--ranks", "2"]);
+    let two_ranks = [&PATIENT[..], &["--ranks", "2"]].concat();
+    let (mut server, mut other) = begin(&place, &two_ranks);
     let programs = Programs::start(&place.address(2), 3);
     for _ in 0..3 {
         programs.until_more(SOME);
@@ -63,7 +69,7 @@ fn a_server_that_hangs_is_replaced_and_ends_when_it_wakes() {
         );
         let number = server.number;
         server = other;
-        other = place.serve(number, &["--ranks", "2"]);
+        other = place.serve(number, &two_ranks);
     }
     let told = programs.end();
     let longest = check(&place.address(2), &told);
@@ -73,9 +79,9 @@ fn a_server_that_hangs_is_replaced_and_ends_when_it_wakes() {
 #[test]
 fn of_two_that_stand_by_one_takes_over() {
     let Some(place) = Place::formatted() else { return };
-    let mut first = place.serve(0, &[]);
+    let mut first = place.serve(0, &PATIENT);
     first.until_serves();
-    let (second, third) = (place.serve(1, &[]), place.serve(2, &[]));
+    let (second, third) = (place.serve(1, &PATIENT), place.serve(2, &PATIENT));
     let programs = Programs::start(&place.address(3), 2);
     programs.until_more(SOME);
     first.stop();
@@ -93,7 +99,7 @@ fn of_two_that_stand_by_one_takes_over() {
 #[test]
 fn a_server_that_stops_cleanly_is_replaced_at_once_and_its_place_taken_again() {
     let Some(place) = Place::formatted() else { return };
-    let (mut server, mut other) = begin(&place, &[]);
+    let (mut server, mut other) = begin(&place, &DEAF);
     let programs = Programs::start(&place.address(2), 2);
     for _ in 0..3 {
         programs.until_more(SOME);
@@ -101,7 +107,7 @@ fn a_server_that_stops_cleanly_is_replaced_at_once_and_its_place_taken_again() {
         server.end();
         other.until_serves();
         server = other;
-        other = place.serve(number, &[]);
+        other = place.serve(number, &DEAF);
     }
     programs.until_more(SOME);
     let told = programs.end();

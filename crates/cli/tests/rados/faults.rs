@@ -1,5 +1,6 @@
-//! The cluster itself fails under the servers. Only on a cluster with three OSDs or more whose directory `LOLIGO_CEPH_DIR` names
-//! (`scripts/rados-suite.sh --faults` starts one); else nothing is tested, and each test says so.
+//! The cluster itself fails under the servers, or the links to it do. Only on a cluster with three OSDs or more whose directory
+//! `LOLIGO_CEPH_DIR` names, on the first of some hosts that `LOLIGO_HOSTS_DIR` names (`scripts/rados-suite.sh --faults` starts both, and the
+//! tests on host 3); else nothing is tested, and each test says so.
 
 use std::process::Command;
 
@@ -74,4 +75,64 @@ fn an_osd_that_hangs_and_goes_on_costs_time_and_nothing_else() {
     let longest = check(&place.address(2), &told);
     eprintln!("3 OSDs stopped for 4 s, one at a time: the longest turn of a program took {longest:?}");
     drop((server, other));
+}
+
+/// Hosts of `scripts/hosts.sh`.
+struct Hosts(String);
+
+impl Hosts {
+    fn new() -> Option<Hosts> {
+        let dir = std::env::var("LOLIGO_HOSTS_DIR").ok();
+        if dir.is_none() {
+            eprintln!("not tested: LOLIGO_HOSTS_DIR names no hosts");
+        }
+        dir.map(Hosts)
+    }
+
+    fn command(&self, what: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/hosts.sh"));
+        command.arg(what).arg(&self.0).args(args);
+        command
+    }
+
+    fn run(&self, what: &str, args: &[&str]) {
+        assert!(self.command(what, args).status().expect("bash").success(), "hosts.sh {what} {args:?}");
+    }
+}
+
+/// A server on host 2 is cut off from the store, in one of three ways; the one on host 3 goes on; then it is heard again.
+fn cut_off(cuts: &[&str]) {
+    let (Some(hosts), Some(place)) = (Hosts::new(), Place::formatted()) else { return };
+    let mut server = place.serve_by(hosts.command("run", &["2", crate::servers::LOLIGO]), 0, &[]);
+    server.until_serves();
+    let mut other = place.serve(1, &[]);
+    // What programs say to servers goes over sockets that no host has for itself: only the store is cut off.
+    let programs = Programs::start(&place.address(2), 3);
+    programs.until_more(SOME);
+    hosts.run("cut", cuts);
+    other.until_serves();
+    programs.until_more(SOME);
+    hosts.run("heal", &[]);
+    let said = server.until_ended();
+    assert!(said.contains("another server has taken over") || said.contains("not this server's any more"), "{said}");
+    programs.until_more(SOME);
+    let told = programs.end();
+    let longest = check(&place.address(2), &told);
+    eprintln!("cut off from the store ({cuts:?}): the longest turn of a program took {longest:?}");
+    other.end();
+}
+
+#[test]
+fn a_server_that_is_cut_off_from_the_store_answers_nothing_more_and_is_replaced() {
+    cut_off(&["2", "1"]);
+}
+
+#[test]
+fn a_server_whom_the_store_does_not_hear_is_replaced() {
+    cut_off(&["2", "1", "--one-way"]);
+}
+
+#[test]
+fn a_server_that_does_not_hear_the_store_is_replaced() {
+    cut_off(&["1", "2", "--one-way"]);
 }

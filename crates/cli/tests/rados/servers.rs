@@ -63,7 +63,10 @@ impl Place {
     }
 
     fn command(&self, args: &[&str], server: usize) -> Command {
-        let mut command = Command::new(LOLIGO);
+        self.command_by(Command::new(LOLIGO), args, server)
+    }
+
+    fn command_by(&self, mut command: Command, args: &[&str], server: usize) -> Command {
         command.args(args).args(["--store", &self.store, "--conf", &self.conf]).arg("--data").arg(self.data(server));
         command.stdin(Stdio::null());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOLIGO_")) {
@@ -74,9 +77,14 @@ impl Place {
 
     /// Starts a server, which may have to stand by.
     pub fn serve(&self, server: usize, args: &[&str]) -> Server {
+        self.serve_by(Command::new(LOLIGO), server, args)
+    }
+
+    /// Starts one by a program that becomes it: on another host, say.
+    pub fn serve_by(&self, program: Command, server: usize, args: &[&str]) -> Server {
         let log = self.data(server).with_extension("log");
         let file = std::fs::File::options().create(true).append(true).open(&log).expect("a log");
-        let mut command = self.command(&["serve", "--standby"], server);
+        let mut command = self.command_by(program, &["serve", "--standby"], server);
         let child =
             command.args(args).stdout(file.try_clone().expect("a log")).stderr(file).spawn().expect("it starts");
         Server { child, number: server, socket: self.data(server).join("loligo.sock"), log }
