@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$LOLIGO_TOP"
 
-options=(--pool rados_test) tests=(--package loligo-rados --package loligo-store-rados --package loligo-cli --test cluster --test store --test rados)
+options=(--pool rados_test) tests=(--package loligo-rados --package loligo-store-rados --package loligo-cli --test cluster --test full --test store --test rados)
 programs="ceph ceph-mon ceph-osd"
 case ${1:-} in
 --faults)
@@ -14,7 +14,8 @@ case ${1:-} in
     programs+=" ceph-mgr"
     tests=(--package loligo-cli --test rados -- --test-threads 1 --nocapture faults)
     ;;
-"") ;;
+# Without a manager nobody counts, and what a full pool does is not tested.
+"") if have ceph-mgr; then options+=(--mgr); fi ;;
 *) sed -n '3s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
 esac
 for program in $programs; do

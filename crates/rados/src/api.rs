@@ -61,11 +61,16 @@ functions! {
     rados_cluster_stat(Handle, *mut ClusterStat) -> c_int;
     rados_wait_for_latest_osdmap(Handle) -> c_int;
     rados_blocklist_add(Handle, *mut c_char, u32) -> c_int;
+    rados_mon_command(
+        Handle, *const *const c_char, usize, *const c_char, usize, *mut *mut c_char, *mut usize, *mut *mut c_char,
+        *mut usize,
+    ) -> c_int;
     rados_buffer_free(*mut c_char);
 
     rados_ioctx_create(Handle, *const c_char, *mut Handle) -> c_int;
     rados_ioctx_destroy(Handle);
     rados_ioctx_set_namespace(Handle, *const c_char);
+    rados_set_pool_full_try(Handle);
     rados_nobjects_list_open(Handle, *mut Handle) -> c_int;
     rados_nobjects_list_next2(
         Handle, *mut *const c_char, *mut *const c_char, *mut *const c_char, *mut usize, *mut usize, *mut usize,

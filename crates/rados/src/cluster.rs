@@ -1,6 +1,6 @@
 //! A connection to a cluster: who we are there, how much space there is, and whom the cluster shall listen to no more.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Arc;
 
@@ -78,6 +78,38 @@ impl Cluster {
         // SAFETY: the struct is laid out as the library's.
         check("the cluster", unsafe { (self.api.rados_cluster_stat)(self.handle, &mut stat) })?;
         Ok(Space { total: stat.kb * 1024, free: stat.kb_avail * 1024 })
+    }
+
+    /// What the monitors answer to a command, as in `{"prefix": "fsid", "format": "json"}`: the library's way to what `ceph` tells.
+    pub fn ask(&self, command: &str) -> Result<Vec<u8>> {
+        let what = format!("the monitors' answer to {command}");
+        let command = text(command)?;
+        let (mut out, mut out_len) = (ptr::null_mut(), 0);
+        let (mut said, mut said_len) = (ptr::null_mut(), 0);
+        // SAFETY: one command, a C string, and nothing with it; both answers are the library's until they are freed below.
+        unsafe {
+            let code = (self.api.rados_mon_command)(
+                self.handle,
+                &command.as_ptr(),
+                1,
+                ptr::null(),
+                0,
+                &mut out,
+                &mut out_len,
+                &mut said,
+                &mut said_len,
+            );
+            let taken = |from: *mut c_char, len: usize| {
+                if from.is_null() {
+                    return Vec::new();
+                }
+                let bytes = std::slice::from_raw_parts(from.cast::<u8>(), len).to_vec();
+                (self.api.rados_buffer_free)(from);
+                bytes
+            };
+            let (out, _words) = (taken(out, out_len), taken(said, said_len));
+            check(&what, code).map(|_| out)
+        }
     }
 
     /// The addresses of this connection, as [`Cluster::shut_out`] takes them.

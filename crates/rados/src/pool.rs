@@ -36,6 +36,14 @@ impl Pool {
         Ok(Pool { api, io, name: name.to_owned(), cluster: Arc::clone(cluster) })
     }
 
+    /// One whose writes that need more room end with [`crate::Error::Full`] while the pool is full. Otherwise they wait until there is some,
+    /// and nobody is told.
+    pub fn refusing_when_full(self) -> Pool {
+        // SAFETY: the context is ours alone as yet.
+        unsafe { (self.api.rados_set_pool_full_try)(self.io) };
+        self
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name

@@ -15,7 +15,7 @@ use crate::names;
 use crate::slots::Slots;
 
 /// The largest piece, bytes: the cluster takes objects up to 128 MiB (`osd_max_object_size`).
-const PIECE_MAX: u64 = 64 << 20;
+pub(crate) const PIECE_MAX: u64 = 64 << 20;
 /// The xattr with the index below which all pieces are.
 const UPTO: &str = "upto";
 /// Files of which that is remembered.

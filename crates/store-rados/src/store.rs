@@ -7,7 +7,7 @@ use std::time::Duration;
 use loligo_rados::{Cluster, Error, Pool, ReadOp, WriteOp};
 use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, StatFs, StoreError, Table};
 
-use crate::blobs::RadosBlobs;
+use crate::blobs::{PIECE_MAX, RadosBlobs};
 use crate::error::store;
 use crate::log::RadosLog;
 use crate::names;
@@ -41,11 +41,13 @@ pub struct OpenOptions {
     pub lease: Duration,
     /// Keys after which a range of the table is cut in two.
     pub range_keys: u64,
+    /// What needs more room than there is in the pool is an error at once. Otherwise it waits until there is some.
+    pub refuse_full: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { lease: Duration::from_millis(1500), range_keys: 100_000 }
+        Self { lease: Duration::from_millis(1500), range_keys: 100_000, refuse_full: false }
     }
 }
 
@@ -76,15 +78,20 @@ struct Rank {
 /// How long a formatting may take.
 const FORMAT_TIME: Duration = Duration::from_secs(30);
 
-fn connect(place: &Place) -> Result<(Arc<Cluster>, Arc<Pool>)> {
+fn connect(place: &Place, refuse_full: bool) -> Result<(Arc<Cluster>, Arc<Pool>)> {
     let cluster = Cluster::connect(&place.conf, &place.user, &[]).map_err(store)?;
-    let pool = cluster.pool(&place.pool, &place.namespace).map_err(|error| match error {
+    let pool = pool(&cluster, place, &place.namespace, refuse_full)?;
+    Ok((cluster, pool))
+}
+
+fn pool(cluster: &Arc<Cluster>, place: &Place, namespace: &str, refuse_full: bool) -> Result<Arc<Pool>> {
+    let pool = cluster.pool(&place.pool, namespace).map_err(|error| match error {
         Error::NotFound { .. } => {
             StoreError::NotFound { what: format!("pool {} of the cluster of {}", place.pool, place.conf) }
         }
         error => store(error),
     })?;
-    Ok((cluster, Arc::new(pool)))
+    Ok(Arc::new(if refuse_full { pool.refusing_when_full() } else { pool }))
 }
 
 fn identity(place: &Place, pool: &Pool) -> Result<Option<Identity>> {
@@ -98,9 +105,12 @@ fn identity(place: &Place, pool: &Pool) -> Result<Option<Identity>> {
 }
 
 impl RadosStore {
+    /// The most bytes that an object with file data holds.
+    pub const OBJECT_MAX: u64 = PIECE_MAX;
+
     /// Makes an empty file system in a name space of a pool that has none.
     pub fn format(place: &Place, options: &FormatOptions) -> Result<Identity> {
-        let (_cluster, pool) = connect(place)?;
+        let (_cluster, pool) = connect(place, true)?;
         if let Some(there) = identity(place, &pool)? {
             return Err(StoreError::AlreadyFormatted { dir: place.to_string(), fs_id: there.fs_id_hex() });
         }
@@ -129,7 +139,7 @@ impl RadosStore {
 
     /// Reads who the file system there is, without owning anything of it.
     pub fn identify(place: &Place) -> Result<Identity> {
-        let (_cluster, pool) = connect(place)?;
+        let (_cluster, pool) = connect(place, false)?;
         Self::identity_there(place, &pool)
     }
 
@@ -152,9 +162,9 @@ impl RadosStore {
         options: &OpenOptions,
         wait: &mut dyn FnMut(&StoreError) -> bool,
     ) -> Result<RadosStore> {
-        let (cluster, pool) = connect(place)?;
+        let (cluster, pool) = connect(place, options.refuse_full)?;
         let identity = Self::identity_there(place, &pool)?;
-        let files = Arc::new(cluster.pool(&place.pool, &format!("{}.data", place.namespace)).map_err(store)?);
+        let files = self::pool(&cluster, place, &format!("{}.data", place.namespace), options.refuse_full)?;
         let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, who())?);
         let slot = loop {
             match slots.take(FILE_SYSTEM) {
