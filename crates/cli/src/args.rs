@@ -32,6 +32,7 @@ Care:
   fsck         Check a file system, and repair it
   dump         Write the whole namespace as text
   load         Make a namespace from such a text
+  copy         Copy a whole file system to another store
   journal      Look into the journal
 
 Tools:
@@ -182,6 +183,8 @@ pub enum Command {
         /// File to read; `-` for stdin.
         input: PathBuf,
     },
+    /// Copy a whole file system to another store: into a Ceph cluster, back, or to another directory.
+    Copy(crate::care::copy::CopyArgs),
     /// Look into the journal.
     Journal {
         #[command(subcommand)]
@@ -213,6 +216,7 @@ impl Command {
     pub fn for_programs(&self) -> bool {
         match self {
             Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
+            Command::Copy(args) => args.json,
             Command::Bench { what: Bench::Md(args) } => args.json,
             Command::Bench { what: Bench::Workload(args) } => args.json,
             Command::Subtree { what: Subtree::Migrate { json, .. } } => *json,

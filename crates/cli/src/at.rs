@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_store::{Backend, Identity, StoreError};
+use loligo_store::{Backend, Identity, MAX_OBJECT_LEN, StoreError};
 use loligo_store_local::{FormatOptions as LocalFormat, LocalStore, OpenOptions as LocalOptions};
 use loligo_store_rados::{FormatOptions as RadosFormat, OpenOptions as RadosOptions, Place, RadosStore};
 use serde::{Deserialize, Serialize};
@@ -42,11 +42,21 @@ pub struct Opening {
     pub table_cache: usize,
     /// How long a server may be silent before another one may have what it has.
     pub lease: Duration,
+    /// A store that is full says so at once; otherwise one in a cluster waits until there is room.
+    pub refuse_full: bool,
 }
 
 impl Default for Opening {
     fn default() -> Self {
-        Opening { table_cache: LocalOptions::default().block_cache_bytes, lease: RadosOptions::default().lease }
+        let (table_cache, lease) = (LocalOptions::default().block_cache_bytes, RadosOptions::default().lease);
+        Opening { table_cache, lease, refuse_full: false }
+    }
+}
+
+impl Opening {
+    /// For a command that serves nobody: it ends where the store is full, and does not wait.
+    pub fn offline() -> Opening {
+        Opening { refuse_full: true, ..Opening::default() }
     }
 }
 
@@ -93,19 +103,12 @@ impl Store {
                 args.data.as_deref().ok_or_else(|| Failure::usage("no store is named").remedy("give --data DIR"))?;
             return Store::of(&crate::service::data_dir(data)?);
         };
-        let Some((pool, namespace)) = parse(text) else {
-            return Err(Failure::usage(format!("{text:?} names no store")).remedy(
-                "as in --store rados:POOL or rados:POOL/NAMESPACE; a store on this machine's disk needs --data DIR only",
-            ));
-        };
-        let conf = std::path::absolute(&args.conf).context(|| format!("Ceph's settings {}", args.conf.display()))?;
-        let conf = conf.to_str().ok_or_else(|| Failure::usage("the path of Ceph's settings is not UTF-8"))?.to_string();
+        let place = place_of(text, &args.conf, &args.ceph_user)?;
         let data = match &args.data {
             Some(data) => data.clone(),
-            None => default_dir(&pool, &namespace)?,
+            None => default_dir(&place.pool, &place.namespace)?,
         };
         let data = crate::service::data_dir(&data)?;
-        let place = Place { conf, user: args.ceph_user.clone(), pool, namespace };
         match Store::of(&data)? {
             Store::Rados { place: there, .. } if there != place => Err(Failure::usage(format!(
                 "{} belongs to {there} of {}, as {}",
@@ -120,6 +123,14 @@ impl Store {
             }
             _ => Ok(Store::Rados { data, place }),
         }
+    }
+
+    /// The one that a text names alone: `rados:POOL` and so on, without a directory of this machine, or else a data directory.
+    pub fn at(text: &str, conf: &Path, user: &str) -> Result<Store, Failure> {
+        if text.starts_with("rados:") {
+            return Ok(Store::Rados { data: PathBuf::new(), place: place_of(text, conf, user)? });
+        }
+        Store::of(&crate::service::data_dir(Path::new(text))?)
     }
 
     /// The directory of this machine.
@@ -163,9 +174,22 @@ impl Store {
 
     /// Makes an empty one.
     pub fn format(&self) -> Result<Identity, StoreError> {
+        self.format_as(None)
+    }
+
+    /// Makes an empty one that is this file system, for a copy of it.
+    pub fn format_as(&self, identity: Option<Identity>) -> Result<Identity, StoreError> {
         match self {
-            Store::Local(data) => LocalStore::format(data, &LocalFormat::default()),
-            Store::Rados { place, .. } => RadosStore::format(place, &RadosFormat::default()),
+            Store::Local(data) => LocalStore::format(data, &LocalFormat { identity }),
+            Store::Rados { place, .. } => RadosStore::format(place, &RadosFormat { identity }),
+        }
+    }
+
+    /// The most bytes that one of its objects holds.
+    pub fn object_max(&self) -> u64 {
+        match self {
+            Store::Local(_) => MAX_OBJECT_LEN,
+            Store::Rados { .. } => RadosStore::OBJECT_MAX,
         }
     }
 
@@ -187,7 +211,8 @@ impl Store {
                 Arc::new(LocalStore::open(data, &options)?)
             }
             Store::Rados { place, .. } => {
-                let options = RadosOptions { lease: how.lease, ..RadosOptions::default() };
+                let options =
+                    RadosOptions { lease: how.lease, refuse_full: how.refuse_full, ..RadosOptions::default() };
                 Arc::new(RadosStore::stand_by(place, &options, wait)?)
             }
         })
@@ -208,6 +233,18 @@ impl Store {
             Err(error) => Err(Failure::new(format!("{}: {error}", place()))),
         }
     }
+}
+
+/// Where a store in a cluster is, in its words.
+fn place_of(text: &str, conf: &Path, user: &str) -> Result<Place, Failure> {
+    let Some((pool, namespace)) = parse(text) else {
+        return Err(Failure::usage(format!("{text:?} names no store")).remedy(
+            "as in rados:POOL or rados:POOL/NAMESPACE; a store on this machine's disk is a data directory, as in --data DIR",
+        ));
+    };
+    let conf = std::path::absolute(conf).context(|| format!("Ceph's settings {}", conf.display()))?;
+    let conf = conf.to_str().ok_or_else(|| Failure::usage("the path of Ceph's settings is not UTF-8"))?.to_string();
+    Ok(Place { conf, user: user.to_string(), pool, namespace })
 }
 
 /// `rados:POOL` or `rados:POOL/NAMESPACE`.

@@ -69,6 +69,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
         Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),
         Command::Load { data, input } => care::load::run(&data, &input),
+        Command::Copy(args) => care::copy::run(&args),
         Command::Journal { what: Journal::Inspect { data, summary, json } } => care::journal::run(&data, summary, json),
         Command::Bench { what: Bench::Md(args) } => tools::bench::run(&args),
         Command::Bench { what: Bench::Workload(args) } => tools::workload::run(&args),

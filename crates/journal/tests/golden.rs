@@ -234,6 +234,7 @@ fn rows() -> Vec<(&'static str, Row)> {
         ("meta-rank-state", Row::Meta { meta: Meta::RankState, rank: Rank(2), value: 4 }),
         ("meta-map-epoch", Row::Meta { meta: Meta::MapEpoch, rank: Rank::ZERO, value: 9 }),
         ("meta-policy", Row::Meta { meta: Meta::Policy, rank: Rank::ZERO, value: 7 }),
+        ("meta-copying", Row::Meta { meta: Meta::Copying, rank: Rank::ZERO, value: 1 }),
         ("note", Row::Note { name: "a/7".into(), data: bytes("text") }),
         ("meta-ranks", Row::Meta { meta: Meta::Ranks, rank: Rank::ZERO, value: 3 }),
         ("route", Row::Route { of: Rank(1), route: route() }),

@@ -1,6 +1,7 @@
-//! Commands that look after a file system that is not served: check and repair it, carry it as text, look into its
-//! journal.
+//! Commands that look after a file system that is not served: check and repair it, carry it as text or to another store,
+//! look into its journal.
 
+pub mod copy;
 pub mod dump;
 pub mod fsck;
 pub mod journal;

@@ -13,14 +13,22 @@ use crate::service::format;
 
 /// The store of a data directory, owned from now on.
 pub fn store(data: &Path) -> Result<Arc<dyn Backend>, Failure> {
-    let at = Store::of(data)?;
-    format::require(&at)?;
-    match at.open(Opening::default()) {
+    open(&Store::of(data)?)
+}
+
+/// A store, owned from now on.
+pub fn open(at: &Store) -> Result<Arc<dyn Backend>, Failure> {
+    format::require(at)?;
+    match at.open(Opening::offline()) {
         Ok(store) => Ok(store),
         Err(error @ StoreError::InUse { .. }) => {
             let text = error.to_string();
+            let down = match at.data() {
+                nowhere if nowhere.as_os_str().is_empty() => "loligo down, on the machine where it runs".to_string(),
+                data => format!("loligo down --data {}", quoted(data)),
+            };
             Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string())
-                .remedy(format!("stop it first: loligo down --data {}", quoted(data))))
+                .remedy(format!("stop it first: {down}")))
         }
         Err(error) => Err(Failure::new(error.to_string())),
     }
@@ -37,6 +45,7 @@ pub fn records(store: Arc<dyn Backend>, data: &Path) -> Result<Offline, Failure>
         ServerError::NotFormatted => Failure::new(format!("{} holds no finished file system", data.display())).remedy(
             "`loligo format` finishes one whose making was cut off; an unfinished load is to be removed and done again",
         ),
+        error @ ServerError::UnfinishedCopy => Failure::new(format!("{}: {error}", data.display())),
         error => Failure::new(error.to_string()),
     })
 }

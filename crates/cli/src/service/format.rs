@@ -60,7 +60,7 @@ fn unmade(data: &Path, error: &std::io::Error) -> Failure {
         .remedy("name one below a directory that this user may write to")
 }
 
-/// Whether there is a finished file system. A load that was cut off leaves rows in a table that is not formatted: nothing
+/// Whether there is a finished file system. A copy or a load that was cut off leaves rows in a table that is not formatted: nothing
 /// to build on, and refused.
 pub fn has_file_system(at: &Store, store: &dyn Backend) -> Result<bool, Failure> {
     let failed = |e: StoreError| Failure::new(e.to_string());
@@ -71,6 +71,12 @@ pub fn has_file_system(at: &Store, store: &dyn Backend) -> Result<bool, Failure>
     let formatted = has(&key)? || has(&key[..2])?;
     if formatted || table.scan(&[], &[], 1).map_err(failed)?.is_empty() {
         return Ok(formatted);
+    }
+    if has(&key_meta(Meta::Copying, Rank::ZERO))? {
+        return Err(Failure::new(format!("{} holds a copy that did not come to its end", at.name())).remedy(format!(
+            "make it again, which keeps what is right of it: loligo copy --from STORE --to {}",
+            at.name()
+        )));
     }
     let how = match at {
         Store::Local(_) => "remove the directory and load again",

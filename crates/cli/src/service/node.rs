@@ -167,8 +167,8 @@ impl Node {
         let data = at.data();
         let lock = at.lock()?;
         let table_cache = settings.number("table_cache_bytes") as usize;
-        let how = Opening { table_cache, lease: Duration::from_millis(settings.number("lease_ms")) };
-        let store = stand_by(at, how, wait)?;
+        let lease = Duration::from_millis(settings.number("lease_ms"));
+        let store = stand_by(at, Opening { table_cache, lease, ..Opening::default() }, wait)?;
         let elsewhere = elsewhere.iter().copied().map(Rank).collect();
         let ranks = ranks.ranks.unwrap_or(0);
         let config = ServerConfig { ranks, elsewhere, ..server_config(data, settings, store)? };
@@ -294,6 +294,7 @@ fn recover(
                 quoted(data)
             ))
         }
+        error @ ServerError::UnfinishedCopy => Failure::new(format!("{}: {error}", data.display())),
         error @ (ServerError::NotLoopback { .. } | ServerError::FewerRanks { .. }) => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     })?;

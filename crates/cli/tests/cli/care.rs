@@ -16,13 +16,13 @@ fn name(text: &[u8]) -> Name {
     Name::new(text).expect("a name")
 }
 
-struct User {
-    client: Client,
+pub struct User {
+    pub client: Client,
     cred: Arc<Cred>,
 }
 
 impl User {
-    fn new(data: &Path) -> User {
+    pub fn new(data: &Path) -> User {
         let client = Client::connect(&loligo_driver::socket_in(data), Options::default()).expect("a connection");
         User { client, cred: Arc::new(Cred::root()) }
     }
@@ -80,7 +80,7 @@ impl User {
 }
 
 /// A file system with one of everything; its server was stopped, or killed.
-fn filled(place: &Place, kill: bool) {
+pub fn filled(place: &Place, kill: bool) {
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start("serve --data {} --admin off", &[&data]);

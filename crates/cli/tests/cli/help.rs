@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "up",
     "down",
     "format",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 18] = [
     "fsck",
     "dump",
     "load",
+    "copy",
     "journal",
     "bench",
     "completions",

@@ -6,6 +6,7 @@ mod bad_input;
 mod balancer;
 mod bench;
 mod care;
+mod copy;
 mod cycle;
 mod frags;
 mod guide;

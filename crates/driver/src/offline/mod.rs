@@ -3,6 +3,7 @@
 //!
 //! The table is streamed; what the journals add is held in memory. Decides nothing about what is right.
 
+pub mod copy;
 mod journals;
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,10 @@ use super::*;
 use crate::server::format::{FormatOptions, format};
 
 const DIR: Ino = Ino(300);
-const FILE: Ino = Ino(301);
+pub(super) const FILE: Ino = Ino(301);
 
 /// A file system of two ranks, whose table holds these records as rank 0 would write them.
-fn disk(table: &[Event]) -> MemDisk {
+pub(super) fn disk(table: &[Event]) -> MemDisk {
     let disk = MemDisk::new(Identity::new([1; 16], [2; 16]));
     let backend = disk.open().expect("it is not open");
     format(&*backend, &FormatOptions::default()).expect("it is empty");
@@ -33,7 +33,7 @@ fn disk(table: &[Event]) -> MemDisk {
 }
 
 /// Writes records into the journal of a rank.
-fn journal(disk: &MemDisk, rank: u32, records: &[Vec<Event>]) {
+pub(super) fn journal(disk: &MemDisk, rank: u32, records: &[Vec<Event>]) {
     let backend = disk.open().expect("it is not open");
     let config = WriterConfig::new(backend.identity().fs_id, rank);
     let mut writer = Writer::resume(config, &Tail::default());
@@ -53,7 +53,7 @@ fn open(disk: &MemDisk) -> Offline {
     Offline::open(disk.open().expect("it is not open"), &mut |_| ()).expect("a file system")
 }
 
-fn inode(ino: Ino, kind: Kind, size: u64) -> Event {
+pub(super) fn inode(ino: Ino, kind: Kind, size: u64) -> Event {
     let mut inode = Inode::new(ino, kind, 0o755, 0, 0, Ino::ROOT, Time(0));
     inode.size = size;
     Event::Inode(Box::new(inode))
@@ -77,7 +77,7 @@ fn received(rank: u16, received: u64) -> Event {
 }
 
 /// The size of an inode.
-fn size(offline: &Offline, ino: Ino) -> Option<u64> {
+pub(super) fn size(offline: &Offline, ino: Ino) -> Option<u64> {
     match offline.get(&key_inode(ino)).expect("a good row") {
         Some(Row::Inode(inode)) => Some(inode.size),
         _ => None,

@@ -37,6 +37,12 @@ pub enum ServerError {
     /// The store was made, but holds no file system.
     #[error("there is no file system in this store: `loligo format` makes one")]
     NotFormatted,
+    /// A copy of a file system was begun there, and did not come to its end.
+    #[error(
+        "this store holds a copy of a file system that did not come to its end: the same `loligo copy --from STORE --to \
+         STORE` once more goes on with it"
+    )]
+    UnfinishedCopy,
     /// There is one already.
     #[error("there is a file system in this store already; nothing was changed")]
     AlreadyFormatted,

@@ -115,7 +115,10 @@ pub(crate) fn check_layout(table: &dyn Table) -> Result<()> {
         Some(value) => (key, Some(value)),
         None => (key[..2].to_vec(), table.get(&key[..2])?),
     };
-    let Some(value) = value else { return Err(ServerError::NotFormatted) };
+    let Some(value) = value else {
+        let is_copy = table.get(&key_meta(Meta::Copying, Rank::ZERO))?.is_some();
+        return Err(if is_copy { ServerError::UnfinishedCopy } else { ServerError::NotFormatted });
+    };
     // All layouts have the number as a version byte and a number; that of the first one is one byte long.
     let found = match value[..] {
         [1, found] => u64::from(found),

@@ -50,11 +50,13 @@ pub enum Meta {
     MapEpoch = 9,
     /// Number of the policy by which ranks balance, of the whole file system; none or 0: they do not.
     Policy = 10,
+    /// 1 while a copy of a file system is made in this store: what there is so far is nothing to build on. Of the whole file system.
+    Copying = 11,
 }
 
 impl Meta {
     /// All of them.
-    pub const ALL: [Meta; 10] = [
+    pub const ALL: [Meta; 11] = [
         Meta::Format,
         Meta::NextIno,
         Meta::ReplayFrom,
@@ -65,6 +67,7 @@ impl Meta {
         Meta::RankState,
         Meta::MapEpoch,
         Meta::Policy,
+        Meta::Copying,
     ];
 
     /// The one with this number, if there is one.

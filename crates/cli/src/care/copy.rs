@@ -1,0 +1,216 @@
+//! `loligo copy`: a whole file system from one store to another. Not here: the copying, which is the driver's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use loligo_driver::ServerError;
+use loligo_driver::offline::copy::{self, Copied, Copier, CopyError, CopyProgress, CopyStage};
+use loligo_store::{Backend, Identity, StoreError};
+use serde_json::json;
+
+use super::offline;
+use crate::at::{Opening, Store};
+use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note, put, quoted};
+use crate::progress::{Bar, Unit};
+use crate::service::format;
+
+/// `loligo copy`.
+#[derive(Args)]
+pub struct CopyArgs {
+    /// Store to copy: a data directory, or rados:POOL, or rados:POOL/NAMESPACE. It must not be served.
+    #[arg(long, value_name = "STORE")]
+    pub from: String,
+    /// Store to make: a data directory or a name space of a pool in which there is nothing, or a copy that was cut off.
+    #[arg(long, value_name = "STORE")]
+    pub to: String,
+    /// Ceph's settings, for rados:. A data directory of a store in a cluster has its own.
+    #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf")]
+    pub conf: PathBuf,
+    /// Who we are in the cluster, for rados:.
+    #[arg(long, value_name = "NAME", default_value = "client.admin")]
+    pub ceph_user: String,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Copies it, and says what was copied.
+pub fn run(args: &CopyArgs) -> Outcome {
+    let begun = Instant::now();
+    let from = Store::at(&args.from, &args.conf, &args.ceph_user)?;
+    let to = Store::at(&args.to, &args.conf, &args.ceph_user)?;
+    if is_same(&from, &to) {
+        return Err(Failure::usage(format!("{} is both the source and the target", from.name()))
+            .remedy("name another store with --to"));
+    }
+    let failed = |error| failed(&from, &to, error);
+    let source = offline::open(&from)?;
+    let identity = source.identity();
+    // Refused before everything is counted, if it is refused.
+    let there = open_there(&from, &to, &identity)?;
+    let mut bars = Bars(None);
+    let copier = Copier::of(source, &mut |now| bars.show(now)).map_err(failed)?;
+    copier.fits(to.object_max()).map_err(failed)?;
+    let target = match there {
+        Some(target) => target,
+        None => make(&to, identity).map_err(failed)?,
+    };
+    let copied = copier.copy(&*target, &mut |now| bars.show(now));
+    drop(bars);
+    let copied = copied.map_err(failed)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let fs_id = identity.fs_id_hex();
+    if args.json {
+        return put(format_args!("{:#}", document(&from, &to, &fs_id, &copied, seconds)));
+    }
+    put(line(&from, &to, &copied, seconds))?;
+    note(format_args!(
+        "both are the file system {fs_id}: serve only one of them\n  use it    loligo up {} --mount DIR",
+        named(&to)
+    ));
+    Ok(())
+}
+
+fn is_same(from: &Store, to: &Store) -> bool {
+    match (from, to) {
+        (Store::Local(from), Store::Local(to)) => {
+            let real = |dir: &PathBuf| dir.canonicalize().unwrap_or_else(|_| dir.clone());
+            real(from) == real(to)
+        }
+        (Store::Rados { place: from, .. }, Store::Rados { place: to, .. }) => from == to,
+        _ => false,
+    }
+}
+
+/// Options that name a store.
+fn named(store: &Store) -> String {
+    match store {
+        Store::Local(data) => format!("--data {}", quoted(data)),
+        Store::Rados { place, .. } => format!("--store {place} --conf {}", quoted(place.conf.as_ref())),
+    }
+}
+
+/// The target, if it was made before: by a copy that was cut off. Anything else that is there is refused.
+fn open_there(from: &Store, to: &Store, identity: &Identity) -> Result<Option<Arc<dyn Backend>>, Failure> {
+    let empty = "name a store in which there is nothing yet";
+    match to.identify() {
+        Ok(_) => {}
+        Err(StoreError::NotFound { .. } | StoreError::Foreign { .. }) if format::is_new(to) => return Ok(None),
+        Err(StoreError::Foreign { .. }) => {
+            let what = format!("{} is not empty, and no data directory of Loligo", to.name());
+            return Err(Failure::new(what).remedy(empty));
+        }
+        Err(error) => {
+            let failure = Failure::new(error.to_string());
+            return Err(match (error, to) {
+                (StoreError::NotFound { .. }, Store::Rados { place, .. }) => {
+                    failure.remedy(format!("make it first: ceph osd pool create {}", place.pool))
+                }
+                _ => failure,
+            });
+        }
+    }
+    let target = to.open(Opening::offline()).map_err(|error| match error {
+        StoreError::InUse { .. } => Failure::new(format!("the target is in use: {error}")).remedy(empty),
+        error => Failure::new(error.to_string()),
+    })?;
+    if copy::is_begun(&*target, identity).map_err(|error| failed(from, to, error))? {
+        note(format_args!(
+            "loligo: {} holds a copy of this file system that was cut off: it goes on with what is right of that",
+            to.name()
+        ));
+    }
+    Ok(Some(target))
+}
+
+/// Makes an empty store that is to be this file system.
+fn make(to: &Store, identity: Identity) -> Result<Arc<dyn Backend>, CopyError> {
+    let above = if let Store::Local(data) = to { data.parent() } else { None };
+    let dirs = above.map_or(Ok(()), |above| {
+        std::fs::create_dir_all(above).map_err(|error| StoreError::from_io(above.display().to_string(), &error))
+    });
+    let made = dirs.and_then(|()| to.format_as(Some(identity))).and_then(|_| to.open(Opening::offline()));
+    made.map_err(CopyError::in_target)
+}
+
+fn failed(from: &Store, to: &Store, error: CopyError) -> Failure {
+    match &error {
+        CopyError::Source(cause @ ServerError::Store(StoreError::Corrupt { .. })) => {
+            let check = match from {
+                Store::Local(data) => format!("loligo fsck --data {} --data-checksums", quoted(data)),
+                Store::Rados { .. } => "loligo fsck --data DIR --data-checksums".to_string(),
+            };
+            Failure::new(format!("{} cannot be read: {cause}", from.name()))
+                .remedy(format!("{check} says all that is damaged: overwrite or remove those files, then copy again"))
+        }
+        CopyError::Source(cause) => Failure::new(format!("{}: {cause}", from.name())),
+        CopyError::Target(cause @ ServerError::AlreadyFormatted) => {
+            Failure::new(format!("{}: {cause}", to.name())).remedy("name a store in which there is nothing yet")
+        }
+        CopyError::Target(cause) => Failure::new(format!("{}: {cause}", to.name())),
+        _ => Failure::new(format!("copying {} to {}: {error}", from.name(), to.name())),
+    }
+}
+
+/// A bar for each thing that is done.
+struct Bars(Option<(CopyStage, Bar)>);
+
+impl Bars {
+    fn show(&mut self, now: CopyProgress) {
+        if self.0.as_ref().is_none_or(|(stage, _)| *stage != now.stage) {
+            let (what, unit) = match now.stage {
+                CopyStage::Looking => ("counting objects", Unit::Count),
+                CopyStage::Clearing => ("removing what was cut off", Unit::Count),
+                CopyStage::Rows => ("copying rows", Unit::Count),
+                CopyStage::Journals => ("copying journals", Unit::Bytes),
+                CopyStage::Objects => ("copying file data", Unit::Bytes),
+                CopyStage::RowsBack => ("comparing rows", Unit::Count),
+                CopyStage::JournalsBack => ("comparing journals", Unit::Bytes),
+                CopyStage::ObjectsBack => ("comparing file data", Unit::Bytes),
+            };
+            // The one before goes first.
+            self.0 = None;
+            self.0 = Some((now.stage, Bar::start(what, now.total, unit)));
+        }
+        if let Some((_, bar)) = &mut self.0 {
+            bar.set(now.done);
+        }
+    }
+}
+
+fn line(from: &Store, to: &Store, copied: &Copied, seconds: f64) -> String {
+    let kept = match copied.kept {
+        0 => String::new(),
+        kept => format!(" ({} were there already)", human_count(kept)),
+    };
+    format!(
+        "copied {} to {}: {} rows, {} journal segments ({}), {} objects ({}){kept}, all read back and compared, in {}",
+        from.name(),
+        to.name(),
+        human_count(copied.rows),
+        human_count(copied.segments),
+        human_bytes(copied.segment_bytes),
+        human_count(copied.objects),
+        human_bytes(copied.object_bytes),
+        human_time(seconds)
+    )
+}
+
+fn document(from: &Store, to: &Store, fs_id: &str, copied: &Copied, seconds: f64) -> serde_json::Value {
+    json!({
+        "from": from.name(),
+        "to": to.name(),
+        "fs_id": fs_id,
+        "rows": copied.rows,
+        "row_bytes": copied.row_bytes,
+        "rows_crc32c": format!("{:08x}", copied.rows_crc),
+        "segments": copied.segments,
+        "segment_bytes": copied.segment_bytes,
+        "objects": copied.objects,
+        "object_bytes": copied.object_bytes,
+        "objects_kept": copied.kept,
+        "seconds": seconds,
+    })
+}
