@@ -22,9 +22,14 @@ impl Ceph {
         dir.map(Ceph)
     }
 
+    /// On its own host, where a daemon that is started has to be.
     fn run(&self, what: &str, args: &[&str]) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/ceph.sh");
-        let ran = Command::new(script).arg(what).arg(&self.0).args(args).status().expect("bash");
+        let mut command = match Hosts::new() {
+            Some(hosts) => hosts.command("run", &["1", script]),
+            None => Command::new(script),
+        };
+        let ran = command.arg(what).arg(&self.0).args(args).status().expect("bash");
         assert!(ran.success(), "ceph.sh {what} {args:?}");
     }
 
