@@ -216,7 +216,6 @@ impl Command {
     pub fn for_programs(&self) -> bool {
         match self {
             Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
-            Command::Copy(args) => args.json,
             Command::Bench { what: Bench::Md(args) } => args.json,
             Command::Bench { what: Bench::Workload(args) } => args.json,
             Command::Subtree { what: Subtree::Migrate { json, .. } } => *json,

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::offline;
 use crate::at::{Opening, Store};
 use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note, put, quoted};
-use crate::progress::{Bar, Unit};
+use crate::progress::{self, Bar, Unit};
 use crate::service::format;
 
 /// `loligo copy`.
@@ -39,6 +39,9 @@ pub struct CopyArgs {
 /// Copies it, and says what was copied.
 pub fn run(args: &CopyArgs) -> Outcome {
     let begun = Instant::now();
+    if args.json {
+        progress::none();
+    }
     let from = Store::at(&args.from, &args.conf, &args.ceph_user)?;
     let to = Store::at(&args.to, &args.conf, &args.ceph_user)?;
     if is_same(&from, &to) {

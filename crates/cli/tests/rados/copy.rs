@@ -2,14 +2,18 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use loligo_driver::offline::copy::{Copier, CopyError};
 use loligo_journal::table::{Meta, key_meta};
+use loligo_rados::{Cluster, WriteOp};
 use loligo_store::{Backend, Batch, Durability, ObjectId};
 use loligo_store_local::{FormatOptions, LocalStore, OpenOptions};
 use loligo_store_rados as rados;
 use loligo_types::Rank;
 
-use crate::servers::{LOLIGO, Place, connect};
+use crate::servers::{LOLIGO, PATIENCE, Place, connect};
 
 fn large() -> Vec<u8> {
     (0..9_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -128,6 +132,46 @@ fn a_copy_into_the_cluster_that_was_cut_off_is_refused_by_name_and_goes_on() {
     loligo(&["fsck", "--data", &back, "--data-checksums"], 0);
     let fs_objects = LocalStore::open(&back, &OpenOptions::default()).expect("nobody has it").blobs();
     assert_eq!(fs_objects.objects_of(0x999), Ok(vec![]));
+}
+
+#[test]
+fn what_another_server_takes_over_while_it_is_copied_becomes_no_file_system() {
+    let Some(place) = Place::formatted() else { return };
+    let (pool, namespace) = place.store["rados:".len()..].split_once('/').expect("both");
+    let at = rados::Place {
+        conf: place.conf.clone(),
+        user: "client.admin".into(),
+        pool: pool.into(),
+        namespace: namespace.into(),
+    };
+    let store = rados::RadosStore::open(&at, &rados::OpenOptions::default()).expect("nobody has it");
+    let (identity, lease) = (store.identity(), store.lease().expect("it is shared"));
+    let copier = Copier::of(Arc::new(store), &mut |_| ()).expect("a file system");
+    // As one takes it over that has found its owner silent (docs/formats/rados.md).
+    let mut record = vec![1, 1];
+    record.extend(99u64.to_le_bytes());
+    record.extend(1u64.to_le_bytes());
+    record.extend(1500u32.to_le_bytes());
+    record.extend([0; 12]);
+    let cluster = Cluster::connect(&at.conf, &at.user, &[]).expect("there is a cluster");
+    let slots = cluster.pool(&at.pool, &at.namespace).expect("the pool is there");
+    let mut op = WriteOp::new().expect("librados is there");
+    op.omap_set([(b"fs".as_slice(), record.as_slice())]);
+    op.run(&slots, "slots").expect("it is there");
+    // One that takes over waits for as long as the lease, so until its next beat the other one may believe that it holds.
+    let until = Instant::now() + PATIENCE;
+    while lease.holds() || lease.lost().is_none() {
+        assert!(Instant::now() < until, "its beat is refused within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let to = place.path().join("copy");
+    LocalStore::format(&to, &FormatOptions { identity: Some(identity) }).expect("it is empty");
+    let target = LocalStore::open(&to, &OpenOptions::default()).expect("nobody has it");
+    let copied = copier.copy(&target, &mut |_| ());
+    assert!(matches!(copied, Err(CopyError::Taken { .. })), "{copied:?}");
+    drop(target);
+    let (_, error) = loligo(&["serve", "--data", text(&to)], 1);
+    assert!(error.contains("did not come to its end"), "{error}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod rows;
 mod tests;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use loligo_journal::table::{Meta, key_meta};
 use loligo_store::{Backend, Batch, Durability, Identity, ObjectId, StoreError};
@@ -19,6 +20,9 @@ use loligo_types::Rank;
 use crate::server::ServerError;
 use crate::server::recover::check_layout;
 use crate::server::rows::put_meta;
+
+/// How long it may take to see whether the source is still owned.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a file system was not copied.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +66,15 @@ pub enum CopyError {
     /// There are rows that no copy has put there.
     #[error("the target holds a load that did not come to its end; remove it, or name an empty target")]
     Occupied,
+    /// Another server has the source now, and may have changed it meanwhile.
+    #[error(
+        "the source was taken over by another server while it was copied ({cause}); stop that one and all that stand by for it, then \
+         copy again"
+    )]
+    Taken {
+        /// How that was seen.
+        cause: String,
+    },
     /// What was read back is not what was written.
     #[error(
         "{what} of the target is not that of the source ({detail}); copy again: if that ends like this, too, the target does not keep \
@@ -245,6 +258,7 @@ impl Copier {
         rows::compare(source, target, &rows, told)?;
         journals::compare(target, &segments, told)?;
         objects::compare(source, target, &objects, told)?;
+        is_still_owned(source)?;
         finish(source, target)?;
         Ok(Copied {
             rows: rows.rows,
@@ -280,6 +294,25 @@ pub fn is_begun(target: &dyn Backend, identity: &Identity) -> CopyResult<bool> {
 /// Nothing is read before what an owner before had begun is done, and nobody else writes.
 fn own(store: &dyn Backend) -> Result<(), StoreError> {
     store.ranks()?.into_iter().try_for_each(|rank| store.own(rank))
+}
+
+/// Refuses what was read of a store that may have been another one's by then: reading is not refused by itself.
+fn is_still_owned(source: &dyn Backend) -> CopyResult<()> {
+    let Some(lease) = source.lease() else { return Ok(()) };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(cause) = lease.lost() {
+            return Err(CopyError::Taken { cause });
+        }
+        if lease.holds() {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(CopyError::Taken { cause: "it cannot be seen that this process still owns it".to_string() });
+        }
+        // Until it has shown that it is there, or that it is not known any more.
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Says that a copy is being made.

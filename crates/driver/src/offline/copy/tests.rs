@@ -1,10 +1,11 @@
 //! Copies from one memory disk to another: equal in everything, cut off everywhere, refused where something else is.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use loligo_journal::table::key_inode;
-use loligo_store::Extent;
 use loligo_store::mem::{CrashPlan, Fault, FaultPoint, MemDisk, Torn};
+use loligo_store::{Blobs, Extent, Lease, LogDir, StatFs, Table};
 use loligo_types::{Ino, Kind};
 
 use super::*;
@@ -343,6 +344,78 @@ fn a_target_that_holds_something_else_is_refused_and_left_as_it_is() {
     begin(&*other.open().expect("it is not open")).expect("there is room");
     let error = refused(&other).to_string();
     assert!(error.contains("0303") && error.contains("0101"), "{error}");
+}
+
+/// A store with a lease that does not hold for the first looks, and may be lost then.
+struct Leased {
+    store: Arc<dyn Backend>,
+    looks: Arc<AtomicU32>,
+    lost: Option<&'static str>,
+}
+
+struct Fickle(Arc<AtomicU32>, Option<&'static str>);
+
+impl Lease for Fickle {
+    fn holds(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) > 2 && self.1.is_none()
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.1.filter(|_| self.0.load(Ordering::Relaxed) > 2).map(str::to_string)
+    }
+}
+
+impl Backend for Leased {
+    fn identity(&self) -> Identity {
+        self.store.identity()
+    }
+
+    fn table(&self) -> Arc<dyn Table> {
+        self.store.table()
+    }
+
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        Some(Arc::new(Fickle(self.looks.clone(), self.lost)))
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.store.blobs()
+    }
+
+    fn log_dir(&self, rank: u32) -> loligo_store::Result<Arc<dyn LogDir>> {
+        self.store.log_dir(rank)
+    }
+
+    fn ranks(&self) -> loligo_store::Result<Vec<u32>> {
+        self.store.ranks()
+    }
+
+    fn statfs(&self) -> loligo_store::Result<StatFs> {
+        self.store.statfs()
+    }
+
+    fn close(&self) -> loligo_store::Result<()> {
+        self.store.close()
+    }
+}
+
+#[test]
+fn a_source_that_may_be_another_ones_by_now_is_waited_for_and_one_that_is_makes_no_file_system() {
+    for lost in [None, Some("another server has taken over")] {
+        let (from, to) = (source(), empty());
+        let looks = Arc::new(AtomicU32::new(0));
+        let store = Leased { store: from.open().expect("it is not open"), looks: looks.clone(), lost };
+        let copier = Copier::of(Arc::new(store), &mut |_| ()).expect("a file system");
+        let copied = copier.copy(&*to.open().expect("it is not open"), &mut |_| ());
+        assert!(looks.load(Ordering::Relaxed) > 2);
+        match lost {
+            None => assert!(copied.is_ok() && opened(&to).is_ok()),
+            Some(why) => {
+                assert!(matches!(&copied, Err(CopyError::Taken { cause }) if cause == why), "{copied:?}");
+                assert!(matches!(opened(&to).err(), Some(ServerError::UnfinishedCopy)));
+            }
+        }
+    }
 }
 
 #[test]
