@@ -575,6 +575,13 @@ impl Rank {
         }
     }
 
+    /// Whether what was decided until now may be answered: nobody can have taken over before it was. In this round, once it is not so, no
+    /// more.
+    pub(super) fn may_answer(&mut self) -> bool {
+        self.holds = self.holds && self.limits.lease.as_ref().is_none_or(|lease| lease.holds());
+        self.holds
+    }
+
     fn fatal(&mut self, text: String) {
         let text = if self.others.is_alone() { text } else { format!("rank {}: {text}", self.others.own()) };
         tracing::error!("{text}");
@@ -636,8 +643,6 @@ impl Rank {
     /// Hands out what the round made, the journal's part first. Answers make room for requests that waited, and these
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
-        // What is decided now was true when this was asked.
-        self.holds = self.holds && self.limits.lease.as_ref().is_none_or(|lease| lease.holds());
         while !self.appends.is_empty()
             || self.data.has_work()
             || self.holds && (!self.to_flush.is_empty() || self.resident_waits())

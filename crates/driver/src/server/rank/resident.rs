@@ -93,7 +93,7 @@ impl Rank {
 
     /// Carries out what the resident client said and gives it what it was sent, until nothing is left.
     pub(super) fn resident_round(&mut self) {
-        if !self.holds {
+        if !self.may_answer() {
             return;
         }
         let mut ready = Vec::new();

@@ -250,12 +250,13 @@ impl Rank {
     }
 
     pub(super) fn flush(&mut self, id: u64) {
+        // Asked anew: answers of others may have been decided since the one before was sent.
+        let may_answer = self.may_answer();
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        if !self.holds {
+        if !may_answer {
             // Another one may have changed what it says: it goes when that is known not to be so.
-            if !std::mem::replace(&mut conn.queued, true) {
-                self.to_flush.push(id);
-            }
+            conn.queued = true;
+            self.to_flush.push(id);
             return;
         }
         conn.queued = false;
