@@ -337,7 +337,7 @@ pub struct Serve {
     /// run, and this process ends when it does.
     #[arg(long, value_name = "RANKS", value_delimiter = ',', conflicts_with_all = ["ranks", "elsewhere"])]
     pub join: Vec<u16>,
-    /// If another server has the store (--store), wait until that one is gone, and take its place. Clients name all: --server A,B.
+    /// On a store that servers share (--store): take ranks only when their server is gone, or by order. Clients name all: --server A,B.
     #[arg(long, conflicts_with_all = ["join", "elsewhere"])]
     pub standby: bool,
     #[command(flatten)]
@@ -410,6 +410,16 @@ pub enum RankCommand {
     Undrain {
         /// The rank.
         rank: u16,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Have another server run a rank, on a store that servers share: clients wait a moment, and lose nothing.
+    Handover {
+        /// The rank.
+        rank: u16,
+        /// The server: its name or number (`loligo status`); without it, the one that has the fewest ranks.
+        #[arg(long, value_name = "SERVER")]
+        to: Option<String>,
         #[command(flatten)]
         target: Target,
     },

@@ -193,18 +193,8 @@ impl Store {
         }
     }
 
-    /// Opens it, to own it.
+    /// Opens it, to own it alone.
     pub fn open(&self, how: Opening) -> Result<Arc<dyn Backend>, StoreError> {
-        self.stand_by(how, &mut |_| false)
-    }
-
-    /// The same; but if another server owns it, and `wait` says so when it is asked, again and again, it waits until that one is gone. Of a
-    /// store that cannot be waited for it is not asked.
-    pub fn stand_by(
-        &self,
-        how: Opening,
-        wait: &mut dyn FnMut(&StoreError) -> bool,
-    ) -> Result<Arc<dyn Backend>, StoreError> {
         Ok(match self {
             Store::Local(data) => {
                 let options = LocalOptions { block_cache_bytes: how.table_cache, ..LocalOptions::default() };
@@ -213,9 +203,27 @@ impl Store {
             Store::Rados { place, .. } => {
                 let options =
                     RadosOptions { lease: how.lease, refuse_full: how.refuse_full, ..RadosOptions::default() };
-                Arc::new(RadosStore::stand_by(place, &options, wait)?)
+                Arc::new(RadosStore::open(place, &options)?)
             }
         })
+    }
+
+    /// Opens it to serve it: a store in a cluster together with other servers, which know this one by `name`. As long as a command has it alone,
+    /// it waits, if `wait` says so.
+    pub fn join(
+        &self,
+        how: Opening,
+        name: &str,
+        wait: &mut dyn FnMut(&StoreError) -> bool,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        match self {
+            Store::Local(_) => self.open(how),
+            Store::Rados { place, .. } => {
+                let options =
+                    RadosOptions { lease: how.lease, refuse_full: how.refuse_full, ..RadosOptions::default() };
+                Ok(Arc::new(RadosStore::join(place, &options, name, wait)?))
+            }
+        }
     }
 
     /// Keeps other servers of this machine out of the directory, where the store does not do that itself.

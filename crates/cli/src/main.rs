@@ -64,6 +64,9 @@ fn run(cli: Cli) -> Outcome {
             ranks::members::drain(&target, rank, wait, json)
         }
         Command::Rank { what: RankCommand::Undrain { rank, target } } => ranks::members::undrain(&target, rank),
+        Command::Rank { what: RankCommand::Handover { rank, to, target } } => {
+            ranks::members::hand_over(&target, rank, to.as_deref())
+        }
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),

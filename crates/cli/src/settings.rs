@@ -86,6 +86,18 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
     ),
     key(
+        "server_name",
+        "",
+        "what other servers on the same cluster, and people, call this one (`loligo rank handover --to`); without it its process and machine",
+        Kind::Text,
+    ),
+    key(
+        "peer_listen",
+        "",
+        "HOST:PORT where other servers on the same cluster reach this one; without it the host of the first TCP address in `listen`, or else loopback, and a free port",
+        Kind::Text,
+    ),
+    key(
         "look_us",
         "100",
         "after a request, how long the server looks for the next one before it sleeps, microseconds; it keeps an otherwise idle core busy so long",

@@ -1,7 +1,7 @@
 //! Ranks that come and go: the cluster map, and the end of sessions with ranks that leave. Where to ask instead is in
 //! `route` and `moves`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::msg::ToServer;
 use loligo_types::{ClusterMap, Cred, Ino, Op, Rank};
@@ -13,8 +13,18 @@ use crate::session::{Link, Then};
 impl Client {
     /// Who is there has changed.
     pub(crate) fn learn_map(&mut self, map: &ClusterMap) {
+        let before: BTreeMap<Rank, Option<String>> =
+            self.sessions.keys().map(|rank| (*rank, self.router.address(*rank))).collect();
         if !self.router.learn_map(map) {
             return;
+        }
+        for (rank, before) in before {
+            let now = self.router.address(rank);
+            // What it was reached at before is another life of it, or nobody.
+            let has_gone = before.is_some() && now.is_some() && now != before;
+            if has_gone && (rank != self.home || self.home_moved) {
+                self.disconnected(rank);
+            }
         }
         // If it comes back it listens elsewhere.
         self.home_moved |= !self.router.may_be(self.home);

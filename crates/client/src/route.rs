@@ -92,9 +92,10 @@ impl Router {
         news
     }
 
-    /// Where clients reach a rank.
+    /// Where clients reach a rank; `None`: that is not known, or it is nowhere now.
     pub(crate) fn address(&self, rank: Rank) -> Option<String> {
-        self.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.address.clone())
+        let info = self.map.ranks.iter().find(|info| info.rank == rank);
+        info.map(|info| info.address.clone()).filter(|address| !address.is_empty())
     }
 
     /// Whether there may be such a rank: as long as there is no map, any.

@@ -13,7 +13,7 @@ use crate::machine::Client;
 use crate::numbers::Numbers;
 
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
-const LOST_MS: u64 = 3000;
+const LOST_MS: u64 = 250;
 
 /// What the answer to a request is for.
 #[derive(Debug)]
@@ -219,7 +219,8 @@ impl Client {
         }
         let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return false };
-        if session.down_since.is_none_or(|since| now < since + LOST_MS) {
+        // Whoever takes connections and says nothing may have lost the rank to another server.
+        if session.mute == 0 && session.down_since.is_none_or(|since| now < since + LOST_MS) {
             return false;
         }
         session.at_first = !session.at_first;
@@ -310,10 +311,18 @@ impl Client {
 
     fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
         let Some(rank) = self.find_home(rank, welcome.rank) else {
-            // Somebody else has the address by now, and tells who is there.
+            // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
+            // for it.
+            self.send(rank, ToServer::Goodbye);
             self.home_moved |= rank == self.home;
+            let before = self.router.address(rank);
             self.learn_map(&welcome.map);
-            return self.disconnected(rank);
+            // If it is elsewhere by now it is sought there already.
+            let now = self.router.address(rank);
+            if before.is_none() || now.is_none() || before == now {
+                self.disconnected(rank);
+            }
+            return;
         };
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let had = session.id.replace((welcome.session, welcome.secret)).is_some();

@@ -71,8 +71,8 @@ impl Client {
                     self.send(rank, ToServer::Ping);
                 }
             }
-            // One that has just started may have much to do before it welcomes anybody: it is given more time each time.
-            Link::Greeting if now.saturating_sub(session.asked_life) >= doubt << session.mute.min(5) => {
+            // One that has just started may have much to do before it welcomes anybody: it is given more time every other time.
+            Link::Greeting if now.saturating_sub(session.asked_life) >= doubt << (session.mute / 2).min(5) => {
                 session.mute += 1;
                 self.disconnected(rank);
             }

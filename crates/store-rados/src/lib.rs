@@ -10,9 +10,10 @@ mod bytes;
 mod error;
 mod log;
 mod names;
+mod servers;
 mod slots;
 mod store;
 mod table;
 
 pub use slots::Slots;
-pub use store::{FormatOptions, OpenOptions, Place, RadosStore};
+pub use store::{FormatOptions, OpenOptions, Place, RadosStore, this_process};

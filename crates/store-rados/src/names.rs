@@ -6,6 +6,8 @@ use loligo_store::ObjectId;
 pub(crate) const IDENTITY: &str = "loligo";
 /// Who owns what.
 pub(crate) const SLOTS: &str = "slots";
+/// Who is to own what, and the cluster map.
+pub(crate) const SERVERS: &str = "servers";
 /// Which range of the table begins where.
 pub(crate) const INDEX: &str = "table";
 

@@ -6,7 +6,7 @@
 //! Time is never compared between machines: an owner counts its lease from when it began the beat, the other from when it saw that beat,
 //! which is later. So what an owner answers within its lease was true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,8 +21,8 @@ use crate::bytes::{Get, Put};
 use crate::error::{fenced, store};
 use crate::names;
 
-/// Version of a slot's record.
-const VERSION: u8 = 1;
+/// Version of a slot's record. Of version 1 there was no server, no place and no flags.
+const VERSION: u8 = 2;
 /// Beats in the time of a lease.
 const BEATS: u32 = 4;
 /// How long the cluster refuses an owner that was deposed: longer than anything it has sent may be on its way.
@@ -36,8 +36,26 @@ pub(crate) fn of_rank(rank: u32) -> String {
     format!("rank.{rank}")
 }
 
+/// The slot by which a server is known to the others, as long as it runs. It owns nothing but itself.
+pub(crate) fn of_server(server: u64) -> String {
+    format!("{SERVER}{server:016x}")
+}
+
+/// In front of a server's number.
+const SERVER: &str = "server.";
+
+/// The server that a slot is of.
+pub(crate) fn server_of(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix(SERVER)?, 16).ok()
+}
+
+/// The rank that a slot is of.
+pub(crate) fn rank_of(name: &str) -> Option<u32> {
+    name.strip_prefix("rank.")?.parse().ok()
+}
+
 /// What is put down of a slot.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) is_held: bool,
     pub(crate) epoch: u64,
@@ -49,17 +67,29 @@ pub(crate) struct Record {
     pub(crate) owner: String,
     /// The process, as others on the same machine can look for it.
     pub(crate) process: String,
+    /// The number of the server that owns it; 0: a process that is no server, and wants to be alone.
+    pub(crate) server: u64,
+    /// Of a server: [`SHARES`] and [`STOPS`].
+    pub(crate) flags: u8,
+    /// Of a server: where the others reach it. Of a rank: where clients do.
+    pub(crate) at: String,
 }
+
+/// The server takes its share of the ranks when it comes.
+pub(crate) const SHARES: u8 = 1;
+/// It is about to end, and takes nothing more.
+pub(crate) const STOPS: u8 = 2;
 
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let put = Put::new(VERSION).u8(self.is_held.into()).u64(self.epoch).u64(self.beat).u32(self.lease_ms);
-        put.bytes(self.addresses.as_bytes()).bytes(self.owner.as_bytes()).bytes(self.process.as_bytes()).0
+        let put = put.bytes(self.addresses.as_bytes()).bytes(self.owner.as_bytes()).bytes(self.process.as_bytes());
+        put.u64(self.server).u8(self.flags).bytes(self.at.as_bytes()).0
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Record> {
         let mut get = Get::new("a record of who owns what", bytes, VERSION)?;
-        let record = Record {
+        let mut record = Record {
             is_held: get.u8()? == 1,
             epoch: get.u64()?,
             beat: get.u64()?,
@@ -67,7 +97,11 @@ impl Record {
             addresses: get.text()?,
             owner: get.text()?,
             process: get.text()?,
+            ..Record::default()
         };
+        if bytes.first() != Some(&1) {
+            (record.server, record.flags, record.at) = (get.u64()?, get.u8()?, get.text()?);
+        }
         get.end()?;
         Ok(record)
     }
@@ -134,6 +168,10 @@ struct Inner {
     addresses: String,
     owner: String,
     process: String,
+    /// The number of this server, if it is one.
+    server: u64,
+    /// The beats of others that were seen last, by slot, and since when they are the same.
+    watched: Mutex<HashMap<String, Watched>>,
     /// What is put down of those that are owned.
     held: Mutex<BTreeMap<String, Record>>,
     lease: Arc<Until>,
@@ -141,9 +179,32 @@ struct Inner {
     shut_out: Mutex<BTreeSet<String>>,
 }
 
+/// A beat, and since when nothing but it was seen.
+struct Watched {
+    beat: (u64, u64),
+    since: Instant,
+}
+
+/// What is known of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It says so, since it was looked at before.
+    Lives,
+    /// It may.
+    Silent,
+    /// It has given the slot back, is known to be dead, or was silent for so long that it can be replaced.
+    Gone,
+}
+
 impl Slots {
-    /// Owns nothing yet. `owner`: for people who ask who has something.
-    pub(crate) fn new(cluster: &Arc<Cluster>, pool: &Arc<Pool>, lease: Duration, owner: String) -> Result<Slots> {
+    /// Owns nothing yet. `owner`: for people who ask who has something. `server`: the number by which others know it; 0: it is none.
+    pub(crate) fn new(
+        cluster: &Arc<Cluster>,
+        pool: &Arc<Pool>,
+        lease: Duration,
+        owner: String,
+        server: u64,
+    ) -> Result<Slots> {
         let inner = Arc::new(Inner {
             cluster: cluster.clone(),
             pool: pool.clone(),
@@ -151,6 +212,8 @@ impl Slots {
             addresses: cluster.addresses().map_err(store)?,
             owner,
             process: this_process(),
+            server,
+            watched: Mutex::default(),
             held: Mutex::default(),
             lease: Arc::default(),
             shut_out: Mutex::default(),
@@ -176,6 +239,61 @@ impl Slots {
     /// when this returns. [`StoreError::InUse`] if its owner is there.
     pub(crate) fn take(&self, name: &str) -> Result<Arc<Slot>> {
         self.inner.take(name)
+    }
+
+    /// What is put down of all slots, and whether their owners live. Those of this process do.
+    pub(crate) fn look(&self) -> Result<BTreeMap<String, (Record, Life)>> {
+        let asked = Instant::now();
+        let all = Slots::all(&self.inner.pool)?;
+        self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| all.contains_key(name));
+        let life = |(name, record): (String, Record)| {
+            let life =
+                if record.process == self.inner.process { Life::Lives } else { self.inner.life(&name, &record, asked) };
+            (name, (record, life))
+        };
+        Ok(all.into_iter().map(life).collect())
+    }
+
+    /// Whether whoever has that slot lives.
+    pub(crate) fn life_of(&self, name: &str) -> Result<(Option<Record>, Life)> {
+        let asked = Instant::now();
+        let Some((_, record)) = self.inner.read(name)? else { return Ok((None, Life::Gone)) };
+        let life = self.inner.life(name, &record, asked);
+        Ok((Some(record), life))
+    }
+
+    /// The time after which a silent owner may be replaced, of this process.
+    pub(crate) fn lease_time(&self) -> Duration {
+        self.inner.lease_time
+    }
+
+    /// Changes what others are told of a slot that is owned.
+    pub(crate) fn tell(&self, name: &str, change: impl Fn(&mut Record)) -> Result<()> {
+        self.inner.change(name, |record| {
+            let mut next = record.clone();
+            change(&mut next);
+            Some(next)
+        })
+    }
+
+    /// The epoch in which this process has a slot.
+    pub(crate) fn epoch(&self, name: &str) -> Option<u64> {
+        self.inner.held.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(|record| record.epoch)
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn give(&self, name: &str) -> Result<()> {
+        self.inner.change(name, |record| Inner::given_back(name, record))
+    }
+
+    /// Strikes out a server that is gone.
+    pub(crate) fn forget(&self, name: &str, record: &Record) -> Result<()> {
+        let mut op = WriteOp::new().map_err(store)?;
+        op.assert_omap(name.as_bytes(), &record.encode()).omap_remove([name.as_bytes()]);
+        match op.run(&self.inner.pool, names::SLOTS) {
+            Ok(_) | Err(Error::Changed { .. }) => Ok(()),
+            Err(error) => Err(store(error)),
+        }
     }
 
     /// What is put down of all slots.
@@ -222,39 +340,49 @@ impl Inner {
     }
 
     fn take(&self, name: &str) -> Result<Arc<Slot>> {
-        let mut watched: Option<((u64, u64), Instant)> = None;
         loop {
             let asked = Instant::now();
             let found = self.read(name)?;
-            let may_live = |record: &Record| record.is_held && !self.is_out(record) && !is_dead(&record.process);
-            if let Some((_, record)) = found.as_ref().filter(|(_, record)| may_live(record)) {
-                let lease = Duration::from_millis(record.lease_ms.into());
-                let beat = (record.epoch, record.beat);
-                match watched {
-                    Some((seen, _)) if seen != beat => {
+            if let Some((_, record)) = &found {
+                match self.life(name, record, asked) {
+                    Life::Lives => {
                         return Err(StoreError::InUse {
                             dir: format!("{name} of pool {}", self.pool.name()),
                             owner: record.owner.clone(),
                         });
                     }
-                    // A cluster that was slow was slow for the owner's beats, too.
-                    Some((_, since)) if asked.elapsed() < lease / 2 => {
-                        if since.elapsed() < lease * 9 / 8 {
-                            std::thread::sleep(lease / 8);
-                            continue;
-                        }
-                    }
-                    _ => {
-                        watched = Some((beat, Instant::now()));
+                    Life::Silent => {
+                        std::thread::sleep(Duration::from_millis(record.lease_ms.into()) / 8);
                         continue;
                     }
+                    Life::Gone => {}
                 }
             }
+            // If another one was faster, it is looked at anew.
             if let Some(slot) = self.replace(name, found)? {
                 return Ok(slot);
             }
-            // Another one was faster.
-            watched = None;
+        }
+    }
+
+    /// What a record, read with a question that was begun then, tells of its owner.
+    fn life(&self, name: &str, record: &Record, asked: Instant) -> Life {
+        if !record.is_held || self.is_out(record) || is_dead(&record.process) {
+            return Life::Gone;
+        }
+        let lease = Duration::from_millis(record.lease_ms.into());
+        let beat = (record.epoch, record.beat);
+        let mut all = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Watched { beat, since: Instant::now() };
+        match all.insert(name.to_owned(), new) {
+            Some(seen) if seen.beat != beat => Life::Lives,
+            // A cluster that was slow was slow for the owner's beats, too.
+            Some(seen) if asked.elapsed() < lease / 2 => {
+                let is_over = seen.since.elapsed() >= lease * 9 / 8;
+                all.insert(name.to_owned(), seen);
+                if is_over { Life::Gone } else { Life::Silent }
+            }
+            _ => Life::Silent,
         }
     }
 
@@ -275,6 +403,8 @@ impl Inner {
             addresses: self.addresses.clone(),
             owner: self.owner.clone(),
             process: self.process.clone(),
+            server: self.server,
+            ..Record::default()
         };
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = now();
@@ -362,6 +492,36 @@ impl Inner {
         op.run(&self.pool, names::SLOTS).map(drop)
     }
 
+    /// Changes one that is held, or gives it back (`None` of the change: struck out).
+    fn change(&self, name: &str, change: impl Fn(&Record) -> Option<Record>) -> Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(record) = held.get(name) else { return Ok(()) };
+        let next = change(record);
+        let mut op = WriteOp::new().map_err(store)?;
+        op.assert_omap(name.as_bytes(), &record.encode());
+        match &next {
+            Some(next) => op.omap_set([(name.as_bytes(), next.encode().as_slice())]),
+            None => op.omap_remove([name.as_bytes()]),
+        };
+        match op.run(&self.pool, names::SLOTS) {
+            Ok(_) => {}
+            // What became of it the next beat finds out.
+            Err(Error::Changed { .. }) => return Err(fenced(name)),
+            Err(error) => return Err(store(error)),
+        }
+        match next.filter(|next| next.is_held) {
+            Some(next) => held.insert(name.to_owned(), next),
+            None => held.remove(name),
+        };
+        Ok(())
+    }
+
+    /// What is left of a slot that nobody has; of a server nothing.
+    fn given_back(name: &str, record: &Record) -> Option<Record> {
+        let free = Record { is_held: false, at: String::new(), flags: 0, ..record.clone() };
+        server_of(name).is_none().then_some(free)
+    }
+
     /// Gives all of it back.
     fn release(&self) -> Result<()> {
         self.lease.until.store(0, Ordering::Release);
@@ -369,9 +529,15 @@ impl Inner {
         if held.is_empty() || self.lease.lost.get().is_some() {
             return Ok(());
         }
-        let free = |(name, record): (&String, &Record)| (name.clone(), Record { is_held: false, ..record.clone() });
-        let free = held.iter().map(free).collect();
-        self.exchange(&held, &free).map_err(store)
+        let mut op = WriteOp::new().map_err(store)?;
+        for (name, record) in &held {
+            op.assert_omap(name.as_bytes(), &record.encode());
+            match Inner::given_back(name, record) {
+                Some(free) => op.omap_set([(name.as_bytes(), free.encode().as_slice())]),
+                None => op.omap_remove([name.as_bytes()]),
+            };
+        }
+        op.run(&self.pool, names::SLOTS).map(drop).map_err(store)
     }
 }
 
@@ -419,10 +585,19 @@ mod tests {
             addresses: "a".into(),
             owner: "b".into(),
             process: "c".into(),
+            server: 5,
+            flags: SHARES,
+            at: "d".into(),
         };
-        let hex: String = record.encode().iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, "010103000000000000000400000000000000d0070000010000006101000000620100000063");
-        assert_eq!(Record::decode(&record.encode()), Ok(record));
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let before = "0103000000000000000400000000000000d0070000010000006101000000620100000063";
+        assert_eq!(hex(&record.encode()), format!("02{before}0500000000000000010100000064"));
+        assert_eq!(Record::decode(&record.encode()), Ok(record.clone()));
+        let mut old = record.encode();
+        old[0] = 1;
+        old.truncate(1 + before.len() / 2);
+        let of_old = Record { server: 0, flags: 0, at: String::new(), ..record };
+        assert_eq!(Record::decode(&old), Ok(of_old), "version 1 is read");
     }
 
     #[test]

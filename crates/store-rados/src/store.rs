@@ -1,17 +1,18 @@
 //! Making and opening a file system in a pool.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loligo_rados::{Cluster, Error, Pool, ReadOp, WriteOp};
-use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, StatFs, StoreError, Table};
+use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, Servers, StatFs, StoreError, Table};
 
 use crate::blobs::{PIECE_MAX, RadosBlobs};
 use crate::error::store;
 use crate::log::RadosLog;
 use crate::names;
-use crate::slots::{FILE_SYSTEM, Slots};
+use crate::servers::{Member, new_number, refuse_alone, refuse_others};
+use crate::slots::{FILE_SYSTEM, Slots, of_server};
 use crate::table::{RadosTable, Shared};
 
 /// Where a file system lies.
@@ -66,13 +67,24 @@ pub struct RadosStore {
     shared: Arc<Shared>,
     table: Arc<RadosTable>,
     blobs: Arc<RadosBlobs>,
-    /// The journals of ranks, and their tables if they are owned.
-    ranks: Mutex<BTreeMap<u32, Rank>>,
+    ranks: Arc<Ranks>,
+    /// This server among others; `None`: it is alone.
+    member: Option<Arc<Member>>,
 }
+
+/// The journals of ranks, and their tables if they are owned.
+pub(crate) struct Ranks(Mutex<BTreeMap<u32, Rank>>);
 
 struct Rank {
     log: Arc<RadosLog>,
     table: Option<Arc<RadosTable>>,
+}
+
+impl Ranks {
+    /// It is owned no longer: whoever asks for it again begins anew.
+    pub(crate) fn forget(&self, rank: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&rank);
+    }
 }
 
 /// How long a formatting may take.
@@ -119,14 +131,14 @@ impl RadosStore {
             None => random_identity()?,
         };
         // Not two at once; whoever is killed has the lock no more soon.
-        pool.lock(names::SLOTS, "format", &who(), FORMAT_TIME).map_err(store)?;
+        pool.lock(names::SLOTS, "format", &this_process(), FORMAT_TIME).map_err(store)?;
         // The identity comes last: a formatting that was cut off can be made again.
         Shared::format(&pool)?;
         let mut op = WriteOp::new().map_err(store)?;
         op.create_exclusive().write_full(&given.encode());
         match op.run(&pool, names::IDENTITY) {
             Ok(_) => {
-                pool.unlock(names::SLOTS, "format", &who()).map_err(store)?;
+                pool.unlock(names::SLOTS, "format", &this_process()).map_err(store)?;
                 Ok(given)
             }
             Err(Error::Exists { .. }) => {
@@ -150,43 +162,59 @@ impl RadosStore {
         })
     }
 
-    /// Opens the file system and owns it as a whole. If its owner is gone and has not said so, it takes as long as its lease to know.
+    /// Opens the file system and owns it as a whole, alone. If its owner is gone and has not said so, it takes as long as its lease to know.
     pub fn open(place: &Place, options: &OpenOptions) -> Result<RadosStore> {
-        Self::stand_by(place, options, &mut |_| false)
+        let made = Self::connected(place, options, this_process(), 0)?;
+        let slot = made.slots.take(FILE_SYSTEM).map_err(|error| in_use(place, error))?;
+        // Servers look whether somebody is alone when they have said that they are there; this one the other way round.
+        refuse_others(&made.slots).map_err(|error| in_use(place, error))?;
+        made.table.own(slot)?;
+        Ok(made)
     }
 
-    /// The same; but as long as another server owns it, it waits, if `wait` says so when it is told of that one, several times in the time
-    /// of a lease.
-    pub fn stand_by(
+    /// Opens it as one of several servers, which find each other by [`Backend::servers`]. As long as a process has it that wants to be alone,
+    /// it waits, if `wait` says so. `name`: for people.
+    pub fn join(
         place: &Place,
         options: &OpenOptions,
+        name: &str,
         wait: &mut dyn FnMut(&StoreError) -> bool,
     ) -> Result<RadosStore> {
+        let server = new_number()?;
+        let made = Self::connected(place, options, name.to_owned(), server)?;
+        made.slots.take(&of_server(server))?;
+        while let Err(error) = refuse_alone(&made.slots) {
+            match in_use(place, error) {
+                error @ StoreError::InUse { .. } if wait(&error) => std::thread::sleep(options.lease / 8),
+                error => return Err(error),
+            }
+        }
+        let member = Arc::new(Member {
+            pool: made.pool.clone(),
+            slots: made.slots.clone(),
+            ranks: made.ranks.clone(),
+            table: made.table.clone(),
+            server,
+            slot: OnceLock::new(),
+        });
+        Ok(RadosStore { member: Some(member), ..made })
+    }
+
+    /// Owns nothing yet.
+    fn connected(place: &Place, options: &OpenOptions, name: String, server: u64) -> Result<RadosStore> {
         let (cluster, pool) = connect(place, options.refuse_full)?;
         let identity = Self::identity_there(place, &pool)?;
         let files = self::pool(&cluster, place, &format!("{}.data", place.namespace), options.refuse_full)?;
-        let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, who())?);
-        let slot = loop {
-            match slots.take(FILE_SYSTEM) {
-                Ok(slot) => break slot,
-                Err(StoreError::InUse { owner, .. }) => {
-                    let error = StoreError::InUse { dir: place.to_string(), owner };
-                    if !wait(&error) {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        };
+        let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, name, server)?);
         let shared = Arc::new(Shared::open(&pool, options.range_keys, &slots)?);
-        let table = Arc::new(RadosTable::new(shared.clone(), slot));
-        table.recover()?;
+        let table = Arc::new(RadosTable::new(shared.clone()));
         let blobs = Arc::new(RadosBlobs::new(files, slots.clone()));
-        Ok(RadosStore { cluster, pool, identity, slots, shared, table, blobs, ranks: Mutex::default() })
+        let ranks = Arc::new(Ranks(Mutex::default()));
+        Ok(RadosStore { cluster, pool, identity, slots, shared, table, blobs, ranks, member: None })
     }
 
     fn rank<T>(&self, rank: u32, what: impl FnOnce(&mut Rank) -> Result<T>) -> Result<T> {
-        let mut ranks = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ranks = self.ranks.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rank = match ranks.entry(rank) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => {
@@ -202,16 +230,24 @@ impl RadosStore {
                 return Ok(table.clone());
             }
             let slot = rank.log.own()?.clone();
-            let table = Arc::new(RadosTable::new(self.shared.clone(), slot));
-            table.recover()?;
+            let table = Arc::new(RadosTable::new(self.shared.clone()));
+            table.own(slot)?;
             rank.table = Some(table.clone());
             Ok(table)
         })
     }
 }
 
+/// The same error, of the file system and not of what is put down in it.
+fn in_use(place: &Place, error: StoreError) -> StoreError {
+    match error {
+        StoreError::InUse { owner, .. } => StoreError::InUse { dir: place.to_string(), owner },
+        error => error,
+    }
+}
+
 /// This process, for people.
-fn who() -> String {
+pub fn this_process() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "an unknown host".into());
     format!("process {} on {}", std::process::id(), host.trim())
 }
@@ -244,6 +280,10 @@ impl Backend for RadosStore {
 
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         Some(self.slots.lease())
+    }
+
+    fn servers(&self) -> Option<Arc<dyn Servers>> {
+        self.member.clone().map(|member| member as Arc<dyn Servers>)
     }
 
     fn blobs(&self) -> Arc<dyn Blobs> {

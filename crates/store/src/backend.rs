@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Blobs, Identity, LogDir, Result, Table};
+use crate::{Blobs, Identity, LogDir, Result, Servers, Table};
 
 /// Space of the device under a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,6 +52,11 @@ pub trait Backend: Send + Sync {
 
     /// Until when what is owned is owned; `None`: as long as this is open.
     fn lease(&self) -> Option<Arc<dyn Lease>> {
+        None
+    }
+
+    /// The other servers, if this was opened to be shared with some.
+    fn servers(&self) -> Option<Arc<dyn Servers>> {
         None
     }
 

@@ -14,6 +14,7 @@ mod blobs;
 mod error;
 mod identity;
 mod log;
+mod servers;
 mod table;
 
 pub mod conformance;
@@ -24,4 +25,5 @@ pub use blobs::{BLOCK_SIZE, Blobs, Extent, MAX_OBJECT_LEN, ObjectId, check_range
 pub use error::{Result, StoreError};
 pub use identity::{FORMAT_VERSION, IDENTITY_LEN, Identity};
 pub use log::{Landed, LogDir, LogFile, LogReader, Segment};
+pub use servers::{RankSeen, ServerFlags, ServerSeen, Servers, Sight};
 pub use table::{Batch, Durability, KeyValue, Table, TableSize};

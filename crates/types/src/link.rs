@@ -1,11 +1,12 @@
-//! The messages between the process that owns a data directory and those that run ranks on its store, as plain data.
+//! The messages between the process that owns a data directory and those that run ranks on its store, and between servers on several
+//! machines that share one, as plain data.
 //! Their bytes are the wire's, their order is drawn in docs/formats/link.md.
 
 use crate::peer::PeerMsg;
 use crate::{ClusterMap, PolicyId, Rank};
 
 /// Version of the protocol between processes that this code speaks.
-pub const LINK_VERSION: u32 = 3;
+pub const LINK_VERSION: u32 = 4;
 
 /// The first message of a process that joins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,6 +38,21 @@ pub struct Joined {
     pub data_epoch: u64,
     /// Who is there.
     pub map: ClusterMap,
+}
+
+/// The first message of a server that connects to another one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Greet {
+    /// Lowest and highest protocol version that it speaks.
+    pub versions: (u32, u32),
+    /// The file system.
+    pub fs_id: [u8; 16],
+    /// Its number.
+    pub from: u64,
+    /// The number of the server that it wants to speak to.
+    pub to: u64,
+    /// Has never been used before.
+    pub nonce: [u8; 32],
 }
 
 /// Why a process may not join. The number is on the wire.
@@ -94,8 +110,8 @@ pub enum LinkMsg {
     Down { rank: Rank },
     /// To a process that joined: the cluster map is this.
     Map(ClusterMap),
-    /// What a rank says to one of another process. `process`: that of the receiver as the sender knows it; if it is another
-    /// by now, the message is lost.
+    /// What a rank says to one of another process. `process`: that of the receiver as the sender knows it (between servers: the epoch in
+    /// which its server owns it); if it is another by now, the message is lost.
     Peer { from: Rank, to: Rank, process: u64, msg: Box<PeerMsg> },
     /// To the owner, which keeps the cluster map: what a rank says of itself.
     Member { rank: Rank, member: Member },
@@ -109,4 +125,15 @@ pub enum LinkMsg {
     Stopped,
     /// To a process that joined: so have all others; end.
     AllStopped,
+    /// First, from a server to another one on the same footing.
+    Greet(Greet),
+    /// Its answer: the version chosen, a number used once of its own, and a proof over both numbers that it is one of the servers.
+    Prove { version: u32, nonce: [u8; 32], proof: [u8; 32] },
+    /// So is the first.
+    Proof { proof: [u8; 32] },
+    /// Of each side when that is done, and again with each change: the ranks that it runs, with the epochs in which it owns them. What it says
+    /// for a rank comes behind the message that names it.
+    Here { ranks: Vec<(Rank, u64)> },
+    /// Nothing was said for a while.
+    Beat,
 }

@@ -7,7 +7,7 @@ use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
 use crate::service::admin::balancer::VersionDoc;
-use crate::service::admin::doc::{OpDoc, RankDoc, SessionDoc, StatusDoc};
+use crate::service::admin::doc::{OpDoc, RankDoc, ServerDoc, SessionDoc, StatusDoc};
 use crate::target;
 
 /// Sessions shown; `/api/v1/sessions` has all.
@@ -70,6 +70,7 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
         let names: Vec<&str> = names.into_iter().collect();
         line(&mut out, "named", &format!("some directories are balanced by {}", names.join(", ")));
     }
+    servers(&mut out, &status.servers);
     if let [rank] = &status.ranks[..] {
         rank_lines(&mut out, rank);
     }
@@ -85,6 +86,26 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     out.push('\n');
     sessions_table(&mut out, sessions);
     out
+}
+
+/// A line for each of the servers that share the store.
+fn servers(out: &mut String, servers: &[ServerDoc]) {
+    for server in servers {
+        let ranks: Vec<String> = server.ranks.iter().map(u32::to_string).collect();
+        let mut words = vec![match ranks.is_empty() {
+            true => "no rank".to_string(),
+            false => format!("rank {}", ranks.join(", ")),
+        }];
+        let flags = [
+            (server.leads, "leads"),
+            (server.standby, "stands by"),
+            (server.stops, "is about to end"),
+            (server.gone, "is gone"),
+            (server.this, "this one"),
+        ];
+        words.extend(flags.iter().filter(|(is, _)| *is).map(|(_, word)| word.to_string()));
+        line(out, "shared by", &format!("{}, number {}: {}", server.name, server.number, words.join("; ")));
+    }
 }
 
 fn rank_lines(out: &mut String, rank: &RankDoc) {

@@ -8,7 +8,7 @@ use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_count, put, say};
 use crate::progress::{Bar, Unit};
-use crate::service::admin::doc::{AddedDoc, DrainDoc};
+use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc};
 use crate::target::{self, Found};
 
 /// Time between two looks.
@@ -54,6 +54,15 @@ pub fn undrain(target: &Target, rank: u16) -> Outcome {
     let found = target::find(target)?;
     let _: DrainDoc = ask::order(&found, &format!("/api/v1/rank/undrain/{rank}"))?;
     say(format_args!("rank {rank} keeps what it still has, and takes more again"));
+    Ok(())
+}
+
+/// Has another server run a rank; comes back when it does.
+pub fn hand_over(target: &Target, rank: u16, to: Option<&str>) -> Outcome {
+    let found = target::find(target)?;
+    let page = format!("/api/v1/rank/handover/{rank}");
+    let done: HandOverDoc = ask::order_with(&found, &page, to.unwrap_or_default())?;
+    say(format_args!("rank {rank} is run by {}", done.server));
     Ok(())
 }
 

@@ -55,10 +55,14 @@ fn line(rank: &RankDoc, per_s: &impl Fn(&RankDoc) -> u64) -> String {
 /// Refuses a rank that is not there.
 pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
     let status: StatusDoc = ask::json(found, "/api/v1/status")?;
-    if status.ranks.iter().any(|there| there.rank == rank) {
+    let elsewhere = status.servers.iter().flat_map(|server| server.ranks.iter().copied());
+    let mut there: Vec<u32> = status.ranks.iter().map(|there| there.rank.into()).chain(elsewhere).collect();
+    if there.contains(&u32::from(rank)) {
         return Ok(());
     }
-    let there: Vec<String> = status.ranks.iter().map(|rank| rank.rank.to_string()).collect();
+    there.sort_unstable();
+    there.dedup();
+    let there: Vec<String> = there.iter().map(u32::to_string).collect();
     let more = format!(
         "one of those, or add ranks (loligo rank add), or start the server with --ranks {}",
         u32::from(rank) + 1

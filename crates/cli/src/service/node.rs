@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loligo_driver::client::{Client, Options};
-use loligo_driver::server::{Progress, Resident};
+use loligo_driver::server::{Progress, Resident, Sharing};
 use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::{Backend, StoreError};
@@ -39,6 +39,14 @@ pub struct Node {
     has_joined: bool,
     /// Keeps others out of the directory; the last to go.
     _lock: Option<File>,
+}
+
+/// How a server takes part beside others.
+pub struct Part<'a> {
+    /// Ranks that other processes of this machine run.
+    pub elsewhere: &'a [u16],
+    /// On a store that servers share.
+    pub sharing: Sharing,
 }
 
 /// A mount in this process and the client below it.
@@ -101,17 +109,19 @@ pub fn refuse_cover(data: &Path, at: &Path) -> Result<(), Failure> {
         .remedy("choose a mount point that is not above the data directory"))
 }
 
-/// Opens the store. A process that was killed a moment ago is waited for.
+/// Opens the store, to have it alone. A process that was killed a moment ago is waited for.
 pub fn open_store(at: &Store, how: Opening) -> Result<Arc<dyn Backend>, Failure> {
-    stand_by(at, how, &mut |_| false)
+    open(at, || at.open(how))
 }
 
-/// The same; and a server on another machine, if `wait` says so, until it is gone.
-fn stand_by(at: &Store, how: Opening, wait: &mut dyn FnMut(&StoreError) -> bool) -> Result<Arc<dyn Backend>, Failure> {
+fn open(
+    at: &Store,
+    mut open: impl FnMut() -> Result<Arc<dyn Backend>, StoreError>,
+) -> Result<Arc<dyn Backend>, Failure> {
     let until = Instant::now() + LET_GO;
     let data = at.data();
     loop {
-        match (at.stand_by(how, wait), at) {
+        match (open(), at) {
             (Ok(store), _) => return Ok(store),
             (Err(StoreError::InUse { .. }), Store::Local(_)) if !is_served(data) && Instant::now() < until => {
                 wait_for_lock(data, until);
@@ -120,7 +130,7 @@ fn stand_by(at: &Store, how: Opening, wait: &mut dyn FnMut(&StoreError) -> bool)
                 let text = error.to_string();
                 let stop = match at {
                     Store::Local(_) => format!("stop it: loligo down --data {}", quoted(data)),
-                    Store::Rados { .. } => "let this one stand by for it: loligo serve --standby".to_string(),
+                    Store::Rados { .. } => "stop it; or serve together with it: loligo serve".to_string(),
                 };
                 return Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(stop));
             }
@@ -151,15 +161,16 @@ fn wait_for_lock(data: &Path, until: Instant) {
 
 impl Node {
     /// Starts a server on a formatted data directory.
-    pub fn start(at: &Store, ranks: Ranks, elsewhere: &[u16], settings: &Settings) -> Result<Node, Failure> {
-        Node::stand_by(at, ranks, elsewhere, settings, &mut |_| false)
+    pub fn start(at: &Store, ranks: Ranks, settings: &Settings) -> Result<Node, Failure> {
+        let part = Part { elsewhere: &[], sharing: Sharing { must_lead: true, ..Sharing::default() } };
+        Node::take_part(at, ranks, part, settings, &mut |_| false)
     }
 
-    /// The same, when the server that the store has by then is gone; for as long as `wait` says so.
-    pub fn stand_by(
+    /// The same, with other servers or processes; as long as a command has the store alone, it waits, if `wait` says so.
+    pub fn take_part(
         at: &Store,
         ranks: Ranks,
-        elsewhere: &[u16],
+        part: Part<'_>,
         settings: &Settings,
         wait: &mut dyn FnMut(&StoreError) -> bool,
     ) -> Result<Node, Failure> {
@@ -168,10 +179,17 @@ impl Node {
         let lock = at.lock()?;
         let table_cache = settings.number("table_cache_bytes") as usize;
         let lease = Duration::from_millis(settings.number("lease_ms"));
-        let store = stand_by(at, Opening { table_cache, lease, ..Opening::default() }, wait)?;
-        let elsewhere = elsewhere.iter().copied().map(Rank).collect();
-        let ranks = ranks.ranks.unwrap_or(0);
-        let config = ServerConfig { ranks, elsewhere, ..server_config(data, settings, store)? };
+        let how = Opening { table_cache, lease, ..Opening::default() };
+        let name = match settings.text("server_name") {
+            "" => loligo_store_rados::this_process(),
+            name => name.to_string(),
+        };
+        let store = open(at, || at.join(how, &name, wait))?;
+        let elsewhere = part.elsewhere.iter().copied().map(Rank).collect();
+        let (ranks, sharing) = (ranks.ranks.unwrap_or(0), part.sharing);
+        let peers = Some(settings.text("peer_listen")).filter(|at| !at.is_empty()).map(str::to_string);
+        let sharing = Sharing { at: peers, ..sharing };
+        let config = ServerConfig { ranks, elsewhere, sharing, ..server_config(data, settings, store)? };
         let refuses_tcp = !config.trust_tcp && config.listen.iter().any(|at| matches!(at, Address::Tcp(_)));
         let server = recover(begun, data, |progress| Server::start(config, progress))?;
         if refuses_tcp {
@@ -293,6 +311,10 @@ fn recover(
                  directory and load again",
                 quoted(data)
             ))
+        }
+        ServerError::Store(StoreError::InUse { owner, .. }) => {
+            Failure::new(format!("{} is in use by another server: {owner}", data.display()))
+                .remedy("serve together with it: loligo serve; and mount it: loligo mount --server ADDRESS DIR")
         }
         error @ ServerError::UnfinishedCopy => Failure::new(format!("{}: {error}", data.display())),
         error @ (ServerError::NotLoopback { .. } | ServerError::FewerRanks { .. }) => Failure::usage(error.to_string()),

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::node::{self, Node};
+use super::node::{self, Node, Part};
 use super::signals::{RECOVERS, Signals, Stopping};
 use super::{daemon, format, preflight};
 use loligo_store::StoreError;
+
+use loligo_driver::server::Sharing;
 
 use crate::args::Serve;
 use crate::at::Store;
@@ -36,19 +38,18 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
     }
     let signals = Signals::hold();
     crate::log::start(settings.text("log"))?;
-    let (mut stands_by, mut told) = (false, false);
+    let mut told = false;
+    let mut waits = false;
     let mut wait = |error: &StoreError| {
-        if args.standby && !std::mem::replace(&mut stands_by, true) {
-            tracing::info!("standing by: {error}");
-            daemon::ready(
-                args.run.ready_fd,
-                &format!("standing by for {} (process {})", store.name(), std::process::id()),
-            );
+        if args.standby && !std::mem::replace(&mut waits, true) {
+            tracing::info!("waiting: {error}");
         }
         told = signals.wait(Duration::ZERO).is_some();
         args.standby && !told
     };
-    let node = match Node::stand_by(&store, args.ranks, &args.elsewhere, &settings, &mut wait) {
+    let sharing = Sharing { takes_share: !args.standby, ..Sharing::default() };
+    let part = Part { elsewhere: &args.elsewhere, sharing };
+    let node = match Node::take_part(&store, args.ranks, part, &settings, &mut wait) {
         Ok(node) => node,
         // Told to stop before there was something to do.
         Err(_) if told => return Ok(()),
@@ -58,19 +59,16 @@ pub fn run(args: &Serve, given: &Given) -> Outcome {
         let _ = node.stop();
         return Err(failure);
     }
+    let how = if node.server.rank_count() > 0 { "serving" } else { "standing by for" };
     let text = format!(
-        "serving {} (process {}) at {}\n  mount it  loligo mount --data {} DIR\n  stop it   loligo down --data {}",
+        "{how} {} (process {}) at {}\n  mount it  loligo mount --data {} DIR\n  stop it   loligo down --data {}",
         store.name(),
         std::process::id(),
         node.addresses(),
         quoted(&data),
         quoted(&data)
     );
-    if stands_by {
-        tracing::info!("this server has taken over: {text}");
-    } else {
-        daemon::ready(args.run.ready_fd, &text);
-    }
+    daemon::ready(args.run.ready_fd, &text);
     let fatal = until_told(&signals, &node);
     finish(node, fatal, &signals.stopping(None, RECOVERS))
 }

@@ -41,7 +41,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     // From here on the mount point is never touched by its path: before the mount it may be a dead one, after it ours.
     let at = mounts::absolute(&args.mount).context(|| format!("mount point {}", args.mount.display()))?;
     node::refuse_cover(&data, &at)?;
-    let node = Node::start(&store, args.ranks, &[], &settings)?;
+    let node = Node::start(&store, args.ranks, &settings)?;
     let mounted = match mount(&node, &at, &data, args, &settings) {
         Ok(mounted) => mounted,
         Err(failure) => {

@@ -16,9 +16,10 @@ use crate::servers::connect;
 
 /// What one program did.
 pub struct Told {
-    dir: PathBuf,
+    /// Its directories.
+    dirs: [PathBuf; 2],
     /// Its files, and what is in them.
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<PathBuf, Vec<u8>>,
     /// Names that it got of those that all want.
     won: Vec<u64>,
     /// How long the longest call took.
@@ -35,9 +36,18 @@ pub struct Programs {
 impl Programs {
     /// Starts so many, each with a client of its own.
     pub fn start(address: &Address, count: usize) -> Programs {
+        Programs::start_in(address, count, |_, _| {})
+    }
+
+    /// The same; `place` is told of each directory that was made, with the how manieth it is, before there is anything in it.
+    pub fn start_in(address: &Address, count: usize, place: impl Fn(&str, usize)) -> Programs {
         let (stop, done) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let fs = connect(address);
-        fs.mkdir("/all", 0o755).expect("a directory");
+        let dirs = std::iter::once("/all".to_string()).chain((0..count).flat_map(dirs_of));
+        for (number, dir) in dirs.enumerate() {
+            fs.mkdir(&dir, 0o755).expect("a directory");
+            place(&dir, number);
+        }
         let start = |number: usize| {
             let (address, stop, done) = (address.clone(), stop.clone(), done.clone());
             std::thread::spawn(move || program(&address, number, &stop, &done))
@@ -64,20 +74,24 @@ impl Programs {
     }
 }
 
+fn dirs_of(program: usize) -> [String; 2] {
+    [format!("/p{program}"), format!("/q{program}")]
+}
+
 fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64) -> Told {
     let fs = connect(address);
-    let dir = PathBuf::from(format!("/p{number}"));
-    fs.mkdir(&dir, 0o755).expect("it is new");
-    let mut told = Told { dir: dir.clone(), files: BTreeMap::new(), won: Vec::new(), longest: Duration::ZERO };
+    let dirs = dirs_of(number).map(PathBuf::from);
+    let [dir, other] = &dirs;
+    let mut told = Told { dirs: dirs.clone(), files: BTreeMap::new(), won: Vec::new(), longest: Duration::ZERO };
     for turn in 0u64.. {
         if stop.load(Ordering::Acquire) {
             break;
         }
         let begun = Instant::now();
-        let (old, name) = (turn.checked_sub(1).map(|old| format!("f{old}")), format!("f{turn}"));
+        let (old, name) = (turn.checked_sub(1).map(|old| dir.join(format!("f{old}"))), dir.join(format!("f{turn}")));
         let content = format!("{number}.{turn} ").repeat(1 + (turn % 7) as usize * 400).into_bytes();
         // Each of these is done once, however often it was sent.
-        let file = fs.open(dir.join(&name), OpenHow { exclusive: true, ..OpenHow::create() }).expect("a new name");
+        let file = fs.open(&name, OpenHow { exclusive: true, ..OpenHow::create() }).expect("a new name");
         file.write_at(0, content.clone()).expect("there is space");
         if turn % 3 > 0 {
             file.sync().expect("there is space");
@@ -86,13 +100,14 @@ fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64
         told.files.insert(name, content);
         match (turn % 4, old) {
             (1, Some(old)) => {
-                let to = format!("r{turn}");
-                fs.rename(dir.join(&old), dir.join(&to)).expect("it is there");
+                // Sometimes into another directory, which another rank may have.
+                let to = if turn % 8 == 1 { dir } else { other }.join(format!("r{turn}"));
+                fs.rename(&old, &to).expect("it is there");
                 let content = told.files.remove(&old).expect("it was made");
                 told.files.insert(to, content);
             }
             (2, Some(old)) => {
-                fs.unlink(dir.join(&old)).expect("it is there");
+                fs.unlink(&old).expect("it is there");
                 told.files.remove(&old);
             }
             _ => {}
@@ -112,21 +127,17 @@ fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64
 pub fn check(address: &Address, all: &[Told]) -> Duration {
     let fs = connect(address);
     for told in all {
-        let names = |dir: &PathBuf| {
-            let mut names: Vec<String> = fs
-                .readdir(dir)
-                .expect("the directory")
-                .into_iter()
-                .map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned())
-                .filter(|name| name != "." && name != "..")
-                .collect();
-            names.sort_unstable();
-            names
-        };
-        assert_eq!(names(&told.dir), told.files.keys().cloned().collect::<Vec<_>>(), "{}", told.dir.display());
+        let mut names = Vec::new();
+        for dir in &told.dirs {
+            let entries = fs.readdir(dir).expect("the directory");
+            let own = entries.iter().map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+            names.extend(own.filter(|name| name != "." && name != "..").map(|name| dir.join(name)));
+        }
+        names.sort_unstable();
+        assert_eq!(names, told.files.keys().cloned().collect::<Vec<_>>(), "{:?}", told.dirs);
         for (name, content) in &told.files {
-            let found = fs.read(told.dir.join(name)).expect("it is there");
-            assert!(found == *content, "{}/{name} is not what was written", told.dir.display());
+            let found = fs.read(name).expect("it is there");
+            assert!(found == *content, "{} is not what was written", name.display());
         }
     }
     let mut won: Vec<u64> = all.iter().flat_map(|told| told.won.iter().copied()).collect();

@@ -8,3 +8,4 @@ mod faults;
 mod history;
 mod servers;
 mod service;
+mod several;

@@ -16,6 +16,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The cluster's configuration; `None` without one.
 pub fn conf() -> Option<String> {
+    // What clients do, for who looks for a fault: LOLIGO_TEST_LOG=debug.
+    if let Ok(filter) = std::env::var("LOLIGO_TEST_LOG") {
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    }
     let conf = std::env::var("LOLIGO_CEPH_CONF").ok();
     if conf.is_none() {
         eprintln!("not tested: LOLIGO_CEPH_CONF names no cluster");
@@ -62,6 +66,14 @@ impl Place {
         said
     }
 
+    /// Runs any command; what it said.
+    pub fn say(&self, args: &[&str], code: i32) -> String {
+        let output = Command::new(LOLIGO).args(args).stdin(Stdio::null()).output().expect("it runs");
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        said
+    }
+
     fn command(&self, args: &[&str], server: usize) -> Command {
         self.command_by(Command::new(LOLIGO), args, server)
     }
@@ -77,6 +89,11 @@ impl Place {
 
     /// Starts a server, which may have to stand by.
     pub fn serve(&self, server: usize, args: &[&str]) -> Server {
+        self.serve_by(Command::new(LOLIGO), server, &[&["--standby"], args].concat())
+    }
+
+    /// Starts one that takes its share of the ranks.
+    pub fn share(&self, server: usize, args: &[&str]) -> Server {
         self.serve_by(Command::new(LOLIGO), server, args)
     }
 
@@ -84,9 +101,14 @@ impl Place {
     pub fn serve_by(&self, program: Command, server: usize, args: &[&str]) -> Server {
         let log = self.data(server).with_extension("log");
         let file = std::fs::File::options().create(true).append(true).open(&log).expect("a log");
-        let mut command = self.command_by(program, &["serve", "--standby"], server);
-        let child =
-            command.args(args).stdout(file.try_clone().expect("a log")).stderr(file).spawn().expect("it starts");
+        let mut command = self.command_by(program, &["serve"], server);
+        let child = command
+            .args(args)
+            .args(["--set", &format!("server_name=s{server}")])
+            .stdout(file.try_clone().expect("a log"))
+            .stderr(file)
+            .spawn()
+            .expect("it starts");
         Server { child, number: server, socket: self.data(server).join("loligo.sock"), log }
     }
 
@@ -112,6 +134,17 @@ impl Server {
         assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
     }
 
+    /// The ranks that it runs, and whether it leads; nothing if it says nothing.
+    pub fn runs(&self) -> (Vec<u64>, bool) {
+        let data = self.socket.parent().expect("it is in a directory");
+        let output = Command::new(LOLIGO).args(["status", "--json", "--data"]).arg(data).output().expect("it runs");
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let servers = status["servers"].as_array().cloned().unwrap_or_default();
+        let Some(own) = servers.iter().find(|server| server["this"] == true) else { return Default::default() };
+        let ranks = own["ranks"].as_array().map(|ranks| ranks.iter().filter_map(|rank| rank.as_u64()).collect());
+        (ranks.unwrap_or_default(), own["leads"] == true)
+    }
+
     pub fn stop(&self) {
         self.signal("-STOP");
     }
@@ -131,6 +164,16 @@ impl Server {
         while !self.serves() {
             assert!(self.child.try_wait().expect("its state").is_none(), "it has ended:\n{}", self.said());
             assert!(Instant::now() < until, "it does not serve:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it has said that.
+    pub fn until_says(&mut self, words: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.said().contains(words) {
+            assert!(self.child.try_wait().expect("its state").is_none(), "it has ended:\n{}", self.said());
+            assert!(Instant::now() < until, "it does not say {words:?}:\n{}", self.said());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -32,10 +32,16 @@ fn a_second_server_is_told_of_the_first_one_and_of_what_it_may_do() {
     let mut server = place.serve(0, &[]);
     server.until_serves();
     let other = Place { store: place.store.clone(), ..Place::new().expect("there is a cluster") };
-    let said = other.run(&["serve"], 1);
-    assert!(said.contains("in use by another server") && said.contains("--standby"), "{said}");
+    let said = other.run(&["up", "--mount", &other.path().join("m").display().to_string()], 1);
+    assert!(said.contains("in use by another server: s0") && said.contains("loligo serve"), "{said}");
+    let said = other.run(&["format"], 1);
+    assert!(said.contains("already holds the file system"), "{said}");
     let said = place.run(&["serve"], 1);
     assert!(said.contains("another server on this machine has"), "{said}");
+    let mut second = other.serve(1, &[]);
+    second.until_says("standing by for");
+    let said = other.say(&["fsck", "--data", &other.data(1).display().to_string()], 1);
+    assert!(said.contains("in use by"), "{said}");
 }
 
 #[test]

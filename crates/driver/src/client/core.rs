@@ -406,14 +406,19 @@ impl Core {
                     None => self.machine.handle(Now::default(), Input::Invalidated { token }),
                 },
                 Output::Connect { rank, address } => {
+                    let at = address.as_deref().unwrap_or("the address that was given");
+                    tracing::debug!(core = ?std::ptr::from_ref(self), %rank, at, "connects");
                     self.links.entry(rank).or_default().reconnect(address);
                     events.wake = true;
                 }
                 Output::Disconnect { rank } => {
-                    self.links.remove(&rank);
+                    // What can be sent still is: it may be a farewell.
+                    self.links.remove(&rank).iter_mut().for_each(|link| _ = link.flush());
                     events.wake = true;
                 }
                 Output::Ready { rank, welcome } => {
+                    let (speaks, session, resumed) = (welcome.rank, welcome.session, welcome.resumed);
+                    tracing::debug!(core = ?std::ptr::from_ref(self), %rank, %speaks, %session, resumed, "is welcome");
                     if let Some(link) = self.links.get_mut(&rank) {
                         link.welcomed(welcome.session, self.socket.as_ref());
                     }

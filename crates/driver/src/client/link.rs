@@ -36,8 +36,9 @@ impl Link {
         Link { want_connect: true, ..Link::default() }
     }
 
-    /// The connection is to be made anew.
+    /// The connection is to be made anew. What can be sent over the old one still is: it may be a farewell.
     pub fn reconnect(&mut self, address: Option<String>) {
+        self.flush();
         (self.sock, self.want_connect, self.address) = (None, true, address);
         self.outbox.clear();
     }

@@ -446,16 +446,22 @@ impl Receiver {
     }
 }
 
-/// Connects; of several addresses to the first that takes the connection, and the next time to another one first: one that takes it may
-/// still say nothing.
+/// Connects; of the several addresses that this client was given to the first that takes the connection, and the next time to another one
+/// first: one that takes it may still say nothing.
 fn connect(shared: &Shared, address: &Address) -> io::Result<Sock> {
-    let mut all: Vec<&Address> = address.each().iter().collect();
-    let len = all.len();
-    let begin = shared.turn.load(Ordering::Relaxed) % len;
-    all.rotate_left(begin);
-    let (at, sock) = Sock::connect_any(&all)?;
-    shared.turn.store((begin + at + 1) % len, Ordering::Relaxed);
-    Ok(sock)
+    match (address, &shared.address) {
+        (Address::Any(all), Address::Any(own)) if Arc::ptr_eq(all, own) => {
+            let mut all: Vec<&Address> = all.iter().collect();
+            let len = all.len();
+            let begin = shared.turn.load(Ordering::Relaxed) % len;
+            all.rotate_left(begin);
+            let (at, sock) = Sock::connect_any(&all)?;
+            shared.turn.store((begin + at + 1) % len, Ordering::Relaxed);
+            Ok(sock)
+        }
+        // Where a rank is, by several ways: the first is the best.
+        _ => Sock::connect(address),
+    }
 }
 
 /// Takes the whole messages out. Whether the bytes made sense.

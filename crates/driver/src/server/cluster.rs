@@ -69,6 +69,8 @@ pub(crate) struct Others {
     has_stopped: bool,
     /// This one is to end when it has stopped, without the others.
     is_leaving: bool,
+    /// Each rank of the file system starts and stops for itself.
+    is_apart: bool,
 }
 
 impl Others {
@@ -90,6 +92,7 @@ impl Others {
             unstopped,
             has_stopped: false,
             is_leaving: false,
+            is_apart: false,
         }
     }
 
@@ -97,6 +100,26 @@ impl Others {
     pub(crate) fn among(mut self, owner: Option<Arc<Link>>) -> Others {
         (self.owner, self.has_others) = (owner, true);
         self
+    }
+
+    /// Each rank starts and stops for itself, as others may run it.
+    pub(crate) fn apart(mut self) -> Others {
+        (self.has_others, self.is_apart) = (true, true);
+        self
+    }
+
+    pub(crate) fn stands_apart(&self) -> bool {
+        self.is_apart
+    }
+
+    /// Whether there is a way to a rank of another process; to that life of it, if one is named.
+    pub(crate) fn reaches(&self, rank: Rank, process: Option<u64>) -> bool {
+        self.links.get(&rank).is_some_and(|(is, _)| process.is_none_or(|process| process == *is))
+    }
+
+    /// There is none any more.
+    pub(crate) fn unreach(&mut self, rank: Rank) {
+        self.links.remove(&rank);
     }
 
     /// A rank of another process can be reached.
@@ -134,6 +157,7 @@ impl Others {
 
     /// There is another rank.
     pub(crate) fn join(&mut self, rank: Rank, inbox: Arc<Inbox<Done>>) {
+        self.links.remove(&rank);
         self.inboxes.insert(rank, inbox);
     }
 
@@ -177,6 +201,10 @@ impl Others {
     /// This rank has come to a clean stop. It goes on hearing the others, which may need its answers for theirs; when
     /// the last one has stopped, all are told, this one by the result. One that leaves does not wait for that.
     pub(crate) fn stopped(&mut self) -> bool {
+        if self.is_apart {
+            self.has_stopped = true;
+            return true;
+        }
         if std::mem::replace(&mut self.has_stopped, true) || self.unstopped.fetch_sub(1, Ordering::AcqRel) > 1 {
             return self.is_leaving;
         }
@@ -197,7 +225,7 @@ impl Others {
         others.for_each(|(_, inbox)| inbox.push(what()));
     }
 
-    /// This rank cannot go on, and so nobody can: what it has, the others may need.
+    /// This rank cannot go on, and so nobody of this process can: what it has, the others may need.
     pub(crate) fn failed(&self, text: &str) {
         self.tell_others(|| Done::OtherFailed(text.to_owned()));
     }

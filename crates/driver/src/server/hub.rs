@@ -497,7 +497,9 @@ impl Hub {
             }
             for rank in ranks.iter().filter(|_| was_up) {
                 state.tell_all(&LinkMsg::Down { rank: *rank });
-                self.own_ranks().into_iter().for_each(|own| _ = self.push(own, Done::LinkDown { rank: *rank }));
+                self.own_ranks()
+                    .into_iter()
+                    .for_each(|own| _ = self.push(own, Done::LinkDown { rank: *rank, process: None }));
             }
             (ticket, state.store.clone(), if was_up && !has_stopped { ranks.len() } else { 0 })
         };

@@ -175,7 +175,7 @@ impl Deputy {
         match start::note_trimmed(&*self.backend.table(), rank, replay_from) {
             Ok(()) => {
                 if self.leaving.contains(&rank) {
-                    self.tell_all(|| Done::LinkDown { rank });
+                    self.tell_all(|| Done::Away { rank });
                     self.joint.link.send(LinkMsg::Left { rank });
                 }
                 End::Stopped
@@ -191,6 +191,7 @@ impl Deputy {
         };
         match news {
             News::Add(_, to) => _ = to.send(Err(refused())),
+            News::HandOver(_, _, to) => _ = to.send(Err(refused())),
             News::Drain(_, to) | News::Undrain(_, to) => _ = to.send(Err(refused())),
             News::SetPolicy(_, _, to) | News::AddPolicy(_, _, to) => _ = to.send(Err(refused())),
             News::UnsetPolicy(to) => _ = to.send(Err(refused())),
@@ -254,7 +255,7 @@ impl Ear {
                 LinkMsg::Up { rank, process } => {
                     tell_all(&self.seats, || Done::LinkUp { rank, process, link: self.link.clone() });
                 }
-                LinkMsg::Down { rank } => tell_all(&self.seats, || Done::LinkDown { rank }),
+                LinkMsg::Down { rank } => tell_all(&self.seats, || Done::LinkDown { rank, process: None }),
                 LinkMsg::Map(map) => {
                     tell_all(&self.seats, || Done::Map(map.clone()));
                     // The first one is the answer to `Ready`; nobody waits for later ones.

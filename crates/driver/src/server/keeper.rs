@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use super::error::{Result, ServerError};
 use super::hub::Hub;
 use super::listen::Listeners;
 use super::members::Members;
+use super::placing::Placing;
 use super::policy::{Notes, Version, put_default, settle};
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
@@ -42,6 +43,8 @@ pub(crate) enum News {
     RollBack(Sender<Result<PolicyId>>),
     /// Stop draining it.
     Undrain(Rank, Sender<Result<()>>),
+    /// Another server is to run a rank: which one, if one is named; the answer, its name, comes when it does.
+    HandOver(Rank, Option<String>, Sender<Result<String>>),
     /// A rank says something.
     Said(Rank, Member),
     /// Its thread has ended, or is about to.
@@ -95,6 +98,8 @@ pub(crate) struct Keeper {
     pub(crate) log_lines: u32,
     /// What the processes that run other ranks have to do with this one, if there may be some.
     pub(crate) hub: Option<Arc<Hub>>,
+    /// This server's part in who runs what, if several share the store.
+    pub(crate) placing: Option<Placing>,
 }
 
 impl Keeper {
@@ -103,8 +108,20 @@ impl Keeper {
         let mut end = End::Stopped;
         let mut panicked = false;
         let mut trimmed: Vec<(Rank, Option<Lsn>)> = Vec::new();
-        while !self.running.is_empty() {
-            let Ok(news) = self.news.recv() else { break };
+        // One that shares a store with others may have no rank, and wait for some.
+        while !self.running.is_empty() || (self.placing.is_some() && !self.is_stopping && end == End::Stopped) {
+            let news = match self.next_news() {
+                Ok(Some(news)) => news,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!("{error}");
+                    end = End::Fatal(error.to_string());
+                    self.tell_all(|| Done::OtherFailed(error.to_string()));
+                    // It has nothing to look for any more.
+                    self.is_stopping = true;
+                    continue;
+                }
+            };
             let News::Ended(rank) = news else {
                 self.hear(news);
                 continue;
@@ -115,12 +132,19 @@ impl Keeper {
             let from = helpers.end();
             panicked |= from.is_none();
             match (ended, from) {
+                (End::Stopped, Some(from)) if self.placing.is_some() => {
+                    if let Err(error) = self.gave_up(rank, from) {
+                        end = End::Fatal(error.to_string());
+                        self.tell_all(|| Done::OtherFailed(error.to_string()));
+                    }
+                }
                 (End::Stopped, Some(from)) if left && !self.is_stopping => self.remove(rank, from),
                 (End::Stopped, from) => trimmed.push((rank, from.flatten())),
                 (fatal, _) if end == End::Stopped => end = fatal,
                 _ => {}
             }
         }
+        let placed = self.end_placing(end == End::Stopped && !panicked);
         let elsewhere_clean = self.hub.as_ref().is_none_or(|hub| hub.end(end == End::Stopped));
         let backend = &*self.config.backend;
         let result = match &end {
@@ -128,6 +152,7 @@ impl Keeper {
             End::Stopped if panicked => {
                 Err(ServerError::Fatal("a thread of the server panicked; this is a bug".into()))
             }
+            End::Stopped if self.placing.is_some() => placed.and_then(|()| Ok(backend.close()?)),
             End::Stopped => start::set_clean(backend, &trimmed, elsewhere_clean).and_then(|()| Ok(backend.close()?)),
         };
         *self.ended.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
@@ -135,8 +160,41 @@ impl Keeper {
         result
     }
 
+    /// What comes next; meanwhile looks what the other servers do. `None`: nobody can say anything any more.
+    fn next_news(&mut self) -> Result<Option<News>> {
+        loop {
+            let Some(placing) = self.placing.as_ref().filter(|_| !self.is_stopping || !self.running.is_empty()) else {
+                return Ok(self.news.recv().ok());
+            };
+            match self.news.recv_timeout(placing.next_look.saturating_duration_since(Instant::now())) {
+                Ok(news) => return Ok(Some(news)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.look_around()?,
+            }
+        }
+    }
+
+    /// Orders that concern all servers go to the one that leads.
+    fn must_lead(&self) -> Result<()> {
+        match &self.placing {
+            Some(placing) if !placing.leads() => Err(ServerError::Refused(format!(
+                "another server leads, which keeps the map of all ranks: ask {} (on its machine, or with its --data)",
+                placing.leader()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn hear(&mut self, news: News) {
+        let news = match self.must_lead() {
+            Err(error) => match self.refuse(news, error) {
+                Some(news) => news,
+                None => return,
+            },
+            Ok(()) => news,
+        };
         match news {
+            News::HandOver(rank, server, to) => self.hand_to(rank, server, to),
             News::Add(count, to) => _ = to.send(self.add_all(count)),
             News::Drain(rank, to) => match self.drain(rank) {
                 Ok(()) => _ = self.waiting.insert(rank, to),
@@ -148,10 +206,15 @@ impl Keeper {
             News::UsePolicy(policy, why, to) => _ = to.send(self.use_policy(policy, &why)),
             News::UnsetPolicy(to) => _ = to.send(self.unset_policy()),
             News::RollBack(to) => _ = to.send(self.roll_back("rolled back", false)),
+            News::Said(rank, member) if self.placing.is_some() => self.pass_on(rank, member),
             News::Said(rank, member) => self.said(rank, member),
             News::Arrived(process) => self.arrived(process),
             News::LeftElsewhere(rank) => self.remove(rank, None),
             News::Ended(_) | News::Leaves(_) => {}
+            News::Stop if self.placing.is_some() => {
+                self.is_stopping = true;
+                self.give_up_all();
+            }
             News::Stop => {
                 self.is_stopping = true;
                 self.tell_all(|| Done::Command(Command::Stop));
@@ -161,7 +224,22 @@ impl Keeper {
         }
     }
 
-    fn tell_all(&self, what: impl Fn() -> Done) {
+    /// Answers with that error what only the server does that leads; gives back anything else.
+    fn refuse(&self, news: News, error: ServerError) -> Option<News> {
+        match news {
+            News::Add(_, to) => _ = to.send(Err(error)),
+            News::Drain(_, to) | News::Undrain(_, to) | News::UsePolicy(_, _, to) | News::UnsetPolicy(to) => {
+                let _ = to.send(Err(error));
+            }
+            News::SetPolicy(_, _, to) | News::AddPolicy(_, _, to) => _ = to.send(Err(error)),
+            News::RollBack(to) => _ = to.send(Err(error)),
+            News::HandOver(_, _, to) => _ = to.send(Err(error)),
+            other => return Some(other),
+        }
+        None
+    }
+
+    pub(crate) fn tell_all(&self, what: impl Fn() -> Done) {
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         seats.values().for_each(|seat| seat.inbox.push(what()));
     }
@@ -172,14 +250,20 @@ impl Keeper {
     }
 
     fn address(&self, seats: &BTreeMap<Rank, Arc<Seat>>, rank: Rank) -> Option<Address> {
-        let own = seats.get(&rank).and_then(|seat| seat.addresses.first().cloned());
+        let own = seats.get(&rank);
+        if let Some(placing) = &self.placing {
+            // Clients on any machine have to reach it.
+            return own.map(|seat| every(&seat.addresses)).or_else(|| placing.address(rank));
+        }
+        let own = own.and_then(|seat| seat.addresses.first().cloned());
         own.or_else(|| self.hub.as_ref().and_then(|hub| hub.address(rank)))
     }
 
     /// Tells all ranks of this process and of others.
-    pub(crate) fn tell_map(&self, map: &ClusterMap) {
+    pub(crate) fn tell_map(&mut self, map: &ClusterMap) {
         self.tell_all(|| Done::Map(map.clone()));
         self.hub.iter().for_each(|hub| hub.tell_map(map));
+        self.placing.iter_mut().for_each(|placing| placing.put_map(map));
     }
 
     /// The ranks of a process that joined are there, at addresses that may be new.
@@ -223,7 +307,31 @@ impl Keeper {
         if all > usize::from(RANKS_MAX) {
             return Err(ServerError::TooManyRanks { asked: u16::try_from(all).unwrap_or(u16::MAX) });
         }
+        if self.placing.is_some() {
+            return (0..count).map(|_| self.add_placed()).collect();
+        }
         (0..count).map(|_| self.add()).collect()
+    }
+
+    /// One that is wanted somewhere is begun there; it is there as soon as the table says so.
+    fn add_placed(&mut self) -> Result<Rank> {
+        let mut members = self.members.clone();
+        let rank = members.free_number();
+        members.states.insert(rank, RankState::Up);
+        members.numbers = members.numbers.max(u32::from(rank.0) + 1);
+        members.epoch += 1;
+        let notes = Notes::new(self.config.backend.table());
+        let by_default = settle(&notes, &self.config.default_policy, &mut members)?;
+        let mut batch = Batch::new();
+        members.put(&mut batch, None);
+        by_default.map_or(Ok(()), |one| put_default(&notes, &mut batch, &one))?;
+        self.config.backend.table().write(&batch, Durability::Sync)?;
+        self.members = members;
+        let map = self.map();
+        self.tell_map(&map);
+        tracing::info!("rank {rank} was added; the map has epoch {}", map.epoch);
+        self.look_around()?;
+        Ok(rank)
     }
 
     /// Everything that can fail is done before the table says that the rank is there; then the others are told of it
@@ -353,7 +461,7 @@ impl Keeper {
         }
     }
 
-    fn said(&mut self, rank: Rank, member: Member) {
+    pub(crate) fn said(&mut self, rank: Rank, member: Member) {
         let state = self.members.states.get(&rank).copied();
         let done = match (member, state) {
             (Member::BadPolicy { policy, why }, _) => self.policy_failed(rank, policy, &why),
@@ -368,6 +476,7 @@ impl Keeper {
                 self.set_state(rank, RankState::Up)
             }
             (Member::Drained, Some(RankState::Draining)) => self.set_state(rank, RankState::Leaving),
+            (Member::Left, Some(RankState::Leaving)) if self.placing.is_some() => self.unwant(rank),
             (Member::Left, Some(RankState::Leaving)) => {
                 self.hand_over_door(rank);
                 let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
@@ -408,7 +517,7 @@ impl Keeper {
     }
 
     /// A rank has ended that has nothing any more: from now on no start needs it.
-    fn remove(&mut self, rank: Rank, replay_from: Option<Lsn>) {
+    pub(crate) fn remove(&mut self, rank: Rank, replay_from: Option<Lsn>) {
         let mut members = self.members.clone();
         members.states.remove(&rank);
         members.epoch += 1;
@@ -429,6 +538,15 @@ impl Keeper {
             hub.part(rank);
             hub.tell_map(&map);
         }
+        self.placing.iter_mut().for_each(|placing| placing.put_map(&map));
+    }
+}
+
+/// Where a rank is reached in any of these ways.
+fn every(addresses: &[Address]) -> Address {
+    match addresses {
+        [one] => one.clone(),
+        all => Address::Any(all.into()),
     }
 }
 

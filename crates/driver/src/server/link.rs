@@ -2,7 +2,7 @@
 //! What they mean is `hub.rs`'s at the owner and `joined.rs`'s at the others.
 
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,27 +19,68 @@ const MESSAGES_AT_ONCE: usize = 256;
 /// Room of a buffer that is kept, bytes.
 const KEEP_MAX: usize = 1 << 20;
 
+/// What a link runs over.
+pub(crate) trait Stream: Read + Write + Send + Sync + Sized + 'static {
+    /// The same connection once more.
+    fn twin(&self) -> io::Result<Self>;
+    /// Ends it, for both sides.
+    fn end(&self);
+    /// How long the other side may take nothing.
+    fn be_patient(&self, time: Duration) -> io::Result<()>;
+}
+
+macro_rules! stream {
+    ($kind:ty) => {
+        impl Stream for $kind {
+            fn twin(&self) -> io::Result<Self> {
+                self.try_clone()
+            }
+
+            fn end(&self) {
+                let _ = self.shutdown(Shutdown::Both);
+            }
+
+            fn be_patient(&self, time: Duration) -> io::Result<()> {
+                self.set_write_timeout(Some(time))
+            }
+        }
+    };
+}
+
+stream!(UnixStream);
+stream!(TcpStream);
+
 /// The side that sends. Messages go out in the order given; after the end they go nowhere.
 pub(crate) struct Link {
     queue: Arc<Queue<LinkMsg>>,
-    stream: UnixStream,
+    end: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Link {
     /// Begins to send over a connection.
-    pub(crate) fn start(stream: &UnixStream) -> io::Result<Arc<Link>> {
+    pub(crate) fn start(stream: &impl Stream) -> io::Result<Arc<Link>> {
+        Link::begin(stream, None)
+    }
+
+    /// The same; if there is nothing to send for a while, a beat goes out.
+    pub(crate) fn start_beating(stream: &impl Stream, every: Duration) -> io::Result<Arc<Link>> {
+        Link::begin(stream, Some(every))
+    }
+
+    fn begin(stream: &impl Stream, beat: Option<Duration>) -> io::Result<Arc<Link>> {
         let queue = Queue::new();
-        let (from, mut to) = (queue.clone(), stream.try_clone()?);
-        to.set_write_timeout(Some(PATIENCE))?;
+        let (from, mut to) = (queue.clone(), stream.twin()?);
+        to.be_patient(PATIENCE)?;
         std::thread::Builder::new().name("loligo-link".into()).spawn(move || {
-            if let Err(error) = write_all(&from, &mut to) {
+            if let Err(error) = write_all(&from, &mut to, beat) {
                 tracing::debug!("a connection to another process has ended: {error}");
             }
             // Whoever reads it learns of it.
-            let _ = to.shutdown(Shutdown::Both);
+            to.end();
             from.close();
         })?;
-        Ok(Arc::new(Link { queue, stream: stream.try_clone()? }))
+        let twin = stream.twin()?;
+        Ok(Arc::new(Link { queue, end: Box::new(move || twin.end()) }))
     }
 
     pub(crate) fn send(&self, msg: LinkMsg) {
@@ -53,7 +94,7 @@ impl Link {
 
     /// Ends it at once.
     pub(crate) fn cut(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        (self.end)();
         self.queue.close();
     }
 }
@@ -64,15 +105,22 @@ impl Drop for Link {
     }
 }
 
-fn write_all(from: &Queue<LinkMsg>, to: &mut UnixStream) -> io::Result<()> {
+fn write_all(from: &Queue<LinkMsg>, to: &mut impl Write, beat: Option<Duration>) -> io::Result<()> {
     let mut bytes = Vec::new();
-    while let Some(messages) = from.take(MESSAGES_AT_ONCE) {
+    loop {
+        let taken = match beat {
+            Some(beat) => from.take_within(MESSAGES_AT_ONCE, beat),
+            None => from.take(MESSAGES_AT_ONCE),
+        };
+        let Some(messages) = taken else { return Ok(()) };
         bytes.clear();
         messages.iter().for_each(|msg| encode_link(msg, &mut bytes));
+        if messages.is_empty() {
+            encode_link(&LinkMsg::Beat, &mut bytes);
+        }
         to.write_all(&bytes)?;
         bytes.shrink_to(KEEP_MAX);
     }
-    Ok(())
 }
 
 /// The next message, of at most `max` bytes; `None`: the other side has ended it.

@@ -21,6 +21,8 @@ mod listen;
 mod load;
 pub(crate) mod members;
 pub mod metrics;
+mod peers;
+mod placing;
 mod policy;
 mod queue;
 mod rank;
@@ -37,7 +39,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loligo_mds::admin::{Ask, Told};
-use loligo_store::{Backend, Identity, TableSize};
+use loligo_store::{Backend, Identity, Sight, TableSize};
 use loligo_types::{PolicyId, Rank, RankState};
 
 pub use self::cluster::RANKS_MAX;
@@ -51,6 +53,7 @@ pub use self::resident::{Guest, Resident};
 
 use self::hub::Hub;
 use self::keeper::{News, Seats, names};
+use self::placing::View;
 use self::policy::{Advice, Notes, is_chosen};
 use self::queue::Inbox;
 use self::rank::{Command, Done, End};
@@ -80,6 +83,8 @@ pub struct ServerConfig {
     /// there, or, once that was removed, another one of this process. Rank N listens beside it: at `loligo-N.sock` for
     /// `loligo.sock`, N ports above (or also at a free one).
     pub listen: Vec<Address>,
+    /// How it takes part, on a store that several servers share.
+    pub sharing: Sharing,
     /// The policy by which ranks balance as long as nobody has chosen one.
     pub default_policy: DefaultPolicy,
     /// Settings of each rank; file system, key, rank and cluster map are set by the server.
@@ -110,6 +115,7 @@ impl ServerConfig {
             ranks: 1,
             elsewhere: BTreeSet::new(),
             listen: Vec::new(),
+            sharing: Sharing::default(),
             default_policy: None,
             mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
             trust_tcp: false,
@@ -121,6 +127,17 @@ impl ServerConfig {
             data_threads: 2,
         }
     }
+}
+
+/// How a server takes part, on a store that several share.
+#[derive(Clone, Debug, Default)]
+pub struct Sharing {
+    /// Where other servers reach it, as HOST:PORT; `None`: at a free port of the first TCP address of `listen`, or else of this machine only.
+    pub at: Option<String>,
+    /// It takes its share of the ranks when it comes; otherwise it stands by for those whose server is gone.
+    pub takes_share: bool,
+    /// It has to lead, and run all ranks that no other server has; otherwise it is refused.
+    pub must_lead: bool,
 }
 
 /// The address of the Unix socket in a data directory.
@@ -166,6 +183,8 @@ pub struct Server {
     hub: Option<Arc<Hub>>,
     /// It runs ranks for another process.
     has_joined: bool,
+    /// What was seen last of the servers that share the store, if several may.
+    view: Option<Arc<Mutex<View>>>,
     keeper: Mutex<Sender<News>>,
     /// The rank on whose thread the resident client lives.
     resident_at: Arc<Mutex<Option<Rank>>>,
@@ -256,12 +275,30 @@ impl Server {
 
     /// What a rank is that other processes run, or are to run; `None`: there is none, or it is one of this process.
     pub fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
+        if let Some(view) = &self.view {
+            let view = view.lock().unwrap_or_else(PoisonError::into_inner);
+            let info = view.map.ranks.iter().find(|info| info.rank == rank);
+            return info.filter(|_| !self.seats().contains_key(&rank)).map(|info| info.state);
+        }
         self.hub.as_ref()?.state_elsewhere(rank)
     }
 
     /// Whether other processes may run ranks.
     pub fn has_others(&self) -> bool {
-        self.hub.is_some() || self.has_joined
+        self.hub.is_some() || self.has_joined || self.view.is_some()
+    }
+
+    /// The servers that share the store, as they were seen last, and the number of this one; `None`: it is this machine's.
+    pub fn sight(&self) -> Option<(u64, Sight)> {
+        let me = self.backend.servers()?.me();
+        let sight = self.view.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).sight.clone();
+        Some((me, sight))
+    }
+
+    /// Has another server run a rank: the one of this name or number, or that which has the fewest. Comes back with its name when the rank
+    /// serves there.
+    pub fn hand_over(&self, rank: Rank, to: Option<String>) -> Result<String> {
+        self.keep(|answer| News::HandOver(rank, to, answer))
     }
 
     /// Adds so many ranks, which begin empty; which they are. A number that was drained is used again, but for 0.
@@ -410,7 +447,7 @@ impl Server {
                 Err(_) => return Err(self.silent()),
             }
         }
-        if ranks.is_empty() {
+        if ranks.is_empty() && (self.view.is_none() || self.has_ended()) {
             return Err(self.silent());
         }
         Ok(Status {
@@ -425,6 +462,11 @@ impl Server {
     /// Asks a rank something, or orders it to do something, as its administrator.
     pub fn admin(&self, rank: Rank, what: Ask) -> Result<Told> {
         let seats = self.seats();
+        if let (Some(_), Some((_, sight))) = (self.state_elsewhere(rank), self.sight()) {
+            let server = sight.wants.get(&u32::from(rank.0)).and_then(|server| sight.servers.get(server));
+            let name = server.map_or("another server", |server| server.name.as_str());
+            return Err(ServerError::Refused(format!("{name} runs rank {rank}: ask there")));
+        }
         if self.state_elsewhere(rank).is_some() {
             let text = format!(
                 "another process runs rank {rank}: ask that one (its admin socket is beside that of this server, with its \

@@ -120,8 +120,13 @@ pub(crate) enum Done {
         process: u64,
         link: Arc<super::link::Link>,
     },
-    /// There is none any more.
+    /// There is none any more; of a certain life of it, if one is named.
     LinkDown {
+        rank: loligo_types::Rank,
+        process: Option<u64>,
+    },
+    /// Another rank of this process has ended, and goes on in another one.
+    Away {
         rank: loligo_types::Rank,
     },
     /// What the balancer's policy wants.
@@ -143,6 +148,8 @@ pub(crate) enum Command {
     Leave,
     /// Stop the ranks of this process alone.
     Depart,
+    /// Stop this rank, with all it has in the table: it goes on elsewhere.
+    HandOver,
     Abandon,
     Adopt(OwnedFd),
     Status(Sender<RankStatus>),
@@ -241,9 +248,9 @@ impl Rank {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let read = epoll::EventFlags::IN;
         epoll::add(&epoll, waker, epoll::EventData::new_u64(TOKEN_WAKER), read)?;
-        // Rank 0 has no other address than that where clients begin.
-        let (listeners, door) =
-            if others.own() == loligo_types::Rank::ZERO { (door, listeners) } else { (listeners, door) };
+        // Rank 0 has no other address than that where clients begin, unless it may go elsewhere.
+        let has_one = others.own() == loligo_types::Rank::ZERO && !others.stands_apart();
+        let (listeners, door) = if has_one { (door, listeners) } else { (listeners, door) };
         for (listeners, first) in [(&listeners, TOKEN_LISTENERS), (&door, TOKEN_DOOR)] {
             for (at, listener) in listeners.sockets.iter().enumerate() {
                 epoll::add(&epoll, listener, epoll::EventData::new_u64(first + at as u64), read)?;
@@ -405,7 +412,13 @@ impl Rank {
                 self.others.reach(rank, process, link);
                 self.feed(Input::PeerUp { rank });
             }
-            Done::LinkDown { rank } => {
+            Done::LinkDown { rank, process } => {
+                if self.others.reaches(rank, process) {
+                    self.feed(Input::PeerDown { rank });
+                    self.others.unreach(rank);
+                }
+            }
+            Done::Away { rank } => {
                 self.feed(Input::PeerDown { rank });
                 self.others.part(rank);
             }
@@ -415,6 +428,7 @@ impl Rank {
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
             Done::Command(Command::Stop) => self.feed(Input::Stop),
+            Done::Command(Command::HandOver) => self.feed(Input::Stop),
             Done::Command(Command::Leave) => {
                 self.others.leave();
                 self.feed(Input::Stop);

@@ -12,7 +12,7 @@ use loligo_journal::table::Meta;
 use loligo_journal::{Tail, Writer, WriterConfig};
 use loligo_mds::{Input, Mds, Now, TableMeta};
 use loligo_namespace::Loaded;
-use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_store::{Backend, Batch, Durability, ServerFlags, Servers, StoreError, Table};
 use loligo_store_remote::Service;
 use loligo_types::{ClusterMap, Lsn, Rank as RankId};
 
@@ -27,6 +27,8 @@ use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
 use super::load::Loader;
 use super::members::Members;
+use super::peers::Peers;
+use super::placing::Placing;
 use super::policy::{Adviser, Notes, put_default, settle};
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
@@ -65,6 +67,9 @@ pub(super) struct Recovered {
 }
 
 pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
+    if let Some(servers) = config.backend.servers() {
+        return start_shared(config, servers, progress);
+    }
     let begun = Instant::now();
     let backend = config.backend.clone();
     let table = backend.table();
@@ -106,6 +111,91 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     }
     set_running(&*table, batch, data_epoch, &members)?;
     run(config, recovered, members, data_epoch, begun, (away, map))
+}
+
+/// Starts a server on a store that several share. If it leads, it runs at once what no other one has.
+fn start_shared(config: ServerConfig, servers: Arc<dyn Servers>, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
+    let begun = Instant::now();
+    let backend = config.backend.clone();
+    if !config.elsewhere.is_empty() {
+        let text = "which server runs which rank is ordered while they run: loligo rank handover RANK";
+        return Err(ServerError::Refused(text.into()));
+    }
+    let table = backend.table();
+    let head = read_head(&*table, RankId::ZERO)?;
+    let (to_keeper, news) = channel();
+    let seats: Seats = Arc::default();
+    let identity = (backend.identity().fs_id, servers.me(), servers.key()?);
+    let peers = Peers::start(identity, &peer_address(&config), seats.clone(), to_keeper.clone())?;
+    let flags = ServerFlags { shares: config.sharing.takes_share, stops: false };
+    servers.announce(&peers.at().to_string(), flags)?;
+    let (ended, resident_at) = (Arc::new(Ended::default()), Arc::<Mutex<Option<RankId>>>::default());
+    let placing = Placing::new(servers.clone(), peers, flags);
+    let view = placing.view.clone();
+    let (ranks, must_lead) = (config.ranks, config.sharing.must_lead);
+    let addresses = config.listen.clone();
+    let by_default = config.default_policy.clone();
+    let mut keeper = Keeper {
+        config,
+        members: Members::read(&*table, head.ranks)?,
+        data_epoch: head.data_epoch,
+        begun,
+        seats: seats.clone(),
+        running: BTreeMap::new(),
+        unstopped: Arc::default(),
+        news,
+        to_self: to_keeper.clone(),
+        ended: ended.clone(),
+        waiting: BTreeMap::new(),
+        is_stopping: false,
+        door_at: RankId::ZERO,
+        resident_at: resident_at.clone(),
+        log_lines: 0,
+        hub: None,
+        placing: Some(placing),
+    };
+    let begun = if servers.lead(must_lead)? {
+        keeper.begin_to_lead(&servers.look()?).and_then(|()| {
+            let notes = Notes::new(table.clone());
+            keeper.members.fill(ranks)?;
+            keeper.members.epoch += u64::from(!keeper.members.is_single());
+            let by_default = settle(&notes, &by_default, &mut keeper.members)?;
+            let mut batch = Batch::new();
+            keeper.members.put(&mut batch, None);
+            by_default.map_or(Ok(()), |one| put_default(&notes, &mut batch, &one))?;
+            table.write(&batch, Durability::Sync)?;
+            keeper.begin_all(progress)
+        })
+    } else if must_lead {
+        let sight = servers.look()?;
+        let leader = sight.leader.and_then(|leader| Some(sight.servers.get(&leader)?.name.clone()));
+        let dir = "the file system".to_owned();
+        Err(StoreError::InUse { dir, owner: leader.unwrap_or_else(|| "another server".into()) }.into())
+    } else {
+        keeper.look_around()
+    };
+    let supervisor = match begun {
+        Ok(()) => spawn("loligo-server", move || keeper.run())?,
+        Err(error) => {
+            // The ranks that run have what they have in their journals.
+            let _ = to_keeper.send(News::Abandon);
+            let _ = to_keeper.send(News::Stop);
+            let _ = keeper.run();
+            return Err(error);
+        }
+    };
+    let (supervisor, keeper) = (Mutex::new(Some(supervisor)), Mutex::new(to_keeper));
+    let (hub, has_joined, view) = (None, false, Some(view));
+    Ok(Server { backend, addresses, seats, hub, has_joined, view, keeper, resident_at, supervisor, ended })
+}
+
+/// Where other servers reach this one, if nothing is said: where clients do, at another port.
+fn peer_address(config: &ServerConfig) -> String {
+    let tcp = config.listen.iter().find_map(|address| match address {
+        Address::Tcp(at) => at.rsplit_once(':').map(|(host, _)| format!("{host}:0")),
+        _ => None,
+    });
+    config.sharing.at.clone().or(tcp).unwrap_or_else(|| "127.0.0.1:0".into())
 }
 
 /// Recovers and starts the ranks of a process that has joined another one.
@@ -155,6 +245,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         seats,
         hub: None,
         has_joined: true,
+        view: None,
         keeper,
         resident_at: Default::default(),
         supervisor,
@@ -203,7 +294,7 @@ fn listen(config: &ServerConfig, ranks: &BTreeSet<RankId>) -> Result<BTreeMap<Ra
 }
 
 /// Tells the ranks which of the clients of before are dead. The ranks' sockets lie in one directory, and so do the signs.
-fn tell_deaths(recovered: &mut [Recovered], begun: Instant) {
+pub(super) fn tell_deaths(recovered: &mut [Recovered], begun: Instant) {
     let sockets: Vec<PathBuf> = recovered.iter().flat_map(|r| r.listeners.files().map(Path::to_path_buf)).collect();
     let own: BTreeSet<RankId> = recovered.iter().map(|recovered| recovered.rank).collect();
     for session in sockets.iter().flat_map(|socket| crate::alive::dead(socket, |session| own.contains(&session.rank())))
@@ -262,6 +353,7 @@ fn run(
         resident_at: resident_at.clone(),
         log_lines: 0,
         hub: None,
+        placing: None,
     };
     if !elsewhere.is_empty() {
         match open_hub(&keeper, elsewhere, map) {
@@ -278,7 +370,8 @@ fn run(
     let supervisor = spawn("loligo-server", move || keeper.run())?;
     let supervisor = Mutex::new(Some(supervisor));
     let keeper = Mutex::new(to_keeper);
-    Ok(Server { backend, addresses, seats, hub, has_joined: false, keeper, resident_at, supervisor, ended })
+    let (has_joined, view) = (false, None);
+    Ok(Server { backend, addresses, seats, hub, has_joined, view, keeper, resident_at, supervisor, ended })
 }
 
 /// Serves the store to the processes that run the other ranks.
@@ -408,7 +501,11 @@ impl<'a> Known<'a> {
         Known { before: Progress::default(), total_bytes: 0, tell }
     }
 
-    fn of(backend: &dyn Backend, ranks: &BTreeSet<RankId>, tell: &'a mut dyn FnMut(Progress)) -> Result<Known<'a>> {
+    pub(super) fn of(
+        backend: &dyn Backend,
+        ranks: &BTreeSet<RankId>,
+        tell: &'a mut dyn FnMut(Progress),
+    ) -> Result<Known<'a>> {
         let mut total_bytes = 0;
         for rank in ranks {
             total_bytes += backend.log_dir(u32::from(rank.0))?.list()?.iter().map(|segment| segment.len).sum::<u64>();
@@ -436,6 +533,9 @@ pub(super) fn recover(
 ) -> Result<(Mds, Tail)> {
     let backend = &*config.backend;
     backend.own(u32::from(rank.0))?;
+    // Of a store that servers share each life of a rank has a number of its own, beyond any that a server was ever counted by.
+    let epoch = backend.servers().and_then(|servers| servers.epoch(u32::from(rank.0)));
+    let data_epoch = epoch.map_or(data_epoch, |epoch| (1 << 40) + epoch);
     let table = backend.table();
     let head = read_head(&*table, rank)?;
     let mut meta =
@@ -471,7 +571,7 @@ pub(super) fn recover(
 
 /// Says in the table that a server runs, so that the next start has something to recover unless this one stops cleanly.
 /// And which ranks it has, before any of them writes something. `batch`: what else is new.
-fn set_running(table: &dyn Table, mut batch: Batch, data_epoch: u64, members: &Members) -> Result<()> {
+pub(super) fn set_running(table: &dyn Table, mut batch: Batch, data_epoch: u64, members: &Members) -> Result<()> {
     put_meta(&mut batch, Meta::Clean, RankId::ZERO, 0);
     put_meta(&mut batch, Meta::DataEpoch, RankId::ZERO, data_epoch);
     members.put(&mut batch, None);

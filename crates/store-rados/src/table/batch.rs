@@ -52,11 +52,12 @@ pub(super) fn write(table: &RadosTable, changes: &Changes) -> Result<()> {
         return cut::where_due(&table.shared, table.shared.keys_max);
     }
     let _one = table.batching.lock().unwrap_or_else(PoisonError::into_inner);
-    put_down(&table.shared.pool, &table.slot, &encode(changes))?;
+    let slot = table.slot()?;
+    put_down(&table.shared.pool, slot, &encode(changes))?;
     // From here on it is decided that all of it becomes true.
     let mut told = false;
     loop {
-        match table.apply(changes).and_then(|()| put_down(&table.shared.pool, &table.slot, &[])) {
+        match table.apply(changes).and_then(|()| put_down(&table.shared.pool, slot, &[])) {
             Ok(()) => return Ok(()),
             Err(StoreError::Full { .. }) => {
                 if !std::mem::replace(&mut told, true) {
@@ -74,7 +75,7 @@ pub(super) fn write(table: &RadosTable, changes: &Changes) -> Result<()> {
 
 /// Does what the owner before has put down and not taken away.
 pub(super) fn redo(table: &RadosTable) -> Result<()> {
-    let (pool, slot) = (&table.shared.pool, &table.slot);
+    let (pool, slot) = (&table.shared.pool, table.slot()?);
     let object = names::batch(&slot.name);
     claim(pool, &object, slot, None)?;
     let mut op = ReadOp::new().map_err(store)?;

@@ -8,7 +8,7 @@ mod cut;
 mod index;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use loligo_rados::{Error, Pool, ReadOp, Reading, WriteOp};
@@ -44,7 +44,8 @@ pub(crate) struct Shared {
 /// The table as one slot writes it.
 pub(crate) struct RadosTable {
     pub(crate) shared: Arc<Shared>,
-    slot: Arc<Slot>,
+    /// None of the leader's table at a server that does not lead: there it is read only.
+    slot: OnceLock<Arc<Slot>>,
     /// The ranges whose objects know the slot's epoch, by number.
     claimed: Mutex<std::collections::HashSet<u64>>,
     /// One batch over several ranges at a time.
@@ -188,13 +189,23 @@ struct Page {
 }
 
 impl RadosTable {
-    pub(crate) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> RadosTable {
-        RadosTable { shared, slot, claimed: Mutex::default(), batching: Mutex::default() }
+    /// To be read only, until it is owned.
+    pub(crate) fn new(shared: Arc<Shared>) -> RadosTable {
+        RadosTable { shared, slot: OnceLock::new(), claimed: Mutex::default(), batching: Mutex::default() }
     }
 
-    /// Finishes what the slot's owner before had begun.
-    pub(crate) fn recover(&self) -> Result<()> {
+    /// Writes as this slot from now on; first finishes what the slot's owner before had begun.
+    pub(crate) fn own(&self, slot: Arc<Slot>) -> Result<()> {
+        let _ = self.slot.set(slot);
         batch::redo(self)
+    }
+
+    fn slot(&self) -> Result<&Arc<Slot>> {
+        let slot = self.slot.get().ok_or_else(|| StoreError::Fenced {
+            what: "the table".into(),
+            cause: "another server leads, and writes what belongs to the whole file system".into(),
+        })?;
+        slot.check().map(|()| slot)
     }
 
     fn is_claimed(&self, range: u64) -> bool {
@@ -204,7 +215,7 @@ impl RadosTable {
     /// Makes the range's object know the epoch of the slot, so that no owner before can write there. `false`: the range is not what was
     /// believed.
     fn claim(&self, range: &Range) -> Result<bool> {
-        if claim(&self.shared.pool, &names::range(range.id), &self.slot, Some(range.generation))? {
+        if claim(&self.shared.pool, &names::range(range.id), self.slot()?, Some(range.generation))? {
             self.claimed.lock().unwrap_or_else(PoisonError::into_inner).insert(range.id);
             return Ok(true);
         }
@@ -268,7 +279,8 @@ impl RadosTable {
     ) -> Result<WriteOp> {
         let mut op = WriteOp::new().map_err(store)?;
         op.assert_xattr(GENERATION, &range.generation.to_le_bytes()).map_err(store)?;
-        op.assert_xattr(&self.slot.xattr(), &self.slot.epoch.to_le_bytes()).map_err(store)?;
+        let slot = self.slot()?;
+        op.assert_xattr(&slot.xattr(), &slot.epoch.to_le_bytes()).map_err(store)?;
         op.omap_set(changes.clone().filter_map(|(key, value)| Some((key.as_slice(), value.as_deref()?))));
         op.omap_remove(changes.filter(|(_, value)| value.is_none()).map(|(key, _)| key.as_slice()));
         Ok(op)
@@ -391,18 +403,18 @@ impl Table for RadosTable {
 
     fn write(&self, batch: &Batch, _durability: Durability) -> Result<()> {
         let changes = changes_of(batch);
-        self.slot.check()?;
+        self.slot()?;
         batch::write(self, &changes)
     }
 
     fn write_rows(&self, batch: &Batch) -> Result<()> {
-        self.slot.check()?;
+        self.slot()?;
         self.apply(&changes_of(batch))
     }
 
     fn flush(&self) -> Result<()> {
         // What has returned is on all copies.
-        self.slot.check()
+        self.slot().map(drop)
     }
 
     fn approximate_size(&self) -> Result<TableSize> {

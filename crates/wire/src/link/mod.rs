@@ -10,7 +10,7 @@ mod record;
 use loligo_journal::codec::DecodeError as Bad;
 use loligo_journal::codec::parts::{Cursor, put_bytes, put_list, put_rank, put_u64, take_list, take_rank};
 use loligo_types::limits::{ADDRESS_MAX, RANKS_MAX};
-use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
+use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, NotJoined};
 use loligo_types::{ClusterMap, PolicyId, Rank, RankInfo, RankState};
 
 use crate::DecodeError;
@@ -41,6 +41,11 @@ mod code {
     pub const STOP: u8 = 12;
     pub const STOPPED: u8 = 13;
     pub const ALL_STOPPED: u8 = 14;
+    pub const GREET: u8 = 15;
+    pub const PROVE: u8 = 16;
+    pub const PROOF: u8 = 17;
+    pub const HERE: u8 = 18;
+    pub const BEAT: u8 = 19;
 }
 
 /// Appends the whole frame of a message.
@@ -123,6 +128,28 @@ fn put_message(out: &mut Vec<u8>, msg: &LinkMsg) {
         LinkMsg::Stop => out.push(code::STOP),
         LinkMsg::Stopped => out.push(code::STOPPED),
         LinkMsg::AllStopped => out.push(code::ALL_STOPPED),
+        LinkMsg::Greet(greet) => {
+            out.push(code::GREET);
+            put_greet(out, greet);
+        }
+        LinkMsg::Prove { version, nonce, proof } => {
+            out.push(code::PROVE);
+            put_u64(out, u64::from(*version));
+            out.extend_from_slice(nonce);
+            out.extend_from_slice(proof);
+        }
+        LinkMsg::Proof { proof } => {
+            out.push(code::PROOF);
+            out.extend_from_slice(proof);
+        }
+        LinkMsg::Here { ranks } => {
+            out.push(code::HERE);
+            put_list(out, ranks, |out, (rank, epoch)| {
+                put_rank(out, *rank);
+                put_u64(out, *epoch);
+            });
+        }
+        LinkMsg::Beat => out.push(code::BEAT),
     }
 }
 
@@ -149,6 +176,11 @@ fn take_message(from: &mut Cursor<'_>) -> Result<LinkMsg> {
         code::STOP => LinkMsg::Stop,
         code::STOPPED => LinkMsg::Stopped,
         code::ALL_STOPPED => LinkMsg::AllStopped,
+        code::GREET => LinkMsg::Greet(take_greet(from)?),
+        code::PROVE => LinkMsg::Prove { version: from.u32()?, nonce: from.array()?, proof: from.array()? },
+        code::PROOF => LinkMsg::Proof { proof: from.array()? },
+        code::HERE => LinkMsg::Here { ranks: take_here(from)? },
+        code::BEAT => LinkMsg::Beat,
         _ => return Err(from.invalid("kind of a message")),
     })
 }
@@ -177,6 +209,33 @@ fn take_join(from: &mut Cursor<'_>) -> Result<Join> {
         return Err(from.invalid("order of ranks"));
     }
     Ok(Join { versions, fs_id, ranks, pid: from.u32()? })
+}
+
+fn put_greet(out: &mut Vec<u8>, greet: &Greet) {
+    put_u64(out, u64::from(greet.versions.0));
+    put_u64(out, u64::from(greet.versions.1));
+    out.extend_from_slice(&greet.fs_id);
+    put_u64(out, greet.from);
+    put_u64(out, greet.to);
+    out.extend_from_slice(&greet.nonce);
+}
+
+fn take_greet(from: &mut Cursor<'_>) -> Result<Greet> {
+    Ok(Greet {
+        versions: (from.u32()?, from.u32()?),
+        fs_id: from.array()?,
+        from: from.u64()?,
+        to: from.u64()?,
+        nonce: from.array()?,
+    })
+}
+
+fn take_here(from: &mut Cursor<'_>) -> Result<Vec<(Rank, u64)>> {
+    let ranks = take_list(from, 2, "number of ranks", |from| Ok((take_rank(from)?, from.u64()?)))?;
+    if ranks.len() > RANKS_MAX || !ranks.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(from.invalid("order or number of ranks"));
+    }
+    Ok(ranks)
 }
 
 fn put_joined(out: &mut Vec<u8>, joined: &Joined) {

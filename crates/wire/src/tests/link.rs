@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
+use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, NotJoined};
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
     Beat, ClusterMap, Frag, FragHeat, FsError, Ino, Inode, Kind, Lease, Letter, Load, LoadVec, Loaded, Name, Need,
@@ -129,6 +129,12 @@ fn the_bytes_of_ways_and_membership_are_fixed() {
     golden("stop", LinkMsg::Stop);
     golden("stopped", LinkMsg::Stopped);
     golden("all-stopped", LinkMsg::AllStopped);
+    let greet = Greet { versions: (4, 4), fs_id: [9; 16], from: 300, to: 1, nonce: [8; 32] };
+    golden("greet", LinkMsg::Greet(greet));
+    golden("prove", LinkMsg::Prove { version: 4, nonce: [8; 32], proof: [7; 32] });
+    golden("proof", LinkMsg::Proof { proof: [7; 32] });
+    golden("here", LinkMsg::Here { ranks: vec![(Rank(0), 3), (Rank(2), 300)] });
+    golden("beat-of-server", LinkMsg::Beat);
 }
 
 #[test]

@@ -34,7 +34,40 @@ pub struct StatusDoc {
     /// By what ranks balance; none: it is not known.
     #[serde(default)]
     pub balancer: Option<super::balancer::NowDoc>,
+    /// Those that this server runs, and other processes of its machine for it.
     pub ranks: Vec<RankDoc>,
+    /// The servers that share the store; none: it is this machine's.
+    #[serde(default)]
+    pub servers: Vec<ServerDoc>,
+}
+
+/// One of the servers that share a store.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct ServerDoc {
+    /// In hexadecimal digits.
+    pub number: String,
+    pub name: String,
+    /// Where other servers reach it.
+    pub address: String,
+    /// It keeps the cluster map.
+    pub leads: bool,
+    /// It stands by: it takes ranks only of servers that are gone, or by order.
+    pub standby: bool,
+    /// It is about to end.
+    pub stops: bool,
+    /// It was silent for too long: its ranks go to others.
+    pub gone: bool,
+    /// The one that answers.
+    pub this: bool,
+    pub ranks: Vec<u32>,
+}
+
+/// The answer to the order to have another server run a rank.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct HandOverDoc {
+    pub rank: u16,
+    /// The name of the one that runs it now.
+    pub server: String,
 }
 
 /// A mount in the server's process.
@@ -340,6 +373,21 @@ fn worst(ranks: impl Iterator<Item = (Rank, Health)>) -> Option<(Rank, Health)> 
     ranks.max_by_key(|(rank, (word, reason))| (badness(word), reason.is_some(), std::cmp::Reverse(*rank)))
 }
 
+fn servers(me: u64, sight: &loligo_store::Sight) -> Vec<ServerDoc> {
+    let doc = |(number, seen): (&u64, &loligo_store::ServerSeen)| ServerDoc {
+        number: format!("{number:016x}"),
+        name: seen.name.clone(),
+        address: seen.at.clone(),
+        leads: sight.leader == Some(*number),
+        standby: !seen.flags.shares,
+        stops: seen.flags.stops,
+        gone: seen.is_gone,
+        this: *number == me,
+        ranks: sight.ranks.iter().filter(|(_, rank)| rank.is_held && rank.server == *number).map(|(r, _)| *r).collect(),
+    };
+    sight.servers.iter().map(doc).collect()
+}
+
 impl StatusDoc {
     /// From a picture of the server.
     pub fn new(source: &Source, status: &loligo_driver::Status) -> StatusDoc {
@@ -364,6 +412,7 @@ impl StatusDoc {
             table: TableDoc { keys: status.table.keys, bytes: status.table.bytes },
             balancer: status.ranks.first().and_then(|rank| source.policy_now(rank.mds.balance.policy)),
             ranks: status.ranks.iter().map(|rank| RankDoc::new(source, rank)).collect(),
+            servers: source.server.sight().map(|(me, sight)| servers(me, &sight)).unwrap_or_default(),
         }
     }
 }

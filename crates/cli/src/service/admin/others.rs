@@ -67,7 +67,10 @@ impl Source {
         let page = format!("/api/v1/rank/drain/{rank}");
         let asked = self.process_of(rank).and_then(|other| ask::json::<DrainDoc>(&other, &page).ok());
         let said = asked.filter(|doc| doc.there);
-        let silent = || "its process does not answer".to_owned();
+        let silent = || match self.server_of(rank) {
+            Some(server) => format!("{server} runs it, and tells how far it is"),
+            None => "its process does not answer".to_owned(),
+        };
         let unknown = DrainDoc { there: true, state: silent(), stuck: Some(silent()), ..DrainDoc::default() };
         // That it is drained is for the map to say.
         Ok(DrainDoc { draining: state != RankState::Up, ..said.unwrap_or(unknown) })
@@ -76,9 +79,19 @@ impl Source {
     /// Hands an order on to the process that runs a rank.
     pub fn hand_on<T: DeserializeOwned>(&self, rank: Rank, page: &str) -> Result<T, String> {
         let other = self.process_of(rank).ok_or_else(|| {
+            if let Some(server) = self.server_of(rank) {
+                return format!("{server} runs rank {rank}: give the order there (on its machine, or with its --data)");
+            }
             format!("the process that runs rank {rank} is not there: start it again (loligo serve --join {rank})")
         })?;
         ask::order(&other, page).map_err(|failure| failure.to_string())
+    }
+
+    /// What the server is called that runs a rank, of those that share the store.
+    fn server_of(&self, rank: Rank) -> Option<String> {
+        let (_, sight) = self.server.sight()?;
+        let seen = sight.ranks.get(&u32::from(rank.0)).filter(|seen| seen.is_held)?;
+        sight.servers.get(&seen.server).map(|server| server.name.clone())
     }
 
     /// The process that runs a rank, if it is another one and there.

@@ -42,6 +42,7 @@ pub async fn serve(
         .route("/api/v1/rank/add/{count}", post(add_ranks))
         .route("/api/v1/rank/drain/{rank}", post(drain))
         .route("/api/v1/rank/undrain/{rank}", post(undrain))
+        .route("/api/v1/rank/handover/{rank}", post(hand_over))
         .route("/api/v1/migrate/{dir}/{to}/{from}/{value}/{bits}", post(migrate_frag))
         .route("/api/v1/gather/{dir}", post(gather))
         .merge(balancer::orders())
@@ -201,6 +202,15 @@ async fn drain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Resp
 async fn undrain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
     match ask(&source, move |source| source.drain_rank(Rank(rank), false)).await {
         Ok(()) => drain_status(State(source), Path(rank)).await,
+        Err(response) => response,
+    }
+}
+
+/// The order's text is the name or number of a server; none: the one that has the fewest ranks.
+async fn hand_over(State(source): State<Arc<Source>>, Path(rank): Path<u16>, to: String) -> Response {
+    let to = Some(to).filter(|to| !to.is_empty());
+    match ask(&source, move |source| source.hand_over(Rank(rank), to)).await {
+        Ok(server) => Json(doc::HandOverDoc { rank, server }).into_response(),
         Err(response) => response,
     }
 }

@@ -140,6 +140,11 @@ impl Source {
         self.server.add_ranks(count)
     }
 
+    /// Has another server run a rank; its name.
+    pub fn hand_over(&self, rank: Rank, to: Option<String>) -> Result<String, ServerError> {
+        self.server.hand_over(rank, to)
+    }
+
     /// Begins to drain a rank, or stops that.
     pub fn drain_rank(&self, rank: Rank, drain: bool) -> Result<(), ServerError> {
         if drain { self.server.drain_rank(rank) } else { self.server.undrain_rank(rank) }

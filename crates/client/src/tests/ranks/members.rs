@@ -35,6 +35,30 @@ fn the_first_connection_may_lead_to_any_rank() {
 }
 
 #[test]
+fn a_rank_that_listens_elsewhere_is_sought_there_at_once() {
+    let mut world = Ranks::with_second();
+    world.call(lookup(DIR, "b"));
+    assert_eq!(world.asked().0, R1);
+    let mut moved = ClusterMap { epoch: 9, ..map(2) };
+    moved.ranks[1].address = "elsewhere".into();
+    moved.ranks[0].address = "elsewhere, too".into();
+    world.says(R0, ToClient::Map(moved.clone()));
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("elsewhere".into()))], "the first one is where it always was");
+    // It is nowhere for a while.
+    moved.epoch += 1;
+    moved.ranks[1].address = String::new();
+    world.says(R0, ToClient::Map(moved.clone()));
+    world.feed(Input::Disconnected { rank: R1 });
+    assert_eq!(world.take(), []);
+    (moved.epoch, moved.ranks[1].address) = (11, "there".into());
+    world.says(R0, ToClient::Map(moved));
+    assert_eq!(world.take(), [Wire::Connect(R1, Some("there".into()))]);
+    world.connect(R1, Welcome { resumed: true, ..welcome(R1, 2) });
+    let again = Wire::Ask(R1, 2, Op::Lookup { dir: DIR, name: name("b") });
+    assert!(world.take().contains(&again), "it is asked once more, under its number");
+}
+
+#[test]
 fn a_rank_that_left_the_map_is_not_sought_any_more() {
     let mut world = Ranks::with_second();
     let fh = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
@@ -151,7 +175,7 @@ fn who_finds_another_rank_where_its_first_one_was_seeks_that_at_its_own_address(
     assert_eq!(world.take(), [Wire::Connect(R0, None)]);
     // Others begin at rank 1 now, and rank 0 is still there.
     world.connect(R0, welcome(R1, 2));
-    assert_eq!(world.take(), [Wire::Connect(R0, Some("at 0".into()))]);
+    assert_eq!(world.take(), [Wire::Other(R0, ToServer::Goodbye), Wire::Connect(R0, Some("at 0".into()))]);
     world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 2) });
     world.write(fh, b"goes on");
 }
@@ -167,7 +191,8 @@ fn who_was_cut_off_while_its_first_rank_was_drained_goes_to_the_others() {
     let routes = vec![route(Ino::ROOT, R1, 9)];
     world.connect(R0, Welcome { map: ClusterMap { epoch: 9, ranks, ..Default::default() }, routes, ..welcome(R1, 2) });
     let wire = world.take();
-    assert_eq!(wire, [Wire::Disconnect(R0), Wire::Connect(R1, Some("at 1".into()))]);
+    assert_eq!(wire[0], Wire::Other(R0, ToServer::Goodbye), "of a session that is not needed");
+    assert_eq!(wire[1..], [Wire::Disconnect(R0), Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, welcome(R1, 2));
     let (rank, seq, op) = world.asked();
     assert_eq!((rank, op), (R1, Op::Lookup { dir: Ino::ROOT, name: name("x") }));
@@ -199,5 +224,6 @@ fn who_missed_that_all_ranks_it_knows_have_gone_asks_where_it_began() {
     let now = ClusterMap { epoch: 12, ranks: vec![info(2)], ..Default::default() };
     world.connect(R1, Welcome { map: now, ..welcome(Rank(2), 2) });
     let wire = world.take();
-    assert_eq!(wire, [Wire::Disconnect(R1), Wire::Connect(Rank(2), Some("at 2".into()))]);
+    assert_eq!(wire[0], Wire::Other(R1, ToServer::Goodbye), "of a session that is not needed");
+    assert_eq!(wire[1..], [Wire::Disconnect(R1), Wire::Connect(Rank(2), Some("at 2".into()))]);
 }
