@@ -34,6 +34,7 @@ Care:
   load         Make a namespace from such a text
   copy         Copy a whole file system to another store
   journal      Look into the journal
+  store        Check the store itself, below the namespace
 
 Tools:
   bench        Measure
@@ -190,6 +191,9 @@ pub enum Command {
         #[command(subcommand)]
         what: Journal,
     },
+    /// Look after the store itself, below the namespace.
+    #[command(subcommand)]
+    Store(crate::care::store::StoreCommand),
     /// Measure.
     Bench {
         #[command(subcommand)]

@@ -74,6 +74,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Load { data, input } => care::load::run(&data, &input),
         Command::Copy(args) => care::copy::run(&args),
         Command::Journal { what: Journal::Inspect { data, summary, json } } => care::journal::run(&data, summary, json),
+        Command::Store(what) => care::store::run(&what),
         Command::Bench { what: Bench::Md(args) } => tools::bench::run(&args),
         Command::Bench { what: Bench::Workload(args) } => tools::workload::run(&args),
         Command::Completions { shell } => tools::completions::run(shell),

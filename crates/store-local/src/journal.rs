@@ -42,7 +42,7 @@ impl LocalLogDir {
     }
 }
 
-fn id_of(name: &str) -> Option<u64> {
+pub(crate) fn id_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".seg").filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok()
 }

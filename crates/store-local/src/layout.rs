@@ -36,7 +36,7 @@ impl Layout {
         self.dir.join(IDENTITY)
     }
 
-    fn lock(&self) -> PathBuf {
+    pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join(LOCK)
     }
 

@@ -5,6 +5,7 @@
 //! (`loligo-osd`), and any thread that serves requests; calls block. The layout of the directory is
 //! drawn in `docs/formats/objects.md`, the choice of RocksDB in `docs/decisions/engine.md`.
 
+mod check;
 mod files;
 mod journal;
 mod layout;
@@ -12,5 +13,6 @@ mod objects;
 mod store;
 mod table;
 
+pub use check::LocalCheck;
 pub use layout::FormatOptions;
 pub use store::{LocalStore, OpenOptions};

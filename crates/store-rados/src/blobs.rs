@@ -17,7 +17,7 @@ use crate::slots::Slots;
 /// The largest piece, bytes: the cluster takes objects up to 128 MiB (`osd_max_object_size`).
 pub(crate) const PIECE_MAX: u64 = 64 << 20;
 /// The xattr with the index below which all pieces are.
-const UPTO: &str = "upto";
+pub(crate) const UPTO: &str = "upto";
 /// Files of which that is remembered.
 const KNOWN_MAX: usize = 1 << 16;
 /// Operations under way at a time when many objects are looked at.

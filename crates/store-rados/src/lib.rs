@@ -7,6 +7,7 @@
 
 mod blobs;
 mod bytes;
+mod check;
 mod error;
 mod log;
 mod names;
@@ -15,5 +16,6 @@ mod slots;
 mod store;
 mod table;
 
+pub use check::RadosCheck;
 pub use slots::Slots;
 pub use store::{FormatOptions, OpenOptions, Place, RadosStore, this_process};

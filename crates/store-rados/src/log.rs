@@ -17,13 +17,13 @@ use crate::slots::{self, Slot, Slots};
 use crate::table::claim;
 
 /// A segment that is there.
-const THERE: u8 = 1;
+pub(crate) const THERE: u8 = 1;
 /// One that is being removed.
-const GOING: u8 = 2;
+pub(crate) const GOING: u8 = 2;
 /// Bytes of a piece.
-const PIECE: u64 = 128 << 10;
+pub(crate) const PIECE: u64 = 128 << 10;
 /// Pieces that are looked at, or removed, at a time.
-const AT_ONCE: u64 = 64;
+pub(crate) const AT_ONCE: u64 = 64;
 
 pub(crate) struct RadosLog {
     pool: Arc<Pool>,

@@ -560,7 +560,7 @@ fn process(pid: u32) -> Option<String> {
 }
 
 /// Whether that was a process of this machine, and is gone. Of others nothing is known.
-fn is_dead(name: &str) -> bool {
+pub(crate) fn is_dead(name: &str) -> bool {
     let fields: Vec<&str> = name.split(' ').collect();
     let [boot, space, pid, _] = fields[..] else { return false };
     let ours = this_process();

@@ -90,13 +90,13 @@ impl Ranks {
 /// How long a formatting may take.
 const FORMAT_TIME: Duration = Duration::from_secs(30);
 
-fn connect(place: &Place, refuse_full: bool) -> Result<(Arc<Cluster>, Arc<Pool>)> {
+pub(crate) fn connect(place: &Place, refuse_full: bool) -> Result<(Arc<Cluster>, Arc<Pool>)> {
     let cluster = Cluster::connect(&place.conf, &place.user, &[]).map_err(store)?;
     let pool = pool(&cluster, place, &place.namespace, refuse_full)?;
     Ok((cluster, pool))
 }
 
-fn pool(cluster: &Arc<Cluster>, place: &Place, namespace: &str, refuse_full: bool) -> Result<Arc<Pool>> {
+pub(crate) fn pool(cluster: &Arc<Cluster>, place: &Place, namespace: &str, refuse_full: bool) -> Result<Arc<Pool>> {
     let pool = cluster.pool(&place.pool, namespace).map_err(|error| match error {
         Error::NotFound { .. } => {
             StoreError::NotFound { what: format!("pool {} of the cluster of {}", place.pool, place.conf) }
@@ -106,7 +106,7 @@ fn pool(cluster: &Arc<Cluster>, place: &Place, namespace: &str, refuse_full: boo
     Ok(Arc::new(if refuse_full { pool.refusing_when_full() } else { pool }))
 }
 
-fn identity(place: &Place, pool: &Pool) -> Result<Option<Identity>> {
+pub(crate) fn identity(place: &Place, pool: &Pool) -> Result<Option<Identity>> {
     let mut op = ReadOp::new().map_err(store)?;
     let step = op.read(0, 4096);
     match op.run(pool, names::IDENTITY) {

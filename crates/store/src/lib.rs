@@ -11,6 +11,7 @@
 
 mod backend;
 mod blobs;
+mod check;
 mod error;
 mod identity;
 mod log;
@@ -22,6 +23,7 @@ pub mod mem;
 
 pub use backend::{Backend, Lease, StatFs};
 pub use blobs::{BLOCK_SIZE, Blobs, Extent, MAX_OBJECT_LEN, ObjectId, check_range};
+pub use check::{CheckProgress, Checked, Finding, Segments, look};
 pub use error::{Result, StoreError};
 pub use identity::{FORMAT_VERSION, IDENTITY_LEN, Identity};
 pub use log::{Landed, LogDir, LogFile, LogReader, Segment};

@@ -35,7 +35,7 @@ impl User {
         self.op(Op::Mkdir { dir, name: name(text), mode: 0o751, umask: 0 }).attr().expect("attributes").ino
     }
 
-    fn file(&self, dir: Ino, text: &[u8], data: &[u8]) -> Ino {
+    pub fn file(&self, dir: Ino, text: &[u8], data: &[u8]) -> Ino {
         let flags = OpenFlags { write: true, ..OpenFlags::default() };
         let call = Call::Create { dir, name: name(text), mode: 0o640, umask: 0, flags, exclusive: true };
         let made = self.client.call(&self.cred, call).expect("a new file");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "up",
     "down",
     "format",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 19] = [
     "load",
     "copy",
     "journal",
+    "store",
     "bench",
     "completions",
 ];

@@ -18,4 +18,5 @@ mod ranks;
 mod run;
 mod spread;
 mod stop;
+mod store;
 mod users;

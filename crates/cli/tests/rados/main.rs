@@ -2,6 +2,7 @@
 //! The cluster is the one that `LOLIGO_CEPH_CONF` names (`scripts/ceph.sh up DIR --pool rados_test`); without it nothing is tested, and
 //! each test says so.
 
+mod check;
 mod copy;
 mod failover;
 mod faults;

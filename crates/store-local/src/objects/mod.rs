@@ -9,6 +9,7 @@
 
 mod block;
 mod cache;
+mod check;
 mod epochs;
 mod header;
 mod object;
@@ -31,6 +32,7 @@ use crate::files::{self, named};
 use crate::layout::Layout;
 use crate::store::Owner;
 use cache::Cache;
+pub(crate) use check::check;
 pub(crate) use epochs::Epochs;
 use header::DATA_AT;
 use object::Object;

@@ -13,6 +13,7 @@ use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch
 use crate::files;
 use crate::store::{OpenOptions, Owner};
 use options::DEFAULT_FAMILY;
+pub(crate) use options::database as options;
 
 /// Free bytes below which a table that ran out of space is not opened again: opening itself writes.
 const SPACE_TO_REOPEN: u64 = 4 << 20;
@@ -103,7 +104,7 @@ fn open(path: &Path, options: &rocksdb::Options) -> Result<DB> {
     DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
 
-fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
+pub(crate) fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
     let (what, cause) = (path.display().to_string(), error.to_string());
     let lower = cause.to_ascii_lowercase();
     if lower.contains("no space left") || lower.contains("disk quota exceeded") || lower.contains("max allowed space") {

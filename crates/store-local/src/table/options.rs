@@ -7,7 +7,7 @@ use crate::store::OpenOptions;
 
 pub(super) const DEFAULT_FAMILY: &str = "default";
 
-pub(super) fn database(options: &OpenOptions) -> Options {
+pub(crate) fn database(options: &OpenOptions) -> Options {
     let mut db = Options::default();
     db.create_if_missing(true);
     db.set_block_based_table_factory(&blocks(options));

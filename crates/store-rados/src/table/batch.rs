@@ -120,7 +120,7 @@ fn encode(changes: &Changes) -> Vec<u8> {
     put.u32(sum).0
 }
 
-fn decode(bytes: &[u8]) -> Result<Changes> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Changes> {
     let place = "a batch of the table";
     let (body, sum) = bytes.split_at(bytes.len().saturating_sub(4));
     if sum != crc32c::crc32c(body).to_le_bytes() {

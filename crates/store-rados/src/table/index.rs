@@ -13,9 +13,9 @@ use crate::names;
 /// Version of a range's record.
 const VERSION: u8 = 1;
 /// In front of the key at which a range begins; the first one's is empty.
-const BEGIN: u8 = b'r';
+pub(crate) const BEGIN: u8 = b'r';
 /// The key of the number of the next range.
-const NEXT: &[u8] = b"n";
+pub(crate) const NEXT: &[u8] = b"n";
 /// Keys read at a time; the cluster gives 1,024 at most.
 const PAGE: u64 = 1024;
 

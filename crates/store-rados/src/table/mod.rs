@@ -18,7 +18,8 @@ use crate::bytes::{escape, unescape};
 use crate::error::{fenced, store};
 use crate::names;
 use crate::slots::{Slot, Slots};
-use index::{GENERATION, Index, Range, State};
+pub(crate) use batch::decode as decode_batch;
+pub(crate) use index::{BEGIN, GENERATION, Index, NEXT, Range, State};
 
 /// Keys that are asked for at a time; the cluster gives 1,024 at most.
 const PAGE: usize = 1024;

@@ -1,0 +1,120 @@
+//! `loligo store check` on a data directory: it is silent about a sound one, served or not, and names damage of each part.
+
+use std::path::{Path, PathBuf};
+
+use super::care::{User, filled};
+use super::run::{Place, Service, loligo};
+
+/// All files of a directory and how they are, but those of a running server that change by themselves.
+fn listing(dir: &Path) -> Vec<(PathBuf, u64, std::time::SystemTime)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let entry = entry.expect("it can be read");
+        let meta = entry.metadata().expect("it is there");
+        all.push((entry.path(), meta.len(), meta.modified().expect("a time")));
+        if meta.is_dir() {
+            all.extend(listing(&entry.path()));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
+    let all = listing(dir).into_iter().map(|(path, ..)| path);
+    all.filter(|path| path.is_file() && path.to_string_lossy().ends_with(end)).collect()
+}
+
+/// Changes a byte of a file while something is tried.
+fn damaged(path: &Path, at: usize, attempt: impl FnOnce()) {
+    let sound = std::fs::read(path).expect("a file");
+    let mut bad = sound.clone();
+    bad[at] ^= 0x40;
+    std::fs::write(path, bad).expect("it can be written");
+    attempt();
+    std::fs::write(path, sound).expect("it can be written");
+}
+
+#[test]
+fn a_sound_directory_is_told_so_and_nothing_is_written() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let before = listing(&data);
+    let ran = loligo("store check --data {}", &[&data]).ok();
+    assert!(ran.err.contains("is sound") && ran.out.contains("1 journals"), "{}{}", ran.out, ran.err);
+    assert!(!ran.out.contains("wrong") && !ran.out.contains("a server runs"), "{}", ran.out);
+    assert_eq!(listing(&data), before);
+    let json = loligo("store check --data {} --json", &[&data]).ok().json();
+    assert_eq!(json["sound"], true);
+    for what in ["rows", "journals", "segments", "objects"] {
+        assert!(json["counts"][what].as_u64() > Some(0), "{what}: {json}");
+    }
+    loligo("store check --data {}", &[&place.path("none")]).fails(1, &["loligo format --data"]);
+}
+
+#[test]
+fn damage_of_each_part_is_found_and_named() {
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let finds = |words: &str| {
+        let ran = loligo("store check --data {}", &[&data]).fails(3, &["problems found"]);
+        assert!(ran.out.contains("wrong:") && ran.out.contains(words), "no `{words}` in {}", ran.out);
+    };
+    let tables = files(&data.join("table"), ".sst");
+    let table = tables.iter().max_by_key(|path| path.metadata().expect("it is there").len()).expect("rows in files");
+    damaged(table, 100, || finds(table.file_name().and_then(|name| name.to_str()).expect("a name")));
+    let manifest = files(&data.join("table"), "").into_iter().find(|path| path.to_string_lossy().contains("MANIFEST"));
+    damaged(&manifest.expect("RocksDB has one"), 20, || finds("the table cannot be opened"));
+    let segment = files(&data.join("journal"), ".seg").pop().expect("a segment");
+    damaged(&segment, 30, || finds("journal of rank 0: journal segment"));
+    damaged(&segment, 64 + 30, || finds("the checksum of record"));
+    let object = files(&data.join("objects"), ".0").pop().expect("an object");
+    damaged(&object, 0x101000 + 5000, || finds("1 of its 74 blocks are not what was written, the first at byte 4096"));
+    damaged(&object, 5, || finds("format version"));
+    damaged(&object, 20, || finds("its checksum does not match"));
+    damaged(&data.join("epochs"), 9, || finds("epochs: its checksum does not match"));
+    damaged(&data.join("loligo.id"), 20, || finds("loligo.id"));
+    let older = std::fs::read(&segment).expect("a segment");
+    std::fs::remove_file(&segment).expect("it is there");
+    finds("it was exchanged for an older one, or cut");
+    std::fs::write(&segment, older).expect("it can be written");
+    loligo("store check --data {}", &[&data]).ok();
+    loligo("fsck --data {} --data-checksums", &[&data]).ok();
+}
+
+#[test]
+fn a_server_that_runs_is_not_hindered_nor_is_what_it_writes_taken_for_damage() {
+    let place = Place::new();
+    filled(&place, true);
+    let data = place.data();
+    // Killed: what it was writing cannot be compared, and is not wrong.
+    let ran = loligo("store check --data {}", &[&data]).ok();
+    assert!(ran.out.contains("nothing to compare them with"), "{}", ran.out);
+    let server = Service::start("serve --data {} --admin off --set journal_bytes=4MiB", &[&data]);
+    let user = User::new(&data);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut number = 0u32;
+            while !stop.load(std::sync::atomic::Ordering::Acquire) {
+                number += 1;
+                let size = if number.is_multiple_of(4) { 200_000 } else { 3_000 };
+                user.file(loligo_types::Ino::ROOT, format!("new.{number}").as_bytes(), &vec![number as u8; size]);
+            }
+            number
+        });
+        for _ in 0..6 {
+            let ran = loligo("store check --data {}", &[&data]).ok();
+            let pid = server.pid().to_string();
+            assert!(ran.out.contains(&format!("a server runs: process {pid}")), "{}", ran.out);
+            assert!(!ran.out.contains("wrong"), "{}", ran.out);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Release);
+        assert!(writer.join().expect("all is written") > 0);
+    });
+    user.client.stop(super::run::PATIENCE).expect("a clean end");
+    assert_eq!(server.stop().0, 0);
+    loligo("store check --data {}", &[&data]).ok();
+}

@@ -1,0 +1,217 @@
+//! A check of a data directory itself: whether its parts are what `docs/formats/objects.md` promises. It owns nothing and writes nothing,
+//! so a server goes on meanwhile; a second look ([`loligo_store::look`]) tells what is being changed from what is wrong.
+//!
+//! Here: whose the directory is, the table, and the journals' files. Objects are in `objects/check.rs`; what rows and records say is the
+//! namespace's.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use loligo_store::{CheckProgress, Checked, Finding, Result, Segment, Segments, StoreError, look};
+use rocksdb::{DB, Direction, IteratorMode, ReadOptions};
+
+use crate::files::named;
+use crate::layout::Layout;
+use crate::store::OpenOptions;
+use crate::{journal, objects, table};
+
+/// What is said of what no program mends.
+const FROM_A_COPY: &str =
+    "nothing mends this: copy the directory as it is, and go back to a copy (loligo copy) or a dump (loligo load)";
+/// Rows between two words of how far it is.
+const TELL_EVERY: u64 = 4096;
+/// Bytes that the table's files are read ahead by.
+const READ_AHEAD: usize = 2 << 20;
+
+/// A data directory, looked at.
+pub struct LocalCheck {
+    layout: Layout,
+}
+
+impl LocalCheck {
+    /// [`StoreError::NotFound`] and [`StoreError::Foreign`] if there is none.
+    pub fn of(dir: &Path) -> Result<LocalCheck> {
+        let layout = Layout::new(dir);
+        match layout.identify() {
+            Err(error @ (StoreError::NotFound { .. } | StoreError::Foreign { .. })) if !layout.table().is_dir() => {
+                Err(error)
+            }
+            _ => Ok(LocalCheck { layout }),
+        }
+    }
+
+    /// Checks all of it but the records of journals, which [`LocalCheck::segments`] gives.
+    pub fn run(&self, tell: &mut dyn FnMut(CheckProgress)) -> Result<Checked> {
+        let mut checked = Checked { server: self.owner(), ..Checked::default() };
+        if let Err(error) = self.layout.identify() {
+            checked.findings.push(Finding::wrong(cause(&error), FROM_A_COPY));
+        }
+        let mut rows = 0;
+        let found = look(|| {
+            rows = 0;
+            self.table(&mut rows, tell)
+        });
+        checked.findings.extend(found?);
+        checked.count("rows", rows);
+        for rank in self.ranks() {
+            checked.count("journals", 1);
+            for segment in self.segments(rank).list()? {
+                checked.count("segments", 1);
+                checked.count("segment_bytes", segment.len);
+            }
+        }
+        objects::check(&self.layout, &mut checked, tell)?;
+        // One that has just begun explains as much as one that was there all the time.
+        checked.server = checked.server.or_else(|| self.owner());
+        Ok(checked)
+    }
+
+    /// The ranks that have a journal.
+    pub fn ranks(&self) -> Vec<u32> {
+        let names = fs::read_dir(self.layout.journal()).into_iter().flatten().flatten();
+        let mut ranks: Vec<u32> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
+    /// The journal of a rank.
+    pub fn segments(&self, rank: u32) -> Box<dyn Segments> {
+        Box::new(Files { dir: self.layout.journal().join(rank.to_string()), open: BTreeMap::new() })
+    }
+
+    /// Who the file system is, if that can be read.
+    pub fn fs_id(&self) -> Option<[u8; 16]> {
+        self.layout.identify().ok().map(|identity| identity.fs_id)
+    }
+
+    /// A row of the table, if it can be read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let path = self.layout.table();
+        self.open()?.map_or(Ok(None), |db| db.get(key).map_err(|error| table::kind_of(&path, &error)))
+    }
+
+    /// The process that has the directory, for people: the kernel tells who has locked its file.
+    fn owner(&self) -> Option<String> {
+        let inode = fs::metadata(self.layout.lock()).ok()?.ino().to_string();
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let ours = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|fields| {
+            fields.get(1) == Some(&"FLOCK")
+                && fields.get(5).is_some_and(|place| place.rsplit(':').next() == Some(&inode))
+        })?;
+        Some(format!("process {}", ours.get(4)?))
+    }
+
+    /// `None`: there never was a table.
+    fn open(&self) -> Result<Option<DB>> {
+        let path = self.layout.table();
+        if !path.join("CURRENT").exists() {
+            return Ok(None);
+        }
+        let mut options = table::options(&OpenOptions::default());
+        options.create_if_missing(false);
+        // Each is opened at once, so that one that is removed meanwhile can be read to its end.
+        options.set_max_open_files(-1);
+        DB::open_for_read_only(&options, &path, false).map(Some).map_err(|error| table::kind_of(&path, &error))
+    }
+
+    /// Reads all rows: RocksDB compares each block of rows and of indexes with its checksum.
+    fn table(&self, rows: &mut u64, tell: &mut dyn FnMut(CheckProgress)) -> Result<Vec<Finding>> {
+        let path = self.layout.table();
+        let wrong = |text: String| Finding::wrong(text, FROM_A_COPY);
+        let db = match self.open() {
+            Ok(Some(db)) => db,
+            Ok(None) => return Ok(Vec::new()),
+            Err(error @ StoreError::ReadOnly { .. }) => return Err(error),
+            Err(error) => return Ok(vec![wrong(format!("the table cannot be opened: {}", cause(&error)))]),
+        };
+        let failed = |error: &rocksdb::Error| cause(&table::kind_of(&path, error));
+        let total = db.property_int_value("rocksdb.estimate-num-keys").ok().flatten().unwrap_or_default();
+        let mut findings = Vec::new();
+        for pair in db.iterator_opt(IteratorMode::Start, reading()) {
+            if let Err(error) = pair {
+                findings.push(wrong(failed(&error)));
+                break;
+            }
+            *rows += 1;
+            if rows.is_multiple_of(TELL_EVERY) {
+                tell(CheckProgress { stage: "checking the table", bytes: false, done: *rows, total });
+            }
+        }
+        if findings.is_empty() {
+            return Ok(findings);
+        }
+        // What else is damaged: file by file, as nothing is read beyond the first damage.
+        let files = db.live_files().map_err(|error| table::kind_of(&path, &error))?;
+        for file in files {
+            let (Some(start), Some(end)) = (file.start_key, file.end_key) else { continue };
+            let mut read = reading();
+            read.set_iterate_upper_bound([end.as_slice(), &[0]].concat());
+            let pairs = db.iterator_opt(IteratorMode::From(&start, Direction::Forward), read);
+            let found = pairs.filter_map(std::result::Result::err).next().map(|error| wrong(failed(&error)));
+            findings.extend(found.filter(|found| !findings.contains(found)));
+        }
+        Ok(findings)
+    }
+}
+
+fn reading() -> ReadOptions {
+    let mut read = ReadOptions::default();
+    read.set_verify_checksums(true);
+    read.fill_cache(false);
+    read.set_readahead_size(READ_AHEAD);
+    read
+}
+
+/// The thing and the cause alone: the check has remedies of its own.
+pub(crate) fn cause(error: &StoreError) -> String {
+    match error {
+        StoreError::Corrupt { place, detail } => format!("{place}: {detail}"),
+        StoreError::Io { what, cause } => format!("{what}: {cause}"),
+        error => error.to_string(),
+    }
+}
+
+/// Segments as files, which stay open: one that is trimmed meanwhile is read to its end.
+struct Files {
+    dir: PathBuf,
+    open: BTreeMap<u64, (File, u64)>,
+}
+
+impl Segments for Files {
+    fn list(&mut self) -> Result<Vec<Segment>> {
+        self.open.clear();
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(|e| named(&self.dir, &e))? {
+            let entry = entry.map_err(|e| named(&self.dir, &e))?;
+            ids.extend(entry.file_name().to_str().and_then(journal::id_of));
+        }
+        // The newest one first: so of those before it at least what was there when it was begun is seen.
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        for id in ids {
+            let path = self.dir.join(format!("{id:016x}.seg"));
+            match File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file))) {
+                Ok((len, file)) => _ = self.open.insert(id, (file, len)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(named(&path, &error)),
+            }
+        }
+        Ok(self.open.iter().map(|(id, (_, len))| Segment { id: *id, len: *len }).collect())
+    }
+
+    fn read_at(&mut self, id: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let Some((file, len)) = self.open.get(&id) else { return Ok(0) };
+        let want = buf.len().min(len.saturating_sub(offset) as usize);
+        let mut read = 0;
+        while read < want {
+            match file.read_at(&mut buf[read..want], offset + read as u64) {
+                Ok(0) => break,
+                Ok(some) => read += some,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(named(&self.dir.join(format!("{id:016x}.seg")), &error)),
+            }
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,143 @@
+//! A check of objects, without owning them: each block is compared with its checksum, where the file's own are the truth. That is so of
+//! objects that no server has changed since they were last closed; of the others there is nothing to compare with (`docs/formats/objects.md`,
+//! "What is believed when"), and they are counted.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use loligo_store::{BLOCK_SIZE, CheckProgress, Checked, Finding, MAX_OBJECT_LEN, ObjectId, Result, look};
+
+use super::block::{self, BLOCK};
+use super::epochs::Epochs;
+use super::header::{DATA_AT, HEADER_LEN, Header};
+use super::paths::Paths;
+use crate::check::cause;
+use crate::files::named;
+use crate::layout::Layout;
+
+/// Blocks read at a time.
+const AT_ONCE: usize = 256;
+/// Where no program helps.
+const RESTORE: &str = "overwrite or remove the file that it is of, and restore it from a copy: loligo fsck --data-checksums, when it is not served, says more";
+
+/// What became of a look at an object.
+enum Seen {
+    /// All of it is as it was written.
+    Sound,
+    /// There is nothing to compare it with.
+    Open,
+    /// It was removed meanwhile.
+    Gone,
+    Wrong(String),
+}
+
+/// Checks all objects.
+pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut(CheckProgress)) -> Result<()> {
+    let epochs = || match fs::read(layout.epochs()) {
+        Ok(bytes) => Epochs::decode(&layout.epochs().display().to_string(), &bytes),
+        Err(error) => Err(named(&layout.epochs(), &error)),
+    };
+    if let Err(error) = epochs() {
+        let remedy = "no server can tell which checksums of file data count: go back to a copy (loligo copy)";
+        checked.findings.push(Finding::wrong(cause(&error), remedy));
+        return Ok(());
+    }
+    let paths = Paths::new(layout.objects());
+    let mut all: Vec<(ObjectId, u64)> = Vec::new();
+    paths.visit_all(&mut |id, entry| {
+        all.extend(entry.metadata().map(|meta| (id, meta.len().saturating_sub(DATA_AT))));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let total = all.iter().map(|(_, len)| len).sum();
+    let mut done = 0;
+    for (id, len) in all {
+        let mut seen = Seen::Gone;
+        let found = look(|| {
+            seen = object(&paths, id, &epochs()?)?;
+            Ok(match &seen {
+                Seen::Wrong(text) => vec![Finding::wrong(text.clone(), RESTORE)],
+                _ => Vec::new(),
+            })
+        })?;
+        checked.findings.extend(found);
+        if !matches!(seen, Seen::Gone) {
+            checked.count("objects", 1);
+            checked.count("object_bytes", len);
+            checked.count("objects_not_comparable", u64::from(matches!(seen, Seen::Open)));
+        }
+        done += len;
+        tell(CheckProgress { stage: "checking objects", bytes: true, done, total });
+    }
+    Ok(())
+}
+
+fn object(paths: &Paths, id: ObjectId, epochs: &Epochs) -> Result<Seen> {
+    let path = paths.of(id);
+    let file = match File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file))) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seen::Gone),
+        Err(error) => return Err(named(&path, &error)),
+    };
+    let (size, file) = file;
+    let wrong = |detail: String| Ok(Seen::Wrong(format!("{id} ({}): {detail}", path.display())));
+    // While a server has the directory, or has left it without a word, what it changed is in its memory or nowhere.
+    let may_be_open = epochs.open || !epochs.unclean.is_empty();
+    if size == 0 {
+        return if may_be_open { Ok(Seen::Open) } else { wrong("its file is empty".into()) };
+    }
+    let len = size.saturating_sub(DATA_AT);
+    if len > MAX_OBJECT_LEN {
+        return wrong(format!("its file of {size} bytes is longer than any object"));
+    }
+    let mut head = vec![0; HEADER_LEN + 4 * block::count(len)];
+    read(&file, &path, 0, &mut head)?;
+    let (header, sums) = head.split_at(HEADER_LEN);
+    let header = match Header::decode(id, header.try_into().expect("split there")) {
+        Ok(Some(header)) => header,
+        Ok(None) if may_be_open => return Ok(Seen::Open),
+        Ok(None) => return wrong("its header is missing".into()),
+        Err(error) => return wrong(cause(&error)),
+    };
+    if header.epoch > epochs.current {
+        return wrong(format!("opening {} changed it, but this is {}", header.epoch, epochs.current));
+    }
+    if epochs.unclean.contains(&header.epoch) || epochs.open && header.epoch == epochs.current {
+        return Ok(Seen::Open);
+    }
+    if header.len != len {
+        return wrong(format!("it is {len} bytes long, and was {} when it was last closed", header.len));
+    }
+    let sums: Vec<u32> = sums.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("chunks of 4"))).collect();
+    let (mut bad, mut first) = (0u64, None);
+    let mut buffer = vec![0; AT_ONCE * BLOCK];
+    for (at, sums) in sums.chunks(AT_ONCE).enumerate() {
+        let here = (at * AT_ONCE) as u64 * BLOCK_SIZE;
+        let content = &mut buffer[..sums.len() * BLOCK];
+        content.fill(0);
+        let there = content.len().min((len - here) as usize);
+        read(&file, &path, DATA_AT + here, &mut content[..there])?;
+        for (number, (content, stored)) in content.chunks_exact(BLOCK).zip(sums).enumerate() {
+            if !block::matches(content, *stored) {
+                bad += 1;
+                first.get_or_insert(here + number as u64 * BLOCK_SIZE);
+            }
+        }
+    }
+    match first {
+        None => Ok(Seen::Sound),
+        Some(first) => {
+            wrong(format!("{bad} of its {} blocks are not what was written, the first at byte {first}", sums.len()))
+        }
+    }
+}
+
+/// As much as there is: a file that became shorter is looked at again.
+fn read(file: &File, path: &Path, at: u64, buf: &mut [u8]) -> Result<()> {
+    match file.read_exact_at(buf, at) {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(named(path, &error)),
+        _ => Ok(()),
+    }
+}
