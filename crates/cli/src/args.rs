@@ -289,6 +289,15 @@ pub struct MountOptions {
     /// Mount over a directory that has entries.
     #[arg(long)]
     pub nonempty: bool,
+    /// Programs there do not run as their owners.
+    #[arg(long)]
+    pub nosuid: bool,
+    /// Devices there are none.
+    #[arg(long)]
+    pub nodev: bool,
+    /// No program there can be run.
+    #[arg(long)]
+    pub noexec: bool,
 }
 
 /// `loligo down`.
@@ -371,6 +380,9 @@ pub struct MountArgs {
     /// Descriptor to write a line to when it is mounted (used by --daemon).
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
+    /// What `df` and /proc/mounts show as the device (used by mount.loligo).
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub source: Option<String>,
     #[command(flatten)]
     pub options: MountOptions,
 }

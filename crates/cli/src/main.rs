@@ -26,6 +26,9 @@ use args::{Bench, Cli, Command, Journal, RankCommand};
 use output::Outcome;
 
 fn main() -> ExitCode {
+    if service::helper::is_called() {
+        return service::helper::main();
+    }
     let cli = Cli::parse();
     let ready = cli.command.ready_fd();
     match run(cli) {

@@ -41,6 +41,12 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
+    /// Ignore set-user-ID and set-group-ID bits. So it is, too, where only the mounting user is let in, and for others than root.
+    pub nosuid: bool,
+    /// Let nobody use device nodes. So it is, too, where `nosuid` is by itself.
+    pub nodev: bool,
+    /// Let nobody run programs.
+    pub noexec: bool,
     /// Threads that take requests from the kernel, unless the client takes them itself.
     pub threads: usize,
     /// Largest write, bytes.
@@ -56,6 +62,9 @@ impl MountOptions {
             read_only: false,
             allow_other: rustix::process::geteuid().is_root(),
             nonempty: false,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
             threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
             max_write: 1 << 20,
         }
@@ -326,9 +335,10 @@ fn mount(path: &Path, options: &MountOptions) -> Result<Device, MountError> {
     }
     let access = if options.read_only { "ro" } else { "rw" };
     let others = if options.allow_other { ",allow_other" } else { "" };
+    let programs = if options.noexec { ",noexec" } else { "" };
     // A comma or a backslash in a name would end the option.
     let name = options.fs_name.replace('\\', "\\\\").replace(',', "\\,");
-    let text = format!("{access},nosuid,nodev,default_permissions,fsname={name},subtype=loligo{others}");
+    let text = format!("{access},nosuid,nodev{programs},default_permissions,fsname={name},subtype=loligo{others}");
     let failed = |source| MountError::Fusermount { path: path.to_owned(), source };
     loligo_fuse::fusermount(path, &text).map_err(failed)
 }
@@ -349,6 +359,9 @@ fn mount_as_root(path: &Path, options: &MountOptions) -> Result<Device, MountErr
     } else {
         flags |= MountFlags::NOSUID | MountFlags::NODEV;
     }
+    flags.set(MountFlags::NOSUID, flags.contains(MountFlags::NOSUID) || options.nosuid);
+    flags.set(MountFlags::NODEV, flags.contains(MountFlags::NODEV) || options.nodev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
     if options.read_only {
         flags |= MountFlags::RDONLY;
     }

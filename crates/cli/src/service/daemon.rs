@@ -3,6 +3,7 @@
 //!
 //! What the new process says goes through a pipe, not through the log, which may lie on a full disk.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::notify;
 use crate::output::{Context, Failure};
 
 /// What a process that was started says of its start: a word, a number, a line's end, and a text for people.
@@ -55,13 +57,22 @@ impl Told {
 ///
 /// Returns what the new process said when it was ready. If it fails before, its error is this one's.
 pub fn start(log: &Path) -> Result<String, Failure> {
+    start_as(log, std::env::args_os().skip(1).filter(|a| a != "--daemon").collect(), None)
+}
+
+/// Starts this program in the background with these arguments, in a directory if one is said.
+pub fn start_as(log: &Path, arguments: Vec<OsString>, dir: Option<&Path>) -> Result<String, Failure> {
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context(|| "a pipe".into())?;
     let program = std::env::current_exe().context(|| "this program's own file".into())?;
     let log_file =
         OpenOptions::new().create(true).append(true).open(log).context(|| format!("log file {}", log.display()))?;
     let before = log_file.metadata().map(|m| m.len()).unwrap_or(0);
     let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1).filter(|a| a != "--daemon"));
+    // By its own name, however it was called.
+    command.arg0("loligo").args(arguments);
+    if let Some(dir) = dir {
+        command.current_dir(dir);
+    }
     let fd = to.as_raw_fd();
     command.arg(format!("--ready-fd={fd}"));
     command.stdin(Stdio::null());
@@ -103,8 +114,9 @@ fn last_words(log: &Path, before: u64) -> String {
     last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Says that everything works to whoever started this process in the background; without one, on stdout.
+/// Says that everything works to whoever started this process in the background; without one, on stdout. And to the manager of services.
 pub fn ready(fd: Option<i32>, line: &str) {
+    notify::ready(line);
     match fd {
         Some(fd) => tell(fd, &Told::Ready(line.to_string())),
         None => crate::output::say(line),

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod daemon;
 pub mod down;
 pub mod format;
+pub mod helper;
 pub mod mount;
 pub mod preflight;
 pub mod serve;
@@ -12,6 +13,7 @@ pub mod umount;
 pub mod up;
 
 mod node;
+mod notify;
 mod signals;
 
 pub use node::data_dir;

@@ -1,5 +1,6 @@
 //! `loligo mount`: a mount of a server that runs elsewhere.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         node::refuse_cover(data, &at)?;
     }
     let name = format!("mount {} of {}", at.display(), host());
-    let mounted =
-        node::mount(&at, Way::Address(address.clone()), fs_name(&found, &address)?, &name, &args.options, &settings)?;
+    let shown = args.source.clone().map_or_else(|| fs_name(&found, &address), Ok)?;
+    let mounted = node::mount(&at, Way::Address(address.clone()), shown, &name, &args.options, &settings)?;
     let text = format!(
         "mounted {address} at {}; process {}\n  stop it   loligo umount {}",
         at.display(),
@@ -63,6 +64,18 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         }
     }
     mounted.stop(&signals.stopping(Some(at), UNSYNCED))
+}
+
+/// Mounts in the background, by a command line of this program that mounts what these say.
+pub fn in_background(args: &MountArgs, arguments: Vec<OsString>) -> Result<String, Failure> {
+    let found = find(args)?;
+    found.address()?;
+    preflight::many_files();
+    preflight::files()?;
+    preflight::fuse()?;
+    let log = log_path(args, &found);
+    node::check_log(&log)?;
+    daemon::start_as(&log, arguments, Some(Path::new("/")))
 }
 
 fn find(args: &MountArgs) -> Result<Found, Failure> {
@@ -91,7 +104,10 @@ fn fs_name(found: &Found, address: &Address) -> Result<String, Failure> {
 
 fn log_path(args: &MountArgs, found: &Found) -> PathBuf {
     let in_data = || found.data.as_deref().map(|data: &Path| data.join("loligo-mount.log"));
-    args.log_file.clone().or_else(in_data).unwrap_or_else(|| std::env::temp_dir().join("loligo-mount.log"))
+    // Root writes nothing where anybody may have put a link.
+    let is_root = rustix::process::geteuid().is_root();
+    let elsewhere = || if is_root { PathBuf::from("/var/log") } else { std::env::temp_dir() };
+    args.log_file.clone().or_else(in_data).unwrap_or_else(|| elsewhere().join("loligo-mount.log"))
 }
 
 fn host() -> String {

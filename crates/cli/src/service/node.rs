@@ -351,6 +351,9 @@ pub fn mount(
         read_only: args.read_only,
         allow_other: defaults.allow_other && !args.private,
         nonempty: args.nonempty,
+        nosuid: args.nosuid,
+        nodev: args.nodev,
+        noexec: args.noexec,
         threads: if threads == 0 { defaults.threads } else { threads },
         ..defaults
     };

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::node::{self, Node, Part};
 use super::signals::{RECOVERS, Signals, Stopping};
-use super::{daemon, format, preflight};
-use loligo_store::StoreError;
-
+use super::{daemon, format, notify, preflight};
 use loligo_driver::server::Sharing;
+use loligo_store::StoreError;
+use loligo_types::Rank;
 
 use crate::args::Serve;
 use crate::at::Store;
@@ -105,7 +105,17 @@ fn join(args: &Serve, given: &Given) -> Outcome {
 }
 
 fn until_told(signals: &Signals, node: &Node) -> Option<String> {
+    let mut ranks = node.server.ranks();
     loop {
+        let now = node.server.ranks();
+        if now != ranks {
+            ranks = now;
+            let words: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+            notify::status(&match ranks.is_empty() {
+                true => "standing by".to_string(),
+                false => format!("running rank {}", words.join(", ")),
+            });
+        }
         if let Some(signal) = signals.wait(LOOK) {
             tracing::info!("{signal}: stopping; another one ends it at once");
             return None;

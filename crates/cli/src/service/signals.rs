@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::notify;
 use crate::output::note;
 
 /// The signals that ask for a clean end: TERM, INT (Ctrl-C) and HUP (the terminal is closed).
@@ -68,6 +69,7 @@ impl Signals {
     /// next start recovers. `mount`: what this process has mounted, which is then taken out of sight. `then`: what that
     /// means, for the user.
     pub fn stopping(self, mount: Option<PathBuf>, then: &'static str) -> Stopping {
+        notify::stopping();
         let stage = Arc::new(Mutex::new("stopping".to_string()));
         let shown = stage.clone();
         let begun = Instant::now();
@@ -96,7 +98,9 @@ impl Signals {
 impl Stopping {
     /// What is being done now, as in "still ...".
     pub fn now(&self, what: impl Into<String>) {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+        let what = what.into();
+        notify::status(&what);
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 }
 

@@ -8,6 +8,7 @@ mod bench;
 mod care;
 mod copy;
 mod cycle;
+mod deploy;
 mod frags;
 mod guide;
 mod help;

@@ -56,3 +56,25 @@ fn a_store_that_cannot_be_is_refused_with_what_to_do() {
     let said = bad.run(&["format"], 1);
     assert!(said.contains("cannot be reached"), "{said}");
 }
+
+#[test]
+fn a_manager_of_services_is_told_that_a_server_stands_by_and_that_it_has_taken_over() {
+    let Some(place) = Place::formatted() else { return };
+    let path = place.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a new path");
+    manager.set_read_timeout(Some(crate::servers::PATIENCE)).expect("a socket");
+    let hears = || {
+        let mut buffer = [0; 500];
+        let len = manager.recv(&mut buffer).expect("it is told");
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    let mut first = place.serve(0, &[]);
+    first.until_serves();
+    let mut program = std::process::Command::new(crate::servers::LOLIGO);
+    program.env("NOTIFY_SOCKET", &path);
+    let second = place.serve_by(program, 1, &[]);
+    assert!(hears().starts_with("READY=1\nSTATUS=standing by for "));
+    first.end();
+    assert!(hears().starts_with("STATUS=serving "));
+    second.end();
+}

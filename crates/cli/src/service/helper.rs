@@ -1,0 +1,246 @@
+//! `mount.loligo`: what mount(8) calls for `mount -t loligo` and lines of /etc/fstab. It is this program by another name (a link in /sbin), and
+//! becomes `loligo mount --daemon` with what the options say. Not here: the mount.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::mount;
+use crate::args::{MountArgs, MountOptions};
+use crate::output::{Context, Failure, say};
+use crate::settings;
+
+/// The name by which mount(8) finds it.
+const NAME: &str = "mount.loligo";
+/// What mount(8) takes for wrong usage, and for a mount that failed.
+const USAGE: u8 = 1;
+const FAILED: u8 = 32;
+/// Options that are for mount(8), systemd or nobody, and those that say what is so anyway. The times of accesses are the server's.
+const DROPPED: [&str; 25] = [
+    "defaults",
+    "rw",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "noowner",
+    "group",
+    "nogroup",
+    "suid",
+    "dev",
+    "exec",
+    "async",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "lazytime",
+];
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Call {
+    source: String,
+    dir: PathBuf,
+    options: Vec<String>,
+    /// Unknown options are no error.
+    is_sloppy: bool,
+    /// Nothing is mounted.
+    is_fake: bool,
+    is_verbose: bool,
+}
+
+/// Whether this program was called by that name.
+pub fn is_called() -> bool {
+    std::env::args_os().next().is_some_and(|program| Path::new(&program).file_name() == Some(OsStr::new(NAME)))
+}
+
+/// Mounts as mount(8) wants it; with its exit codes.
+pub fn main() -> ExitCode {
+    match run(std::env::args_os().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(if failure.code() == 2 { USAGE } else { FAILED })
+        }
+    }
+}
+
+fn run(words: Vec<OsString>) -> Result<(), Failure> {
+    let call = Call::read(words)?;
+    let arguments = call.arguments()?;
+    if call.is_fake {
+        return Ok(());
+    }
+    let told = mount::in_background(&call.args(), arguments)?;
+    if call.is_verbose {
+        say(told);
+    }
+    Ok(())
+}
+
+impl Call {
+    /// `mount.loligo SOURCE DIR [-sfnv] [-N SPACE] [-o OPTIONS] [-t TYPE]`, in any order.
+    fn read(words: Vec<OsString>) -> Result<Call, Failure> {
+        let usage = |what: &str| {
+            Failure::usage(format!("{NAME}: {what}"))
+                .remedy("mount -t loligo [-o OPTIONS] SERVER DIR, or a line of /etc/fstab (docs/deploy.md)")
+        };
+        let (mut call, mut places) = (Call::default(), Vec::new());
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let Some(letters) = word.to_str().and_then(|word| word.strip_prefix('-')).filter(|word| !word.is_empty())
+            else {
+                places.push(word);
+                continue;
+            };
+            for (at, letter) in letters.char_indices() {
+                match letter {
+                    's' => call.is_sloppy = true,
+                    'f' => call.is_fake = true,
+                    'v' => call.is_verbose = true,
+                    'n' => {}
+                    'o' | 't' | 'N' => {
+                        let value = match &letters[at + 1..] {
+                            "" => words.next().and_then(|word| word.into_string().ok()),
+                            rest => Some(rest.to_string()),
+                        };
+                        let value = value.ok_or_else(|| usage(&format!("-{letter} needs a value")))?;
+                        if letter == 'o' {
+                            call.options
+                                .extend(value.split(',').filter(|option| !option.is_empty()).map(str::to_string));
+                        }
+                        break;
+                    }
+                    other => return Err(usage(&format!("unknown option -{other}"))),
+                }
+            }
+        }
+        let [source, dir] = &places[..] else { return Err(usage("it takes a server and a directory")) };
+        call.source = source.to_str().ok_or_else(|| usage("the server is not UTF-8"))?.to_string();
+        // The background has no other directory than the root.
+        call.dir = std::path::absolute(dir).context(|| format!("mount point {}", dir.display()))?;
+        Ok(call)
+    }
+
+    /// What `--server` takes. What `df` shows of other mounts has a word in front.
+    fn server(&self) -> &str {
+        self.source.strip_prefix("loligo:").unwrap_or(&self.source)
+    }
+
+    /// As `loligo mount` has it.
+    fn args(&self) -> MountArgs {
+        let log_file = self.options.iter().find_map(|option| option.strip_prefix("log_file="));
+        MountArgs {
+            data: None,
+            server: Some(self.server().to_string()),
+            mount: self.dir.clone(),
+            daemon: true,
+            log_file: log_file.map(PathBuf::from),
+            log: None,
+            ready_fd: None,
+            source: Some(self.source.clone()),
+            options: MountOptions::default(),
+        }
+    }
+
+    /// The command line of `loligo mount`.
+    fn arguments(&self) -> Result<Vec<OsString>, Failure> {
+        let mut out: Vec<OsString> =
+            ["mount", "--server", self.server(), "--source", &self.source].map(OsString::from).into();
+        for option in &self.options {
+            let (name, value) =
+                option.split_once('=').map_or((option.as_str(), None), |(name, value)| (name, Some(value)));
+            let is_for_others = name.starts_with("x-") || name.starts_with("X-") || name == "comment" || name == "user";
+            match (name, value) {
+                ("ro", None) => out.push("--read-only".into()),
+                ("private", None) => out.push("--private".into()),
+                // As it is when root mounts; others may not.
+                ("allow_other", None) => {}
+                ("nonempty" | "nosuid" | "nodev" | "noexec", None) => out.push(format!("--{name}").into()),
+                ("log_file", Some(_)) => {}
+                ("log" | "config", Some(value)) => out.extend([format!("--{name}").into(), value.into()]),
+                (name, None) if DROPPED.contains(&name) => {}
+                _ if is_for_others => {}
+                (name, Some(value)) if settings::KEYS.iter().any(|key| key.name == name) => {
+                    out.extend(["--set".into(), format!("{name}={value}").into()]);
+                }
+                _ if self.is_sloppy => {}
+                ("remount", None) => {
+                    return Err(Failure::usage(format!("{}: a mount cannot be changed", self.dir.display()))
+                        .remedy(format!("umount {}, then mount it anew", self.dir.display())));
+                }
+                _ => {
+                    return Err(Failure::usage(format!("{}: unknown mount option {option}", self.dir.display()))
+                        .remedy("ro, private, nonempty, nosuid, nodev, noexec, log_file=, log=, config=, and the settings of `loligo config`"));
+                }
+            }
+        }
+        out.push(self.dir.clone().into());
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &str) -> Result<Call, Failure> {
+        Call::read(words.split(' ').map(OsString::from).collect())
+    }
+
+    fn arguments(words: &str) -> Result<String, String> {
+        let all = read(words).and_then(|call| call.arguments()).map_err(|failure| failure.to_string())?;
+        Ok(all.into_iter().map(|word| word.into_string().expect("UTF-8")).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn it_is_called_as_mount_8_calls_it() {
+        let call = read("/srv/data /mnt -sfnv -o rw,ro -N 5 -t loligo").expect("that is how");
+        let options = vec!["rw".to_string(), "ro".into()];
+        let want = Call {
+            source: "/srv/data".into(),
+            dir: "/mnt".into(),
+            options,
+            is_sloppy: true,
+            is_fake: true,
+            is_verbose: true,
+        };
+        assert_eq!(call, want);
+        assert_eq!(read("-o rw,ro -sfv /srv/data /mnt").expect("in any order"), want);
+        assert_eq!(read("-orw,ro -s -f -v /srv/data /mnt").expect("in one word"), want);
+        for bad in ["/srv/data", "/srv/data /mnt more", "/srv/data /mnt -x", "/srv/data /mnt -o"] {
+            assert_eq!(read(bad).map_err(|failure| failure.code()), Err(2), "{bad}");
+        }
+    }
+
+    #[test]
+    fn options_are_those_of_the_command_those_for_others_are_dropped_and_unknown_ones_refused() {
+        let all =
+            "defaults,_netdev,noauto,nofail,user=me,x-systemd.automount,ro,nosuid,log=warn,read_ahead_bytes=1MiB,rw";
+        assert_eq!(
+            arguments(&format!("h:1,h:2 /mnt -o {all}")).as_deref(),
+            Ok(
+                "mount --server h:1,h:2 --source h:1,h:2 --read-only --nosuid --log warn --set read_ahead_bytes=1MiB /mnt"
+            )
+        );
+        assert_eq!(arguments("loligo:/d /mnt").as_deref(), Ok("mount --server /d --source loligo:/d /mnt"));
+        for (bad, words) in [
+            ("remount", "cannot be changed"),
+            ("sync", "unknown mount option sync"),
+            ("ro=1", "option ro=1"),
+            ("no_key=1", "no_key=1"),
+        ] {
+            let said = arguments(&format!("/d /mnt -o {bad}")).expect_err("it is none");
+            assert!(said.contains(words) && said.contains("/mnt"), "{said}");
+        }
+        assert!(arguments("/d /mnt -s -o no_key=1,sync").is_ok());
+    }
+}
