@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # A small Ceph cluster on loopback, for tests and as a peer to measure: a monitor, OSDs and, if wanted, a manager and a CephFS, from
 # Debian's packages (ceph-mon, ceph-osd, ceph-mgr, ceph-mds, ceph-common). Up in some five seconds; all of it lives in one directory.
-# No authentication. Not for data that anybody wants to keep.
+# Without authentication, unless --auth. Not for data that anybody wants to keep.
 # usage: scripts/ceph.sh up DIR [options]      starts one and prints the path of its ceph.conf
 #          --osds N          OSDs (1)
 #          --copies N        of each object (as many as OSDs, 3 at most)
 #          --engine NAME     memstore, in memory (the default), or bluestore, in files of DIR
 #          --bytes N         of each OSD (4G)
 #          --address A       to which its daemons bind and by which they are known (127.0.0.1)
+#          --auth            with authentication (cephx); users and their rights are made with `do DIR auth get-or-create`
 #          --mgr             a manager, too: without one the cluster does not know how much space it has
 #          --mds N           a CephFS named cephfs with N active MDS, and pools for it (0: none)
 #          --pool NAME       a pool to begin with (loligo); may be repeated
@@ -20,7 +21,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-usage() { sed -n '5,19p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
+usage() { sed -n '5,20p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2 && exit 2; }
 [ $# -ge 2 ] || usage
 what=$1
 [ "$what" != up ] || mkdir -p "$2"
@@ -69,10 +70,11 @@ mds_active() { [ "$(ceph_ fs dump -f json | grep -o '"state":"up:active"' | wc -
 gone() { ! kill -0 "$1" 2>/dev/null || grep -qs '^State:.*Z' "/proc/$1/status"; }
 
 up() {
-    local osds=1 copies="" engine=memstore bytes=4G address=127.0.0.1 mgr="" mds=0 pools=() more="" port i
+    local osds=1 copies="" engine=memstore bytes=4G address=127.0.0.1 auth=none mgr="" mds=0 pools=() more="" port i
     while [ $# -gt 0 ]; do
         case $1 in
         --mgr) mgr=yes && shift && continue ;;
+        --auth) auth=cephx && shift && continue ;;
         --osds | --copies | --engine | --bytes | --address | --mds | --pool | --set) [ $# -ge 2 ] || usage ;;
         *) say "unknown option $1" && usage ;;
         esac
@@ -108,9 +110,9 @@ mon_host = $monitor
 public_addr = $address
 cluster_addr = $address
 ms_bind_ipv6 = false
-auth_cluster_required = none
-auth_service_required = none
-auth_client_required = none
+auth_cluster_required = $auth
+auth_service_required = $auth
+auth_client_required = $auth
 keyring = $dir/keyring
 run_dir = $dir/run
 log_file = $dir/log/\$name.log
@@ -135,11 +137,14 @@ admin_socket =
 mon_data = $dir/mon.\$id
 [mgr]
 mgr_data = $dir/mgr.\$id
+keyring = $dir/mgr.\$id/keyring
 mgr_initial_modules =
 [mds]
 mds_data = $dir/mds.\$id
+keyring = $dir/mds.\$id/keyring
 [osd]
 osd_data = $dir/osd.\$id
+keyring = $dir/osd.\$id/keyring
 osd_objectstore = $engine
 memstore_device_bytes = $(numfmt --from=iec "$bytes")
 bluestore_block_size = $(numfmt --from=iec "$bytes")
@@ -153,6 +158,7 @@ EOF
     until_true 100 mon_answers || die "the monitor does not answer: see $dir/log/mon.a.log"
     if [ -n "$mgr" ]; then
         mkdir -p "$dir/mgr.x"
+        ceph_ auth get-or-create mgr.x mon 'allow profile mgr' osd 'allow *' mds 'allow *' -o "$dir/mgr.x/keyring"
         start mgr.x
     fi
     for i in $(seq 0 $((osds - 1))); do
@@ -160,6 +166,7 @@ EOF
         id=$(cat /proc/sys/kernel/random/uuid)
         mkdir -p "$dir/osd.$i"
         ceph_ osd new "$id" "$i" >/dev/null
+        ceph_ auth get-or-create "osd.$i" mon 'allow profile osd' mgr 'allow profile osd' osd 'allow *' -o "$dir/osd.$i/keyring"
         ceph-osd -c "$conf" -i "$i" --mkfs --osd-uuid "$id" >>"$dir/log/mkfs.out" 2>&1
         start "osd.$i"
     done
@@ -176,6 +183,7 @@ cephfs() {
     ceph_ fs new cephfs cephfs_meta cephfs_data >/dev/null
     for i in $(seq 0 $(($1 - 1))); do
         mkdir -p "$dir/mds.m$i"
+        ceph_ auth get-or-create "mds.m$i" mon 'allow profile mds' mgr 'allow profile mds' osd 'allow *' mds 'allow *' -o "$dir/mds.m$i/keyring"
         start "mds.m$i"
     done
     ceph_ fs set cephfs max_mds "$1" >/dev/null

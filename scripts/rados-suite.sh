@@ -6,7 +6,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$LOLIGO_TOP"
 
-options=(--pool rados_test) tests=(--package loligo-rados --package loligo-store-rados --package loligo-cli --test cluster --test full --test store --test rados)
+# With authentication, as clusters have it: what a user has to be allowed is tested, too.
+options=(--pool rados_test --auth) tests=(--package loligo-rados --package loligo-store-rados --package loligo-cli --test cluster --test full --test store --test rados)
 programs="ceph ceph-mon ceph-osd"
 case ${1:-} in
 --faults)

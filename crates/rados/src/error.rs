@@ -44,6 +44,14 @@ pub enum Error {
         /// The object.
         what: String,
     },
+    /// This user may not do that (EPERM, EACCES).
+    #[error("{what}: the cluster refuses this user ({cause}); give it the rights that docs/deploy.md names")]
+    Denied {
+        /// The object, or what was asked of the monitors.
+        what: String,
+        /// The system's words.
+        cause: String,
+    },
     /// The pool or the cluster is full (ENOSPC, EDQUOT).
     #[error("{what}: the pool is full; add or free space, or raise its quota")]
     Full {
@@ -84,6 +92,7 @@ impl Error {
             libc::EBUSY => Error::Busy { what },
             libc::ESHUTDOWN => Error::Fenced { what },
             libc::ENOSPC | libc::EDQUOT => Error::Full { what },
+            libc::EPERM | libc::EACCES => Error::Denied { what, cause: words(-code) },
             errno => Error::Io { what, cause: words(errno), errno },
         }
     }

@@ -17,6 +17,7 @@ pub(crate) fn store(error: Error) -> StoreError {
         Error::Exists { .. } | Error::Changed { .. } | Error::Busy { .. } => {
             StoreError::Io { what: "the store".into(), cause: error.to_string() }
         }
+        Error::Denied { what, cause } => StoreError::Denied { what, cause },
         Error::Io { what, cause, .. } => StoreError::Io { what, cause },
     }
 }

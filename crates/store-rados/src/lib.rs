@@ -11,6 +11,7 @@ mod check;
 mod error;
 mod log;
 mod names;
+mod rights;
 mod servers;
 mod slots;
 mod store;

@@ -11,6 +11,7 @@ use crate::blobs::{PIECE_MAX, RadosBlobs};
 use crate::error::store;
 use crate::log::RadosLog;
 use crate::names;
+use crate::rights;
 use crate::servers::{Member, new_number, refuse_alone, refuse_others};
 use crate::slots::{FILE_SYSTEM, Slots, of_server};
 use crate::table::{RadosTable, Shared};
@@ -203,6 +204,7 @@ impl RadosStore {
     /// Owns nothing yet.
     fn connected(place: &Place, options: &OpenOptions, name: String, server: u64) -> Result<RadosStore> {
         let (cluster, pool) = connect(place, options.refuse_full)?;
+        rights::check(&cluster)?;
         let identity = Self::identity_there(place, &pool)?;
         let files = self::pool(&cluster, place, &format!("{}.data", place.namespace), options.refuse_full)?;
         let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, name, server)?);

@@ -95,6 +95,14 @@ pub enum StoreError {
         /// How that was seen.
         cause: String,
     },
+    /// The cluster does not let this user do that.
+    #[error("{what}: the cluster refuses this user ({cause}); give it the rights that docs/deploy.md names")]
+    Denied {
+        /// The object, or what was asked of the monitors.
+        what: String,
+        /// The system's words.
+        cause: String,
+    },
     /// Any other failure of the disk or the system.
     #[error("{what}: {cause}; see the kernel's log for the state of the disk")]
     Io {

@@ -7,6 +7,7 @@ mod copy;
 mod failover;
 mod faults;
 mod history;
+mod rights;
 mod servers;
 mod service;
 mod several;
