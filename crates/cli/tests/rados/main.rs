@@ -3,6 +3,7 @@
 //! each test says so.
 
 mod check;
+mod clients;
 mod copy;
 mod failover;
 mod faults;
