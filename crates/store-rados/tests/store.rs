@@ -10,8 +10,8 @@ use std::time::Duration;
 use loligo_rados::{Cluster, WriteOp};
 
 use loligo_store::conformance::{self, Fixture};
-use loligo_store::{Backend, Batch, Durability, StoreError};
-use loligo_store_rados::{FormatOptions, OpenOptions, Place, RadosStore};
+use loligo_store::{Backend, Batch, Durability, ObjectId, StoreError};
+use loligo_store_rados::{FormatOptions, OpenOptions, Place, RadosCheck, RadosStore};
 
 /// A place of the test's own; `None` without a cluster.
 fn place() -> Option<Place> {
@@ -324,4 +324,61 @@ fn a_batch_that_was_cut_off_is_finished_by_the_next_owner() {
     store.own(3).expect("nobody has it");
     let rows = store.table().scan(b"", b"", 9).expect("scan");
     assert_eq!(rows, [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
+}
+
+#[test]
+fn a_check_finds_nothing_wrong_while_ranges_are_cut_and_segments_come_and_go() {
+    let Some(place) = formatted() else { return };
+    let options = OpenOptions { range_keys: 20, ..OpenOptions::default() };
+    let store = RadosStore::open(&place, &options).expect("it is free");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let looked = RadosCheck::of(&place).expect("there is a file system");
+    let mut ranges = 0;
+    std::thread::scope(|scope| {
+        let (store, stop) = (&store, &stop);
+        for rank in 0..2u32 {
+            let (table, dir) = (store.table_of(rank).expect("nobody has it"), store.log_dir(rank).expect("log_dir"));
+            scope.spawn(move || {
+                for number in 1u64.. {
+                    if stop.load(Ordering::Acquire) {
+                        break;
+                    }
+                    // Over several ranges, at once and one by one.
+                    let mut batch = Batch::new();
+                    for part in 0..6u64 {
+                        batch.put(format!("{:03}.{rank}.{number}", (number * 37 + part * 131) % 1000), vec![7; 50]);
+                    }
+                    let written =
+                        if number % 2 == 0 { table.write_rows(&batch) } else { table.write(&batch, Durability::Sync) };
+                    written.expect("there is space");
+                    let mut file = dir.create(number).expect("create");
+                    file.append(&vec![1; 300_000]).and_then(|()| file.sync()).expect("there is space");
+                    if number > 2 {
+                        dir.delete(number - 2).expect("delete");
+                    }
+                    store.blobs().write_at(ObjectId::new(number, number), 0, b"data").expect("there is space");
+                    if number > 4 {
+                        store.blobs().delete_all(number - 4).expect("delete");
+                    }
+                }
+            });
+        }
+        let looks: Vec<_> = (0..6).map(|_| looked.run(&mut |_| ())).collect();
+        // Before anything is asserted: else the writers would never end.
+        stop.store(true, Ordering::Release);
+        for checked in looks {
+            let checked = checked.expect("it can be looked at");
+            let wrong: Vec<_> = checked.findings.iter().filter(|finding| finding.is_wrong).collect();
+            assert!(wrong.is_empty(), "{wrong:?}");
+            assert!(checked.server.is_some(), "its beat is heard");
+            ranges = checked.counts["ranges"];
+        }
+    });
+    assert!(ranges > 5, "{ranges} ranges");
+    drop(store);
+    let checked = looked.run(&mut |_| ()).expect("it can be looked at");
+    assert!(
+        checked.findings.iter().all(|finding| finding.text.contains("ranges of the table are empty")),
+        "{checked:?}"
+    );
 }

@@ -378,6 +378,31 @@ fn of_a_file_system_that_is_served_and_changed_all_the_time_nothing_wrong_is_tol
 }
 
 #[test]
+fn nor_while_servers_are_killed_and_replaced() {
+    let Some(place) = Place::formatted() else { return };
+    let small = ["--ranks", "2", "--set", "journal_bytes=4MiB", "--set", "lease_ms=3000"];
+    let mut server = place.serve(0, &small);
+    server.until_serves();
+    let mut other = place.serve(1, &small);
+    let programs = Programs::start(&place.address(2), 3);
+    for _ in 0..6 {
+        programs.until_more(60);
+        let number = server.number;
+        server.kill();
+        // While the other one takes over, most of the time.
+        sound(&place);
+        other.until_serves();
+        sound(&place);
+        server = other;
+        other = place.serve(number, &small);
+    }
+    check(&place.address(2), &programs.end());
+    drop(other);
+    server.end();
+    sound(&place);
+}
+
+#[test]
 fn what_is_no_file_system_is_refused_with_what_to_do() {
     let Some(place) = Place::new() else { return };
     let (code, said) = store_check(&place);
