@@ -51,13 +51,13 @@ fn flags(bits: u8) -> ServerFlags {
 
 /// What the leader has decided.
 #[derive(Default)]
-struct Decided {
+pub(crate) struct Decided {
     wants: BTreeMap<u32, u64>,
     map: Vec<u8>,
     key: Option<[u8; 32]>,
 }
 
-fn decided(pool: &Pool) -> Result<Decided> {
+pub(crate) fn decided(pool: &Pool) -> Result<Decided> {
     let mut op = ReadOp::new().map_err(store)?;
     let step = op.omap_after(b"", 1 << 16).map_err(store)?;
     let pairs = match op.run(pool, names::SERVERS) {
@@ -65,7 +65,12 @@ fn decided(pool: &Pool) -> Result<Decided> {
         Err(Error::NotFound { .. }) => Vec::new(),
         Err(error) => return Err(store(error)),
     };
-    let bad = || corrupt("what the leader has decided", "a line was not written by this program");
+    let bad = || {
+        corrupt(
+            "object servers",
+            "what the server that leads has decided has a line that was not written by this program",
+        )
+    };
     let mut decided = Decided::default();
     for (name, value) in pairs {
         if name == MAP {

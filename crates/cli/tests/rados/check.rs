@@ -165,6 +165,8 @@ fn each_kind_of_damage_is_found_and_named() {
         ("slots", |raw, object| raw.set(object, b"rank.0", b"\x09\x01"), 3, "format version 9"),
         ("slots", |raw, object| raw.set(object, b"other", b"\x01\x01"), 3, "which is no slot"),
         ("slots", |raw, object| raw.unset(object, b"rank.0"), 3, "has had 0 owners only"),
+        ("servers", |raw, object| raw.set(object, b"want.0", b"\x01"), 3, "object servers"),
+        ("servers", |raw, object| raw.set(object, b"other", b"\x01"), 3, "object servers"),
         ("table", |raw, object| raw.put(object, None), 3, "the index of the table, is missing"),
         ("table", |raw, object| raw.unset(object, b"r"), 3, "no range begins with the first key"),
         ("table", |raw, object| raw.unset(object, b"n"), 3, "beyond the number of the next one"),
@@ -369,7 +371,7 @@ fn of_a_file_system_that_is_served_and_changed_all_the_time_nothing_wrong_is_tol
     for _ in 0..8 {
         programs.until_more(100);
         let said = sound(&place);
-        assert!(said.contains("a server runs: process"), "{said}");
+        assert!(said.contains("a server runs: s0"), "{said}");
     }
     check(&place.address(1), &programs.end());
     server.end();

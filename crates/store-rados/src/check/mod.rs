@@ -19,7 +19,8 @@ use loligo_store::{CheckProgress, Checked, Finding, Identity, KeyValue, Result, 
 use crate::error::{corrupt, store};
 use crate::log::RadosLog;
 use crate::names;
-use crate::slots::{FILE_SYSTEM, Record, is_dead};
+use crate::servers::decided;
+use crate::slots::{FILE_SYSTEM, Record, is_dead, rank_of, server_of};
 use crate::store::Place;
 use crate::table::Index;
 
@@ -85,6 +86,7 @@ impl RadosCheck {
         let slots = self.slots()?;
         found.add(look(|| self.identity())?);
         found.add(look(|| Ok(slot_findings(&self.slots()?)))?);
+        found.add(look(|| self.decisions())?);
         self.table(&all, &mut found, tell)?;
         self.batches(&all, &slots, &mut found)?;
         self.journals(&all, &mut found, tell)?;
@@ -147,6 +149,17 @@ impl RadosCheck {
         })
     }
 
+    /// What the server that leads has decided.
+    fn decisions(&self) -> Result<Vec<Finding>> {
+        match decided(&self.pool) {
+            Ok(_) => Ok(Vec::new()),
+            Err(error) => damage(
+                error,
+                "no server takes a rank until that is right: leave the pool as it is, and go back to a copy (loligo copy)",
+            ),
+        }
+    }
+
     fn slots(&self) -> Result<SlotRecords> {
         let pairs = pairs_of(&self.pool, names::SLOTS)?.unwrap_or_default();
         let named = |(name, value): KeyValue| (String::from_utf8_lossy(&name).into_owned(), Record::decode(&value));
@@ -202,7 +215,7 @@ impl Found {
 fn slot_findings(slots: &SlotRecords) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, record) in slots {
-        let is_slot = name == FILE_SYSTEM || name.strip_prefix("rank.").is_some_and(|rank| rank.parse::<u32>().is_ok());
+        let is_slot = name == FILE_SYSTEM || rank_of(name).is_some() || server_of(name).is_some();
         if !is_slot {
             findings
                 .push(Finding::wrong(format!("object {} names {name:?}, which is no slot", names::SLOTS), FROM_A_COPY));
@@ -244,7 +257,7 @@ fn foreign(all: &[String]) -> Vec<Finding> {
 }
 
 fn is_ours(name: &str) -> bool {
-    let alone = [names::IDENTITY, names::SLOTS, names::INDEX, names::LOGS];
+    let alone = [names::IDENTITY, names::SLOTS, names::SERVERS, names::INDEX, names::LOGS];
     alone.contains(&name)
         || name.strip_prefix("batch.").is_some_and(|slot| slot == FILE_SYSTEM || slot.starts_with("rank."))
         || table::parse(name).is_some()
