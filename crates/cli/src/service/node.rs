@@ -162,7 +162,7 @@ fn wait_for_lock(data: &Path, until: Instant) {
 impl Node {
     /// Starts a server on a formatted data directory.
     pub fn start(at: &Store, ranks: Ranks, settings: &Settings) -> Result<Node, Failure> {
-        let part = Part { elsewhere: &[], sharing: Sharing { must_lead: true, ..Sharing::default() } };
+        let part = Part { elsewhere: &[], sharing: Sharing { must_lead: true, takes_share: true, ..Sharing::default() } };
         Node::take_part(at, ranks, part, settings, &mut |_| false)
     }
 
