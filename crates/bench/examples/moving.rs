@@ -102,7 +102,7 @@ impl Rig {
         rig.todo.push((1, Input::PeerUp { rank: Rank(0) }));
         rig.feed(0, Input::PeerUp { rank: Rank(1) });
         for at in 0..2 {
-            let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
+            let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
             rig.feed(at, Input::Connected { conn: CONN, peer });
             let hello = Hello {
                 versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),

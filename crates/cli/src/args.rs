@@ -1,8 +1,13 @@
 //! The command line, as clap reads it. Not here: what the commands do.
 
+mod bench;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use self::bench::{Bench, BenchMd, BenchWorkload};
+use crate::auth::AuthCommand;
 
 /// The commands by what a user wants; clap knows no groups of commands.
 const TEMPLATE: &str = "\
@@ -17,6 +22,7 @@ Service:
   serve        Start a server without a mount
   mount        Mount a served file system
   umount       Unmount it
+  auth         Who may come in from other machines
 
 Look:
   status       What a server does and how it is
@@ -108,6 +114,11 @@ pub enum Command {
         /// Detach at once even if files are open there.
         #[arg(long)]
         lazy: bool,
+    },
+    /// Who may come in from other machines: identities for TLS.
+    Auth {
+        #[command(subcommand)]
+        what: AuthCommand,
     },
     /// What a server does and how it is.
     Status {
@@ -263,7 +274,7 @@ pub struct Run {
     /// Go to the background once everything works; the log goes to DATA/loligo.log.
     #[arg(long)]
     pub daemon: bool,
-    /// Further address to listen on; may be repeated.
+    /// Further address to listen on, for clients with an identity; may be repeated.
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Vec<String>,
     /// HTTP admin address, or `off`.
@@ -366,6 +377,9 @@ pub struct MountArgs {
     /// Address of the server: a Unix socket's path or HOST:PORT.
     #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
     pub server: Option<String>,
+    /// Identity with which to come in over TCP (see `loligo auth add`).
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<String>,
     /// Mount point.
     pub mount: PathBuf,
     /// Go to the background once it is mounted.
@@ -627,13 +641,4 @@ pub enum Journal {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// `loligo bench`.
-#[derive(Subcommand)]
-pub enum Bench {
-    /// Metadata: the shapes of mdtest, natively or with --mount over FUSE.
-    Md(crate::tools::bench::BenchMd),
-    /// What programs do: generated workloads and recorded traces, natively or below a directory.
-    Workload(crate::tools::workload::BenchWorkload),
 }

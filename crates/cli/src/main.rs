@@ -5,6 +5,7 @@
 
 mod args;
 mod at;
+mod auth;
 mod balancer;
 mod care;
 mod log;
@@ -58,6 +59,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Serve(args) => service::serve::run(&args, &global),
         Command::Mount(args) => service::mount::run(&args, &global),
         Command::Umount { mount, lazy } => service::umount::run(&mount, lazy),
+        Command::Auth { what } => auth::run(&what),
         Command::Status { target, json } => look::status::run(&target, json),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
         Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),

@@ -33,15 +33,16 @@ pub const KEYS: &[Key] = &[
     key(
         "listen",
         "",
-        "further addresses to listen on, separated by commas: HOST:PORT on loopback. The Unix socket in the data directory is always there",
+        "further addresses to listen on, separated by commas: HOST:PORT, for clients with an identity (`loligo auth`). The Unix socket in the data directory is always there",
         Kind::List,
     ),
     key(
         "trust_tcp",
         "false",
-        "whether connections over TCP may claim to be any user; the kernel does not tell who connects, so without it they are refused. Only where all users of this machine may act as root in the file system",
+        "whether connections over TCP without an identity, to an address that only this machine reaches, may claim to be any user; the kernel does not tell who connects, so without it they are refused. Only where all users of this machine may act as root in the file system",
         Kind::Flag,
     ),
+    key("identity", "", "file of the identity with which a mount comes in over TCP (`loligo auth add`)", Kind::Text),
     key(
         "admin",
         "127.0.0.1:0",

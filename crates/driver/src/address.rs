@@ -27,6 +27,31 @@ pub enum Address {
 pub struct AddressError(String);
 
 impl Address {
+    /// How a client gets there whose own address, by which it found the server, is `own`: by Unix sockets or over TCP, as it
+    /// came, with an identity over TCP. A server that listens on all addresses of its host is reached by the name that the
+    /// client knows it by.
+    pub(crate) fn reached_as(self, own: &Address, has_identity: bool) -> Address {
+        let tcp_of = |address: &Address| match address {
+            Address::Tcp(at) => Some(at.clone()),
+            _ => None,
+        };
+        let host = own.each().iter().find_map(tcp_of);
+        let over_tcp = has_identity || matches!(own.each().first(), Some(Address::Tcp(_)));
+        let wanted = |address: &&Address| matches!(address, Address::Tcp(_)) == over_tcp;
+        let mut ways: Vec<Address> = self.each().iter().filter(wanted).cloned().collect();
+        if ways.is_empty() {
+            ways = self.each().to_vec();
+        }
+        for way in &mut ways {
+            let (Address::Tcp(at), Some(host)) = (&mut *way, &host) else { continue };
+            let Some((anywhere, port)) = at.rsplit_once(':') else { continue };
+            if let ("0.0.0.0" | "[::]", Some((host, _))) = (anywhere, host.rsplit_once(':')) {
+                *at = format!("{host}:{port}");
+            }
+        }
+        if ways.len() == 1 { ways.swap_remove(0) } else { Address::Any(ways.into()) }
+    }
+
     /// Those that it stands for.
     pub fn each(&self) -> &[Address] {
         match self {
@@ -80,6 +105,20 @@ impl fmt::Display for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rank_is_reached_the_way_that_the_client_came() {
+        let rank = || "unix:/d/loligo-1.sock,tcp:0.0.0.0:71".parse::<Address>().expect("addresses");
+        let reached = |own: &str, identity| rank().reached_as(&own.parse().expect("an address"), identity).to_string();
+        assert_eq!(reached("/d/loligo.sock", false), "unix:/d/loligo-1.sock");
+        assert_eq!(reached("/d/loligo.sock", true), "tcp:0.0.0.0:71");
+        assert_eq!(reached("tcp:host:70", true), "tcp:host:71");
+        assert_eq!(reached("tcp:host:70", false), "tcp:host:71");
+        assert_eq!(reached("tcp:a:70,tcp:b:70", true), "tcp:a:71");
+        let unix: Address = "/d/loligo-1.sock".parse().expect("an address");
+        let own = "tcp:host:70".parse().expect("an address");
+        assert_eq!(unix.reached_as(&own, true).to_string(), "unix:/d/loligo-1.sock", "there is no other way");
+    }
 
     #[test]
     fn addresses_are_read_and_written_the_same() {

@@ -27,7 +27,7 @@ use loligo_client::{Config, Input};
 use loligo_types::msg::{Refusal, Welcome};
 use loligo_types::{Cred, FsError, Ino};
 
-use crate::Address;
+use crate::{Address, Identity};
 
 pub use self::batch::Batch;
 pub use self::future::CallFuture;
@@ -60,6 +60,8 @@ pub struct Options {
     pub cache_names: bool,
     /// Caches above.
     pub invalidate: Option<Arc<dyn Invalidate>>,
+    /// Who the client is to servers that it reaches over TCP, which is then with TLS. Without one such a connection is plain.
+    pub identity: Option<Identity>,
     /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above, and
     /// `client` by a random number, unless it is given.
     pub config: Config,
@@ -91,6 +93,17 @@ pub enum ConnectError {
     /// The socket could not be opened.
     #[error("cannot connect to {address}: {source}; is the server running there?")]
     Io {
+        /// Where.
+        address: Address,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server is not of the file system that the identity is for, or does not take it.
+    #[error(
+        "no secure connection to {address}: {source}; is a server of the identity's file system there, and is the identity \
+         one of those that loligo auth list shows?"
+    )]
+    Tls {
         /// Where.
         address: Address,
         /// Why.

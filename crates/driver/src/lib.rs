@@ -9,11 +9,13 @@ pub mod client;
 pub mod offline;
 pub mod server;
 pub mod sock;
+mod tls;
 
 pub use address::{Address, AddressError};
 pub use client::Client;
 pub use offline::Offline;
 pub use server::{
-    AdviceStatus, Advised, DefaultPolicy, FormatOptions, InForce, Joint, LogLine, Named, RankStatus, Server,
-    ServerConfig, ServerError, Status, Tick, Version, format, is_name, socket_in,
+    AdviceStatus, Advised, Auth, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named, RankStatus,
+    Server, ServerConfig, ServerError, Status, Tick, Version, format, is_name, socket_in,
 };
+pub use tls::{Identity, IdentityError};

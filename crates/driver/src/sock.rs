@@ -1,24 +1,61 @@
-//! Stream sockets, Unix and TCP alike: opened, accepted, read and written without waiting. No bytes are understood here.
+//! Stream sockets, Unix and TCP alike, with TLS or without: opened, accepted, read and written without waiting. No bytes
+//! are understood here.
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use crate::Address;
+use crate::tls::{Identity, Tls};
 
 /// How long connecting over TCP may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a server may take for its part of a TLS handshake; it gives clients as long.
+const TLS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connected stream socket that does not wait.
 #[derive(Debug)]
 pub struct Sock {
     fd: OwnedFd,
+    /// A client's sending and receiving threads share it; a server's rank is alone with it.
+    tls: Option<Mutex<Box<Tls>>>,
+}
+
+/// Reads what is there, as [`Sock::read`].
+pub(crate) fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    recv_with(fd, buf, RecvFlags::empty())
+}
+
+fn recv_with(fd: &OwnedFd, buf: &mut [u8], flags: RecvFlags) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::net::recv(fd, &mut *buf, flags) {
+            Ok((n, _)) => return Ok(Some(n)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes as much as there is room for, as [`Sock::write`].
+pub(crate) fn send(fd: &OwnedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        let mut control = rustix::net::SendAncillaryBuffer::default();
+        // NOSIGNAL: a peer that closed is an error and not a SIGPIPE.
+        match rustix::net::sendmsg(fd, parts, &mut control, rustix::net::SendFlags::NOSIGNAL) {
+            Ok(n) => return Ok(n),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 impl AsFd for Sock {
@@ -31,27 +68,30 @@ impl Sock {
     /// Takes a connected socket.
     pub fn new(fd: OwnedFd) -> io::Result<Sock> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Sock { fd })
+        Ok(Sock { fd, tls: None })
     }
 
-    /// Connects to a server; waits for it at most some seconds.
-    pub fn connect(address: &Address) -> io::Result<Sock> {
+    /// Connects to a server; waits for it at most some seconds. Over TCP with an identity: with TLS.
+    pub fn connect(address: &Address, identity: Option<&Identity>) -> io::Result<Sock> {
         match address {
             Address::Unix(path) => Sock::new(UnixStream::connect(path)?.into()),
-            Address::Tcp(at) => Sock::connect_tcp(at),
+            Address::Tcp(at) => match identity {
+                Some(identity) => Sock::connect_tcp(at)?.greet(identity),
+                None => Sock::connect_tcp(at),
+            },
             Address::Pair(fd) => Sock::new(fd.try_clone()?),
             Address::Any(all) => {
                 let all: Vec<&Address> = all.iter().collect();
-                Ok(Sock::connect_any(&all)?.1)
+                Ok(Sock::connect_any(&all, identity)?.1)
             }
         }
     }
 
     /// Connects to the first of these that takes the connection; which one that is.
-    pub fn connect_any(all: &[&Address]) -> io::Result<(usize, Sock)> {
+    pub fn connect_any(all: &[&Address], identity: Option<&Identity>) -> io::Result<(usize, Sock)> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
         for (at, address) in all.iter().enumerate() {
-            match Sock::connect(address) {
+            match Sock::connect(address, identity) {
                 Ok(sock) => return Ok((at, sock)),
                 Err(error) => last = error,
             }
@@ -78,29 +118,79 @@ impl Sock {
         Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
     }
 
-    /// Reads what is there. `Ok(None)`: nothing now. `Ok(Some(0))`: the peer has closed.
-    pub fn read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
-        loop {
-            match rustix::net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {
-                Ok((n, _)) => return Ok(Some(n)),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(None),
+    /// The client's part of a TLS handshake; waits for the server's at most some seconds.
+    fn greet(mut self, identity: &Identity) -> io::Result<Sock> {
+        let mut tls = Box::new(Tls::client(identity)?);
+        let until = Instant::now() + TLS_TIMEOUT;
+        while !tls.handshake(&self.fd)? {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the server did not answer the TLS handshake"));
+            }
+            let interest = if tls.is_writing() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match rustix::event::poll(&mut [PollFd::new(&self.fd, interest)], Some(&left)) {
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+        self.tls = Some(Mutex::new(tls));
+        Ok(self)
+    }
+
+    /// From now on what goes over it is TLS, and this the server's end.
+    pub(crate) fn secure(&mut self, config: &Arc<rustls::ServerConfig>) -> io::Result<()> {
+        self.tls = Some(Mutex::new(Box::new(Tls::server(config)?)));
+        Ok(())
+    }
+
+    fn tls(&self) -> Option<MutexGuard<'_, Box<Tls>>> {
+        Some(self.tls.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes on with the TLS handshake, if it is TLS. Once it is done, the certificate of the other end.
+    pub(crate) fn handshake(&self) -> io::Result<Option<[u8; 32]>> {
+        let Some(mut tls) = self.tls() else { return Ok(None) };
+        if !tls.handshake(&self.fd)? {
+            return Ok(None);
+        }
+        // The verifier has demanded it.
+        tls.peer().map(Some).ok_or_else(|| io::Error::other("there is no certificate"))
+    }
+
+    /// The first byte that came, which stays. `Ok(None)`: nothing yet.
+    pub(crate) fn peek(&self) -> io::Result<Option<u8>> {
+        let mut first = [0];
+        match recv_with(&self.fd, &mut first, RecvFlags::PEEK)? {
+            None => Ok(None),
+            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(_) => Ok(Some(first[0])),
+        }
+    }
+
+    /// Whether there is something to read that the system does not tell of.
+    pub(crate) fn holds(&self) -> bool {
+        self.tls().is_some_and(|tls| tls.holds())
+    }
+
+    /// Whether something that was written waits here for room. Writing on, be it nothing, sends it.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.tls().is_some_and(|tls| tls.is_writing())
+    }
+
+    /// Reads what is there. `Ok(None)`: nothing now. `Ok(Some(0))`: the peer has closed.
+    pub fn read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.tls() {
+            Some(mut tls) => tls.read(&self.fd, buf),
+            None => recv(&self.fd, buf),
         }
     }
 
     /// Writes as much as there is room for; 0: none now.
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            let mut control = rustix::net::SendAncillaryBuffer::default();
-            // NOSIGNAL: a peer that closed is an error and not a SIGPIPE.
-            match rustix::net::sendmsg(&self.fd, parts, &mut control, rustix::net::SendFlags::NOSIGNAL) {
-                Ok(n) => return Ok(n),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(0),
-                Err(error) => return Err(error.into()),
-            }
+        match self.tls() {
+            Some(mut tls) => tls.write(&self.fd, parts),
+            None => send(&self.fd, parts),
         }
     }
 
@@ -190,6 +280,14 @@ impl Listener {
     /// Whether the peers' users are known to the operating system.
     pub fn knows_peers(&self) -> bool {
         matches!(self, Listener::Unix(_))
+    }
+
+    /// Whether other hosts reach it.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Listener::Unix(_) => false,
+            Listener::Tcp(l) => !l.local_addr().is_ok_and(|at| at.ip().is_loopback()),
+        }
     }
 }
 

@@ -221,15 +221,13 @@ fn who_says_nothing_is_closed_after_a_while() {
 }
 
 #[test]
-fn addresses_that_others_could_reach_are_refused_with_the_reason() {
-    for at in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9999"] {
-        let site = Site::new();
-        let mut config = site.config();
-        config.listen.push(Address::Tcp(at.into()));
-        let error = Server::start(config, &mut |_| {}).err().expect("refused");
-        assert!(matches!(error, ServerError::NotLoopback { .. }), "{error}");
-        assert!(error.to_string().contains("TLS"));
-    }
+fn an_address_that_is_not_this_hosts_is_refused_with_the_reason() {
+    let site = Site::new();
+    let mut config = site.config();
+    config.listen.push(Address::Tcp("192.0.2.1:9999".into()));
+    let error = Server::start(config, &mut |_| {}).err().expect("refused");
+    assert!(matches!(error, ServerError::Listen { .. }), "{error}");
+    assert!(error.to_string().contains("192.0.2.1"), "{error}");
 }
 
 #[test]

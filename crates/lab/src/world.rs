@@ -236,7 +236,7 @@ impl World {
 
     /// A connection is made to a rank; it says nothing yet.
     pub fn open(&mut self, rank: usize, conn: u64) {
-        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
         self.arrive(rank, self.costs.net, Input::Connected { conn: ConnId(conn), peer });
     }
 

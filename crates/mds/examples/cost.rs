@@ -71,7 +71,7 @@ impl Bench {
         for conn in [ConnId(1), ConnId(2)] {
             bench.input(Input::Connected {
                 conn,
-                peer: Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false },
+                peer: Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None },
             });
             let hello = Hello {
                 versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),

@@ -51,7 +51,7 @@ impl Bench {
             worst_group: 0,
             group_ns: 0,
         };
-        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
         bench.input(Input::Connected { conn: ConnId(1), peer });
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),

@@ -48,7 +48,7 @@ impl Bench {
         let route = |n| Route { dir: Ino(1 << 40 | n), frag: Frag::WHOLE, rank: Rank(1), version: 1 };
         let routes = (0..lines).map(route).collect();
         bench.input(Input::Peer { from: Rank(1), msg: PeerMsg::Hello { life: 1, received: 0, sent: 0, map, routes } });
-        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
         bench.input(Input::Connected { conn: ConnId(1), peer });
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),

@@ -19,6 +19,15 @@ fn may_claim(peer: &Peer, cred: &Cred) -> bool {
     peer.trusted || (peer.uid == Some(cred.uid) && in_groups())
 }
 
+/// Whether a peer that may change nothing is refused it. File locks are let through: they change nothing that stays.
+fn changes(op: &Op) -> bool {
+    match op {
+        Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
+        Op::Access { want, .. } => want.write,
+        op => op.is_change(),
+    }
+}
+
 /// Whether the operation frees room in the end, and so is let through while the table is full.
 fn frees(op: &Op) -> bool {
     matches!(op, Op::Unlink { .. } | Op::Rmdir { .. })
@@ -54,6 +63,9 @@ impl Mds {
         let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
         if !peer.is_some_and(|peer| may_claim(peer, &cred)) {
             return self.gate(reply(FsError::NotAuthorized));
+        }
+        if peer.is_some_and(Peer::is_read_only) && changes(&op) {
+            return self.gate(reply(FsError::ReadOnly));
         }
         if running > limits::IN_FLIGHT_MAX {
             return self.gate(reply(FsError::Busy));
@@ -137,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_untrusted_peer_is_itself_with_its_own_groups_only() {
-        let peer = Peer { uid: Some(1000), groups: vec![1000, 50], trusted: false, local: false };
+        let peer = Peer { uid: Some(1000), groups: vec![1000, 50], trusted: false, local: false, identity: None };
         let claim = |uid, gid, groups: &[u32]| may_claim(&peer, &Cred { uid, gid, groups: groups.to_vec() });
         assert!(claim(1000, 1000, &[50]));
         assert!(claim(1000, 50, &[]));

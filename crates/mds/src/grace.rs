@@ -6,6 +6,7 @@ use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
 use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
 
+use crate::io::Peer;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
@@ -112,6 +113,11 @@ impl Mds {
         let id = session.id;
         let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
         let trusted = peer.is_some_and(|peer| peer.trusted);
+        let mut held = held;
+        if peer.is_some_and(Peer::is_read_only) {
+            // It cannot have had them: it is not believed.
+            held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
+        }
         if let Some(grace) = &mut self.grace {
             grace.told.insert(id, Telling { held, left: 0, rounds: 0, trusted });
         }

@@ -1,10 +1,12 @@
 //! How sessions begin, go on over a new connection, and end.
 
+use std::collections::BTreeSet;
+
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Refusal, ToClient, Welcome};
 use loligo_types::{Event, SessionId};
 
 use crate::hash::session_secret;
-use crate::io::{ConnId, Output, Peer};
+use crate::io::{ConnId, IdentityKey, Output, Peer};
 use crate::machine::Mds;
 use crate::session::{Conn, Session, Slot, Standing};
 
@@ -63,7 +65,12 @@ impl Mds {
             return Err((Refusal::OtherFileSystem, text));
         }
         if !peer.trusted && peer.uid.is_none() {
-            let text = "the server cannot tell which user connects: use its Unix socket, or make the peer trusted";
+            let text = "the server cannot tell who connects over TCP without an identity: name one (--identity FILE; loligo \
+                        auth add makes it on the server's machine), or use its Unix socket";
+            return Err((Refusal::NotAuthorized, text.into()));
+        }
+        if peer.identity.is_some() && hello.client == 0 {
+            let text = "the client has no number: its sessions would be open to other identities";
             return Err((Refusal::NotAuthorized, text.into()));
         }
         if hello.name.len() > NAME_MAX {
@@ -101,6 +108,7 @@ impl Mds {
             }
             let Some(session) = self.sessions.get_mut(slot) else { return };
             (session.local, session.uid) = (peer.local, peer.uid.unwrap_or(u32::MAX));
+            session.identity = peer.identity.as_ref().map(|identity| identity.key);
             // One that began with a hello whose welcome was lost begins once more.
             let knows = session.moved || session.standing != Standing::Here;
             // If it had another one here, that is gone, with what it knew of the client's requests.
@@ -123,7 +131,7 @@ impl Mds {
     fn unmet_session(&self, client: u64, peer: &Peer) -> Option<(Slot, SessionId)> {
         let of_it = |(_, session): &(Slot, &Session)| client != 0 && session.client == client && !session.met;
         let found = self.sessions.iter().find(of_it);
-        let may = |(_, session): &(Slot, &Session)| peer.trusted || peer.uid == Some(session.uid);
+        let may = |(_, session): &(Slot, &Session)| session.is_of(peer);
         found.filter(may).map(|(slot, session)| (slot, session.id))
     }
 
@@ -131,9 +139,14 @@ impl Mds {
     /// restarted, what the client holds here.
     fn resume_session(&mut self, conn: ConnId, peer: &Peer, slot: Slot, resumed: bool, knows: bool) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
-        if !peer.trusted && peer.uid != Some(session.uid) {
-            return self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another user");
+        if !session.is_of(peer) {
+            return self.refuse(
+                conn,
+                Refusal::NotAuthorized,
+                "the session belongs to another user, or another identity",
+            );
         }
+        session.identity = peer.identity.as_ref().map(|identity| identity.key);
         if self.is_overdue(slot, self.config.session_ms) {
             // To answer would let it rely on what it was lent once more.
             return self.close_conn(conn);
@@ -188,6 +201,18 @@ impl Mds {
             self.sessions.conns.remove(&conn);
             self.gate_evicted(conn);
         }
+    }
+
+    /// Identities were revoked: who has come with one that is not left goes.
+    pub(crate) fn identities_left(&mut self, left: &BTreeSet<IdentityKey>) {
+        let is_revoked = |key: Option<IdentityKey>| key.is_some_and(|key| !left.contains(&key));
+        let slots: Vec<Slot> = self.sessions.iter().filter(|(_, s)| is_revoked(s.identity)).map(|(at, _)| at).collect();
+        slots.into_iter().for_each(|slot| self.evict_session(slot));
+        let came = |conn: &Conn| conn.peer.identity.as_ref().map(|identity| identity.key);
+        let conns = self.sessions.conns.iter().filter(|(_, conn)| is_revoked(came(conn)));
+        let mut conns: Vec<ConnId> = conns.map(|(conn, _)| *conn).collect();
+        conns.sort();
+        conns.into_iter().for_each(|conn| self.close_conn(conn));
     }
 
     pub(crate) fn say_evicted(&mut self, conn: ConnId) {

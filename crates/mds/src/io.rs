@@ -3,6 +3,7 @@
 //! The machine does no IO: a driver (or the simulator) feeds [`Input`]s with the time, and carries out [`Output`]s in the
 //! order they come.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{Loaded, Need, Record};
@@ -28,6 +29,30 @@ pub struct Peer {
     pub trusted: bool,
     /// Lives in the server's own process.
     pub local: bool,
+    /// Who it has proved to be, over TLS. Without one it is known by its user, or by the trust in all of its kind.
+    pub identity: Option<Arc<Identity>>,
+}
+
+/// Who a client of the network has proved to be, and what it may do. That never changes: a certificate with other rights is
+/// another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// SHA-256 of its certificate.
+    pub key: IdentityKey,
+    /// What people call it.
+    pub name: String,
+    /// It may change nothing.
+    pub read_only: bool,
+}
+
+/// What an identity is known by.
+pub type IdentityKey = [u8; 32];
+
+impl Peer {
+    /// Whether it may change nothing, whoever it claims to be.
+    pub fn is_read_only(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.read_only)
+    }
 }
 
 /// What happens to it.
@@ -73,6 +98,8 @@ pub enum Input {
     Settled { table_upto: Lsn },
     /// Of the inodes of [`Output::Quiesce`] no data operation is under way, and what was answered is durable, or not.
     Quiesced { ticket: u64, ok: bool },
+    /// These identities are left: what others have here ends, as an eviction ends it.
+    Identities(Arc<BTreeSet<IdentityKey>>),
     /// An administrator asks.
     Admin { id: u64, ask: Ask },
     /// Totals of the store, from time to time.

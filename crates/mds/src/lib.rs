@@ -63,7 +63,7 @@ mod tidy;
 mod window;
 
 pub use config::{Config, Now};
-pub use io::{ConnId, DataAccess, Input, Member, Output, Page, Peer, Scan};
+pub use io::{ConnId, DataAccess, Identity, IdentityKey, Input, Member, Output, Page, Peer, Scan};
 pub use loligo_types::peer;
 pub use machine::Mds;
 pub use recover::TableMeta;

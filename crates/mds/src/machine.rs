@@ -134,6 +134,7 @@ impl Mds {
             Input::Scanned { ticket, page } => self.scanned(ticket, page),
             Input::Settled { table_upto } => self.table_settled(table_upto),
             Input::Quiesced { ticket, ok } => self.quiesced(ticket, ok),
+            Input::Identities(left) => self.identities_left(&left),
             Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,
             Input::Cpu { percent, busy_percent } => self.measured(percent, busy_percent),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loligo_types::{InoGrants, Lsn, MovedClient, SessionId, SessionRecord};
 
 use crate::hash::IntMap;
-use crate::io::{ConnId, Peer};
+use crate::io::{ConnId, IdentityKey, Peer};
 use crate::window::Window;
 
 /// Place of a session in memory; used again only when everything the session held is freed.
@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) name: Box<[u8]>,
     pub(crate) local: bool,
     pub(crate) uid: u32,
+    /// Of the identity that speaks in it, or did last; after a restart that is not known until its client is back.
+    pub(crate) identity: Option<IdentityKey>,
     /// The client's number at every rank; 0: it keeps to this one.
     pub(crate) client: u64,
     /// It came with what moved here.
@@ -63,6 +65,7 @@ impl Session {
             name,
             local: peer.local,
             uid: peer.uid.unwrap_or(u32::MAX),
+            identity: peer.identity.as_ref().map(|identity| identity.key),
             client,
             moved: false,
             met: false,
@@ -82,7 +85,7 @@ impl Session {
 
     /// Of a client that has not connected here, but holds something that moved here.
     pub(crate) fn moved(id: SessionId, client: &MovedClient, now_ms: u64) -> Session {
-        let peer = Peer { uid: Some(client.uid), groups: Vec::new(), trusted: false, local: false };
+        let peer = Peer { uid: Some(client.uid), groups: Vec::new(), trusted: false, local: false, identity: None };
         let session = Session::new(id, client.name.clone(), client.client, &peer, now_ms);
         Session { moved: true, ..session }
     }
@@ -94,6 +97,7 @@ impl Session {
             name: record.name.clone(),
             local: record.local,
             uid: record.uid,
+            identity: None,
             client: record.client,
             moved: false,
             met: false,
@@ -114,6 +118,15 @@ impl Session {
     /// Its client is reached over the network, as the kernel does not tell who that is.
     pub(crate) fn is_remote(&self) -> bool {
         self.uid == u32::MAX
+    }
+
+    /// Whether this peer may go on with it, if it knows its secret.
+    pub(crate) fn is_of(&self, peer: &Peer) -> bool {
+        match &peer.identity {
+            // Of one that came with what moved here, or was found after a restart, no more is known than how it came.
+            Some(identity) => self.is_remote() && self.identity.is_none_or(|own| own == identity.key),
+            None => peer.trusted || peer.uid == Some(self.uid),
+        }
     }
 
     /// What the journal and the table keep of it.

@@ -244,7 +244,7 @@ impl Server {
 
     /// A connection was made.
     pub fn connected(&mut self, now: Now, conn: u64) {
-        let peer = Peer { uid: None, groups: Vec::new(), trusted: true, local: false };
+        let peer = Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: None };
         self.feed(now, Input::Connected { conn: ConnId(conn), peer });
     }
 

@@ -20,6 +20,16 @@ pub enum DataOp {
     Seek { offset: u64, size: u64, data: bool },
 }
 
+impl DataOp {
+    /// Whether it changes what the objects hold.
+    pub fn is_change(&self) -> bool {
+        match self {
+            DataOp::Write { .. } | DataOp::Punch { .. } | DataOp::Discard { .. } => true,
+            DataOp::Read { .. } | DataOp::Sync | DataOp::Seek { .. } => false,
+        }
+    }
+}
+
 /// What a data operation answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataAnswer {

@@ -147,6 +147,7 @@ impl Call {
             log: None,
             ready_fd: None,
             source: Some(self.source.clone()),
+            identity: None,
             options: MountOptions::default(),
         }
     }

@@ -32,7 +32,8 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
         return Ok(());
     }
     let signals = Signals::hold();
-    let flags: Vec<_> = args.log.clone().map(|log| ("log".to_string(), log)).into_iter().collect();
+    let mut flags: Vec<_> = args.log.clone().map(|log| ("log".to_string(), log)).into_iter().collect();
+    flags.extend(args.identity.clone().map(|file| ("identity".to_string(), file)));
     let settings = Settings::load(given, found.data.as_deref(), &flags)?;
     settings.check()?;
     crate::log::start(settings.text("log"))?;

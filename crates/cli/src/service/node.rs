@@ -162,7 +162,8 @@ fn wait_for_lock(data: &Path, until: Instant) {
 impl Node {
     /// Starts a server on a formatted data directory.
     pub fn start(at: &Store, ranks: Ranks, settings: &Settings) -> Result<Node, Failure> {
-        let part = Part { elsewhere: &[], sharing: Sharing { must_lead: true, takes_share: true, ..Sharing::default() } };
+        let part =
+            Part { elsewhere: &[], sharing: Sharing { must_lead: true, takes_share: true, ..Sharing::default() } };
         Node::take_part(at, ranks, part, settings, &mut |_| false)
     }
 
@@ -190,14 +191,7 @@ impl Node {
         let peers = Some(settings.text("peer_listen")).filter(|at| !at.is_empty()).map(str::to_string);
         let sharing = Sharing { at: peers, ..sharing };
         let config = ServerConfig { ranks, elsewhere, sharing, ..server_config(data, settings, store)? };
-        let refuses_tcp = !config.trust_tcp && config.listen.iter().any(|at| matches!(at, Address::Tcp(_)));
         let server = recover(begun, data, |progress| Server::start(config, progress))?;
-        if refuses_tcp {
-            tracing::warn!(
-                "connections over TCP will be refused, because the kernel does not tell who connects: set trust_tcp=true \
-                 if all users of this machine may act as root in the file system"
-            );
-        }
         let node = Node::run(server, data, settings.text("admin"), &admin_socket(data), settings)?;
         Ok(Node { _lock: lock, ..node })
     }
@@ -317,7 +311,7 @@ fn recover(
                 .remedy("serve together with it: loligo serve; and mount it: loligo mount --server ADDRESS DIR")
         }
         error @ ServerError::UnfinishedCopy => Failure::new(format!("{}: {error}", data.display())),
-        error @ (ServerError::NotLoopback { .. } | ServerError::FewerRanks { .. }) => Failure::usage(error.to_string()),
+        error @ ServerError::FewerRanks { .. } => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     })?;
     if last.records > 0 {
@@ -358,7 +352,8 @@ pub fn mount(
         ..defaults
     };
     let mut below = None;
-    let client_options = |kernel| client_options(name, kernel, settings);
+    let identity = crate::auth::read(settings.text("identity"))?;
+    let client_options = |kernel| Options { identity: identity.clone(), ..client_options(name, kernel, settings) };
     let mount = match way {
         Way::Server(server) if threads == 0 && server.rank_count() == 1 => {
             Mount::start(&options, |kernel: Arc<Kernel>| {
@@ -404,7 +399,8 @@ fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Optio
         read_ahead: settings.number("read_ahead_bytes"),
         ..base
     };
-    Options { name: name.to_string(), cache: true, cache_names: true, invalidate: Some(kernel), config }
+    let name = name.to_string();
+    Options { name, cache: true, cache_names: true, invalidate: Some(kernel), config, ..Options::default() }
 }
 
 impl Mounted {

@@ -1,64 +1,15 @@
 //! `loligo bench md`: runs the shapes of `loligo_bench` against a server that runs, one started for the run, or a mount.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use loligo_bench::{Config, Phase, PhaseResult, Target};
 use loligo_driver::client::{Client, Options};
 
 use super::server::Server;
+use crate::args::BenchMd;
 use crate::output::{Failure, Outcome, put};
 use crate::progress::{Bar, Unit};
 use crate::target;
-
-/// `loligo bench md`.
-#[derive(Args, Clone)]
-pub struct BenchMd {
-    /// Data directory of a running server; without any address a server is started on a new directory for the run.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Address of the server.
-    #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
-    pub server: Option<String>,
-    /// Clients (natively: connections; over a mount: processes).
-    #[arg(long, default_value_t = 4)]
-    pub clients: usize,
-    /// Requests in flight, over all clients; natively only.
-    #[arg(long, default_value_t = 64)]
-    pub in_flight: usize,
-    /// Files of each client.
-    #[arg(long, default_value_t = 20_000)]
-    pub files: usize,
-    /// Bytes of each file of smallwrite and smallread.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=16 << 20))]
-    pub small_bytes: u32,
-    /// All clients in one directory.
-    #[arg(long)]
-    pub shared: bool,
-    /// What to do, in this order.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "create,stat,readdir,rename,unlink,mkdir,rmdir,smallwrite,smallread"
-    )]
-    pub phases: Vec<String>,
-    /// Over FUSE (or any file system): below this directory.
-    #[arg(long, value_name = "DIR")]
-    pub mount: Option<PathBuf>,
-    /// Process whose CPU counts as the server's, with --mount.
-    #[arg(long, value_name = "PID")]
-    pub server_pid: Vec<u32>,
-    /// Directory of the run, below the root (or the mount). If it is there, so may be the clients' directories in it, put
-    /// on ranks before. Without it: bench.PID.
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub name: Option<String>,
-    /// Leave what the phases made, below bench.PID; otherwise it is removed at the end.
-    #[arg(long)]
-    pub keep: bool,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// `loligo bench md`.
 pub fn run(args: &BenchMd) -> Outcome {
@@ -98,8 +49,9 @@ fn native(args: &BenchMd, config: &mut Config) -> Outcome {
     if config.server_pids.is_empty() {
         config.server_pids.extend(server.pid());
     }
+    let identity = args.who.read()?;
     let connect = || {
-        let options = Options { name: "bench".into(), ..Options::default() };
+        let options = Options { name: "bench".into(), identity: identity.clone(), ..Options::default() };
         Client::connect(&address, options).map_err(|e| e.to_string())
     };
     let measured = measure(config, Target::Native(&connect), args.json);

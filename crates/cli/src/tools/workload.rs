@@ -1,54 +1,19 @@
 //! `loligo bench workload`: generated workloads and traces, natively against a server that runs or one started for the run, or below
 //! a directory. Not how they are carried out: `loligo_bench::workload`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use clap::Args;
 use loligo_bench::workload::{self, Config, Target, Told, Watch, WorkloadResult};
 use loligo_driver::client::{Client, Options};
 use loligo_workload::{Spec, Workload};
 
 use super::server::Server;
+use crate::args::BenchWorkload;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, quoted, written};
 use crate::progress::{Bar, Unit};
 use crate::target::{self, Found};
-
-/// `loligo bench workload`.
-#[derive(Args, Clone)]
-#[command(after_help = loligo_workload::Spec::HELP)]
-pub struct BenchWorkload {
-    /// The workload: a name, and parameters, as in create-shared:clients=8,files=5000 (see below); replay:FILE does a trace.
-    pub spec: String,
-    /// Below this directory of any mounted file system, with system calls.
-    #[arg(long, value_name = "DIR", conflicts_with = "data")]
-    pub dir: Option<PathBuf>,
-    /// Natively: data directory of a running server; without DIR and any address a server is started on a new directory.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Natively: address of the server.
-    #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
-    pub server: Option<String>,
-    /// The same seed makes the same calls.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// The clients end after so many seconds, if they have not.
-    #[arg(long, value_name = "LIMIT", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub seconds: Option<u64>,
-    /// Write a trace of what was done, and when, into this file.
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Process whose CPU counts as the server's; without it, that of the server if it is on this machine.
-    #[arg(long, value_name = "PID")]
-    pub server_pid: Vec<u32>,
-    /// Leave what was made, below workload.PID; otherwise it is removed at the end.
-    #[arg(long)]
-    pub keep: bool,
-    /// As one JSON object.
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// `loligo bench workload`.
 pub fn run(args: &BenchWorkload) -> Outcome {
@@ -145,7 +110,11 @@ fn native(args: &BenchWorkload, config: &mut Config, workload: Workload) -> Ran 
     if config.server_pids.is_empty() {
         config.server_pids.extend(server.pid());
     }
-    let connect = |options: Options| Client::connect(&address, options).map_err(|e| e.to_string());
+    let identity = args.who.read()?;
+    let connect = |options: Options| {
+        let options = Options { identity: identity.clone(), ..options };
+        Client::connect(&address, options).map_err(|e| e.to_string())
+    };
     let ran = measure(config, workload, Target::Native(&connect), server.found());
     server.stop().and(ran)
 }

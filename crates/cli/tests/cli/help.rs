@@ -4,13 +4,14 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "up",
     "down",
     "format",
     "serve",
     "mount",
     "umount",
+    "auth",
     "status",
     "top",
     "config",

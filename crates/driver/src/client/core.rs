@@ -18,6 +18,7 @@ use super::receiver::{self, Aside, Incoming};
 use super::{Call, CallResult, ConnectError, Options};
 use crate::Address;
 use crate::sock::{Sock, Waker};
+use crate::tls::Identity;
 
 /// How long a server may take to say welcome.
 const WELCOME_LIMIT: Duration = Duration::from_secs(30);
@@ -50,6 +51,8 @@ pub struct Core {
     welcome: Option<Welcome>,
     /// Unix socket of the first connection, if it is one with a name.
     socket: Option<PathBuf>,
+    /// It reaches ranks by their Unix sockets, where they have some.
+    over_unix: bool,
     /// The number of the first connection.
     first: Rank,
     invalidator: Option<Invalidator>,
@@ -58,6 +61,8 @@ pub struct Core {
 /// The client's one state, shared by submitters, the receiver and the invalidation threads.
 pub struct Shared {
     pub address: Address,
+    /// With which it comes in over TCP.
+    pub identity: Option<Identity>,
     pub waker: Waker,
     /// The number of the first connection.
     pub first: Rank,
@@ -91,11 +96,13 @@ impl Shared {
                 Address::Unix(path) => Some(path.clone()),
                 Address::Tcp(_) | Address::Any(_) | Address::Pair(_) => None,
             },
+            over_unix: !(options.identity.is_some() || matches!(&address, Address::Tcp(_))),
             first,
             invalidator: None,
         };
         let shared = Arc::new(Shared {
             address: address.clone(),
+            identity: options.identity.clone(),
             waker,
             first,
             turn: AtomicUsize::new(0),
@@ -232,6 +239,10 @@ impl Shared {
                     core.progress = Progress::Ready;
                     return Ok(());
                 }
+                // Of TLS.
+                Progress::Failed(source) if source.kind() == std::io::ErrorKind::InvalidData => {
+                    return Err(ConnectError::Tls { address, source });
+                }
                 Progress::Failed(source) => return Err(ConnectError::Io { address, source }),
                 Progress::Refused(why, text) => return Err(ConnectError::Refused { address, why, text }),
             }
@@ -354,7 +365,7 @@ impl Core {
 
     /// Whether something could not be sent at once.
     pub fn is_writing(&self) -> bool {
-        self.links.values().any(|link| !link.outbox.is_empty())
+        self.links.values().any(Link::is_writing)
     }
 
     /// In how long the receiver is to make a connection, or to take one over; none: there is nothing to be made.
@@ -420,7 +431,7 @@ impl Core {
                     let (speaks, session, resumed) = (welcome.rank, welcome.session, welcome.resumed);
                     tracing::debug!(core = ?std::ptr::from_ref(self), %rank, %speaks, %session, resumed, "is welcome");
                     if let Some(link) = self.links.get_mut(&rank) {
-                        link.welcomed(welcome.session, self.socket.as_ref());
+                        link.welcomed(welcome.session, self.socket.as_ref(), self.over_unix);
                     }
                     if rank == self.first {
                         self.welcome = Some(welcome);

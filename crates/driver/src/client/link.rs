@@ -58,27 +58,36 @@ impl Link {
     /// Nothing is to be done for it now but what may come unasked.
     pub fn is_quiet(&self, now: Instant) -> bool {
         let waits = self.connecting || self.due(now).is_some_and(|due| !due.is_zero());
-        self.outbox.is_empty() && (waits || !self.want_connect && self.sock.is_some())
+        !self.is_writing() && (waits || !self.want_connect && self.sock.is_some())
     }
 
-    /// A session was begun or resumed over it; `first`: where the client's own address leads.
-    pub fn welcomed(&mut self, session: SessionId, first: Option<&PathBuf>) {
+    /// A session was begun or resumed over it; `first`: where the client's own address leads, `over_unix`: it uses the Unix
+    /// sockets of the others.
+    pub fn welcomed(&mut self, session: SessionId, first: Option<&PathBuf>, over_unix: bool) {
         if self.session == Some(session) {
             return;
         }
         self.session = Some(session);
-        let address = self.address.as_ref().and_then(|text| text.parse().ok());
-        let socket = match &address {
-            Some(Address::Unix(path)) => Some(path),
-            Some(Address::Tcp(_) | Address::Any(_) | Address::Pair(_)) => None,
-            None => first,
+        let address: Option<Address> = self.address.as_ref().and_then(|text| text.parse().ok());
+        let unix = |address: &Address| match address {
+            Address::Unix(path) => Some(path.clone()),
+            Address::Tcp(_) | Address::Any(_) | Address::Pair(_) => None,
         };
-        self.alive = socket.and_then(|at| Alive::hold(at, session));
+        let socket = match &address {
+            Some(address) => address.each().iter().find_map(unix).filter(|_| over_unix),
+            None => first.cloned(),
+        };
+        self.alive = socket.and_then(|at| Alive::hold(&at, session));
+    }
+
+    /// Whether something could not be sent at once.
+    pub fn is_writing(&self) -> bool {
+        !self.outbox.is_empty() || self.sock.as_ref().is_some_and(|sock| sock.is_writing())
     }
 
     /// Writes what can be written. Whether the receiver must go on with it.
     pub fn flush(&mut self) -> bool {
-        if self.outbox.is_empty() {
+        if !self.is_writing() {
             return false;
         }
         let Some(sock) = &self.sock else {

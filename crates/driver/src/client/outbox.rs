@@ -74,6 +74,10 @@ impl Outbox {
             }
             self.advance(written);
         }
+        if sock.is_writing() {
+            sock.write(&[])?;
+            return Ok(!sock.is_writing());
+        }
         Ok(true)
     }
 

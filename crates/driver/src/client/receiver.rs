@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::CallResult;
 use super::calls::{self, Callback};
 use super::core::{Core, Shared};
+use super::link::Link;
 use crate::Address;
 use crate::sock::Sock;
 
@@ -157,12 +158,15 @@ impl Incoming {
                 return false;
             }
             for (rank, sock) in &socks {
-                let writing = core.links.get(rank).is_some_and(|link| !link.outbox.is_empty());
+                let writing = core.links.get(rank).is_some_and(Link::is_writing);
                 let interest = if writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
                 fds.push(PollFd::new(&**sock, interest));
             }
         }
         fds.push(PollFd::from_borrowed_fd(shared.waker.as_fd(), PollFlags::IN));
+        // What TLS has taken from a socket, that does not tell of.
+        let held: Vec<bool> = socks.iter().map(|(_, sock)| sock.holds()).collect();
+        let limit = if held.contains(&true) { Duration::ZERO } else { limit };
         if rustix::event::poll(&mut fds, Some(&timespec(limit))).is_err() {
             return true;
         }
@@ -173,8 +177,8 @@ impl Incoming {
             shared.lock().flush();
         }
         let mut lives = true;
-        for ((rank, _), fd) in socks.iter().zip(&fds) {
-            if fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+        for (((rank, _), fd), held) in socks.iter().zip(&fds).zip(held) {
+            if (held || fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR))
                 && !self.read(shared, *rank, ready)
             {
                 self.lost(shared, *rank);
@@ -239,7 +243,7 @@ impl Incoming {
                 Ok(Some(n)) => {
                     decoder.filled(n);
                     alive = decode(rank, decoder, &mut inputs);
-                    if n < room {
+                    if n < room && !sock.holds() {
                         break;
                     }
                 }
@@ -382,7 +386,9 @@ impl Receiver {
 
     /// Where to: as the cluster map says, or as this client was told.
     fn address(&self, address: &Option<String>) -> Option<Address> {
-        address.as_ref().map_or_else(|| Some(self.shared.address.clone()), |text| text.parse().ok())
+        let own = &self.shared.address;
+        let Some(text) = address else { return Some(own.clone()) };
+        Some(text.parse::<Address>().ok()?.reached_as(own, self.shared.identity.is_some()))
     }
 
     /// Connects: there is nobody else to listen to.
@@ -449,18 +455,19 @@ impl Receiver {
 /// Connects; of the several addresses that this client was given to the first that takes the connection, and the next time to another one
 /// first: one that takes it may still say nothing.
 fn connect(shared: &Shared, address: &Address) -> io::Result<Sock> {
+    let identity = shared.identity.as_ref();
     match (address, &shared.address) {
         (Address::Any(all), Address::Any(own)) if Arc::ptr_eq(all, own) => {
             let mut all: Vec<&Address> = all.iter().collect();
             let len = all.len();
             let begin = shared.turn.load(Ordering::Relaxed) % len;
             all.rotate_left(begin);
-            let (at, sock) = Sock::connect_any(&all)?;
+            let (at, sock) = Sock::connect_any(&all, identity)?;
             shared.turn.store((begin + at + 1) % len, Ordering::Relaxed);
             Ok(sock)
         }
         // Where a rank is, by several ways: the first is the best.
-        _ => Sock::connect(address),
+        _ => Sock::connect(address, identity),
     }
 }
 

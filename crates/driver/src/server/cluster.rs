@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use loligo_mds::Member;
 use loligo_mds::peer::PeerMsg;
 use loligo_types::Rank;
+use loligo_types::limits::ADDRESS_MAX;
 use loligo_types::link::LinkMsg;
 
 use super::error::{Result, ServerError};
@@ -48,6 +49,14 @@ pub(crate) fn address_of(address: &Address, rank: Rank) -> Result<Address> {
         }
         Address::Any(_) | Address::Pair(_) => Ok(address.clone()),
     }
+}
+
+/// What clients are told of where a rank listens, if it listens there: all of it, as some of them may use one and some another.
+pub(crate) fn told(addresses: &[Address]) -> Option<Address> {
+    let all = Address::Any(addresses.into());
+    let text = all.to_string();
+    let is_read = || text.parse::<Address>().is_ok_and(|read| read.each().len() == addresses.len());
+    if addresses.len() > 1 && text.len() <= ADDRESS_MAX && is_read() { Some(all) } else { addresses.first().cloned() }
 }
 
 /// A rank's way to the others, and to the keeper of the map.
@@ -234,6 +243,20 @@ impl Others {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_are_told_all_addresses_that_they_can_read() {
+        let parse = |text: &str| text.parse::<Address>().expect("an address");
+        let told = |all: &[Address]| told(all).map(|told| told.to_string());
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[parse("/d/a")]).as_deref(), Some("unix:/d/a"));
+        assert_eq!(told(&[parse("/d/a"), parse("h:1")]).as_deref(), Some("unix:/d/a,tcp:h:1"));
+        assert_eq!(
+            told(&[parse("/d,1/a"), parse("h:1")]).as_deref(),
+            Some("unix:/d,1/a"),
+            "it would be read as another"
+        );
+    }
 
     #[test]
     fn each_rank_has_an_address_of_its_own_beside_the_first() {

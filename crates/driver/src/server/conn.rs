@@ -46,8 +46,24 @@ impl Chunk {
 /// A request that was not answered: its number, its kind, and when it came.
 pub(crate) type Asked = (u64, usize, Instant);
 
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Over TCP; its first byte tells whether it is TLS. Without TLS: who it is.
+    New { trusted: bool },
+    /// In the TLS handshake.
+    Greets,
+    /// The machines know of it.
+    Open,
+}
+
 /// A connection.
 pub(crate) struct Conn {
+    pub(crate) stage: Stage,
+    /// It is told this when it says hello, and closed.
+    pub(crate) refusal: Option<String>,
+    /// It may change nothing.
+    pub(crate) read_only: bool,
     pub(crate) sock: Sock,
     pub(crate) decoder: Decoder<FromClient>,
     out: VecDeque<Chunk>,
@@ -81,6 +97,9 @@ pub(crate) enum Verdict {
 impl Conn {
     pub(crate) fn new(sock: Sock, now: Instant) -> Conn {
         Conn {
+            stage: Stage::Open,
+            refusal: None,
+            read_only: false,
             sock,
             decoder: Decoder::new(),
             out: VecDeque::new(),
@@ -107,7 +126,7 @@ impl Conn {
         let Some(n) = self.sock.read(space)? else { return Ok(None) };
         self.decoder.filled(n);
         self.last_read = now;
-        Ok(Some((n, n == room)))
+        Ok(Some((n, n == room || self.sock.holds())))
     }
 
     /// Adds a message to what is to be sent.
@@ -151,6 +170,9 @@ impl Conn {
             self.advance(n);
             self.last_write = now;
         }
+        if self.unsent == 0 && self.sock.is_writing() {
+            self.sock.write(&[])?;
+        }
         Ok(total)
     }
 
@@ -175,7 +197,7 @@ impl Conn {
 
     /// Whether bytes wait to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.unsent > 0
+        self.unsent > 0 || self.sock.is_writing()
     }
 
     /// Whether the peer's further requests wait until it has taken answers.

@@ -94,15 +94,6 @@ pub enum ServerError {
         /// Known.
         known: u64,
     },
-    /// An address that others could reach.
-    #[error(
-        "{address} can be reached from other machines, and connections are not encrypted yet (there is no TLS in this \
-         version): listen on 127.0.0.1 or ::1, or on a Unix socket, and use an SSH tunnel from elsewhere"
-    )]
-    NotLoopback {
-        /// The address.
-        address: String,
-    },
     /// The address cannot be used.
     #[error("cannot listen on {address}: {cause}")]
     Listen {

@@ -12,12 +12,12 @@ use loligo_mds::Member;
 use loligo_store::{Batch, Durability};
 use loligo_types::{ClusterMap, Lsn, PolicyId, Rank, RankState};
 
-use super::cluster::{Others, RANKS_MAX, address_of};
+use super::cluster::{Others, RANKS_MAX, address_of, told};
 use super::error::{Result, ServerError};
 use super::hub::Hub;
 use super::listen::Listeners;
 use super::members::Members;
-use super::placing::Placing;
+use super::placing::{Placing, text_of};
 use super::policy::{Notes, Version, put_default, settle};
 use super::queue::Inbox;
 use super::rank::{Command, Done, End};
@@ -253,9 +253,9 @@ impl Keeper {
         let own = seats.get(&rank);
         if let Some(placing) = &self.placing {
             // Clients on any machine have to reach it.
-            return own.map(|seat| every(&seat.addresses)).or_else(|| placing.address(rank));
+            return own.and_then(|seat| text_of(&seat.addresses).parse().ok()).or_else(|| placing.address(rank));
         }
-        let own = own.and_then(|seat| seat.addresses.first().cloned());
+        let own = own.and_then(|seat| told(&seat.addresses));
         own.or_else(|| self.hub.as_ref().and_then(|hub| hub.address(rank)))
     }
 
@@ -347,7 +347,7 @@ impl Keeper {
         let by_default = settle(&notes, &self.config.default_policy, &mut members)?;
         let addresses: Result<Vec<_>> = self.config.listen.iter().map(|at| address_of(at, rank)).collect();
         let listeners = Listeners::open(&addresses?)?;
-        let address = listeners.addresses().first().cloned();
+        let address = told(&listeners.addresses());
         let others = self.inboxes();
         let map = {
             let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
@@ -539,14 +539,6 @@ impl Keeper {
             hub.tell_map(&map);
         }
         self.placing.iter_mut().for_each(|placing| placing.put_map(&map));
-    }
-}
-
-/// Where a rank is reached in any of these ways.
-fn every(addresses: &[Address]) -> Address {
-    match addresses {
-        [one] => one.clone(),
-        all => Address::Any(all.into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Opens the addresses that a server listens on, and refuses those that it must not.
+//! Opens the addresses that a server listens on.
 
 use std::fs;
 use std::io;
@@ -49,8 +49,9 @@ impl Listeners {
 
     fn tcp(&mut self, address: &Address, at: &str) -> Result<()> {
         let addrs: Vec<_> = at.to_socket_addrs().map_err(|e| refused(address, &e))?.collect();
-        if addrs.is_empty() || addrs.iter().any(|addr| !addr.ip().is_loopback()) {
-            return Err(ServerError::NotLoopback { address: address.to_string() });
+        if addrs.is_empty() {
+            let cause = "the host has no address".to_string();
+            return Err(ServerError::Listen { address: address.to_string(), cause });
         }
         for addr in addrs {
             self.sockets.push(Listener::tcp(addr).map_err(|e| refused(address, &e))?);

@@ -9,6 +9,7 @@ pub(crate) mod format;
 pub(crate) mod recover;
 pub(crate) mod rows;
 
+mod auth;
 mod cluster;
 mod conn;
 mod data;
@@ -28,6 +29,7 @@ mod queue;
 mod rank;
 mod resident;
 mod start;
+mod start_shared;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,7 @@ use loligo_mds::admin::{Ask, Told};
 use loligo_store::{Backend, Identity, Sight, TableSize};
 use loligo_types::{PolicyId, Rank, RankState};
 
+pub use self::auth::{Auth, Listed};
 pub use self::cluster::RANKS_MAX;
 pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
@@ -79,7 +82,7 @@ pub struct ServerConfig {
     /// Those of the ranks that other processes run ([`Server::start_joined`]), not rank 0. They join at a socket beside the first Unix
     /// socket of `listen`, which then has to be there.
     pub elsewhere: BTreeSet<Rank>,
-    /// Where clients begin: Unix sockets, and TCP addresses of this host that no other host can reach. Rank 0 listens
+    /// Where clients begin: Unix sockets, and TCP addresses of this host, where they come in over TLS. Rank 0 listens
     /// there, or, once that was removed, another one of this process. Rank N listens beside it: at `loligo-N.sock` for
     /// `loligo.sock`, N ports above (or also at a free one).
     pub listen: Vec<Address>,
@@ -89,9 +92,12 @@ pub struct ServerConfig {
     pub default_policy: DefaultPolicy,
     /// Settings of each rank; file system, key, rank and cluster map are set by the server.
     pub mds: loligo_mds::Config,
-    /// Whoever connects over TCP may claim to be any user. Only where all users of this host may act as root in the
-    /// file system: the kernel does not tell who connects over TCP, so otherwise such connections are refused.
+    /// Whoever connects without TLS to a TCP address that only this host can reach may claim to be any user. Only where all
+    /// users of this host may act as root in the file system: the kernel does not tell who connects over TCP, so otherwise
+    /// such connections are refused, as they are on other addresses in any case.
     pub trust_tcp: bool,
+    /// Who may come in over TLS; set by the server.
+    pub auth: Option<Arc<Auth>>,
     /// Most connections of a rank.
     pub connections_max: usize,
     /// The journal of a rank is kept below this, bytes; above, changes wait for checkpoints.
@@ -119,6 +125,7 @@ impl ServerConfig {
             default_policy: None,
             mds: loligo_mds::Config { grace_ms: 5000, ..loligo_mds::Config::default() },
             trust_tcp: false,
+            auth: None,
             connections_max: 1024,
             journal_bytes: 256 << 20,
             segment_bytes: 32 << 20,
@@ -179,6 +186,9 @@ pub struct Server {
     /// Where clients begin; in a process that joined another one, where its first rank listens.
     addresses: Vec<Address>,
     seats: Seats,
+    auth: Arc<Auth>,
+    /// Dropped with it, which ends the thread that looks for changes of the list of identities.
+    _unwatched: Option<Mutex<Sender<()>>>,
     /// To the processes that run other ranks, if there may be some.
     hub: Option<Arc<Hub>>,
     /// It runs ranks for another process.
@@ -366,7 +376,34 @@ impl Server {
         self.keep(News::RollBack)
     }
 
+    /// Makes an identity with which clients come in over TLS: its line of the list, and the text of its file, which is kept
+    /// nowhere.
+    pub fn add_identity(&self, name: &str, read_only: bool) -> Result<(Listed, String)> {
+        self.not_joined()?;
+        self.auth.add(name, read_only)
+    }
+
+    /// Takes an identity off the list. Who has come in with it is evicted.
+    pub fn revoke_identity(&self, name: &str) -> Result<()> {
+        self.not_joined()?;
+        self.auth.revoke(name)?;
+        self.auth.tell(&self.seats);
+        Ok(())
+    }
+
+    /// The list of identities, by name.
+    pub fn identities(&self) -> Result<Vec<Listed>> {
+        self.auth.all()
+    }
+
     fn not_joined(&self) -> Result<()> {
+        if let Some((_, sight)) = self.sight().filter(|(me, sight)| sight.leader != Some(*me)) {
+            let leader = sight.leader.and_then(|leader| sight.servers.get(&leader));
+            let name = leader.map_or("the one that will lead in a moment", |leader| leader.name.as_str());
+            return Err(ServerError::Refused(format!(
+                "another server leads, which keeps what concerns all: ask {name} (on its machine, or with its --data)"
+            )));
+        }
         match self.has_joined {
             true => Err(ServerError::Refused("another process keeps the cluster map: ask that one".into())),
             false => Ok(()),

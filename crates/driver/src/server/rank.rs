@@ -5,6 +5,7 @@
 
 mod abroad;
 mod resident;
+mod said;
 mod sockets;
 mod wait;
 
@@ -15,21 +16,20 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use loligo_mds::admin::Told;
-use loligo_mds::peer::PeerMsg;
 use loligo_mds::{Input, Mds, Output, Peer};
-use loligo_namespace::Loaded;
-use loligo_store::{Lease, LogFile, StoreError};
+use loligo_store::Lease;
 use loligo_types::{Lsn, SessionId, StatFs};
 use rustix::event::epoll;
 
+use super::auth::Auth;
 use super::cluster::Others;
 use super::conn::Conn;
-use super::data::{DataDone, DataPlane};
+use super::data::DataPlane;
 use super::format::now as wall;
 use super::listen::Listeners;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
-use super::resident::{Ask, Residence};
+use super::resident::Residence;
 use super::{RankStatus, journal, policy, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
@@ -48,113 +48,7 @@ const TOKEN_DOOR: u64 = TOKEN_LISTENERS + (1 << 32);
 const TOKEN_ABROAD: u64 = TOKEN_LISTENERS + (1 << 40);
 
 pub(crate) use self::abroad::Abroad;
-
-/// What other threads bring.
-pub(crate) enum Done {
-    Durable(Lsn),
-    JournalFailed(String),
-    /// Syncs are so cheap that the rank thread should do them.
-    JournalHere(Box<journal::Journal>),
-    /// A write of the journal, and all before it, has landed.
-    Landed {
-        lsn: Lsn,
-        begun: Instant,
-        done: Result<(), StoreError>,
-    },
-    /// A segment of the journal was made.
-    SegmentHere {
-        id: u64,
-        made: Result<Box<dyn LogFile>, StoreError>,
-    },
-    Loaded {
-        ticket: u64,
-        items: Vec<Loaded>,
-        rows: u64,
-    },
-    LoadFailed {
-        ticket: u64,
-    },
-    /// `full`: it failed; for want of space if true.
-    Checkpoint {
-        id: u64,
-        full: Option<bool>,
-    },
-    /// What [`loligo_mds::Output::Settle`] asked for is so.
-    Settled {
-        table_upto: Lsn,
-    },
-    Data(DataDone),
-    StatFs(loligo_store::StatFs),
-    /// Another rank says something.
-    Peer {
-        from: loligo_types::Rank,
-        msg: Box<PeerMsg>,
-    },
-    /// What [`loligo_mds::Output::Scan`] asked for.
-    Scanned {
-        ticket: u64,
-        page: Option<loligo_mds::Page>,
-    },
-    /// The cluster map has changed.
-    Map(loligo_types::ClusterMap),
-    /// There is another rank, which can be reached there.
-    Joined {
-        map: loligo_types::ClusterMap,
-        rank: loligo_types::Rank,
-        inbox: Arc<Inbox<Done>>,
-    },
-    /// Clients are to begin at another rank, which this is the inbox of.
-    GiveDoor {
-        to: Arc<Inbox<Done>>,
-    },
-    /// Clients begin here.
-    TakeDoor(Box<Listeners>),
-    /// A rank was removed.
-    Parted {
-        map: loligo_types::ClusterMap,
-        rank: loligo_types::Rank,
-    },
-    /// There is a way to a rank of another process.
-    LinkUp {
-        rank: loligo_types::Rank,
-        process: u64,
-        link: Arc<super::link::Link>,
-    },
-    /// There is none any more; of a certain life of it, if one is named.
-    LinkDown {
-        rank: loligo_types::Rank,
-        process: Option<u64>,
-    },
-    /// Another rank of this process has ended, and goes on in another one.
-    Away {
-        rank: loligo_types::Rank,
-    },
-    /// What the balancer's policy wants.
-    Decided(loligo_types::Decision),
-    /// Something for the keeper of the cluster map.
-    Say(loligo_mds::Member),
-    /// The last rank of the process has come to a clean stop.
-    AllStopped,
-    /// Another rank has failed.
-    OtherFailed(String),
-    Command(Command),
-    Resident(Ask),
-}
-
-/// What the server's owner asks.
-pub(crate) enum Command {
-    Stop,
-    /// Stop this rank alone.
-    Leave,
-    /// Stop the ranks of this process alone.
-    Depart,
-    /// Stop this rank, with all it has in the table: it goes on elsewhere.
-    HandOver,
-    Abandon,
-    Adopt(OwnedFd),
-    Status(Sender<RankStatus>),
-    Admin(loligo_mds::admin::Ask, Sender<Told>),
-}
+pub(crate) use self::said::{Command, Done};
 
 /// How the loop ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -177,6 +71,7 @@ pub(crate) struct Queues {
 pub(crate) struct Limits {
     /// Until when what it answers is true; `None`: for ever.
     pub(crate) lease: Option<Arc<dyn Lease>>,
+    pub(crate) auth: Arc<Auth>,
     pub(crate) connections: usize,
     pub(crate) journal_bytes: u64,
     pub(crate) trust_tcp: bool,
@@ -424,6 +319,7 @@ impl Rank {
             }
             Done::Decided(decision) => self.feed(Input::Decided(decision)),
             Done::Say(member) => self.others.say(member),
+            Done::Identities(left) => self.feed(Input::Identities(left)),
             Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
@@ -443,9 +339,10 @@ impl Rank {
                 self.end = self.end.take().or(Some(End::Fatal(text.into())));
             }
             Done::Command(Command::Adopt(fd)) => match Sock::new(fd) {
-                Ok(sock) => {
-                    self.adopt(sock, Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true })
-                }
+                Ok(sock) => self.adopt(
+                    sock,
+                    Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true, identity: None },
+                ),
                 Err(error) => tracing::warn!("a socket of this process could not be used: {error}"),
             },
             Done::Command(Command::Status(to)) => {

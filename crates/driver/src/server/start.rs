@@ -12,11 +12,12 @@ use loligo_journal::table::Meta;
 use loligo_journal::{Tail, Writer, WriterConfig};
 use loligo_mds::{Input, Mds, Now, TableMeta};
 use loligo_namespace::Loaded;
-use loligo_store::{Backend, Batch, Durability, ServerFlags, Servers, StoreError, Table};
+use loligo_store::{Backend, Batch, Durability, Table};
 use loligo_store_remote::Service;
 use loligo_types::{ClusterMap, Lsn, Rank as RankId};
 
-use super::cluster::{Others, address_of};
+use super::auth::Auth;
+use super::cluster::{Others, address_of, told};
 use super::data::DataPlane;
 use super::error::{Result, ServerError, system};
 use super::format::{hash_key, now as wall};
@@ -27,13 +28,12 @@ use super::keeper::{Farewell, Keeper, News, Seats, names};
 use super::listen::Listeners;
 use super::load::Loader;
 use super::members::Members;
-use super::peers::Peers;
-use super::placing::Placing;
 use super::policy::{Adviser, Notes, put_default, settle};
 use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
 use super::recover::{Progress, read_head, read_routes, read_small, replay};
 use super::rows::put_meta;
+use super::start_shared::join_servers;
 use super::table::{Checkpointer, run_loader};
 use super::{Ended, Seat, Server, ServerConfig, data};
 use crate::Address;
@@ -66,9 +66,9 @@ pub(super) struct Recovered {
     pub(super) door: Listeners,
 }
 
-pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
+pub(crate) fn start(mut config: ServerConfig, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
     if let Some(servers) = config.backend.servers() {
-        return start_shared(config, servers, progress);
+        return join_servers(config, servers, progress);
     }
     let begun = Instant::now();
     let backend = config.backend.clone();
@@ -90,11 +90,12 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     // The first one has no other address.
     let mut door = if own.contains(&RankId::ZERO) { Listeners::default() } else { Listeners::open(&config.listen)? };
     let address = |rank: RankId| match listeners.get(&rank) {
-        Some(listeners) => listeners.addresses().first().cloned(),
+        Some(listeners) => told(&listeners.addresses()),
         None => away.get(&rank).cloned(),
     };
     let map = members.map(address);
     let data_epoch = head.next_data_epoch();
+    config.auth = Some(auth(&config)?);
     let mut known = Known::of(&*backend, &own, progress)?;
     let mut recovered = Vec::new();
     for (rank, listeners) in listeners {
@@ -113,91 +114,6 @@ pub(crate) fn start(config: ServerConfig, progress: &mut dyn FnMut(Progress)) ->
     run(config, recovered, members, data_epoch, begun, (away, map))
 }
 
-/// Starts a server on a store that several share. If it leads, it runs at once what no other one has.
-fn start_shared(config: ServerConfig, servers: Arc<dyn Servers>, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
-    let begun = Instant::now();
-    let backend = config.backend.clone();
-    if !config.elsewhere.is_empty() {
-        let text = "which server runs which rank is ordered while they run: loligo rank handover RANK";
-        return Err(ServerError::Refused(text.into()));
-    }
-    let table = backend.table();
-    let head = read_head(&*table, RankId::ZERO)?;
-    let (to_keeper, news) = channel();
-    let seats: Seats = Arc::default();
-    let identity = (backend.identity().fs_id, servers.me(), servers.key()?);
-    let peers = Peers::start(identity, &peer_address(&config), seats.clone(), to_keeper.clone())?;
-    let flags = ServerFlags { shares: config.sharing.takes_share, stops: false };
-    servers.announce(&peers.at().to_string(), flags)?;
-    let (ended, resident_at) = (Arc::new(Ended::default()), Arc::<Mutex<Option<RankId>>>::default());
-    let placing = Placing::new(servers.clone(), peers, flags);
-    let view = placing.view.clone();
-    let (ranks, must_lead) = (config.ranks, config.sharing.must_lead);
-    let addresses = config.listen.clone();
-    let by_default = config.default_policy.clone();
-    let mut keeper = Keeper {
-        config,
-        members: Members::read(&*table, head.ranks)?,
-        data_epoch: head.data_epoch,
-        begun,
-        seats: seats.clone(),
-        running: BTreeMap::new(),
-        unstopped: Arc::default(),
-        news,
-        to_self: to_keeper.clone(),
-        ended: ended.clone(),
-        waiting: BTreeMap::new(),
-        is_stopping: false,
-        door_at: RankId::ZERO,
-        resident_at: resident_at.clone(),
-        log_lines: 0,
-        hub: None,
-        placing: Some(placing),
-    };
-    let begun = if servers.lead(must_lead)? {
-        keeper.begin_to_lead(&servers.look()?).and_then(|()| {
-            let notes = Notes::new(table.clone());
-            keeper.members.fill(ranks)?;
-            keeper.members.epoch += u64::from(!keeper.members.is_single());
-            let by_default = settle(&notes, &by_default, &mut keeper.members)?;
-            let mut batch = Batch::new();
-            keeper.members.put(&mut batch, None);
-            by_default.map_or(Ok(()), |one| put_default(&notes, &mut batch, &one))?;
-            table.write(&batch, Durability::Sync)?;
-            keeper.begin_all(progress)
-        })
-    } else if must_lead {
-        let sight = servers.look()?;
-        let leader = sight.leader.and_then(|leader| Some(sight.servers.get(&leader)?.name.clone()));
-        let dir = "the file system".to_owned();
-        Err(StoreError::InUse { dir, owner: leader.unwrap_or_else(|| "another server".into()) }.into())
-    } else {
-        keeper.look_around()
-    };
-    let supervisor = match begun {
-        Ok(()) => spawn("loligo-server", move || keeper.run())?,
-        Err(error) => {
-            // The ranks that run have what they have in their journals.
-            let _ = to_keeper.send(News::Abandon);
-            let _ = to_keeper.send(News::Stop);
-            let _ = keeper.run();
-            return Err(error);
-        }
-    };
-    let (supervisor, keeper) = (Mutex::new(Some(supervisor)), Mutex::new(to_keeper));
-    let (hub, has_joined, view) = (None, false, Some(view));
-    Ok(Server { backend, addresses, seats, hub, has_joined, view, keeper, resident_at, supervisor, ended })
-}
-
-/// Where other servers reach this one, if nothing is said: where clients do, at another port.
-fn peer_address(config: &ServerConfig) -> String {
-    let tcp = config.listen.iter().find_map(|address| match address {
-        Address::Tcp(at) => at.rsplit_once(':').map(|(host, _)| format!("{host}:0")),
-        _ => None,
-    });
-    config.sharing.at.clone().or(tcp).unwrap_or_else(|| "127.0.0.1:0".into())
-}
-
 /// Recovers and starts the ranks of a process that has joined another one.
 pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
     let begun = Instant::now();
@@ -206,6 +122,8 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
     let own: BTreeSet<RankId> = joint.ranks().iter().copied().collect();
     let (map, data_epoch) = (joint.told().map.clone(), joint.told().data_epoch);
     let listeners = listen(&config, &own)?;
+    let auth = auth(&config)?;
+    config.auth = Some(auth.clone());
     let mut known = Known::of(&*backend, &own, progress)?;
     let mut recovered = Vec::new();
     for (rank, listeners) in listeners {
@@ -216,7 +134,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
     let (to_self, news) = channel();
     let Launched { seats, running, .. } =
         launch(&config, recovered, begun, &to_self, |others| others.among(Some(joint.link().clone())))?;
-    let of_rank = |(rank, seat): (&RankId, &Arc<Seat>)| Some((*rank, seat.addresses.first()?.to_string()));
+    let of_rank = |(rank, seat): (&RankId, &Arc<Seat>)| Some((*rank, told(&seat.addresses)?.to_string()));
     let (own, addresses) = {
         let seats = seats.lock().unwrap_or_else(PoisonError::into_inner);
         let first = seats.values().next().map(|seat| seat.addresses.clone()).unwrap_or_default();
@@ -237,12 +155,17 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         ended: told,
         arrived,
     };
+    let (unwatched, stop) = channel();
+    let (watched, at) = (auth.clone(), seats.clone());
+    spawn("loligo-auth", move || watched.watch(&at, &stop))?;
     let supervisor = Mutex::new(Some(spawn("loligo-server", move || deputy.run(own))?));
     let keeper = Mutex::new(to_self);
     let server = Server {
         backend,
         addresses,
         seats,
+        auth,
+        _unwatched: Some(Mutex::new(unwatched)),
         hub: None,
         has_joined: true,
         view: None,
@@ -256,6 +179,15 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         return Err(ServerError::Fatal(server.wait_fatal(Some(Duration::ZERO)).unwrap_or_else(silent)));
     }
     Ok(server)
+}
+
+/// Who may come in.
+fn auth(config: &ServerConfig) -> Result<Arc<Auth>> {
+    let auth = Auth::open(&*config.backend)?;
+    if config.listen.iter().any(|address| matches!(address, Address::Tcp(_))) {
+        auth.prepare()?;
+    }
+    Ok(auth)
 }
 
 /// Where clients will reach the ranks that other processes are to run.
@@ -336,6 +268,7 @@ fn run(
     let Launched { seats, door_at, running, unstopped } = launch(&config, recovered, begun, &to_keeper, among)?;
     let ended = Arc::new(Ended::default());
     let backend = config.backend.clone();
+    let auth = made(&config)?;
     let mut keeper = Keeper {
         config,
         members,
@@ -370,8 +303,26 @@ fn run(
     let supervisor = spawn("loligo-server", move || keeper.run())?;
     let supervisor = Mutex::new(Some(supervisor));
     let keeper = Mutex::new(to_keeper);
-    let (has_joined, view) = (false, None);
-    Ok(Server { backend, addresses, seats, hub, has_joined, view, keeper, resident_at, supervisor, ended })
+    let (has_joined, view, _unwatched) = (false, None, None);
+    Ok(Server {
+        backend,
+        addresses,
+        seats,
+        auth,
+        _unwatched,
+        hub,
+        has_joined,
+        view,
+        keeper,
+        resident_at,
+        supervisor,
+        ended,
+    })
+}
+
+/// What [`auth`] has made.
+fn made(config: &ServerConfig) -> Result<Arc<Auth>> {
+    config.auth.clone().ok_or_else(|| ServerError::Fatal("nobody can come in; this is a bug".into()))
 }
 
 /// Serves the store to the processes that run the other ranks.
@@ -469,7 +420,7 @@ pub(super) fn prepare(
     let journal = Journal::new(writer, log, segments.clone(), metrics.clone());
     let helpers = helpers(config, &others, journal, segments, seat)?;
     let ServerConfig { connections_max: connections, trust_tcp, look, .. } = *config;
-    let limits = Limits { lease: backend.lease(), connections, journal_bytes, trust_tcp, look };
+    let limits = Limits { lease: backend.lease(), auth: made(config)?, connections, journal_bytes, trust_tcp, look };
     let queues = Queues {
         journal: helpers.queues.journal.clone(),
         home: helpers.queues.home.clone(),
@@ -607,7 +558,7 @@ pub(super) fn note_trimmed(table: &dyn Table, rank: RankId, replay_from: Option<
     Ok(())
 }
 
-fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+pub(super) fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     thread::Builder::new().name(name.into()).spawn(body).map_err(system("starting a thread"))
 }
 

@@ -345,7 +345,7 @@ impl World {
     }
 
     pub fn client(&mut self) -> usize {
-        self.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false })
+        self.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None })
     }
 
     pub fn client_as(&mut self, uid: u32, peer: Peer) -> usize {
@@ -363,9 +363,17 @@ impl World {
         at
     }
 
+    /// A client of the network, which has a number of its own.
+    pub fn client_from_afar(&mut self, peer: Peer) -> usize {
+        let at = self.clients.len();
+        self.clients.push(Client { obeys: true, want: BOTH, number: 100 + at as u64, ..Client::default() });
+        self.dial(at, peer, None);
+        at
+    }
+
     /// Connects without a session to go on with.
     pub fn connect(&mut self, at: usize) {
-        self.dial(at, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false }, None);
+        self.dial(at, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None }, None);
     }
 
     fn dial(&mut self, at: usize, peer: Peer, resume: Option<(SessionId, u64)>) {
@@ -400,7 +408,7 @@ impl World {
 
     pub fn resume(&mut self, at: usize) {
         let welcome = self.clients[at].welcome.clone().expect("the client was welcome before");
-        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false };
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
         self.dial(at, peer, Some((welcome.session, welcome.secret)));
     }
 

@@ -9,6 +9,7 @@ mod data;
 mod exactly_once;
 mod frags;
 pub(crate) mod harness;
+mod identities;
 mod locks;
 mod numbers;
 mod property;

@@ -73,7 +73,7 @@ fn the_grace_time_ends_though_somebody_never_comes_back() {
 #[test]
 fn who_did_not_notice_the_restart_is_waited_for_as_long_as_he_relies_on_what_was_lent() {
     let mut world = World::with(Config { grace_ms: 0, ..config() });
-    let network = Peer { uid: None, groups: Vec::new(), trusted: true, local: false };
+    let network = Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: None };
     let (a, b) = (world.client_as(0, network), world.client());
     world.call(a, Op::GetAttr { ino: Ino::ROOT }).expect("it lends the root's attributes");
     world.crash();
@@ -111,7 +111,7 @@ fn a_session_known_to_be_dead_is_not_waited_for() {
 #[test]
 fn sessions_of_the_servers_own_process_die_with_it() {
     let mut world = World::new();
-    let a = world.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: true });
+    let a = world.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: true, identity: None });
     world.mkdir(a, Ino::ROOT, "d");
     world.crash();
     assert!(world.mds.status().sessions.is_empty());
@@ -258,7 +258,7 @@ fn a_broken_connection_before_the_reclaim_loses_nothing() {
 #[test]
 fn what_a_client_of_the_network_claims_is_its_own_though_the_connection_breaks_while_it_is_read() {
     let mut world = World::with(Config { dirty_ms_max: 100, ..config() });
-    let a = world.client_as(0, Peer { uid: None, groups: Vec::new(), trusted: true, local: false });
+    let a = world.client_as(0, Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: None });
     let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
     world.wait_alive(3000);
     world.crash();
@@ -276,7 +276,7 @@ fn what_a_client_of_the_network_claims_is_its_own_though_the_connection_breaks_w
 #[test]
 fn nobody_reclaims_what_is_not_there_or_what_it_may_not_open() {
     let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
-    let user = Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false };
+    let user = Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false, identity: None };
     let (a, b) = (world.client(), world.client_as(1000, user.clone()));
     let secret = world.create(a, Ino::ROOT, "secret", WRITE, 1).ino;
     world.call(a, chmod(secret, 0o600)).expect("its owner may");

@@ -24,7 +24,7 @@ fn refusal(world: &mut World, hello: Hello, peer: Peer) -> Option<Refusal> {
 }
 
 fn root() -> Peer {
-    Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false }
+    Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_handshake_says_why_it_fails() {
     assert_eq!(refusal(&mut world, newer, root()), Some(Refusal::Version));
     let other = Hello { fs_id: Some([1; 16]), ..fine.clone() };
     assert_eq!(refusal(&mut world, other, root()), Some(Refusal::OtherFileSystem));
-    let unknown = Peer { uid: None, groups: Vec::new(), trusted: false, local: false };
+    let unknown = Peer { uid: None, groups: Vec::new(), trusted: false, local: false, identity: None };
     assert_eq!(refusal(&mut world, fine.clone(), unknown), Some(Refusal::NotAuthorized));
     let guess = Hello { resume: Some((world.session(0), 1)), ..fine };
     assert_eq!(refusal(&mut world, guess, root()), Some(Refusal::NotAuthorized));
@@ -45,7 +45,7 @@ fn a_handshake_says_why_it_fails() {
 #[test]
 fn a_user_cannot_act_as_another() {
     let mut world = World::new();
-    let peer = Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false };
+    let peer = Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false, identity: None };
     let a = world.client_as(1000, peer);
     assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
     world.clients[a].uid = 0;
@@ -247,7 +247,7 @@ fn nobody_was_silent_while_the_server_was_stopped() {
 fn clients_can_come_back_after_a_restart_when_the_server_was_stopped_meanwhile() {
     for uid in [Some(0), None] {
         let mut world = World::new();
-        let a = world.client_as(0, Peer { uid, groups: Vec::new(), trusted: true, local: false });
+        let a = world.client_as(0, Peer { uid, groups: Vec::new(), trusted: true, local: false, identity: None });
         let session = world.session(a);
         world.crash();
         stop_for(&mut world, 1_000_000);
@@ -279,7 +279,7 @@ fn a_broken_connection_keeps_everything_for_a_while() {
 #[test]
 fn a_local_session_ends_with_its_connection() {
     let mut world = World::new();
-    let a = world.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: true });
+    let a = world.client_as(0, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: true, identity: None });
     world.disconnect(a);
     assert!(world.mds.status().sessions.is_empty());
 }

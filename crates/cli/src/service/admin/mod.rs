@@ -4,6 +4,7 @@
 //! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). Over
 //! the address it only looks; orders are taken over the socket, which is its owner's alone.
 
+pub mod auth;
 pub mod balancer;
 pub mod doc;
 pub mod heat;

@@ -13,7 +13,7 @@ use loligo_driver::ServerError;
 use loligo_types::{Frag, Ino, Rank};
 use tokio::sync::watch;
 
-use super::{Source, balancer, doc, metrics};
+use super::{Source, auth, balancer, doc, metrics};
 
 /// Serves both listeners until told to stop.
 pub async fn serve(
@@ -45,6 +45,7 @@ pub async fn serve(
         .route("/api/v1/rank/handover/{rank}", post(hand_over))
         .route("/api/v1/migrate/{dir}/{to}/{from}/{value}/{bits}", post(migrate_frag))
         .route("/api/v1/gather/{dir}", post(gather))
+        .merge(auth::orders())
         .merge(balancer::orders())
         .with_state(source.clone());
     let pages = pages.with_state(source);

@@ -1,5 +1,6 @@
 //! What the table keeps of policies, as notes: each version of each one for good, which was in force when, what they remember
-//! at each rank, and the central log. The bytes are drawn in docs/formats/policy.md. Every note has a checksum.
+//! at each rank, and the central log. The bytes are drawn in docs/formats/policy.md. Every note has a checksum. Notes of other
+//! kinds are read and written with it, too.
 
 use std::sync::Arc;
 
@@ -91,7 +92,8 @@ impl Notes {
         Notes { table }
     }
 
-    fn get(&self, name: &str) -> Result<Option<String>> {
+    /// The note of this name.
+    pub(crate) fn get(&self, name: &str) -> Result<Option<String>> {
         let key = key_note(name);
         let Some(value) = self.table.get(&key)? else { return Ok(None) };
         match decode_row(&key, &value).map_err(|e| bad_row(&key, &e))? {
@@ -101,7 +103,7 @@ impl Notes {
     }
 
     /// The last notes whose names begin so, ascending, with the rest of the name.
-    fn last(&self, begin: &str, most: usize) -> Result<Vec<(String, String)>> {
+    pub(crate) fn last(&self, begin: &str, most: usize) -> Result<Vec<(String, String)>> {
         let range = note_range(begin);
         let (mut from, mut found) = (range.start.clone(), std::collections::VecDeque::new());
         loop {
@@ -120,7 +122,13 @@ impl Notes {
         }
     }
 
-    fn put(&self, name: String, text: String, durability: Durability) -> Result<()> {
+    /// Removes a note, durably.
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        Ok(self.table.write(Batch::new().delete(key_note(name)), Durability::Sync)?)
+    }
+
+    /// Puts a note down.
+    pub(crate) fn put(&self, name: String, text: String, durability: Durability) -> Result<()> {
         let (key, value) = Row::Note { name, data: text.into_bytes().into() }.encode();
         Ok(self.table.write(Batch::new().put(key, value), durability)?)
     }

@@ -178,7 +178,7 @@ impl Rank {
         let Some(residence) = &mut self.resident else { return };
         (residence.conn, residence.connected, residence.hung_up) = (conn, true, false);
         self.metrics.accepted.add(1);
-        let peer = Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true };
+        let peer = Peer { uid: Some(self.own_uid), groups: Vec::new(), trusted: true, local: true, identity: None };
         self.feed(Input::Connected { conn: ConnId(conn), peer });
         let Some(residence) = &self.resident else { return };
         let rank = residence.rank;

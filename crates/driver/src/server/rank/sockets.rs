@@ -10,13 +10,17 @@ use loligo_types::msg::{Refusal, ToClient, ToServer};
 use loligo_wire::DecodeError;
 use rustix::event::epoll;
 
-use super::super::conn::{Asked, Conn, Verdict, answered};
+use super::super::conn::{Asked, Conn, Stage, Verdict, answered};
 use super::super::listen::Listeners;
 use super::super::metrics::{OP_DATA, OPS};
 use super::super::queue::Inbox;
 use super::{Done, Rank, TOKEN_ABROAD, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
 use crate::sock::Sock;
+use crate::tls::HANDSHAKE;
 
+/// What one is told whose certificate is good and not on the list.
+const REVOKED: &str = "this identity is not on the file system's list, so it was revoked: ask for another one (loligo auth \
+                       add, on the server's machine)";
 /// Bytes read from one connection before the others have their turn.
 const READ_AT_ONCE: usize = 1 << 20;
 /// Connections accepted at a time.
@@ -84,14 +88,16 @@ impl Rank {
             let Some(listener) = listeners.sockets.get(at as usize) else { return };
             match listener.accept() {
                 Ok(Some(sock)) => {
-                    let knows = listener.knows_peers();
-                    let uid = if knows { sock.peer_uid().ok() } else { None };
-                    let trusted = match uid {
-                        Some(uid) => uid == 0 || uid == self.own_uid,
-                        None => !knows && self.limits.trust_tcp,
-                    };
-                    let groups = if knows { sock.peer_groups() } else { Vec::new() };
-                    self.adopt(sock, Peer { uid, groups, trusted, local: false });
+                    if !listener.knows_peers() {
+                        // Whoever can come from elsewhere must be an identity.
+                        let trusted = self.limits.trust_tcp && !listener.is_open();
+                        self.take(sock, Stage::New { trusted }, false);
+                        continue;
+                    }
+                    let uid = sock.peer_uid().ok();
+                    let trusted = uid.is_some_and(|uid| uid == 0 || uid == self.own_uid);
+                    let groups = sock.peer_groups();
+                    self.adopt(sock, Peer { uid, groups, trusted, local: false, identity: None });
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -102,28 +108,86 @@ impl Rank {
         }
     }
 
+    /// Takes a connection whose other end is known.
     pub(super) fn adopt(&mut self, sock: Sock, peer: Peer) {
+        if let Some(id) = self.take(sock, Stage::Open, peer.local) {
+            self.feed(Input::Connected { conn: ConnId(id), peer });
+        }
+    }
+
+    /// Takes a connection; its number, if there is room for it. `always`: even if there is not.
+    fn take(&mut self, sock: Sock, stage: Stage, always: bool) -> Option<u64> {
         self.metrics.accepted.add(1);
         let mut conn = Conn::new(sock, self.now);
-        if self.conns.len() >= self.limits.connections && !peer.local {
+        conn.stage = stage;
+        if self.conns.len() >= self.limits.connections && !always {
             let text = format!("the server has {} connections, which is its limit; try again later", self.conns.len());
             conn.send(&ToClient::Refused { why: Refusal::TooMany, text }, self.now);
             let _ = conn.flush(self.now);
-            return;
+            return None;
         }
         let id = self.next_conn;
         self.next_conn += 1;
         if let Err(error) = epoll::add(&self.epoll, &conn.sock, epoll::EventData::new_u64(id), epoll::EventFlags::IN) {
             tracing::warn!("a connection could not be watched: {error}");
-            return;
+            return None;
         }
         self.conns.insert(id, conn);
         self.metrics.connections.set(self.conns.len() as u64);
-        self.feed(Input::Connected { conn: ConnId(id), peer });
+        Some(id)
+    }
+
+    /// Goes on with finding out who is at the other end of a connection over TCP. Whether that is known.
+    fn greet(&mut self, id: u64) -> std::io::Result<bool> {
+        let Some(conn) = self.conns.get_mut(&id) else { return Ok(false) };
+        if let Stage::New { trusted } = conn.stage {
+            let Some(first) = conn.sock.peek()? else { return Ok(false) };
+            match self.limits.auth.tls() {
+                Some(tls) if first == HANDSHAKE => {
+                    conn.sock.secure(tls)?;
+                    conn.stage = Stage::Greets;
+                }
+                _ => {
+                    conn.stage = Stage::Open;
+                    let peer = Peer { uid: None, groups: Vec::new(), trusted, local: false, identity: None };
+                    self.feed(Input::Connected { conn: ConnId(id), peer });
+                    return Ok(true);
+                }
+            }
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return Ok(false) };
+        if conn.stage == Stage::Greets {
+            let done = conn.sock.handshake();
+            self.watch(id);
+            let Some(key) = done? else { return Ok(false) };
+            let identity = self.limits.auth.identity(&key);
+            let Some(conn) = self.conns.get_mut(&id) else { return Ok(false) };
+            conn.stage = Stage::Open;
+            let Some(identity) = identity else {
+                // Said in answer to its hello: a connection that is closed with something unread may lose what it was told.
+                conn.refusal = Some(REVOKED.into());
+                return Ok(true);
+            };
+            conn.read_only = identity.read_only;
+            let peer = Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: Some(identity) };
+            self.feed(Input::Connected { conn: ConnId(id), peer });
+        }
+        Ok(true)
     }
 
     /// Reads and handles what a connection sent, but no more than its share.
     pub(super) fn read(&mut self, id: u64) {
+        if self.conns.get(&id).is_some_and(|conn| conn.stage != Stage::Open) {
+            match self.greet(id) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!("connection {id} is closed in the TLS handshake: {error}");
+                    self.metrics.dropped.add(1);
+                    return self.gone(id);
+                }
+            }
+        }
         let mut total = 0;
         loop {
             let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -131,13 +195,16 @@ impl Rank {
                 return self.watch(id);
             }
             match conn.read(self.now) {
-                Ok(None) => return,
+                // TLS may have had something to answer by itself.
+                Ok(None) => return self.watch(id),
                 Ok(Some((0, _))) => return self.gone(id),
                 Ok(Some((n, more))) => {
                     total += n;
                     self.metrics.bytes_in.add(n as u64);
                     self.decode(id);
-                    if !more || total >= READ_AT_ONCE {
+                    // What TLS has taken from the socket, that does not tell of again.
+                    let holds = |conn: &Conn| conn.sock.holds();
+                    if !more || total >= READ_AT_ONCE && !self.conns.get(&id).is_some_and(holds) {
                         return;
                     }
                 }
@@ -170,9 +237,17 @@ impl Rank {
             _ => {}
         }
         self.requests += 1;
+        if let Some(conn) = self.conns.get_mut(&id)
+            && let Some(text) = conn.refusal.take()
+        {
+            conn.send(&ToClient::Refused { why: Refusal::NotAuthorized, text }, self.now);
+            conn.closing = true;
+            return self.queue_flush(id);
+        }
+        let read_only = self.conns.get(&id).is_some_and(|conn| conn.read_only);
         match msg {
             ToServer::Data(request) => {
-                match session {
+                match session.filter(|_| !(read_only && request.op.is_change())) {
                     Some(session) => self.data.request(id, session, request),
                     None => self.data.refuse(id, request.id),
                 }
@@ -272,6 +347,9 @@ impl Rank {
         // Requests that came while it was paused are in the decoder, where epoll does not see them.
         if was_paused {
             self.decode(id);
+            if self.conns.get(&id).is_some_and(|conn| conn.sock.holds()) {
+                self.read(id);
+            }
         }
     }
 

@@ -1,0 +1,152 @@
+//! `loligo auth`: the identities with which clients come in over TLS. The list is the server's; here it is asked, and what
+//! it makes is written into a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use loligo_driver::Identity;
+use serde_json::json;
+
+use crate::args::Target;
+use crate::look::ask;
+use crate::output::{Failure, Outcome, human_time, put, say, written};
+use crate::service::admin::auth::{AddedDoc, Asked, IdentityDoc};
+use crate::target;
+
+/// `loligo auth`.
+#[derive(Subcommand)]
+pub enum AuthCommand {
+    /// Make an identity: a file with which clients come in over TLS, for all users of their host.
+    Add {
+        /// What it is called.
+        name: String,
+        /// It may change nothing.
+        #[arg(long)]
+        read_only: bool,
+        /// File to write, which only its owner may read; without it, stdout. The key in it is kept nowhere else.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Print the identities that there are.
+    List {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take an identity back: who has come in with it is out at once.
+    Revoke {
+        /// What it is called.
+        name: String,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Who a client is to a server that it reaches over TCP.
+#[derive(Args, Clone, Default)]
+pub struct AsIdentity {
+    /// Identity with which to come in over TCP (see `loligo auth add`).
+    #[arg(long, value_name = "FILE", env = "LOLIGO_IDENTITY")]
+    pub identity: Option<String>,
+}
+
+impl AsIdentity {
+    /// Reads it, if there is one.
+    pub fn read(&self) -> Result<Option<Identity>, Failure> {
+        read(self.identity.as_deref().unwrap_or_default())
+    }
+}
+
+/// Reads an identity; an empty name is none.
+pub fn read(file: &str) -> Result<Option<Identity>, Failure> {
+    if file.is_empty() {
+        return Ok(None);
+    }
+    Identity::read(Path::new(file)).map(Some).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Carries it out.
+pub fn run(what: &AuthCommand) -> Outcome {
+    match what {
+        AuthCommand::Add { name, read_only, out, target } => add(name, *read_only, out.as_deref(), target),
+        AuthCommand::List { target, json } => list(target, *json),
+        AuthCommand::Revoke { name, target } => revoke(name, target),
+    }
+}
+
+fn add(name: &str, read_only: bool, out: Option<&Path>, target: &Target) -> Outcome {
+    let found = target::find(target)?;
+    // Before anything is made that could not be kept.
+    let mut file = out.map(|path| make(path).map(|file| (path, file))).transpose()?;
+    let asked = Asked { name: name.into(), read_only };
+    let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
+    let added: Result<AddedDoc, Failure> = ask::order_with(&found, "/api/v1/auth/add", &body);
+    match (added, &mut file) {
+        (Ok(added), None) => put(added.file.trim_end()),
+        (Ok(added), Some((path, file))) => {
+            let kept = file.write_all(added.file.as_bytes()).and_then(|()| file.sync_all());
+            kept.map_err(|error| {
+                written(&path.display().to_string(), &error)
+                    .remedy(format!("the identity is of no use now: loligo auth revoke {name}, and add it again"))
+            })?;
+            say(format_args!(
+                "identity {name} is in {}: give it to a client on a way that others cannot read, for --identity",
+                path.display()
+            ));
+            Ok(())
+        }
+        (Err(failure), file) => {
+            if let Some((path, _)) = file {
+                let _ = std::fs::remove_file(path);
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn make(path: &Path) -> Result<File, Failure> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+        let failure = Failure::new(format!("{}: {error}", path.display()));
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => failure.remedy("name a file that is not there"),
+            _ => failure,
+        }
+    })
+}
+
+fn list(target: &Target, as_json: bool) -> Outcome {
+    let found = target::find(target)?;
+    let all: Vec<IdentityDoc> = ask::json(&found, "/api/v1/auth")?;
+    if as_json {
+        return put(json!(all));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    for one in &all {
+        let age = now.saturating_sub(Duration::from_millis(one.at_ms));
+        let rights = if one.read_only { "read only" } else { "read, write" };
+        put(format_args!("{:<24} {rights:<11}  {}  {} old", one.name, one.serial, human_time(age.as_secs_f64())))?;
+    }
+    if all.is_empty() {
+        say(
+            "there are no identities; clients come in through the server's Unix socket (loligo auth add NAME makes one)",
+        );
+    }
+    Ok(())
+}
+
+fn revoke(name: &str, target: &Target) -> Outcome {
+    let found = target::find(target)?;
+    let asked = Asked { name: name.into(), read_only: false };
+    let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
+    let _: Vec<IdentityDoc> = ask::order_with(&found, "/api/v1/auth/revoke", &body)?;
+    say(format_args!("identity {name} is revoked: who came in with it is out"));
+    Ok(())
+}

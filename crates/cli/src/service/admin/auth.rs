@@ -1,0 +1,105 @@
+//! Identities as JSON and as orders. All of it over the socket alone: who may come in is nobody else's business.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loligo_driver::{Listed, ServerError};
+use serde::{Deserialize, Serialize};
+
+use super::{Source, pages};
+
+/// A line of the list of identities. Fields are only added.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct IdentityDoc {
+    /// What it is called.
+    pub name: String,
+    /// Number of its certificate.
+    pub serial: String,
+    /// It may change nothing.
+    pub read_only: bool,
+    /// When it was made, milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// An identity that was made.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct AddedDoc {
+    /// Its line of the list.
+    pub identity: IdentityDoc,
+    /// What is to be its file.
+    pub file: String,
+}
+
+/// What is asked for.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// What it is called.
+    pub name: String,
+    /// It may change nothing.
+    pub read_only: bool,
+}
+
+/// The page and the orders.
+pub fn orders() -> Router<Arc<Source>> {
+    Router::new()
+        .route("/api/v1/auth", get(list))
+        .route("/api/v1/auth/add", post(add))
+        .route("/api/v1/auth/revoke", post(revoke))
+}
+
+fn doc(listed: Listed) -> IdentityDoc {
+    let Listed { name, serial, read_only, at_ms, .. } = listed;
+    IdentityDoc { name, serial, read_only, at_ms }
+}
+
+fn docs(source: &Source) -> Result<Vec<IdentityDoc>, ServerError> {
+    Ok(source.server.identities()?.into_iter().map(doc).collect())
+}
+
+async fn list(State(source): State<Arc<Source>>) -> Response {
+    match pages::ask(&source, docs).await {
+        Ok(all) => Json(all).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn add(State(source): State<Arc<Source>>, body: String) -> Response {
+    let asked: Asked = match serde_json::from_str(&body) {
+        Ok(asked) => asked,
+        Err(why) => return misunderstood(&why),
+    };
+    let made = move |source: &Source| {
+        let (listed, file) = source.server.add_identity(&asked.name, asked.read_only)?;
+        Ok(AddedDoc { identity: doc(listed), file })
+    };
+    match pages::ask(&source, made).await {
+        Ok(added) => Json(added).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn revoke(State(source): State<Arc<Source>>, body: String) -> Response {
+    let asked: Asked = match serde_json::from_str(&body) {
+        Ok(asked) => asked,
+        Err(why) => return misunderstood(&why),
+    };
+    let order = move |source: &Source| {
+        source.server.revoke_identity(&asked.name)?;
+        docs(source)
+    };
+    match pages::ask(&source, order).await {
+        Ok(all) => Json(all).into_response(),
+        Err(response) => response,
+    }
+}
+
+/// Of another version: a limit that is not understood must not be left out.
+fn misunderstood(why: &serde_json::Error) -> Response {
+    let text = format!("the order is not understood ({why}): use a loligo of the server's version\n");
+    (StatusCode::BAD_REQUEST, text).into_response()
+}

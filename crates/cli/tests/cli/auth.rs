@@ -1,0 +1,132 @@
+//! Identities: made, listed, used from another place and revoked, as an administrator and a client do it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::run::{Place, Service, can_mount, loligo, loligo_in, not_tested, sh};
+
+/// Where the server listens on TCP, which it says when it is ready.
+fn tcp_of(place: &Place) -> String {
+    let ranks = loligo("rank list --data {} --json", &[&place.data()]).ok().json();
+    let addresses = ranks[0]["addresses"].as_array().expect("a list").clone();
+    let tcp = addresses.iter().filter_map(|at| at.as_str()?.strip_prefix("tcp:").map(str::to_string)).next();
+    tcp.unwrap_or_else(|| panic!("no TCP in {addresses:?}"))
+}
+
+fn served(place: &Place, more: &str) -> Service {
+    loligo("format --data {}", &[&place.data()]).ok();
+    Service::start(&format!("serve --data {{}} --listen 0.0.0.0:0 {more}"), &[&place.data()])
+}
+
+#[test]
+fn an_identity_is_made_listed_used_and_revoked() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place, "");
+    let at = tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    let file = place.path("one.pem");
+    let bench = format!("bench md --server {at} --clients 1 --in-flight 2 --files 20 --phases create,stat,unlink");
+    loligo(&bench, &[]).fails(1, &["without an identity", "--identity", "loligo auth add"]);
+
+    loligo("auth list --data {}", &[&data]).ok();
+    loligo("auth add one --data {} --out {}", &[&data, &file]).ok();
+    assert_eq!(std::fs::metadata(&file).expect("it was written").permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&file).expect("text");
+    assert!(text.starts_with("loligo identity 1\n") && text.contains("PRIVATE KEY"), "{text}");
+    loligo("auth add one --data {}", &[&data]).fails(1, &["already", "revoke"]);
+    loligo("auth add two --data {} --out {}", &[&data, &file]).fails(1, &["one.pem", "not there"]);
+    let printed = loligo("auth add reader --read-only --data {}", &[&data]).ok().out;
+    assert!(printed.starts_with("loligo identity 1\n"), "{printed}");
+    let list = loligo("auth list --data {} --json", &[&data]).ok().json();
+    let of = |at: usize| (list[at]["name"].as_str(), list[at]["read_only"].as_bool());
+    assert_eq!(
+        (of(0), of(1), list.as_array().map(Vec::len)),
+        ((Some("one"), Some(false)), (Some("reader"), Some(true)), Some(2))
+    );
+    assert!(loligo("auth list --data {}", &[&data]).ok().out.contains("read only"));
+
+    loligo(&(bench.clone() + " --identity {}"), &[&file]).ok();
+    loligo_in(&bench, &[], |command| _ = command.env("LOLIGO_IDENTITY", &file)).ok();
+    let reader = place.path("reader.pem");
+    std::fs::write(&reader, printed).expect("a file");
+    loligo(&(bench.clone() + " --identity {}"), &[&reader]).fails(1, &["read-only"]);
+    loligo("auth revoke one --data {}", &[&data]).ok();
+    loligo(&(bench.clone() + " --identity {}"), &[&file]).fails(1, &["revoked"]);
+    loligo("auth revoke one --data {}", &[&data]).fails(1, &["no identity one", "auth list"]);
+    loligo(&(bench + " --identity {}"), &[&data.join("server.json")]).fails(2, &["server.json", "loligo auth add"]);
+    // Who may come in is told to nobody who just connects to the admin port.
+    let state: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(data.join("server.json")).expect("a file")).expect("JSON");
+    let admin = format!("http://{}", state["admin"].as_str().expect("an address"));
+    loligo(&format!("auth list --server {admin}"), &[]).fails(1, &["nothing is here"]);
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn ranks_of_the_server_and_of_others_are_reached_over_tls_and_let_nobody_in_who_was_revoked() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place, "--ranks 3 --elsewhere 2 --set balancer=none");
+    let other = Service::start("serve --data {} --join 2 --listen 0.0.0.0:0", &[&data]);
+    let at = tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    let file = place.path("one.pem");
+    loligo("auth add one --data {} --out {}", &[&data, &file]).ok();
+    let identity = loligo_driver::Identity::read(&file).expect("a good file");
+    let options = || loligo_driver::client::Options { identity: Some(identity.clone()), ..Default::default() };
+    let connect = || loligo_driver::Client::connect(&at.parse().expect("an address"), options());
+    let client = connect().expect("it is let in");
+    let fs = client.fs(std::sync::Arc::new(loligo_types::Cred::root()));
+    for rank in [1, 2] {
+        fs.mkdir(format!("/{rank}"), 0o755).expect("made");
+        loligo(&format!("subtree migrate --data {{}} /{rank} {rank}"), &[&data]).ok();
+        fs.write(format!("/{rank}/file"), *b"content").expect("it reaches the rank");
+    }
+    let sessions = |socket: &std::path::Path| {
+        let ranks = loligo("rank list --server {} --json", &[socket]).ok().json();
+        ranks.as_array().expect("a list").iter().filter_map(|rank| rank["sessions"].as_u64()).sum::<u64>()
+    };
+    let elsewhere = data.join("admin-2.sock");
+    assert_eq!(sessions(&elsewhere), 1, "the client speaks with the rank of the other process");
+    loligo("auth revoke one --data {}", &[&data]).ok();
+    super::run::until("the other process looks at the list", || sessions(&elsewhere) == 0);
+    assert_eq!(sessions(&data.join("admin.sock")), 0);
+    assert!(
+        fs.mkdir("/2/dir", 0o755).is_err() && fs.mkdir("/1/dir", 0o755).is_err() && fs.mkdir("/dir", 0o755).is_err()
+    );
+    assert!(connect().is_err());
+    assert_eq!(other.stop().0, 0);
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn a_mount_comes_in_with_its_identity() {
+    if !can_mount() {
+        return not_tested("a mount over TLS");
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place, "");
+    let at = tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    let files = [("one", ""), ("reader", "--read-only")].map(|(name, how)| {
+        let file = place.path(name);
+        loligo(&format!("auth add {name} {how} --data {{}} --out {{}}"), &[&data, &file]).ok();
+        file
+    });
+    let mounts = [place.path("rw"), place.path("ro")];
+    for (file, mount) in files.iter().zip(&mounts) {
+        loligo(
+            &format!("mount --server {at} --identity {{}} --daemon --log-file {{}} {{}}"),
+            &[file, &place.path("log"), mount],
+        )
+        .ok();
+    }
+    let script = "cd $D; echo hello > file && cat file && mkdir dir && dd if=/dev/zero of=large bs=1M count=8 2>&1 && cmp -n 8388608 large /dev/zero";
+    sh(script, &mounts[0]).ok();
+    let read =
+        sh("cd $D; cat file; wc -c < large; set +e; (echo more >> file); rm -f file; mkdir d; true", &mounts[1]).ok();
+    assert!(read.out.contains("hello") && read.out.contains("8388608"), "{}", read.out);
+    assert_eq!(read.err.matches("Read-only file system").count(), 3, "{}", read.err);
+    for mount in &mounts {
+        loligo("umount {}", &[mount]).ok();
+    }
+    assert_eq!(server.stop().0, 0);
+}

@@ -1,0 +1,298 @@
+//! Who may come in over TLS: the authority of the file system and the list of its identities, as rows of its table (drawn
+//! in docs/formats/identity.md), and as ranks look at them. What an identity may do once it is in, is the machines'.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use loligo_mds::{Identity, IdentityKey};
+use loligo_store::{Backend, Durability};
+
+use super::error::{Result, ServerError};
+use super::format::now;
+use super::is_name;
+use super::keeper::Seats;
+use super::policy::Notes;
+use super::rank::Done;
+use crate::tls::{Authority, fingerprint, hex, unhex};
+
+const AUTHORITY: &str = "auth/authority";
+const IDENTITY: &str = "auth/identity/";
+/// First lines of the notes.
+const AUTHORITY_HEAD: &str = "loligo authority 1\n\n";
+const IDENTITY_HEAD: &str = "loligo identity 1";
+/// Most identities of a file system.
+const IDENTITIES_MAX: usize = 10_000;
+/// How often a process that runs ranks for another one looks whether the list has changed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A line of the list of identities.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// What it is called.
+    pub name: String,
+    /// Number of its certificate, hexadecimal digits.
+    pub serial: String,
+    /// It may change nothing.
+    pub read_only: bool,
+    /// When it was made, milliseconds since 1970.
+    pub at_ms: u64,
+    key: IdentityKey,
+}
+
+/// Who may come in.
+pub struct Auth {
+    fs_id: [u8; 16],
+    notes: Notes,
+    /// As the table has it, by what they are known by.
+    list: RwLock<BTreeMap<IdentityKey, Arc<Identity>>>,
+    /// Held by whoever changes the list.
+    changing: Mutex<()>,
+    tls: OnceLock<Arc<rustls::ServerConfig>>,
+}
+
+fn refused(text: String) -> ServerError {
+    ServerError::Refused(text)
+}
+
+impl Auth {
+    /// Reads the list.
+    pub(crate) fn open(backend: &dyn Backend) -> Result<Arc<Auth>> {
+        let auth = Auth {
+            fs_id: backend.identity().fs_id,
+            notes: Notes::new(backend.table()),
+            list: RwLock::default(),
+            changing: Mutex::default(),
+            tls: OnceLock::new(),
+        };
+        auth.refresh()?;
+        Ok(Arc::new(auth))
+    }
+
+    /// Makes what is needed to listen on TCP.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.tls.get().is_none() {
+            let tls = self.authority()?.server().map_err(odd_authority)?;
+            let _ = self.tls.set(tls);
+        }
+        Ok(())
+    }
+
+    /// How TLS is spoken here, if it is.
+    pub(crate) fn tls(&self) -> Option<&Arc<rustls::ServerConfig>> {
+        self.tls.get()
+    }
+
+    /// The authority, which is made if there is none.
+    fn authority(&self) -> Result<Authority> {
+        if let Some(note) = self.notes.get(AUTHORITY)? {
+            let text =
+                note.strip_prefix(AUTHORITY_HEAD).ok_or_else(|| odd_authority("its form is not known".into()))?;
+            return Authority::read(self.fs_id, text).map_err(odd_authority);
+        }
+        let made = Authority::make(self.fs_id).map_err(odd_authority)?;
+        self.notes.put(AUTHORITY.into(), AUTHORITY_HEAD.to_string() + &made.pem(), Durability::Sync)?;
+        Ok(made)
+    }
+
+    /// The identity that is known by this.
+    pub(crate) fn identity(&self, key: &IdentityKey) -> Option<Arc<Identity>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// What all are known by.
+    pub(crate) fn keys(&self) -> BTreeSet<IdentityKey> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
+    /// Reads the list again. Whether one is gone.
+    fn refresh(&self) -> Result<bool> {
+        let all: BTreeMap<_, _> = self.all()?.into_iter().map(|one| (one.key, Arc::new(one.identity()))).collect();
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = list.keys().any(|key| !all.contains_key(key));
+        *list = all;
+        Ok(gone)
+    }
+
+    /// The list, by name.
+    pub(crate) fn all(&self) -> Result<Vec<Listed>> {
+        let parse = |(name, note): (String, String)| parse(&name, &note).ok_or_else(|| odd_identity(&name));
+        self.notes.last(IDENTITY, usize::MAX)?.into_iter().map(parse).collect()
+    }
+
+    /// Makes an identity: its line, and the text of its file, which is kept nowhere.
+    pub(crate) fn add(&self, name: &str, read_only: bool) -> Result<(Listed, String)> {
+        if !is_name(name) {
+            return Err(refused(format!(
+                "an identity cannot be called {name:?}: use letters, digits, `_`, `-` and `.`, 64 at most"
+            )));
+        }
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = format!("{IDENTITY}{name}");
+        if self.notes.get(&row)?.is_some() {
+            let text =
+                format!("there is an identity {name} already: take another name, or loligo auth revoke {name} first");
+            return Err(refused(text));
+        }
+        if self.all()?.len() >= IDENTITIES_MAX {
+            return Err(refused(format!("there are {IDENTITIES_MAX} identities, the most there can be: revoke some")));
+        }
+        let authority = self.authority()?;
+        let issued = authority.issue_identity(name).map_err(odd_authority)?;
+        let at_ms = u64::try_from(now().sec()).unwrap_or_default() * 1000;
+        let key = fingerprint(&issued.certificate);
+        let listed = Listed { name: name.into(), serial: issued.serial.clone(), read_only, at_ms, key };
+        self.notes.put(row, listed.note(), Durability::Sync)?;
+        self.refresh()?;
+        Ok((listed, authority.file(name, &issued)))
+    }
+
+    /// Takes an identity off the list.
+    pub(crate) fn revoke(&self, name: &str) -> Result<()> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = format!("{IDENTITY}{name}");
+        if self.notes.get(&row)?.is_none() {
+            return Err(refused(format!("there is no identity {name}: loligo auth list shows those that there are")));
+        }
+        self.notes.remove(&row)?;
+        self.refresh()?;
+        Ok(())
+    }
+
+    /// Tells ranks that these identities are left.
+    pub(super) fn tell(&self, seats: &Seats) {
+        let left = Arc::new(self.keys());
+        for seat in seats.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            seat.inbox.push(Done::Identities(left.clone()));
+        }
+    }
+
+    /// Looks for changes of the list that another process makes, until nobody has the other end of `stop`.
+    pub(super) fn watch(&self, seats: &Seats, stop: &Receiver<()>) {
+        while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            match self.refresh() {
+                Ok(true) => self.tell(seats),
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%error, "the list of identities could not be read"),
+            }
+        }
+    }
+}
+
+impl Listed {
+    fn identity(&self) -> Identity {
+        Identity { key: self.key, name: self.name.clone(), read_only: self.read_only }
+    }
+
+    fn note(&self) -> String {
+        let rights = if self.read_only { "r" } else { "rw" };
+        let Listed { serial, at_ms, key, .. } = self;
+        format!("{IDENTITY_HEAD}\ncertificate {}\nserial {serial}\nat {at_ms}\nrights {rights}\n", hex(key))
+    }
+}
+
+fn parse(name: &str, note: &str) -> Option<Listed> {
+    let mut lines = note.lines();
+    (lines.next()? == IDENTITY_HEAD).then_some(())?;
+    let key = unhex(lines.next()?.strip_prefix("certificate ")?)?;
+    let serial = lines.next()?.strip_prefix("serial ")?.into();
+    let at_ms = lines.next()?.strip_prefix("at ")?.parse().ok()?;
+    let read_only = match lines.next()?.strip_prefix("rights ")? {
+        "r" => true,
+        "rw" => false,
+        _ => return None,
+    };
+    // A limit that this version does not know must not count as none.
+    lines.next().is_none().then_some(Listed { name: name.into(), serial, read_only, at_ms, key })
+}
+
+fn odd_identity(name: &str) -> ServerError {
+    refused(format!("the row of the identity {name} makes no sense, or is of a newer version of loligo: use that one"))
+}
+
+fn odd_authority(cause: String) -> ServerError {
+    refused(format!("the authority that signs certificates cannot be used: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_store::mem::MemDisk;
+
+    use super::*;
+
+    fn open() -> (MemDisk, Arc<Auth>) {
+        let disk = MemDisk::new(loligo_store::Identity::new([1; 16], [2; 16]));
+        let auth = Auth::open(&*disk.open().expect("memory opens")).expect("an empty list");
+        (disk, auth)
+    }
+
+    #[test]
+    fn identities_are_listed_known_by_their_certificate_and_gone_when_revoked() {
+        let (_disk, auth) = open();
+        let (one, file) = auth.add("one", false).expect("there is room");
+        let (two, other) = auth.add("two", true).expect("there is room");
+        assert_eq!(auth.all().expect("a good list"), [one.clone(), two.clone()]);
+        assert_ne!(file, other);
+        assert_eq!(auth.identity(&one.key).map(|one| (one.name.clone(), one.read_only)), Some(("one".into(), false)));
+        assert!(auth.identity(&two.key).is_some_and(|two| two.read_only));
+        assert!(auth.add("one", true).expect_err("it is there").to_string().contains("revoke"));
+        assert!(auth.add("no/name", true).is_err());
+        auth.revoke("one").expect("it is there");
+        assert!(auth.identity(&one.key).is_none());
+        assert!(auth.revoke("one").is_err());
+        assert_eq!(auth.keys(), [two.key].into());
+        let (again, _) = auth.add("one", false).expect("the name is free");
+        assert_ne!(again.key, one.key, "who was revoked stays so");
+    }
+
+    #[test]
+    fn a_file_is_an_identity_of_this_file_system_and_its_key_is_kept_nowhere() {
+        let (_disk, auth) = open();
+        let (_, file) = auth.add("one", false).expect("there is room");
+        let identity = crate::Identity::parse(&file).expect("a good file");
+        assert_eq!((identity.name(), identity.fs_id()), ("one", "01".repeat(16).as_str()));
+        let key = file.split("PRIVATE KEY-----").nth(1).expect("a key");
+        let row = auth.notes.get("auth/identity/one").expect("no error").expect("it is there");
+        assert!(!row.contains(key) && !row.contains("PRIVATE"));
+        for bad in ["", "x", "loligo identity 2\n", &file[..200], &file.replace("name one\n", "")] {
+            assert!(crate::Identity::parse(bad).is_err(), "{bad}");
+        }
+        assert!(crate::Identity::parse("loligo identity 2\n").expect_err("newer").contains("newer"));
+    }
+
+    #[test]
+    fn the_authority_is_made_once_and_another_process_sees_what_is_revoked() {
+        let (_disk, auth) = open();
+        auth.prepare().expect("an authority");
+        let note = auth.notes.get(AUTHORITY).expect("no error").expect("it is kept");
+        auth.add("one", false).expect("there is room");
+        assert_eq!(auth.notes.get(AUTHORITY).expect("no error"), Some(note));
+        let other = Auth {
+            fs_id: auth.fs_id,
+            notes: auth.notes.clone(),
+            list: RwLock::default(),
+            changing: Mutex::default(),
+            tls: OnceLock::new(),
+        };
+        assert!(!other.refresh().expect("a good list"));
+        assert_eq!(other.keys(), auth.keys());
+        auth.revoke("one").expect("it is there");
+        assert!(other.refresh().expect("a good list"));
+        assert!(other.keys().is_empty());
+    }
+
+    #[test]
+    fn rights_that_are_not_known_are_not_taken_for_others() {
+        let (_disk, auth) = open();
+        let (one, _) = auth.add("one", true).expect("there is room");
+        let note = one.note();
+        assert_eq!(parse("one", &note), Some(one));
+        for bad in
+            [note.clone() + "path /a\n", note.replace("rights r", "rights x"), note.replace("identity 1", "identity 2")]
+        {
+            assert_eq!(parse("one", &bad), None, "{bad}");
+        }
+    }
+}

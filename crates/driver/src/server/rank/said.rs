@@ -1,0 +1,130 @@
+//! What a rank's thread is told: what other threads bring it, and what the server's owner asks. What follows from it is `rank.rs`'s.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use loligo_mds::IdentityKey;
+use loligo_mds::admin::Told;
+use loligo_mds::peer::PeerMsg;
+use loligo_namespace::Loaded;
+use loligo_store::{LogFile, StoreError};
+use loligo_types::Lsn;
+
+use super::super::data::DataDone;
+use super::super::link::Link;
+use super::super::listen::Listeners;
+use super::super::queue::Inbox;
+use super::super::resident::Ask;
+use super::super::{RankStatus, journal};
+
+/// What other threads bring.
+pub(crate) enum Done {
+    Durable(Lsn),
+    JournalFailed(String),
+    /// Syncs are so cheap that the rank thread should do them.
+    JournalHere(Box<journal::Journal>),
+    /// A write of the journal, and all before it, has landed.
+    Landed {
+        lsn: Lsn,
+        begun: Instant,
+        done: Result<(), StoreError>,
+    },
+    /// A segment of the journal was made.
+    SegmentHere {
+        id: u64,
+        made: Result<Box<dyn LogFile>, StoreError>,
+    },
+    Loaded {
+        ticket: u64,
+        items: Vec<Loaded>,
+        rows: u64,
+    },
+    LoadFailed {
+        ticket: u64,
+    },
+    /// `full`: it failed; for want of space if true.
+    Checkpoint {
+        id: u64,
+        full: Option<bool>,
+    },
+    /// What [`loligo_mds::Output::Settle`] asked for is so.
+    Settled {
+        table_upto: Lsn,
+    },
+    Data(DataDone),
+    StatFs(loligo_store::StatFs),
+    /// Another rank says something.
+    Peer {
+        from: loligo_types::Rank,
+        msg: Box<PeerMsg>,
+    },
+    /// What [`loligo_mds::Output::Scan`] asked for.
+    Scanned {
+        ticket: u64,
+        page: Option<loligo_mds::Page>,
+    },
+    /// The cluster map has changed.
+    Map(loligo_types::ClusterMap),
+    /// There is another rank, which can be reached there.
+    Joined {
+        map: loligo_types::ClusterMap,
+        rank: loligo_types::Rank,
+        inbox: Arc<Inbox<Done>>,
+    },
+    /// Clients are to begin at another rank, which this is the inbox of.
+    GiveDoor {
+        to: Arc<Inbox<Done>>,
+    },
+    /// Clients begin here.
+    TakeDoor(Box<Listeners>),
+    /// A rank was removed.
+    Parted {
+        map: loligo_types::ClusterMap,
+        rank: loligo_types::Rank,
+    },
+    /// There is a way to a rank of another process.
+    LinkUp {
+        rank: loligo_types::Rank,
+        process: u64,
+        link: Arc<Link>,
+    },
+    /// There is none any more; of a certain life of it, if one is named.
+    LinkDown {
+        rank: loligo_types::Rank,
+        process: Option<u64>,
+    },
+    /// Another rank of this process has ended, and goes on in another one.
+    Away {
+        rank: loligo_types::Rank,
+    },
+    /// What the balancer's policy wants.
+    Decided(loligo_types::Decision),
+    /// Something for the keeper of the cluster map.
+    Say(loligo_mds::Member),
+    /// These identities are left.
+    Identities(Arc<BTreeSet<IdentityKey>>),
+    /// The last rank of the process has come to a clean stop.
+    AllStopped,
+    /// Another rank has failed.
+    OtherFailed(String),
+    Command(Command),
+    Resident(Ask),
+}
+
+/// What the server's owner asks.
+pub(crate) enum Command {
+    Stop,
+    /// Stop this rank alone.
+    Leave,
+    /// Stop the ranks of this process alone.
+    Depart,
+    /// Stop this rank, with all it has in the table: it goes on elsewhere.
+    HandOver,
+    Abandon,
+    Adopt(OwnedFd),
+    Status(Sender<RankStatus>),
+    Admin(loligo_mds::admin::Ask, Sender<Told>),
+}
