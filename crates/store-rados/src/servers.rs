@@ -165,7 +165,8 @@ impl Servers for Member {
         if let Some(slot) = self.slot.get() {
             return slot.check().map(|()| true);
         }
-        if !wait && self.slots.life_of(FILE_SYSTEM)?.1 != Life::Gone {
+        // One that has it already could not go on before.
+        if !wait && self.slots.epoch(FILE_SYSTEM).is_none() && self.slots.life_of(FILE_SYSTEM)?.1 != Life::Gone {
             return Ok(false);
         }
         let slot = match self.slots.take(FILE_SYSTEM) {

@@ -177,6 +177,8 @@ struct Inner {
     lease: Arc<Until>,
     /// Addresses that were shut out.
     shut_out: Mutex<BTreeSet<String>>,
+    /// Those of owners who had what this process holds, until they are: taking it may have failed half way.
+    to_shut_out: Mutex<BTreeMap<String, String>>,
 }
 
 /// A beat, and since when nothing but it was seen.
@@ -217,6 +219,7 @@ impl Slots {
             held: Mutex::default(),
             lease: Arc::default(),
             shut_out: Mutex::default(),
+            to_shut_out: Mutex::default(),
         });
         let (stop, stopped) = channel::<()>();
         let at = inner.clone();
@@ -278,7 +281,7 @@ impl Slots {
 
     /// The epoch in which this process has a slot.
     pub(crate) fn epoch(&self, name: &str) -> Option<u64> {
-        self.inner.held.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(|record| record.epoch)
+        self.inner.epoch(name)
     }
 
     /// Gives a slot back.
@@ -326,6 +329,10 @@ impl Drop for Slots {
 }
 
 impl Inner {
+    fn epoch(&self, name: &str) -> Option<u64> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(|record| record.epoch)
+    }
+
     fn read(&self, name: &str) -> Result<Option<(Vec<u8>, Record)>> {
         let mut op = ReadOp::new().map_err(store)?;
         let step = op.omap_keys(&[name.as_bytes()]);
@@ -340,6 +347,10 @@ impl Inner {
     }
 
     fn take(&self, name: &str) -> Result<Arc<Slot>> {
+        // It may have been taken before, by who then could not go on.
+        if let Some(epoch) = self.epoch(name) {
+            return self.slot(name, epoch);
+        }
         loop {
             let asked = Instant::now();
             let found = self.read(name)?;
@@ -419,19 +430,29 @@ impl Inner {
             self.lease.until.store(begun + self.lease_time.as_nanos() as u64, Ordering::Release);
         }
         held.insert(name.to_owned(), record);
-        drop(held);
         if let Some((_, old)) = found.filter(|(_, record)| record.is_held && record.addresses != self.addresses) {
             tracing::info!("{name} is taken over from {}, in epoch {epoch}", old.owner);
+            self.to_shut_out.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), old.addresses);
+        }
+        drop(held);
+        self.slot(name, epoch).map(Some)
+    }
+
+    /// One that this process holds, when whoever had it before can write nothing more.
+    fn slot(&self, name: &str, epoch: u64) -> Result<Arc<Slot>> {
+        let mut owing = self.to_shut_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(addresses) = owing.get(name) {
             let mut shut_out = self.shut_out.lock().unwrap_or_else(PoisonError::into_inner);
-            for address in old.addresses.split(',').filter(|address| !address.is_empty()) {
+            for address in addresses.split(',').filter(|address| !address.is_empty()) {
                 // Once for all that it owned: each time the monitors have to agree.
                 if !shut_out.contains(address) {
                     self.cluster.shut_out(address, SHUT_OUT.as_secs() as u32).map_err(store)?;
                     shut_out.insert(address.to_owned());
                 }
             }
+            owing.remove(name);
         }
-        Ok(Some(Arc::new(Slot { name: name.to_owned(), epoch, lease: self.lease.clone() })))
+        Ok(Arc::new(Slot { name: name.to_owned(), epoch, lease: self.lease.clone() }))
     }
 
     /// Says that this process is there.
