@@ -28,6 +28,7 @@ mod policy;
 mod queue;
 mod rank;
 mod resident;
+mod shares;
 mod start;
 mod start_shared;
 mod table;

@@ -28,6 +28,7 @@ use super::members::Members;
 use super::peers::Peers;
 use super::rank::{Command, Done};
 use super::recover::{Progress, read_head};
+use super::shares::{able, count, decide, settled};
 use super::start::{self, Known, Recovered, Running};
 use crate::Address;
 
@@ -173,7 +174,8 @@ impl Keeper {
             }
         };
         let me = placing.servers.me();
-        if sight.leader.is_none() && !self.is_stopping {
+        // That it has the lead does not say yet that it could begin to lead.
+        if (sight.leader.is_none() || (sight.leader == Some(me) && !placing.leads)) && !self.is_stopping {
             match placing.servers.lead(false) {
                 Ok(true) => {
                     sight.leader = Some(me);
@@ -247,7 +249,8 @@ impl Keeper {
         start::set_running(&*table, Batch::new(), self.data_epoch, &self.members)?;
         let Some(placing) = &mut self.placing else { return Ok(()) };
         placing.leads = true;
-        placing.settled = able(sight).map(|(server, _)| server).collect();
+        placing.settled = settled(sight);
+        placing.settled.insert(placing.servers.me());
         tracing::info!("this server leads from now on");
         Ok(())
     }
@@ -317,6 +320,18 @@ impl Keeper {
         for (_, server, to) in placing.waiting.extract_if(.., placed) {
             let name = sight.servers.get(&server).map(|seen| seen.name.clone());
             let _ = to.send(Ok(name.unwrap_or_default()));
+        }
+        let elsewhere = |(rank, server, _): &mut (Rank, u64, Sender<Result<String>>)| {
+            sight.wants.get(&u32::from(rank.0)) != Some(server)
+        };
+        for (rank, _, to) in placing.waiting.extract_if(.., elsewhere) {
+            let now =
+                sight.wants.get(&u32::from(rank.0)).and_then(|server| Some(sight.servers.get(server)?.name.as_str()));
+            let _ = to.send(Err(ServerError::Refused(format!(
+                "rank {rank} was not handed over: that server is gone, about to end, or not ready yet, or there was another order; it is \
+                 to be run by {} (loligo status)",
+                now.unwrap_or("nobody")
+            ))));
         }
         for rank in going {
             if !self.running.contains_key(&rank) && sight.ranks.get(&u32::from(rank.0)).is_none_or(|seen| !seen.is_held)
@@ -557,17 +572,13 @@ impl Keeper {
         let epoch = placing.servers.epoch(u32::from(rank.0)).ok_or_else(fenced)?;
         let (seat, waker) = start::seat(&recovered)?;
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let others: BTreeMap<Rank, _> = seats.iter().map(|(rank, seat)| (*rank, seat.inbox.clone())).collect();
+        let mut inboxes: BTreeMap<Rank, _> = seats.iter().map(|(rank, seat)| (*rank, seat.inbox.clone())).collect();
         drop(seats);
-        let mut inboxes = others.clone();
         inboxes.insert(rank, seat.inbox.clone());
         let ways = Others::new(rank, inboxes, self.unstopped.clone(), self.to_self.clone()).apart();
         let (machine, helpers) = start::prepare(config, recovered, ways, &seat, &waker, self.begun)?;
         let seat = Arc::new(seat);
-        for inbox in others.values() {
-            inbox.push(Done::Joined { map: map.clone(), rank, inbox: seat.inbox.clone() });
-        }
-        placing.peers.begin(rank, epoch, seat);
+        placing.peers.begin(rank, epoch, seat, &map);
         if !has_door {
             placing.door = Some(rank);
         }

@@ -16,9 +16,9 @@ use std::thread;
 use std::time::Duration;
 
 use loligo_mds::Member;
-use loligo_types::Rank;
 use loligo_types::link::LinkMsg;
 use loligo_types::peer::PeerMsg;
+use loligo_types::{ClusterMap, Rank};
 use loligo_wire::LINK_MAX;
 
 use super::Seat;
@@ -256,7 +256,10 @@ impl Peers {
                 continue;
             }
             state.seen.insert(*rank, *epoch);
-            state.away.insert(*rank, (*epoch, server));
+            // Of where it was nothing may have been heard yet.
+            if let Some((before, _)) = state.away.insert(*rank, (*epoch, server)) {
+                self.push_all(&state, || Done::LinkDown { rank: *rank, process: Some(before) });
+            }
             self.push_all(&state, || Done::LinkUp { rank: *rank, process: *epoch, link: link.clone() });
         }
     }
@@ -272,12 +275,14 @@ impl Peers {
 
     // What the keeper says.
 
-    /// This server runs a rank, in that epoch, from now on. It is told of the others, and they of it.
-    pub(crate) fn begin(&self, rank: Rank, epoch: u64, seat: Arc<Seat>) {
+    /// This server runs a rank, in that epoch, from now on. It is told of the others, and they of it: those of this server when nothing
+    /// comes any more from where it was.
+    pub(crate) fn begin(&self, rank: Rank, epoch: u64, seat: Arc<Seat>, map: &ClusterMap) {
         let mut state = self.lock();
         if let Some((before, _)) = state.away.remove(&rank) {
             self.push_all(&state, || Done::LinkDown { rank, process: Some(before) });
         }
+        self.push_all(&state, || Done::Joined { map: map.clone(), rank, inbox: seat.inbox.clone() });
         state.seen.insert(rank, epoch);
         for (other, (epoch, server)) in &state.away {
             if let Some(wire) = state.links.get(server) {
@@ -319,4 +324,61 @@ impl Peers {
 
 fn here(own: &BTreeMap<Rank, u64>) -> LinkMsg {
     LinkMsg::Here { ranks: own.iter().map(|(rank, epoch)| (*rank, *epoch)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+
+    use super::super::queue::Inbox;
+    use super::*;
+    use crate::sock::Waker;
+
+    fn seat() -> Arc<Seat> {
+        let inbox = Inbox::new(Waker::new().expect("a waker"));
+        Arc::new(Seat { inbox, metrics: Arc::default(), advice: Arc::default(), addresses: Vec::new() })
+    }
+
+    /// What a rank was told of others.
+    fn heard(seat: &Seat) -> Vec<String> {
+        let mut all = Vec::new();
+        seat.inbox.take(&mut all);
+        let word = |done: &Done| match done {
+            Done::LinkUp { rank, process, .. } => format!("{rank} up in {process}"),
+            Done::LinkDown { rank, process } => format!("{rank} down in {}", process.unwrap_or_default()),
+            Done::Joined { rank, .. } => format!("{rank} joined"),
+            _ => "something else".into(),
+        };
+        all.iter().map(word).collect()
+    }
+
+    #[test]
+    fn a_rank_that_goes_from_server_to_server_is_down_where_it_was_before_it_is_up_where_it_is() {
+        let (keeper, _news) = channel();
+        let peers = Peers::start(([0; 16], 1, [0; 32]), "127.0.0.1:0", Seats::default(), keeper).expect("it listens");
+        let mut ends = Vec::new();
+        let mut link = |server| {
+            let (ours, theirs) = UnixStream::pair().expect("two sockets");
+            let link = Link::start(&ours).expect("a thread");
+            peers.lock().links.insert(server, Wire { number: server, link: link.clone() });
+            ends.push((ours, theirs));
+            link
+        };
+        let (two, three) = (link(2), link(3));
+        let own = seat();
+        peers.begin(Rank(0), 1, own.clone(), &ClusterMap::default());
+        peers.named((2, 2), &two, &[(Rank(1), 4)]);
+        assert_eq!(heard(&own), ["1 up in 4"]);
+        // The server that had it has said nothing yet: it may hang.
+        peers.named((3, 3), &three, &[(Rank(1), 5)]);
+        assert_eq!(heard(&own), ["1 down in 4", "1 up in 5"]);
+        peers.named((2, 2), &two, &[(Rank(1), 4)]);
+        assert_eq!(heard(&own), [""; 0], "what is said late counts for nothing");
+        peers.begin(Rank(1), 6, seat(), &ClusterMap::default());
+        assert_eq!(heard(&own), ["1 down in 5", "1 joined"]);
+        peers.named((3, 3), &three, &[(Rank(1), 5)]);
+        assert_eq!(heard(&own), [""; 0]);
+        peers.stop();
+    }
 }
