@@ -37,8 +37,8 @@ end() {
 eval "$(scripts/rocksdb-cache.sh)"
 first=() third=()
 if [ "${1:-}" = --faults ]; then
-    scripts/hosts.sh up "$scratch/hosts" 3
-    # The cluster is on the first host, what is tested on the third.
+    scripts/hosts.sh up "$scratch/hosts" 5
+    # The cluster is on the first host, the tests on the third; servers that they put on hosts are on the others.
     options+=(--address 10.77.0.11)
     first=(scripts/hosts.sh run "$scratch/hosts" 1) third=(scripts/hosts.sh run "$scratch/hosts" 3)
     export LOLIGO_CEPH_DIR="$scratch/ceph" LOLIGO_HOSTS_DIR="$scratch/hosts"

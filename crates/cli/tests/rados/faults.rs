@@ -11,10 +11,10 @@ use crate::servers::Place;
 const SOME: u64 = 200;
 
 /// The cluster's daemons.
-struct Ceph(String);
+pub struct Ceph(String);
 
 impl Ceph {
-    fn new() -> Option<Ceph> {
+    pub fn new() -> Option<Ceph> {
         let dir = std::env::var("LOLIGO_CEPH_DIR").ok();
         if dir.is_none() {
             eprintln!("not tested: LOLIGO_CEPH_DIR names no cluster that may be hurt");
@@ -23,7 +23,7 @@ impl Ceph {
     }
 
     /// On its own host, where a daemon that is started has to be.
-    fn run(&self, what: &str, args: &[&str]) {
+    pub fn run(&self, what: &str, args: &[&str]) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/ceph.sh");
         let mut command = match Hosts::new() {
             Some(hosts) => hosts.command("run", &["1", script]),
@@ -33,7 +33,7 @@ impl Ceph {
         assert!(ran.success(), "ceph.sh {what} {args:?}");
     }
 
-    fn signal(&self, signal: &str, name: &str) {
+    pub fn signal(&self, signal: &str, name: &str) {
         self.run("signal", &[signal, name]);
     }
 }
@@ -83,10 +83,10 @@ fn an_osd_that_hangs_and_goes_on_costs_time_and_nothing_else() {
 }
 
 /// Hosts of `scripts/hosts.sh`.
-struct Hosts(String);
+pub struct Hosts(String);
 
 impl Hosts {
-    fn new() -> Option<Hosts> {
+    pub fn new() -> Option<Hosts> {
         let dir = std::env::var("LOLIGO_HOSTS_DIR").ok();
         if dir.is_none() {
             eprintln!("not tested: LOLIGO_HOSTS_DIR names no hosts");
@@ -94,13 +94,13 @@ impl Hosts {
         dir.map(Hosts)
     }
 
-    fn command(&self, what: &str, args: &[&str]) -> Command {
+    pub fn command(&self, what: &str, args: &[&str]) -> Command {
         let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/hosts.sh"));
         command.arg(what).arg(&self.0).args(args);
         command
     }
 
-    fn run(&self, what: &str, args: &[&str]) {
+    pub fn run(&self, what: &str, args: &[&str]) {
         assert!(self.command(what, args).status().expect("bash").success(), "hosts.sh {what} {args:?}");
     }
 }

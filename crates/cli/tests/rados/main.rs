@@ -12,3 +12,5 @@ mod rights;
 mod servers;
 mod service;
 mod several;
+mod several_faults;
+mod thrash;

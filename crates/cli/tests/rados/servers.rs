@@ -184,6 +184,16 @@ impl Server {
         self.child.wait().expect("its end");
     }
 
+    /// Tells it to stop cleanly, and does not wait.
+    pub fn term(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("its state").is_some()
+    }
+
     /// Stops it cleanly.
     pub fn end(mut self) {
         self.signal("-TERM");
@@ -208,7 +218,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that failed leaves none behind.
+        // A test that failed leaves none behind, but what they said.
+        if std::thread::panicking() {
+            eprintln!("-- s{}:\n{}", self.number, self.said());
+        }
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             let _ = self.child.kill();
             let _ = self.child.wait();

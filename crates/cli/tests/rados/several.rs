@@ -25,7 +25,7 @@ fn begin(place: &Place, args: &[&str]) -> Vec<Server> {
 }
 
 /// Waits until the servers run what is wanted.
-fn until(servers: &[Server], is_so: impl Fn(&[Vec<u64>]) -> bool) {
+pub fn until(servers: &[Server], is_so: impl Fn(&[Vec<u64>]) -> bool) {
     let end = Instant::now() + PATIENCE;
     loop {
         let runs: Vec<Vec<u64>> = servers.iter().map(|server| server.runs().0).collect();
@@ -39,14 +39,14 @@ fn until(servers: &[Server], is_so: impl Fn(&[Vec<u64>]) -> bool) {
     }
 }
 
-fn all_there(runs: &[Vec<u64>]) -> bool {
+pub fn all_there(runs: &[Vec<u64>]) -> bool {
     let mut all: Vec<u64> = runs.concat();
     all.sort_unstable();
     all == [0, 1, 2]
 }
 
 /// Programs whose directories are pinned to the ranks in turn.
-fn programs(place: &Place) -> Programs {
+pub fn programs(place: &Place) -> Programs {
     let data = place.data(0).display().to_string();
     Programs::start_in(&place.address(3), 3, |dir, number| {
         place.say(&["subtree", "pin", "--data", &data, dir, &(number % 3).to_string()], 0);
