@@ -5,8 +5,6 @@
 //! Nobody is told what to do: what is put down is true whoever reads it, and whenever. The rules stand in docs/cluster.md, "Servers on
 //! several machines".
 
-mod decide;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +17,6 @@ use loligo_types::link::LinkMsg;
 use loligo_types::{ClusterMap, Lsn, Rank, RankState};
 use loligo_wire::{HEADER_LEN, LINK_MAX, LinkHeader, encode_link};
 
-use self::decide::{able, count, decide};
 use super::cluster::{Others, RANKS_MAX, address_of};
 use super::error::{Result, ServerError};
 use super::keeper::Keeper;
