@@ -312,8 +312,11 @@ impl Client {
     fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
         let Some(rank) = self.find_home(rank, welcome.rank) else {
             // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
-            // for it.
-            self.send(rank, ToServer::Goodbye);
+            // for it. But a server that was started again may have found the client's own, which it is about to ask for.
+            let own = self.sessions.get(&welcome.rank).map(|own| own.id);
+            if !own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session)) {
+                self.send(rank, ToServer::Goodbye);
+            }
             self.home_moved |= rank == self.home;
             let before = self.router.address(rank);
             self.learn_map(&welcome.map);

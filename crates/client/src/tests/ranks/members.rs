@@ -181,6 +181,19 @@ fn who_finds_another_rank_where_its_first_one_was_seeks_that_at_its_own_address(
 }
 
 #[test]
+fn a_session_that_a_rank_has_found_again_is_not_ended_by_who_sought_another_rank_there() {
+    let mut world = Ranks::with_second();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.feed(Input::Disconnected { rank: R1 });
+    world.take();
+    // All were started again, and nobody knows yet where rank 1 is: it is sought where clients begin.
+    world.connect(R1, welcome(R0, 2));
+    assert!(!world.take().contains(&Wire::Other(R1, ToServer::Goodbye)), "it is the one that is asked for next");
+    world.connect(R1, Welcome { session: SessionId(99), ..welcome(R0, 2) });
+    assert!(world.take().contains(&Wire::Other(R1, ToServer::Goodbye)), "it was begun for nothing");
+}
+
+#[test]
 fn who_was_cut_off_while_its_first_rank_was_drained_goes_to_the_others() {
     let mut world = Ranks::of(2);
     let look = world.call(lookup(Ino::ROOT, "x"));
