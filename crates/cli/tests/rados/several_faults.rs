@@ -20,8 +20,9 @@ const STORE: &str = "1";
 /// The servers, each on its host.
 pub struct Trio {
     pub hosts: Hosts,
-    pub place: Place,
+    // Before what they write their logs into.
     pub servers: Vec<Server>,
+    pub place: Place,
 }
 
 impl Trio {
