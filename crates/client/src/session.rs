@@ -314,7 +314,8 @@ impl Client {
             // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
             // for it. But a server that was started again may have found the client's own, which it is about to ask for.
             let own = self.sessions.get(&welcome.rank).map(|own| own.id);
-            if !own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session)) {
+            let is_own = own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session));
+            if !is_own {
                 self.send(rank, ToServer::Goodbye);
             }
             self.home_moved |= rank == self.home;
