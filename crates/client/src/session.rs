@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient, ToServer, Welcome};
-use loligo_types::{Ino, Rank, SessionId};
+use loligo_types::{ClusterMap, Ino, Rank, SessionId};
 
 use crate::Output;
 use crate::dispatch::Pass;
@@ -285,6 +285,7 @@ impl Client {
                 self.moved(rank, &routes, &moved, to, frozen_ms);
             }
             (Link::Up, ToClient::Map(map)) => self.learn_map(&map),
+            (Link::Greeting, ToClient::Map(map)) => self.found_another(rank, &map),
             (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
             // Of a connection that was given up already, or out of place.
             _ => {}
@@ -309,6 +310,18 @@ impl Client {
         Some(speaks)
     }
 
+    /// Where a rank was sought there is another one, which tells who is there.
+    fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
+        self.home_moved |= rank == self.home;
+        let before = self.router.address(rank);
+        self.learn_map(map);
+        // If it is elsewhere by now it is sought there already.
+        let now = self.router.address(rank);
+        if before.is_none() || now.is_none() || before == now {
+            self.disconnected(rank);
+        }
+    }
+
     fn welcomed(&mut self, rank: Rank, welcome: Welcome) {
         let Some(rank) = self.find_home(rank, welcome.rank) else {
             // Somebody else has the address by now, and tells who is there. What was begun there is not needed, and nobody is to wait
@@ -318,15 +331,7 @@ impl Client {
             if !is_own {
                 self.send(rank, ToServer::Goodbye);
             }
-            self.home_moved |= rank == self.home;
-            let before = self.router.address(rank);
-            self.learn_map(&welcome.map);
-            // If it is elsewhere by now it is sought there already.
-            let now = self.router.address(rank);
-            if before.is_none() || now.is_none() || before == now {
-                self.disconnected(rank);
-            }
-            return;
+            return self.found_another(rank, &welcome.map);
         };
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let had = session.id.replace((welcome.session, welcome.secret)).is_some();

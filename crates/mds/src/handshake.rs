@@ -42,6 +42,11 @@ impl Mds {
             return self.refuse(conn, why, &text);
         }
         let Some((id, secret)) = hello.resume else { return self.begin_session(conn, &peer, &hello) };
+        if id.rank() != self.me() && !self.cluster.map.ranks.is_empty() {
+            // It seeks another rank where clients begin: it is told who is there, and leaves nothing behind.
+            self.out.push_back(Output::Send { conn, msg: ToClient::Map(self.cluster.map.clone()) });
+            return self.close_conn(conn);
+        }
         if secret != session_secret(self.config.hash_key, id.0, hello.client) {
             return self.refuse(conn, Refusal::NotAuthorized, "the secret does not belong to the session");
         }

@@ -250,8 +250,12 @@ impl Incoming {
             }
         }
         if !inputs.is_empty() {
-            self.attempts.remove(&rank);
+            // Who only tells where ranks are is not the one that is sought.
+            let is_it = inputs.iter().any(|input| !matches!(input, Input::Message { message: ToClient::Map(_), .. }));
             ready.extend(shared.take_in(inputs));
+            if is_it && !shared.lock().links.get(&rank).is_some_and(|link| link.want_connect) {
+                self.attempts.remove(&rank);
+            }
         }
         alive
     }

@@ -2,14 +2,15 @@
 //! in docs/formats/identity.md), and as ranks look at them. What an identity may do once it is in, is the machines'.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use loligo_mds::{Identity, IdentityKey};
 use loligo_store::{Backend, Durability};
 
-use super::error::{Result, ServerError};
+use super::error::{Result, ServerError, system};
 use super::format::now;
 use super::is_name;
 use super::keeper::Seats;
@@ -169,14 +170,41 @@ impl Auth {
         }
     }
 
-    /// Looks for changes of the list that another process makes, until nobody has the other end of `stop`.
-    pub(super) fn watch(&self, seats: &Seats, stop: &Receiver<()>) {
+    /// Begins to look for changes of the list that other processes make.
+    pub(super) fn begin_to_watch(self: &Arc<Auth>, seats: &Seats) -> Result<Watch> {
+        let (stop, stopped) = channel();
+        let (auth, seats) = (self.clone(), seats.clone());
+        let watch = move || auth.watch(&seats, &stopped);
+        let thread = thread::Builder::new().name("loligo-auth".into()).spawn(watch);
+        Ok(Watch { stop: Some(stop), thread: Some(thread.map_err(system("starting a thread"))?) })
+    }
+
+    /// Until nobody has the other end of `stop`.
+    fn watch(&self, seats: &Seats, stop: &Receiver<()>) {
         while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             match self.refresh() {
                 Ok(true) => self.tell(seats),
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, "the list of identities could not be read"),
             }
+        }
+    }
+}
+
+/// The thread that looks for changes of the list; it ends with this, which waits for it: it may be in the store, and that is not to be
+/// taken down under it.
+pub(crate) struct Watch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that looks for identities panicked; this is a bug");
         }
     }
 }

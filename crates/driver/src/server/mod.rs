@@ -189,7 +189,7 @@ pub struct Server {
     seats: Seats,
     auth: Arc<Auth>,
     /// Dropped with it, which ends the thread that looks for changes of the list of identities.
-    _unwatched: Option<Mutex<Sender<()>>>,
+    _watch: Option<auth::Watch>,
     /// To the processes that run other ranks, if there may be some.
     hub: Option<Arc<Hub>>,
     /// It runs ranks for another process.

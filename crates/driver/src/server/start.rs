@@ -155,9 +155,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         ended: told,
         arrived,
     };
-    let (unwatched, stop) = channel();
-    let (watched, at) = (auth.clone(), seats.clone());
-    spawn("loligo-auth", move || watched.watch(&at, &stop))?;
+    let watch = auth.begin_to_watch(&seats)?;
     let supervisor = Mutex::new(Some(spawn("loligo-server", move || deputy.run(own))?));
     let keeper = Mutex::new(to_self);
     let server = Server {
@@ -165,7 +163,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         addresses,
         seats,
         auth,
-        _unwatched: Some(Mutex::new(unwatched)),
+        _watch: Some(watch),
         hub: None,
         has_joined: true,
         view: None,
@@ -303,13 +301,13 @@ fn run(
     let supervisor = spawn("loligo-server", move || keeper.run())?;
     let supervisor = Mutex::new(Some(supervisor));
     let keeper = Mutex::new(to_keeper);
-    let (has_joined, view, _unwatched) = (false, None, None);
+    let (has_joined, view, _watch) = (false, None, None);
     Ok(Server {
         backend,
         addresses,
         seats,
         auth,
-        _unwatched,
+        _watch,
         hub,
         has_joined,
         view,

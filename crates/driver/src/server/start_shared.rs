@@ -99,16 +99,13 @@ pub(super) fn join_servers(
     };
     let (supervisor, keeper) = (Mutex::new(Some(supervisor)), Mutex::new(to_keeper));
     let (hub, has_joined, view) = (None, false, Some(view));
-    let (unwatched, stop) = channel();
-    let (watched, at) = (auth.clone(), seats.clone());
-    spawn("loligo-auth", move || watched.watch(&at, &stop))?;
-    let _unwatched = Some(Mutex::new(unwatched));
+    let _watch = Some(auth.begin_to_watch(&seats)?);
     Ok(Server {
         backend,
         addresses,
         seats,
         auth,
-        _unwatched,
+        _watch,
         hub,
         has_joined,
         view,

@@ -181,6 +181,21 @@ fn who_finds_another_rank_where_its_first_one_was_seeks_that_at_its_own_address(
 }
 
 #[test]
+fn a_rank_that_says_only_who_is_there_is_not_the_one_that_is_sought() {
+    let mut world = Ranks::of(2);
+    let fh = world.create(R0, Ino::ROOT, Ino(0x200), true, Lease::CACHE | Lease::BUFFER);
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.feed(Input::Connected { rank: R0 });
+    world.take();
+    world.says(R0, ToClient::Map(map(2)));
+    assert_eq!(world.take(), [Wire::Connect(R0, Some("at 0".into()))]);
+    world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 2) });
+    world.write(fh, b"goes on");
+}
+
+#[test]
 fn a_session_that_a_rank_has_found_again_is_not_ended_by_who_sought_another_rank_there() {
     let mut world = Ranks::with_second();
     world.feed(Input::Disconnected { rank: R0 });

@@ -1,13 +1,13 @@
 //! Ranks that come and go while others serve.
 
 use loligo_journal::table::Row;
-use loligo_types::msg::ToClient;
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, ToClient, ToServer};
 use loligo_types::{Answer, Frag, Ino, Op, RankState};
 
 use super::*;
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
-use crate::{Config, Input, Member};
+use crate::{Config, ConnId, Input, Member, Peer};
 
 fn pin(ino: Ino, ranks: &str) -> Op {
     let mode = loligo_types::XattrMode::Set;
@@ -31,6 +31,29 @@ fn a_rank_that_is_added_begins_empty_and_takes_what_is_given_to_it() {
     cluster.crash(0);
     assert_eq!(cluster.walk(a), before);
     cluster.finish();
+}
+
+#[test]
+fn who_seeks_another_rank_is_told_who_is_there_and_leaves_no_session() {
+    let (mut cluster, a, ..) = two_ranks();
+    let there = cluster.world(1).session(a);
+    let sessions = cluster.world(0).mds.status().sessions.len();
+    let (told, closed) = cluster.at(0, |world| {
+        let conn = world.clients[a].conn.0;
+        world.input(Input::Disconnected { conn });
+        let conn = ConnId(1000);
+        world.clients[a].conn = ConnId2(conn);
+        world.clients[a].inbox.clear();
+        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
+        world.input(Input::Connected { conn, peer });
+        let versions = (PROTOCOL_VERSION, PROTOCOL_VERSION);
+        let hello = Hello { versions, client: 7, resume: Some((there, 1)), ..Hello::default() };
+        world.input(Input::Message { conn, msg: ToServer::Hello(hello) });
+        (world.clients[a].inbox.pop_front(), world.clients[a].closed)
+    });
+    assert!(matches!(told, Some(ToClient::Map(map)) if map.ranks.len() == 2), "who is there");
+    assert!(closed);
+    assert_eq!(cluster.world(0).mds.status().sessions.len(), sessions);
 }
 
 #[test]
