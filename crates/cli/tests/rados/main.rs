@@ -5,6 +5,7 @@
 mod check;
 mod clients;
 mod copy;
+mod deploy;
 mod failover;
 mod faults;
 mod history;
