@@ -313,18 +313,25 @@ impl Keeper {
         (0..count).map(|_| self.add()).collect()
     }
 
-    /// One that is wanted somewhere is begun there; it is there as soon as the table says so.
-    fn add_placed(&mut self) -> Result<Rank> {
+    /// The members with one more, which that is, and how the table is told of it.
+    fn one_more(&self) -> Result<(Members, Rank, Batch)> {
         let mut members = self.members.clone();
         let rank = members.free_number();
         members.states.insert(rank, RankState::Up);
         members.numbers = members.numbers.max(u32::from(rank.0) + 1);
         members.epoch += 1;
+        // With the second rank there is something to balance.
         let notes = Notes::new(self.config.backend.table());
         let by_default = settle(&notes, &self.config.default_policy, &mut members)?;
         let mut batch = Batch::new();
         members.put(&mut batch, None);
         by_default.map_or(Ok(()), |one| put_default(&notes, &mut batch, &one))?;
+        Ok((members, rank, batch))
+    }
+
+    /// One that is wanted somewhere is begun there; it is there as soon as the table says so.
+    fn add_placed(&mut self) -> Result<Rank> {
+        let (members, rank, batch) = self.one_more()?;
         self.config.backend.table().write(&batch, Durability::Sync)?;
         self.members = members;
         let map = self.map();
@@ -337,14 +344,7 @@ impl Keeper {
     /// Everything that can fail is done before the table says that the rank is there; then the others are told of it
     /// before it can say something to them.
     fn add(&mut self) -> Result<Rank> {
-        let mut members = self.members.clone();
-        let rank = members.free_number();
-        members.states.insert(rank, RankState::Up);
-        members.numbers = members.numbers.max(u32::from(rank.0) + 1);
-        members.epoch += 1;
-        // With the second rank there is something to balance.
-        let notes = Notes::new(self.config.backend.table());
-        let by_default = settle(&notes, &self.config.default_policy, &mut members)?;
+        let (members, rank, batch) = self.one_more()?;
         let addresses: Result<Vec<_>> = self.config.listen.iter().map(|at| address_of(at, rank)).collect();
         let listeners = Listeners::open(&addresses?)?;
         let address = told(&listeners.addresses());
@@ -366,15 +366,10 @@ impl Keeper {
             ways = ways.among(None);
         }
         let (machine, helpers) = start::prepare(&self.config, recovered, ways, &seat, &waker, self.begun)?;
-        let mut batch = Batch::new();
-        members.put(&mut batch, None);
-        let written = by_default
-            .map_or(Ok(()), |one| put_default(&notes, &mut batch, &one))
-            .and_then(|()| Ok(self.config.backend.table().write(&batch, Durability::Sync)?));
-        if let Err(error) = written {
+        if let Err(error) = self.config.backend.table().write(&batch, Durability::Sync) {
             machine.never_ran();
             helpers.end();
-            return Err(error);
+            return Err(error.into());
         }
         self.members = members;
         self.unstopped.fetch_add(1, Ordering::AcqRel);

@@ -173,14 +173,20 @@ impl Keeper {
         let me = placing.servers.me();
         // That it has the lead does not say yet that it could begin to lead.
         if (sight.leader.is_none() || (sight.leader == Some(me) && !placing.leads)) && !self.is_stopping {
-            match placing.servers.lead(false) {
+            let begun = match placing.servers.lead(false) {
                 Ok(true) => {
                     sight.leader = Some(me);
-                    self.begin_to_lead(&sight)?;
+                    self.begin_to_lead(&sight)
                 }
-                Ok(false) => {}
-                Err(error @ StoreError::Fenced { .. }) => return Err(error.into()),
-                Err(error) => tracing::warn!("nobody leads, and this server could not begin to: {error}"),
+                Ok(false) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+            match begun {
+                Ok(()) => {}
+                Err(error @ ServerError::Store(StoreError::Fenced { .. })) => return Err(error),
+                Err(error) => {
+                    tracing::warn!("nobody leads; this server could not begin to, and will try again: {error}")
+                }
             }
         }
         self.note(&sight);

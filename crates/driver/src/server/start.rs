@@ -592,7 +592,8 @@ fn helpers(
     let checkpointer = spawn("loligo-table", move || checkpointer.run(&queue, &to))?;
     let adviser = Adviser {
         rank: rank.own(),
-        notes: Notes::new(backend.table()),
+        // What a policy remembers is the rank's: it is put down wherever the rank runs.
+        notes: Notes::new(backend.table_of(u32::from(rank.own().0))?),
         advice: seat.advice.clone(),
         limits: Default::default(),
     };
