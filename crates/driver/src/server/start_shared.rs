@@ -1,6 +1,7 @@
 //! Starts a server on a store that several share. Not here: which ranks it runs from then on (`placing.rs`).
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -39,7 +40,7 @@ pub(super) fn join_servers(
     let (to_keeper, news) = channel();
     let seats: Seats = Arc::default();
     let identity = (backend.identity().fs_id, servers.me(), servers.key()?);
-    let peers = Peers::start(identity, &peer_address(&config), seats.clone(), to_keeper.clone())?;
+    let peers = Peers::start(identity, &peer_address(&config)?, seats.clone(), to_keeper.clone())?;
     let flags = ServerFlags { shares: config.sharing.takes_share, stops: false };
     servers.announce(&peers.at().to_string(), flags)?;
     let (ended, resident_at) = (Arc::new(Ended::default()), Arc::<Mutex<Option<Rank>>>::default());
@@ -116,11 +117,52 @@ pub(super) fn join_servers(
     })
 }
 
-/// Where other servers reach this one, if nothing is said: where clients do, at another port.
-fn peer_address(config: &ServerConfig) -> String {
+/// Where other servers reach this one, if nothing is said: where clients do, at another port. It is told to them as it is, so it has to be
+/// one address and not all.
+fn peer_address(config: &ServerConfig) -> Result<String> {
+    if let Some(at) = &config.sharing.at {
+        if is_all(at) {
+            let text = format!(
+                "other servers cannot be told to reach this one at {at}: name the address of this machine (peer_listen=HOST:PORT)"
+            );
+            return Err(ServerError::Refused(text));
+        }
+        return Ok(at.clone());
+    }
     let tcp = config.listen.iter().find_map(|address| match address {
-        Address::Tcp(at) => at.rsplit_once(':').map(|(host, _)| format!("{host}:0")),
+        Address::Tcp(at) if !is_all(at) => at.rsplit_once(':').map(|(host, _)| format!("{host}:0")),
         _ => None,
     });
-    config.sharing.at.clone().or(tcp).unwrap_or_else(|| "127.0.0.1:0".into())
+    Ok(tcp.unwrap_or_else(|| "127.0.0.1:0".into()))
+}
+
+/// Whether that is all addresses of a machine.
+fn is_all(at: &str) -> bool {
+    at.parse::<SocketAddr>().is_ok_and(|at| at.ip().is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_store::Identity;
+    use loligo_store::mem::MemDisk;
+
+    use super::*;
+    use crate::server::Sharing;
+
+    #[test]
+    fn other_servers_are_told_one_address_of_this_machine() {
+        let backend = MemDisk::new(Identity::new([1; 16], [2; 16])).open().expect("memory opens");
+        let config = |listen: &[&str], at: Option<&str>| ServerConfig {
+            listen: listen.iter().map(|at| at.parse().expect("an address")).collect(),
+            sharing: Sharing { at: at.map(str::to_string), ..Sharing::default() },
+            ..ServerConfig::new(backend.clone())
+        };
+        let told = |listen: &[&str], at| peer_address(&config(listen, at)).ok();
+        assert_eq!(told(&["/d/a", "10.0.0.1:7400"], None).as_deref(), Some("10.0.0.1:0"));
+        assert_eq!(told(&["10.0.0.1:7400"], Some("10.0.0.1:7399")).as_deref(), Some("10.0.0.1:7399"));
+        for all in ["0.0.0.0:7400", "[::]:7400"] {
+            assert_eq!(told(&[all], None).as_deref(), Some("127.0.0.1:0"));
+            assert_eq!(told(&[], Some(all)), None);
+        }
+    }
 }
