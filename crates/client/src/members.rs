@@ -12,7 +12,8 @@ use crate::session::{Link, Then};
 
 impl Client {
     /// Who is there has changed.
-    pub(crate) fn learn_map(&mut self, map: &ClusterMap) {
+    /// `welcoming`: the rank that says so as it welcomes this client, which so is where it is.
+    pub(crate) fn learn_map(&mut self, map: &ClusterMap, welcoming: Option<Rank>) {
         let before: BTreeMap<Rank, Option<String>> =
             self.sessions.keys().map(|rank| (*rank, self.router.address(*rank))).collect();
         if !self.router.learn_map(map) {
@@ -20,9 +21,11 @@ impl Client {
         }
         for (rank, before) in before {
             let now = self.router.address(rank);
-            // What it was reached at before is another life of it, or nobody.
-            let has_gone = before.is_some() && now.is_some() && now != before;
-            if has_gone && (rank != self.home || self.home_moved) {
+            // What it was reached at before is another life of it, or nobody; and who is greeted in its stead while it was nowhere
+            // may never answer.
+            let greets = self.session(rank).is_some_and(|session| session.link == Link::Greeting);
+            let has_gone = now.is_some() && now != before && (before.is_some() || greets);
+            if has_gone && welcoming != Some(rank) && (rank != self.home || self.home_moved) {
                 self.disconnected(rank);
             }
         }

@@ -197,6 +197,15 @@ impl Client {
         self.sessions.entry(rank).or_default()
     }
 
+    /// A rank that was nowhere is sought once more where somebody may know of it: whoever would tell this client may be gone, too.
+    pub(crate) fn seek_again(&mut self, rank: Rank) {
+        // One that was never met would begin a session there.
+        let seeks = |session: &Session| session.nowhere && !session.left && session.id.is_some();
+        if self.home_moved && self.session(rank).is_some_and(seeks) {
+            self.want_connection(rank);
+        }
+    }
+
     /// Asks for a connection, now or when it is known where to.
     pub(crate) fn want_connection(&mut self, rank: Rank) {
         let first = self.is_at_first(rank);
@@ -284,7 +293,7 @@ impl Client {
             (Link::Up, ToClient::Routes { routes, moved, to, frozen_ms }) => {
                 self.moved(rank, &routes, &moved, to, frozen_ms);
             }
-            (Link::Up, ToClient::Map(map)) => self.learn_map(&map),
+            (Link::Up, ToClient::Map(map)) => self.learn_map(&map, None),
             (Link::Greeting, ToClient::Map(map)) => self.found_another(rank, &map),
             (Link::Up | Link::Greeting, ToClient::Evicted) => self.evicted(rank),
             // Of a connection that was given up already, or out of place.
@@ -313,11 +322,9 @@ impl Client {
     /// Where a rank was sought there is another one, which tells who is there.
     fn found_another(&mut self, rank: Rank, map: &ClusterMap) {
         self.home_moved |= rank == self.home;
-        let before = self.router.address(rank);
-        self.learn_map(map);
+        self.learn_map(map, None);
         // If it is elsewhere by now it is sought there already.
-        let now = self.router.address(rank);
-        if before.is_none() || now.is_none() || before == now {
+        if self.session(rank).is_some_and(|session| session.link == Link::Greeting) {
             self.disconnected(rank);
         }
     }
@@ -352,7 +359,7 @@ impl Client {
         self.router.hash_key = Some(welcome.hash_key);
         self.out.push_back(Output::Ready { rank: self.swapped(rank), welcome: welcome.clone() });
         // Before anything is given up or claimed: what is not here any more may be at a rank that was not known.
-        self.learn_map(&welcome.map);
+        self.learn_map(&welcome.map, Some(rank));
         if had && !welcome.resumed {
             self.session_lost(rank);
             if welcome.kept {

@@ -46,6 +46,7 @@ impl Client {
             }
         }
         self.ask_life(rank);
+        self.seek_again(rank);
         let Some(session) = self.session(rank) else { return };
         if !session.suspended && self.may_have_ended(session) {
             self.suspend(rank);

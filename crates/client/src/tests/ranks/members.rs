@@ -58,6 +58,78 @@ fn a_rank_that_listens_elsewhere_is_sought_there_at_once() {
     assert!(world.take().contains(&again), "it is asked once more, under its number");
 }
 
+/// Rank 0 has gone from where clients begin, and is nowhere; another one is there, and says so.
+fn nowhere() -> (Ranks, ClusterMap) {
+    let mut world = Ranks::unconnected(Config { client: 77, doubt_ms: 2_000, ..Config::default() });
+    world.connect(R0, welcome(R0, 2));
+    world.call(lookup(Ino::ROOT, "x"));
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(world.take(), [Wire::Connect(R0, None)]);
+    world.feed(Input::Connected { rank: R0 });
+    world.take();
+    let mut gone = ClusterMap { epoch: 9, ..map(2) };
+    gone.ranks[0].address = String::new();
+    world.says(R0, ToClient::Map(gone.clone()));
+    (world, gone)
+}
+
+/// Ticks until the machine says something, at most so long.
+fn until_it_speaks(world: &mut Ranks, most_ms: u64) -> Vec<Wire> {
+    let end = world.ms + most_ms;
+    while world.ms < end {
+        world.ms += 50;
+        world.feed(Input::Tick);
+        let wire = world.take();
+        if !wire.is_empty() {
+            return wire;
+        }
+    }
+    Vec::new()
+}
+
+#[test]
+fn a_rank_that_is_nowhere_is_sought_where_clients_begin_until_somebody_knows_it() {
+    let (mut world, mut map) = nowhere();
+    world.feed(Input::Disconnected { rank: R0 });
+    assert_eq!(until_it_speaks(&mut world, 1_000), [Wire::Connect(R0, None)]);
+    // A server takes the connection which hangs: the next one may know more.
+    world.feed(Input::Connected { rank: R0 });
+    world.take();
+    assert_eq!(until_it_speaks(&mut world, 3_000), [Wire::Connect(R0, None)]);
+    world.feed(Input::Connected { rank: R0 });
+    world.take();
+    (map.epoch, map.ranks[0].address) = (10, "there".into());
+    world.says(R0, ToClient::Map(map));
+    assert_eq!(world.take(), [Wire::Connect(R0, Some("there".into()))]);
+    world.connect(R0, Welcome { resumed: true, ..welcome(R0, 2) });
+    let again = Wire::Ask(R0, 1, Op::Lookup { dir: Ino::ROOT, name: name("x") });
+    assert!(world.take().contains(&again), "it is asked once more, under its number");
+}
+
+#[test]
+fn who_greets_a_server_that_hangs_goes_where_the_rank_is_as_soon_as_another_one_says_so() {
+    let mut world = Ranks::with_second();
+    world.call(lookup(Ino::ROOT, "x"));
+    world.take();
+    world.feed(Input::Disconnected { rank: R0 });
+    world.take();
+    world.feed(Input::Connected { rank: R0 });
+    world.take();
+    let mut gone = ClusterMap { epoch: 9, ..map(2) };
+    gone.ranks[0].address = String::new();
+    world.says(R0, ToClient::Map(gone.clone()));
+    while !world.take().contains(&Wire::Connect(R0, None)) {
+        world.ms += 50;
+        world.feed(Input::Tick);
+    }
+    world.feed(Input::Connected { rank: R0 });
+    world.take();
+    (gone.epoch, gone.ranks[0].address) = (10, "there".into());
+    world.says(R1, ToClient::Map(gone));
+    assert_eq!(world.take(), [Wire::Connect(R0, Some("there".into()))]);
+}
+
 #[test]
 fn a_rank_that_left_the_map_is_not_sought_any_more() {
     let mut world = Ranks::with_second();
