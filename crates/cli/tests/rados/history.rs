@@ -30,7 +30,17 @@ pub struct Told {
 pub struct Programs {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
+    turns: Arc<Vec<Turns>>,
     threads: Vec<JoinHandle<Told>>,
+}
+
+/// The turns of one program.
+#[derive(Default)]
+struct Turns {
+    /// How many it has done.
+    done: AtomicU64,
+    /// How long the longest took since that was asked, microseconds.
+    longest: AtomicU64,
 }
 
 impl Programs {
@@ -48,12 +58,27 @@ impl Programs {
             fs.mkdir(&dir, 0o755).expect("a directory");
             place(&dir, number);
         }
+        let turns: Arc<Vec<Turns>> = Arc::new((0..count).map(|_| Turns::default()).collect());
         let start = |number: usize| {
-            let (address, stop, done) = (address.clone(), stop.clone(), done.clone());
-            std::thread::spawn(move || program(&address, number, &stop, &done))
+            let (address, stop, done, turns) = (address.clone(), stop.clone(), done.clone(), turns.clone());
+            std::thread::spawn(move || program(&address, number, &stop, &done, &turns[number]))
         };
         let threads = (0..count).map(start).collect();
-        Programs { stop, done, threads }
+        Programs { stop, done, turns, threads }
+    }
+
+    /// Waits until each program has ended the turn that it is in, and one more; how long the longest took since this was asked before.
+    pub fn longest_turn(&self) -> Duration {
+        let counts = || self.turns.iter().map(|turns| turns.done.load(Ordering::Acquire));
+        let from: Vec<u64> = counts().collect();
+        let until = Instant::now() + crate::servers::PATIENCE;
+        while counts().zip(&from).any(|(now, from)| now < from + 2) {
+            assert!(Instant::now() < until, "a program is not answered any more");
+            assert!(self.threads.iter().all(|thread| !thread.is_finished()), "a program has failed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let longest = self.turns.iter().map(|turns| turns.longest.swap(0, Ordering::AcqRel)).max();
+        Duration::from_micros(longest.unwrap_or(0))
     }
 
     /// Waits until so many more operations were acknowledged.
@@ -78,7 +103,7 @@ fn dirs_of(program: usize) -> [String; 2] {
     [format!("/p{program}"), format!("/q{program}")]
 }
 
-fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64) -> Told {
+fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64, turns: &Turns) -> Told {
     let fs = connect(address);
     let dirs = dirs_of(number).map(PathBuf::from);
     let [dir, other] = &dirs;
@@ -117,7 +142,10 @@ fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64
             Err(FsError::Exists) => {}
             Err(error) => panic!("/all/{turn}: {error}"),
         }
-        told.longest = told.longest.max(begun.elapsed());
+        let took = begun.elapsed();
+        told.longest = told.longest.max(took);
+        turns.longest.fetch_max(took.as_micros() as u64, Ordering::AcqRel);
+        turns.done.fetch_add(1, Ordering::AcqRel);
         done.fetch_add(4, Ordering::AcqRel);
     }
     told

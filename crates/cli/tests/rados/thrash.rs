@@ -2,6 +2,7 @@
 //! cut from each other and from the store, ranks handed over, and OSDs killed, while programs work; then all must be there, and sound.
 //! `LOLIGO_THRASH_SEED` repeats the choices, not the moments. By `scripts/rados-suite.sh --faults`.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::faults::Ceph;
@@ -26,8 +27,8 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// One fault, for a while; servers that it ended are missing after it.
-fn hurt(trio: &mut Trio, ceph: &Ceph, dice: &mut Dice) {
+/// One fault, for a while; servers that it ended are missing after it. What it was.
+fn hurt(trio: &mut Trio, ceph: &Ceph, dice: &mut Dice) -> &'static str {
     let numbers: Vec<usize> = trio.servers.iter().map(|server| server.number).collect();
     let first = numbers[dice.below(numbers.len())];
     let second = (first + 1 + dice.below(2)) % 3;
@@ -97,6 +98,7 @@ fn hurt(trio: &mut Trio, ceph: &Ceph, dice: &mut Dice) {
         }
         _ => std::mem::take(&mut trio.servers).into_iter().for_each(crate::servers::Server::kill),
     }
+    words[what]
 }
 
 /// Those that are missing, or have ended, are started again.
@@ -119,20 +121,36 @@ fn random_faults_of_servers_links_and_osds_lose_nothing() {
     let programs = trio.programs();
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut faults = 0;
+    // The longest turn of a program by what had happened, of faults that came alone.
+    let mut turns: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+    let mut alone = true;
     while Instant::now() < end {
-        hurt(&mut trio, &ceph, &mut dice);
+        let what = hurt(&mut trio, &ceph, &mut dice);
+        let mut single = alone;
         faults += 1;
         // Sometimes the next fault comes before this one is over.
         if dice.below(3) == 0 && !trio.servers.is_empty() {
             hurt(&mut trio, &ceph, &mut dice);
-            faults += 1;
+            (single, faults) = (false, faults + 1);
         }
         trio.heal();
         mend(&mut trio);
-        if dice.below(3) > 0 {
+        alone = dice.below(3) > 0;
+        if alone {
             settle(&mut trio);
             programs.until_more(100);
+            let longest = programs.longest_turn();
+            eprintln!(
+                "  the longest turn of a program took {longest:?}{}",
+                if single { "" } else { ", of several faults" }
+            );
+            turns.entry(if single { what } else { "several" }).or_default().push(longest);
         }
+    }
+    for (what, mut turns) in turns {
+        turns.sort_unstable();
+        let (p50, worst) = (turns[turns.len() / 2], turns[turns.len() - 1]);
+        eprintln!("{what}: {} times, the longest turn p50 {p50:?}, worst {worst:?}", turns.len());
     }
     trio.heal();
     settle(&mut trio);
