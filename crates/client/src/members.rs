@@ -74,7 +74,7 @@ impl Client {
     }
 
     fn leave(&mut self, rank: Rank) {
-        self.send(rank, ToServer::Goodbye);
+        self.send(rank, ToServer::Goodbye { gone: false });
         let now = self.now.ms;
         if let Some(session) = self.sessions.get_mut(&rank) {
             (session.link, session.left) = (Link::Down, true);

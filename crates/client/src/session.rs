@@ -336,7 +336,7 @@ impl Client {
             let own = self.sessions.get(&welcome.rank).map(|own| own.id);
             let is_own = own.is_some_and(|id| id.is_none_or(|(id, _)| id == welcome.session));
             if !is_own {
-                self.send(rank, ToServer::Goodbye);
+                self.send(rank, ToServer::Goodbye { gone: false });
             }
             return self.found_another(rank, &welcome.map);
         };

@@ -131,7 +131,7 @@ impl Client {
         }
         for rank in self.sessions.keys().copied().collect::<Vec<_>>() {
             if self.is_up(rank) {
-                self.send(rank, ToServer::Goodbye);
+                self.send(rank, ToServer::Goodbye { gone: true });
             }
         }
         self.stopped = true;

@@ -27,7 +27,7 @@ fn a_connection_makes_and_finds_names() {
     assert!(matches!(raw.call(Op::StatFs), Ok(Answer::StatFs(_))));
     raw.send(&ToServer::Ping);
     assert_eq!(raw.recv(), ToClient::Pong);
-    raw.send(&ToServer::Goodbye);
+    raw.send(&ToServer::Goodbye { gone: true });
     assert_eq!(raw.try_recv(), None);
     let status = server.status().expect("it runs");
     assert_eq!(status.ranks[0].mds.ops["mkdir"].count, 1);

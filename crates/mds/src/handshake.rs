@@ -225,8 +225,12 @@ impl Mds {
         self.close_conn(conn);
     }
 
-    /// Ends a session that has written back all it had.
-    pub(crate) fn goodbye(&mut self, slot: Slot) {
+    /// Ends a session that has written back all it had. `gone`: the client itself ends.
+    pub(crate) fn goodbye(&mut self, slot: Slot, gone: bool) {
+        let client = self.sessions.get(slot).map(|session| session.client);
+        if let Some(client) = client.filter(|_| gone) {
+            self.say_client_gone(client);
+        }
         self.opens.end(slot).into_iter().for_each(|(ino, _)| self.closed(ino));
         self.end_session(slot);
     }

@@ -218,8 +218,8 @@ impl Mds {
                 }
             }
             ToServer::Ping => self.ping(slot),
-            ToServer::Goodbye => {
-                self.goodbye(slot);
+            ToServer::Goodbye { gone } => {
+                self.goodbye(slot, gone);
                 self.close_conn(conn);
             }
             ToServer::Reclaim(held) => self.reclaim(slot, held),

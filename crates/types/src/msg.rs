@@ -84,8 +84,9 @@ pub enum ToServer {
     Release(Vec<(Ino, Lease)>),
     /// I live.
     Ping,
-    /// The session ends; everything it held is given back.
-    Goodbye,
+    /// The session ends; everything it held is given back. `gone`: the client itself ends, so other ranks need not keep for it what
+    /// has moved to them and it has not heard of.
+    Goodbye { gone: bool },
 }
 
 /// The server's side of the handshake.

@@ -51,6 +51,8 @@ pub enum PeerMsg {
     Routes(Vec<Route>),
     /// A directory with lines of its own is gone.
     Gone(Ino),
+    /// A client has ended: what moved to the receiver before the client came there is nobody's.
+    ClientGone { client: u64 },
     /// Lock these records and send them. `client`: on whose behalf (0: nobody's). Answered by `Lent` or `Denied`.
     /// `round`: grows each time that it asks, so that what was on its way when it gave all back is not taken for the answer.
     Borrow { tx: TxId, round: u32, client: u64, wants: Vec<Want> },

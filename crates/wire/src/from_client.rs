@@ -26,7 +26,7 @@ pub(crate) fn encode(msg: &ToServer) -> proto::ToServer {
         ToServer::RecallDone { ino, id } => Msg::RecallDone(proto::RecallDone { ino: ino.0, id: *id }),
         ToServer::Release(leases) => Msg::Release(proto::Leases { leases: to_leases(leases) }),
         ToServer::Ping => Msg::Ping(proto::Empty {}),
-        ToServer::Goodbye => Msg::Goodbye(proto::Empty {}),
+        ToServer::Goodbye { gone } => Msg::Goodbye(proto::Goodbye { gone: *gone }),
     };
     proto::ToServer { msg: Some(msg) }
 }
@@ -40,7 +40,7 @@ pub(crate) fn decode(msg: proto::ToServer, mut payload: Payload) -> Result<ToSer
         Msg::RecallDone(m) => ToServer::RecallDone { ino: Ino(m.ino), id: m.id },
         Msg::Release(m) => ToServer::Release(leases(m.leases)?),
         Msg::Ping(_) => ToServer::Ping,
-        Msg::Goodbye(_) => ToServer::Goodbye,
+        Msg::Goodbye(m) => ToServer::Goodbye { gone: m.gone },
     };
     payload.finish()?;
     Ok(msg)

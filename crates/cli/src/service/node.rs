@@ -10,7 +10,7 @@ use loligo_driver::client::{Client, Options};
 use loligo_driver::server::{Progress, Resident, Sharing};
 use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
-use loligo_store::{Backend, StoreError};
+use loligo_store::{Backend, Lease, StoreError};
 use loligo_types::Rank;
 
 use super::admin::{Admin, Source};
@@ -35,6 +35,8 @@ pub struct Node {
     pub source: Arc<Source>,
     data: PathBuf,
     admin: Admin,
+    /// Until when what it owns of a shared store is its own.
+    lease: Option<Arc<dyn Lease>>,
     /// It runs ranks for another server, of which the next commands know.
     has_joined: bool,
     /// Keeps others out of the directory; the last to go.
@@ -179,8 +181,8 @@ impl Node {
         let data = at.data();
         let lock = at.lock()?;
         let table_cache = settings.number("table_cache_bytes") as usize;
-        let lease = Duration::from_millis(settings.number("lease_ms"));
-        let how = Opening { table_cache, lease, ..Opening::default() };
+        let lease_time = Duration::from_millis(settings.number("lease_ms"));
+        let how = Opening { table_cache, lease: lease_time, ..Opening::default() };
         let name = match settings.text("server_name") {
             "" => loligo_store_rados::this_process(),
             name => name.to_string(),
@@ -190,10 +192,11 @@ impl Node {
         let (ranks, sharing) = (ranks.ranks.unwrap_or(0), part.sharing);
         let peers = Some(settings.text("peer_listen")).filter(|at| !at.is_empty()).map(str::to_string);
         let sharing = Sharing { at: peers, ..sharing };
+        let lease = store.lease();
         let config = ServerConfig { ranks, elsewhere, sharing, ..server_config(data, settings, store)? };
         let server = recover(begun, data, |progress| Server::start(config, progress))?;
         let node = Node::run(server, data, settings.text("admin"), &admin_socket(data), settings)?;
-        Ok(Node { _lock: lock, ..node })
+        Ok(Node { lease, _lock: lock, ..node })
     }
 
     /// Runs ranks for the server of a data directory.
@@ -215,7 +218,7 @@ impl Node {
         let server = Arc::new(server);
         let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
         let admin = Admin::start(admin, socket, source.clone())?;
-        Ok(Node { server, source, data: data.to_path_buf(), admin, has_joined: false, _lock: None })
+        Ok(Node { server, source, data: data.to_path_buf(), admin, lease: None, has_joined: false, _lock: None })
     }
 
     /// What the next commands need to find it.
@@ -235,6 +238,10 @@ impl Node {
         let mut all: Vec<String> = self.server.addresses().iter().map(Address::to_string).collect();
         all.extend(self.admin.address().map(|at| format!("http://{at} (admin)")));
         all.join(", ")
+    }
+
+    pub fn lease(&self) -> Option<Arc<dyn Lease>> {
+        self.lease.clone()
     }
 
     /// Stops cleanly.

@@ -133,6 +133,7 @@ fn until_told(signals: &Signals, node: &Node) -> Option<String> {
 /// Stops the server, and says why if it had ended by itself.
 pub fn finish(node: Node, fatal: Option<String>, stopping: &Stopping) -> Outcome {
     stopping.now("writing what is only in the journal and in memory into the table");
+    stopping.needs(node.lease());
     let stopped = node.stop();
     match fatal {
         Some(text) => Err(Failure::new(format!("the server ended by itself: {text}"))),

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use loligo_store::Lease;
+
 use super::notify;
 use crate::output::note;
 
@@ -52,6 +54,8 @@ impl Signals {
 
 /// Programs that run others (timeout, sudo, shells) may pass the same signal on twice; that is no impatience.
 const ECHO: Duration = Duration::from_millis(300);
+/// How often it is looked whether the end can be waited for.
+const LOOK: Duration = Duration::from_secs(1);
 /// How often it is said what the end waits for.
 const TELL: Duration = Duration::from_secs(3);
 /// What an end without stopping means for a server.
@@ -59,9 +63,19 @@ pub const RECOVERS: &str = "as after a crash, the next start recovers from the j
 /// And for a mount of a server that runs elsewhere.
 pub const UNSYNCED: &str = "what was written and not synced may be lost";
 
-/// A clean end under way: says what it waits for, and is cut short by another signal.
+/// How long a server that is to end waits for a store that does not answer. By then other servers have taken over what it owns.
+const SILENT: Duration = Duration::from_secs(15);
+
+/// A clean end under way: says what it waits for, and is cut short by another signal, or if the store is not to be reached.
 pub struct Stopping {
-    stage: Arc<Mutex<String>>,
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+struct UnderWay {
+    /// As in "still ...".
+    stage: String,
+    /// What of a shared store is owned.
+    lease: Option<Arc<dyn Lease>>,
 }
 
 impl Signals {
@@ -70,28 +84,35 @@ impl Signals {
     /// means, for the user.
     pub fn stopping(self, mount: Option<PathBuf>, then: &'static str) -> Stopping {
         notify::stopping();
-        let stage = Arc::new(Mutex::new("stopping".to_string()));
-        let shown = stage.clone();
+        let under_way = Arc::new(Mutex::new(UnderWay { stage: "stopping".to_string(), lease: None }));
+        let seen = under_way.clone();
         let begun = Instant::now();
         let watch = move || {
             let mut told = begun;
+            let mut silent = None;
             loop {
-                match self.wait(TELL.saturating_sub(told.elapsed())) {
+                match self.wait(LOOK.min(TELL.saturating_sub(told.elapsed()))) {
                     Some("SIGHUP") => {}
                     Some(_) if begun.elapsed() < ECHO => {}
-                    Some(signal) => end_at_once(signal, mount.as_deref(), then),
-                    None => {
-                        let stage = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                        note(format_args!("loligo: still {stage}; another Ctrl-C or SIGTERM ends it at once"));
-                        told = Instant::now();
-                    }
+                    Some(signal) => end_at_once(&format!("{signal} once more"), mount.as_deref(), then),
+                    None => {}
+                }
+                let UnderWay { stage, lease } = &*seen.lock().unwrap_or_else(PoisonError::into_inner);
+                if told.elapsed() >= TELL {
+                    note(format_args!("loligo: still {stage}; another Ctrl-C or SIGTERM ends it at once"));
+                    told = Instant::now();
+                }
+                let is_silent = lease.as_ref().is_some_and(|lease| !lease.holds());
+                silent = is_silent.then(|| silent.unwrap_or_else(Instant::now));
+                if silent.is_some_and(|since| since.elapsed() >= SILENT) {
+                    end_at_once("the store does not answer", mount.as_deref(), then);
                 }
             }
         };
         if let Err(error) = std::thread::Builder::new().name("loligo-signals".into()).spawn(watch) {
             tracing::warn!(%error, "a second signal will not be heard");
         }
-        Stopping { stage }
+        Stopping { under_way }
     }
 }
 
@@ -100,12 +121,18 @@ impl Stopping {
     pub fn now(&self, what: impl Into<String>) {
         let what = what.into();
         notify::status(&what);
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = what;
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).stage = what;
+    }
+
+    /// What is owned of a store that others share: if that is not to be reached, what is in memory cannot be brought there, and who waits
+    /// for it waits in vain.
+    pub fn needs(&self, lease: Option<Arc<dyn Lease>>) {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).lease = lease;
     }
 }
 
-fn end_at_once(signal: &str, mount: Option<&Path>, then: &str) -> ! {
-    note(format_args!("loligo: {signal} once more: ended at once; {then}"));
+fn end_at_once(why: &str, mount: Option<&Path>, then: &str) -> ! {
+    note(format_args!("loligo: {why}: ended at once; {then}"));
     // Whoever uses the mount gets errors; without it the next `up` finds the place free.
     if let Some(at) = mount {
         let _ = super::umount::detach(at);

@@ -220,6 +220,25 @@ fn a_server_that_is_cut_from_everything_ends_when_it_is_healed_and_gets_its_shar
 }
 
 #[test]
+fn a_server_that_is_told_to_stop_and_does_not_reach_the_store_ends_all_the_same() {
+    let Some(mut trio) = Trio::new() else { return };
+    let programs = trio.programs();
+    programs.until_more(SOME);
+    let leader = trio.leader();
+    let mut server = trio.take(leader);
+    trio.cut_from_store(leader);
+    server.term();
+    let said = server.until_ended();
+    assert!(said.contains("the store does not answer: ended at once"), "{said}");
+    until(&trio.servers, all_there);
+    programs.until_more(SOME);
+    trio.heal();
+    trio.again(leader);
+    until(&trio.servers, |runs| all_there(runs) && runs.iter().all(|ranks| ranks.len() == 1));
+    trio.check(&programs.end(), "a server cut from the store and told to stop");
+}
+
+#[test]
 fn a_rank_that_is_handed_to_a_server_which_others_do_not_reach_serves_when_they_do() {
     let Some(trio) = Trio::new() else { return };
     let programs = trio.programs();

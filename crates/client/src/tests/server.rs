@@ -174,7 +174,7 @@ impl Server {
                 }
             }
             ToServer::Ping => self.out[client].push_back(ToClient::Pong),
-            ToServer::Goodbye => self.peers[client] = Peer::default(),
+            ToServer::Goodbye { .. } => self.peers[client] = Peer::default(),
         }
     }
 

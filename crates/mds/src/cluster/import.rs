@@ -78,6 +78,7 @@ impl Mds {
         for (slot, client) in slots.into_iter().zip(clients) {
             self.take_over(slot, client);
         }
+        self.end_gone(clients.iter().map(|client| client.client));
         if let Some(link) = self.cluster.links.get_mut(&from) {
             link.landing.push_back((peer.received, lsn));
         }

@@ -107,6 +107,7 @@ impl Mds {
             PeerMsg::Acked { upto } => self.letters_acked(from, upto),
             PeerMsg::Routes(routes) => self.learn_routes(routes),
             PeerMsg::Gone(dir) => self.peer_gone(dir),
+            PeerMsg::ClientGone { client } => self.client_gone(client),
             PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
             PeerMsg::Lent { tx, round, lent } => self.lent(from, tx, round, lent),
             PeerMsg::Denied { tx, round, error } => self.denied(from, tx, round, error),

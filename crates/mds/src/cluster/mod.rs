@@ -6,6 +6,7 @@ mod depart;
 mod drain;
 mod export;
 mod float;
+mod gone;
 mod holdings;
 mod import;
 mod lend;
@@ -113,6 +114,8 @@ pub(crate) struct Cluster {
     pub(crate) homes: Homes,
     /// Something has changed that others can only learn from the table.
     pub(crate) told_by_table: bool,
+    /// Clients that have ended lately, as other ranks say, the newest last.
+    pub(crate) gone: VecDeque<u64>,
 }
 
 impl Cluster {

@@ -449,7 +449,7 @@ impl Cluster {
     pub fn remove_drained(&mut self, at: usize) {
         self.set_state(at, RankState::Leaving);
         for client in 0..self.worlds[at].clients.len() {
-            self.at(at, |world| world.message(client, loligo_types::msg::ToServer::Goodbye));
+            self.at(at, |world| world.message(client, loligo_types::msg::ToServer::Goodbye { gone: false }));
         }
         self.wait_member(at, &Member::Left);
         self.at(at, |world| world.input(Input::Stop));

@@ -387,7 +387,7 @@ fn what_a_client_left_that_lost_its_handle_is_dropped_when_that_is_closed() {
 fn a_client_that_goes_in_order_left_nothing() {
     let (mut world, a, b, _) = file();
     world.discards = false;
-    world.message(a, loligo_types::msg::ToServer::Goodbye);
+    world.message(a, loligo_types::msg::ToServer::Goodbye { gone: false });
     for _ in 0..5 {
         world.message(b, loligo_types::msg::ToServer::Ping);
         world.wait(100);

@@ -67,7 +67,7 @@ fn locks_end_with_the_handle_and_with_the_session() {
     world.open(a, ino, WRITE, 1);
     let seq = world.send(a, set(ino, lock(1, 0, 0), true));
     assert_eq!(world.reply(a, seq), None);
-    world.message(b, ToServer::Goodbye);
+    world.message(b, ToServer::Goodbye { gone: false });
     assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Done)));
 }
 

@@ -119,7 +119,7 @@ fn numbers_that_a_session_did_not_use_are_never_given_again() {
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
     let first = grant(&mut world, a, 100).expect("given");
-    world.message(a, loligo_types::msg::ToServer::Goodbye);
+    world.message(a, loligo_types::msg::ToServer::Goodbye { gone: false });
     assert_eq!(make(&mut world, b, node("a"), first).1, Err(FsError::NotGranted));
     assert_eq!(grant(&mut world, b, 1), Ok(Ino(first.0 + 100)));
     world.crash();

@@ -141,7 +141,7 @@ fn run(seed: u64, steps: usize) {
     assert!(world.stopped && world.journal.is_empty(), "seed {seed}");
     restart(&mut world, &clients, &mut unanswered);
     assert_eq!(world.walk(clients[0]), alive, "seed {seed}: recovered from the table alone");
-    world.message(clients[1], ToServer::Goodbye);
+    world.message(clients[1], ToServer::Goodbye { gone: false });
     assert_eq!(world.mds.status().waiting_count, 0, "seed {seed}");
 }
 

@@ -62,7 +62,7 @@ fn the_newer_connection_of_a_session_wins() {
     assert!(world.clients[a].welcome.as_ref().is_some_and(|w| w.resumed && w.kept));
     assert_eq!(world.clients[a].welcome.as_ref().map(|w| w.session), welcome.map(|w| w.session));
     // What still comes on the old one is not heard.
-    world.input(Input::Message { conn: old, msg: ToServer::Goodbye });
+    world.input(Input::Message { conn: old, msg: ToServer::Goodbye { gone: false } });
     assert!(world.call(a, Op::GetAttr { ino: Ino::ROOT }).is_ok());
 }
 
@@ -290,7 +290,7 @@ fn goodbye_frees_everything() {
     let (a, b) = (world.client(), world.client());
     let file = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
     world.call(a, unlink(Ino::ROOT, "f")).expect("it is there");
-    world.message(a, ToServer::Goodbye);
+    world.message(a, ToServer::Goodbye { gone: false });
     assert_eq!(world.call(b, Op::GetAttr { ino: file }), Err(FsError::Stale));
     world.wait_alive(100);
     let status = world.mds.status();
@@ -304,7 +304,7 @@ fn a_session_number_is_never_used_twice() {
     for _ in 0..3 {
         let a = world.client();
         seen.push(world.session(a));
-        world.message(a, ToServer::Goodbye);
+        world.message(a, ToServer::Goodbye { gone: false });
         world.crash();
     }
     seen.dedup();
@@ -315,7 +315,7 @@ fn a_session_number_is_never_used_twice() {
 fn nothing_but_hello_is_heard_on_a_new_connection() {
     let mut world = World::new();
     let a = world.client();
-    world.message(a, ToServer::Goodbye);
+    world.message(a, ToServer::Goodbye { gone: false });
     world.input(Input::Connected { conn: world.clients[a].conn.0, peer: root() });
     world.clients[a].closed = false;
     world.message(a, ToServer::Ping);

@@ -31,6 +31,7 @@ mod code {
     pub const BEAT: u8 = 17;
     pub const CACHED: u8 = 18;
     pub const HEAT: u8 = 19;
+    pub const CLIENT_GONE: u8 = 20;
 }
 
 /// The shortest route: directory, bits, value, rank, version.
@@ -102,6 +103,7 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
             put(out, code::ACCEPT, *moving);
             out.push(refused.map_or(0, FsError::code));
         }
+        PeerMsg::ClientGone { client } => put(out, code::CLIENT_GONE, *client),
         PeerMsg::Empty => out.push(code::EMPTY),
         PeerMsg::Farewell => out.push(code::FAREWELL),
         PeerMsg::Cached(items) => {
@@ -153,6 +155,7 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
             };
             PeerMsg::Accept { moving, refused }
         }
+        code::CLIENT_GONE => PeerMsg::ClientGone { client: from.u64()? },
         code::EMPTY => PeerMsg::Empty,
         code::FAREWELL => PeerMsg::Farewell,
         code::BEAT => PeerMsg::Beat(take_list(from, BEAT_MIN, "number of beats", take_beat)?),

@@ -281,7 +281,7 @@ pub(super) fn to_server() -> impl Strategy<Value = ToServer> {
         1 => (ino(), any::<u64>()).prop_map(|(ino, id)| ToServer::RecallDone { ino, id }),
         1 => leases().prop_map(ToServer::Release),
         1 => Just(ToServer::Ping),
-        1 => Just(ToServer::Goodbye),
+        1 => any::<bool>().prop_map(|gone| ToServer::Goodbye { gone }),
     ]
 }
 

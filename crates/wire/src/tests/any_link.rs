@@ -187,6 +187,7 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         (any::<u64>(), of(error())).prop_map(|(moving, refused)| PeerMsg::Accept { moving, refused }),
         Just(PeerMsg::Empty),
         Just(PeerMsg::Farewell),
+        any::<u64>().prop_map(|client| PeerMsg::ClientGone { client }),
         vec(beat(), 0..5).prop_map(PeerMsg::Beat),
         vec(loaded(), 0..5).prop_map(PeerMsg::Cached),
         vec(heat(), 0..5).prop_map(PeerMsg::Heat),

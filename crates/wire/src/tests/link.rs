@@ -155,6 +155,7 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
     golden("accept", between(PeerMsg::Accept { moving: 5, refused: Some(FsError::Busy) }));
     golden("empty", between(PeerMsg::Empty));
     golden("farewell", between(PeerMsg::Farewell));
+    golden("client-gone", between(PeerMsg::ClientGone { client: 300 }));
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn a_rank_that_leaves_is_asked_where_its_files_are_then_left_and_not_asked_again
     assert_eq!(op, Op::GetAttr { ino: FILE });
     world.answers(R0, entry(FILE, Kind::File));
     world.feed(Input::Tick);
-    assert_eq!(world.take(), [Wire::Other(R1, ToServer::Goodbye)]);
+    assert_eq!(world.take(), [Wire::Other(R1, ToServer::Goodbye { gone: false })]);
     world.feed(Input::Disconnected { rank: R1 });
     assert_eq!(world.take(), [Wire::Disconnect(R1)]);
     world.call(Call::GetAttr { ino: Ino::first_of(R1) });
@@ -247,7 +247,10 @@ fn who_finds_another_rank_where_its_first_one_was_seeks_that_at_its_own_address(
     assert_eq!(world.take(), [Wire::Connect(R0, None)]);
     // Others begin at rank 1 now, and rank 0 is still there.
     world.connect(R0, welcome(R1, 2));
-    assert_eq!(world.take(), [Wire::Other(R0, ToServer::Goodbye), Wire::Connect(R0, Some("at 0".into()))]);
+    assert_eq!(
+        world.take(),
+        [Wire::Other(R0, ToServer::Goodbye { gone: false }), Wire::Connect(R0, Some("at 0".into()))]
+    );
     world.connect(R0, Welcome { resumed: true, kept: true, ..welcome(R0, 2) });
     world.write(fh, b"goes on");
 }
@@ -275,9 +278,12 @@ fn a_session_that_a_rank_has_found_again_is_not_ended_by_who_sought_another_rank
     world.take();
     // All were started again, and nobody knows yet where rank 1 is: it is sought where clients begin.
     world.connect(R1, welcome(R0, 2));
-    assert!(!world.take().contains(&Wire::Other(R1, ToServer::Goodbye)), "it is the one that is asked for next");
+    assert!(
+        !world.take().contains(&Wire::Other(R1, ToServer::Goodbye { gone: false })),
+        "it is the one that is asked for next"
+    );
     world.connect(R1, Welcome { session: SessionId(99), ..welcome(R0, 2) });
-    assert!(world.take().contains(&Wire::Other(R1, ToServer::Goodbye)), "it was begun for nothing");
+    assert!(world.take().contains(&Wire::Other(R1, ToServer::Goodbye { gone: false })), "it was begun for nothing");
 }
 
 #[test]
@@ -291,7 +297,7 @@ fn who_was_cut_off_while_its_first_rank_was_drained_goes_to_the_others() {
     let routes = vec![route(Ino::ROOT, R1, 9)];
     world.connect(R0, Welcome { map: ClusterMap { epoch: 9, ranks, ..Default::default() }, routes, ..welcome(R1, 2) });
     let wire = world.take();
-    assert_eq!(wire[0], Wire::Other(R0, ToServer::Goodbye), "of a session that is not needed");
+    assert_eq!(wire[0], Wire::Other(R0, ToServer::Goodbye { gone: false }), "of a session that is not needed");
     assert_eq!(wire[1..], [Wire::Disconnect(R0), Wire::Connect(R1, Some("at 1".into()))]);
     world.connect(R1, welcome(R1, 2));
     let (rank, seq, op) = world.asked();
@@ -306,7 +312,10 @@ fn who_begins_at_a_rank_that_leaves_stays_with_another_one() {
     let mut leaving = map(2);
     leaving.ranks[0].state = RankState::Leaving;
     world.connect(R0, Welcome { map: leaving, ..welcome(R0, 2) });
-    assert_eq!(world.take(), [Wire::Other(R0, ToServer::Goodbye), Wire::Connect(R1, Some("at 1".into()))]);
+    assert_eq!(
+        world.take(),
+        [Wire::Other(R0, ToServer::Goodbye { gone: false }), Wire::Connect(R1, Some("at 1".into()))]
+    );
 }
 
 #[test]
@@ -324,6 +333,6 @@ fn who_missed_that_all_ranks_it_knows_have_gone_asks_where_it_began() {
     let now = ClusterMap { epoch: 12, ranks: vec![info(2)], ..Default::default() };
     world.connect(R1, Welcome { map: now, ..welcome(Rank(2), 2) });
     let wire = world.take();
-    assert_eq!(wire[0], Wire::Other(R1, ToServer::Goodbye), "of a session that is not needed");
+    assert_eq!(wire[0], Wire::Other(R1, ToServer::Goodbye { gone: false }), "of a session that is not needed");
     assert_eq!(wire[1..], [Wire::Disconnect(R1), Wire::Connect(Rank(2), Some("at 2".into()))]);
 }

@@ -6,6 +6,7 @@ mod contention;
 mod crashes;
 mod dropped;
 mod floating;
+mod gone;
 mod hellos;
 mod holdings;
 mod known;

@@ -39,7 +39,7 @@ fn a_client_that_leaves_while_its_request_borrows_leaves_nothing_locked() {
         // The other client is asked for its leases before.
         cluster.deliver(1, 0);
     }
-    cluster.at(0, |world| world.message(b, ToServer::Goodbye));
+    cluster.at(0, |world| world.message(b, ToServer::Goodbye { gone: false }));
     cluster.release();
     assert_eq!(cluster.world(1).mds.under_way(), Vec::<String>::new());
     assert_eq!(cluster.lookup(a, here, "g"), Err(FsError::NotFound));
