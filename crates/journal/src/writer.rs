@@ -222,6 +222,11 @@ impl Writer {
         Outstanding { records: self.next_lsn.0 - 1 - self.durable.0, bytes: self.bytes_outstanding }
     }
 
+    /// Bytes of what was not taken yet.
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending.iter().map(|batch| batch.bytes.len() as u64).sum()
+    }
+
     /// Whether there is something to take now.
     pub fn has_pending(&self) -> bool {
         let Some(batch) = self.pending.front() else { return false };

@@ -39,6 +39,8 @@ const SYNCS_KNOWN: u32 = 32;
 
 /// Writes under way at a time, where the log does not make anybody wait for them.
 const WRITES_MAX: usize = 4;
+/// So much is worth a write of its own, however much is under way, bytes.
+const WRITE_BYTES: u64 = 64 << 10;
 
 /// What the rank thread asks of the journal's.
 #[derive(Debug)]
@@ -96,8 +98,18 @@ struct Flight {
     inbox: Arc<Inbox<Done>>,
     home: Arc<Queue<Chore>>,
     writes: usize,
+    /// The last record that was given to a write.
+    upto: Lsn,
     /// A segment is being made.
     is_creating: bool,
+}
+
+/// Whether to begin another write with what waits, when so many are under way, the last one up to `upto`. If it is less than what is under
+/// way it waits for that to land: the many small writes that clients with many requests would else fall into cost each as much as a
+/// large one.
+fn is_due(writes: usize, upto: Lsn, writer: &Writer) -> bool {
+    let flying = upto.0.saturating_sub(writer.durable().0);
+    writes == 0 || writer.outstanding().records - flying >= flying || writer.pending_bytes() >= WRITE_BYTES
 }
 
 /// How far a commit came.
@@ -128,7 +140,8 @@ impl Journal {
     /// Puts it where it begins: on the rank thread if nobody has to wait for its writes, else on its own.
     pub(crate) fn begin(mut self, home: &Arc<Queue<Chore>>, inbox: &Arc<Inbox<Done>>) {
         if self.log.is_async() {
-            let flight = Flight { inbox: inbox.clone(), home: home.clone(), writes: 0, is_creating: false };
+            let flight =
+                Flight { inbox: inbox.clone(), home: home.clone(), writes: 0, upto: Lsn(0), is_creating: false };
             self.flight = Some(flight);
             inbox.push(Done::JournalHere(Box::new(self)));
         } else {
@@ -167,7 +180,7 @@ impl Journal {
     /// Begins to write what was accepted.
     fn fly(&mut self) -> Result<(), StoreError> {
         let Some(flight) = &mut self.flight else { return Ok(()) };
-        while flight.writes < WRITES_MAX && !flight.is_creating {
+        while flight.writes < WRITES_MAX && !flight.is_creating && is_due(flight.writes, flight.upto, &self.writer) {
             let Some(batch) = self.waiting.take().or_else(|| self.writer.take_batch()) else { break };
             let Some((_, file)) = self.file.as_mut().filter(|(id, _)| *id == batch.segment) else {
                 // All before it has landed, or the writer would not have given it.
@@ -179,7 +192,7 @@ impl Journal {
             let (to, last, begun) = (flight.inbox.clone(), batch.last, Instant::now());
             let landed = move |done| to.push(Done::Landed { lsn: last, begun, done });
             file.append_then(&batch.bytes, Box::new(landed))?;
-            flight.writes += 1;
+            (flight.writes, flight.upto) = (flight.writes + 1, last);
             self.metrics.journal_bytes.add(batch.bytes.len() as u64);
             self.writer.recycle(batch.bytes);
         }
@@ -382,5 +395,35 @@ fn delete(log: &dyn LogDir, ids: &[u64]) {
         if let Err(error) = log.delete(*id) {
             tracing::warn!("journal segment {id} is not needed any more and could not be deleted: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_journal::WriterConfig;
+
+    use super::*;
+
+    #[test]
+    fn another_write_is_begun_if_it_brings_as_much_as_is_under_way_or_is_large() {
+        let mut writer = Writer::new(WriterConfig::new([1; 16], 0));
+        let append = |writer: &mut Writer, records: usize, bytes: usize| {
+            (0..records).for_each(|_| _ = writer.append(&vec![1; bytes]).expect("it has not failed"));
+        };
+        append(&mut writer, 3, 10);
+        assert!(is_due(0, Lsn(0), &writer), "nothing is under way");
+        let first = writer.take_batch().expect("three records").last;
+        append(&mut writer, 2, 10);
+        assert!(!is_due(1, first, &writer), "two wait for three");
+        append(&mut writer, 1, 10);
+        assert!(is_due(1, first, &writer));
+        let second = writer.take_batch().expect("three more").last;
+        append(&mut writer, 5, 10);
+        assert!(!is_due(2, second, &writer), "five wait for six");
+        writer.synced(first);
+        assert!(is_due(1, second, &writer), "and not for three");
+        let third = writer.take_batch().expect("five").last;
+        append(&mut writer, 1, WRITE_BYTES as usize);
+        assert!(is_due(2, third, &writer), "one that is large waits for nothing");
     }
 }
