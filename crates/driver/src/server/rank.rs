@@ -554,6 +554,7 @@ impl Rank {
     /// Hands out what the round made, the journal's part first. Answers make room for requests that waited, and these
     /// make more, so it goes on until nothing is left.
     fn finish_round(&mut self) {
+        let mut is_asked = self.requests > 0;
         while !self.appends.is_empty()
             || self.data.has_work()
             || self.holds && (!self.to_flush.is_empty() || self.resident_waits())
@@ -565,6 +566,8 @@ impl Rank {
             }
             self.data.submit();
             if self.holds {
+                // Who is answered asks again, if anybody does.
+                is_asked |= !self.to_flush.is_empty();
                 for id in std::mem::take(&mut self.to_flush) {
                     self.flush(id);
                 }
@@ -575,6 +578,8 @@ impl Rank {
         if self.requests > 0 {
             self.metrics.round_requests.record(self.requests);
             self.requests = 0;
+        }
+        if is_asked {
             self.look_until = Instant::now() + self.limits.look;
         }
     }

@@ -1,7 +1,7 @@
 //! Waiting for what comes next: first by looking, then asleep.
 //!
 //! A thread that sleeps must be woken, and where cores are virtual, waking an idle one takes longer than the request that
-//! it is woken for. So after a round with requests the rank looks for the next one for a moment (`ServerConfig::look`)
+//! it is woken for. So after a round with requests or answers the rank looks for the next one for a moment (`ServerConfig::look`)
 //! and gives its core away at each look to whoever needs it. It does not look while it waits for a disk.
 
 use std::time::{Duration, Instant};
