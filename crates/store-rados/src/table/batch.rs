@@ -25,7 +25,7 @@ pub(super) fn write(table: &RadosTable, changes: &Changes) -> Result<()> {
         return Ok(());
     }
     let at_once = table.shared.until_true(|index| {
-        let parts = parts(index, changes);
+        let parts = parts(index, changes.iter());
         let [part] = &parts[..] else { return Ok(Attempt::Done(false)) };
         if part.range.state != State::Whole {
             cut::finish(&table.shared, part.begin)?;
@@ -37,8 +37,7 @@ pub(super) fn write(table: &RadosTable, changes: &Changes) -> Result<()> {
         let op = table.write_op(part.range, changes.iter())?;
         match op.run(&table.shared.pool, &names::range(part.range.id)) {
             Ok(_) => {
-                let puts = changes.iter().filter_map(|(key, value)| Some(key.len() + value.as_ref()?.len()));
-                table.shared.wrote(part.range.id, puts.clone().count() as u64, puts.sum::<usize>() as u64);
+                table.shared.wrote(part.range.id, changes.iter());
                 Ok(Attempt::Done(true))
             }
             Err(Error::Changed { .. } | Error::NotFound { .. }) => {

@@ -7,7 +7,7 @@ mod batch;
 mod cut;
 mod index;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Changes by key, with the keys as they are in an omap: put, or removed.
 pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// One of them.
+type Change<'a> = (&'a Vec<u8>, &'a Option<Vec<u8>>);
 
 /// What all handles of the table share.
 pub(crate) struct Shared {
@@ -112,22 +115,23 @@ impl Shared {
         Ok(op)
     }
 
-    /// The values of these keys, which ascend, as far as they are there.
-    fn look_up(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    /// Those of these keys, which ascend, that are there, with their values, ascending.
+    fn look_up(&self, keys: &[&[u8]]) -> Result<Vec<KeyValue>> {
         self.until_true(|index| {
             let mut begun: Vec<(Reading, usize)> = Vec::new();
             let mut rest = keys;
             while let Some(first) = rest.first() {
                 let (begin, range) = index.of(first);
                 let end = index.end_of(begin);
-                let here = rest.iter().take(PAGE).take_while(|key| end.is_none_or(|end| *key < end)).count();
+                let here =
+                    rest.iter().take(PAGE).take_while(|key| end.is_none_or(|end| **key < end.as_slice())).count();
                 let (now, later) = rest.split_at(here);
                 let mut op = self.read_op(range)?;
-                let step = op.omap_keys(&now.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                let step = op.omap_keys(now);
                 begun.push((op.begin(&self.pool, &names::range(range.id)).map_err(store)?, step));
                 rest = later;
             }
-            let mut found = HashMap::new();
+            let mut found = Vec::with_capacity(keys.len());
             for (reading, step) in begun {
                 match reading.wait().and_then(|brought| brought.omap(step)) {
                     Ok(omap) => found.extend(omap.pairs),
@@ -176,7 +180,9 @@ impl Shared {
         self.reload().map(drop)
     }
 
-    fn wrote(&self, range: u64, keys: u64, bytes: u64) {
+    fn wrote<'a>(&self, range: u64, changes: impl Iterator<Item = Change<'a>>) {
+        let puts = changes.filter_map(|(key, value)| Some((key.len() + value.as_ref()?.len()) as u64));
+        let (keys, bytes) = puts.fold((0, 0), |(keys, bytes), put| (keys + 1, bytes + put));
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = written.entry(range).or_default();
         *entry = (entry.0 + keys, entry.1 + bytes);
@@ -225,11 +231,12 @@ impl RadosTable {
 
     /// Does changes that may become true one by one. What is done when it fails is not known, and may be done again.
     fn apply(&self, changes: &Changes) -> Result<()> {
-        let mut rest = changes.clone();
+        // What is done, once something else has to be tried again.
+        let mut done: BTreeSet<&[u8]> = BTreeSet::new();
         self.shared.until_true(|index| {
             let mut begun = Vec::new();
             let mut is_old = false;
-            for part in parts(index, &rest) {
+            for part in parts(index, changes.iter().filter(|(key, _)| !done.contains(key.as_slice()))) {
                 if part.range.state != State::Whole {
                     cut::finish(&self.shared, part.begin)?;
                     is_old = true;
@@ -239,22 +246,16 @@ impl RadosTable {
                     is_old = true;
                     continue;
                 }
-                let op = self.write_op(part.range, part.keys.iter().map(|key| (*key, &rest[*key])))?;
-                let keys: Vec<Vec<u8>> = part.keys.iter().map(|key| (*key).clone()).collect();
-                begun.push((
-                    part.range.id,
-                    keys,
-                    op.begin(&self.shared.pool, &names::range(part.range.id)).map_err(store)?,
-                ));
+                let op = self.write_op(part.range, part.changes.iter().copied())?;
+                let pending = op.begin(&self.shared.pool, &names::range(part.range.id)).map_err(store)?;
+                begun.push((part.range.id, part.changes, pending));
             }
-            let mut failed = None;
-            for (range, keys, pending) in begun {
+            let (mut landed, mut failed) = (Vec::new(), None);
+            for (range, changes, pending) in begun {
                 match pending.wait() {
                     Ok(_) => {
-                        let of = |key: &Vec<u8>| rest.remove(key).flatten().map_or(0, |value| key.len() + value.len());
-                        let bytes: Vec<usize> = keys.iter().map(of).collect();
-                        let puts = bytes.iter().filter(|bytes| **bytes > 0).count();
-                        self.shared.wrote(range, puts as u64, bytes.iter().sum::<usize>() as u64);
+                        self.shared.wrote(range, changes.iter().copied());
+                        landed.push(changes);
                     }
                     Err(Error::Changed { .. } | Error::NotFound { .. }) => {
                         // Either of the two conditions; to claim it again tells which.
@@ -266,18 +267,17 @@ impl RadosTable {
             }
             match failed {
                 Some(error) => Err(error),
-                None if is_old => Ok(Attempt::Old),
+                None if is_old => {
+                    done.extend(landed.iter().flatten().map(|(key, _)| key.as_slice()));
+                    Ok(Attempt::Old)
+                }
                 None => Ok(Attempt::Done(())),
             }
         })?;
         cut::where_due(&self.shared, self.shared.keys_max)
     }
 
-    fn write_op<'a>(
-        &self,
-        range: &Range,
-        changes: impl Iterator<Item = (&'a Vec<u8>, &'a Option<Vec<u8>>)> + Clone,
-    ) -> Result<WriteOp> {
+    fn write_op<'a>(&self, range: &Range, changes: impl Iterator<Item = Change<'a>> + Clone) -> Result<WriteOp> {
         let mut op = WriteOp::new().map_err(store)?;
         op.assert_xattr(GENERATION, &range.generation.to_le_bytes()).map_err(store)?;
         let slot = self.slot()?;
@@ -289,15 +289,15 @@ impl RadosTable {
 }
 
 /// A part of changes that is one operation.
-struct Part<'a> {
-    begin: &'a [u8],
-    range: &'a Range,
-    keys: Vec<&'a Vec<u8>>,
+struct Part<'i, 'a> {
+    begin: &'i [u8],
+    range: &'i Range,
+    changes: Vec<Change<'a>>,
 }
 
 /// Cuts changes into operations: by range, and by size.
-fn parts<'a>(index: &'a Index, changes: &'a Changes) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part<'a>> = Vec::new();
+fn parts<'i, 'a>(index: &'i Index, changes: impl Iterator<Item = Change<'a>>) -> Vec<Part<'i, 'a>> {
+    let mut parts: Vec<Part<'i, 'a>> = Vec::new();
     let mut end: Option<&Vec<u8>> = None;
     let mut bytes = 0;
     for (key, value) in changes {
@@ -306,10 +306,10 @@ fn parts<'a>(index: &'a Index, changes: &'a Changes) -> Vec<Part<'a>> {
             let (begin, range) = index.of(key);
             end = index.end_of(begin);
             bytes = 0;
-            parts.push(Part { begin, range, keys: Vec::new() });
+            parts.push(Part { begin, range, changes: Vec::new() });
         }
         bytes += key.len() + value.as_ref().map_or(0, Vec::len);
-        parts.last_mut().expect("one was just made").keys.push(key);
+        parts.last_mut().expect("one was just made").changes.push((key, value));
     }
     parts
 }
@@ -374,11 +374,21 @@ impl Table for RadosTable {
 
     fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let escaped: Vec<Vec<u8>> = keys.iter().map(|key| escape(key)).collect();
-        let mut sorted = escaped.clone();
-        sorted.sort_unstable();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by_key(|at| &escaped[*at]);
+        let mut sorted: Vec<&[u8]> = order.iter().map(|at| escaped[*at].as_slice()).collect();
         sorted.dedup();
-        let found = self.shared.look_up(&sorted)?;
-        Ok(escaped.iter().map(|key| found.get(key).cloned()).collect())
+        let mut found = self.shared.look_up(&sorted)?.into_iter().peekable();
+        let mut values = vec![None; keys.len()];
+        let mut before: Option<usize> = None;
+        for at in order {
+            values[at] = match before {
+                Some(same) if escaped[same] == escaped[at] => values[same].clone(),
+                _ => found.next_if(|(key, _)| *key == escaped[at]).map(|(_, value)| value),
+            };
+            before = Some(at);
+        }
+        Ok(values)
     }
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<KeyValue>> {
