@@ -2,6 +2,9 @@
 //! does not know all names around it: after a restart, where a fragment has come from another rank, and where memory is short, each new
 //! name of a large directory would cost a read. So each such read that finds nothing is followed by one of the next hashes that are not
 //! known, until all are. That takes hardly more than the reads in vain before it, so there is nothing to be set; nobody waits for it.
+//!
+//! Who lists a directory wants its entries in order. So when some were read that somebody waits for, behind others that are known, those
+//! behind them are read while he is answered, one range ahead.
 
 use loligo_namespace::{Loaded, Need};
 use loligo_types::Ino;
@@ -34,6 +37,31 @@ impl Mds {
         let Some(from_hash) = self.tree.unknown_from(dir, frag, hash) else { return };
         let need = Need::Hashes { dir, from_hash };
         if !self.loads.is_read(&need) {
+            self.read_now(vec![need], Waiter::Ahead);
+        }
+    }
+
+    /// Where the listing of directories goes on after what was just read. To be asked before memory has it.
+    pub(crate) fn listed(&self, items: &[Loaded]) -> Vec<(Ino, u64)> {
+        let behind = |item: &Loaded| match item {
+            Loaded::Range { dir, from_hash, upto_hash, .. } if self.tree.is_known_before(*dir, *from_hash) => {
+                Some((*dir, upto_hash.checked_add(1)?))
+            }
+            _ => None,
+        };
+        items.iter().filter_map(behind).collect()
+    }
+
+    /// Reads the entries from this hash on, if they are this rank's and there is room.
+    pub(crate) fn read_on(&mut self, dir: Ino, from_hash: u64) {
+        if self.tree.memory_bytes() >= self.config.cache_bytes_max {
+            return;
+        }
+        if self.cluster.routes.of(dir, from_hash).is_some_and(|rank| rank != self.me()) {
+            return;
+        }
+        let need = Need::Range { dir, from_hash };
+        if !self.loads.is_read(&need) && self.tree.is_known_before(dir, from_hash) {
             self.read_now(vec![need], Waiter::Ahead);
         }
     }

@@ -120,6 +120,8 @@ impl Mds {
         // What is read ahead is not counted: it would be a load of its own making.
         let spots = if done.waiters == [Waiter::Ahead] { Vec::new() } else { self.spots_of(&items) };
         let missed = self.missed(&items);
+        let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
+        let listed = if is_awaited { self.listed(&items) } else { Vec::new() };
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.tree.load(item));
         } else {
@@ -143,6 +145,7 @@ impl Mds {
             }
         }
         missed.into_iter().for_each(|(dir, hash)| self.read_ahead(dir, hash));
+        listed.into_iter().for_each(|(dir, hash)| self.read_on(dir, hash));
         self.land_checkpoint();
     }
 

@@ -1,7 +1,7 @@
 //! Which names a directory has is read ahead of time where names are looked for that are not there.
 
 use loligo_namespace::Need;
-use loligo_types::{Answer, FsError, Ino, OpenFlags};
+use loligo_types::{Answer, FsError, Ino, Op, OpenFlags};
 
 use super::*;
 
@@ -127,4 +127,23 @@ fn hashes_that_cannot_be_read_are_asked_for_by_the_next_miss() {
     world.loads = true;
     assert!(matches!(world.call(at, mkdir(dir, "second")), Ok(Answer::Entry(_))));
     assert_eq!(reads(&mut world).1, 2, "the second time after the second name");
+}
+
+#[test]
+fn a_directory_that_is_listed_is_read_one_range_ahead() {
+    let (mut world, at, dir) = cold(MADE);
+    let (mut cookie, mut names, mut calls, mut ranges, mut at_once) = (0, 0, 0, 0, 0);
+    let mut end = false;
+    while !end {
+        // As many names as a range has here.
+        let page = Op::Readdir { dir, cookie, limit: 2, plus: false, handle: None };
+        world.read.clear();
+        let Ok(Answer::Entries { entries, next, end: is_end }) = world.call(at, page) else { panic!("no entries") };
+        let read = world.read.iter().filter(|need| matches!(need, Need::Range { .. })).count();
+        (cookie, end, names, calls, ranges) = (next, is_end, names + entries.len(), calls + 1, ranges + read);
+        at_once += usize::from(read == 0);
+    }
+    assert_eq!(names, MADE);
+    assert!(ranges <= MADE / 2 + 1, "{ranges} ranges, none twice");
+    assert!(at_once >= calls / 2 - 1, "{at_once} of {calls} calls find in memory what they want");
 }

@@ -64,6 +64,12 @@ impl Tree {
         }
     }
 
+    /// Whether all entries of a directory are known up to this hash, which is not: one more range is read of several.
+    pub fn is_known_before(&self, dir: Ino, hash: u64) -> bool {
+        hash > 1
+            && self.dirs.get(dir.0).is_some_and(|slot| !slot.complete.covers(hash) && slot.complete.covers(hash - 1))
+    }
+
     /// This rank's part of a directory of which it has fragments, but not the inode.
     pub fn part(&self, dir: Ino) -> Option<&Inode> {
         if self.parts.is_empty() {
