@@ -2,24 +2,25 @@
 # Metadata on RADOS side by side, each system through its own client library: CephFS with many requests in flight and with one,
 # and what one replicated append or write to RADOS takes by itself, on a cluster that is started for it. Writes Markdown tables
 # to stdout and what it does to stderr. It judges nothing: the targets stand in docs/performance.md.
-# usage: bench/rados.sh [-n FILES] [-1 FILES] [-w WRITES] [-r RUNS] [--engine NAME] [--osds N] [--copies N] [--mds N] [--only LIST]
+# usage: bench/rados.sh [-n FILES] [-1 FILES] [-w WRITES] [-m ENTRIES] [-r RUNS] [--engine NAME] [--osds N] [--copies N] [--mds N] [--only LIST]
 #                       [--dir DIR] [--raw FILE] [--limit S]
 #   -n FILES        of all clients together, with 64 requests in flight (20000)
 #   -1 FILES        with one request in flight (4000)
 #   -w WRITES       appends and writes to RADOS, one at a time (4000)
+#   -m ENTRIES      of a directory of Loligo that is listed after a restart, with attributes (1000000)
 #   -r RUNS         each on a new cluster; the tables show medians (3)
 #   --engine NAME   of the OSDs: memstore, in memory (the default), or bluestore
 #   --osds N        OSDs (1)
 #   --copies N      of each object (as many as OSDs, 3 at most)
 #   --mds N         active MDS (1)
-#   --only LIST     of rados,ours,cephfs (all)
+#   --only LIST     of rados,ours,cephfs,cold (all but cold: that is the listing)
 #   --dir DIR       where the scratch directory is made: on the disk to be measured (the cache directory)
 #   --raw FILE      also writes every single result there, as JSON, one a line
 #   --limit S       seconds until a single measurement is given up (900)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-SYSTEMS="rados ours cephfs"
+SYSTEMS="rados ours cephfs cold"
 IN_FLIGHT=64
 # Of the client processes over which these are spread, for CephFS: the number that is best for it, see peers/cephfs.c.
 CEPHFS_PROCESSES=2
@@ -27,19 +28,20 @@ WRITE_BYTES=4096
 # Ceph gathers what it would log at these in memory, even if none of it is written: a third of the client's CPU, a tenth of the MDS's.
 QUIET="ms mds mds_balancer mds_log mds_locker mds_migrator client objecter objectcacher journaler osd mon monc finisher context"
 
-files=20000 single_files=4000 writes=4000 runs=3 only="" dir=${LOLIGO_BENCH_DIR:-$LOLIGO_CACHE} raw="" limit=900
+files=20000 single_files=4000 writes=4000 entries=1000000 runs=3 only="rados ours cephfs" dir=${LOLIGO_BENCH_DIR:-$LOLIGO_CACHE} raw="" limit=900
 engine=memstore osds=1 copies="" mds=1
-usage() { sed -n '5,19s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '5,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage && exit 0 ;;
-    -n | -1 | -w | -r | --engine | --osds | --copies | --mds | --only | --dir | --raw | --limit) [ $# -ge 2 ] || { usage && exit 2; } ;;
+    -n | -1 | -w | -m | -r | --engine | --osds | --copies | --mds | --only | --dir | --raw | --limit) [ $# -ge 2 ] || { usage && exit 2; } ;;
     *) say "unknown option $1" && usage && exit 2 ;;
     esac
     case $1 in
     -n) files=$2 ;;
     -1) single_files=$2 ;;
     -w) writes=$2 ;;
+    -m) entries=$2 ;;
     -r) runs=$2 ;;
     --engine) engine=$2 ;;
     --osds) osds=$2 ;;
@@ -177,6 +179,25 @@ ours_once() {
     as_cephfs <"$scratch/lines" | keep loligo "$at_once" "$directories" stat,rename,unlink
     end loligo TERM 60
 }
+# A server that has just begun has nothing in memory; the OSDs, in memory or not, have had the time to forget nothing.
+cold() {
+    local data="$scratch/loligo.cold" before osd
+    loligo format --store rados:loligo/cold --conf "$1" --data "$data" >/dev/null
+    serve cold "$data"
+    say "  loligo, a directory of $entries entries is made"
+    work "$limit" "$binary" bench md --json --data "$data" --name cold --shared --clients 4 --in-flight "$IN_FLIGHT" \
+        --files $((entries / 4)) --phases create --keep >"$scratch/lines"
+    end cold TERM 300
+    serve cold "$data"
+    quiet
+    say "  loligo, and is listed after a restart"
+    before=$(used_by osd)
+    work "$limit" "$binary" bench md --json --data "$data" --name cold --shared --clients 1 --in-flight 1 --found --files $((entries / 4)) \
+        --phases readdir --keep >"$scratch/lines"
+    osd=$(awk -v a="$before" -v b="$(used_by osd)" -v n="$entries" 'BEGIN { print (b - a) * 10000 / n }')
+    sed "s/}$/,\"osd_cpu_us_per_op\":$osd}/" "$scratch/lines" | as_cephfs | keep cold 1 shared
+    end cold TERM 300
+}
 as_cephfs() { sed 's/"phase":"create"/"phase":"mknod"/; s/"server_cpu_us_per_op"/"mds_cpu_us_per_op"/'; }
 
 # ---- what is needed ----
@@ -228,6 +249,15 @@ rows() {
     done
 }
 
+cold_rows() {
+    printf '\n## A directory of %s entries listed after a restart\n\n' "$entries"
+    echo "| entries/s | a call of 1,024 entries: p50, us | p99, us | client, us/entry | metadata server, us/entry | OSDs, us/entry |"
+    echo "|---:|---:|---:|---:|---:|---:|"
+    set -- cold 1 shared readdir
+    echo "| $(number "$(of "$@" 5)" 0) | $(number "$(of "$@" 6)" 0) | $(number "$(of "$@" 7)" 0) | $(number "$(of "$@" 8)" 2) |" \
+        "$(number "$(of "$@" 9)" 2) | $(number "$(of "$@" 10)" 2) |"
+}
+
 rados_rows() {
     local phase
     printf '\n## RADOS alone, one %s of %d bytes at a time\n\n' "append or write" "$WRITE_BYTES"
@@ -241,7 +271,7 @@ rados_rows() {
 }
 
 binary=""
-if wanted ours; then find_loligo; fi
+if wanted ours || wanted cold; then find_loligo; fi
 make_scratch "$dir"
 need_ceph
 cc -O2 -o "$scratch/cephfs" "$LOLIGO_TOP/bench/peers/cephfs.c" -lcephfs -lrados -lpthread
@@ -269,6 +299,7 @@ if wanted cephfs || wanted ours; then
     rows 1 own
 fi
 if wanted rados; then rados_rows; fi
+if wanted cold; then cold_rows; fi
 if [ ${#remarks[@]} -gt 0 ]; then
     printf '\n## Remarks\n\n'
     printf -- '- %s\n' "${remarks[@]}"

@@ -31,6 +31,8 @@ pub struct Config {
     /// Directory of the run below the root; an own one by default. One that is there is used, so that its directories
     /// can be put on ranks before.
     pub name: Option<String>,
+    /// The files are there already: another run with the same name, clients and files has left them.
+    pub found: bool,
     /// Leave what the phases made.
     pub keep: bool,
 }
@@ -49,12 +51,17 @@ impl Config {
         if self.clients == 0 || self.files == 0 || self.in_flight < self.clients {
             return Err("at least one client, one file, and as many requests in flight as clients are needed".into());
         }
-        let mut stock = Stock::default();
+        let mut stock = self.stock();
         for phase in &self.phases {
             stock.allows(*phase).map_err(|why| format!("phase {}: {why}", phase.name()))?;
             stock = stock.after(*phase);
         }
         Ok(())
+    }
+
+    /// What is there at the beginning.
+    fn stock(&self) -> Stock {
+        Stock { files: self.found, ..Stock::default() }
     }
 
     /// CPU seconds used by the server so far, if its processes are known.
@@ -76,7 +83,7 @@ impl Config {
 /// kept.
 pub fn run(config: &Config, target: Target<'_>, mut each: impl FnMut(&PhaseResult)) -> Result<(), String> {
     config.check()?;
-    let mut stock = Stock::default();
+    let mut stock = config.stock();
     let run_id = config.name.clone().unwrap_or_else(|| format!("bench.{}", std::process::id()));
     match target {
         Target::Mounted(root) => {

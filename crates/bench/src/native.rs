@@ -27,7 +27,7 @@ struct Worker {
     dir: Ino,
     /// Bytes of a small file.
     small_bytes: usize,
-    /// Inodes of its files by number, learned at their creation.
+    /// Inodes of its files by number, learned at their creation; 0: it was made by another run.
     inos: Vec<Ino>,
 }
 
@@ -200,6 +200,7 @@ impl Worker {
                     rdev: 0,
                 });
             }
+            Phase::Stat if self.inos[i] == Ino(0) => Op::Lookup { dir, name: file(stock) },
             Phase::Stat => return Call::GetAttr { ino: self.inos[i] },
             Phase::Rename => Op::Rename {
                 dir,

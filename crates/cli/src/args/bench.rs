@@ -95,6 +95,9 @@ pub struct BenchMd {
     /// on ranks before. Without it: bench.PID.
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub name: Option<String>,
+    /// The files are there already: a run with the same --name, --clients, --files and --shared has left them.
+    #[arg(long, requires = "name")]
+    pub found: bool,
     /// Leave what the phases made, below bench.PID; otherwise it is removed at the end.
     #[arg(long)]
     pub keep: bool,

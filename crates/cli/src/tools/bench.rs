@@ -24,6 +24,7 @@ pub fn run(args: &BenchMd) -> Outcome {
         phases,
         server_pids: args.server_pid.clone(),
         name: args.name.clone(),
+        found: args.found,
         keep: args.keep,
     };
     config.check().map_err(Failure::usage)?;
