@@ -47,6 +47,7 @@ impl Script {
             hash_key: (5, 6),
             map: self.map.clone(),
             routes: Vec::new(),
+            direct: String::new(),
         })
     }
 

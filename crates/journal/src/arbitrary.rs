@@ -127,10 +127,15 @@ pub fn inode() -> impl Strategy<Value = Inode> {
     )
 }
 
+fn addresses() -> impl Strategy<Value = Vec<Box<[u8]>>> {
+    vec(bytes(30).prop_map(|address| Box::from(&*address)), 0..3)
+}
+
 pub fn session() -> impl Strategy<Value = SessionRecord> {
     let done = vec((number().prop_map(Seq), ino(), number()), 0..5);
-    (number(), bytes(30), number(), any::<bool>(), small(), number(), done, vec(grant(), 0..4)).prop_map(
-        |(id, name, client, local, uid, answered, done, grants)| SessionRecord {
+    (number(), bytes(30), number(), any::<bool>(), small(), number(), done, vec(grant(), 0..4), addresses()).prop_map(
+        |(id, name, client, local, uid, answered, done, grants, addresses)| SessionRecord {
+            addresses,
             id: SessionId(id),
             name: Box::from(&*name),
             client,
@@ -211,12 +216,15 @@ fn client() -> impl Strategy<Value = MovedClient> {
         vec((ino(), lease()), 0..4),
         vec((ino(), number(), lock()), 0..3),
     );
-    (number(), bytes(30), small(), held).prop_map(|(client, name, uid, (opens, leases, locks))| MovedClient {
-        client,
-        name: Box::from(&*name),
-        uid,
-        held: Reclaim { opens, leases, locks },
-    })
+    (number(), bytes(30), small(), addresses(), held).prop_map(
+        |(client, name, uid, addresses, (opens, leases, locks))| MovedClient {
+            addresses,
+            client,
+            name: Box::from(&*name),
+            uid,
+            held: Reclaim { opens, leases, locks },
+        },
+    )
 }
 
 fn letter() -> impl Strategy<Value = Letter> {

@@ -112,6 +112,7 @@ fn session() -> SessionRecord {
         answered: Seq(40),
         done: vec![(Seq(40), Ino(256), 1), (Seq(300), Ino(0), 0)],
         grants: InoGrants(vec![InoGrant { first: Ino(300), count: 128, used: vec![(0, 2), (5, 6)] }]),
+        addresses: Vec::new(),
     }
 }
 
@@ -138,8 +139,18 @@ fn import() -> Letter {
         leases: vec![(Ino(256), Lease(7)), (Ino(255), Lease(1))],
         locks: vec![(Ino(256), 5, lock)],
     };
-    let client = MovedClient { client: 0x0102, name: b"host:1"[..].into(), uid: 1000, held };
+    let client = MovedClient { client: 0x0102, name: b"host:1"[..].into(), uid: 1000, addresses: Vec::new(), held };
     Letter::Import { routes: vec![route()], events: vec![Event::InlineGone(Ino(256))], clients: vec![client] }
+}
+
+fn addresses() -> Vec<Box<[u8]>> {
+    vec![b"10.0.0.7:0/12"[..].into()]
+}
+
+/// Of a client that holds nothing, and that the store knows.
+fn import_direct() -> Letter {
+    let client = MovedClient { client: 3, uid: 1000, addresses: addresses(), ..MovedClient::default() };
+    Letter::Import { routes: Vec::new(), events: Vec::new(), clients: vec![client] }
 }
 
 /// A part in which nothing has changed.
@@ -171,12 +182,17 @@ fn events() -> Vec<(&'static str, Event)> {
         ("discard", Event::Discard { ino, from: 5000, object_size: 4 << 20 }),
         ("discard-gone", Event::DiscardGone(ino)),
         ("session", Event::Session(session())),
+        (
+            "session-direct",
+            Event::Session(SessionRecord { grants: InoGrants::default(), addresses: addresses(), ..session() }),
+        ),
         ("session-gone", Event::SessionGone(SessionId(7))),
         ("next-ino", Event::NextIno(Ino(1 << 20))),
         ("route", Event::Route(route())),
         ("route-gone", Event::RouteGone(ino)),
         ("letter-commit", letter(300, Letter::Commit { tx: 77, events: vec![Event::InlineGone(ino)] })),
         ("letter-import", letter(1, import())),
+        ("letter-import-direct", letter(1, import_direct())),
         ("letter-sum", letter(2, Letter::Sum { dir: ino, entries: 64, bytes: -65 })),
         ("peer", Event::Peer(peer())),
         ("departed", Event::Departed([Ino(256), Ino(300), Ino(299)].into())),

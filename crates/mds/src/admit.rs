@@ -24,6 +24,7 @@ fn changes(op: &Op) -> bool {
     match op {
         Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
         Op::Access { want, .. } => want.write,
+        Op::DataAddress { .. } => false,
         op => op.is_change(),
     }
 }

@@ -73,7 +73,10 @@ impl Mds {
         let now = self.now.mono_ms;
         self.background.contended.retain(|_, until| *until > now);
         let silent_ms = u64::from(self.config.session_ms);
-        let silent = self.sessions.iter().filter(|(_, s)| s.standing != Standing::Lost && s.heard_ms + silent_ms < now);
+        let silent = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| s.standing != Standing::Lost && s.ending.is_none() && s.heard_ms + silent_ms < now);
         let mut dead: Vec<Slot> = silent.map(|(slot, _)| slot).collect();
         dead.extend(self.disobedient());
         dead.sort();

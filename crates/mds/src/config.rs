@@ -1,5 +1,7 @@
 //! Settings of the machine, and the time as it is given to it.
 
+use std::sync::Arc;
+
 use loligo_namespace::FragConfig;
 use loligo_types::{ClusterMap, Rank, Time};
 
@@ -68,6 +70,8 @@ pub struct Config {
     /// What is done in one go, kept or told at once is so many times less (1): simulations, of few inodes, meet what otherwise only
     /// millions would.
     pub shrink: usize,
+    /// Where in the store clients may read and write file data by themselves; `None`: they cannot.
+    pub direct: Option<Arc<str>>,
     /// Mode and owner of the root directory of a new file system.
     pub root: (u16, u32, u32),
 }
@@ -99,6 +103,7 @@ impl Default for Config {
             moved_leases_max: 65_536,
             frag: FragConfig::default(),
             shrink: 1,
+            direct: None,
             root: (0o755, 0, 0),
         }
     }

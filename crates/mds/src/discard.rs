@@ -1,6 +1,13 @@
 //! Objects' bytes that a cut or a removal leaves behind: dropped after the change is durable, and, for a cut, before
 //! it is answered.
 //!
+//! Where clients write in the store by themselves nothing there orders a drop with a write. That the write comes after follows from when who
+//! is told what: whoever is told the file's state after the cut, or gets a right to it (an open), is answered when the drop is done, and
+//! the record that says so is durable: so no crash repeats it beside what is written then. Who held the right to write and cuts the file himself
+//! may be writing what the drop takes, before he has the answer: that counts only when he tells the size, which is refused
+//! because of the cut he did not know, and he writes it again. Without such clients the object server orders them, and what a repeated drop takes
+//! is written again because the server's life is another one ([`loligo_types::msg::Welcome::data_epoch`]).
+//!
 //! Until the drop is done nothing else may change the file's data or size, and the record that says it is done goes
 //! into the journal at once. So every later change that is durable finds that record durable, and a drop repeated
 //! after a crash never meets data that was acknowledged after it.
@@ -109,7 +116,12 @@ impl Mds {
             self.commit(None, &[Event::DiscardGone(ino)]);
         }
         for reply in self.discards.replies.remove(&ino).unwrap_or_default() {
-            self.release(reply);
+            if self.config.direct.is_some() {
+                // Its client may write in the store by itself then, and nothing orders that with a drop that a crash repeats.
+                self.gate(reply);
+            } else {
+                self.release(reply);
+            }
         }
         self.parked.wake(&Why::Data(ino));
     }

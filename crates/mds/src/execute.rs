@@ -1,6 +1,8 @@
 //! One request from admission to the gate: need, prepare, conflicts, apply. Each wait is a [`Why`], after which the
 //! request starts here again; until it is applied it has changed nothing.
 
+use std::sync::Arc;
+
 use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
 use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp};
 
@@ -134,6 +136,10 @@ impl Mds {
             }
             Op::Sync => return Step::Wait(Why::Sync(self.sync_data())),
             Op::GrantInos { count } => return Step::Answer(self.grant_inos(job, *count)),
+            Op::DataAddress { address } => {
+                let address = Arc::clone(address);
+                return Step::Answer(self.take_address(job, &address));
+            }
             Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
             _ => {}
         }

@@ -70,6 +70,12 @@ impl Mds {
             return;
         }
         let missing: Vec<Slot> = self.missing().map(|(slot, _)| slot).collect();
+        // What they held nobody knows: until nothing of them can take effect any more nobody may act.
+        let (in_steps, missing) = missing.into_iter().partition::<Vec<_>, _>(|slot| self.ends_in_steps(*slot));
+        in_steps.into_iter().for_each(|slot| self.evict_session(slot));
+        if self.sessions.any_ends() {
+            return;
+        }
         self.grace = None;
         missing.into_iter().for_each(|slot| self.evict_session(slot));
         self.background.orphans_at_ms = Some(self.now.mono_ms + ORPHANS_KEPT_MS);
@@ -78,7 +84,7 @@ impl Mds {
 
     /// Known sessions that have not come back all the way.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (Slot, &Session)> + '_ {
-        self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here)
+        self.sessions.iter().filter(|(_, session)| session.standing != Standing::Here && session.ending.is_none())
     }
 
     /// Until when the grace time lasts for those that have not come back; 0: there are none.
@@ -175,6 +181,9 @@ impl Mds {
         for (number, ino, flags, rights) in &held.opens {
             if trusted || self.may_take_back(slot, *ino, *flags) {
                 self.take_back_open(slot, id, *number, *ino, *flags, *rights);
+            } else if flags.write && self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty()) {
+                // It may be writing that file in the store at this moment.
+                return self.evict_session(slot);
             }
         }
         held.opens.iter().for_each(|(_, ino, ..)| self.settle_reclaimed(*ino));

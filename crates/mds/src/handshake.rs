@@ -54,8 +54,11 @@ impl Mds {
             Some(slot) if self.sessions.get(slot).is_some_and(|session| session.client != hello.client) => {
                 self.refuse(conn, Refusal::NotAuthorized, "the session belongs to another client");
             }
-            Some(slot) => self.resume_session(conn, &peer, slot, true, true),
-            None => self.begin_session(conn, &peer, &hello),
+            Some(slot) if self.sessions.get(slot).is_some_and(|session| session.ending.is_none()) => {
+                self.resume_session(conn, &peer, slot, true, true);
+            }
+            // Or it is ending, and what it held may be anybody's at any moment.
+            _ => self.begin_session(conn, &peer, &hello),
         }
     }
 
@@ -134,7 +137,9 @@ impl Mds {
     /// A session of this client of which it may not know: it came with what moved here, or a restart has found it, or its welcome
     /// was lost.
     fn unmet_session(&self, client: u64, peer: &Peer) -> Option<(Slot, SessionId)> {
-        let of_it = |(_, session): &(Slot, &Session)| client != 0 && session.client == client && !session.met;
+        let of_it = |(_, session): &(Slot, &Session)| {
+            client != 0 && session.client == client && !session.met && session.ending.is_none()
+        };
         let found = self.sessions.iter().find(of_it);
         let may = |(_, session): &(Slot, &Session)| session.is_of(peer);
         found.filter(may).map(|(slot, session)| (slot, session.id))
@@ -192,12 +197,16 @@ impl Mds {
             hash_key: self.config.hash_key,
             map: self.cluster.map.clone(),
             routes: self.routes_about(None),
+            direct: self.config.direct.as_deref().unwrap_or_default().to_owned(),
         });
         self.out.push_back(Output::Send { conn, msg });
     }
 
     /// Ends a session that broke its promises, and tells it if it can be told.
     pub(crate) fn evict_session(&mut self, slot: Slot) {
+        if self.sessions.get(slot).is_none_or(|session| session.ending.is_some()) {
+            return;
+        }
         self.counters.evicted += 1;
         let conn = self.sessions.get(slot).and_then(|session| session.conn);
         self.end_session(slot);
@@ -232,32 +241,10 @@ impl Mds {
             self.say_client_gone(client);
         }
         self.opens.end(slot).into_iter().for_each(|(ino, _)| self.closed(ino));
-        self.end_session(slot);
-    }
-
-    /// Ends a session that is dead, or counts as such: all it held is free.
-    pub(crate) fn end_session(&mut self, slot: Slot) {
-        let Some(session) = self.sessions.remove(slot) else { return };
-        // First of all its data requests must stop: others may write as soon as its rights are gone.
-        self.out.push_back(Output::Fence { session: session.id });
-        self.commit(None, &[Event::SessionGone(session.id)]);
-        for mut job in self.parked.take_session(slot) {
-            self.parked.unmark(&mut job);
-            self.give_back(&mut job, false);
+        // Whoever says so has nothing under way, neither here nor in the store.
+        if let Some(session) = self.sessions.get(slot) {
+            self.out.push_back(Output::Fence { session: session.id });
         }
-        self.forget_moved_handles(slot);
-        let unlocked = self.locks.end(slot);
-        self.grant_locks(unlocked);
-        for (ino, wrote) in self.opens.end(slot) {
-            if wrote {
-                self.tidy.forget(ino);
-                self.tidy.leave(ino);
-            }
-            self.closed(ino);
-        }
-        self.leases.end(slot);
-        self.end_recalls_of(slot);
-        self.background.freed_slots.push(slot);
-        self.check_grace();
+        self.free_session(slot);
     }
 }

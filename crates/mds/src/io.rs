@@ -98,6 +98,11 @@ pub enum Input {
     Settled { table_upto: Lsn },
     /// Of the inodes of [`Output::Quiesce`] no data operation is under way, and what was answered is durable, or not.
     Quiesced { ticket: u64, ok: bool },
+    /// The object server executes nothing of the session of [`Output::Fence`] any more. Waited for only with
+    /// [`Config::direct`](crate::Config::direct), or if the session has told an address.
+    Fenced { session: SessionId },
+    /// What [`Output::ShutOut`] asked for is so.
+    ShutOut { session: SessionId },
     /// These identities are left: what others have here ends, as an eviction ends it.
     Identities(Arc<BTreeSet<IdentityKey>>),
     /// An administrator asks.
@@ -195,8 +200,11 @@ pub enum Output {
     Access { session: SessionId, ino: Ino, access: DataAccess },
     /// The connection speaks for this session from now on (for routing data requests).
     Bound { conn: ConnId, session: SessionId },
-    /// The session is gone: its queued data requests must not be executed any more.
+    /// The session is gone: its queued data requests must not be executed any more. [`Input::Fenced`] follows when none runs.
     Fence { session: SessionId },
+    /// The session ends: the store is to refuse its client, by these addresses, from now on and for good, also what is on its way. Come
+    /// back with [`Input::ShutOut`] when it does, however often that must be tried: until then nobody gets what the session holds.
+    ShutOut { session: SessionId, addresses: Vec<Box<[u8]>> },
     /// There is more of a long work to do: come back with [`Input::Again`] when what has come meanwhile is done (a driver
     /// may leave it to the next tick).
     Again,

@@ -30,6 +30,7 @@ mod commit;
 mod config;
 mod conflict;
 mod discard;
+mod ending;
 mod execute;
 mod gate;
 mod grace;

@@ -134,6 +134,8 @@ impl Mds {
             Input::Scanned { ticket, page } => self.scanned(ticket, page),
             Input::Settled { table_upto } => self.table_settled(table_upto),
             Input::Quiesced { ticket, ok } => self.quiesced(ticket, ok),
+            Input::Fenced { session } => self.fenced(session),
+            Input::ShutOut { session } => self.shut_out(session),
             Input::Identities(left) => self.identities_left(&left),
             Input::Admin { id, ask } => self.admin(id, ask),
             Input::StatFs(totals) => self.statfs = totals,

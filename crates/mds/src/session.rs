@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loligo_types::limits::DATA_ADDRESSES_MAX;
 use loligo_types::{InoGrants, Lsn, MovedClient, SessionId, SessionRecord};
 
 use crate::hash::IntMap;
@@ -23,6 +24,15 @@ pub(crate) enum Standing {
     Back,
     /// It has told, and that is being looked up.
     Reclaiming,
+}
+
+/// What is not so yet of a session that ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ending {
+    /// The object server still executes something of it.
+    pub(crate) executes: bool,
+    /// The store still takes something of its client.
+    pub(crate) reaches: bool,
 }
 
 /// A session.
@@ -54,6 +64,10 @@ pub(crate) struct Session {
     pub(crate) standing: Standing,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
+    /// By which the store knows its client ([`SessionRecord::addresses`]).
+    pub(crate) addresses: Vec<Box<[u8]>>,
+    /// It ends, and what must be so before what it holds is another's.
+    pub(crate) ending: Option<Ending>,
     /// Oldest leases asked back because it held too many, and not given back yet.
     pub(crate) shedding: usize,
 }
@@ -79,6 +93,8 @@ impl Session {
             standing: Standing::Here,
             requests: 0,
             errors: 0,
+            addresses: Vec::new(),
+            ending: None,
             shedding: 0,
         }
     }
@@ -87,7 +103,7 @@ impl Session {
     pub(crate) fn moved(id: SessionId, client: &MovedClient, now_ms: u64) -> Session {
         let peer = Peer { uid: Some(client.uid), groups: Vec::new(), trusted: false, local: false, identity: None };
         let session = Session::new(id, client.name.clone(), client.client, &peer, now_ms);
-        Session { moved: true, ..session }
+        Session { moved: true, addresses: client.addresses.clone(), ..session }
     }
 
     /// As a restart finds it.
@@ -111,7 +127,18 @@ impl Session {
             standing: Standing::Lost,
             requests: 0,
             errors: 0,
+            addresses: record.addresses.clone(),
+            ending: None,
             shedding: 0,
+        }
+    }
+
+    /// The store knows the client by this, too. It may have come late: none that is known is let go for it.
+    pub(crate) fn add_address(&mut self, address: &[u8]) {
+        if !self.addresses.iter().any(|known| **known == *address) {
+            self.addresses.push(address.into());
+            let surplus = self.addresses.len().saturating_sub(DATA_ADDRESSES_MAX);
+            self.addresses.drain(..surplus);
         }
     }
 
@@ -140,6 +167,7 @@ impl Session {
             answered: self.window.answered(),
             done: self.window.done(),
             grants: self.grants.clone(),
+            addresses: self.addresses.clone(),
         }
     }
 }
@@ -203,7 +231,7 @@ impl Sessions {
     /// that lives on for a while, but nobody hears what it is told. Or it took this rank for another one, and has this one's
     /// besides.
     pub(crate) fn of_client(&self, client: u64) -> Option<Slot> {
-        let all = self.iter().filter(|(_, session)| session.client == client);
+        let all = self.iter().filter(|(_, session)| session.client == client && session.ending.is_none());
         let speaks = |session: &Session| match session.conn {
             Some(_) => 2,
             None => u8::from(session.met || session.window.is_used()),
@@ -236,6 +264,20 @@ impl Sessions {
             conn.slot = None;
         }
         Some(session)
+    }
+
+    /// A session ends: nobody speaks for it any more, while it keeps what it holds.
+    pub(crate) fn silence(&mut self, slot: Slot, ending: Ending) {
+        let Some(session) = self.get_mut(slot) else { return };
+        session.ending = Some(ending);
+        if let Some(conn) = session.conn.take().and_then(|conn| self.conns.get_mut(&conn)) {
+            conn.slot = None;
+        }
+    }
+
+    /// Whether some are ending.
+    pub(crate) fn any_ends(&self) -> bool {
+        self.iter().any(|(_, session)| session.ending.is_some())
     }
 
     /// The place of a removed session may be used again.

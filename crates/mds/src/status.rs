@@ -150,7 +150,7 @@ pub struct Status {
 }
 
 /// How many operations there are.
-const OPS: usize = 33;
+const OPS: usize = 34;
 
 /// The place of an operation among the counters.
 fn place(op: &Op) -> usize {
@@ -188,6 +188,7 @@ fn place(op: &Op) -> usize {
         Op::CancelLock { .. } => 30,
         Op::Sync => 31,
         Op::GrantInos { .. } => 32,
+        Op::DataAddress { .. } => 33,
     }
 }
 

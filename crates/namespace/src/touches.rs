@@ -124,7 +124,8 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
         | Op::Sync
-        | Op::GrantInos { .. } => {}
+        | Op::GrantInos { .. }
+        | Op::DataAddress { .. } => {}
     }
     touch
 }

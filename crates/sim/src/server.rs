@@ -406,6 +406,8 @@ impl Server {
                 // The record that ends the session is the next one.
                 self.out.push_back(Act::Fenced { session, lsn: self.last_append.next() });
             }
+            // Clients of the simulator reach file data through ranks only.
+            Output::ShutOut { .. } => {}
             Output::Stopped => self.out.push_back(Act::Stopped),
             Output::Fatal { text } => self.out.push_back(Act::Fatal(text)),
         }

@@ -31,7 +31,8 @@ pub(crate) struct RadosBlobs {
     pool: Arc<Pool>,
     /// By inode, the index below which all pieces are.
     upto: Mutex<HashMap<u64, u64>>,
-    _slots: Arc<Slots>,
+    /// Of a server: what it owns is owned as long as this is open.
+    _slots: Option<Arc<Slots>>,
 }
 
 /// Nothing where there is no object.
@@ -55,7 +56,7 @@ fn check_range(id: ObjectId, offset: u64, len: u64) -> Result<()> {
 
 impl RadosBlobs {
     /// `pool`: nothing but file data is in it.
-    pub(crate) fn new(pool: Arc<Pool>, slots: Arc<Slots>) -> RadosBlobs {
+    pub(crate) fn new(pool: Arc<Pool>, slots: Option<Arc<Slots>>) -> RadosBlobs {
         RadosBlobs { pool, upto: Mutex::default(), _slots: slots }
     }
 
@@ -223,6 +224,10 @@ impl Blobs for RadosBlobs {
             absent(op.run(&self.pool, &names::pieces(ino)))?;
         }
         Ok(!indexes.is_empty())
+    }
+
+    fn forget(&self, ino: u64) {
+        self.upto.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino);
     }
 
     fn len(&self, id: ObjectId) -> Result<Option<u64>> {

@@ -8,9 +8,11 @@
 mod blobs;
 mod bytes;
 mod check;
+mod clients;
 mod error;
 mod log;
 mod names;
+mod placement;
 mod rights;
 mod servers;
 mod slots;
@@ -18,5 +20,6 @@ mod store;
 mod table;
 
 pub use check::RadosCheck;
+pub use clients::RadosWays;
 pub use slots::Slots;
 pub use store::{FormatOptions, OpenOptions, Place, RadosStore, this_process};

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loligo_rados::{Cluster, Error, Pool, ReadOp, WriteOp};
-use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, Servers, StatFs, StoreError, Table};
+use loligo_store::{Backend, Blobs, Clients, Identity, Lease, LogDir, Result, Servers, StatFs, StoreError, Table};
 
 use crate::blobs::{PIECE_MAX, RadosBlobs};
+use crate::clients::RadosClients;
 use crate::error::store;
 use crate::log::RadosLog;
 use crate::names;
@@ -68,6 +69,7 @@ pub struct RadosStore {
     shared: Arc<Shared>,
     table: Arc<RadosTable>,
     blobs: Arc<RadosBlobs>,
+    clients: Arc<RadosClients>,
     ranks: Arc<Ranks>,
     /// This server among others; `None`: it is alone.
     member: Option<Arc<Member>>,
@@ -210,9 +212,10 @@ impl RadosStore {
         let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, name, server)?);
         let shared = Arc::new(Shared::open(&pool, options.range_keys, &slots)?);
         let table = Arc::new(RadosTable::new(shared.clone()));
-        let blobs = Arc::new(RadosBlobs::new(files, slots.clone()));
+        let blobs = Arc::new(RadosBlobs::new(files.clone(), Some(slots.clone())));
+        let clients = Arc::new(RadosClients::new(place, files));
         let ranks = Arc::new(Ranks(Mutex::default()));
-        Ok(RadosStore { cluster, pool, identity, slots, shared, table, blobs, ranks, member: None })
+        Ok(RadosStore { clients, cluster, pool, identity, slots, shared, table, blobs, ranks, member: None })
     }
 
     fn rank<T>(&self, rank: u32, what: impl FnOnce(&mut Rank) -> Result<T>) -> Result<T> {
@@ -286,6 +289,10 @@ impl Backend for RadosStore {
 
     fn servers(&self) -> Option<Arc<dyn Servers>> {
         self.member.clone().map(|member| member as Arc<dyn Servers>)
+    }
+
+    fn clients(&self) -> Option<Arc<dyn Clients>> {
+        Some(self.clients.clone())
     }
 
     fn blobs(&self) -> Arc<dyn Blobs> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Blobs, Identity, LogDir, Result, Servers, Table};
+use crate::{Blobs, Clients, Identity, LogDir, Result, Servers, Table};
 
 /// Space of the device under a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +57,11 @@ pub trait Backend: Send + Sync {
 
     /// The other servers, if this was opened to be shared with some.
     fn servers(&self) -> Option<Arc<dyn Servers>> {
+        None
+    }
+
+    /// Clients that reach file data by themselves; `None`: they cannot.
+    fn clients(&self) -> Option<Arc<dyn Clients>> {
         None
     }
 

@@ -111,6 +111,9 @@ pub trait Blobs: Send + Sync {
         Ok(!indexes.is_empty())
     }
 
+    /// Others may have changed objects of `ino`: what is remembered of them counts no more.
+    fn forget(&self, _ino: u64) {}
+
     /// The length of the object, or `None` if there is none.
     fn len(&self, id: ObjectId) -> Result<Option<u64>>;
 

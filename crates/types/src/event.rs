@@ -41,6 +41,9 @@ pub struct SessionRecord {
     pub done: Vec<(Seq, Ino, u64)>,
     /// Inode numbers that it was given.
     pub grants: InoGrants,
+    /// By which the store knows the connections over which its client reaches file data by itself, the latest last. They are shut
+    /// out before what the session held is another one's, unless the client itself has ended it.
+    pub addresses: Vec<Box<[u8]>>,
 }
 
 /// One record of the table changes. The order of the variants is not persisted; codes stand in the journal's codec.
@@ -160,6 +163,8 @@ pub struct MovedClient {
     pub name: Box<[u8]>,
     /// User whom its connection belongs to.
     pub uid: u32,
+    /// As [`SessionRecord::addresses`].
+    pub addresses: Vec<Box<[u8]>>,
     /// What it holds.
     pub held: Reclaim,
 }

@@ -46,6 +46,10 @@ pub const ROUTES_MAX: usize = 65_536;
 pub const RANKS_MAX: usize = 4096;
 /// Longest address of a rank in the cluster map, bytes.
 pub const ADDRESS_MAX: usize = 255;
+/// Longest address of a client in a store, bytes.
+pub const DATA_ADDRESS_MAX: usize = 255;
+/// Most of them that are kept of a session: the oldest is of a connection that ended long ago.
+pub const DATA_ADDRESSES_MAX: usize = 16;
 /// Longest chain of directories that is searched for a rename cycle.
 pub const DEPTH_MAX: usize = 65_536;
 

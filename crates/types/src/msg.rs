@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -120,6 +120,8 @@ pub struct Welcome {
     pub map: ClusterMap,
     /// The subtree map as this rank knows it, or a part of it, if it is long.
     pub routes: Vec<Route>,
+    /// Where in the store the objects with file data are, for clients that can reach it by themselves; empty: they cannot.
+    pub direct: String,
 }
 
 /// Why a connection was refused. The number is on the wire.

@@ -175,6 +175,9 @@ pub enum Op {
     /// [`crate::msg::Request::ino`]). `Inos`. They are its own until it ends. `Invalid` for none or more than
     /// [`crate::limits::INO_GRANT_MAX`], `Quota` if it would have more than those without using them.
     GrantInos { count: u32 },
+    /// The client is going to read and write file data in the store by itself, and this is what the store knows it by: whoever ends the
+    /// session shuts that out first. `Done` when that is durable. `NotSupported` where clients cannot.
+    DataAddress { address: Arc<[u8]> },
 }
 
 /// What an operation is about.
@@ -261,7 +264,7 @@ impl Op {
             | Op::Unlock { ino, .. }
             | Op::GetLock { ino, .. }
             | Op::CancelLock { ino, .. } => About::Inode(*ino),
-            Op::Close { .. } | Op::StatFs | Op::Sync | Op::GrantInos { .. } => About::Nothing,
+            Op::Close { .. } | Op::StatFs | Op::Sync | Op::GrantInos { .. } | Op::DataAddress { .. } => About::Nothing,
         }
     }
 
@@ -309,6 +312,7 @@ impl Op {
             Op::CancelLock { .. } => "cancel_lock",
             Op::Sync => "sync",
             Op::GrantInos { .. } => "grant_inos",
+            Op::DataAddress { .. } => "data_address",
         }
     }
 }

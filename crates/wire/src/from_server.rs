@@ -1,6 +1,6 @@
 //! Messages to a client, to protobuf and back with every check.
 
-use loligo_types::limits::{MOVED_MAX, READDIR_MAX};
+use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, READDIR_MAX};
 use loligo_types::msg::{Refusal, ToClient, Welcome};
 use loligo_types::{Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Seq, SessionId, StatFs};
 
@@ -98,10 +98,12 @@ fn to_welcome(welcome: &Welcome) -> proto::Welcome {
         routes: to_routes(&welcome.routes),
         hash_key_low: welcome.hash_key.0,
         hash_key_high: welcome.hash_key.1,
+        direct: welcome.direct.clone(),
     }
 }
 
 fn welcome(m: proto::Welcome) -> Result<Welcome> {
+    limit(m.direct.len(), ADDRESS_MAX, "bytes of where file data is")?;
     Ok(Welcome {
         version: m.version,
         session: SessionId(m.session),
@@ -116,6 +118,7 @@ fn welcome(m: proto::Welcome) -> Result<Welcome> {
         rank: rank(m.rank)?,
         map: crate::map::map(m.map.unwrap_or_default())?,
         routes: routes(m.routes)?,
+        direct: m.direct,
     })
 }
 

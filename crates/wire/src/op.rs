@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::limits::XATTR_TOTAL_MAX;
+use loligo_types::limits::{DATA_ADDRESS_MAX, XATTR_TOTAL_MAX};
 use loligo_types::{Access, Ino, Layout, LockOwner, Op, RenameMode, SetAttr, XattrMode};
 
 use crate::common::{
@@ -125,6 +125,7 @@ pub(crate) fn encode(op: &Op) -> Wire {
         Op::CancelLock { ino, owner } => Wire::CancelLock(proto::CancelLock { ino: ino.0, owner: owner.0 }),
         Op::Sync => Wire::Sync(proto::Empty {}),
         Op::GrantInos { count } => Wire::GrantInos(*count),
+        Op::DataAddress { address } => Wire::DataAddress(address.to_vec()),
     }
 }
 
@@ -232,6 +233,10 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
         Wire::CancelLock(m) => Op::CancelLock { ino: Ino(m.ino), owner: LockOwner(m.owner) },
         Wire::Sync(_) => Op::Sync,
         Wire::GrantInos(count) => Op::GrantInos { count },
+        Wire::DataAddress(address) => {
+            limit(address.len(), DATA_ADDRESS_MAX, "bytes of an address in the store")?;
+            Op::DataAddress { address: address.into() }
+        }
     })
 }
 

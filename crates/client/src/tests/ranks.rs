@@ -77,6 +77,7 @@ fn welcome(rank: Rank, ranks: u16) -> Welcome {
         hash_key: (5, 6),
         map: map(ranks),
         routes: vec![route(Ino::ROOT, R0, 1)],
+        direct: String::new(),
     }
 }
 

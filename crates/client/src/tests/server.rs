@@ -209,6 +209,7 @@ impl Server {
             hash_key: (5, 6),
             map: ClusterMap::default(),
             routes: Vec::new(),
+            direct: String::new(),
         }));
         for (_, ino, id, bits) in self.recalls.iter().filter(|recall| recall.0 == client) {
             self.out[client].push_back(ToClient::Recall { ino: *ino, id: *id, bits: *bits });

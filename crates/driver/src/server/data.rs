@@ -199,7 +199,7 @@ impl DataPlane {
                 let ok = ok && !self.retry.iter().any(|(ino, ..)| inos.contains(ino));
                 self.out.push_back(Out::Input(Input::Quiesced { ticket, ok }));
             }
-            Output::Fenced { .. } => {}
+            Output::Fenced { session } => self.out.push_back(Out::Input(Input::Fenced { session })),
         }
     }
 }

@@ -29,6 +29,7 @@ mod queue;
 mod rank;
 mod resident;
 mod shares;
+mod shut_out;
 mod start;
 mod start_shared;
 mod table;
@@ -112,6 +113,8 @@ pub struct ServerConfig {
     pub load_threads: usize,
     /// Threads that do data operations, likewise.
     pub data_threads: usize,
+    /// Clients may read and write file data in the store by themselves, if it is one that they can reach.
+    pub direct_data: bool,
 }
 
 impl ServerConfig {
@@ -133,6 +136,7 @@ impl ServerConfig {
             look: Duration::from_micros(100),
             load_threads: 2,
             data_threads: 2,
+            direct_data: false,
         }
     }
 }

@@ -64,6 +64,11 @@ impl<T> Queue<T> {
         self.lock().items.is_empty()
     }
 
+    /// Whether no more will come.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// No more will come: waiting threads end when nothing is left.
     pub(crate) fn close(&self) {
         self.lock().closed = true;

@@ -30,7 +30,7 @@ use super::listen::Listeners;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::resident::Residence;
-use super::{RankStatus, journal, policy, table};
+use super::{RankStatus, journal, policy, shut_out, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
 
@@ -65,6 +65,7 @@ pub(crate) struct Queues {
     pub(crate) table: Arc<Queue<table::Work>>,
     pub(crate) loads: Arc<Queue<table::Load>>,
     pub(crate) policy: Arc<Queue<policy::Work>>,
+    pub(crate) shut_out: Arc<Queue<shut_out::Job>>,
 }
 
 /// Limits of the loop.
@@ -319,6 +320,7 @@ impl Rank {
             }
             Done::Decided(decision) => self.feed(Input::Decided(decision)),
             Done::Say(member) => self.others.say(member),
+            Done::ShutOut(session) => self.feed(Input::ShutOut { session }),
             Done::Identities(left) => self.feed(Input::Identities(left)),
             Done::AllStopped => self.end = self.end.take().or(Some(End::Stopped)),
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
@@ -477,6 +479,7 @@ impl Rank {
                 }
             }
             Output::Fence { session } => self.data.fence(session),
+            Output::ShutOut { session, addresses } => self.queues.shut_out.push((session, addresses)),
             Output::Stopped => {
                 if self.others.stopped() {
                     self.end = self.end.take().or(Some(End::Stopped));

@@ -311,6 +311,7 @@ mod tests {
             answered: Seq(0),
             done: Vec::new(),
             grants: loligo_types::InoGrants::default(),
+            addresses: Vec::new(),
         };
         write(&*table, |batch| {
             put_meta(batch, Meta::Format, Rank::ZERO, TABLE_VERSION);

@@ -35,7 +35,7 @@ use super::recover::{Progress, read_head, read_routes, read_small, replay};
 use super::rows::put_meta;
 use super::start_shared::join_servers;
 use super::table::{Checkpointer, run_loader};
-use super::{Ended, Seat, Server, ServerConfig, data};
+use super::{Ended, Seat, Server, ServerConfig, data, shut_out};
 use crate::Address;
 use crate::sock::Waker;
 
@@ -425,6 +425,7 @@ pub(super) fn prepare(
         table: helpers.queues.table.clone(),
         loads: helpers.queues.loads.clone(),
         policy: helpers.queues.policy.clone(),
+        shut_out: helpers.queues.shut_out.clone(),
     };
     let plane = DataPlane::new(helpers.data.clone());
     let rank =
@@ -499,7 +500,10 @@ pub(super) fn recover(
         Loaded::Inode(_, Some(part)) => meta.parts.push(*part),
         _ => {}
     })?;
+    // Ranks of other processes have the store over a socket, and could shut nobody out.
+    let clients = backend.clients().filter(|_| config.direct_data && config.elsewhere.is_empty());
     let settings = loligo_mds::Config {
+        direct: clients.map(|clients| clients.place().into()),
         rank,
         map: map.clone(),
         fs_id: backend.identity().fs_id,
@@ -574,6 +578,7 @@ fn helpers(
         table: Queue::new(),
         loads: Queue::new(),
         policy: Queue::new(),
+        shut_out: Queue::new(),
     };
     let data = Queue::new();
     let mut others = Vec::new();
@@ -599,6 +604,8 @@ fn helpers(
     };
     let (queue, to) = (queues.policy.clone(), inbox.clone());
     others.push(spawn("loligo-policy", move || adviser.run(&queue, &to))?);
+    let (clients, queue, to) = (backend.clients(), queues.shut_out.clone(), inbox.clone());
+    others.push(spawn("loligo-shut-out", move || shut_out::run(clients, &queue, &to))?);
     let share = |threads: usize| threads.div_ceil(rank.count()).max(1);
     for at in 0..share(config.load_threads) {
         let loader = Loader::new(backend.table(), hash_key(&**backend));
@@ -618,6 +625,7 @@ impl Helpers {
         self.data.close();
         self.queues.loads.close();
         self.queues.policy.close();
+        self.queues.shut_out.close();
         self.queues.table.close();
         let trimmed = self.checkpointer.join();
         self.queues.journal.close();

@@ -8,6 +8,7 @@ use loligo_types::{
 };
 
 use super::event::{put_event, take_event};
+use super::session::{put_addresses, take_addresses};
 use super::{Cursor, DecodeError, EVENT_MIN, put_bytes, put_inode, put_u64, put_zigzag, take_inode};
 
 /// The kinds of letters. Persisted: keep stable, never reuse.
@@ -18,6 +19,8 @@ mod code {
     pub const FRAGMENT: u8 = 4;
 }
 
+/// Added to the number of a client's user if addresses in the store follow. Persisted: keep stable.
+const ADDRESSES: u64 = 1 << 32;
 // Flags of an open. Persisted: keep stable.
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -199,7 +202,10 @@ fn take_events(from: &mut Cursor<'_>) -> Result<Vec<Event>, DecodeError> {
 fn put_client(out: &mut Vec<u8>, client: &MovedClient) {
     put_u64(out, client.client);
     put_bytes(out, &client.name);
-    put_u64(out, u64::from(client.uid));
+    put_u64(out, u64::from(client.uid) | if client.addresses.is_empty() { 0 } else { ADDRESSES });
+    if !client.addresses.is_empty() {
+        put_addresses(out, &client.addresses);
+    }
     put_list(out, &client.held.opens, |out, (handle, ino, flags, rights)| {
         put_u64(out, *handle);
         put_u64(out, ino.0);
@@ -221,7 +227,9 @@ fn put_client(out: &mut Vec<u8>, client: &MovedClient) {
 fn take_client(from: &mut Cursor<'_>) -> Result<MovedClient, DecodeError> {
     let client = from.u64()?;
     let name = from.bytes()?.into();
-    let uid = from.u32()?;
+    let user = from.u64()?;
+    let Ok(uid) = u32::try_from(user & !ADDRESSES) else { return Err(from.invalid("user")) };
+    let addresses = if user & ADDRESSES != 0 { take_addresses(from)? } else { Vec::new() };
     let opens = take_list(from, 4, "number of open files", |from| {
         Ok((from.u64()?, Ino(from.u64()?), take_flags(from)?, take_lease(from)?))
     })?;
@@ -231,7 +239,7 @@ fn take_client(from: &mut Cursor<'_>) -> Result<MovedClient, DecodeError> {
         Ok((Ino(before), take_lease(from)?))
     })?;
     let locks = take_list(from, 7, "number of locks", |from| Ok((Ino(from.u64()?), from.u64()?, take_lock(from)?)))?;
-    Ok(MovedClient { client, name, uid, held: Reclaim { opens, leases, locks } })
+    Ok(MovedClient { client, name, uid, addresses, held: Reclaim { opens, leases, locks } })
 }
 
 fn open_bits(flags: OpenFlags) -> u8 {

@@ -7,6 +7,9 @@ use super::{Cursor, DecodeError, put_bytes, put_u64};
 // Flags of a session. Persisted: keep stable.
 const LOCAL: u8 = 1 << 0;
 const GRANTS: u8 = 1 << 1;
+const ADDRESSES: u8 = 1 << 2;
+/// The shortest address.
+const ADDRESS_MIN: usize = 1;
 /// The shortest grant of inode numbers: first, how many, and how many ranges of them are used.
 const GRANT_MIN: usize = 3;
 /// The shortest range of used ones.
@@ -16,7 +19,9 @@ const DONE_MIN: usize = 3;
 
 /// Appends a session without its id.
 pub(crate) fn put_session(out: &mut Vec<u8>, session: &SessionRecord) {
-    out.push(if session.local { LOCAL } else { 0 } | if session.grants.is_empty() { 0 } else { GRANTS });
+    let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+    let (grants, addresses) = (!session.grants.is_empty(), !session.addresses.is_empty());
+    out.push(bit(session.local, LOCAL) | bit(grants, GRANTS) | bit(addresses, ADDRESSES));
     put_bytes(out, &session.name);
     put_u64(out, u64::from(session.uid));
     put_u64(out, session.client);
@@ -30,6 +35,24 @@ pub(crate) fn put_session(out: &mut Vec<u8>, session: &SessionRecord) {
     if !session.grants.is_empty() {
         put_grants(out, &session.grants);
     }
+    if addresses {
+        put_addresses(out, &session.addresses);
+    }
+}
+
+/// Appends addresses of clients in the store.
+pub(crate) fn put_addresses(out: &mut Vec<u8>, addresses: &[Box<[u8]>]) {
+    put_u64(out, addresses.len() as u64);
+    addresses.iter().for_each(|address| put_bytes(out, address));
+}
+
+/// Takes some; none would not have been put.
+pub(crate) fn take_addresses(from: &mut Cursor<'_>) -> Result<Vec<Box<[u8]>>, DecodeError> {
+    let count = from.count(ADDRESS_MIN, "number of addresses in the store")?;
+    if count == 0 {
+        return Err(from.invalid("number of addresses in the store"));
+    }
+    (0..count).map(|_| Ok(Box::from(from.bytes()?))).collect()
 }
 
 fn put_grants(out: &mut Vec<u8>, grants: &InoGrants) {
@@ -70,7 +93,7 @@ fn take_grants(from: &mut Cursor<'_>) -> Result<InoGrants, DecodeError> {
 /// Takes a session; its id comes from elsewhere.
 pub(crate) fn take_session(from: &mut Cursor<'_>, id: SessionId) -> Result<SessionRecord, DecodeError> {
     let flags = from.u8()?;
-    if flags & !(LOCAL | GRANTS) != 0 {
+    if flags & !(LOCAL | GRANTS | ADDRESSES) != 0 {
         return Err(from.invalid("session flags"));
     }
     let local = flags & LOCAL != 0;
@@ -84,5 +107,6 @@ pub(crate) fn take_session(from: &mut Cursor<'_>, id: SessionId) -> Result<Sessi
         done.push((Seq(from.u64()?), Ino(from.u64()?), from.u64()?));
     }
     let grants = if flags & GRANTS != 0 { take_grants(from)? } else { InoGrants::default() };
-    Ok(SessionRecord { id, name, client, local, uid, answered, done, grants })
+    let addresses = if flags & ADDRESSES != 0 { take_addresses(from)? } else { Vec::new() };
+    Ok(SessionRecord { id, name, client, local, uid, answered, done, grants, addresses })
 }

@@ -249,6 +249,7 @@ impl Mds {
                 client: session.client,
                 name: session.name.clone(),
                 uid: session.uid,
+                addresses: session.addresses.clone(),
                 ..MovedClient::default()
             };
             (slot, client)

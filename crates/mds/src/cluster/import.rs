@@ -102,6 +102,13 @@ impl Mds {
     /// The session of a client here; made if there is none. It has no connection until the client makes one.
     fn session_of(&mut self, client: &MovedClient) -> Slot {
         if let Some(slot) = self.sessions.of_client(client.client) {
+            let Some(session) = self.sessions.get_mut(slot) else { return slot };
+            let known = session.addresses.len();
+            client.addresses.iter().for_each(|address| session.add_address(address));
+            if session.addresses.len() > known {
+                let record = session.record();
+                self.commit(None, &[Event::Session(record)]);
+            }
             return slot;
         }
         let id = SessionId::new(self.me(), self.log.last.next());

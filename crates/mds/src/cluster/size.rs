@@ -100,7 +100,8 @@ impl Mds {
     /// How long it is what clients hold, and the inodes of what is open besides those that departed anyway.
     fn held_len(&mut self, survey: &mut Survey, inos: &BTreeSet<Ino>, departed: &BTreeSet<Ino>) -> usize {
         let mut scratch = Vec::new();
-        let mut len: usize = self.sessions.iter().map(|(_, session)| CLIENT + session.name.len()).sum();
+        let mut len: usize =
+            self.sessions.iter().map(|(_, session)| CLIENT + session.name.len() + addresses_len(session)).sum();
         for ino in inos.iter().copied() {
             if matches!(self.moves_in_step(survey, ino).0, super::survey::Moves::No) {
                 continue;
@@ -116,6 +117,11 @@ impl Mds {
         }
         len
     }
+}
+
+/// How long it is by what the store knows a session's client.
+fn addresses_len(session: &crate::session::Session) -> usize {
+    session.addresses.iter().map(|address| 2 + address.len()).sum::<usize>() + 1
 }
 
 #[cfg(test)]
@@ -136,6 +142,7 @@ mod tests {
             client: u64::MAX,
             name: vec![b'x'; name].into(),
             uid: u32::MAX,
+            addresses: Vec::new(),
             held: Reclaim {
                 opens: (0..n).map(|at| (u64::MAX, ino(at), OpenFlags::default(), Lease::CACHE)).collect(),
                 leases: (0..n).map(|at| (ino(at), Lease::ATTR)).collect(),

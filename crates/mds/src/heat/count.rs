@@ -15,7 +15,12 @@ const MOVED_MAX: usize = 4096;
 /// What an operation counts as; none: it concerns no directory.
 fn hit_of(op: &Op) -> Option<Hit> {
     match op {
-        Op::Close { .. } | Op::StatFs | Op::Sync | Op::CancelLock { .. } | Op::GrantInos { .. } => None,
+        Op::Close { .. }
+        | Op::StatFs
+        | Op::Sync
+        | Op::CancelLock { .. }
+        | Op::GrantInos { .. }
+        | Op::DataAddress { .. } => None,
         Op::Readdir { .. } => Some(Hit::Readdir),
         op if op.is_change() => Some(Hit::Iwr),
         _ => Some(Hit::Ird),

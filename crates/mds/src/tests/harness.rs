@@ -86,6 +86,8 @@ pub struct World {
     pub spills: Vec<(Ino, Arc<[u8]>)>,
     pub access: BTreeMap<(SessionId, Ino), DataAccess>,
     pub fenced: Vec<SessionId>,
+    /// Addresses that the store was to refuse, for sessions that end.
+    pub shut_out: Vec<(SessionId, Vec<Box<[u8]>>)>,
     pub trimmed: Lsn,
     pub stopped: bool,
     pub fatal: Option<String>,
@@ -146,6 +148,7 @@ impl World {
             spills: Vec::new(),
             access: BTreeMap::new(),
             fenced: Vec::new(),
+            shut_out: Vec::new(),
             trimmed: Lsn(0),
             stopped: false,
             fatal: None,
@@ -251,6 +254,7 @@ impl World {
             Output::Bound { .. } => {}
             Output::Again => self.again = true,
             Output::Fence { session } => self.fenced.push(session),
+            Output::ShutOut { session, addresses } => self.shut_out.push((session, addresses)),
             Output::Stopped => self.stopped = true,
             Output::Fatal { text } => self.fatal = Some(text),
         }

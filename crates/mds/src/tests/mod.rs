@@ -6,6 +6,7 @@ mod caches;
 mod cluster_harness;
 mod coherence;
 mod data;
+mod ending;
 mod exactly_once;
 mod frags;
 pub(crate) mod harness;

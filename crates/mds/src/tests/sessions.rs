@@ -1,6 +1,6 @@
 //! Handshake, identity, eviction.
 
-use loligo_types::msg::{Hello, Refusal, ToClient, ToServer};
+use loligo_types::msg::{Hello, PROTOCOL_VERSION, Refusal, ToClient, ToServer};
 use loligo_types::{FsError, Ino, Op};
 
 use super::*;
@@ -32,7 +32,7 @@ fn a_handshake_says_why_it_fails() {
     let mut world = World::new();
     let fine = Hello { versions: (1, 7), client: 0, resume: None, name: "x".into(), fs_id: Some([0; 16]) };
     assert_eq!(refusal(&mut world, fine.clone(), root()), None);
-    let newer = Hello { versions: (5, 6), ..fine.clone() };
+    let newer = Hello { versions: (PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 2), ..fine.clone() };
     assert_eq!(refusal(&mut world, newer, root()), Some(Refusal::Version));
     let other = Hello { fs_id: Some([1; 16]), ..fine.clone() };
     assert_eq!(refusal(&mut world, other, root()), Some(Refusal::OtherFileSystem));

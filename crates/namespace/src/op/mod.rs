@@ -66,7 +66,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
         | Op::Sync
-        | Op::GrantInos { .. } => {}
+        | Op::GrantInos { .. }
+        | Op::DataAddress { .. } => {}
     }
 }
 
@@ -137,7 +138,8 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         | Op::GetLock { .. }
         | Op::CancelLock { .. }
         | Op::Sync
-        | Op::GrantInos { .. } => Err(FsError::NotSupported),
+        | Op::GrantInos { .. }
+        | Op::DataAddress { .. } => Err(FsError::NotSupported),
     }
 }
 

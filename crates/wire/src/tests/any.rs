@@ -185,6 +185,7 @@ fn inode_op() -> BoxedStrategy<Op> {
         Just(Op::StatFs),
         Just(Op::Sync),
         any::<u32>().prop_map(|count| Op::GrantInos { count }),
+        bytes(200).prop_map(|address| Op::DataAddress { address }),
     ]
     .boxed()
 }
@@ -355,7 +356,7 @@ fn data_result() -> impl Strategy<Value = Result<DataAnswer, DataError>> {
 
 fn welcome() -> impl Strategy<Value = Welcome> {
     let numbers = (any::<[u32; 3]>(), any::<[u64; 5]>());
-    (numbers, any::<[bool; 2]>(), any::<[u8; 16]>(), rank(), map(), routes()).prop_map(
+    (numbers, any::<[bool; 2]>(), any::<[u8; 16]>(), rank(), map(), routes(), "[a-z:/.]{0,20}").prop_map(
         |(
             ([version, inline_max, session_ms], [session, secret, data_epoch, low, high]),
             [resumed, kept],
@@ -363,6 +364,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             rank,
             map,
             routes,
+            direct,
         )| Welcome {
             version,
             session: SessionId(session),
@@ -377,6 +379,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             hash_key: (low, high),
             map,
             routes,
+            direct,
         },
     )
 }

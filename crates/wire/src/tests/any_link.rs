@@ -60,7 +60,13 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn client() -> impl Strategy<Value = MovedClient> {
     (any::<(u64, u32)>(), bytes(20), vec((ino(), lease()), 0..3)).prop_map(|((client, uid), name, leases)| {
-        MovedClient { client, name: (*name).into(), uid, held: Reclaim { leases, ..Reclaim::default() } }
+        MovedClient {
+            client,
+            name: (*name).into(),
+            uid,
+            addresses: Vec::new(),
+            held: Reclaim { leases, ..Reclaim::default() },
+        }
     })
 }
 

@@ -74,6 +74,7 @@ fn a_welcome_after_a_restart() {
             hash_key: (5, 6),
             map: map(),
             routes: vec![route()],
+            direct: String::new(),
         }),
         "4c6f01026e00000000000000924359890a6c0801100719080706050403020120013210090909090909090909\
          0909090909090938802040b0ea0148ac0250015a1e0805120b12077463703a683a301801120d080112077463\
@@ -117,6 +118,16 @@ fn a_request_for_inode_numbers_that_names_one() {
             ino: Some(Ino(300)),
         }),
         "4c6f01010d000000000000004b74cb0a1a0b0803100238ac028003ac02",
+    );
+}
+
+#[test]
+fn an_address_in_the_store() {
+    let op = Op::DataAddress { address: b"10.0.0.7:0/12"[..].into() };
+    let request = Request { seq: Seq(3), answered: Seq(2), want: Lease::NONE, cred: Cred::root(), op, ino: None };
+    to_server(
+        ToServer::Request(request),
+        "4c6f0101160000000000000029d972e31a14080310028a030d31302e302e302e373a302f3132",
     );
 }
 

@@ -174,6 +174,7 @@ fn the_largest_maps_fit_into_a_welcome() {
         hash_key: (5, 6),
         map: ClusterMap { epoch: u64::MAX, ranks: (0..RANKS_MAX as u16).map(info).collect(), ..Default::default() },
         routes: vec![route; ROUTES_MAX],
+        direct: "x".repeat(ADDRESS_MAX),
     });
     let mut decoder = Decoder::<FromServer>::new();
     decoder.feed(&client_bytes(&msg));

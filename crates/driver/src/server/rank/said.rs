@@ -104,6 +104,8 @@ pub(crate) enum Done {
     Decided(loligo_types::Decision),
     /// Something for the keeper of the cluster map.
     Say(loligo_mds::Member),
+    /// The store refuses the client of a session that ends.
+    ShutOut(loligo_types::SessionId),
     /// These identities are left.
     Identities(Arc<BTreeSet<IdentityKey>>),
     /// The last rank of the process has come to a clean stop.

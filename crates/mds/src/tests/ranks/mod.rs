@@ -18,6 +18,7 @@ mod moves;
 mod names;
 mod repeats;
 mod returns;
+mod shut_out;
 mod spread;
 mod stands;
 mod stops;
