@@ -112,6 +112,24 @@ pub const KEYS: &[Key] = &[
     ),
     key("write_buffer_bytes", "64MiB", "written data that a client may hold back", Kind::Bytes),
     key("read_ahead_bytes", "8MiB", "how far a client reads ahead of a sequential reader", Kind::Bytes),
+    key(
+        "direct_data",
+        "false",
+        "on a Ceph cluster: whether a server lets clients read and write file data in the cluster by themselves, and a mount does so where it reaches the cluster; otherwise everything goes through the servers",
+        Kind::Flag,
+    ),
+    key(
+        "ceph_conf",
+        "",
+        "Ceph's settings, for `direct_data` of a mount; without it those of the store that the data directory names, or /etc/ceph/ceph.conf",
+        Kind::Text,
+    ),
+    key(
+        "ceph_user",
+        "",
+        "who a mount is in the cluster, for `direct_data`; without it whom the data directory names, or client.admin",
+        Kind::Text,
+    ),
     key("log", "info", "what is logged, as in `warn,loligo_mds=debug`", Kind::Text),
 ];
 

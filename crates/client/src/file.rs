@@ -84,6 +84,8 @@ pub(crate) struct File {
     pub flush_waiters: Vec<FlushWaiter>,
     /// Of objects, while CACHE or BUFFER is held.
     pub blocks: Blocks,
+    /// Changes when others may have removed objects of it.
+    pub pieces: u64,
     /// Reads that have not been answered.
     pub reads: Vec<u64>,
     /// Number of write errors so far, and the last.
@@ -131,6 +133,7 @@ impl File {
             run: None,
             flush_waiters: Vec::new(),
             blocks: Blocks::default(),
+            pieces: 0,
             reads: Vec::new(),
             errors: 0,
             error: None,

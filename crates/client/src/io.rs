@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{Cred, Rank, Time};
+use loligo_types::msg::{DataRequest, Refusal, ToClient, ToServer, Welcome};
+use loligo_types::{Cred, DataAnswer, DataError, Rank, Time};
 
 use crate::{Call, CallResult, Invalidation};
 
@@ -106,9 +106,23 @@ impl Config {
     }
 }
 
+/// Why a data operation was not done in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectError {
+    /// The store takes nothing of this connection: it is to be done through the rank. It may have been done nevertheless.
+    Refused,
+    /// As a rank would say it.
+    Failed(DataError),
+}
+
 /// What happens to it.
 #[derive(Debug)]
 pub enum Input {
+    /// There is a connection to the store, which knows it by this address; `None`: there is none, or it is refused. A new one is told of only
+    /// when everything is answered that was done over the one before.
+    Direct { address: Option<Arc<[u8]>> },
+    /// What [`Output::Direct`] asked for was done, or not. Always comes.
+    DirectDone { id: u64, result: Result<DataAnswer, DirectError> },
     /// A program calls.
     Call { id: CallId, cred: Arc<Cred>, call: Call },
     /// A connection asked for by [`Output::Connect`] was made, or the first one. `rank` is the one that was asked for.
@@ -130,6 +144,10 @@ pub enum Input {
 pub enum Output {
     /// Send a message over the connection to a rank.
     Send { rank: Rank, message: ToServer },
+    /// Do this in the store, over the connection that was told last, and come back with [`Input::DirectDone`] and the request's id. In
+    /// any order: what must not overtake is not asked for before. `pieces`: as long as this is the same for a file, nobody else removes
+    /// objects of it.
+    Direct { request: DataRequest, pieces: u64 },
     /// Drop the connection to this rank, if there is one, and make a new one; after failures with growing pauses.
     /// `address`: where, as the cluster map says; `None`: where the first one was made to.
     ///

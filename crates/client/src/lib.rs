@@ -12,6 +12,7 @@ pub mod io;
 
 mod blocks;
 mod change;
+mod direct;
 mod dispatch;
 mod extents;
 mod file;
@@ -39,5 +40,5 @@ mod unstable;
 mod write;
 
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation};
-pub use io::{CallId, Config, Input, Now, Output, Token};
+pub use io::{CallId, Config, DirectError, Input, Now, Output, Token};
 pub use machine::Client;

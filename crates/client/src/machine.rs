@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, Rank};
 
+use crate::direct::Direct;
 use crate::file::Files;
 use crate::leases::{AtHand, NamesLost};
 use crate::locks::Behind;
@@ -65,6 +66,7 @@ pub struct Client {
     /// The server will not have this client.
     pub(crate) refused: bool,
     pub(crate) next_data: u64,
+    pub(crate) direct: Direct,
     pub(crate) files: Files,
     pub(crate) recalls: Recalls,
     pub(crate) tasks: BTreeMap<u64, Task>,
@@ -109,6 +111,7 @@ impl Client {
             fs_id: None,
             refused: false,
             next_data: 0,
+            direct: Direct::default(),
             config,
             now: Now::default(),
             out: VecDeque::new(),
@@ -144,6 +147,8 @@ impl Client {
             Input::Message { rank, message } => self.message(self.swapped(rank), message),
             Input::Disconnected { rank } => self.disconnected(self.swapped(rank)),
             Input::Invalidated { token } => self.invalidated(token),
+            Input::Direct { address } => self.direct_changed(address),
+            Input::DirectDone { id, result } => self.direct_done(id, result),
             Input::Tick => self.on_tick(),
             Input::Stop => self.stop(),
         }
@@ -154,6 +159,7 @@ impl Client {
     pub fn has_requests(&self) -> bool {
         !self.paused.is_empty()
             || !self.behind.is_empty()
+            || self.direct.is_busy()
             || self.sessions.values().any(|session| !session.pending.is_empty())
     }
 

@@ -47,7 +47,8 @@ impl Client {
     /// moved: asking tells where to.
     pub(crate) fn leave_ranks(&mut self) {
         let leaving: Vec<Rank> = self.sessions.keys().copied().filter(|rank| self.router.is_leaving(*rank)).collect();
-        for rank in leaving {
+        // A farewell lets others write at once.
+        for rank in leaving.into_iter().filter(|_| !self.direct.is_writing()).collect::<Vec<_>>() {
             let idle = |session: &crate::session::Session| {
                 session.link == Link::Up && session.pending.is_empty() && session.data.is_empty()
             };

@@ -188,6 +188,10 @@ impl Client {
         if file.recalls.iter().all(|recall| !recall.takes_rights()) {
             // The answer says all that the session has: what is held here besides was lost at a rank that has forgotten.
             unfounded = !file.rights.without(rights).is_none();
+            if !file.rights.has(Lease::BUFFER) {
+                self.next_data += 1;
+                file.pieces = self.next_data;
+            }
             file.rights = file.rights | (rights & (Lease::CACHE | Lease::BUFFER));
         }
         if file.may_cache() && file.attr.inline && file.base.is_none() && file.is_clean() {

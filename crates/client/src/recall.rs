@@ -279,7 +279,13 @@ impl Client {
 
     /// Answers recalls of which nothing is left to do.
     pub(crate) fn finish_recalls(&mut self) {
-        let done: Vec<_> = self.recalls.open.iter().filter(|(_, left)| **left == 0).map(|(key, _)| *key).collect();
+        let done: Vec<_> = self
+            .recalls
+            .open
+            .iter()
+            .filter(|((_, ino, _), left)| **left == 0 && !self.direct.is_left(*ino))
+            .map(|(key, _)| *key)
+            .collect();
         if done.is_empty() {
             return;
         }

@@ -84,6 +84,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
         session.numbers = Numbers::default();
+        Client::forget_told(session);
         let (data, elsewhere) =
             std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
                 self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
@@ -98,6 +99,8 @@ impl Client {
             DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
             DataThen::Flush(_) | DataThen::Block { .. } => None,
         }));
+        let at = |ino: &Ino| self.files.map.get(ino).is_none_or(|file| file.rank == rank);
+        lost.extend(self.direct_tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
         self.lose_held(rank, lost, single);
         // What it was to close may have moved, as well as what is lost now.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
@@ -207,7 +210,7 @@ impl Client {
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
             Then::Located(ino) => self.located(ino, self.home, &Err(FsError::Stale)),
             // They were given to the session that is gone.
-            Then::Numbers => {}
+            Then::Numbers | Then::Address(_) => {}
             _ => {}
         }
     }
@@ -219,6 +222,7 @@ impl Client {
         let (files, left) =
             std::mem::take(&mut self.files.map).into_iter().partition::<BTreeMap<_, _>, _>(|(_, f)| f.rank == rank);
         self.files.map = left;
+        self.direct.lose(|ino| files.contains_key(ino));
         if files.values().any(|file| !file.is_clean()) {
             self.unsynced.fail(FsError::Io);
         }
@@ -278,7 +282,10 @@ impl Client {
 
     /// Closes handles of a lost session at all other ranks: what they open may have moved there, with locks, before this
     /// client heard of it, and nobody will use it any more.
-    fn close_elsewhere(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) {
+    pub(crate) fn close_elsewhere(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) {
+        if self.direct.delays_closes(lost, cred, handles) {
+            return;
+        }
         let others: Vec<Rank> = self.sessions.keys().copied().filter(|rank| *rank != lost).collect();
         for rank in others {
             self.close_lost(rank, cred, handles);
@@ -299,6 +306,9 @@ impl Client {
     /// The session with a rank began with what had moved there: also, maybe, with handles that were lost before with the
     /// session that they had moved from. Nobody else would close them.
     pub(crate) fn close_lost_there(&mut self, rank: Rank) {
+        if self.direct.delays_closes_at(rank) {
+            return;
+        }
         if let Some(cred) = self.files.lost_cred.clone() {
             let handles = self.files.lost.clone();
             self.close_lost(rank, &cred, &handles);
@@ -456,7 +466,13 @@ pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
         Then::Task(id) => Some(Waiter::Task(*id)),
         Then::Pass(pass) => Some(pass.waiter),
         Then::Second(second) => waiter_of(&second.then),
-        Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Verified(_) | Then::Numbers => None,
+        Then::Nothing
+        | Then::Flush(_)
+        | Then::Reclaimed
+        | Then::Located(_)
+        | Then::Verified(_)
+        | Then::Numbers
+        | Then::Address(_) => None,
     }
 }
 

@@ -116,7 +116,13 @@ impl Client {
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
             Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Second(second) => return self.deny(&second.then),
-            Then::Nothing | Then::Flush(_) | Then::Reclaimed | Then::Located(_) | Then::Verified(_) | Then::Numbers => {
+            Then::Nothing
+            | Then::Flush(_)
+            | Then::Reclaimed
+            | Then::Located(_)
+            | Then::Verified(_)
+            | Then::Numbers
+            | Then::Address(_) => {
                 return false;
             }
         }
@@ -216,6 +222,7 @@ impl Client {
         match then {
             Then::Nothing => {}
             Then::Numbers => self.numbers_came(rank, &result),
+            Then::Address(life) => self.address_told(rank, life, &result),
             Then::Pass(pass) => self.passed(pass, result),
             Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
@@ -259,8 +266,17 @@ impl Client {
         let rank = file.map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
         self.next_data += 1;
         let id = self.next_data;
+        let direct = self.goes_direct(ino, &op);
+        if let (DataOp::Discard { .. }, Some(file)) = (&op, self.files.map.get_mut(&ino)) {
+            file.pieces = id;
+        }
         let request = DataRequest { id, ino, object_size, op };
-        self.data_request_at(rank, id, PendingData { request, then, again: false, hops: 0 });
+        let pending = PendingData { request, then, again: false, hops: 0 };
+        if direct {
+            self.direct_request(id, pending);
+        } else {
+            self.data_request_at(rank, id, pending);
+        }
         id
     }
 

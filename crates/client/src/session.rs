@@ -7,6 +7,7 @@ use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Request, ToClient,
 use loligo_types::{ClusterMap, Ino, Rank, SessionId};
 
 use crate::Output;
+use crate::direct::Told;
 use crate::dispatch::Pass;
 use crate::leases::Leases;
 use crate::machine::Client;
@@ -35,6 +36,8 @@ pub(crate) enum Then {
     Second(Box<Second>),
     /// Inode numbers.
     Numbers,
+    /// Whether a rank has put down by what the store knows this client; which connection that is.
+    Address(u64),
 }
 
 /// Names that were held when an answer came.
@@ -155,6 +158,8 @@ pub(crate) struct Session {
     pub recalls_done: VecDeque<(Ino, u64)>,
     /// What it lent.
     pub leases: Leases,
+    /// Whether it knows by what the store knows this client.
+    pub direct: Told,
     /// This client has ended it, and waits for the connection to be closed.
     pub left: bool,
     /// Inode numbers that it has given.
@@ -346,6 +351,9 @@ impl Client {
         // held may have been given to others since.
         let replaced = std::mem::take(&mut session.replaced);
         session.greeted = false;
+        if !had || !welcome.resumed || welcome.direct.is_empty() {
+            Client::forget_told(session);
+        }
         let before = std::mem::replace(&mut session.data_epoch, welcome.data_epoch);
         // What was written before it moved there is durable.
         let lost = had && (before != welcome.data_epoch || before == 0);

@@ -115,7 +115,8 @@ impl Client {
             let session = self.files.map.get(ino).and_then(|file| self.session(file.rank));
             session.is_none_or(|session| !hopeless(session))
         };
-        if self.dirty.iter().any(waits) {
+        // A farewell lets others write at once.
+        if self.dirty.iter().any(waits) || self.direct.is_writing() {
             return;
         }
         for session in self.sessions.values() {

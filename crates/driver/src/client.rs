@@ -10,6 +10,7 @@
 mod batch;
 pub(crate) mod calls;
 mod core;
+mod direct;
 mod future;
 pub(crate) mod invalidator;
 mod link;
@@ -62,6 +63,8 @@ pub struct Options {
     pub invalidate: Option<Arc<dyn Invalidate>>,
     /// Who the client is to servers that it reaches over TCP, which is then with TLS. Without one such a connection is plain.
     pub identity: Option<Identity>,
+    /// The way to the store where the servers have file data, to read and write it there without them; `None`: always through them.
+    pub direct: Option<Arc<dyn loligo_store::Ways>>,
     /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above, and
     /// `client` by a random number, unless it is given.
     pub config: Config,

@@ -260,6 +260,8 @@ impl Clients {
             Output::Refused { why, text } => {
                 self.wrong.get_or_insert_with(|| format!("client {at} was refused: {why:?}, {text}"));
             }
+            // They have no connection to the store.
+            Output::Direct { .. } => {}
             Output::Complete { id: FORGET, .. } => {}
             Output::Complete { id, result } => match self.nodes[at].calls.remove(&id) {
                 Some(lane) => self.reply(at, lane, Reply::Done(Box::new(result))),

@@ -210,6 +210,7 @@ impl World {
             // Its machine tries again with a new client, as whoever mounts would.
             Output::Refused { why: Refusal::Stopping, .. } => self.after(1, Event::Refused { node, life }),
             Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
+            Output::Direct { .. } => self.wrong(format!("client {node} has no connection to the store")),
             Output::Complete { id, result } => self.complete(node, id, result),
             Output::Invalidate { token, what } => {
                 if token == Token::NONE {

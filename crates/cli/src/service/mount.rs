@@ -46,7 +46,8 @@ pub fn run(args: &MountArgs, given: &Given) -> Outcome {
     }
     let name = format!("mount {} of {}", at.display(), host());
     let shown = args.source.clone().map_or_else(|| fs_name(&found, &address), Ok)?;
-    let mounted = node::mount(&at, Way::Address(address.clone()), shown, &name, &args.options, &settings)?;
+    let mounted =
+        node::mount(&at, Way::Address(address.clone()), shown, &name, &args.options, &settings, found.data.as_deref())?;
     let text = format!(
         "mounted {address} at {}; process {}\n  stop it   loligo umount {}",
         at.display(),

@@ -11,6 +11,7 @@ use loligo_driver::server::{Progress, Resident, Sharing};
 use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::{Backend, Lease, StoreError};
+use loligo_store_rados::RadosWays;
 use loligo_types::Rank;
 
 use super::admin::{Admin, Source};
@@ -287,6 +288,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
         trust_tcp,
         look,
         journal_bytes: settings.number("journal_bytes"),
+        direct_data: settings.flag("direct_data"),
         ..base
     })
 }
@@ -344,6 +346,7 @@ pub fn mount(
     name: &str,
     args: &MountArgs,
     settings: &Settings,
+    data: Option<&Path>,
 ) -> Result<Mounted, Failure> {
     let defaults = MountOptions::new(at);
     let threads = settings.number("fuse_threads") as usize;
@@ -360,7 +363,12 @@ pub fn mount(
     };
     let mut below = None;
     let identity = crate::auth::read(settings.text("identity"))?;
-    let client_options = |kernel| Options { identity: identity.clone(), ..client_options(name, kernel, settings) };
+    let direct = ways(settings, data)?;
+    let client_options = |kernel| Options {
+        identity: identity.clone(),
+        direct: direct.clone(),
+        ..client_options(name, kernel, settings)
+    };
     let mount = match way {
         Way::Server(server) if threads == 0 && server.rank_count() == 1 => {
             Mount::start(&options, |kernel: Arc<Kernel>| {
@@ -395,6 +403,21 @@ pub fn mount(
     }
     let client = below.expect("a mount that was made has made its client");
     Ok(Mounted { mount: Arc::new(mount), client })
+}
+
+/// The way to the cluster that file data may be in, if a mount is to take it. `data`: the data directory, which may know one.
+fn ways(settings: &Settings, data: Option<&Path>) -> Result<Option<Arc<dyn loligo_store::Ways>>, Failure> {
+    if !settings.flag("direct_data") {
+        return Ok(None);
+    }
+    let (mut conf, mut user) = ("/etc/ceph/ceph.conf".to_string(), "client.admin".to_string());
+    if let Some(Store::Rados { place, .. }) = data.map(Store::of).transpose()? {
+        (conf, user) = (place.conf, place.user);
+    }
+    let said = |name: &str, else_is: String| {
+        Some(settings.text(name).to_string()).filter(|text| !text.is_empty()).unwrap_or(else_is)
+    };
+    Ok(Some(Arc::new(RadosWays::new(&said("ceph_conf", conf), &said("ceph_user", user)))))
 }
 
 fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Options {

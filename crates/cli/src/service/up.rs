@@ -87,7 +87,8 @@ fn mount(
 ) -> Result<Mounted, crate::output::Failure> {
     let name = format!("mount {}", at.display());
     let fs_name = format!("loligo:{}", data.display());
-    let mounted = node::mount(at, Way::Server(&node.server), fs_name, &name, &args.mount_options, settings)?;
+    let mounted =
+        node::mount(at, Way::Server(&node.server), fs_name, &name, &args.mount_options, settings, Some(data))?;
     node.source.set_mount(mounted.mount.clone());
     Ok(mounted)
 }

@@ -3,8 +3,9 @@
 //! test says so.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -20,6 +21,10 @@ const BRIEF: [&str; 6] = ["--set", "session_ms=2000", "--set", "grace_ms=2000", 
 const SYNCED: usize = 3_000_000;
 /// And of one that was not.
 const UNSYNCED: usize = 9_000_000;
+
+/// File data goes straight to the cluster, or through the servers.
+const DIRECT: [&str; 2] = ["--set", "direct_data=true"];
+const THROUGH: [&str; 2] = ["--set", "direct_data=false"];
 
 /// What the programs write: no byte is as the one before.
 fn content(len: usize, salt: u32) -> Vec<u8> {
@@ -42,11 +47,13 @@ struct Mount {
 }
 
 impl Mount {
-    fn start(place: &Place, servers: usize, name: &str) -> Mount {
+    fn start(place: &Place, servers: usize, name: &str, way: &[&str]) -> Mount {
         let at = place.path().join(name);
+        let log = File::create(place.path().join(format!("{name}.log"))).expect("a log");
         let mut command = Command::new(LOLIGO);
-        command.args(["mount", "--server", &place.address(servers).to_string()]).arg(&at);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["mount", "--server", &place.address(servers).to_string()]).args(way).arg(&at);
+        command.args(["--set", &format!("ceph_conf={}", place.conf)]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().expect("it starts");
         let out = BufReader::new(child.stdout.take().expect("piped"));
         assert!(out.lines().map_while(Result::ok).any(|line| line.contains("stop it")), "it mounts");
@@ -104,8 +111,8 @@ fn lock(path: &Path) -> File {
     })
 }
 
-fn begin(place: &Place) -> (Server, Server) {
-    let args = [&BRIEF[..], &["--ranks", "2"]].concat();
+fn begin(place: &Place, way: &[&str]) -> (Server, Server) {
+    let args = [&BRIEF[..], &["--ranks", "2"], way].concat();
     let mut first = place.serve(0, &args);
     first.until_serves();
     (first, place.serve(1, &args))
@@ -120,8 +127,8 @@ struct Busy {
 /// What it overwrites in the middle.
 const MIDDLE: std::ops::Range<usize> = 1_000_000..2_000_000;
 
-fn busy(place: &Place) -> Busy {
-    let mount = Mount::start(place, 2, "a");
+fn busy(place: &Place, way: &[&str]) -> Busy {
+    let mount = Mount::start(place, 2, "a", way);
     let write = |name: &str, len: usize| {
         let file = mount.make(name);
         file.write_all_at(&content(len, 0), 0).expect("there is room");
@@ -162,15 +169,14 @@ fn sound(place: &Place) {
     assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
 }
 
-#[test]
-fn what_a_killed_client_had_synced_is_there_and_what_it_held_is_free() {
+fn is_killed(way: &[&str]) {
     if !can_mount() {
         return;
     }
     let Some(place) = Place::formatted() else { return };
-    let (first, second) = begin(&place);
-    let other = Mount::start(&place, 2, "b");
-    let Busy { files, mount } = busy(&place);
+    let (first, second) = begin(&place, way);
+    let other = Mount::start(&place, 2, "b", way);
+    let Busy { files, mount } = busy(&place, way);
     mount.kill();
     let killed = Instant::now();
     drop(lock(&other.path("locked")));
@@ -186,14 +192,23 @@ fn what_a_killed_client_had_synced_is_there_and_what_it_held_is_free() {
 }
 
 #[test]
-fn so_it_is_when_the_server_is_killed_with_the_client() {
+fn what_a_killed_client_had_synced_is_there_and_what_it_held_is_free() {
+    is_killed(&THROUGH);
+}
+
+#[test]
+fn what_a_killed_client_had_written_in_the_cluster_is_there_and_what_it_held_is_free() {
+    is_killed(&DIRECT);
+}
+
+fn is_killed_with_server(way: &[&str]) {
     if !can_mount() {
         return;
     }
     let Some(place) = Place::formatted() else { return };
-    let (first, mut second) = begin(&place);
-    let other = Mount::start(&place, 2, "b");
-    let Busy { files, mount } = busy(&place);
+    let (first, mut second) = begin(&place, way);
+    let other = Mount::start(&place, 2, "b", way);
+    let Busy { files, mount } = busy(&place, way);
     mount.kill();
     first.kill();
     second.until_serves();
@@ -204,15 +219,25 @@ fn so_it_is_when_the_server_is_killed_with_the_client() {
     sound(&place);
 }
 
+#[test]
+fn so_it_is_when_the_server_is_killed_with_the_client() {
+    is_killed_with_server(&THROUGH);
+}
+
+#[test]
+fn so_it_is_when_the_server_is_killed_with_a_client_that_writes_in_the_cluster() {
+    is_killed_with_server(&DIRECT);
+}
+
 /// A client hangs beyond its session, another one writes what it had, and it wakes.
-fn hangs(is_replaced: bool) {
+fn hangs(is_replaced: bool, way: &[&str]) {
     if !can_mount() {
         return;
     }
     let Some(place) = Place::formatted() else { return };
-    let (first, mut second) = begin(&place);
-    let other = Mount::start(&place, 2, "b");
-    let Busy { files, mount } = busy(&place);
+    let (first, mut second) = begin(&place, way);
+    let other = Mount::start(&place, 2, "b", way);
+    let Busy { files, mount } = busy(&place, way);
     let [_, small, middle, unsynced, locked] = &files[..] else { panic!("five files") };
     // Held back, or on its way, or there: who knows.
     small.write_all_at(b"LATE", 0).expect("there is room");
@@ -282,10 +307,87 @@ fn hangs(is_replaced: bool) {
 
 #[test]
 fn a_client_that_hangs_beyond_its_session_writes_nothing_late_and_goes_on_when_it_wakes() {
-    hangs(false);
+    hangs(false, &THROUGH);
 }
 
 #[test]
 fn so_it_is_when_another_server_has_taken_over_meanwhile() {
-    hangs(true);
+    hangs(true, &THROUGH);
+}
+
+#[test]
+fn a_client_that_hangs_with_writes_to_the_cluster_is_kept_out_of_it_and_goes_on_when_it_wakes() {
+    hangs(false, &DIRECT);
+}
+
+#[test]
+fn so_it_is_when_another_server_has_taken_over_from_the_one_that_knew_it() {
+    hangs(true, &DIRECT);
+}
+
+/// A counter of a server, over all ranks.
+fn counter(place: &Place, server: usize, name: &str) -> u64 {
+    let until = Instant::now() + PATIENCE;
+    let mut admin = loop {
+        match UnixStream::connect(place.data(server).join("admin.sock")) {
+            Ok(admin) => break admin,
+            // It serves a moment before it can be asked.
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    admin.write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").expect("it listens");
+    let mut said = String::new();
+    admin.read_to_string(&mut said).expect("it answers");
+    let lines = said.lines().filter(|line| line.starts_with(name));
+    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).map(|value| value as u64).sum()
+}
+
+/// Waits until a mount has a connection to the cluster: until then it goes through the servers.
+fn until_direct(place: &Place, name: &str) {
+    let until = Instant::now() + PATIENCE;
+    let log = || std::fs::read_to_string(place.path().join(format!("{name}.log"))).unwrap_or_default();
+    while !log().contains("straight in rados:") {
+        assert!(Instant::now() < until, "{}", log());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn file_data_goes_straight_to_the_cluster_and_is_read_there_by_another_client_and_after_a_failover() {
+    if !can_mount() {
+        return;
+    }
+    let Some(place) = Place::formatted() else { return };
+    let (first, mut second) = begin(&place, &DIRECT);
+    let mount = Mount::start(&place, 2, "a", &DIRECT);
+    until_direct(&place, "a");
+    let before = counter(&place, 0, "loligo_received_bytes_total");
+    let write = |name: &str, salt: u32| {
+        let file = mount.make(name);
+        file.write_all_at(&content(UNSYNCED, salt), 0).expect("there is room");
+        file.sync_all().expect("there is room");
+    };
+    // The first pieces may go through the rank, until it knows by what the cluster knows the client.
+    write("first", 1);
+    write("file", 2);
+    let received = counter(&place, 0, "loligo_received_bytes_total") - before;
+    eprintln!("the server received {received} bytes while {} were written", 2 * UNSYNCED);
+    assert!(received < UNSYNCED as u64, "{received} bytes");
+    let other = Mount::start(&place, 2, "b", &DIRECT);
+    until_direct(&place, "b");
+    assert!(read(&other.path("file")) == content(UNSYNCED, 2));
+    let sent = counter(&place, 0, "loligo_sent_bytes_total");
+    assert!(read(&other.path("first")) == content(UNSYNCED, 1));
+    let sent = counter(&place, 0, "loligo_sent_bytes_total") - sent;
+    eprintln!("it sent {sent} bytes while {UNSYNCED} were read");
+    assert!(sent < 1_000_000, "{sent} bytes");
+    first.kill();
+    second.until_serves();
+    for at in [&mount, &other] {
+        assert!(read(&at.path("file")) == content(UNSYNCED, 2));
+    }
+    drop((mount, other));
+    second.end();
+    sound(&place);
 }

@@ -100,6 +100,7 @@ impl Net {
                 Output::Complete { id, result } => assert!(node.done.insert(id, result).is_none(), "answered twice"),
                 Output::Invalidate { token, what } => node.invalidations.push_back((token, what)),
                 Output::Ready { .. } => {}
+                Output::Direct { .. } => panic!("there is no connection to the store"),
                 Output::Disconnect { .. } => panic!("there is only one rank"),
                 Output::Refused { .. } => node.refused = true,
                 Output::Stopped => node.stopped = true,

@@ -2,6 +2,7 @@
 
 mod away;
 mod cut;
+mod direct;
 mod guessed;
 mod locks;
 mod lost;
@@ -51,6 +52,8 @@ struct Ranks {
     /// Of each creation: to whom, its number, and the inode number that it names.
     named: Vec<(Rank, u64, Option<Ino>)>,
     refused: bool,
+    /// What is to be done in the store.
+    direct: Vec<loligo_types::msg::DataRequest>,
 }
 
 fn map(ranks: u16) -> ClusterMap {
@@ -141,8 +144,9 @@ impl Ranks {
     }
 
     fn unconnected(config: Config) -> Ranks {
-        let (wire, done, dropped, named) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ranks { client: Client::new(config), ms: 1, next: 1, wire, done, dropped, named, refused: false }
+        let (wire, done, dropped, named, direct) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let client = Client::new(config);
+        Ranks { client, ms: 1, next: 1, wire, done, dropped, named, refused: false, direct }
     }
 
     fn feed(&mut self, input: Input) {
@@ -162,6 +166,7 @@ impl Ranks {
                 }),
                 Output::Connect { rank, address } => self.wire.push(Wire::Connect(rank, address)),
                 Output::Disconnect { rank } => self.wire.push(Wire::Disconnect(rank)),
+                Output::Direct { request, .. } => self.direct.push(request),
                 Output::Complete { id, result } => self.done.push((id.0, result)),
                 Output::Invalidate { token, what } => self.dropped.push((token, what)),
                 Output::Refused { .. } => self.refused = true,

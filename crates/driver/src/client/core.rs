@@ -12,6 +12,7 @@ use loligo_types::msg::{Refusal, Welcome};
 use loligo_types::{Cred, FsError, Rank, Time};
 
 use super::calls::{self, Callback};
+use super::direct::Direct;
 use super::invalidator::Invalidator;
 use super::link::Link;
 use super::receiver::{self, Aside, Incoming};
@@ -56,6 +57,8 @@ pub struct Core {
     /// The number of the first connection.
     first: Rank,
     invalidator: Option<Invalidator>,
+    /// The way to the store beside the servers, if there may be one.
+    direct: Option<Arc<Direct>>,
 }
 
 /// The client's one state, shared by submitters, the receiver and the invalidation threads.
@@ -99,6 +102,7 @@ impl Shared {
             over_unix: !(options.identity.is_some() || matches!(&address, Address::Tcp(_))),
             first,
             invalidator: None,
+            direct: options.direct.as_ref().map(|_| Direct::new()),
         };
         let shared = Arc::new(Shared {
             address: address.clone(),
@@ -117,6 +121,10 @@ impl Shared {
             let told = move |token| weak.upgrade().map(|shared| shared.feed(Input::Invalidated { token })).is_some();
             let invalidator = Invalidator::start(target, told).map_err(failed)?;
             shared.lock().invalidator = Some(invalidator);
+        }
+        let direct = shared.lock().direct.clone();
+        if let (Some(direct), Some(ways)) = (direct, &options.direct) {
+            direct.start(Arc::clone(ways), Arc::downgrade(&shared)).map_err(failed)?;
         }
         receiver::start(&shared).map_err(failed)?;
         Ok(shared)
@@ -291,6 +299,7 @@ impl Shared {
         core.stopped = true;
         core.links.clear();
         core.invalidator = None;
+        core.direct.iter().for_each(|direct| direct.close());
         let mut left: Vec<_> = std::mem::take(&mut core.calls).into_iter().collect();
         drop(core);
         self.changed.notify_all();
@@ -406,6 +415,11 @@ impl Core {
                         link.outbox.push(&message);
                     }
                 }
+                Output::Direct { request, pieces } => {
+                    if let Some(direct) = &self.direct {
+                        direct.push(request, pieces);
+                    }
+                }
                 Output::Complete { id, result } => {
                     if let Some(done) = self.calls.remove(&id) {
                         ready.push((done, result));
@@ -432,6 +446,9 @@ impl Core {
                     tracing::debug!(core = ?std::ptr::from_ref(self), %rank, %speaks, %session, resumed, "is welcome");
                     if let Some(link) = self.links.get_mut(&rank) {
                         link.welcomed(welcome.session, self.socket.as_ref(), self.over_unix);
+                    }
+                    if let Some(direct) = self.direct.as_ref().filter(|_| !welcome.direct.is_empty()) {
+                        direct.found(&welcome.direct);
                     }
                     if rank == self.first {
                         self.welcome = Some(welcome);

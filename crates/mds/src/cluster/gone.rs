@@ -8,7 +8,7 @@ use loligo_types::Rank;
 use loligo_types::peer::PeerMsg;
 
 use crate::machine::Mds;
-use crate::session::Slot;
+use crate::session::{Session, Slot};
 
 /// Clients that are remembered: what they held may still be on its way.
 const GONE_MAX: usize = 1024;
@@ -42,14 +42,15 @@ impl Mds {
         }
     }
 
-    /// Ends the sessions of those of these clients that are gone. One that still has a connection here says goodbye over that.
+    /// Ends the sessions of those of these clients that are gone. One that still has a connection here says goodbye over that; one that
+    /// ends already waits for the store to refuse its client.
     pub(crate) fn end_gone(&mut self, clients: impl Iterator<Item = u64>) {
         for client in clients.filter(|client| *client != 0) {
             if !self.cluster.gone.contains(&client) {
                 continue;
             }
-            let of_it = self.sessions.iter().filter(|(_, own)| own.client == client && own.conn.is_none());
-            let slots: Vec<Slot> = of_it.map(|(slot, _)| slot).collect();
+            let is_left = |own: &Session| own.client == client && own.conn.is_none() && own.ending.is_none();
+            let slots: Vec<Slot> = self.sessions.iter().filter(|(_, own)| is_left(own)).map(|(slot, _)| slot).collect();
             slots.into_iter().for_each(|slot| self.goodbye(slot, false));
         }
     }

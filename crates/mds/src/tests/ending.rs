@@ -97,7 +97,7 @@ fn however_a_session_ends_its_rights_are_others_only_when_nothing_can_come_of_it
 #[test]
 fn who_says_goodbye_has_nothing_under_way() {
     let mut wanted = wanted();
-    wanted.world.message(wanted.b, ToServer::Goodbye);
+    wanted.world.message(wanted.b, ToServer::Goodbye { gone: false });
     assert!(wanted.answered());
     assert!(wanted.world.shut_out.is_empty());
 }

@@ -132,6 +132,8 @@ impl Rank {
                     self.message(conn, message);
                 }
             }
+            // It was never told of a connection to the store: the rank is at hand.
+            ClientOutput::Direct { .. } => {}
             ClientOutput::Complete { id, result } => {
                 if let Some(done) = residence.calls.remove(&id) {
                     ready.push((done, result));

@@ -1,0 +1,209 @@
+//! Data operations that the client does in the store by itself, beside the rank that has the file. What it asks of ranks is in `request`.
+//!
+//! Only under a lease that leaves nobody else who could do harm: reads under CACHE or BUFFER, writes under BUFFER. What several share
+//! goes through their rank, which brings it into an order. The lease is given back when all that was written under it is answered, as
+//! ever: a run of writing back ends with the answer of its last piece, however that was done.
+//!
+//! - **The rank knows first.** Before the first such operation on a file of a rank, that rank has put down by what address the store knows
+//!   this client, so that it (or whoever takes over from it) can have the store refuse what is still under way before somebody else gets
+//!   the file. What moves from rank to rank takes the address along.
+//! - **Not beside its own.** As long as a change of the file that was asked of a rank is not answered, nothing is done beside it.
+//! - **Refused.** When any rank has ended its session with this client, the store refuses the whole connection, also for files of
+//!   other ranks, the leases on which are as good as before. What was refused is then asked of the file's rank, which still
+//!   knows whether it may be done; and so is everything else, until there is a new connection of which that rank knows.
+//! - **What is left.** Files that are lost with a session may have moved to another rank before, where they still are this client's. So
+//!   until the store has answered (or refused) what was written to them, nothing is closed, given back or ended that would let others write
+//!   them there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use loligo_types::{Answer, Cred, DataAnswer, DataError, DataOp, FsResult, Ino, Op, Rank};
+
+use crate::Output;
+use crate::io::DirectError;
+use crate::machine::Client;
+use crate::session::{DataThen, Link, PendingData, Session, Then};
+
+/// The connection to the store, and what is under way over it.
+#[derive(Debug, Default)]
+pub(crate) struct Direct {
+    /// By what the store knows it; `None`: there is none.
+    address: Option<Arc<[u8]>>,
+    /// Which one that is, from 1.
+    life: u64,
+    /// Not answered.
+    data: BTreeMap<u64, PendingData>,
+    /// Writes not answered to files that were lost since.
+    left: BTreeMap<u64, Ino>,
+    /// Handles of lost sessions that are to be closed elsewhere when none is left.
+    closes: Vec<(Rank, Cred, Vec<u64>)>,
+    /// Ranks where all such handles are to be closed then.
+    closes_at: BTreeSet<Rank>,
+}
+
+/// How far a rank knows of the connection to the store: its life by number, 0 for none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    asked: u64,
+    known: u64,
+}
+
+impl Direct {
+    /// Whether something of the file is being written there that nobody waits for.
+    pub(crate) fn is_left(&self, ino: Ino) -> bool {
+        !self.left.is_empty() && self.left.values().any(|left| *left == ino)
+    }
+
+    /// Whether something is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        !self.left.is_empty() || self.data.values().any(|pending| pending.request.op.is_change())
+    }
+
+    /// Whether anything is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.left.is_empty() || !self.data.is_empty()
+    }
+
+    /// Nobody waits any more for what is done with these files.
+    pub(crate) fn lose(&mut self, lost: impl Fn(&Ino) -> bool) {
+        let gone: Vec<u64> =
+            self.data.iter().filter(|(_, pending)| lost(&pending.request.ino)).map(|(id, _)| *id).collect();
+        for id in gone {
+            if let Some(pending) = self.data.remove(&id).filter(|pending| pending.request.op.is_change()) {
+                self.left.insert(id, pending.request.ino);
+            }
+        }
+    }
+
+    /// Whether handles of a lost session have to wait; then they are remembered.
+    pub(crate) fn delays_closes(&mut self, lost: Rank, cred: &Cred, handles: &[u64]) -> bool {
+        let delays = !self.left.is_empty();
+        if delays {
+            self.closes.push((lost, cred.clone(), handles.to_vec()));
+        }
+        delays
+    }
+
+    /// The same for all of them at a rank.
+    pub(crate) fn delays_closes_at(&mut self, rank: Rank) -> bool {
+        let delays = !self.left.is_empty();
+        if delays {
+            self.closes_at.insert(rank);
+        }
+        delays
+    }
+}
+
+impl Client {
+    /// There is a (new) connection to the store, or none.
+    pub(crate) fn direct_changed(&mut self, address: Option<Arc<[u8]>>) {
+        self.direct.life += u64::from(address.is_some());
+        self.direct.address = address;
+    }
+
+    /// Whether a data operation is done without the rank. If only the rank does not know yet, it is told.
+    pub(crate) fn goes_direct(&mut self, ino: Ino, op: &DataOp) -> bool {
+        let life = self.direct.life;
+        if self.direct.address.is_none() {
+            return false;
+        }
+        let Some(file) = self.files.map.get(&ino) else { return false };
+        let may = match op {
+            DataOp::Read { .. } => file.may_cache(),
+            DataOp::Write { .. } | DataOp::Sync => file.may_cache() && file.may_buffer(),
+            DataOp::Punch { .. } | DataOp::Discard { .. } | DataOp::Seek { .. } => false,
+        };
+        let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
+        let Some(session) = self.session(rank).filter(|_| may && !doubted) else { return false };
+        let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
+        if session.link != Link::Up || session.data_held || session.suspended {
+            return false;
+        }
+        if session.data.values().any(changes) || self.parked.contains_key(&ino) {
+            return false;
+        }
+        if session.direct.known == life {
+            return true;
+        }
+        if session.direct.asked != life {
+            let cred = first.and_then(|handle| self.files.handles.get(&handle)).map(|handle| Cred::clone(&handle.cred));
+            self.tell_address(rank, cred);
+        }
+        false
+    }
+
+    /// Tells a rank by what the store knows this client.
+    fn tell_address(&mut self, rank: Rank, cred: Option<Cred>) {
+        let (Some(address), Some(cred)) = (self.direct.address.clone(), cred) else { return };
+        let life = self.direct.life;
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.direct.asked = life;
+        }
+        self.request_at(rank, cred, Op::DataAddress { address }, Then::Address(life), 0);
+    }
+
+    /// A rank has put the address down, or will not.
+    pub(crate) fn address_told(&mut self, rank: Rank, life: u64, result: &FsResult<Answer>) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        // Where clients cannot, or this one may not, it is not asked again.
+        if result.is_ok() {
+            session.direct.known = session.direct.known.max(life);
+        }
+    }
+
+    /// Does a data operation in the store.
+    pub(crate) fn direct_request(&mut self, id: u64, pending: PendingData) {
+        let file = self.files.map.get(&pending.request.ino);
+        let pieces = file.map_or(0, |file| file.pieces ^ u64::from(file.attr.cuts) << 40);
+        self.out.push_back(Output::Direct { request: pending.request.clone(), pieces });
+        self.direct.data.insert(id, pending);
+    }
+
+    /// It was done, or not.
+    pub(crate) fn direct_done(&mut self, id: u64, result: Result<DataAnswer, DirectError>) {
+        if self.direct.left.remove(&id).is_some() {
+            self.finish_recalls();
+            if self.direct.left.is_empty() {
+                self.close_left();
+            }
+            return;
+        }
+        let Some(pending) = self.direct.data.remove(&id) else { return };
+        match result {
+            Ok(answer) => self.data_replied(id, pending.then, Ok(answer)),
+            Err(DirectError::Failed(error)) => self.data_replied(id, pending.then, Err(error)),
+            Err(DirectError::Refused) => match self.files.map.get(&pending.request.ino) {
+                Some(file) => {
+                    let rank = file.rank;
+                    self.data_elsewhere(rank, id, pending);
+                }
+                None => self.data_replied(id, pending.then, Err(DataError::Stale)),
+            },
+        }
+        self.leave_ranks();
+    }
+
+    /// Nothing is left of lost files: what others may have of them now can be closed.
+    fn close_left(&mut self) {
+        for (lost, cred, handles) in std::mem::take(&mut self.direct.closes) {
+            self.close_elsewhere(lost, &cred, &handles);
+        }
+        for rank in std::mem::take(&mut self.direct.closes_at) {
+            self.close_lost_there(rank);
+        }
+    }
+
+    /// A session has begun, or is another one: its rank does not know of the connection to the store.
+    pub(crate) fn forget_told(session: &mut Session) {
+        session.direct = Told::default();
+    }
+
+    /// Tasks of data operations that are done in the store.
+    pub(crate) fn direct_tasks(&self) -> impl Iterator<Item = (Ino, u64)> + '_ {
+        self.direct.data.values().filter_map(|pending| match pending.then {
+            DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
+            DataThen::Flush(_) | DataThen::Block { .. } => None,
+        })
+    }
+}
