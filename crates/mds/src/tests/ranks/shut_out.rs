@@ -24,8 +24,9 @@ fn whoever_gets_a_file_knows_by_what_the_store_knows_the_client_that_holds_it() 
     });
     assert_eq!(cluster.world(1).shut_out, [(session, vec![address])]);
     // And so does whoever takes over from that.
-    cluster.crash(1);
     cluster.at(1, |world| world.shut_out.clear());
+    cluster.kill(1);
+    cluster.start(1);
     for _ in 0..100 {
         cluster.wait(100);
     }
