@@ -18,6 +18,7 @@ use loligo_store::{Lease, Result, StoreError};
 use rustix::time::ClockId;
 
 use crate::bytes::{Get, Put};
+use crate::clients::SHUT_OUT_S;
 use crate::error::{fenced, store};
 use crate::names;
 
@@ -25,8 +26,6 @@ use crate::names;
 const VERSION: u8 = 2;
 /// Beats in the time of a lease.
 const BEATS: u32 = 4;
-/// How long the cluster refuses an owner that was deposed: longer than anything it has sent may be on its way.
-const SHUT_OUT: Duration = Duration::from_secs(3600);
 
 /// The slot of the file system as a whole.
 pub(crate) const FILE_SYSTEM: &str = "fs";
@@ -446,7 +445,7 @@ impl Inner {
             for address in addresses.split(',').filter(|address| !address.is_empty()) {
                 // Once for all that it owned: each time the monitors have to agree.
                 if !shut_out.contains(address) {
-                    self.cluster.shut_out(address, SHUT_OUT.as_secs() as u32).map_err(store)?;
+                    self.cluster.shut_out(address, SHUT_OUT_S).map_err(store)?;
                     shut_out.insert(address.to_owned());
                 }
             }

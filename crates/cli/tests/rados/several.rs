@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use loligo_driver::client::path::OpenHow;
+
 use crate::history::{Programs, check};
 use crate::servers::{PATIENCE, Place, Server};
 
@@ -76,6 +78,41 @@ fn ranks_go_from_server_to_server_by_order_while_programs_work() {
     assert!(said.contains("there is no rank 7"), "{said}");
     let longest = check(&place.address(3), &programs.end());
     eprintln!("6 ranks handed over: the longest turn of a program took {longest:?}");
+}
+
+#[test]
+fn what_a_server_knows_of_a_files_pieces_does_not_outlive_its_rank() {
+    let Some(place) = Place::formatted() else { return };
+    let servers = begin(&place, &PATIENT);
+    let fs = connect_anew(&place);
+    let file = fs.open("/f", OpenHow::create()).expect("a new file");
+    let rank_0_to = |to: &str| {
+        let leader = servers.iter().find(|server| server.runs().1).expect("one leads").number;
+        let data = place.data(leader).display().to_string();
+        place.say(&["rank", "handover", "0", "--to", to, "--data", &data], 0);
+    };
+    let write = || {
+        // Several pieces, one after the other: nothing is dropped before a gap.
+        for at in 0..20 {
+            file.write_at(at << 20, vec![7; 1 << 20]).expect("there is space");
+        }
+        file.sync().expect("there is space");
+    };
+    write();
+    rank_0_to("s1");
+    file.set_len(0).expect("it is open");
+    rank_0_to("s0");
+    // The pieces are made anew, and so is what tells of them: or they are not found when the file is cut.
+    write();
+    file.set_len(0).expect("it is open");
+    file.set_len(20 << 20).expect("it is open");
+    file.close().expect("it is open");
+    let found = connect_anew(&place).read("/f").expect("it is there");
+    assert!(found.len() == 20 << 20 && found.iter().all(|byte| *byte == 0), "what was cut off is back");
+}
+
+fn connect_anew(place: &Place) -> loligo_driver::client::path::Fs {
+    crate::servers::connect(&place.address(3))
 }
 
 #[test]

@@ -53,6 +53,7 @@ enum Asked {
 /// The plane.
 pub(crate) struct DataPlane {
     osd: Osd,
+    blobs: Arc<dyn Blobs>,
     threads: Arc<Queue<Job>>,
     ready: Vec<Job>,
     asked: HashMap<Tag, Asked>,
@@ -65,9 +66,10 @@ pub(crate) struct DataPlane {
 }
 
 impl DataPlane {
-    pub(crate) fn new(threads: Arc<Queue<Job>>) -> DataPlane {
+    pub(crate) fn new(threads: Arc<Queue<Job>>, blobs: Arc<dyn Blobs>) -> DataPlane {
         DataPlane {
             osd: Osd::new(loligo_osd::Config::default()),
+            blobs,
             threads,
             ready: Vec::new(),
             asked: HashMap::new(),
@@ -112,6 +114,10 @@ impl DataPlane {
             DataAccess::Moving => Access::Moving,
             DataAccess::Moved => Access::Moved,
         };
+        if access == Access::Write {
+            // Another server may have had the file, or its rank, since it was written here.
+            self.blobs.forget(ino.0);
+        }
         self.feed(loligo_osd::Input::Access { session, ino, access });
     }
 

@@ -427,7 +427,7 @@ pub(super) fn prepare(
         policy: helpers.queues.policy.clone(),
         shut_out: helpers.queues.shut_out.clone(),
     };
-    let plane = DataPlane::new(helpers.data.clone());
+    let plane = DataPlane::new(helpers.data.clone(), backend.blobs());
     let rank =
         Rank::new(mds, plane, queues, seat.inbox.clone(), waker, metrics, limits, (listeners, door), others, begun)
             .map_err(system("making the event loop"))?;
