@@ -136,6 +136,22 @@ impl Cluster {
         self.wires.get(&(from, to)).map_or(Vec::new(), |queue| queue.iter().collect())
     }
 
+    /// Delivers what is on its way between two ranks that are held, until such a message is among those that wait.
+    pub fn deliver_until(&mut self, from: usize, to: usize, is_it: impl Fn(&PeerMsg) -> bool) {
+        for _ in 0..200 {
+            if self.waiting(from, to).into_iter().any(&is_it) {
+                return;
+            }
+            for (from, to) in [(from, to), (to, from)] {
+                while !self.waiting(from, to).is_empty() {
+                    self.deliver(from, to);
+                }
+            }
+            self.wait(50);
+        }
+        panic!("the message does not come");
+    }
+
     /// From now on messages between two ranks are delivered by hand, in both directions.
     pub fn hold(&mut self, a: usize, b: usize) {
         self.held.extend([(a, b), (b, a)]);

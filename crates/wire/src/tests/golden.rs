@@ -1,4 +1,4 @@
-//! Bytes that must never change within protocol version 2.
+//! Bytes that must never change within a protocol version.
 
 use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
@@ -40,6 +40,12 @@ fn map() -> ClusterMap {
 #[test]
 fn a_ping() {
     to_server(ToServer::Ping, "4c6f0101020000000000000098d059113a00");
+}
+
+#[test]
+fn goodbyes() {
+    to_server(ToServer::Goodbye { gone: false }, "4c6f01010200000000000000a7c714334200");
+    to_server(ToServer::Goodbye { gone: true }, "4c6f01010400000000000000413c379f42020801");
 }
 
 #[test]

@@ -27,19 +27,7 @@ fn what_a_client_held_that_ends_while_it_moves_or_before_it_came_where_it_is_is_
         } else {
             cluster.hold(0, 1);
             let id = cluster.begin_move(here, 0, 1);
-            for _ in 0..200 {
-                if cluster.waiting(0, 1).iter().any(|msg| matches!(msg, PeerMsg::Letter { .. })) {
-                    break;
-                }
-                while !cluster.waiting(0, 1).is_empty() {
-                    cluster.deliver(0, 1);
-                }
-                while !cluster.waiting(1, 0).is_empty() {
-                    cluster.deliver(1, 0);
-                }
-                cluster.wait(50);
-            }
-            assert!(cluster.waiting(0, 1).iter().any(|msg| matches!(msg, PeerMsg::Letter { .. })));
+            cluster.deliver_until(0, 1, |msg| matches!(msg, PeerMsg::Letter { .. }));
             cluster.at(0, |world| world.message(b, ToServer::Goodbye { gone }));
             cluster.release();
             cluster.wait_for("the end of a migration", |cluster| cluster.state(0, id) == "done");

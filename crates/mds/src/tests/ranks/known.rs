@@ -100,18 +100,7 @@ fn what_clients_have_leases_on_is_in_memory_at_the_rank_that_it_moves_to() {
         if fails {
             cluster.hold(0, 1);
             let id = cluster.begin_move(here, 0, 1);
-            for _ in 0..100 {
-                if cluster.waiting(0, 1).iter().any(|msg| matches!(msg, PeerMsg::Cached(_))) {
-                    break;
-                }
-                while !cluster.waiting(0, 1).is_empty() {
-                    cluster.deliver(0, 1);
-                }
-                while !cluster.waiting(1, 0).is_empty() {
-                    cluster.deliver(1, 0);
-                }
-                cluster.wait(50);
-            }
+            cluster.deliver_until(0, 1, |msg| matches!(msg, PeerMsg::Cached(_)));
             assert!(matches!(cluster.deliver(0, 1), PeerMsg::Cached(_)));
             // What was told before the connection broke is not taken for what comes with another letter.
             cluster.held.clear();
