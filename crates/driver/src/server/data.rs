@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_mds::{DataAccess, Input};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd, Output, Tag};
-use loligo_store::Blobs;
+use loligo_store::{Blobs, StoreError};
 use loligo_types::msg::{DataRequest, ToClient};
 use loligo_types::{DataError, Ino, SessionId};
 
@@ -33,10 +33,14 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     while let Some(jobs) = queue.take(1) {
         for (id, effect) in jobs {
             let result = loligo_osd::execute(blobs, &effect);
-            if let Err(error) = &result {
-                tracing::warn!("a data operation failed: {error}");
-            }
-            inbox.push(Done::Data(DataDone { id, result }));
+            inbox.push(match result {
+                Err(error @ StoreError::Fenced { .. }) => Done::Replaced(error.to_string()),
+                Err(error) => {
+                    tracing::warn!("a data operation failed: {error}");
+                    Done::Data(DataDone { id, result: Err(error) })
+                }
+                Ok(done) => Done::Data(DataDone { id, result: Ok(done) }),
+            });
         }
     }
 }

@@ -274,6 +274,7 @@ impl Rank {
                 self.feed(Input::Loaded { ticket, items });
             }
             Done::LoadFailed { ticket } => self.feed(Input::LoadFailed { ticket }),
+            Done::Replaced(text) => self.fatal(text),
             Done::Checkpoint { id, full: None } => self.feed(Input::CheckpointDone { id }),
             Done::Checkpoint { id, full: Some(full) } => self.feed(Input::CheckpointFailed { id, full }),
             Done::Settled { table_upto } => self.feed(Input::Settled { table_upto }),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use loligo_journal::table::Meta;
 use loligo_mds::{Page, Scan};
 use loligo_namespace::{Need, Record};
-use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_store::{Backend, Batch, Durability, StoreError, Table};
 use loligo_types::{Ino, Lsn, Rank};
 
 use super::error::{Result, ServerError, bad_row};
@@ -151,6 +151,7 @@ pub(crate) fn run_loader(loader: &Loader, queue: &Queue<Load>, inbox: &Inbox<Don
             let (ticket, _) = loads[at];
             inbox.push(match rows {
                 Ok(rows) => Done::Loaded { ticket, items: rows.items, rows: rows.rows },
+                Err(error @ ServerError::Store(StoreError::Fenced { .. })) => Done::Replaced(error.to_string()),
                 Err(error) => {
                     tracing::error!("records could not be read: {error}");
                     Done::LoadFailed { ticket }

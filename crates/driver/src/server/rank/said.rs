@@ -45,6 +45,8 @@ pub(crate) enum Done {
     LoadFailed {
         ticket: u64,
     },
+    /// The store has said that it is another server's by now, which is not an answer to anybody.
+    Replaced(String),
     /// `full`: it failed; for want of space if true.
     Checkpoint {
         id: u64,

@@ -380,10 +380,11 @@ impl Rank {
         self.feed(Input::Disconnected { conn: ConnId(id) });
     }
 
-    /// Lets connections take their last answers, for a short time.
+    /// Lets connections take their last answers, for a short time. What was held back because another one may have taken over is never
+    /// said: that one may have answered it, and differently.
     pub(super) fn linger(&mut self) {
         let until = Instant::now() + LINGER;
-        while Instant::now() < until {
+        while Instant::now() < until && self.may_answer() {
             self.now = Instant::now();
             let now = self.now;
             self.conns.retain(|_, conn| conn.has_unsent() && conn.flush(now).is_ok() && conn.has_unsent());
