@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use loligo_driver::Identity;
+use loligo_driver::{Grant, Identity};
 use serde_json::json;
 
 use crate::args::Target;
@@ -25,8 +25,11 @@ pub enum AuthCommand {
         /// What it is called.
         name: String,
         /// It may change nothing.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "allow")]
         read_only: bool,
+        /// Where it may do what: `rw:/PATH` or `r:/PATH`, several times if need be. What is nowhere allowed is refused. Without it: all.
+        #[arg(long, value_name = "RIGHTS")]
+        allow: Vec<Grant>,
         /// File to write, which only its owner may read; without it, stdout. The key in it is kept nowhere else.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -76,17 +79,20 @@ pub fn read(file: &str) -> Result<Option<Identity>, Failure> {
 /// Carries it out.
 pub fn run(what: &AuthCommand) -> Outcome {
     match what {
-        AuthCommand::Add { name, read_only, out, target } => add(name, *read_only, out.as_deref(), target),
+        AuthCommand::Add { name, read_only, allow, out, target } => {
+            let allow = allow.iter().map(Grant::to_string).collect();
+            add(Asked { name: name.into(), read_only: *read_only, allow }, out.as_deref(), target)
+        }
         AuthCommand::List { target, json } => list(target, *json),
         AuthCommand::Revoke { name, target } => revoke(name, target),
     }
 }
 
-fn add(name: &str, read_only: bool, out: Option<&Path>, target: &Target) -> Outcome {
+fn add(asked: Asked, out: Option<&Path>, target: &Target) -> Outcome {
+    let name = &asked.name;
     let found = target::find(target)?;
     // Before anything is made that could not be kept.
     let mut file = out.map(|path| make(path).map(|file| (path, file))).transpose()?;
-    let asked = Asked { name: name.into(), read_only };
     let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
     let added: Result<AddedDoc, Failure> = ask::order_with(&found, "/api/v1/auth/add", &body);
     match (added, &mut file) {
@@ -131,7 +137,11 @@ fn list(target: &Target, as_json: bool) -> Outcome {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     for one in &all {
         let age = now.saturating_sub(Duration::from_millis(one.at_ms));
-        let rights = if one.read_only { "read only" } else { "read, write" };
+        let rights = match &one.allow[..] {
+            [] if one.read_only => "read only".into(),
+            [] => "read, write".into(),
+            some => some.join(" "),
+        };
         put(format_args!("{:<24} {rights:<11}  {}  {} old", one.name, one.serial, human_time(age.as_secs_f64())))?;
     }
     if all.is_empty() {
@@ -144,7 +154,7 @@ fn list(target: &Target, as_json: bool) -> Outcome {
 
 fn revoke(name: &str, target: &Target) -> Outcome {
     let found = target::find(target)?;
-    let asked = Asked { name: name.into(), read_only: false };
+    let asked = Asked { name: name.into(), read_only: false, allow: Vec::new() };
     let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
     let _: Vec<IdentityDoc> = ask::order_with(&found, "/api/v1/auth/revoke", &body)?;
     say(format_args!("identity {name} is revoked: who came in with it is out"));

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     (config.trust_tcp, config.look) = (true, Duration::ZERO);
     let server = Server::start(config, &mut |_| {})?;
     let at = server.addresses().first().cloned().ok_or("it listens nowhere")?;
-    let identity = Identity::parse(&server.add_identity("one", false)?.1)?;
+    let identity = Identity::parse(&server.add_identity("one", loligo_driver::Rights::everywhere(true))?.1)?;
     let (before, begun) = (cpu(&server)?, Instant::now());
     for _ in 0..HANDSHAKES {
         drop(Sock::connect(&at, Some(&identity))?);

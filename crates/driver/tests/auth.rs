@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::Site;
 use loligo_driver::client::{ConnectError, Options};
 use loligo_driver::sock::Sock;
-use loligo_driver::{Address, Client, FormatOptions, Identity, Server, ServerConfig, format};
+use loligo_driver::{Address, Client, FormatOptions, Identity, Rights, Server, ServerConfig, format};
 use loligo_store::Backend;
 use loligo_store::mem::MemDisk;
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Refusal, Request, ToClient, ToServer, Welcome};
@@ -42,7 +42,7 @@ fn address(server: &Server) -> Address {
 }
 
 fn identity(server: &Server, name: &str, read_only: bool) -> Identity {
-    let (_, file) = server.add_identity(name, read_only).expect("a good name");
+    let (_, file) = server.add_identity(name, Rights::everywhere(!read_only)).expect("a good name");
     Identity::parse(&file).expect("a good file")
 }
 
@@ -207,6 +207,52 @@ fn a_read_only_identity_reads_everything_and_changes_nothing() {
     is_refused("unlink", fs.unlink("/d/small").err());
     is_refused("rename", fs.rename("/d/small", "/d/other").err());
     reader.stop(PATIENCE).expect("nothing is left");
+}
+
+#[test]
+fn an_identity_with_paths_comes_to_what_lies_below_them_and_to_nothing_else() {
+    let site = Site::new();
+    let server = start(&site, |_| {});
+    let writer = connect(&address(&server), Some(&identity(&server, "writer", false))).expect("it is let in");
+    let all = writer.fs(root());
+    for dir in ["/home", "/home/ann", "/home/ben", "/pub"] {
+        all.mkdir(dir, 0o777).expect("there is room");
+    }
+    for file in ["/home/ben/f", "/pub/f"] {
+        all.write(file, vec![7; 3 << 20]).expect("there is room");
+    }
+
+    let allow = ["rw:/home/ann", "r:/pub"].map(|text| text.parse().expect("good rights"));
+    let (listed, file) =
+        server.add_identity("ann", Rights::of(allow.into()).expect("good rights")).expect("a good name");
+    assert_eq!(server.identities().expect("a good list").iter().find(|one| one.name == "ann"), Some(&listed));
+    let ann = connect(&address(&server), Some(&Identity::parse(&file).expect("a good file"))).expect("it is let in");
+    let fs = ann.fs(root());
+    fs.write("/home/ann/f", vec![1; 3 << 20]).expect("here it may");
+    fs.mkdir("/home/ann/d", 0o755).expect("here it may");
+    fs.rename("/home/ann/f", "/home/ann/d/f").expect("here it may");
+    assert_eq!(fs.read("/home/ann/d/f").expect("here it may").len(), 3 << 20);
+    assert_eq!(fs.read("/pub/f").expect("it may read").len(), 3 << 20);
+    assert_eq!(fs.write("/pub/f", *b"x").err(), Some(FsError::ReadOnly));
+    assert_eq!(fs.rename("/pub/f", "/home/ann/f").err(), Some(FsError::ReadOnly));
+    for path in ["/home/ben", "/home/ben/f", "/nothing"] {
+        assert_eq!(fs.stat(path).err(), Some(FsError::Access), "{path}");
+    }
+    assert_eq!(fs.mkdir("/home/carl", 0o755).err(), Some(FsError::Access));
+    assert_eq!(fs.rename("/home/ann", "/home/anna").err(), Some(FsError::Access));
+    assert_eq!(fs.stat("/home").expect("it is on the way").mode, 0o755);
+
+    // What comes below is at once below, what is moved away is at once away.
+    all.rename("/home/ben/f", "/home/ann/g").expect("nothing is in the way");
+    assert_eq!(fs.read("/home/ann/g").expect("it came here").len(), 3 << 20);
+    let moved = all.stat("/home/ann/d").expect("it is there").ino;
+    all.rename("/home/ann/d", "/home/ben/d").expect("nothing is in the way");
+    assert_eq!(fs.stat("/home/ben/d/f").err(), Some(FsError::Access));
+    let mut raw = Raw::connect(&address(&server), &Identity::parse(&file).expect("a good file"));
+    raw.welcome(77);
+    assert_eq!(raw.call(Op::GetAttr { ino: moved }).err(), Some(FsError::Access), "by its number neither");
+    ann.stop(PATIENCE).expect("nothing is left");
+    writer.stop(PATIENCE).expect("nothing is left");
 }
 
 /// A client that speaks nothing but the wire, over TLS.

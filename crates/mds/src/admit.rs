@@ -1,6 +1,8 @@
 //! Admission: whose request it is, whether it may be in that name, whether it was executed before, whether there is
 //! room for it.
 
+use std::sync::Arc;
+
 use loligo_types::msg::{Request, ToClient};
 use loligo_types::{Cred, FsError, Op, limits};
 
@@ -20,7 +22,7 @@ fn may_claim(peer: &Peer, cred: &Cred) -> bool {
 }
 
 /// Whether a peer that may change nothing is refused it. File locks are let through: they change nothing that stays.
-fn changes(op: &Op) -> bool {
+pub(crate) fn changes(op: &Op) -> bool {
     match op {
         Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
         Op::Access { want, .. } => want.write,
@@ -68,6 +70,7 @@ impl Mds {
         if peer.is_some_and(Peer::is_read_only) && changes(&op) {
             return self.gate(reply(FsError::ReadOnly));
         }
+        let limited = peer.and_then(Peer::limited).map(|identity| (Arc::clone(identity), self.ways.asks()));
         if running > limits::IN_FLIGHT_MAX {
             return self.gate(reply(FsError::Busy));
         }
@@ -89,6 +92,7 @@ impl Mds {
             tx,
             since_ms,
             reads,
+            limited,
         });
     }
 

@@ -129,6 +129,11 @@ impl Mds {
             Ok(held) => held,
             Err(error) => return Step::Answer(Err(error)),
         };
+        if job.limited.is_some()
+            && let Some(step) = self.limit(job, held)
+        {
+            return step;
+        }
         match &job.op {
             Op::Close { .. } => return self.close(job),
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {

@@ -1,12 +1,13 @@
 //! The time after a restart in which the sessions of before tell what they held. Nobody else may act in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
 use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
 
-use crate::io::Peer;
+use crate::io::{Identity, Peer};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
@@ -36,6 +37,8 @@ struct Telling {
     rounds: usize,
     /// It came over a connection that may act for everybody, which may be gone before it is read.
     trusted: bool,
+    /// Who told it, if what that one may do depends on where something is.
+    limited: Option<Arc<Identity>>,
 }
 
 /// Reads for one reclaim, one after the other, at most: as many directories as can lie above each other, and their entries.
@@ -119,13 +122,14 @@ impl Mds {
         let id = session.id;
         let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
         let trusted = peer.is_some_and(|peer| peer.trusted);
+        let limited = peer.and_then(Peer::limited).cloned();
         let mut held = held;
         if peer.is_some_and(Peer::is_read_only) {
             // It cannot have had them: it is not believed.
             held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
         }
         if let Some(grace) = &mut self.grace {
-            grace.told.insert(id, Telling { held, left: 0, rounds: 0, trusted });
+            grace.told.insert(id, Telling { held, left: 0, rounds: 0, trusted, limited });
         }
         self.reclaim_further(slot, id);
     }
@@ -153,11 +157,46 @@ impl Mds {
             (told.left, told.rounds) = (count, told.rounds + 1);
             return;
         }
-        let Some(Telling { held, trusted, .. }) = grace.told.remove(&id) else { return };
+        let Some(refused) = self.refused_by_paths(slot, id) else { return };
+        let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.remove(&id)) else { return };
         let session = self.sessions.same(slot, id);
         if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
-            self.take_back(slot, id, held, trusted);
+            self.take_back(slot, id, told.held, told.trusted, &refused);
             self.reclaimed(slot);
+        }
+    }
+
+    /// What a limited session says to have had open where it may not have it. `None`: something must be read, or another rank asked, first.
+    fn refused_by_paths(&mut self, slot: Slot, id: SessionId) -> Option<BTreeSet<(Ino, bool)>> {
+        let told = self.grace.as_ref().and_then(|grace| grace.told.get(&id))?;
+        let Some(identity) = told.limited.clone() else { return Some(BTreeSet::new()) };
+        let opens = told.held.opens.iter().take(HANDLES_MAX);
+        let opens: BTreeSet<(Ino, bool)> = opens.map(|(_, ino, flags, _)| (*ino, flags.write)).collect();
+        let (mut refused, mut reads, mut asks) = (BTreeSet::new(), 0, false);
+        for open in opens {
+            match self.may_have_open(slot, id, &identity.rights, open) {
+                Some(Ok(true)) => {}
+                Some(Ok(false)) => drop(refused.insert(open)),
+                Some(Err(count)) => reads += count,
+                None => asks = true,
+            }
+        }
+        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) {
+            told.left = reads;
+        }
+        (reads == 0 && !asks).then_some(refused)
+    }
+
+    /// Other ranks may have said where something is that limited sessions had open.
+    pub(crate) fn reclaim_by_ways(&mut self) {
+        let Some(grace) = &self.grace else { return };
+        let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
+        let sessions: Vec<SessionId> = grace.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect();
+        for id in sessions {
+            match self.sessions.find(id) {
+                Some(slot) => self.reclaim_further(slot, id),
+                None => drop(self.grace.as_mut().and_then(|grace| grace.told.remove(&id))),
+            }
         }
     }
 
@@ -177,9 +216,9 @@ impl Mds {
     }
 
     /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
-    fn take_back(&mut self, slot: Slot, id: SessionId, held: Reclaim, trusted: bool) {
+    fn take_back(&mut self, slot: Slot, id: SessionId, held: Reclaim, trusted: bool, refused: &BTreeSet<(Ino, bool)>) {
         for (number, ino, flags, rights) in &held.opens {
-            if trusted || self.may_take_back(slot, *ino, *flags) {
+            if !refused.contains(&(*ino, flags.write)) && (trusted || self.may_take_back(slot, *ino, *flags)) {
                 self.take_back_open(slot, id, *number, *ino, *flags, *rights);
             } else if flags.write && self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty()) {
                 // It may be writing that file in the store at this moment.

@@ -13,6 +13,7 @@ use loligo_types::{ClusterMap, Decision, Ino, Lsn, Rank, SessionId, Snapshot, St
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
+use crate::rights::Rights;
 
 /// A connection, numbered by the driver; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,17 +42,22 @@ pub struct Identity {
     pub key: IdentityKey,
     /// What people call it.
     pub name: String,
-    /// It may change nothing.
-    pub read_only: bool,
+    /// What it may do, and where.
+    pub rights: Rights,
 }
 
 /// What an identity is known by.
 pub type IdentityKey = [u8; 32];
 
 impl Peer {
+    /// Who it is, if what it may do depends on where something is.
+    pub(crate) fn limited(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref().filter(|identity| identity.rights.is_limited())
+    }
+
     /// Whether it may change nothing, whoever it claims to be.
     pub fn is_read_only(&self) -> bool {
-        self.identity.as_ref().is_some_and(|identity| identity.read_only)
+        self.identity.as_ref().is_some_and(|identity| identity.rights.is_read_only())
     }
 }
 

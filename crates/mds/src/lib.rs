@@ -9,6 +9,7 @@
 //! | stage | file | may wait for |
 //! |---|---|---|
 //! | admit | `admit.rs` | the end of the grace time, room in the journal |
+//! | where | `paths.rs` (only of identities that are limited to paths) | records of the table, other ranks |
 //! | need | `load.rs` | records of the table |
 //! | prepare | `execute.rs` | |
 //! | conflict | `conflict.rs`, `recall.rs` | leases and rights of other sessions |
@@ -48,10 +49,12 @@ mod numbers;
 mod open;
 mod pace;
 mod park;
+mod paths;
 mod pause;
 mod reap;
 mod recall;
 mod recover;
+mod rights;
 mod scan;
 mod session;
 mod shards;
@@ -68,4 +71,5 @@ pub use io::{ConnId, DataAccess, Identity, IdentityKey, Input, Member, Output, P
 pub use loligo_types::peer;
 pub use machine::Mds;
 pub use recover::TableMeta;
+pub use rights::{GRANTS_MAX, Grant, Rights};
 pub use status::{GraceStatus, OpCount, SessionStatus, Status, WaitStatus};

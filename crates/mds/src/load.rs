@@ -38,6 +38,8 @@ pub(crate) enum Waiter {
     Ahead,
     /// A session that tells what it held before a restart.
     Reclaim(Slot, SessionId),
+    /// Another rank that asks what an inode is in.
+    Way(Rank, u64, Ino),
 }
 
 struct Ticket {
@@ -137,6 +139,7 @@ impl Mds {
                 Waiter::Tidy(ino) => self.tidy_one(ino),
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
+                Waiter::Way(rank, number, ino) => self.tell_way(rank, number, ino),
                 Waiter::Loan(tx) => self.loan_loaded(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
@@ -160,7 +163,8 @@ impl Mds {
                     }
                 }
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
-                Waiter::Tidy(_) => {}
+                // It asks again.
+                Waiter::Tidy(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
                 Waiter::Loan(tx) => self.loan_failed(tx),

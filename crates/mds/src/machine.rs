@@ -23,6 +23,7 @@ use crate::lock::Locks;
 use crate::open::Opens;
 use crate::pace::Pace;
 use crate::park::Parked;
+use crate::paths::Ways;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Standing};
 use crate::status::Counters;
@@ -62,6 +63,7 @@ pub struct Mds {
     pub(crate) counters: Counters,
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
+    pub(crate) ways: Ways,
     pub(crate) pace: Pace,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
@@ -101,6 +103,7 @@ impl Mds {
             counters: Counters::default(),
             heat,
             balance: Balance::default(),
+            ways: Ways::default(),
             pace: Pace::default(),
             stopping: false,
             stopped: false,

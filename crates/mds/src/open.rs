@@ -63,6 +63,11 @@ impl Opens {
         self.by_slot.get(usize::from(slot.0))?.get(&handle).copied()
     }
 
+    /// Whether a session has an inode open, and if so, whether to write.
+    pub(crate) fn open_by(&self, slot: Slot, ino: Ino) -> Option<bool> {
+        self.share(ino, slot).map(|share| share.writers > 0)
+    }
+
     /// How many handles a session has.
     pub(crate) fn handles(&self, slot: Slot) -> usize {
         self.by_slot.get(usize::from(slot.0)).map_or(0, |handles| handles.len())

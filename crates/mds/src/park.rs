@@ -6,9 +6,11 @@
 //! starvation. Requests that conflict with nobody may pass it; they were concurrent.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use loligo_types::{Cred, Ino, Lease, Op, Seq, SessionId};
 
+use crate::io::Identity;
 use crate::peer::TxId;
 use crate::session::Slot;
 
@@ -40,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) since_ms: u64,
     /// Reads of the table that it has waited for.
     pub(crate) reads: usize,
+    /// Who asks, if it is to be found out yet whether that one may do it there; and the last question to another rank before it came.
+    pub(crate) limited: Option<(Arc<Identity>, u64)>,
 }
 
 impl Job {
@@ -76,6 +80,8 @@ pub(crate) enum Why {
     Locked,
     /// The end of a migration.
     Moving,
+    /// What other ranks say of the directories above.
+    Above,
 }
 
 impl Why {
@@ -94,6 +100,7 @@ impl Why {
             Why::Borrow => "borrow",
             Why::Locked => "locked",
             Why::Moving => "moving",
+            Why::Above => "above",
         }
     }
 }
@@ -123,8 +130,8 @@ impl Parked {
     /// Lets it wait.
     pub(crate) fn park(&mut self, mut job: Job, why: Why) {
         let id = self.number(&mut job);
-        if matches!(why, Why::Grace | Why::Space | Why::Data(_) | Why::Sync(_) | Why::Peers | Why::Locked | Why::Moving)
-        {
+        let alone = matches!(why, Why::Load(_) | Why::Recall(_) | Why::Lock | Why::Stop | Why::Borrow);
+        if !alone {
             self.queues.entry(why.clone()).or_default().push(id);
         }
         self.jobs.insert(id, (job, why));

@@ -82,4 +82,9 @@ pub enum PeerMsg {
     Heat(Vec<FragHeat>),
     /// Load and state of the sender, and what it knows of others.
     Beat(Vec<Beat>),
+    /// By which names does the root come to this inode? Asked again, with another number, if it is not answered.
+    AskWay { number: u64, ino: Ino },
+    /// The hashes of the names, from that of `ino` upwards, as far as the sender has the inodes: `at` is the first one that it does not
+    /// have, or the root; 0: it is in no directory.
+    Way { number: u64, ino: Ino, up: Vec<u64>, at: Ino },
 }

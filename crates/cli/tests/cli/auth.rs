@@ -130,3 +130,52 @@ fn a_mount_comes_in_with_its_identity() {
     }
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn a_mount_with_paths_shows_what_lies_below_them_and_the_way_there() {
+    if !can_mount() {
+        return not_tested("a mount of an identity with paths");
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place, "--ranks 2 --set balancer=none");
+    let at = tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    for bad in ["rw:home", "w:/home", "rw:/a/../b"] {
+        loligo(&format!("auth add bad --allow {bad} --data {{}}"), &[&data]).fails(2, &[bad]);
+    }
+    loligo("auth add bad --allow rw:/a --allow r:/a --data {}", &[&data]).fails(1, &["/a is named twice"]);
+    loligo("auth add bad --allow rw:/a --read-only --data {}", &[&data]).fails(2, &["--read-only"]);
+    let files = [("all", ""), ("ann", "--allow rw:/home/ann --allow r:/pub")].map(|(name, how)| {
+        let file = place.path(name);
+        loligo(&format!("auth add {name} {how} --data {{}} --out {{}}"), &[&data, &file]).ok();
+        file
+    });
+    let listed = loligo("auth list --data {}", &[&data]).ok().out;
+    assert!(listed.contains("rw:/home/ann r:/pub"), "{listed}");
+    let mounts = [place.path("rw"), place.path("ann's")];
+    for (file, mount) in files.iter().zip(&mounts) {
+        let log = place.path("log");
+        loligo(&format!("mount --server {at} --identity {{}} --daemon --log-file {{}} {{}}"), &[file, &log, mount])
+            .ok();
+    }
+    sh(
+        "cd $D; mkdir -p home/ann home/ben pub; echo hello > pub/f; echo secret > home/ben/f; chmod -R 777 .",
+        &mounts[0],
+    )
+    .ok();
+    loligo("subtree migrate --data {} /home/ann 1", &[&data]).ok();
+    let script = "cd $D/home/ann; echo mine > f; mkdir d; mv f d/f; cat d/f ../../pub/f; ls -la .; ls -ld $D/home; pwd";
+    let seen = sh(script, &mounts[1]).ok();
+    assert!(seen.out.contains("mine\nhello\n"), "{}", seen.out);
+    assert_eq!(seen.err, "");
+    let script = "cd $D; set +e; ls .; ls home; cat home/ben/f; (echo x > pub/f); mkdir home/x; mv home/ann home/anna; \
+                  ln home/ann/d/f pub/f2; ls home/ben; true";
+    let refused = sh(script, &mounts[1]).ok();
+    assert!(!refused.out.contains("secret"), "{}", refused.out);
+    assert_eq!(refused.err.matches("Permission denied").count(), 6, "{}", refused.err);
+    assert_eq!(refused.err.matches("Read-only file system").count(), 2, "{}", refused.err);
+    for mount in &mounts {
+        loligo("umount {}", &[mount]).ok();
+    }
+    assert_eq!(server.stop().0, 0);
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use loligo_mds::{Identity, IdentityKey};
+use loligo_mds::{Grant, Identity, IdentityKey, Rights};
 use loligo_store::{Backend, Durability};
 
 use super::error::{Result, ServerError, system};
@@ -35,8 +35,8 @@ pub struct Listed {
     pub name: String,
     /// Number of its certificate, hexadecimal digits.
     pub serial: String,
-    /// It may change nothing.
-    pub read_only: bool,
+    /// What it may do, and where.
+    pub rights: Rights,
     /// When it was made, milliseconds since 1970.
     pub at_ms: u64,
     key: IdentityKey,
@@ -124,7 +124,7 @@ impl Auth {
     }
 
     /// Makes an identity: its line, and the text of its file, which is kept nowhere.
-    pub(crate) fn add(&self, name: &str, read_only: bool) -> Result<(Listed, String)> {
+    pub(crate) fn add(&self, name: &str, rights: Rights) -> Result<(Listed, String)> {
         if !is_name(name) {
             return Err(refused(format!(
                 "an identity cannot be called {name:?}: use letters, digits, `_`, `-` and `.`, 64 at most"
@@ -144,7 +144,7 @@ impl Auth {
         let issued = authority.issue_identity(name).map_err(odd_authority)?;
         let at_ms = u64::try_from(now().sec()).unwrap_or_default() * 1000;
         let key = fingerprint(&issued.certificate);
-        let listed = Listed { name: name.into(), serial: issued.serial.clone(), read_only, at_ms, key };
+        let listed = Listed { name: name.into(), serial: issued.serial.clone(), rights, at_ms, key };
         self.notes.put(row, listed.note(), Durability::Sync)?;
         self.refresh()?;
         Ok((listed, authority.file(name, &issued)))
@@ -211,13 +211,19 @@ impl Drop for Watch {
 
 impl Listed {
     fn identity(&self) -> Identity {
-        Identity { key: self.key, name: self.name.clone(), read_only: self.read_only }
+        Identity { key: self.key, name: self.name.clone(), rights: self.rights.clone() }
     }
 
     fn note(&self) -> String {
-        let rights = if self.read_only { "r" } else { "rw" };
         let Listed { serial, at_ms, key, .. } = self;
-        format!("{IDENTITY_HEAD}\ncertificate {}\nserial {serial}\nat {at_ms}\nrights {rights}\n", hex(key))
+        let mut note = format!("{IDENTITY_HEAD}\ncertificate {}\nserial {serial}\nat {at_ms}\n", hex(key));
+        for grant in self.rights.grants() {
+            // Of the whole file system as versions wrote it that knew no paths.
+            let rights = if grant.write { "rw" } else { "r" };
+            let alone = grant.path.is_empty() && self.rights.grants().len() == 1;
+            note += &if alone { format!("rights {rights}\n") } else { format!("rights {grant}\n") };
+        }
+        note
     }
 }
 
@@ -227,13 +233,15 @@ fn parse(name: &str, note: &str) -> Option<Listed> {
     let key = unhex(lines.next()?.strip_prefix("certificate ")?)?;
     let serial = lines.next()?.strip_prefix("serial ")?.into();
     let at_ms = lines.next()?.strip_prefix("at ")?.parse().ok()?;
-    let read_only = match lines.next()?.strip_prefix("rights ")? {
-        "r" => true,
-        "rw" => false,
-        _ => return None,
-    };
     // A limit that this version does not know must not count as none.
-    lines.next().is_none().then_some(Listed { name: name.into(), serial, read_only, at_ms, key })
+    let rights = lines.map(|line| line.strip_prefix("rights ")).collect::<Option<Vec<_>>>()?;
+    let rights = match rights[..] {
+        ["r"] => Rights::everywhere(false),
+        ["rw"] => Rights::everywhere(true),
+        _ => Rights::of(rights.iter().map(|text| text.parse::<Grant>()).collect::<std::result::Result<_, _>>().ok()?)
+            .ok()?,
+    };
+    Some(Listed { name: name.into(), serial, rights, at_ms, key })
 }
 
 fn odd_identity(name: &str) -> ServerError {
@@ -259,26 +267,27 @@ mod tests {
     #[test]
     fn identities_are_listed_known_by_their_certificate_and_gone_when_revoked() {
         let (_disk, auth) = open();
-        let (one, file) = auth.add("one", false).expect("there is room");
-        let (two, other) = auth.add("two", true).expect("there is room");
+        let (one, file) = auth.add("one", Rights::everywhere(true)).expect("there is room");
+        let (two, other) = auth.add("two", Rights::everywhere(false)).expect("there is room");
         assert_eq!(auth.all().expect("a good list"), [one.clone(), two.clone()]);
         assert_ne!(file, other);
-        assert_eq!(auth.identity(&one.key).map(|one| (one.name.clone(), one.read_only)), Some(("one".into(), false)));
-        assert!(auth.identity(&two.key).is_some_and(|two| two.read_only));
-        assert!(auth.add("one", true).expect_err("it is there").to_string().contains("revoke"));
-        assert!(auth.add("no/name", true).is_err());
+        let told = |key| auth.identity(key).map(|one| (one.name.clone(), one.rights.is_read_only()));
+        assert_eq!(told(&one.key), Some(("one".into(), false)));
+        assert_eq!(told(&two.key), Some(("two".into(), true)));
+        assert!(auth.add("one", Rights::everywhere(false)).expect_err("it is there").to_string().contains("revoke"));
+        assert!(auth.add("no/name", Rights::everywhere(false)).is_err());
         auth.revoke("one").expect("it is there");
         assert!(auth.identity(&one.key).is_none());
         assert!(auth.revoke("one").is_err());
         assert_eq!(auth.keys(), [two.key].into());
-        let (again, _) = auth.add("one", false).expect("the name is free");
+        let (again, _) = auth.add("one", Rights::everywhere(true)).expect("the name is free");
         assert_ne!(again.key, one.key, "who was revoked stays so");
     }
 
     #[test]
     fn a_file_is_an_identity_of_this_file_system_and_its_key_is_kept_nowhere() {
         let (_disk, auth) = open();
-        let (_, file) = auth.add("one", false).expect("there is room");
+        let (_, file) = auth.add("one", Rights::everywhere(true)).expect("there is room");
         let identity = crate::Identity::parse(&file).expect("a good file");
         assert_eq!((identity.name(), identity.fs_id()), ("one", "01".repeat(16).as_str()));
         let key = file.split("PRIVATE KEY-----").nth(1).expect("a key");
@@ -295,7 +304,7 @@ mod tests {
         let (_disk, auth) = open();
         auth.prepare().expect("an authority");
         let note = auth.notes.get(AUTHORITY).expect("no error").expect("it is kept");
-        auth.add("one", false).expect("there is room");
+        auth.add("one", Rights::everywhere(true)).expect("there is room");
         assert_eq!(auth.notes.get(AUTHORITY).expect("no error"), Some(note));
         let other = Auth {
             fs_id: auth.fs_id,
@@ -312,14 +321,36 @@ mod tests {
     }
 
     #[test]
+    fn the_row_of_an_identity_has_the_form_that_is_documented() {
+        let of = |texts: &[&str]| Rights::of(texts.iter().map(|text| text.parse().expect("a right")).collect());
+        for (rights, lines) in [
+            (Rights::everywhere(true), "rights rw\n"),
+            (Rights::everywhere(false), "rights r\n"),
+            (of(&["rw:/build", "r:/"]).expect("good"), "rights rw:/build\nrights r:/\n"),
+        ] {
+            let one = Listed { name: "one".into(), serial: "0a".into(), rights, at_ms: 7, key: [0xab; 32] };
+            let head = format!("loligo identity 1\ncertificate {}\nserial 0a\nat 7\n", "ab".repeat(32));
+            assert_eq!(one.note(), head + lines);
+            assert_eq!(parse("one", &one.note()), Some(one));
+        }
+    }
+
+    #[test]
     fn rights_that_are_not_known_are_not_taken_for_others() {
         let (_disk, auth) = open();
-        let (one, _) = auth.add("one", true).expect("there is room");
+        let (one, _) = auth.add("one", Rights::everywhere(false)).expect("there is room");
         let note = one.note();
         assert_eq!(parse("one", &note), Some(one));
-        for bad in
-            [note.clone() + "path /a\n", note.replace("rights r", "rights x"), note.replace("identity 1", "identity 2")]
-        {
+        let bad = [
+            note.clone() + "path /a\n",
+            note.clone() + "rights rw\n",
+            note.replace("rights r", "rights x"),
+            note.replace("rights r", "rights r:a"),
+            note.replace("rights r", "rights r:/a\nrights rw:/a"),
+            note.replace("rights r\n", ""),
+            note.replace("identity 1", "identity 2"),
+        ];
+        for bad in bad {
             assert_eq!(parse("one", &bad), None, "{bad}");
         }
     }

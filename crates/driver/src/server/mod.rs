@@ -42,6 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use loligo_mds::Rights;
 use loligo_mds::admin::{Ask, Told};
 use loligo_store::{Backend, Identity, Sight, TableSize};
 use loligo_types::{PolicyId, Rank, RankState};
@@ -383,9 +384,9 @@ impl Server {
 
     /// Makes an identity with which clients come in over TLS: its line of the list, and the text of its file, which is kept
     /// nowhere.
-    pub fn add_identity(&self, name: &str, read_only: bool) -> Result<(Listed, String)> {
+    pub fn add_identity(&self, name: &str, rights: Rights) -> Result<(Listed, String)> {
         self.not_joined()?;
-        self.auth.add(name, read_only)
+        self.auth.add(name, rights)
     }
 
     /// Takes an identity off the list. Who has come in with it is evicted.

@@ -121,6 +121,8 @@ impl Mds {
             PeerMsg::Empty => self.peer_empty(from),
             PeerMsg::Farewell => self.peer_farewell(from),
             PeerMsg::Beat(beats) => self.beaten(&beats),
+            PeerMsg::AskWay { number, ino } => self.tell_way(from, number, ino),
+            PeerMsg::Way { number, ino, up, at } => self.way_told(number, ino, up, at),
         }
     }
 

@@ -326,6 +326,7 @@ impl Mds {
     /// What is done on ticks.
     pub(crate) fn cluster_tick(&mut self) {
         self.cluster.strangers.expire(self.now.mono_ms);
+        self.ask_ways_again();
         self.forget_absent();
         self.step_riddles();
         self.write_for_others();

@@ -11,7 +11,7 @@ use loligo_types::{Answer, ClusterMap, Frag, FsResult, Ino, Kind, Op, Rank, Rank
 use super::harness::*;
 use crate::admin::{Ask, Migration, Told};
 use crate::peer::PeerMsg;
-use crate::{Config, Input, Member};
+use crate::{Config, Input, Member, Peer};
 
 /// What became of a request.
 #[derive(Clone, PartialEq, Debug)]
@@ -247,9 +247,15 @@ impl Cluster {
 
     /// A client with a session at each rank.
     pub fn client(&mut self) -> usize {
+        self.client_as(None)
+    }
+
+    /// The same, of somebody else than root.
+    pub fn client_as(&mut self, peer: Option<Peer>) -> usize {
         self.clients += 1;
-        let number = 1000 + self.clients;
-        let at = (0..self.len()).map(|at| self.at(at, |world| world.client_of_many(number))).collect::<Vec<_>>();
+        let (number, ranks) = (1000 + self.clients, self.len());
+        let one = |at| self.at(at, |world| world.client_of_many(number, peer.clone()));
+        let at = (0..ranks).map(one).collect::<Vec<_>>();
         assert!(at.iter().all(|place| *place == at[0]), "a client has the same place everywhere");
         at[0]
     }

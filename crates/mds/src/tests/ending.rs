@@ -84,7 +84,7 @@ fn however_a_session_ends_its_rights_are_others_only_when_nothing_can_come_of_it
     dead.world.input(Input::PeerDead { session });
     dead.ends("its process is dead");
 
-    let identity = Identity { key: [7; 32], name: "x".into(), read_only: false };
+    let identity = Identity { key: [7; 32], name: "x".into(), rights: crate::Rights::everywhere(true) };
     let mut revoked = wanted_with(direct(), Peer { identity: Some(Arc::new(identity)), ..network() });
     revoked.world.input(Input::Identities(Arc::default()));
     revoked.ends("revoked");
@@ -169,7 +169,7 @@ fn addresses_are_taken_of_those_who_may_name_them() {
     let b = world.client_from_afar(user);
     world.clients[b].uid = 1000;
     assert_eq!(tell(&mut world, b, ADDRESS), Err(FsError::NotAuthorized), "it might name a server's");
-    let identity = Identity { key: [7; 32], name: "x".into(), read_only: true };
+    let identity = Identity { key: [7; 32], name: "x".into(), rights: crate::Rights::everywhere(false) };
     let c = world.client_from_afar(Peer { identity: Some(Arc::new(identity)), ..network() });
     tell(&mut world, c, ADDRESS).expect("it reads");
     let session = world.session(c);

@@ -43,6 +43,8 @@ pub struct Client {
     pub closed: bool,
     /// Its number at every rank; 0: it keeps to one.
     pub number: u64,
+    /// Who it is to a server; none: root.
+    pub peer: Option<Peer>,
 }
 
 /// A connection number that has a default.
@@ -360,9 +362,9 @@ impl World {
     }
 
     /// A client that has the same number at every rank.
-    pub fn client_of_many(&mut self, number: u64) -> usize {
+    pub fn client_of_many(&mut self, number: u64, peer: Option<Peer>) -> usize {
         let at = self.clients.len();
-        self.clients.push(Client { obeys: true, want: BOTH, number, ..Client::default() });
+        self.clients.push(Client { obeys: true, want: BOTH, number, peer, ..Client::default() });
         self.connect(at);
         at
     }
@@ -370,14 +372,21 @@ impl World {
     /// A client of the network, which has a number of its own.
     pub fn client_from_afar(&mut self, peer: Peer) -> usize {
         let at = self.clients.len();
-        self.clients.push(Client { obeys: true, want: BOTH, number: 100 + at as u64, ..Client::default() });
-        self.dial(at, peer, None);
+        let (number, peer) = (100 + at as u64, Some(peer));
+        self.clients.push(Client { obeys: true, want: BOTH, number, peer, ..Client::default() });
+        self.connect(at);
         at
     }
 
     /// Connects without a session to go on with.
     pub fn connect(&mut self, at: usize) {
-        self.dial(at, Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None }, None);
+        let peer = self.peer(at);
+        self.dial(at, peer, None);
+    }
+
+    fn peer(&self, at: usize) -> Peer {
+        let root = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
+        self.clients[at].peer.clone().unwrap_or(root)
     }
 
     fn dial(&mut self, at: usize, peer: Peer, resume: Option<(SessionId, u64)>) {
@@ -412,7 +421,7 @@ impl World {
 
     pub fn resume(&mut self, at: usize) {
         let welcome = self.clients[at].welcome.clone().expect("the client was welcome before");
-        let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
+        let peer = self.peer(at);
         self.dial(at, peer, Some((welcome.session, welcome.secret)));
     }
 

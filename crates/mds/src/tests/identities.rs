@@ -5,10 +5,10 @@ use std::sync::Arc;
 use loligo_types::{Access, FsError, Ino, Kind, Op, OpenFlags, RenameMode, SetAttr, SetTime, XattrMode};
 
 use super::*;
-use crate::{Identity, Input, Peer};
+use crate::{Identity, Input, Peer, Rights};
 
 fn peer(key: u8, read_only: bool) -> Peer {
-    let identity = Identity { key: [key; 32], name: key.to_string(), read_only };
+    let identity = Identity { key: [key; 32], name: key.to_string(), rights: Rights::everywhere(!read_only) };
     Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: Some(Arc::new(identity)) }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod harness;
 mod identities;
 mod locks;
 mod numbers;
+mod paths;
 mod property;
 mod random;
 mod ranks;

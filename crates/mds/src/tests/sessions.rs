@@ -325,7 +325,7 @@ fn nothing_but_hello_is_heard_on_a_new_connection() {
 #[test]
 fn a_session_is_gone_on_with_by_nobody_but_the_client_that_began_it() {
     let mut world = World::with(config());
-    let (a, b) = (world.client_of_many(0xa11ce), world.client_of_many(0xb0b));
+    let (a, b) = (world.client_of_many(0xa11ce, None), world.client_of_many(0xb0b, None));
     let welcome = world.clients[a].welcome.clone().expect("it was welcome");
     // Another client knows the key of the file system and the session's number, but not who began it.
     let own = crate::hash::session_secret(welcome.hash_key, welcome.session.0, 0xb0b);

@@ -32,6 +32,8 @@ mod code {
     pub const CACHED: u8 = 18;
     pub const HEAT: u8 = 19;
     pub const CLIENT_GONE: u8 = 20;
+    pub const ASK_WAY: u8 = 21;
+    pub const WAY: u8 = 22;
 }
 
 /// The shortest route: directory, bits, value, rank, version.
@@ -118,6 +120,16 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
             out.push(code::BEAT);
             put_list(out, beats, put_beat);
         }
+        PeerMsg::AskWay { number, ino } => {
+            put(out, code::ASK_WAY, *number);
+            put_u64(out, ino.0);
+        }
+        PeerMsg::Way { number, ino, up, at } => {
+            put(out, code::WAY, *number);
+            put_u64(out, ino.0);
+            put_list(out, up, |out, hash| put_u64(out, *hash));
+            put_u64(out, at.0);
+        }
     }
 }
 
@@ -161,6 +173,13 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
         code::BEAT => PeerMsg::Beat(take_list(from, BEAT_MIN, "number of beats", take_beat)?),
         code::CACHED => PeerMsg::Cached(take_items(from)?),
         code::HEAT => PeerMsg::Heat(take_list(from, HEAT_MIN, "number of fragments", take_heat)?),
+        code::ASK_WAY => PeerMsg::AskWay { number: from.u64()?, ino: Ino(from.u64()?) },
+        code::WAY => PeerMsg::Way {
+            number: from.u64()?,
+            ino: Ino(from.u64()?),
+            up: take_list(from, 1, "number of names", |from| from.u64())?,
+            at: Ino(from.u64()?),
+        },
         _ => return Err(from.invalid("kind of a message between ranks")),
     })
 }

@@ -195,6 +195,13 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         Just(PeerMsg::Farewell),
         any::<u64>().prop_map(|client| PeerMsg::ClientGone { client }),
         vec(beat(), 0..5).prop_map(PeerMsg::Beat),
+        (any::<u64>(), ino()).prop_map(|(number, ino)| PeerMsg::AskWay { number, ino }),
+        (any::<u64>(), ino(), vec(any::<u64>(), 0..5), ino()).prop_map(|(number, ino, up, at)| PeerMsg::Way {
+            number,
+            ino,
+            up,
+            at
+        }),
         vec(loaded(), 0..5).prop_map(PeerMsg::Cached),
         vec(heat(), 0..5).prop_map(PeerMsg::Heat),
     ]

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loligo_driver::{Listed, ServerError};
+use loligo_driver::{Listed, Rights, ServerError};
 use serde::{Deserialize, Serialize};
 
 use super::{Source, pages};
@@ -23,6 +23,9 @@ pub struct IdentityDoc {
     pub read_only: bool,
     /// When it was made, milliseconds since 1970.
     pub at_ms: u64,
+    /// Where it may do what, `rw:/PATH` or `r:/PATH` each; none: everywhere.
+    #[serde(default)]
+    pub allow: Vec<String>,
 }
 
 /// An identity that was made.
@@ -42,6 +45,21 @@ pub struct Asked {
     pub name: String,
     /// It may change nothing.
     pub read_only: bool,
+    /// Where it may do what, `rw:/PATH` or `r:/PATH` each; none: everywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+}
+
+impl Asked {
+    fn rights(&self) -> Result<Rights, String> {
+        if self.allow.is_empty() {
+            return Ok(Rights::everywhere(!self.read_only));
+        }
+        if self.read_only {
+            return Err("an identity is read-only, or has rights at paths".into());
+        }
+        Rights::of(self.allow.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
+    }
 }
 
 /// The page and the orders.
@@ -53,8 +71,10 @@ pub fn orders() -> Router<Arc<Source>> {
 }
 
 fn doc(listed: Listed) -> IdentityDoc {
-    let Listed { name, serial, read_only, at_ms, .. } = listed;
-    IdentityDoc { name, serial, read_only, at_ms }
+    let Listed { name, serial, rights, at_ms, .. } = listed;
+    let places = rights.is_limited();
+    let allow = rights.grants().iter().filter(|_| places).map(ToString::to_string).collect();
+    IdentityDoc { name, serial, read_only: rights.is_read_only(), at_ms, allow }
 }
 
 fn docs(source: &Source) -> Result<Vec<IdentityDoc>, ServerError> {
@@ -74,7 +94,8 @@ async fn add(State(source): State<Arc<Source>>, body: String) -> Response {
         Err(why) => return misunderstood(&why),
     };
     let made = move |source: &Source| {
-        let (listed, file) = source.server.add_identity(&asked.name, asked.read_only)?;
+        let rights = asked.rights().map_err(ServerError::Refused)?;
+        let (listed, file) = source.server.add_identity(&asked.name, rights)?;
         Ok(AddedDoc { identity: doc(listed), file })
     };
     match pages::ask(&source, made).await {

@@ -168,7 +168,7 @@ impl Rank {
                 conn.refusal = Some(REVOKED.into());
                 return Ok(true);
             };
-            conn.read_only = identity.read_only;
+            conn.read_only = identity.rights.is_read_only();
             let peer = Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: Some(identity) };
             self.feed(Input::Connected { conn: ConnId(id), peer });
         }

@@ -16,6 +16,7 @@ mod members;
 mod memory;
 mod moves;
 mod names;
+mod paths;
 mod repeats;
 mod returns;
 mod shut_out;

@@ -1,0 +1,319 @@
+//! Identities that are limited to paths: whether what a request is about lies where its client may do it. Not which paths those are
+//! (`rights.rs`), and not what users may do (the namespace's modes and ACLs come after this).
+//!
+//! Where an inode is says its way up: the directories that it is in, to the root, as the hashes of the names. An inode knows the directory
+//! that counts it and the hash of its primary name there, so no name is read for this. What is above may be another rank's; that one is
+//! asked, and its word holds for [`KEEP_MS`]. Nobody is refused because of what was asked before he came.
+//!
+//! Of the directories above a path a client may see what it needs to come there: the next name, and attributes. A request that was let
+//! through is carried out, also if it waits and directories are renamed meanwhile. What a session has open it may go on using.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_namespace::{Found, Need};
+use loligo_types::{FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
+
+use crate::admit::changes;
+use crate::cluster::{Where, principal};
+use crate::execute::Step;
+use crate::load::Waiter;
+use crate::machine::Mds;
+use crate::open::Handle;
+use crate::park::{Job, Why};
+use crate::peer::PeerMsg;
+use crate::rights::{Grant, Rights};
+use crate::session::Slot;
+
+/// How long what another rank said of its directories is believed, milliseconds.
+const KEEP_MS: u64 = 1000;
+/// Answers that are kept.
+const KEEP_MAX: usize = 100_000;
+/// In the place of the hash of a name (63 bits) where an inode has none: matches no name.
+const NO_NAME: u64 = u64::MAX;
+
+/// What other ranks said of what is above.
+#[derive(Default)]
+pub(crate) struct Ways {
+    known: BTreeMap<Ino, Heard>,
+    /// What was asked since the last tick, and is not answered.
+    asked: BTreeSet<Ino>,
+    /// Number of the last question.
+    last: u64,
+}
+
+impl Ways {
+    /// How often something was asked.
+    pub(crate) fn asks(&self) -> u64 {
+        self.last
+    }
+}
+
+/// An answer.
+struct Heard {
+    up: Vec<u64>,
+    at: Ino,
+    /// When, milliseconds.
+    ms: u64,
+    /// To which question.
+    number: u64,
+}
+
+/// The next step of a way.
+enum Next {
+    Up {
+        hash: u64,
+        parent: Ino,
+    },
+    /// It is in no directory, or gone.
+    Nowhere,
+    Load(Vec<Need>),
+    Elsewhere(Rank),
+}
+
+/// Where an inode is.
+enum Way {
+    /// The hashes of the names from the root on; none: it is in no directory. `oldest`: number of the first question of those
+    /// that this relies on.
+    Found {
+        names: Option<Vec<u64>>,
+        oldest: u64,
+    },
+    Load(Vec<Need>),
+    /// That rank knows.
+    Ask(Ino, Rank),
+}
+
+/// What rights say of something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Yes,
+    /// It may be read there, and not changed.
+    OnlyRead,
+    No,
+}
+
+/// Everything where a request needs a right, beside the inode that it is sent to.
+fn second_subject(op: &Op) -> Option<Ino> {
+    match op {
+        Op::Link { ino, .. } => Some(*ino),
+        Op::Rename { new_dir, .. } => Some(*new_dir),
+        _ => None,
+    }
+}
+
+/// What may be seen of a directory above a path. Of xattrs what the kernel looks at on the way.
+fn shows_only_itself(op: &Op) -> bool {
+    match op {
+        Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
+        Op::Access { want, .. } => !want.write,
+        Op::GetXattr { name, .. } => name.starts_with(b"system.") || name.starts_with(b"security."),
+        _ => false,
+    }
+}
+
+impl Mds {
+    /// What the request of a limited identity meets: `None` if it may go on.
+    pub(crate) fn limit(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
+        let (identity, _) = job.limited.clone()?;
+        let change = changes(&job.op);
+        let through_handle = held.is_some_and(|handle| handle.write || !change);
+        if !through_handle && let Some(subject) = principal(&job.op) {
+            for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
+                let step = self.limit_at(job, &identity.rights, ino, change);
+                if step.is_some() {
+                    return step;
+                }
+            }
+        }
+        job.limited = None;
+        None
+    }
+
+    fn limit_at(&mut self, job: &mut Job, rights: &Rights, ino: Ino, change: bool) -> Option<Step> {
+        let open = self.opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
+        let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
+        if open && is_file && second_subject(&job.op) != Some(ino) {
+            return None;
+        }
+        let (names, oldest) = match self.way(ino) {
+            Way::Found { names, oldest } => (names, oldest),
+            Way::Load(needs) => return Some(self.wait_for(job, needs)),
+            Way::Ask(at, rank) => return Some(self.ask_way(at, rank)),
+        };
+        let verdict = match names {
+            Some(names) => self.verdict(rights, &names, &job.op, change),
+            None if matches!(self.tree.find(ino), Found::Gone) => return None,
+            None if open => return None,
+            None => Verdict::No,
+        };
+        if verdict == Verdict::Yes {
+            return None;
+        }
+        if job.limited.as_ref().is_some_and(|(_, before)| oldest <= *before) {
+            // Something may have moved since.
+            self.ways.known.clear();
+            return self.limit_at(job, rights, ino, change);
+        }
+        let error = if verdict == Verdict::OnlyRead { FsError::ReadOnly } else { FsError::Access };
+        Some(Step::Answer(Err(error)))
+    }
+
+    fn verdict(&self, rights: &Rights, names: &[u64], op: &Op, change: bool) -> Verdict {
+        let verdict = self.rights_at(rights, names, change);
+        if verdict != Verdict::No || change {
+            return verdict;
+        }
+        let is_above =
+            |grant: &&Grant| grant.path.len() > names.len() && self.begins(&grant.path[..names.len()], names);
+        let mut below = rights.grants().iter().filter(is_above);
+        let may = match op {
+            Op::Lookup { name, .. } => below.any(|grant| grant.path[names.len()] == *name),
+            op => shows_only_itself(op) && below.next().is_some(),
+        };
+        if may { Verdict::Yes } else { Verdict::No }
+    }
+
+    fn rights_at(&self, rights: &Rights, names: &[u64], change: bool) -> Verdict {
+        let covers = |grant: &&Grant| self.begins(&grant.path, names);
+        let mut verdict = Verdict::No;
+        for grant in rights.grants().iter().filter(covers) {
+            if grant.write || !change {
+                return Verdict::Yes;
+            }
+            verdict = Verdict::OnlyRead;
+        }
+        verdict
+    }
+
+    /// Whether a way begins with this path.
+    fn begins(&self, path: &[Name], way: &[u64]) -> bool {
+        path.len() <= way.len() && path.iter().zip(way).all(|(name, hash)| self.tree.hash(name) == *hash)
+    }
+
+    fn way(&mut self, ino: Ino) -> Way {
+        let now = self.now.mono_ms;
+        let (mut names, mut at, mut oldest) = (Vec::new(), ino, u64::MAX);
+        for _ in 0..limits::DEPTH_MAX {
+            if at == Ino::ROOT {
+                names.reverse();
+                return Way::Found { names: Some(names), oldest };
+            }
+            if at.0 == 0 {
+                break;
+            }
+            match self.next(at) {
+                Next::Up { hash, parent } => {
+                    names.push(hash);
+                    at = parent;
+                }
+                Next::Nowhere => break,
+                Next::Load(needs) => return Way::Load(needs),
+                Next::Elsewhere(rank) => match self.ways.known.get(&at).filter(|heard| now < heard.ms + KEEP_MS) {
+                    Some(heard) => {
+                        names.extend(&heard.up);
+                        (at, oldest) = (heard.at, oldest.min(heard.number));
+                    }
+                    None => return Way::Ask(at, rank),
+                },
+            }
+        }
+        Way::Found { names: None, oldest }
+    }
+
+    fn next(&mut self, at: Ino) -> Next {
+        loop {
+            match self.tree.find(at) {
+                Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
+                Found::Here(inode) => {
+                    return Next::Up { hash: inode.place.hash().unwrap_or(NO_NAME), parent: inode.parent };
+                }
+                Found::Gone => return Next::Nowhere,
+                Found::Unknown if self.cluster.is_alone() => return Next::Load(vec![Need::Inode(at)]),
+                Found::Unknown => {}
+            }
+            let mut wants = Vec::new();
+            match self.locate(at, &mut wants) {
+                // It is known to be gone now.
+                Where::Here => {}
+                Where::Elsewhere(rank) => return Next::Elsewhere(rank),
+                Where::Unknown => return Next::Load(wants),
+            }
+        }
+    }
+
+    fn ask_way(&mut self, ino: Ino, rank: Rank) -> Step {
+        if self.ways.asked.insert(ino) {
+            self.ways.last += 1;
+            let number = self.ways.last;
+            self.tell(rank, PeerMsg::AskWay { number, ino });
+        }
+        Step::Wait(Why::Above)
+    }
+
+    /// A tick: who waits asks again. The rank may not have been there, or something else may have it by now.
+    pub(crate) fn ask_ways_again(&mut self) {
+        let now = self.now.mono_ms;
+        self.ways.known.retain(|_, heard| now < heard.ms + KEEP_MS);
+        if !std::mem::take(&mut self.ways.asked).is_empty() {
+            self.parked.wake(&Why::Above);
+            self.reclaim_by_ways();
+        }
+    }
+
+    /// Another rank asks what is above something. Answered when all that is said is durable.
+    pub(crate) fn tell_way(&mut self, from: Rank, number: u64, ino: Ino) {
+        if !self.cluster.ready {
+            return;
+        }
+        let (mut up, mut at) = (Vec::new(), ino);
+        while at != Ino::ROOT && at.0 != 0 && up.len() < limits::DEPTH_MAX {
+            match self.next(at) {
+                Next::Up { hash, parent } => {
+                    up.push(hash);
+                    at = parent;
+                }
+                Next::Nowhere => at = Ino(0),
+                Next::Load(needs) => {
+                    self.load(needs, Waiter::Way(from, number, ino));
+                    return;
+                }
+                Next::Elsewhere(_) if at == ino => return,
+                Next::Elsewhere(_) => break,
+            }
+        }
+        self.tell_durably(from, PeerMsg::Way { number, ino, up, at });
+    }
+
+    /// Another rank has said it. One that does not have the inode is asked again with the next tick, or another one.
+    pub(crate) fn way_told(&mut self, number: u64, ino: Ino, up: Vec<u64>, at: Ino) {
+        if at == ino && ino != Ino::ROOT {
+            return;
+        }
+        self.ways.asked.remove(&ino);
+        if self.ways.known.len() >= KEEP_MAX {
+            self.ways.known.clear();
+        }
+        self.ways.known.insert(ino, Heard { up, at, ms: self.now.mono_ms, number });
+        self.parked.wake(&Why::Above);
+        self.reclaim_by_ways();
+    }
+
+    /// Of what a limited session says to have had open before a restart: whether it may. `None`: something is read or asked first.
+    pub(crate) fn may_have_open(
+        &mut self,
+        slot: Slot,
+        session: SessionId,
+        rights: &Rights,
+        (ino, write): (Ino, bool),
+    ) -> Option<Result<bool, usize>> {
+        match self.way(ino) {
+            Way::Found { names: None, .. } => Some(Ok(false)),
+            Way::Found { names: Some(names), .. } => Some(Ok(self.rights_at(rights, &names, write) == Verdict::Yes)),
+            Way::Load(needs) => Some(Err(self.load(needs, Waiter::Reclaim(slot, session)))),
+            Way::Ask(at, rank) => {
+                self.ask_way(at, rank);
+                None
+            }
+        }
+    }
+}
