@@ -294,6 +294,10 @@ pub struct MountOptions {
     /// Mount read-only.
     #[arg(long)]
     pub read_only: bool,
+    /// Mount this directory of the file system, and not all of it. It is looked up once, in the name of the
+    /// mounting user.
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
     /// Only the mounting user may see the mount (the default lets all users in when root mounts).
     #[arg(long)]
     pub private: bool,

@@ -57,14 +57,14 @@ impl<S: Submit> Core<S> {
 
     fn dispatch(self: &Arc<Self>, request: Request<'_>, reply: Reply) {
         let Request { header, operation } = request;
-        let node = Ino(header.node);
+        let node = self.kernel.ino(header.node);
         let asked = |op: FuseOp| -> Asked { self.asked(op, &header) };
         match operation {
             Operation::Lookup { name } => self.lookup(asked(FuseOp::Lookup), node, name, reply.shaped()),
             Operation::Forget { nodes } => {
                 reply.none();
                 self.ops.count(FuseOp::Forget);
-                nodes.for_each(|node, lookups| self.kernel.table.forget(Ino(node), lookups));
+                nodes.for_each(|node, lookups| self.kernel.table.forget(self.kernel.ino(node), lookups));
             }
             Operation::GetAttr { .. } => {
                 self.attr(asked(FuseOp::GetAttr), Call::GetAttr { ino: node }, reply.shaped());
@@ -83,11 +83,11 @@ impl<S: Submit> Core<S> {
             Operation::Unlink { name } => self.remove(asked(FuseOp::Unlink), node, name, false, reply.shaped()),
             Operation::Rmdir { name } => self.remove(asked(FuseOp::Rmdir), node, name, true, reply.shaped()),
             Operation::Rename { name, new_dir, new_name, flags } => {
-                let to = (Ino(new_dir), new_name);
+                let to = (self.kernel.ino(new_dir), new_name);
                 self.rename(asked(FuseOp::Rename), (node, name), to, flags, reply.shaped());
             }
             Operation::Link { node: linked, name } => {
-                self.link(asked(FuseOp::Link), Ino(linked), node, name, reply.shaped());
+                self.link(asked(FuseOp::Link), self.kernel.ino(linked), node, name, reply.shaped());
             }
             Operation::SetXattr { name, value, flags } => {
                 self.setxattr(asked(FuseOp::SetXattr), node, name, value, flags.cast_signed(), reply.shaped());
@@ -180,7 +180,7 @@ impl<S: Submit> Core<S> {
                 self.seek(asked(FuseOp::Seek), fh, offset, whence.cast_signed(), reply.shaped());
             }
             Operation::CopyFileRange { fh, offset, out_node, out_fh, out_offset, len, wide } => {
-                let to = (Ino(out_node), out_fh, out_offset);
+                let to = (self.kernel.ino(out_node), out_fh, out_offset);
                 self.copy(asked(FuseOp::Copy), (fh, offset), to, len, wide, reply.shaped());
             }
             // Everything else is served by the caller.

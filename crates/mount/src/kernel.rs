@@ -22,6 +22,8 @@ const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
 pub struct Kernel {
     device: OnceLock<Device>,
     epochs: AtomicBool,
+    /// The directory that is mounted; none: that of the file system.
+    root: OnceLock<Ino>,
     pub(crate) table: Arc<Table>,
     names: AtomicU64,
     attrs: AtomicU64,
@@ -33,11 +35,29 @@ impl Kernel {
         Arc::new(Kernel {
             device: OnceLock::new(),
             epochs: AtomicBool::new(false),
+            root: OnceLock::new(),
             table: Arc::default(),
             names: AtomicU64::new(0),
             attrs: AtomicU64::new(0),
             datas: AtomicU64::new(0),
         })
+    }
+
+    /// This directory is mounted, and not the whole file system. Said before the mount, once.
+    pub fn set_root(&self, dir: Ino) {
+        self.root.set(dir).expect("a mount has one root");
+    }
+
+    /// What the kernel calls by this number: all by their inode number, but the directory that is mounted by [`Ino::ROOT`]'s.
+    pub(crate) fn ino(&self, node: u64) -> Ino {
+        match self.root.get() {
+            Some(root) if node == Ino::ROOT.0 => *root,
+            _ => Ino(node),
+        }
+    }
+
+    fn node(&self, ino: Ino) -> u64 {
+        if self.root.get() == Some(&ino) { Ino::ROOT.0 } else { ino.0 }
     }
 
     /// From now on the kernel can be reached here.
@@ -107,7 +127,7 @@ impl Kernel {
     }
 
     fn inval_once(&self, ino: Ino, offset: i64, len: i64) -> bool {
-        self.tell(Notify::Inode { node: ino.0, offset, len })
+        self.tell(Notify::Inode { node: self.node(ino), offset, len })
     }
 
     /// False: the kernel does not know what it is about.
@@ -119,6 +139,15 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_directory_that_is_mounted_is_the_root_to_the_kernel() {
+        let kernel = Kernel::new();
+        assert_eq!((kernel.ino(1), kernel.node(Ino::ROOT)), (Ino::ROOT, 1));
+        kernel.set_root(Ino(300));
+        assert_eq!((kernel.ino(1), kernel.ino(300), kernel.ino(301)), (Ino(300), Ino(300), Ino(301)));
+        assert_eq!((kernel.node(Ino(300)), kernel.node(Ino(301))), (1, 301));
+    }
 
     #[test]
     fn before_the_mount_there_is_nothing_to_drop() {

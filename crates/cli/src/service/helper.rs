@@ -167,7 +167,7 @@ impl Call {
                 ("allow_other", None) => {}
                 ("nonempty" | "nosuid" | "nodev" | "noexec", None) => out.push(format!("--{name}").into()),
                 ("log_file", Some(_)) => {}
-                ("log" | "config", Some(value)) => out.extend([format!("--{name}").into(), value.into()]),
+                ("log" | "config" | "path", Some(value)) => out.extend([format!("--{name}").into(), value.into()]),
                 (name, None) if DROPPED.contains(&name) => {}
                 _ if is_for_others => {}
                 (name, Some(value)) if settings::KEYS.iter().any(|key| key.name == name) => {
@@ -180,7 +180,7 @@ impl Call {
                 }
                 _ => {
                     return Err(Failure::usage(format!("{}: unknown mount option {option}", self.dir.display()))
-                        .remedy("ro, private, nonempty, nosuid, nodev, noexec, log_file=, log=, config=, and the settings of `loligo config`"));
+                        .remedy("ro, private, nonempty, nosuid, nodev, noexec, path=, log_file=, log=, config=, and the settings of `loligo config`"));
                 }
             }
         }
@@ -224,12 +224,11 @@ mod tests {
 
     #[test]
     fn options_are_those_of_the_command_those_for_others_are_dropped_and_unknown_ones_refused() {
-        let all =
-            "defaults,_netdev,noauto,nofail,user=me,x-systemd.automount,ro,nosuid,log=warn,read_ahead_bytes=1MiB,rw";
+        let all = "defaults,_netdev,noauto,nofail,user=me,x-systemd.automount,ro,nosuid,path=/a,log=warn,read_ahead_bytes=1MiB,rw";
         assert_eq!(
             arguments(&format!("h:1,h:2 /mnt -o {all}")).as_deref(),
             Ok(
-                "mount --server h:1,h:2 --source h:1,h:2 --read-only --nosuid --log warn --set read_ahead_bytes=1MiB /mnt"
+                "mount --server h:1,h:2 --source h:1,h:2 --read-only --nosuid --path /a --log warn --set read_ahead_bytes=1MiB /mnt"
             )
         );
         assert_eq!(arguments("loligo:/d /mnt").as_deref(), Ok("mount --server /d --source loligo:/d /mnt"));

@@ -12,7 +12,7 @@ use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::{Backend, Lease, StoreError};
 use loligo_store_rados::RadosWays;
-use loligo_types::Rank;
+use loligo_types::{Cred, Ino, Kind, Rank};
 
 use super::admin::{Admin, Source};
 use super::signals::Stopping;
@@ -370,7 +370,7 @@ pub fn mount(
         ..client_options(name, kernel, settings)
     };
     let mount = match way {
-        Way::Server(server) if threads == 0 && server.rank_count() == 1 => {
+        Way::Server(server) if threads == 0 && server.rank_count() == 1 && args.path.is_none() => {
             Mount::start(&options, |kernel: Arc<Kernel>| {
                 let client = server.resident(&client_options(kernel))?;
                 below = Some(Below::Resident(client.clone()));
@@ -391,9 +391,12 @@ pub fn mount(
                 }
             };
             Mount::start(&options, |kernel: Arc<Kernel>| {
-                let client = Client::connect(&address, client_options(kernel))?;
+                let client = Client::connect(&address, client_options(kernel.clone()))?;
+                if let Some(path) = &args.path {
+                    kernel.set_root(root_at(&client, path)?);
+                }
                 below = Some(Below::Connected(client.clone()));
-                Ok::<_, loligo_driver::client::ConnectError>(client)
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(client)
             })
         }
     };
@@ -403,6 +406,16 @@ pub fn mount(
     }
     let client = below.expect("a mount that was made has made its client");
     Ok(Mounted { mount: Arc::new(mount), client })
+}
+
+/// The directory that is to be mounted.
+fn root_at(client: &Client, path: &str) -> Result<Ino, String> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    match client.fs(Arc::new(Cred::user(uid.as_raw(), gid.as_raw()))).stat(path) {
+        Ok(attr) if attr.kind == Kind::Dir => Ok(attr.ino),
+        Ok(_) => Err(format!("{path} of the file system is no directory: name one with --path")),
+        Err(error) => Err(format!("{path} of the file system cannot be mounted: {error}")),
+    }
 }
 
 /// The way to the cluster that file data may be in, if a mount is to take it. `data`: the data directory, which may know one.

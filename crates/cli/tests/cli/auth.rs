@@ -174,6 +174,20 @@ fn a_mount_with_paths_shows_what_lies_below_them_and_the_way_there() {
     assert!(!refused.out.contains("secret"), "{}", refused.out);
     assert_eq!(refused.err.matches("Permission denied").count(), 6, "{}", refused.err);
     assert_eq!(refused.err.matches("Read-only file system").count(), 2, "{}", refused.err);
+    // Her directory as the whole mount, which is what she can list.
+    let (mount, log) = (place.path("home"), place.path("log"));
+    let from = format!("mount --server {at} --identity {{}} --daemon --log-file {{}} {{}} --path");
+    loligo(&format!("{from} /home/ben"), &[&files[1], &log, &mount]).fails(1, &["/home/ben", "permission denied"]);
+    loligo(&format!("{from} /home/ann/d/f"), &[&files[1], &log, &mount]).fails(1, &["no directory"]);
+    loligo(&format!("{from} /home/ann"), &[&files[1], &log, &mount]).ok();
+    let script = "cd $D; ls; cat d/f; mkdir e; mv d/f e/f; ln e/f g; touch .; stat -c %a .; chmod 750 .; ls -d ..; cat g; rm -r d; ls; \
+                  test $(stat -c %i .) = $(stat -c %i $D/../rw/home/ann)";
+    let seen = sh(script, &mount).ok();
+    assert_eq!(seen.out, "d\nmine\n777\n..\nmine\ne\ng\n");
+    // What others change is seen, also of the directory that is mounted.
+    sh("cd $D/home/ann; chmod 700 .; mv g h; echo theirs > h", &mounts[0]).ok();
+    assert_eq!(sh("cd $D; stat -c %a .; ls; cat h", &mount).ok().out, "700\ne\nh\ntheirs\n");
+    loligo("umount {}", &[&mount]).ok();
     for mount in &mounts {
         loligo("umount {}", &[mount]).ok();
     }

@@ -91,6 +91,7 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "subtree pin",
         "subtree unpin",
         "subtree migrate",
+        "auth add",
         "balancer get",
         "balancer list",
         "balancer set",
