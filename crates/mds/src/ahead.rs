@@ -3,8 +3,8 @@
 //! name of a large directory would cost a read. So each such read that finds nothing is followed by one of the next hashes that are not
 //! known, until all are. That takes hardly more than the reads in vain before it, so there is nothing to be set; nobody waits for it.
 //!
-//! Who lists a directory wants its entries in order. So when some were read that somebody waits for, behind others that are known, those
-//! behind them are read while he is answered, one range ahead.
+//! Who lists a directory wants its entries in order. So when some are read that somebody waits for, behind others that are known, those
+//! behind them are read, too: as soon as it is known where they begin, which is before the inodes of the first are there. One range ahead.
 
 use loligo_namespace::{Loaded, Need};
 use loligo_types::Ino;
@@ -54,6 +54,27 @@ impl Mds {
 
     /// Reads the entries from this hash on, if they are this rank's and there is room.
     pub(crate) fn read_on(&mut self, dir: Ino, from_hash: u64) {
+        if self.tree.is_known_before(dir, from_hash) {
+            self.read_range(dir, from_hash);
+        }
+    }
+
+    /// Where a read under way goes on has become known.
+    pub(crate) fn load_goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
+        self.loads.goes_on(ticket, dir, from_hash);
+        self.read_behind(ticket);
+    }
+
+    /// Reads the entries behind those of a read under way, if a request waits for that, and it goes on behind what is known.
+    pub(crate) fn read_behind(&mut self, ticket: u64) {
+        if let Some((dir, from_hash, behind)) = self.loads.awaited_range(ticket)
+            && self.tree.is_known_before(dir, from_hash)
+        {
+            self.read_range(dir, behind);
+        }
+    }
+
+    fn read_range(&mut self, dir: Ino, from_hash: u64) {
         if self.tree.memory_bytes() >= self.config.cache_bytes_max {
             return;
         }
@@ -61,7 +82,7 @@ impl Mds {
             return;
         }
         let need = Need::Range { dir, from_hash };
-        if !self.loads.is_read(&need) && self.tree.is_known_before(dir, from_hash) {
+        if !self.loads.is_read(&need) {
             self.read_now(vec![need], Waiter::Ahead);
         }
     }

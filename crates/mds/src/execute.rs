@@ -271,6 +271,12 @@ impl Mds {
         }
         self.open_handle(job, &change.answer);
         if change.events.is_empty() {
+            if let (Op::Readdir { dir, cookie: 1.., .. }, Answer::Entries { next, end: false, .. }) =
+                (&job.op, &change.answer)
+            {
+                // What he will ask for next, if what he asked for now was all there.
+                self.read_on(*dir, next.saturating_add(1));
+            }
             return Step::Answer(Ok(change.answer));
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);

@@ -72,6 +72,9 @@ pub enum Input {
     Disconnected { conn: ConnId },
     /// Records that were asked for (also those found absent).
     Loaded { ticket: u64, items: Vec<Loaded> },
+    /// Records that were asked for are still being read, and it is known already that entries of this directory go on behind them, at
+    /// this hash: those can be read meanwhile. Need not be said.
+    LoadGoesOn { ticket: u64, dir: Ino, from_hash: u64 },
     /// They could not be read.
     LoadFailed { ticket: u64 },
     /// The journal is durable up to and with this record.

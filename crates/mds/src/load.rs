@@ -45,6 +45,8 @@ pub(crate) enum Waiter {
 struct Ticket {
     needs: Vec<Need>,
     waiters: Vec<Waiter>,
+    /// Where a directory goes on behind the range that is read with it, once that is known.
+    behind: Option<(Ino, u64)>,
 }
 
 /// Reads under way.
@@ -75,6 +77,25 @@ impl Loads {
         self.by_need.contains_key(need)
     }
 
+    /// What is known of a read under way: the directory of its range.
+    pub(crate) fn goes_on(&mut self, ticket: u64, dir: Ino, from_hash: u64) {
+        if let Some(ticket) = self.tickets.get_mut(&ticket) {
+            ticket.behind = Some((dir, from_hash));
+        }
+    }
+
+    /// The range of a read that a request waits for, and where its directory goes on behind it, if that is known.
+    pub(crate) fn awaited_range(&self, ticket: u64) -> Option<(Ino, u64, u64)> {
+        let ticket = self.tickets.get(&ticket)?;
+        let (dir, behind) = ticket.behind?;
+        let range = |need: &Need| match need {
+            Need::Range { dir: of, from_hash } if *of == dir => Some(*from_hash),
+            _ => None,
+        };
+        let from_hash = ticket.needs.iter().find_map(range)?;
+        ticket.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_))).then_some((dir, from_hash, behind))
+    }
+
     /// How many reads are under way.
     pub(crate) fn len(&self) -> usize {
         self.tickets.len()
@@ -99,17 +120,18 @@ impl Mds {
                 None => fresh.push(need),
             }
         }
-        for ticket in joined {
-            if let Some(ticket) = self.loads.tickets.get_mut(&ticket) {
+        for number in joined {
+            if let Some(ticket) = self.loads.tickets.get_mut(&number) {
                 ticket.waiters.push(waiter);
                 count += 1;
+                self.read_behind(number);
             }
         }
         if !fresh.is_empty() {
             self.loads.last += 1;
             let ticket = self.loads.last;
             fresh.iter().for_each(|need| _ = self.loads.by_need.insert(need.clone(), ticket));
-            self.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter] });
+            self.loads.tickets.insert(ticket, Ticket { needs: fresh.clone(), waiters: vec![waiter], behind: None });
             self.out.push_back(Output::Load { ticket, needs: fresh });
             count += 1;
         }

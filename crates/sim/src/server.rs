@@ -283,7 +283,14 @@ impl Server {
             Work::Table => self.table_work(now),
             Work::LoadRead { ticket, needs } => {
                 let items = rows::load(&*self.table, self.key, &needs).ok();
+                let goes_on = items.iter().flatten().find_map(|item| match item {
+                    Loaded::Range { dir, upto_hash, .. } => Some((*dir, upto_hash.checked_add(1)?)),
+                    _ => None,
+                });
                 self.out.push_back(Act::Begin(Work::LoadDone { ticket, items }));
+                if let Some((dir, from_hash)) = goes_on {
+                    self.feed(now, Input::LoadGoesOn { ticket, dir, from_hash });
+                }
             }
             Work::LoadDone { ticket, items: Some(items) } => self.feed(now, Input::Loaded { ticket, items }),
             Work::LoadDone { ticket, items: None } => self.feed(now, Input::LoadFailed { ticket }),

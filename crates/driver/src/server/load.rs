@@ -38,8 +38,14 @@ impl Loader {
     }
 
     /// Reads everything that each of these loads needs and tells it; the single rows of all of them with one call of the
-    /// table. If that fails, each load is tried alone, so that it fails none that it does not concern.
-    pub(crate) fn load_each(&self, loads: &[&[Need]], tell: &mut dyn FnMut(usize, Result<Rows>)) {
+    /// table. If that fails, each load is tried alone, so that it fails none that it does not concern. `goes_on` is told first where a range
+    /// of entries ends, while their inodes are read.
+    pub(crate) fn load_each(
+        &self,
+        loads: &[&[Need]],
+        goes_on: &dyn Fn(usize, Ino, u64),
+        tell: &mut dyn FnMut(usize, Result<Rows>),
+    ) {
         let keys: Vec<Vec<Vec<u8>>> = loads.iter().map(|needs| self.keys(needs)).collect();
         let together: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
         let mut together = match self.values(&together) {
@@ -51,7 +57,8 @@ impl Loader {
                 Some(values) => Ok(values.take(keys.len()).collect()),
                 None => self.values(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>()),
             };
-            tell(at, values.and_then(|values| self.rows(needs, keys, values)));
+            let goes_on = |dir, from_hash| goes_on(at, dir, from_hash);
+            tell(at, values.and_then(|values| self.rows(needs, keys, values, &goes_on)));
         }
     }
 
@@ -69,7 +76,13 @@ impl Loader {
     }
 
     /// What the values of the needs' keys say, and the runs of rows that are needed beside them.
-    fn rows(&self, needs: &[Need], keys: &[Vec<u8>], values: Vec<Option<Vec<u8>>>) -> Result<Rows> {
+    fn rows(
+        &self,
+        needs: &[Need],
+        keys: &[Vec<u8>],
+        values: Vec<Option<Vec<u8>>>,
+        goes_on: &dyn Fn(Ino, u64),
+    ) -> Result<Rows> {
         let mut out = Rows { items: Vec::with_capacity(needs.len()), rows: values.len() as u64 };
         let singles = needs.iter().filter(|need| is_single(need));
         for ((need, key), value) in singles.zip(keys).zip(values) {
@@ -77,7 +90,7 @@ impl Loader {
         }
         for need in needs {
             match need {
-                Need::Range { dir, from_hash } => self.range(*dir, *from_hash, &mut out)?,
+                Need::Range { dir, from_hash } => self.range(*dir, *from_hash, goes_on, &mut out)?,
                 Need::Hashes { dir, from_hash } => self.hashes(*dir, *from_hash, &mut out)?,
                 Need::Xattrs(ino) => self.xattrs(*ino, &mut out)?,
                 _ => {}
@@ -117,8 +130,11 @@ impl Loader {
     }
 
     /// A run of entries that ends between two hashes, and the inodes that they name.
-    fn range(&self, dir: Ino, from_hash: u64, out: &mut Rows) -> Result<()> {
+    fn range(&self, dir: Ino, from_hash: u64, goes_on: &dyn Fn(Ino, u64), out: &mut Rows) -> Result<()> {
         let (rows, upto_hash) = self.entries(dir, from_hash, RANGE_ENTRIES)?;
+        if let Some(behind) = upto_hash.checked_add(1) {
+            goes_on(dir, behind);
+        }
         let mut entries: Vec<(Name, Target)> = Vec::with_capacity(rows.len());
         for (key, value) in &rows {
             let target = decode_entry(value).map_err(|e| bad_row(key, &e))?;
@@ -245,7 +261,7 @@ mod tests {
     /// For each load the inodes that it brought, absent ones as 0; `None` if it failed.
     fn load(loader: &Loader, loads: &[&[Need]]) -> Vec<Option<Vec<u64>>> {
         let mut told = Vec::new();
-        loader.load_each(loads, &mut |at, rows| {
+        loader.load_each(loads, &|_, _, _| {}, &mut |at, rows| {
             assert_eq!(at, told.len(), "each is told once, in order");
             let ino = |item: &Loaded| match item {
                 Loaded::Inode(_, inode) => Some(inode.as_ref().map_or(0, |inode| inode.ino.0)),
@@ -301,7 +317,7 @@ mod tests {
         loader.table.write(&batch, Durability::Sync).expect("memory has room");
         let (mut from, mut found, mut ends) = (11, Vec::new(), Vec::new());
         while from != 0 {
-            loader.load_each(&[&[Need::Hashes { dir, from_hash: from }]], &mut |_, rows| {
+            loader.load_each(&[&[Need::Hashes { dir, from_hash: from }]], &|_, _, _| {}, &mut |_, rows| {
                 let rows = rows.unwrap_or_else(|error| panic!("{error}"));
                 let [Loaded::Hashes { from_hash, upto_hash, hashes, .. }] = &rows.items[..] else {
                     panic!("{:?}", rows.items)

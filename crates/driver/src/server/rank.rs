@@ -273,6 +273,7 @@ impl Rank {
                 self.metrics.load_rows.add(rows);
                 self.feed(Input::Loaded { ticket, items });
             }
+            Done::LoadGoesOn { ticket, dir, from_hash } => self.feed(Input::LoadGoesOn { ticket, dir, from_hash }),
             Done::LoadFailed { ticket } => self.feed(Input::LoadFailed { ticket }),
             Done::Replaced(text) => self.fatal(text),
             Done::Checkpoint { id, full: None } => self.feed(Input::CheckpointDone { id }),

@@ -147,7 +147,11 @@ pub(crate) type Load = (u64, Vec<Need>);
 pub(crate) fn run_loader(loader: &Loader, queue: &Queue<Load>, inbox: &Inbox<Done>) {
     while let Some(loads) = queue.take(LOADS_AT_ONCE) {
         let needs: Vec<&[Need]> = loads.iter().map(|(_, needs)| needs.as_slice()).collect();
-        loader.load_each(&needs, &mut |at, rows| {
+        let goes_on = |at: usize, dir, from_hash| {
+            let (ticket, _) = loads[at];
+            inbox.push(Done::LoadGoesOn { ticket, dir, from_hash });
+        };
+        loader.load_each(&needs, &goes_on, &mut |at, rows| {
             let (ticket, _) = loads[at];
             inbox.push(match rows {
                 Ok(rows) => Done::Loaded { ticket, items: rows.items, rows: rows.rows },

@@ -147,3 +147,50 @@ fn a_directory_that_is_listed_is_read_one_range_ahead() {
     assert!(ranges <= MADE / 2 + 1, "{ranges} ranges, none twice");
     assert!(at_once >= calls / 2 - 1, "{at_once} of {calls} calls find in memory what they want");
 }
+
+#[test]
+fn what_lies_behind_a_range_is_read_while_its_inodes_are_if_somebody_waits_for_them() {
+    let (mut world, at, dir) = cold(MADE);
+    let page = |cookie| Op::Readdir { dir, cookie, limit: 2, plus: false, handle: None };
+    let last_range = |world: &World| match world.pending_loads.back() {
+        Some((ticket, needs)) => match needs[..] {
+            [Need::Range { from_hash, .. }] => (*ticket, from_hash),
+            _ => panic!("no range: {needs:?}"),
+        },
+        None => panic!("nothing is read"),
+    };
+    let Ok(Answer::Entries { mut entries, mut next, .. }) = world.call(at, page(0)) else { panic!("no entries") };
+    world.loads = false;
+    let mut seq = world.send(at, page(next));
+    while let Some((Ok(Answer::Entries { entries: more, next: to, .. }), _)) = world.reply(at, seq) {
+        entries.extend(more);
+        next = to;
+        seq = world.send(at, page(next));
+    }
+    let (ticket, first) = last_range(&world);
+    let behind = first + (1 << 60);
+    world.input(crate::Input::LoadGoesOn { ticket, dir, from_hash: behind });
+    let (ahead, from) = last_range(&world);
+    assert_eq!((from, world.pending_loads.len()), (behind, 2), "both are read at once");
+    world.input(crate::Input::LoadGoesOn { ticket: ahead, dir, from_hash: behind + (1 << 60) });
+    world.input(crate::Input::LoadGoesOn { ticket: 1 << 40, dir, from_hash: 9 });
+    assert_eq!(world.pending_loads.len(), 2, "nobody waits for the second, and the third has ended");
+
+    world.loads = true;
+    world.pump();
+    let Some((Ok(Answer::Entries { entries: more, next: to, mut end }), _)) = world.reply(at, seq) else {
+        panic!("no entries")
+    };
+    entries.extend(more);
+    next = to;
+    while !end {
+        let Ok(Answer::Entries { entries: more, next: to, end: is_end }) = world.call(at, page(next)) else {
+            panic!("no entries")
+        };
+        entries.extend(more);
+        (next, end) = (to, is_end);
+    }
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    entries.dedup_by(|a, b| a.name == b.name);
+    assert_eq!(entries.len(), MADE);
+}

@@ -11,7 +11,7 @@ use loligo_mds::admin::Told;
 use loligo_mds::peer::PeerMsg;
 use loligo_namespace::Loaded;
 use loligo_store::{LogFile, StoreError};
-use loligo_types::Lsn;
+use loligo_types::{Ino, Lsn};
 
 use super::super::data::DataDone;
 use super::super::link::Link;
@@ -41,6 +41,11 @@ pub(crate) enum Done {
         ticket: u64,
         items: Vec<Loaded>,
         rows: u64,
+    },
+    LoadGoesOn {
+        ticket: u64,
+        dir: Ino,
+        from_hash: u64,
     },
     LoadFailed {
         ticket: u64,
