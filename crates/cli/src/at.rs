@@ -42,7 +42,7 @@ pub struct Opening {
     pub table_cache: usize,
     /// How long a server may be silent before another one may have what it has.
     pub lease: Duration,
-    /// A store that is full says so at once; otherwise one in a cluster waits until there is room.
+    /// A store in a cluster that is full refuses everything that needs room; otherwise only file data.
     pub refuse_full: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for Opening {
 }
 
 impl Opening {
-    /// For a command that serves nobody: it ends where the store is full, and does not wait.
+    /// For a command that serves nobody: it ends where the store is full.
     pub fn offline() -> Opening {
         Opening { refuse_full: true, ..Opening::default() }
     }

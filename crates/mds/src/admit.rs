@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Request, ToClient};
-use loligo_types::{Cred, FsError, Op, limits};
+use loligo_types::{Cred, Event, FsError, Op, limits};
 
 use crate::execute::Step;
 use crate::gate::Reply;
@@ -37,6 +37,31 @@ fn frees(op: &Op) -> bool {
 }
 
 impl Mds {
+    /// Whether a change makes the file system larger, and so is refused when the store has no room: something new, a name more, an xattr,
+    /// longer contents. What is as large after it as before is done: a program that replaces a file by another one must be able to.
+    pub(crate) fn adds(&self, op: &Op, events: &[Event]) -> bool {
+        let is_longer = |event: &Event| match event {
+            Event::Inline { ino, data } => {
+                let there = self.tree.inode(*ino).and_then(|inode| self.tree.inline(inode));
+                there.is_none_or(|there| there.len() < data.len())
+            }
+            _ => false,
+        };
+        match op {
+            Op::Mkdir { .. }
+            | Op::Mknod { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::Tmpfile { .. }
+            | Op::SetXattr { .. }
+            | Op::Extend { .. } => !events.is_empty(),
+            // Of a file that is there only the contents may be cut.
+            Op::Create { .. } => events.iter().any(|event| matches!(event, Event::Entry { .. })),
+            Op::WriteInline { .. } => events.iter().any(is_longer),
+            _ => false,
+        }
+    }
+
     /// A request came on a connection that speaks for a session.
     pub(crate) fn request(&mut self, conn: ConnId, slot: Slot, request: Request) {
         let Some(session) = self.sessions.get_mut(slot) else { return };

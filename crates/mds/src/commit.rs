@@ -23,6 +23,8 @@ pub(crate) struct Log {
     pub(crate) limit: u64,
     /// The table is full.
     pub(crate) full: bool,
+    /// The store has no room for more, and says so before it must.
+    pub(crate) no_room: bool,
     /// Length of the last record, as a guess for the next.
     last_len: usize,
 }

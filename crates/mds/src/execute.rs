@@ -263,6 +263,9 @@ impl Mds {
             Err(FsError::Busy) if matches!(job.op, Op::WriteInline { .. }) => return self.spill(job),
             Err(error) => return Step::Answer(Err(error)),
         };
+        if self.log.no_room && self.adds(&job.op, &change.events) {
+            return Step::Answer(Err(FsError::NoSpace));
+        }
         if let Some(why) = self.wait_for_cut(job, &change) {
             return Step::Wait(why);
         }

@@ -125,6 +125,8 @@ pub enum Input {
     Decided(Decision),
     /// Journal bytes not yet trimmed, and the limit above which changes must wait (back-pressure).
     JournalSpace { used: u64, limit: u64 },
+    /// The store has no room for more, or has it again, if that is not told by calls that fail: what is still written it takes.
+    Full(bool),
     /// Time goes on; at least every 50 ms.
     Tick,
     /// What [`Output::Again`] asked for.

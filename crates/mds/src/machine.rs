@@ -146,6 +146,7 @@ impl Mds {
             Input::Cpu { percent, busy_percent } => self.measured(percent, busy_percent),
             Input::Decided(decision) => self.decided(decision),
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),
+            Input::Full(full) => self.log.no_room = full,
             Input::Tick => self.tick(),
             Input::Again => self.step_export(),
             Input::Stop => self.stop(),

@@ -105,7 +105,7 @@ pub struct Status {
     pub journal_bytes: u64,
     /// Above this changes wait; 0: not known yet.
     pub journal_limit: u64,
-    /// The table is full.
+    /// The table or the store is full.
     pub full: bool,
     /// The journal failed; nothing is answered any more.
     pub failed: bool,
@@ -263,7 +263,7 @@ impl Mds {
             gated: self.gate.len(),
             journal_bytes: self.log.used,
             journal_limit: self.log.limit,
-            full: self.log.full,
+            full: self.log.full || self.log.no_room,
             failed: self.log.failed,
             grace,
             recalls_pending: self.recalls.len(),

@@ -1,6 +1,6 @@
 //! A pool, or a namespace in one: where objects are.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int};
 use std::ops::ControlFlow;
 use std::ptr;
 use std::sync::Arc;
@@ -10,11 +10,16 @@ use crate::api::{Api, Handle};
 use crate::cluster::text;
 use crate::error::{Result, check};
 
+/// `LIBRADOS_OPERATION_FULL_FORCE`.
+const FULL_FORCE: c_int = 128;
+
 /// A pool. Cheap to share in an `Arc`; the connection lives as long as it.
 pub struct Pool {
     pub(crate) api: &'static Api,
     pub(crate) io: Handle,
     pub(crate) name: String,
+    /// Flags of each of its operations that change something.
+    pub(crate) flags: c_int,
     cluster: Arc<Cluster>,
 }
 
@@ -33,7 +38,7 @@ impl Pool {
         check(&format!("pool {name}"), unsafe { (api.rados_ioctx_create)(cluster.handle, pool.as_ptr(), &mut io) })?;
         // SAFETY: the context is new.
         unsafe { (api.rados_ioctx_set_namespace)(io, space.as_ptr()) };
-        Ok(Pool { api, io, name: name.to_owned(), cluster: Arc::clone(cluster) })
+        Ok(Pool { api, io, name: name.to_owned(), flags: 0, cluster: Arc::clone(cluster) })
     }
 
     /// One whose writes that need more room end with [`crate::Error::Full`] while the pool is full. Otherwise they wait until there is some,
@@ -42,6 +47,15 @@ impl Pool {
         // SAFETY: the context is ours alone as yet.
         unsafe { (self.api.rados_set_pool_full_try)(self.io) };
         self
+    }
+
+    /// One whose writes are done although the pool is full, as long as the disks take them: for what must go on then, and is little. The
+    /// cluster does so for the MDS of CephFS, too.
+    pub fn writing_when_full(self) -> Pool {
+        // For locks, of which the flags below are not asked.
+        let mut pool = self.refusing_when_full();
+        pool.flags = FULL_FORCE;
+        pool
     }
 
     /// What it is called.

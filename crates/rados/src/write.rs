@@ -181,7 +181,9 @@ impl WriteOp {
 
     fn operate(&self, pool: &Pool, completion: Handle, name: *const c_char) -> i32 {
         // SAFETY: all are alive, and the library copies the name and takes the steps over before it returns.
-        unsafe { (self.api.rados_aio_write_op_operate)(self.op, pool.io, completion, name, ptr::null_mut(), 0) }
+        unsafe {
+            (self.api.rados_aio_write_op_operate)(self.op, pool.io, completion, name, ptr::null_mut(), pool.flags)
+        }
     }
 }
 

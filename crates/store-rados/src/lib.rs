@@ -14,6 +14,7 @@ mod log;
 mod names;
 mod placement;
 mod rights;
+mod room;
 mod servers;
 mod slots;
 mod store;

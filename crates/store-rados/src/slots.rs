@@ -21,6 +21,7 @@ use crate::bytes::{Get, Put};
 use crate::clients::SHUT_OUT_S;
 use crate::error::{fenced, store};
 use crate::names;
+use crate::room::Room;
 
 /// Version of a slot's record. Of version 1 there was no server, no place and no flags.
 const VERSION: u8 = 2;
@@ -199,9 +200,11 @@ pub(crate) enum Life {
 
 impl Slots {
     /// Owns nothing yet. `owner`: for people who ask who has something. `server`: the number by which others know it; 0: it is none.
+    /// `room` is looked at with the beats.
     pub(crate) fn new(
         cluster: &Arc<Cluster>,
         pool: &Arc<Pool>,
+        room: Option<Arc<Room>>,
         lease: Duration,
         owner: String,
         server: u64,
@@ -225,6 +228,7 @@ impl Slots {
         let beat = move || {
             while stopped.recv_timeout(at.lease_time / BEATS) == Err(RecvTimeoutError::Timeout) {
                 at.beat();
+                room.iter().for_each(|room| room.look());
             }
         };
         let thread = std::thread::Builder::new().name("loligo-beat".into()).spawn(beat);

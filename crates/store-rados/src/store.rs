@@ -1,6 +1,7 @@
 //! Making and opening a file system in a pool.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::error::store;
 use crate::log::RadosLog;
 use crate::names;
 use crate::rights;
+use crate::room::Room;
 use crate::servers::{Member, new_number, refuse_alone, refuse_others};
 use crate::slots::{FILE_SYSTEM, Slots, of_server};
 use crate::table::{RadosTable, Shared};
@@ -44,7 +46,8 @@ pub struct OpenOptions {
     pub lease: Duration,
     /// Keys after which a range of the table is cut in two.
     pub range_keys: u64,
-    /// What needs more room than there is in the pool is an error at once. Otherwise it waits until there is some.
+    /// All that needs more room than there is in the pool is an error. Otherwise only file data is, and [`Backend::full`] tells it: a server
+    /// has to be able to go on, to be replaced, and to remove files then.
     pub refuse_full: bool,
 }
 
@@ -71,6 +74,7 @@ pub struct RadosStore {
     blobs: Arc<RadosBlobs>,
     clients: Arc<RadosClients>,
     ranks: Arc<Ranks>,
+    room: Option<Arc<Room>>,
     /// This server among others; `None`: it is alone.
     member: Option<Arc<Member>>,
 }
@@ -95,18 +99,18 @@ const FORMAT_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) fn connect(place: &Place, refuse_full: bool) -> Result<(Arc<Cluster>, Arc<Pool>)> {
     let cluster = Cluster::connect(&place.conf, &place.user, &[]).map_err(store)?;
-    let pool = pool(&cluster, place, &place.namespace, refuse_full)?;
-    Ok((cluster, pool))
+    let pool = pool(&cluster, place, &place.namespace)?;
+    Ok((cluster, Arc::new(if refuse_full { pool.refusing_when_full() } else { pool.writing_when_full() })))
 }
 
-pub(crate) fn pool(cluster: &Arc<Cluster>, place: &Place, namespace: &str, refuse_full: bool) -> Result<Arc<Pool>> {
+pub(crate) fn pool(cluster: &Arc<Cluster>, place: &Place, namespace: &str) -> Result<Pool> {
     let pool = cluster.pool(&place.pool, namespace).map_err(|error| match error {
         Error::NotFound { .. } => {
             StoreError::NotFound { what: format!("pool {} of the cluster of {}", place.pool, place.conf) }
         }
         error => store(error),
     })?;
-    Ok(Arc::new(if refuse_full { pool.refusing_when_full() } else { pool }))
+    Ok(pool)
 }
 
 pub(crate) fn identity(place: &Place, pool: &Pool) -> Result<Option<Identity>> {
@@ -208,14 +212,21 @@ impl RadosStore {
         let (cluster, pool) = connect(place, options.refuse_full)?;
         rights::check(&cluster)?;
         let identity = Self::identity_there(place, &pool)?;
-        let files = self::pool(&cluster, place, &format!("{}.data", place.namespace), options.refuse_full)?;
-        let slots = Arc::new(Slots::new(&cluster, &pool, options.lease, name, server)?);
+        let files = self::pool(&cluster, place, &format!("{}.data", place.namespace))?;
+        let files = Arc::new(files.refusing_when_full());
+        let room = if options.refuse_full {
+            None
+        } else {
+            let pool = self::pool(&cluster, place, &place.namespace)?;
+            Some(Arc::new(Room::new(pool.refusing_when_full())))
+        };
+        let slots = Arc::new(Slots::new(&cluster, &pool, room.clone(), options.lease, name, server)?);
         let shared = Arc::new(Shared::open(&pool, options.range_keys, &slots)?);
         let table = Arc::new(RadosTable::new(shared.clone()));
         let blobs = Arc::new(RadosBlobs::new(files.clone(), Some(slots.clone())));
         let clients = Arc::new(RadosClients::new(place, files));
         let ranks = Arc::new(Ranks(Mutex::default()));
-        Ok(RadosStore { clients, cluster, pool, identity, slots, shared, table, blobs, ranks, member: None })
+        Ok(RadosStore { clients, cluster, pool, identity, slots, shared, table, blobs, ranks, room, member: None })
     }
 
     fn rank<T>(&self, rank: u32, what: impl FnOnce(&mut Rank) -> Result<T>) -> Result<T> {
@@ -285,6 +296,10 @@ impl Backend for RadosStore {
 
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         Some(self.slots.lease())
+    }
+
+    fn full(&self) -> Option<Arc<AtomicBool>> {
+        self.room.as_ref().map(|room| room.is_full())
     }
 
     fn servers(&self) -> Option<Arc<dyn Servers>> {

@@ -2,6 +2,7 @@
 //! factory: each backend has its own way to be formatted and opened.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::{Blobs, Clients, Identity, LogDir, Result, Servers, Table};
 
@@ -52,6 +53,12 @@ pub trait Backend: Send + Sync {
 
     /// Until when what is owned is owned; `None`: as long as this is open.
     fn lease(&self) -> Option<Arc<dyn Lease>> {
+        None
+    }
+
+    /// Whether the store has no room, if calls do not tell it: what needs more of it should be refused then, while what is written is still
+    /// taken. `None`: a call that finds no room ends with [`crate::StoreError::Full`].
+    fn full(&self) -> Option<Arc<AtomicBool>> {
         None
     }
 

@@ -8,6 +8,7 @@ mod copy;
 mod deploy;
 mod failover;
 mod faults;
+mod full;
 mod history;
 mod rights;
 mod servers;

@@ -33,14 +33,17 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     while let Some(jobs) = queue.take(1) {
         for (id, effect) in jobs {
             let result = loligo_osd::execute(blobs, &effect);
-            inbox.push(match result {
-                Err(error @ StoreError::Fenced { .. }) => Done::Replaced(error.to_string()),
-                Err(error) => {
-                    tracing::warn!("a data operation failed: {error}");
-                    Done::Data(DataDone { id, result: Err(error) })
+            match &result {
+                Err(error @ StoreError::Fenced { .. }) => {
+                    inbox.push(Done::Replaced(error.to_string()));
+                    continue;
                 }
-                Ok(done) => Done::Data(DataDone { id, result: Ok(done) }),
-            });
+                // As often as somebody writes; each is told.
+                Err(error) if error.is_full() => tracing::debug!("a data operation failed: {error}"),
+                Err(error) => tracing::warn!("a data operation failed: {error}"),
+                Ok(_) => {}
+            }
+            inbox.push(Done::Data(DataDone { id, result }));
         }
     }
 }

@@ -12,6 +12,7 @@ mod wait;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,8 @@ pub(crate) struct Queues {
 pub(crate) struct Limits {
     /// Until when what it answers is true; `None`: for ever.
     pub(crate) lease: Option<Arc<dyn Lease>>,
+    /// Whether the store has no room for more.
+    pub(crate) full: Option<Arc<AtomicBool>>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) connections: usize,
     pub(crate) journal_bytes: u64,
@@ -390,6 +393,9 @@ impl Rank {
         }
         let used = self.metrics.journal_space.get();
         self.feed(Input::JournalSpace { used, limit: self.limits.journal_bytes });
+        if let Some(full) = &self.limits.full {
+            self.feed(Input::Full(full.load(Ordering::Acquire)));
+        }
         self.feed(Input::Tick);
         self.resident_ticks();
         self.data.tick();

@@ -418,7 +418,8 @@ pub(super) fn prepare(
     let journal = Journal::new(writer, log, segments.clone(), metrics.clone());
     let helpers = helpers(config, &others, journal, segments, seat)?;
     let ServerConfig { connections_max: connections, trust_tcp, look, .. } = *config;
-    let limits = Limits { lease: backend.lease(), auth: made(config)?, connections, journal_bytes, trust_tcp, look };
+    let (lease, full) = (backend.lease(), backend.full());
+    let limits = Limits { lease, full, auth: made(config)?, connections, journal_bytes, trust_tcp, look };
     let queues = Queues {
         journal: helpers.queues.journal.clone(),
         home: helpers.queues.home.clone(),

@@ -1,6 +1,6 @@
 //! A journal that is long, a table that is full, a journal that fails.
 
-use loligo_types::{FsError, Ino, Lsn, Op};
+use loligo_types::{FsError, Ino, Lsn, Op, RenameMode};
 
 use super::*;
 use crate::Input;
@@ -95,6 +95,27 @@ fn a_record_that_is_longer_than_the_journal_may_be_is_not_waited_for_once_it_is_
     world.checkpoints = true;
     world.pump();
     assert!(world.reply(a, second).is_some_and(|(result, _)| result.is_ok()));
+}
+
+#[test]
+fn a_store_without_room_refuses_what_makes_more_and_does_the_rest() {
+    let mut world = World::new();
+    let a = world.client();
+    world.mkdir(a, Ino::ROOT, "d");
+    world.mkdir(a, Ino::ROOT, "e");
+    world.input(Input::Full(true));
+    assert!(world.mds.status().full);
+    assert_eq!(world.call(a, mkdir(Ino::ROOT, "f")), Err(FsError::NoSpace));
+    let symlink = Op::Symlink { dir: Ino::ROOT, name: name("s"), target: (*b"d").into() };
+    assert_eq!(world.call(a, symlink), Err(FsError::NoSpace));
+    assert_eq!(world.call(a, mkdir(Ino::ROOT, "d")), Err(FsError::Exists), "what fails anyway says why");
+    let (dir, new_dir) = (Ino::ROOT, Ino::ROOT);
+    let rename = Op::Rename { dir, name: name("d"), new_dir, new_name: name("g"), mode: RenameMode::Replace };
+    world.call(a, rename).expect("there are as many names as before");
+    world.call(a, Op::Rmdir { dir: Ino::ROOT, name: name("e") }).expect("it makes room");
+    world.input(Input::Full(false));
+    assert!(!world.mds.status().full);
+    world.mkdir(a, Ino::ROOT, "f");
 }
 
 #[test]

@@ -71,8 +71,8 @@ impl RadosCheck {
     /// Connects. [`StoreError::Foreign`] if there is nothing of a file system.
     pub fn of(place: &Place) -> Result<RadosCheck> {
         let (cluster, pool) = crate::store::connect(place, true)?;
-        let files = crate::store::pool(&cluster, place, &format!("{}.data", place.namespace), true)?;
-        Ok(RadosCheck { _cluster: cluster, pool, files, place: place.clone() })
+        let files = crate::store::pool(&cluster, place, &format!("{}.data", place.namespace))?.refusing_when_full();
+        Ok(RadosCheck { _cluster: cluster, pool, files: Arc::new(files), place: place.clone() })
     }
 
     /// Checks all of it but the records of journals, which [`RadosCheck::segments`] gives.
