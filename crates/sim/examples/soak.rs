@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--clocks] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -61,6 +61,7 @@ fn args() -> Result<Args, String> {
             "--members" => args.options.members = true,
             "--balance" => args.options.balance = true,
             "--removers" => args.options.removers = true,
+            "--clocks" => args.options.clocks = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
                 let text = value()?;
@@ -124,12 +125,13 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
         args.options.balance,
-        args.options.removers
+        args.options.removers,
+        if args.options.clocks { " clocks" } else { "" }
     )
 }
 

@@ -44,7 +44,7 @@ impl World {
             rows_apart: self.knobs.rows_apart,
             durability: if self.knobs.table_syncs { Durability::Sync } else { Durability::Buffered },
         };
-        let now = self.mds_now();
+        let now = self.mds_now(rank);
         match Server::start(disks, start, now) {
             Ok((server, faults)) => {
                 self.seats[rank].life = self.next_life;
@@ -78,7 +78,7 @@ impl World {
 
     /// Lets a rank do something, and carries out what it wants.
     pub fn with_server(&mut self, rank: usize, work: impl FnOnce(&mut Server, loligo_mds::Now)) {
-        let now = self.mds_now();
+        let now = self.mds_now(rank);
         if let Some(server) = &mut self.seats[rank].server {
             work(server, now);
             self.acts(rank);

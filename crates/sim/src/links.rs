@@ -184,7 +184,7 @@ impl World {
 
     /// Feeds a client and carries out what it puts out.
     pub fn feed_client(&mut self, node: usize, input: Input) {
-        let now = self.client_now();
+        let now = self.client_now(node);
         self.nodes[node].client.handle(now, input);
         while let Some(output) = self.nodes[node].client.poll() {
             self.client_output(node, output);

@@ -21,11 +21,13 @@ pub enum Canary {
     ImportsEmptied,
     /// What the table is to have for good it has until the next crash.
     SettleDoesNothing,
+    /// A rank takes the wall clock for the one by which sessions live.
+    SessionsByTheWallClock,
 }
 
 impl Canary {
-    /// All of them; the last three need several ranks.
-    pub const ALL: [Canary; 9] = [
+    /// All of them; the three before the last need several ranks, the last one clocks that jump.
+    pub const ALL: [Canary; 10] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -35,6 +37,7 @@ impl Canary {
         Canary::LettersDoubled,
         Canary::ImportsEmptied,
         Canary::SettleDoesNothing,
+        Canary::SessionsByTheWallClock,
     ];
 }
 
@@ -51,6 +54,8 @@ pub struct Options {
     pub balance: bool,
     /// Programs fill directories, and empty and remove them, besides what they do else.
     pub removers: bool,
+    /// The wall clocks of ranks and clients jump, each by itself, by up to an hour forward and back.
+    pub clocks: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -67,6 +72,7 @@ impl Default for Options {
             members: false,
             balance: false,
             removers: false,
+            clocks: false,
             trace: false,
             print: false,
             canary: None,

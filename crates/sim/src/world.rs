@@ -15,7 +15,7 @@ use crate::knobs::Knobs;
 use crate::locks::Locks;
 use crate::net::Net;
 use crate::node::Node;
-use crate::options::{Options, Outcome};
+use crate::options::{Canary, Options, Outcome};
 use crate::peers::Pair;
 use crate::rng::Rng;
 use crate::rows;
@@ -25,6 +25,12 @@ use crate::workload::Places;
 
 /// Lines of the trace that are kept.
 const TRACE_KEPT: usize = 400;
+
+/// How often wall clocks jump, and how far at most, microseconds.
+const JUMP_US: u64 = 500_000;
+const HOUR_US: u64 = 3_600_000_000;
+/// The wall clock at the beginning where they do, microseconds: some time after 1970, as clocks are.
+const EPOCH_US: i64 = 1_700_000_000_000_000;
 
 /// What can happen.
 #[derive(Debug)]
@@ -116,6 +122,7 @@ pub enum Event {
 
 /// Everything.
 pub struct World {
+    seed: u64,
     pub now: u64,
     counter: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -194,6 +201,7 @@ impl World {
         // One more can be added.
         let seats = knobs.ranks + usize::from(members);
         let mut world = World {
+            seed,
             now: 1_000_000,
             counter: 0,
             queue: BTreeMap::new(),
@@ -303,16 +311,26 @@ impl World {
         self.now / 1000
     }
 
-    pub fn wall(&self) -> Time {
-        Time(self.now as i64 * 1000)
+    /// What the wall clock of a machine says. If they jump each does so twice a second, which needs no choices that other runs do not make.
+    fn wall(&self, machine: usize) -> Time {
+        if !self.options.clocks {
+            return Time(self.now as i64 * 1000);
+        }
+        let turn = (self.now + machine as u64 * 70_001) / JUMP_US;
+        let jump =
+            Rng::new(self.seed ^ turn << 16 ^ (machine as u64) << 8).range(0, 2 * HOUR_US) as i64 - HOUR_US as i64;
+        Time((EPOCH_US + self.now as i64 + jump) * 1000)
     }
 
-    pub fn mds_now(&self) -> loligo_mds::Now {
-        loligo_mds::Now { mono_ms: self.now_ms(), wall: self.wall() }
+    pub fn mds_now(&self, rank: usize) -> loligo_mds::Now {
+        let wall = self.wall(rank);
+        let is_wrong = self.options.canary == Some(Canary::SessionsByTheWallClock);
+        let mono_ms = if is_wrong { (wall.0 / 1_000_000) as u64 } else { self.now_ms() };
+        loligo_mds::Now { mono_ms, wall }
     }
 
-    pub fn client_now(&self) -> loligo_client::Now {
-        loligo_client::Now { ms: self.now_ms(), wall: self.wall() }
+    pub fn client_now(&self, node: usize) -> loligo_client::Now {
+        loligo_client::Now { ms: self.now_ms(), wall: self.wall(self.seats.len() + node) }
     }
 
     /// The rest of the run's result.

@@ -37,8 +37,9 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let members = if options.members { " --members" } else { "" };
         let balance = if options.balance { " --balance" } else { "" };
         let removers = if options.removers { " --removers" } else { "" };
+        let clocks = if options.clocks { " --clocks" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{clocks} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -321,6 +322,17 @@ const ONCE_WRONG_WITH_BALANCE_AND_MEMBERS: [u64; 1] = [63_007_439];
 fn seeds_that_were_wrong_with_a_balancer_while_ranks_were_added_and_drained_are_clean() {
     let options = Options { balance: true, members: true, ..several() };
     assert_clean(&options, ONCE_WRONG_WITH_BALANCE_AND_MEMBERS);
+}
+
+#[test]
+fn wall_clocks_that_jump_by_up_to_an_hour_change_nothing_but_times() {
+    assert_clean(&Options { clocks: true, ..Options::default() }, 0..200);
+    assert_clean(&Options { clocks: true, ..several() }, 0..200);
+}
+
+#[test]
+fn sessions_that_live_by_the_wall_clock_are_found() {
+    found_after_with(Options { clocks: true, ..several() }, Canary::SessionsByTheWallClock, 40);
 }
 
 #[test]
