@@ -13,7 +13,7 @@ case ${1:-} in
 --faults)
     options+=(--mgr --osds 3 --copies 3 --engine bluestore)
     programs+=" ceph-mgr"
-    tests=(--package loligo-cli --test rados -- --test-threads 1 --nocapture faults deploy thrash)
+    tests=(--package loligo-cli --test rados -- --test-threads 1 --nocapture faults cut_clients deploy thrash)
     ;;
 # Without a manager nobody counts, and what a full pool does is not tested.
 "") if have ceph-mgr; then options+=(--mgr); fi

@@ -27,11 +27,11 @@ const DIRECT: [&str; 2] = ["--set", "direct_data=true"];
 const THROUGH: [&str; 2] = ["--set", "direct_data=false"];
 
 /// What the programs write: no byte is as the one before.
-fn content(len: usize, salt: u32) -> Vec<u8> {
+pub fn content(len: usize, salt: u32) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_add(salt).wrapping_mul(2_654_435_761) >> 23) as u8 | 1).collect()
 }
 
-fn can_mount() -> bool {
+pub fn can_mount() -> bool {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     let can = device && rustix::process::geteuid().is_root();
     if !can {
@@ -41,17 +41,21 @@ fn can_mount() -> bool {
 }
 
 /// A mount, in a process that dies, hangs and wakes.
-struct Mount {
+pub struct Mount {
     child: Child,
-    at: PathBuf,
+    pub at: PathBuf,
 }
 
 impl Mount {
-    fn start(place: &Place, servers: usize, name: &str, way: &[&str]) -> Mount {
+    pub fn start(place: &Place, servers: usize, name: &str, way: &[&str]) -> Mount {
+        Mount::by(Command::new(LOLIGO), &place.address(servers).to_string(), place, name, way)
+    }
+
+    /// By a program that becomes it, of servers at these addresses.
+    pub fn by(mut command: Command, servers: &str, place: &Place, name: &str, way: &[&str]) -> Mount {
         let at = place.path().join(name);
         let log = File::create(place.path().join(format!("{name}.log"))).expect("a log");
-        let mut command = Command::new(LOLIGO);
-        command.args(["mount", "--server", &place.address(servers).to_string()]).args(way).arg(&at);
+        command.args(["mount", "--server", servers]).args(way).arg(&at);
         command.args(["--set", &format!("ceph_conf={}", place.conf)]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().expect("it starts");
@@ -60,11 +64,11 @@ impl Mount {
         Mount { child, at }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.at.join(name)
     }
 
-    fn make(&self, name: &str) -> File {
+    pub fn make(&self, name: &str) -> File {
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.path(name)).expect("a file")
     }
 
@@ -90,19 +94,19 @@ impl Drop for Mount {
 
 /// Something on a mount, on a thread of its own: it has to end.
 #[track_caller]
-fn within<T: Send + 'static>(what: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
+pub fn within<T: Send + 'static>(what: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
     let (to, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || to.send(body()));
     ended.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what}: it does not end, or has failed"))
 }
 
-fn read(path: &Path) -> Vec<u8> {
+pub fn read(path: &Path) -> Vec<u8> {
     let path = path.to_owned();
     within("reading", move || std::fs::read(path).expect("it can be read"))
 }
 
 /// Waits for a lock that another one has.
-fn lock(path: &Path) -> File {
+pub fn lock(path: &Path) -> File {
     let path = path.to_owned();
     within("the lock", move || {
         let file = OpenOptions::new().read(true).write(true).open(path).expect("it is there");

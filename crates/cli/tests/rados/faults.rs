@@ -2,7 +2,8 @@
 //! `LOLIGO_CEPH_DIR` names, on the first of some hosts that `LOLIGO_HOSTS_DIR` names (`scripts/rados-suite.sh --faults` starts both, and the
 //! tests on host 3); else nothing is tested, and each test says so.
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::history::{Programs, check};
 use crate::servers::Place;
@@ -82,6 +83,33 @@ fn an_osd_that_hangs_and_goes_on_costs_time_and_nothing_else() {
     drop((server, other));
 }
 
+/// Each of the OSDs in turn does nothing for three quarters of the time.
+#[test]
+fn an_osd_that_is_slow_costs_time_and_nobody_is_replaced() {
+    const SLOW: Duration = Duration::from_secs(20);
+    let (Some(ceph), Some(place)) = (Ceph::new(), Place::formatted()) else { return };
+    let mut server = place.serve(0, &[]);
+    server.until_serves();
+    let other = place.serve(1, &[]);
+    let programs = Programs::start(&place.address(2), 3);
+    for osd in ["osd.0", "osd.1", "osd.2"] {
+        programs.until_more(SOME);
+        let begun = Instant::now();
+        while begun.elapsed() < SLOW {
+            ceph.signal("STOP", osd);
+            std::thread::sleep(Duration::from_millis(150));
+            ceph.signal("CONT", osd);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        programs.until_more(SOME);
+        assert!(!server.is_over() && !other.serves(), "the same server serves all the while");
+    }
+    let told = programs.end();
+    let longest = check(&place.address(2), &told);
+    eprintln!("3 OSDs slow for {SLOW:?}, one at a time: the longest turn of a program took {longest:?}");
+    drop((server, other));
+}
+
 /// Hosts of `scripts/hosts.sh`.
 pub struct Hosts(String);
 
@@ -98,6 +126,15 @@ impl Hosts {
         let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/hosts.sh"));
         command.arg(what).arg(&self.0).args(args);
         command
+    }
+
+    /// Heals all when the line comes for which it waits: a process that is started while a mount is cut off would, as it begins, close what
+    /// it inherits of it, and wait for that.
+    pub fn healer(&self) -> Child {
+        let heal = self.command("heal", &[]);
+        let mut command = Command::new("bash");
+        command.args(["-c", "read -r && exec \"$@\"", "bash"]).arg(heal.get_program()).args(heal.get_args());
+        command.stdin(Stdio::piped()).spawn().expect("bash")
     }
 
     pub fn run(&self, what: &str, args: &[&str]) {

@@ -90,10 +90,13 @@ struct Counts {
     stop: AtomicBool,
 }
 
+/// A directory, and the files in it.
+type Dir = (String, BTreeMap<String, Vec<u8>>);
+
 /// Programs under way, and what each has to find in its directory at the end.
 struct Programs {
     counts: Arc<Counts>,
-    threads: Vec<JoinHandle<(String, BTreeMap<String, Vec<u8>>)>>,
+    threads: Vec<JoinHandle<Dir>>,
 }
 
 impl Programs {
@@ -148,7 +151,7 @@ fn write(fs: &Fs, name: &str, content: &[u8]) -> FsResult<()> {
 }
 
 /// Makes files, reads, renames and removes them; what is refused for want of room it does not have, and nothing else is refused.
-fn program(fs: &Fs, number: usize, counts: &Counts) -> (String, BTreeMap<String, Vec<u8>>) {
+fn program(fs: &Fs, number: usize, counts: &Counts) -> Dir {
     let dir = format!("/d{number}");
     fs.mkdir(&dir, 0o755).expect("there is room");
     let mut files = BTreeMap::new();

@@ -5,6 +5,7 @@
 mod check;
 mod clients;
 mod copy;
+mod cut_clients;
 mod deploy;
 mod failover;
 mod faults;
