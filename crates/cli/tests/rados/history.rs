@@ -99,6 +99,9 @@ impl Programs {
     }
 }
 
+/// Most files that a program has at a time.
+const FILES_MAX: usize = 5000;
+
 fn dirs_of(program: usize) -> [String; 2] {
     [format!("/p{program}"), format!("/q{program}")]
 }
@@ -136,6 +139,12 @@ fn program(address: &Address, number: usize, stop: &AtomicBool, done: &AtomicU64
                 told.files.remove(&old);
             }
             _ => {}
+        }
+        // In an hour more would be made than the disks of a small cluster hold.
+        let spare = told.files.keys().find(|file| !file.ends_with(format!("f{turn}"))).cloned();
+        if let Some(spare) = spare.filter(|_| told.files.len() > FILES_MAX) {
+            fs.unlink(&spare).expect("it is there");
+            told.files.remove(&spare);
         }
         match fs.mkdir(format!("/all/{turn}"), 0o755) {
             Ok(_) => told.won.push(turn),
