@@ -13,6 +13,10 @@ use crate::session::Slot;
 
 /// How long a failed checkpoint waits before it is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
+/// Slices with nothing to be written that are passed over at a time.
+const IDLE_SLICES: usize = 8;
+/// So many times the records that begin a round may wait with nothing to be written.
+const IDLE_TIMES: usize = 4;
 /// How long it is waited for the table to be made durable before that is asked for again: it may have failed, milliseconds.
 const SETTLE_AGAIN_MS: u64 = 5000;
 
@@ -49,10 +53,16 @@ impl Mds {
             self.checkpointer.round = Some(self.log.last);
         }
         let Some(upto) = self.checkpointer.round else { return };
+        let mut idle = 0;
         while self.tree.oldest_dirty().is_some_and(|oldest| oldest <= upto) {
+            if idle == IDLE_SLICES {
+                // The rest at the next tick.
+                return;
+            }
             let taken = self.tree.take_checkpoint(self.config.checkpoint_records);
             if taken.records.is_empty() {
                 self.tree.checkpoint_done();
+                idle += 1;
                 continue;
             }
             self.checkpointer.last_id += 1;
@@ -83,7 +93,9 @@ impl Mds {
         let long = self.log.limit > 0 && self.log.used > self.log.limit / 2;
         // Before changes have to wait for it.
         let full = self.is_overfull(self.config.cache_bytes_max / 16);
-        dirty && (self.stopping || old || long || full || self.tree.dirty_records() > self.config.dirty_max)
+        let many = self.tree.dirty_records() > self.config.dirty_max
+            || self.tree.dirty_queue() / IDLE_TIMES > self.config.dirty_max;
+        dirty && (self.stopping || old || long || full || many)
     }
 
     /// The oldest change that only the journal knows to be executed.

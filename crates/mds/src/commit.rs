@@ -1,8 +1,8 @@
 //! Apply and log: a decided change gets into the tree and, as one record, on its way into the journal.
 
 use loligo_journal::encode_record;
-use loligo_namespace::apply;
-use loligo_types::{Event, Lsn, Origin, SessionId};
+use loligo_namespace::{apply, apply_decided};
+use loligo_types::{Event, Ino, Lsn, Origin, SessionId};
 
 use crate::io::Output;
 use crate::machine::Mds;
@@ -32,6 +32,12 @@ pub(crate) struct Log {
 impl Mds {
     /// Applies events and gives them to the journal as one record.
     pub(crate) fn commit(&mut self, origin: Option<Origin>, events: &[Event]) -> Lsn {
+        self.commit_made(origin, events, None)
+    }
+
+    /// The same; `made`: they are what an operation decided here over records of this rank alone, and this is the number it was given
+    /// for a new inode.
+    pub(crate) fn commit_made(&mut self, origin: Option<Origin>, events: &[Event], made: Option<Ino>) -> Lsn {
         let lsn = self.log.last.next();
         self.log.last = lsn;
         let origin = origin.map(|origin| self.remember(origin, lsn));
@@ -44,7 +50,10 @@ impl Mds {
             if !alone {
                 self.note_for_others(event);
             }
-            apply(&mut self.tree, event, lsn);
+            match made {
+                Some(made) => apply_decided(&mut self.tree, event, lsn, made),
+                None => apply(&mut self.tree, event, lsn),
+            }
             match event {
                 Event::Discard { ino, from, object_size } => {
                     self.discards.add(*ino, *from, *object_size, lsn);

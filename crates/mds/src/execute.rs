@@ -248,9 +248,10 @@ impl Mds {
         }
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
+        let made = job.ino.unwrap_or_else(|| self.tree.next_ino());
         let ctx = Ctx {
             cred: &job.cred,
-            stamp: Stamp { now: self.now.wall, ino: job.ino.unwrap_or_else(|| self.tree.next_ino()) },
+            stamp: Stamp { now: self.now.wall, ino: made },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)),
@@ -285,7 +286,7 @@ impl Mds {
         let origin = origin_of(job, change.origin_ino, change.origin_value);
         let Change { events, answer, .. } = change;
         let events = self.part(job, events);
-        self.commit(Some(origin), &events);
+        self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);
         Step::Answer(Ok(answer))
     }

@@ -16,6 +16,17 @@ use crate::tree::{
 
 /// Applies one event of the journal record `lsn`. LSNs must not descend.
 pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
+    change(tree, event, lsn, None);
+}
+
+/// Applies an event that an operation has just decided, over records that were all loaded; `made` is the number for a new inode that it
+/// was given, which no inode had before. The same as [`apply`], but that it also sees which records the table cannot have, so that those
+/// which go before a checkpoint takes them are never written. Not for what a journal or another rank tells: the table may be ahead of it.
+pub fn apply_decided(tree: &mut Tree, event: &Event, lsn: Lsn, made: Ino) {
+    change(tree, event, lsn, Some(made));
+}
+
+fn change(tree: &mut Tree, event: &Event, lsn: Lsn, made: Option<Ino>) {
     tree.last_lsn = tree.last_lsn.max(lsn);
     match event {
         Event::Inode(part) if part.part_of().is_some() => {
@@ -25,19 +36,24 @@ pub fn apply(tree: &mut Tree, event: &Event, lsn: Lsn) {
             }
             put_small(tree, |t| &mut t.parts, part.ino, Some(part.clone()), Key::Part(part.ino), lsn);
         }
-        Event::Inode(inode) => put_inode(tree, inode, lsn),
+        Event::Inode(inode) => put_inode(tree, inode, lsn, made == Some(inode.ino)),
         Event::InodeGone(ino) => drop_inode(tree, *ino, lsn),
         Event::Entry { dir, name, ino, kind, remote } => {
-            put_entry(tree, *dir, name, Target { ino: *ino, kind: *kind, remote: *remote }, lsn);
+            put_entry(tree, *dir, name, Target { ino: *ino, kind: *kind, remote: *remote }, lsn, made.is_some());
         }
-        Event::EntryGone { dir, name } => put_entry(tree, *dir, name, ABSENT, lsn),
+        Event::EntryGone { dir, name } => put_entry(tree, *dir, name, ABSENT, lsn, false),
         Event::Xattr { ino, name, value } => put_xattr(tree, *ino, name, Some(value), lsn),
         Event::XattrGone { ino, name } => put_xattr(tree, *ino, name, None, lsn),
-        Event::Inline { ino, data } => put_inline(tree, *ino, Some(data), lsn),
-        Event::InlineGone(ino) => put_inline(tree, *ino, None, lsn),
-        Event::Orphan(ino) => put_small(tree, |t| &mut t.orphans, *ino, Some(()), Key::Orphan(*ino), lsn),
+        Event::Inline { ino, data } => put_inline(tree, *ino, Some(data), lsn, is_new(tree, *ino, made)),
+        Event::InlineGone(ino) => put_inline(tree, *ino, None, lsn, false),
+        Event::Orphan(ino) => {
+            let new = is_new(tree, *ino, made);
+            put_new_small(tree, |t| &mut t.orphans, *ino, Some(()), Key::Orphan(*ino), lsn, new);
+        }
         Event::OrphanGone(ino) => put_small(tree, |t| &mut t.orphans, *ino, None, Key::Orphan(*ino), lsn),
-        Event::Discard { ino, from, object_size } => put_discard(tree, *ino, *from, *object_size, lsn),
+        Event::Discard { ino, from, object_size } => {
+            put_discard(tree, *ino, *from, *object_size, lsn, made.is_some());
+        }
         Event::DiscardGone(ino) => put_small(tree, |t| &mut t.discards, *ino, None, Key::Discard(*ino), lsn),
         Event::Session(record) => {
             let value = Some(Box::new(record.clone()));
@@ -64,7 +80,23 @@ fn becomes_dirty(flags: &Cell<u8>) -> bool {
     before & flag::DIRTY == 0
 }
 
-fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn) {
+/// Takes the mark of a change from a new record that goes; whether it was new, and nothing is to be written.
+#[inline]
+fn goes_unwritten(flags: &Cell<u8>) -> bool {
+    let before = flags.get();
+    let new = before & flag::NEW != 0;
+    if new {
+        flags.set(before & !(flag::NEW | flag::DIRTY) | flag::USED);
+    }
+    new
+}
+
+/// Whether no checkpoint has taken an inode since it was made.
+fn is_new(tree: &Tree, ino: Ino, made: Option<Ino>) -> bool {
+    made == Some(ino) || tree.inodes.get(ino.0).is_some_and(|slot| slot.flags.get() & flag::NEW != 0)
+}
+
+fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn, made: bool) {
     let ino = inode.ino;
     let place = match tree.inodes.place(ino.0) {
         Some(place) => {
@@ -77,7 +109,10 @@ fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn) {
             slot.flags.set(slot.flags.get() & !(flag::GONE | flag::SWEEP));
             place
         }
-        None => tree.inodes.insert(Slot { inode: inode.clone(), flags: Cell::new(0) }),
+        None => {
+            let flags = Cell::new(if made { flag::NEW } else { 0 });
+            tree.inodes.insert(Slot { inode: inode.clone(), flags })
+        }
     };
     let slot = tree.inodes.at(place).expect("the place is in use");
     tree.heap_bytes += extra_bytes(&slot.inode);
@@ -112,14 +147,17 @@ fn drop_inode(tree: &mut Tree, ino: Ino, lsn: Lsn) {
     slot.inode.accounted = slot.inode.own();
     let sweep = if had_xattrs { flag::SWEEP } else { 0 };
     slot.flags.set(slot.flags.get() | flag::GONE | sweep);
-    if becomes_dirty(&slot.flags) {
+    // Xattrs are written by themselves, maybe before it was.
+    if !had_xattrs && goes_unwritten(&slot.flags) {
+        tree.dirty.idle();
+    } else if becomes_dirty(&slot.flags) {
         tree.dirty.push(lsn, Key::Inode(ino));
     }
     if let Some(set) = tree.xattrs.remove(&ino) {
         tree.heap_bytes -= set.heap_bytes();
     }
     if had_inline {
-        put_inline(tree, ino, None, lsn);
+        put_inline(tree, ino, None, lsn, false);
     }
     if tree.dirs.get(ino.0).is_some_and(|dir| dir.entries.is_empty()) {
         tree.drop_dir(ino);
@@ -127,13 +165,21 @@ fn drop_inode(tree: &mut Tree, ino: Ino, lsn: Lsn) {
     tree.trim_unsettled();
 }
 
-fn put_entry(tree: &mut Tree, dir: Ino, name: &Name, target: Target, lsn: Lsn) {
+/// `known`: what memory denies, the table does not have either.
+fn put_entry(tree: &mut Tree, dir: Ino, name: &Name, target: Target, lsn: Lsn, known: bool) {
     let hash = hash63(tree.key, name.as_bytes());
-    let (entry, added) = tree.dir_slot(dir).put(hash, name.as_bytes(), target);
-    let queue = becomes_dirty(&entry.flags);
+    let (entry, added, lacked) = tree.dir_slot(dir).put(hash, name.as_bytes(), target);
+    if known && lacked {
+        entry.flags.set(entry.flags.get() | flag::NEW);
+    }
+    let idle = target.ino.0 == 0 && goes_unwritten(&entry.flags);
+    let queue = !idle && becomes_dirty(&entry.flags);
     tree.heap_bytes += added;
     if queue {
         tree.dirty.push(lsn, Key::Entry(dir, hash));
+    }
+    if idle {
+        tree.dirty.idle();
     }
 }
 
@@ -158,22 +204,24 @@ fn put_xattr(tree: &mut Tree, ino: Ino, name: &Arc<[u8]>, value: Option<&Arc<[u8
     }
 }
 
-fn put_inline(tree: &mut Tree, ino: Ino, data: Option<&Arc<[u8]>>, lsn: Lsn) {
+fn put_inline(tree: &mut Tree, ino: Ino, data: Option<&Arc<[u8]>>, lsn: Lsn, new: bool) {
     let slot = tree.inline.entry(ino).or_insert_with(|| {
         tree.heap_bytes += inline_bytes(None);
-        InlineSlot { data: None, flags: Cell::new(0) }
+        InlineSlot { data: None, flags: Cell::new(if new { flag::NEW } else { 0 }) }
     });
     tree.heap_bytes -= inline_bytes(slot.data.as_ref());
     slot.data = data.cloned();
     tree.heap_bytes += inline_bytes(slot.data.as_ref());
-    if becomes_dirty(&slot.flags) {
+    if data.is_none() && goes_unwritten(&slot.flags) {
+        tree.dirty.idle();
+    } else if becomes_dirty(&slot.flags) {
         tree.dirty.push(lsn, Key::Inline(ino));
     }
 }
 
 /// Records of small tables; what must be dropped only ever grows until it is done, so the lower offset wins.
-fn put_discard(tree: &mut Tree, ino: Ino, from: u64, object_size: u32, lsn: Lsn) {
-    put_small(tree, |t| &mut t.discards, ino, Some((from, object_size)), Key::Discard(ino), lsn);
+fn put_discard(tree: &mut Tree, ino: Ino, from: u64, object_size: u32, lsn: Lsn, new: bool) {
+    put_new_small(tree, |t| &mut t.discards, ino, Some((from, object_size)), Key::Discard(ino), lsn, new);
 }
 
 /// Of two lines for the same fragment the newer one stays. A new one takes the place of those that it covers, and of
@@ -209,9 +257,25 @@ fn put_small<K: Ord, V>(
     dirty_key: Key,
     lsn: Lsn,
 ) {
-    let record = table(tree).entry(key).or_insert_with(|| Small { value: None, flags: Cell::new(0) });
+    put_new_small(tree, table, key, value, dirty_key, lsn, false);
+}
+
+/// `new`: if memory does not have it, the table does not have it either.
+fn put_new_small<K: Ord, V>(
+    tree: &mut Tree,
+    table: impl Fn(&mut Tree) -> &mut BTreeMap<K, Small<V>>,
+    key: K,
+    value: Option<V>,
+    dirty_key: Key,
+    lsn: Lsn,
+    new: bool,
+) {
+    let flags = if new { flag::NEW } else { 0 };
+    let record = table(tree).entry(key).or_insert_with(|| Small { value: None, flags: Cell::new(flags) });
     record.value = value;
-    if becomes_dirty(&record.flags) {
+    if record.value.is_none() && goes_unwritten(&record.flags) {
+        tree.dirty.idle();
+    } else if becomes_dirty(&record.flags) {
         tree.dirty.push(lsn, dirty_key);
     }
 }
@@ -222,5 +286,143 @@ fn raise_next_ino(tree: &mut Tree, ino: Ino, lsn: Lsn) {
         if becomes_dirty(&tree.next_ino_flags) {
             tree.dirty.push(lsn, Key::NextIno);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Cred, Op, OpenFlags, RenameMode, SetTime};
+
+    use super::*;
+    use crate::testing::{Fs, empty_tree};
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).expect("a good name")
+    }
+
+    fn run(fs: &mut Fs, op: Op) -> Ino {
+        fs.run(&Cred::root(), &op).expect("root may").origin_ino
+    }
+
+    fn create(fs: &mut Fs, text: &str) -> Ino {
+        let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+        let (dir, name) = (Ino::ROOT, name(text));
+        run(fs, Op::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: true, handle: 1 })
+    }
+
+    fn unlink(fs: &mut Fs, text: &str) {
+        run(fs, Op::Unlink { dir: Ino::ROOT, name: name(text) });
+    }
+
+    fn rename(fs: &mut Fs, from: &str, to: &str) {
+        let (dir, new_dir, mode) = (Ino::ROOT, Ino::ROOT, RenameMode::Replace);
+        run(fs, Op::Rename { dir, name: name(from), new_dir, new_name: name(to), mode });
+    }
+
+    /// What the next checkpoint takes of names and inodes but the root.
+    fn taken(fs: &mut Fs) -> Vec<Event> {
+        let records = fs.tree.take_checkpoint(usize::MAX).records;
+        let all = records.into_iter().map(|record| record.event);
+        let rest = |event: &Event| match event {
+            Event::NextIno(_) => false,
+            Event::Inode(inode) => inode.ino != Ino::ROOT,
+            _ => true,
+        };
+        all.filter(rest).collect()
+    }
+
+    fn checkpointed() -> Fs {
+        let mut fs = Fs::new();
+        fs.checkpoint(usize::MAX);
+        fs
+    }
+
+    #[test]
+    fn what_comes_and_goes_between_two_checkpoints_is_not_written() {
+        let mut fs = checkpointed();
+        for _ in 0..3 {
+            let ino = create(&mut fs, "f");
+            let data = vec![7; 20].into();
+            run(
+                &mut fs,
+                Op::WriteInline { ino, handle: 1, offset: Some(0), data, mtime: SetTime::Now, kill_priv: true },
+            );
+            assert_eq!(fs.tree.dirty_records(), 5, "the root, the counter, and three of the file");
+            unlink(&mut fs, "f");
+            assert_eq!(fs.tree.dirty_records(), 2);
+        }
+        assert_eq!(taken(&mut fs), []);
+        fs.tree.checkpoint_done();
+        assert_eq!((fs.tree.oldest_dirty(), fs.tree.dirty_queue(), fs.tree.inodes_cached()), (None, 0, 1));
+        fs.check();
+    }
+
+    #[test]
+    fn the_old_name_of_a_new_file_is_not_written() {
+        let mut fs = checkpointed();
+        let ino = create(&mut fs, "f.tmp");
+        rename(&mut fs, "f.tmp", "f");
+        let inode = fs.tree.inode(ino).cloned().expect("it was just made");
+        let entry = Event::Entry { dir: Ino::ROOT, name: name("f"), ino, kind: Kind::File, remote: false };
+        let mut all = taken(&mut fs);
+        all.sort_by_key(|event| matches!(event, Event::Entry { .. }));
+        assert_eq!(all, [Event::Inode(Box::new(inode)), entry]);
+    }
+
+    #[test]
+    fn what_a_checkpoint_has_taken_is_written_as_gone() {
+        for fails in [false, true] {
+            let mut fs = checkpointed();
+            let ino = create(&mut fs, "f");
+            assert_eq!(taken(&mut fs).len(), 2);
+            unlink(&mut fs, "f");
+            if fails {
+                // Maybe some of it was written.
+                fs.tree.checkpoint_failed();
+            } else {
+                fs.tree.checkpoint_done();
+            }
+            let gone = [Event::EntryGone { dir: Ino::ROOT, name: name("f") }, Event::InodeGone(ino)];
+            let all = taken(&mut fs);
+            assert!(gone.iter().all(|event| all.contains(event)) && all.len() == 2, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_made_again_while_its_end_is_on_its_way_is_not_new() {
+        let mut fs = checkpointed();
+        create(&mut fs, "f");
+        fs.checkpoint(usize::MAX);
+        unlink(&mut fs, "f");
+        assert_eq!(taken(&mut fs).len(), 2);
+        create(&mut fs, "f");
+        // The table still has the old one.
+        fs.tree.checkpoint_failed();
+        unlink(&mut fs, "f");
+        let all = taken(&mut fs);
+        assert!(all.contains(&Event::EntryGone { dir: Ino::ROOT, name: name("f") }), "{all:?}");
+    }
+
+    #[test]
+    fn a_name_that_the_table_has_is_not_new_when_it_is_made_again() {
+        let mut fs = checkpointed();
+        create(&mut fs, "f");
+        fs.checkpoint(usize::MAX);
+        unlink(&mut fs, "f");
+        create(&mut fs, "f");
+        unlink(&mut fs, "f");
+        let all = taken(&mut fs);
+        assert!(all.contains(&Event::EntryGone { dir: Ino::ROOT, name: name("f") }), "{all:?}");
+    }
+
+    #[test]
+    fn what_is_replayed_may_be_in_the_table() {
+        let mut fs = checkpointed();
+        create(&mut fs, "f");
+        unlink(&mut fs, "f");
+        let mut tree = empty_tree();
+        fs.journal.iter().for_each(|(lsn, events)| events.iter().for_each(|event| apply(&mut tree, event, *lsn)));
+        fs.tree = tree;
+        assert_eq!(taken(&mut fs).len(), 2);
     }
 }

@@ -37,14 +37,20 @@ pub struct Checkpoint {
 }
 
 impl Tree {
-    /// Takes about `max_records` dirty records, oldest first. There is one checkpoint at a time: until
+    /// Takes at most about `max_records` dirty records, oldest first, and fewer if some have nothing to be written any more. There is one checkpoint at a time: until
     /// [`Tree::checkpoint_done`] or [`Tree::checkpoint_failed`] an empty one is returned.
     pub fn take_checkpoint(&mut self, max_records: usize) -> Checkpoint {
         let mut records = Vec::new();
         if !self.dirty.is_flying() {
             let keys = self.dirty.take(max_records.max(1));
             records.reserve(keys.len());
-            keys.into_iter().for_each(|key| self.take_record(key, &mut records));
+            for key in keys {
+                let before = records.len();
+                self.take_record(key, &mut records);
+                if records.len() == before {
+                    self.dirty.took_idle();
+                }
+            }
         }
         Checkpoint { records, upto: self.last_lsn }
     }
@@ -74,6 +80,11 @@ impl Tree {
     /// How many records are dirty and not being written.
     pub fn dirty_records(&self) -> usize {
         self.dirty.waiting()
+    }
+
+    /// How many keys of changed records wait for a checkpoint, also of records that went as they came, so that nothing is to be written.
+    pub fn dirty_queue(&self) -> usize {
+        self.dirty.len()
     }
 
     /// What a changed record is now, as the events that make it so; it stays as it is.
@@ -297,7 +308,7 @@ fn start(flags: &std::cell::Cell<u8>) -> bool {
     if before & flag::DIRTY == 0 {
         return false;
     }
-    flags.set(before & !flag::DIRTY | flag::IN_FLIGHT);
+    flags.set(before & !(flag::DIRTY | flag::NEW) | flag::IN_FLIGHT);
     true
 }
 

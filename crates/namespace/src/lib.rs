@@ -28,7 +28,7 @@ mod work;
 
 pub use access::may_search;
 pub use answer::{answer_again, need_again};
-pub use apply::apply;
+pub use apply::{apply, apply_decided};
 pub use checkpoint::{Checkpoint, Record};
 pub use ctx::{Change, Ctx};
 pub use decided::{decided, lent_dirs};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use loligo_types::{Cred, Event, FsResult, Ino, Lsn, Op, Stamp, Time};
 
-use crate::{Change, Config, Ctx, FragConfig, Tree, apply, need, prepare};
+use crate::{Change, Config, Ctx, FragConfig, Tree, apply, apply_decided, need, prepare};
 
 pub const INLINE_MAX: u32 = 64;
 
@@ -39,11 +39,21 @@ impl Fs {
 
     /// Applies and journals the events of one change.
     pub fn commit(&mut self, events: Vec<Event>) {
+        self.commit_made(events, None);
+    }
+
+    /// The same for what an operation decided; the number that it was given for a new inode.
+    fn commit_made(&mut self, events: Vec<Event>, made: Option<Ino>) {
         if events.is_empty() {
             return;
         }
         let lsn = self.tree.last_lsn().next();
-        events.iter().for_each(|event| apply(&mut self.tree, event, lsn));
+        for event in &events {
+            match made {
+                Some(made) => apply_decided(&mut self.tree, event, lsn, made),
+                None => apply(&mut self.tree, event, lsn),
+            }
+        }
         self.journal.push((lsn, events));
     }
 
@@ -80,7 +90,7 @@ impl Fs {
         let touch = crate::touches(&self.tree, op);
         let change = prepare(&self.tree, op, &ctx)?;
         self.check_touches(op, &touch, &change);
-        self.commit(change.events.clone());
+        self.commit_made(change.events.clone(), Some(stamp.ino));
         Ok(change)
     }
 

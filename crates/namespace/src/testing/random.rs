@@ -7,7 +7,7 @@ use loligo_types::{
 use proptest::prelude::*;
 
 use super::{Fs, empty_tree, table::Table};
-use crate::{Change, Loaded, Need, apply};
+use crate::{Change, Loaded, Need, Record, apply};
 
 /// One random step; the numbers choose among what there is.
 type Step = (u8, u8, u8, u8, u16);
@@ -205,8 +205,16 @@ fn listing(fs: &mut Fs, cred: &Cred, op: &Op) -> FsResult<Vec<loligo_types::DirE
     Ok(all)
 }
 
+/// Ends a checkpoint that is under way, of which so many records are in the table.
+fn land(fs: &mut Fs, flying: &mut Option<(Vec<Record>, usize)>) {
+    let Some((records, written)) = flying.take() else { return };
+    records[written..].iter().for_each(|record| fs.table.write(record));
+    fs.tree.checkpoint_done();
+}
+
 fn run(steps: Vec<(Step, u8)>) {
     let (mut a, mut b) = (Fs::new(), Fs::new());
+    let mut flying = None;
     let creds = creds();
     for (fs, mode) in [(&mut a, 0o777), (&mut b, 0o777)] {
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
@@ -224,17 +232,33 @@ fn run(steps: Vec<(Step, u8)>) {
         }
         a.check();
         match other {
-            0..40 => b.checkpoint(usize::from(other) % 7 + 1),
+            0..25 => {
+                land(&mut b, &mut flying);
+                b.checkpoint(usize::from(other) % 7 + 1);
+            }
+            // One that goes on beside operations; some of it is in the table at once, the rest when it ends.
+            25..35 if flying.is_none() => {
+                let records = b.tree.take_checkpoint(usize::from(other) - 20).records;
+                let written = usize::from(step.4) % (records.len() + 1);
+                records[..written].iter().for_each(|record| b.table.write(record));
+                flying = Some((records, written));
+            }
+            25..40 => land(&mut b, &mut flying),
             40..60 => {
                 let pinned = |ino: Ino| ino.0.is_multiple_of(3);
                 b.tree.evict(0, &pinned);
                 b.tree.evict(0, &pinned);
             }
-            60..70 => b = recover(b),
+            60..70 => {
+                flying = None;
+                b = recover(b);
+            }
             70..75 => {
                 // A checkpoint that is written, but whose end is never told.
-                let checkpoint = b.tree.take_checkpoint(5);
-                checkpoint.records.iter().for_each(|record| b.table.write(record));
+                if flying.take().is_none() {
+                    let checkpoint = b.tree.take_checkpoint(5);
+                    checkpoint.records.iter().for_each(|record| b.table.write(record));
+                }
                 if other & 1 == 0 { b = recover(b) } else { b.tree.checkpoint_failed() }
             }
             75..110 => {
@@ -257,6 +281,7 @@ fn run(steps: Vec<(Step, u8)>) {
             _ => {}
         }
     }
+    land(&mut b, &mut flying);
     // Replay from nothing.
     let mut replayed = Fs::new();
     replayed.tree = empty_tree();
@@ -281,7 +306,7 @@ fn run(steps: Vec<(Step, u8)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn checkpoints_evictions_and_crashes_change_nothing(steps in prop::collection::vec(any::<(Step, u8)>(), 1..150)) {

@@ -127,8 +127,9 @@ impl DirSlot {
         self.entries.get(&hash)?.find(name)
     }
 
-    /// Makes an entry what is given; returns its flags before (none if it is new) and the bytes that were added.
-    pub fn put(&mut self, hash: u64, name: &[u8], target: Target) -> (&Entry, usize) {
+    /// Makes an entry what is given; returns it, the bytes that were added, and whether it is known that the table did not have it: no
+    /// change of it was on its way there, and there was none.
+    pub fn put(&mut self, hash: u64, name: &[u8], target: Target) -> (&Entry, usize, bool) {
         use std::collections::btree_map::Entry as Slot;
         let Target { ino, kind, remote } = target;
         let fresh = || Entry { name: SmallName::new(name), ino, kind, flags: Cell::new(0) };
@@ -140,17 +141,22 @@ impl DirSlot {
             }
             Slot::Occupied(slot) => (slot.into_mut(), 0),
         };
-        if group.find(name).is_none() {
+        if added == 0 && group.find(name).is_none() {
             let entry = fresh();
             added = ENTRY_BYTES + entry.name.heap_bytes();
             group.push(entry);
         }
         let entry = group.find_mut(name).expect("it was just put there");
+        let lacked = if added > 0 {
+            self.complete.covers(hash) || self.hashes.deny(hash)
+        } else {
+            entry.ino.0 == 0 && entry.flags.get() & (flag::DIRTY | flag::IN_FLIGHT) == 0
+        };
         entry.ino = ino;
         entry.kind = kind;
         let flags = entry.flags.get() & !flag::REMOTE;
         entry.flags.set(if remote { flags | flag::REMOTE } else { flags });
-        (entry, added)
+        (entry, added, lacked)
     }
 
     /// The first hash that is known for nothing before this one that is, but not before `first`. `None`: this one is known for something.

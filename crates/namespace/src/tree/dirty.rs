@@ -36,6 +36,8 @@ pub enum Key {
 pub struct DirtyQueue {
     waiting: VecDeque<(Lsn, Key)>,
     flying: Vec<(Lsn, Key)>,
+    /// About how many that wait have nothing to be written.
+    idle: usize,
 }
 
 impl DirtyQueue {
@@ -57,7 +59,23 @@ impl DirtyQueue {
 
     /// How many records are dirty and not being written.
     pub fn waiting(&self) -> usize {
+        self.waiting.len().saturating_sub(self.idle)
+    }
+
+    /// How many keys wait, with those of records that have nothing to be written any more.
+    pub fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// A record whose key waits has nothing to be written any more. The key stays: when its turn comes, what is left of the record goes.
+    #[inline]
+    pub fn idle(&mut self) {
+        self.idle += 1;
+    }
+
+    /// A key was taken that had nothing to be written.
+    pub fn took_idle(&mut self) {
+        self.idle = self.idle.saturating_sub(1);
     }
 
     /// Whether a checkpoint is being written.

@@ -105,7 +105,7 @@ impl Tree {
         if slot.complete.covers(hash) || slot.get(hash, name).is_some() {
             return;
         }
-        let (entry, added) = slot.put(hash, name, found.unwrap_or(ABSENT));
+        let (entry, added, _) = slot.put(hash, name, found.unwrap_or(ABSENT));
         entry.flags.set(entry.flags.get() | flag::USED);
         self.heap_bytes += added;
     }

@@ -58,6 +58,9 @@ pub mod flag {
     pub const SWEEP: u8 = 32;
     /// The entry's inode does not live with it.
     pub const REMOTE: u8 = 64;
+    /// The table does not have it: it came into being, and no checkpoint took it since. If it goes as it came, nothing is to be written.
+    /// Only dirty records are new.
+    pub const NEW: u8 = 128;
     /// Must stay in memory.
     pub const HELD: u8 = DIRTY | IN_FLIGHT | QUEUED;
 }
