@@ -7,6 +7,7 @@ use loligo_types::{Lsn, Op, Rank, SessionId};
 use crate::balance::BalanceStatus;
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
+use crate::session::Session;
 
 /// How often an operation was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,6 +31,12 @@ pub struct SessionStatus {
     pub local: bool,
     /// It has a connection.
     pub connected: bool,
+    /// It is over, but its client may still reach what it held.
+    pub ending: bool,
+    /// Who its client has proved to be, while it is connected over TLS.
+    pub identity: Option<String>,
+    /// Its client reads and writes file data in the store by itself, or may.
+    pub direct: bool,
     /// Since its last message, milliseconds.
     pub idle_ms: u64,
     /// Open handles.
@@ -294,6 +301,9 @@ impl Mds {
             uid: session.uid,
             local: session.local,
             connected: session.conn.is_some(),
+            ending: session.ending.is_some(),
+            identity: self.identity_of(session),
+            direct: !session.addresses.is_empty(),
             idle_ms: self.now.mono_ms.saturating_sub(session.heard_ms),
             opens: self.opens.handles(slot),
             leases: self.leases.count(slot),
@@ -303,6 +313,11 @@ impl Mds {
             errors: session.errors,
         });
         sessions.collect()
+    }
+
+    fn identity_of(&self, session: &Session) -> Option<String> {
+        let conn = self.sessions.conns.get(&session.conn?)?;
+        conn.peer.identity.as_ref().map(|identity| identity.name.clone())
     }
 
     fn waiting_status(&self) -> Vec<WaitStatus> {

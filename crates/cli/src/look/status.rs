@@ -185,13 +185,16 @@ fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
     ));
     for s in sessions.iter().take(SESSIONS_SHOWN) {
         let state = match (s.connected, s.in_flight) {
+            _ if s.ending => "ends",
             (false, _) => "away",
             (true, 0) => "idle",
             (true, _) => "busy",
         };
         let requests = human_count(s.requests);
+        let identity = s.identity.as_ref().map(|identity| format!(", identity {identity}")).unwrap_or_default();
+        let direct = if s.direct { ", direct data" } else { "" };
         out.push_str(&format!(
-            "{:>4} {:>7} {:>6} {:>5} {:>7} {requests:>11} {state:<5} {}\n",
+            "{:>4} {:>7} {:>6} {:>5} {:>7} {requests:>11} {state:<5} {}{identity}{direct}\n",
             s.rank, s.id, s.uid, s.opens, s.leases, s.name
         ));
     }

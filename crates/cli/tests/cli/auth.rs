@@ -125,6 +125,13 @@ fn a_mount_comes_in_with_its_identity() {
         sh("cd $D; cat file; wc -c < large; set +e; (echo more >> file); rm -f file; mkdir d; true", &mounts[1]).ok();
     assert!(read.out.contains("hello") && read.out.contains("8388608"), "{}", read.out);
     assert_eq!(read.err.matches("Read-only file system").count(), 3, "{}", read.err);
+    let status = loligo("status --data {} --json", &[&data]).ok().json();
+    let sessions = status["sessions"].as_array().expect("a list");
+    let mut shown: Vec<_> = sessions.iter().filter_map(|session| session["identity"].as_str()).collect();
+    shown.sort_unstable();
+    assert_eq!(shown, ["one", "reader"]);
+    let text = loligo("status --data {}", &[&data]).ok().out;
+    assert!(text.contains(", identity reader"), "{text}");
     for mount in &mounts {
         loligo("umount {}", &[mount]).ok();
     }

@@ -58,6 +58,9 @@ impl Wanted {
         let addresses = vec![Box::from(ADDRESS)];
         assert_eq!(self.world.shut_out, [(self.dead, addresses)], "{what}");
         assert!(!self.answered(), "{what}: the store may take a late write");
+        let status = self.world.mds.status();
+        let shown: Vec<_> = status.sessions.iter().map(|s| (s.id == self.dead, s.direct, s.ending)).collect();
+        assert!(shown.contains(&(true, true, true)) && shown.contains(&(false, false, false)), "{what}: {shown:?}");
         self.world.input(Input::ShutOut { session: self.dead });
         assert!(!self.answered(), "{what}: the object server executes one");
         self.world.input(Input::Fenced { session: self.dead });

@@ -279,6 +279,15 @@ pub struct SessionDoc {
     /// In the server's process.
     pub local: bool,
     pub connected: bool,
+    /// It is over, but its client may still reach what it held.
+    #[serde(default)]
+    pub ending: bool,
+    /// The identity that its client has shown.
+    #[serde(default)]
+    pub identity: Option<String>,
+    /// Its client may read and write file data in the store by itself.
+    #[serde(default)]
+    pub direct: bool,
     pub idle_ms: u64,
     pub opens: u64,
     pub leases: u64,
@@ -493,6 +502,9 @@ pub fn sessions(status: &loligo_driver::Status) -> Vec<SessionDoc> {
         uid: s.uid,
         local: s.local,
         connected: s.connected,
+        ending: s.ending,
+        identity: s.identity.clone(),
+        direct: s.direct,
         idle_ms: s.idle_ms,
         opens: s.opens as u64,
         leases: s.leases as u64,
