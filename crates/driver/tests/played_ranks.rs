@@ -69,30 +69,41 @@ impl Script {
         ToClient::Reply { seq, result, granted: Vec::new() }
     }
 
+    /// Whether the answer to a request comes only when the client has asked whether this rank lives.
+    fn is_slow(op: &Op) -> bool {
+        matches!(op, Op::Lookup { name, .. } if name.as_bytes().starts_with(b"slow"))
+    }
+
     /// Talks over one connection until it ends.
     fn serve(&self, mut stream: UnixStream) {
         let mut decoder = loligo_wire::Decoder::<loligo_wire::FromClient>::new();
         let mut client = 0;
+        let mut slow = Vec::new();
         while let Ok(n @ 1..) = stream.read(decoder.space()) {
             decoder.filled(n);
             while let Some(msg) = decoder.next_message().expect("a client speaks well") {
-                let answer = match msg {
+                let answers = match msg {
                     ToServer::Hello(hello) => {
                         client = hello.client;
                         self.heard.send((self.rank, client, None)).expect("the test listens");
                         decoder.handshake_done();
-                        self.welcome()
+                        vec![self.welcome()]
                     }
                     ToServer::Request(request) => {
                         let answer = self.answer(&request);
+                        let is_slow = Self::is_slow(&request.op);
                         self.heard.send((self.rank, client, Some(request.op))).expect("the test listens");
-                        answer
+                        if is_slow {
+                            slow.push(answer);
+                            continue;
+                        }
+                        vec![answer]
                     }
-                    ToServer::Ping => ToClient::Pong,
+                    ToServer::Ping => std::iter::once(ToClient::Pong).chain(slow.drain(..)).collect(),
                     _ => continue,
                 };
                 let mut bytes = Vec::new();
-                loligo_wire::encode_to_client(&answer, &mut bytes);
+                answers.iter().for_each(|answer| loligo_wire::encode_to_client(answer, &mut bytes));
                 stream.write_all(&bytes).expect("the client listens");
             }
         }
@@ -186,4 +197,35 @@ fn a_rank_that_is_not_there_holds_up_only_its_own_calls_until_it_is() {
     drop(client);
     first.join().expect("it has seen nothing odd");
     second.join().expect("it has seen nothing odd");
+}
+
+#[test]
+fn time_goes_on_while_a_thread_receives_for_a_call_of_its_own_and_others_wait() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (tell, heard) = channel();
+    let rank = play(dir.path(), 0, &[], &tell);
+    let client = Arc::new(connect(dir.path()));
+    let root = Arc::new(Cred::root());
+    let (told, first) = channel();
+    let caller = {
+        let (client, root) = (client.clone(), root.clone());
+        std::thread::spawn(move || {
+            // Calls one after the other, so that this thread receives by itself when it makes the last one.
+            for _ in 0..200 {
+                client.call(&root, lookup(1, "e")).expect("the rank answers");
+            }
+            told.send(client.call(&root, lookup(1, "slow a"))).expect("the test listens");
+        })
+    };
+    let is_slow = |heard: Heard| heard.2.as_ref().is_some_and(Script::is_slow);
+    while !is_slow(heard.recv_timeout(LIMIT).expect("the rank is asked")) {}
+    let (told, second) = channel();
+    client.submit(&root, lookup(1, "slow b"), move |result| told.send(result).expect("the test listens"));
+    // Only a client that knows that time has passed asks whether the rank lives.
+    first.recv_timeout(LIMIT).expect("it is answered").expect("well");
+    second.recv_timeout(LIMIT).expect("it is answered").expect("well");
+    caller.join().expect("all was well");
+    client.stop(LIMIT).expect("nothing is held back");
+    drop(client);
+    rank.join().expect("it has seen nothing odd");
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -77,6 +77,8 @@ pub struct Shared {
     core: Mutex<Core>,
     changed: Condvar,
     started: Instant,
+    /// When the machine was told the time last, milliseconds since the start.
+    ticked: AtomicU64,
 }
 
 impl Shared {
@@ -115,6 +117,7 @@ impl Shared {
             core: Mutex::new(core),
             changed: Condvar::new(),
             started: Instant::now(),
+            ticked: AtomicU64::new(0),
         });
         if let Some(target) = &options.invalidate {
             let weak = Arc::downgrade(&shared);
@@ -141,6 +144,20 @@ impl Shared {
         Now {
             ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             wall: Time::new(i64::try_from(wall.as_secs()).unwrap_or(i64::MAX), wall.subsec_nanos()),
+        }
+    }
+
+    /// In how long the machine is to be told the time.
+    pub fn next_tick(&self) -> Duration {
+        let due = Duration::from_millis(self.ticked.load(Ordering::Relaxed)) + receiver::TICK;
+        due.saturating_sub(self.started.elapsed())
+    }
+
+    /// Tells the machine the time if that is due. For whoever receives.
+    pub fn keep_time(&self) {
+        if self.next_tick().is_zero() {
+            self.ticked.store(self.now().ms, Ordering::Relaxed);
+            self.feed(Input::Tick);
         }
     }
 
@@ -339,8 +356,9 @@ impl Lead<'_> {
     pub fn receive(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return false };
         let mut ready = Vec::new();
-        let again = incoming.receive(self.shared, receiver::TICK, &mut ready);
+        let again = incoming.receive(self.shared, self.shared.next_tick(), &mut ready);
         calls::run(ready);
+        self.shared.keep_time();
         again
     }
 }

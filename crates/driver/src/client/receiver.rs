@@ -3,7 +3,8 @@
 //!
 //! A program that makes one call at a time would wait for two threads to wake, the receiver and itself. So a thread that
 //! waits receives itself if it can, and the receiver steps aside for as long as such calls go on: it looks every few
-//! milliseconds whether they still do, and is called back at once when somebody else needs it.
+//! milliseconds whether they still do, and is called back at once when somebody else needs it. Whoever receives keeps time: a call may
+//! wait for what happens only because time goes on, and the receiver for that very call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -145,7 +146,7 @@ pub struct Incoming {
 
 impl Incoming {
     /// Waits for the sockets, at most this long, and takes what came; the callbacks for it are to be run. Whether there
-    /// is still a connection to wait on, and none to be made.
+    /// is still a connection to wait on, and none to be made. Who calls it over and over keeps time, too ([`Shared::keep_time`]).
     pub fn receive(&mut self, shared: &Shared, limit: Duration, ready: &mut Ready) -> bool {
         if self.connections.is_empty() {
             return false;
@@ -292,14 +293,13 @@ struct Receiver {
     shared: Arc<Shared>,
     /// There was a connection once.
     ever: bool,
-    ticked: Instant,
     /// Calls of waiting threads that were seen.
     seen: u64,
 }
 
 impl Receiver {
     fn new(shared: Arc<Shared>) -> Receiver {
-        Receiver { shared, ever: false, ticked: Instant::now(), seen: 0 }
+        Receiver { shared, ever: false, seen: 0 }
     }
 
     fn run(&mut self) {
@@ -317,7 +317,7 @@ impl Receiver {
                 self.follow(&mut incoming);
                 self.connect(&mut incoming);
                 let due = shared.lock().next_due().unwrap_or(TICK);
-                let limit = TICK.saturating_sub(self.ticked.elapsed()).min(due);
+                let limit = shared.next_tick().min(due);
                 if incoming.connections.is_empty() {
                     drop(incoming);
                     self.pause(limit);
@@ -329,10 +329,7 @@ impl Receiver {
                     calls::run(ready);
                 }
             }
-            if self.ticked.elapsed() >= TICK {
-                self.ticked = Instant::now();
-                shared.feed(Input::Tick);
-            }
+            shared.keep_time();
         }
     }
 
