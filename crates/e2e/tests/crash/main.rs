@@ -1,7 +1,7 @@
 //! `kill -9` of the server in a loop under load, with workers that know every acknowledged change and every synced byte.
 //!
 //! Through the client library, and through a mount in a process of its own, a crash of the server is a pause: every call
-//! succeeds in the end, exactly once. Where server and mount are one process, calls under way fail, and each may or may
+//! succeeds in the end, exactly once; where directories move meanwhile a sync may tell of a loss. Where server and mount are one process, calls under way fail, and each may or may
 //! not have happened; all acknowledged before must be there.
 //!
 //! `LOLIGO_CRASHES` sets how many times each is killed (default 5).
@@ -18,7 +18,7 @@ use std::time::Duration;
 use loligo_e2e::{Dice, PATIENCE, Scratch, eventually, within};
 
 use target::{Library, Mounted, Target};
-use worker::Worker;
+use worker::{Allowed, Worker};
 
 const WORKERS: usize = 4;
 /// The workers' directories.
@@ -67,14 +67,15 @@ impl<T: Target> Load<T> {
     }
 }
 
-fn workers<T: Target>(target: &T, forgiving: bool) -> Vec<Worker<T>> {
-    (0..WORKERS).map(|i| Worker::new(target.clone(), i, forgiving)).collect()
+fn workers<T: Target>(target: &T, allowed: Allowed) -> Vec<Worker<T>> {
+    (0..WORKERS).map(|i| Worker::new(target.clone(), i, allowed)).collect()
 }
 
 /// Kills the server again and again under clients that live on.
 fn survive<T: Target>(scratch: &Scratch, mut server: loligo_e2e::Process, target: &T) -> loligo_e2e::Process {
     let servers: Vec<_> = (0..crashes()).map(|_| scratch.prepare_server()).collect();
-    let load = Load::start(workers(target, false));
+    let allowed = if scratch.ranks() > 1 { Allowed::ToldLosses(crashes()) } else { Allowed::Nothing };
+    let load = Load::start(workers(target, allowed));
     let mut dice = Dice::new(u64::from(std::process::id()));
     for next in servers {
         load.progress(20);
@@ -145,7 +146,7 @@ fn server_and_mount_in_one_process_keep_what_they_acknowledged() {
     let Some(scratch) = Scratch::new("crash-up") else { return };
     let mut up = scratch.up("m");
     let root: PathBuf = up.path().to_owned();
-    let mut all = workers(&Mounted { root }, true);
+    let mut all = workers(&Mounted { root }, Allowed::Failures);
     let mut dice = Dice::new(u64::from(std::process::id()) + 1);
     for _ in 0..crashes() {
         let load = Load::start(all);

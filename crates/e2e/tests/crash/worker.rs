@@ -4,11 +4,22 @@ use std::collections::BTreeMap;
 
 use loligo_e2e::Dice;
 
-use crate::target::Target;
+use crate::target::{Failed, Target};
 
 const NAMES: u64 = 24;
 /// From inside the inode to several pages of an object.
 const LARGEST: u64 = 20_000;
+
+/// Which failures of calls are none of the file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allowed {
+    Nothing,
+    /// A sync may tell that what was written and not synced is lost, once for each crash: a client whose file moves while a rank dies may have
+    /// lost the right to hold back what it writes, and with it what it could write again (docs/semantics.md).
+    ToldLosses(u64),
+    /// Any call may fail, and be done or not.
+    Failures,
+}
 
 enum Step {
     Create(String, Vec<u8>),
@@ -22,24 +33,26 @@ pub struct Worker<T> {
     target: T,
     dir: String,
     dice: Dice,
-    /// A failed step is one that may have happened, not a fault.
-    forgiving: bool,
+    allowed: Allowed,
+    /// Losses that it was told of.
+    losses: u64,
     files: BTreeMap<String, Vec<u8>>,
     /// The step that failed.
     open: Option<Step>,
 }
 
 impl<T: Target> Worker<T> {
-    pub fn new(target: T, number: usize, forgiving: bool) -> Worker<T> {
+    pub fn new(target: T, number: usize, allowed: Allowed) -> Worker<T> {
         let dir = format!("w{number}");
         target.mkdir(&dir).expect("a directory for the worker");
-        Worker { target, dir, dice: Dice::new(number as u64 + 1), forgiving, files: BTreeMap::new(), open: None }
+        let dice = Dice::new(number as u64 + 1);
+        Worker { target, dir, dice, allowed, losses: 0, files: BTreeMap::new(), open: None }
     }
 
     /// The same knowledge, looked at from elsewhere.
     pub fn moved_to<U: Target>(self, target: U) -> Worker<U> {
-        let Worker { dir, dice, forgiving, files, open, .. } = self;
-        Worker { target, dir, dice, forgiving, files, open }
+        let Worker { dir, dice, allowed, losses, files, open, .. } = self;
+        Worker { target, dir, dice, allowed, losses, files, open }
     }
 
     fn path(&self, name: &str) -> String {
@@ -63,7 +76,7 @@ impl<T: Target> Worker<T> {
         }
     }
 
-    fn execute(&self, step: &Step) -> Result<(), String> {
+    fn execute(&self, step: &Step) -> Result<(), Failed> {
         match step {
             Step::Create(name, content) => self.target.create(&self.path(name), content),
             Step::Append(name, content) => self.target.append(&self.path(name), content),
@@ -92,16 +105,25 @@ impl<T: Target> Worker<T> {
                 self.remember(step);
                 true
             }
-            Err(_) if self.forgiving => {
+            Err(_) if self.allowed == Allowed::Failures => {
                 self.open = Some(step);
                 false
             }
-            Err(error) => panic!("a call failed that was to succeed in the end: {error}"),
+            Err(error) if error.is_loss && self.may_lose() => {
+                self.losses += 1;
+                self.resolve(step);
+                true
+            }
+            Err(error) => panic!("a call failed that was to succeed in the end: {}", error.text),
         }
     }
 
+    fn may_lose(&self) -> bool {
+        matches!(self.allowed, Allowed::ToldLosses(most) if self.losses < most)
+    }
+
     fn read(&self, name: &str) -> Option<Vec<u8>> {
-        self.target.read(&self.path(name)).unwrap_or_else(|e| panic!("reading: {e}"))
+        self.target.read(&self.path(name)).unwrap_or_else(|e| panic!("reading: {}", e.text))
     }
 
     /// Finds out whether the failed step happened: wholly, not at all, or, for written bytes, in part.
@@ -139,7 +161,7 @@ impl<T: Target> Worker<T> {
         if let Some(step) = self.open.take() {
             self.resolve(step);
         }
-        let mut names = self.target.list(&self.dir).unwrap_or_else(|e| panic!("listing: {e}"));
+        let mut names = self.target.list(&self.dir).unwrap_or_else(|e| panic!("listing: {}", e.text));
         names.sort();
         let expected: Vec<String> = self.files.keys().cloned().collect();
         assert_eq!(names, sorted(expected), "in {}", self.dir);
