@@ -117,7 +117,7 @@ impl Client {
         let (rank, doubted, first) = (file.rank, file.doubted, file.handles.first().copied());
         let Some(session) = self.session(rank).filter(|_| may && !doubted) else { return false };
         let changes = |pending: &PendingData| pending.request.ino == ino && pending.request.op.is_change();
-        if session.link != Link::Up || session.data_held || session.suspended {
+        if session.link != Link::Up || session.data_held.is_some() || session.suspended {
             return false;
         }
         if session.data.values().any(changes) || self.parked.contains_key(&ino) {

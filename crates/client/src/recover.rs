@@ -89,7 +89,7 @@ impl Client {
             std::mem::take(&mut session.data).into_iter().partition::<BTreeMap<_, _>, _>(|(_, pending)| {
                 self.files.map.get(&pending.request.ino).is_none_or(|file| file.rank == rank)
             });
-        session.data_held = false;
+        session.data_held = None;
         let pending = std::mem::take(&mut session.pending);
         self.first_seq = self.first_seq.max(session.next_seq);
         session.next_seq = self.first_seq;
@@ -468,7 +468,7 @@ pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
         Then::Second(second) => waiter_of(&second.then),
         Then::Nothing
         | Then::Flush(_)
-        | Then::Reclaimed
+        | Then::Reclaimed(_)
         | Then::Located(_)
         | Then::Verified(_)
         | Then::Numbers

@@ -32,7 +32,7 @@ impl Client {
     /// Sends all data requests that are unanswered, unless they must wait.
     pub(crate) fn send_data(&mut self, rank: Rank) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if session.data_held {
+        if session.data_held.is_some() {
             return;
         }
         let mut data = Vec::new();
@@ -54,12 +54,12 @@ impl Client {
         });
         let Some(cred) = claimed.next().map(|(_, handle)| Cred::clone(&handle.cred)) else { return };
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        session.data_held = true;
         let seq = session.next_seq.max(1);
         session.next_seq = seq + 1;
+        session.data_held = Some(seq);
         let op = Op::Close { handles: Vec::new(), lost: false };
         let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None };
-        session.pending.insert(seq, Pending { request, then: Then::Reclaimed, hops: 0 });
+        session.pending.insert(seq, Pending { request, then: Then::Reclaimed(seq), hops: 0 });
     }
 
     /// Sends requests as far as the server takes them.
@@ -118,7 +118,7 @@ impl Client {
             Then::Second(second) => return self.deny(&second.then),
             Then::Nothing
             | Then::Flush(_)
-            | Then::Reclaimed
+            | Then::Reclaimed(_)
             | Then::Located(_)
             | Then::Verified(_)
             | Then::Numbers
@@ -226,11 +226,13 @@ impl Client {
             Then::Pass(pass) => self.passed(pass, result),
             Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
-            Then::Reclaimed => {
-                if let Some(session) = self.sessions.get_mut(&rank) {
-                    session.data_held = false;
+            // What waited is sent once: what comes again over the same connection comes after what was done in the store since the first
+            // answer. So of several waits, for connections that were lost, only the last one counts.
+            Then::Reclaimed(seq) => {
+                let session = self.sessions.get_mut(&rank);
+                if session.is_some_and(|session| session.data_held.take_if(|held| *held == seq).is_some()) {
+                    self.send_data(rank);
                 }
-                self.send_data(rank);
             }
             Then::Located(ino) => self.located(ino, rank, &result),
             Then::Verified(handle) => self.handle_verified(rank, handle, &result),
@@ -282,7 +284,7 @@ impl Client {
 
     pub(crate) fn data_request_at(&mut self, rank: Rank, id: u64, pending: PendingData) {
         let session = self.open_session(rank);
-        if session.link == Link::Up && !session.data_held {
+        if session.link == Link::Up && session.data_held.is_none() {
             let request = pending.request.clone();
             self.send(rank, ToServer::Data(request));
         }
@@ -345,7 +347,7 @@ impl Client {
     /// rest on earlier ones.
     pub(crate) fn repeat_busy(&mut self, rank: Rank) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if session.link != Link::Up || session.data_held {
+        if session.link != Link::Up || session.data_held.is_some() {
             return;
         }
         let mut requests = Vec::new();

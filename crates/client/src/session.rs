@@ -27,7 +27,7 @@ pub(crate) enum Then {
     /// A step of writing a file back.
     Flush(Ino),
     /// The server has taken back what was held, so data requests are welcome.
-    Reclaimed,
+    Reclaimed(u64),
     /// Where a file is whose data requests wait.
     Located(Ino),
     /// Whether a rank knows a handle.
@@ -129,8 +129,8 @@ pub(crate) struct Session {
     /// Requests sent over this connection and not answered.
     pub in_flight: usize,
     pub data: BTreeMap<u64, PendingData>,
-    /// Data requests wait: the server restarted and may not know yet what is open.
-    pub data_held: bool,
+    /// Data requests wait for the answer to this request: the server restarted and may not know yet what is open.
+    pub data_held: Option<u64>,
     /// What the server said last of data that it may have lost.
     pub data_epoch: u64,
     /// How often the server restarted under the session and may have lost data.

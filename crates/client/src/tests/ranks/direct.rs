@@ -200,3 +200,21 @@ fn a_session_is_not_ended_while_something_is_written() {
     world.feed(Input::Tick);
     world.plays();
 }
+
+/// The connection breaks twice before the rank has said that it knows what is open. What has waited for that is sent once: a drop that
+/// came a second time would come after what is written in the store by then.
+#[test]
+fn what_waited_for_a_rank_that_has_restarted_is_sent_once_however_often_it_was_waited_for() {
+    let (mut world, fh) = known(BOTH);
+    for _ in 0..2 {
+        world.feed(Input::Disconnected { rank: R0 });
+        world.take();
+        world.connect(R0, Welcome { resumed: true, direct: "there".into(), ..welcome(R0, 2) });
+    }
+    let closes = |wire: &Wire| matches!(wire, Wire::Ask(R0, _, Op::Close { handles, .. }) if handles.is_empty());
+    assert_eq!(world.wire.iter().filter(|wire| closes(wire)).count(), 2, "{:?}", world.wire);
+    world.call(write(fh, b"more"));
+    world.flush(fh);
+    let (done, _) = world.plays();
+    assert!(matches!(&done[..], [(R0, DataOp::Write { .. })]), "{done:?}");
+}
