@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--clocks] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--clocks] [--direct] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -62,6 +62,7 @@ fn args() -> Result<Args, String> {
             "--balance" => args.options.balance = true,
             "--removers" => args.options.removers = true,
             "--clocks" => args.options.clocks = true,
+            "--direct" => args.options.direct = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
                 let text = value()?;
@@ -86,6 +87,8 @@ struct Sums {
     migrations: u64,
     drains: u64,
     removed: u64,
+    direct: u64,
+    refused: u64,
     unchecked: u64,
     faults: [u64; 4],
     /// Seeds that failed, with what was found first.
@@ -100,6 +103,8 @@ impl Sums {
         self.migrations += outcome.migrations;
         self.drains += outcome.drains;
         self.removed += outcome.removed;
+        self.direct += outcome.direct;
+        self.refused += outcome.refused;
         self.unchecked += u64::from(outcome.unchecked);
         self.faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
         if let Some(first) = outcome.findings.first() {
@@ -114,6 +119,8 @@ impl Sums {
         self.migrations += other.migrations;
         self.drains += other.drains;
         self.removed += other.removed;
+        self.direct += other.direct;
+        self.refused += other.refused;
         self.unchecked += other.unchecked;
         self.faults.iter_mut().zip(other.faults).for_each(|(all, one)| *all += one);
         self.failed.extend(other.failed);
@@ -125,13 +132,14 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
         args.options.balance,
         args.options.removers,
-        if args.options.clocks { " clocks" } else { "" }
+        if args.options.clocks { " clocks" } else { "" },
+        if args.options.direct { " direct" } else { "" }
     )
 }
 
@@ -238,8 +246,8 @@ fn soak(args: &Args) -> Result<bool, String> {
     let [servers, clients, connections, sessions] = all.faults;
     println!(
         "{} of {} seeds failed; {} events, {} calls, {servers} server restarts, {clients} client crashes, {connections} \
-         resets, {sessions} sessions ended, {} histories too wide, {} migrations, {} drains begun and {} ranks removed; {:.1} s on {} \
-         threads",
+         resets, {sessions} sessions ended, {} histories too wide, {} migrations, {} drains begun and {} ranks removed, \
+         {} operations straight in the store and {} pieces of them refused; {:.1} s on {} threads",
         all.failed.len(),
         all.seeds,
         all.events,
@@ -248,6 +256,8 @@ fn soak(args: &Args) -> Result<bool, String> {
         all.migrations,
         all.drains,
         all.removed,
+        all.direct,
+        all.refused,
         begun.elapsed().as_secs_f64(),
         args.threads
     );

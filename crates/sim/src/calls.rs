@@ -10,6 +10,7 @@ use loligo_client::{Call, CallId, CallResult, Client, Input};
 use loligo_types::{Answer, Cred, FsError, Ino, Kind, Op, Rank, SessionId};
 
 use crate::data::{WriteId, Writer};
+use crate::direct::Way;
 use crate::locks::Held;
 use crate::node::{Caller, Kernel, Node, Pending, Program, Want};
 use crate::tree::{NameId, NsOp, Res};
@@ -114,6 +115,7 @@ impl World {
             cut_off_until: 0,
             lost_early: Vec::new(),
             stopped: false,
+            way: Way::default(),
         }
     }
 
@@ -145,6 +147,7 @@ impl World {
                 id,
                 think: self.knobs.think_us,
                 removes: self.options.removers,
+                direct: self.options.direct,
             };
             self.nodes[at].programs.push(Program { mail, future: Some(Box::pin(shell.run())), id });
             self.ready.push_back((at, program));

@@ -27,7 +27,10 @@ impl World {
         match kind {
             0 => self.reset_connection(),
             1 => self.stall_connection(),
-            2 => self.cut_off(),
+            2 => {
+                let node = self.rng.below(self.nodes.len() as u64) as usize;
+                self.cut_off(node);
+            }
             3 => {
                 let node = self.rng.below(self.nodes.len() as u64) as usize;
                 self.crash_node(node);
@@ -101,8 +104,7 @@ impl World {
     }
 
     /// A client cannot reach the server for a while, perhaps longer than its session lives.
-    fn cut_off(&mut self) {
-        let node = self.rng.below(self.nodes.len() as u64) as usize;
+    pub fn cut_off(&mut self, node: usize) {
         let us = self.rng.range(50_000, 4_000_000);
         self.note(|| format!("client {node} is cut off for {us} us"));
         self.nodes[node].cut_off_until = self.now + us;

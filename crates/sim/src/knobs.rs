@@ -30,6 +30,18 @@ pub struct Knobs {
     pub client: loligo_client::Config,
     pub segment_size: u64,
     pub journal_limit: u64,
+    pub direct: Direct,
+}
+
+/// Of clients that reach file data by themselves; without them nothing of this matters.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    /// Operations of a client under way at a time.
+    pub threads: u64,
+    /// One of so many pieces is on its way for long.
+    pub hangs: u64,
+    /// Now and then a rank is started that is set not to have it.
+    pub some_ranks: bool,
 }
 
 /// How long a silent session lives, milliseconds.
@@ -120,6 +132,11 @@ impl Knobs {
             migrate_every_ms,
             // In a journal that cannot be cut to below its limit each change waits for the checkpoint of the one before it.
             journal_limit: rng.pick(&[40_000, 1 << 22]).max(segment_size * 6),
+            direct: Direct {
+                threads: [1, 2, 16][(hash_key.0 / 64 % 3) as usize],
+                hangs: [4, 20, 200][(hash_key.1 / 64 % 3) as usize],
+                some_ranks: (hash_key.1 / 256).is_multiple_of(4),
+            },
         }
     }
 }

@@ -3,7 +3,9 @@
 //! One rank or several (each a metadata machine, an object machine, and a journal on a disk of its own in memory that
 //! forgets what was not synced; one table and one store of objects for all), and some client machines with programs that
 //! make random calls. Connections to clients and between ranks break and stall, machines stop at any moment, alone or all
-//! together, disks fail, and somebody orders migrations all the time; the worst of all policies may balance besides ([`worst`](Options::balance)). What is checked all the time:
+//! together, disks fail, and somebody orders migrations all the time; the worst of all policies may balance besides ([`worst`](Options::balance)).
+//! Clients may read and write file data in the store by themselves ([`direct`](Options::direct)), which is a cluster's then: it outlives the ranks,
+//! and what is on its way to it may come when its client is long gone. What is checked all the time:
 //!
 //! - names and attributes: some order of the calls explains all answers, also those out of a cache ([`history`]);
 //! - file data: nothing that was surely written is missing, nothing is seen that cannot be there ([`data`]);
@@ -15,10 +17,11 @@
 //! and tell so much less, than elsewhere (`shrink` of their settings, from the seed).
 //!
 //! Everything follows from the seed: [`run`] twice gives the same trace. What is *not* simulated: bytes on the wire,
-//! threads, the kernel's cache of file data.
+//! threads, the kernel's cache of file data, servers that replace one another while the one before still writes.
 
 mod calls;
 pub mod data;
+mod direct;
 mod faults;
 pub mod history;
 mod knobs;
@@ -30,6 +33,7 @@ mod net;
 mod node;
 mod options;
 mod peers;
+mod pieces;
 mod recovery;
 mod rng;
 pub mod rows;

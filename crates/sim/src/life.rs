@@ -1,22 +1,27 @@
 //! The ranks as the world sees them: they start, do what they want done, stop in order or at any moment, alone or all
 //! together, and start again.
 
+use std::sync::Arc;
+
 use loligo_store::mem::{CrashPlan, Keep};
 use loligo_store::{Backend, Durability};
-use loligo_types::{Lsn, Rank};
+use loligo_types::{Lsn, Rank, SessionId};
 
 use crate::server::{Act, Disks, Server, Start, Work};
 use crate::world::{Event, World};
 
 impl World {
+    /// The disk that all share, opened.
+    pub fn shared(&mut self) -> Result<Arc<dyn Backend>, String> {
+        if let Some(store) = &self.store {
+            return Ok(Arc::clone(store));
+        }
+        let store: Arc<dyn Backend> = self.disk.open().map_err(|e| e.to_string())?;
+        Ok(Arc::clone(self.store.insert(store)))
+    }
+
     fn disks(&mut self, rank: usize) -> Result<Disks, String> {
-        let shared = match &self.store {
-            Some(store) => store.clone(),
-            None => {
-                let store: std::sync::Arc<dyn Backend> = self.disk.open().map_err(|e| e.to_string())?;
-                self.store.insert(store).clone()
-            }
-        };
+        let shared = self.shared()?;
         let journal = self.seats[rank].journal.open().map_err(|e| e.to_string())?;
         Ok(Disks { shared, journal })
     }
@@ -29,11 +34,15 @@ impl World {
             Ok(disks) => disks,
             Err(error) => return self.wrong(format!("a disk of rank {rank} does not open: {error}")),
         };
+        let has_direct = self.options.direct && !(self.knobs.direct.some_ranks && self.rng.one_in(4));
         let start = Start {
+            blobs: self.objects(disks.shared.blobs()),
+            direct: self.options.direct,
             config: loligo_mds::Config {
                 rank: Rank(rank as u16),
                 map: self.map.clone(),
                 data_epoch: self.seats[rank].data_epoch,
+                direct: has_direct.then(|| "the store".into()),
                 ..self.knobs.server.clone()
             },
             segment_size: self.knobs.segment_size,
@@ -95,7 +104,9 @@ impl World {
                     let life = self.seats[rank].life;
                     self.after(us, Event::Work { rank, life, work });
                 }
-                Act::Fenced { session, lsn } => self.fenced(rank, session, lsn),
+                Act::Fenced { session } => self.fenced(rank, session),
+                Act::Gone { session, lsn } => self.gone(rank, session, lsn),
+                Act::ShutOut { session, addresses } => self.shut_out(rank, session, addresses),
                 Act::Peer { to, msg } => self.send_to_peer(rank, usize::from(to.0), msg),
                 Act::Balance(snapshot) => self.ask_worst(rank, &snapshot),
                 Act::Member(member) => self.member_says(rank, member),
@@ -128,11 +139,11 @@ impl World {
         }
     }
 
-    fn fenced(&mut self, rank: usize, session: loligo_types::SessionId, lsn: Lsn) {
-        self.note(|| format!("session {session} ends with record {lsn} of rank {rank}"));
+    /// A session is to end.
+    fn fenced(&mut self, rank: usize, session: SessionId) {
+        self.note(|| format!("rank {rank} ends session {session}"));
         self.outcome.faults[3] += 1;
         self.fenced.insert(session);
-        self.seats[rank].fences.push((session, lsn));
         self.learn_sessions(rank);
         let client = self.clients.get(&session).copied().unwrap_or(0);
         self.ended_at.insert((session.rank(), client));
@@ -140,6 +151,14 @@ impl World {
         let now = self.nodes.iter().find(|node| node.life == client).map(|node| node.epoch);
         for epoch in self.epochs.get(&session).copied().into_iter().chain(now) {
             self.data.client_lost(epoch);
+        }
+    }
+
+    /// It is gone with this record, which nothing is to follow that it has asked for.
+    fn gone(&mut self, rank: usize, session: SessionId, lsn: Lsn) {
+        if self.fenced.contains(&session) {
+            self.note(|| format!("session {session} is gone with record {lsn} of rank {rank}"));
+            self.seats[rank].fences.push((session, lsn));
         }
     }
 
@@ -166,7 +185,7 @@ impl World {
             Work::Table | Work::LoadRead { .. } | Work::LoadDone { .. } => self.knobs.table,
             // Between the steps of a long work, too, other things have their turn for long.
             Work::Effect { .. } | Work::EffectDone { .. } | Work::Again | Work::Decided(_) => self.knobs.data,
-            Work::Tick => return 20_000,
+            Work::ShutOut { .. } | Work::Tick => return 20_000,
         };
         self.rng.delay(short, long)
     }
@@ -236,7 +255,7 @@ impl World {
         }
         self.note(|| format!("all ranks crash: {plan:?}"));
         self.end_all(plan);
-        if plan.keep != Keep::All {
+        if plan.keep != Keep::All && !self.options.direct {
             self.data.server_lost();
         }
     }
@@ -253,7 +272,9 @@ impl World {
             }
         }
         self.store = None;
-        self.disk.crash(plan);
+        // A cluster lives on.
+        let plan = if self.options.direct { CrashPlan::lose_nothing() } else { *plan };
+        self.disk.crash(&plan);
     }
 
     /// Nothing of it is left but its disk: connections break, and after a while it starts again.

@@ -210,7 +210,7 @@ impl World {
             // Its machine tries again with a new client, as whoever mounts would.
             Output::Refused { why: Refusal::Stopping, .. } => self.after(1, Event::Refused { node, life }),
             Output::Refused { why, text } => self.wrong(format!("client {node} was refused: {why:?}, {text}")),
-            Output::Direct { .. } => self.wrong(format!("client {node} has no connection to the store")),
+            Output::Direct { request, pieces } => self.direct(node, request, pieces),
             Output::Complete { id, result } => self.complete(node, id, result),
             Output::Invalidate { token, what } => {
                 if token == Token::NONE {
@@ -222,6 +222,7 @@ impl World {
                 }
             }
             Output::Stopped => {
+                self.check_direct_end(node);
                 (self.nodes[node].stopped, self.nodes[node].up) = (true, false);
                 for id in std::mem::take(&mut self.nodes[node].conns).into_values() {
                     if let Some(conn) = self.net.conns.get_mut(&id) {
@@ -251,6 +252,9 @@ impl World {
         let late = known.is_none() && !welcome.kept && self.ended_at.contains(&(welcome.rank, life));
         if other || late {
             self.lose_epoch(node);
+        }
+        if !welcome.direct.is_empty() {
+            self.store_found(node);
         }
         self.nodes[node].ready.insert(rank);
         self.epochs.insert(welcome.session, self.nodes[node].epoch);

@@ -12,6 +12,7 @@ use loligo_types::{Ino, Rank, SessionId};
 
 use crate::calls::LostCall;
 use crate::data::{Epoch, WriteId, Writer};
+use crate::direct::Way;
 use crate::tree::{NameId, NsOp};
 use crate::workload::{Mail, Track};
 
@@ -155,4 +156,5 @@ pub struct Node {
     /// Calls given up that may wait for a session to come.
     pub lost_early: Vec<LostCall>,
     pub stopped: bool,
+    pub way: Way,
 }

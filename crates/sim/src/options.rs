@@ -23,11 +23,14 @@ pub enum Canary {
     SettleDoesNothing,
     /// A rank takes the wall clock for the one by which sessions live.
     SessionsByTheWallClock,
+    /// A rank is told that the store refuses a client, and it does not.
+    ShutOutDoesNothing,
 }
 
 impl Canary {
-    /// All of them; the three before the last need several ranks, the last one clocks that jump.
-    pub const ALL: [Canary; 10] = [
+    /// All of them; the three before the last two need several ranks, the last but one clocks that jump, the last clients that reach file
+    /// data by themselves.
+    pub const ALL: [Canary; 11] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -38,6 +41,7 @@ impl Canary {
         Canary::ImportsEmptied,
         Canary::SettleDoesNothing,
         Canary::SessionsByTheWallClock,
+        Canary::ShutOutDoesNothing,
     ];
 }
 
@@ -56,6 +60,8 @@ pub struct Options {
     pub removers: bool,
     /// The wall clocks of ranks and clients jump, each by itself, by up to an hour forward and back.
     pub clocks: bool,
+    /// The store is a cluster's, and clients read and write file data there by themselves.
+    pub direct: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -73,6 +79,7 @@ impl Default for Options {
             balance: false,
             removers: false,
             clocks: false,
+            direct: false,
             trace: false,
             print: false,
             canary: None,
@@ -103,6 +110,10 @@ pub struct Outcome {
     pub removed: u64,
     /// Restarts of the server, crashes of clients, connections lost, sessions ended by the server.
     pub faults: [u64; 4],
+    /// Operations that clients began in the store by themselves, and pieces of them that it refused.
+    pub direct: u64,
+    /// Pieces.
+    pub refused: u64,
     /// The history of names was too wide to be followed to the end.
     pub unchecked: bool,
     /// What is wrong; empty for a clean run.

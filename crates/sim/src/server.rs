@@ -45,6 +45,8 @@ pub enum Work {
     Again,
     /// The balancer's policy answers.
     Decided(Decision),
+    /// The store refuses the client of a session.
+    ShutOut { session: SessionId },
 }
 
 /// What the server wants of the world.
@@ -56,8 +58,12 @@ pub enum Act {
     Close { conn: u64 },
     /// Bring this back when it is done.
     Begin(Work),
-    /// The session is gone; durably so with this record.
-    Fenced { session: SessionId, lsn: Lsn },
+    /// The session is to end.
+    Fenced { session: SessionId },
+    /// It is gone; durably so with this record.
+    Gone { session: SessionId, lsn: Lsn },
+    /// Have the store refuse its client.
+    ShutOut { session: SessionId, addresses: Vec<Box<[u8]>> },
     /// Say this to another rank.
     Peer { to: Rank, msg: PeerMsg },
     /// What the balancer's policy is asked.
@@ -136,7 +142,6 @@ pub struct Server {
     retry: Vec<(Ino, u64, u32)>,
     effects: BTreeMap<EffectId, Effect>,
     results: BTreeMap<EffectId, EffectResult>,
-    last_append: Lsn,
     journal_limit: u64,
     canary: Option<Canary>,
     /// Files that are to be quiet, by the ticket of who wants it.
@@ -144,6 +149,7 @@ pub struct Server {
     durability: Durability,
     /// Rows of a checkpoint are written bit by bit, in any order.
     rows_apart: bool,
+    direct: bool,
     trace: bool,
     pub watch: Watch,
     pub out: VecDeque<Act>,
@@ -162,6 +168,10 @@ pub struct Disks {
 
 /// What a start needs to know.
 pub struct Start {
+    /// The objects, as this process sees them.
+    pub blobs: Arc<dyn Blobs>,
+    /// Clients may reach file data by themselves.
+    pub direct: bool,
     pub config: loligo_mds::Config,
     pub segment_size: u64,
     pub journal_limit: u64,
@@ -178,7 +188,8 @@ pub struct Start {
 impl Server {
     /// Recovers. Also says what is wrong with the tree that was found.
     pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
-        let Start { config, segment_size, journal_limit, canary, chance, durability, rows_apart, trace } = start;
+        let Start { blobs, direct, config, segment_size, journal_limit, canary, chance, durability, rows_apart, trace } =
+            start;
         let (rank, alone) = (config.rank, config.map.ranks.is_empty());
         if !alone {
             // What the life before had written is on no disk yet, and this one cannot know of it: so does every backend.
@@ -211,7 +222,7 @@ impl Server {
             mds,
             osd: Osd::new(loligo_osd::Config { queue_bytes: 64 << 10, dirty_files: 4 }),
             table: disks.shared.table(),
-            blobs: disks.shared.blobs(),
+            blobs,
             log: disks.journal.log_dir(u32::from(rank.0)).map_err(|e| e.to_string())?,
             _disks: disks,
             key,
@@ -228,12 +239,12 @@ impl Server {
             retry: Vec::new(),
             effects: BTreeMap::new(),
             results: BTreeMap::new(),
-            last_append: last,
             journal_limit,
             canary,
             quieting: BTreeMap::new(),
             durability,
             rows_apart,
+            direct,
             trace,
             watch,
             out: VecDeque::from([Act::Begin(Work::Tick)]),
@@ -304,6 +315,7 @@ impl Server {
             }
             Work::Tick => self.tick(now),
             Work::Decided(decision) => self.feed(now, Input::Decided(decision)),
+            Work::ShutOut { session } => self.feed(now, Input::ShutOut { session }),
             Work::Again => {
                 self.again = false;
                 self.feed(now, Input::Again);
@@ -352,6 +364,8 @@ impl Server {
         while let Some(output) = self.mds.pop() {
             self.watch.output(&output);
             self.carry_out(output);
+            let gone = self.watch.gone.drain(..);
+            self.out.extend(gone.map(|(session, lsn)| Act::Gone { session, lsn }));
         }
     }
 
@@ -360,7 +374,6 @@ impl Server {
             Output::Send { conn, msg } => self.out.push_back(Act::Send { conn: conn.0, msg }),
             Output::Close { conn } => self.out.push_back(Act::Close { conn: conn.0 }),
             Output::Append { lsn, record } => {
-                self.last_append = lsn;
                 if self.trace
                     && let Ok(record) = loligo_journal::decode_record(&record)
                 {
@@ -401,6 +414,10 @@ impl Server {
                     DataAccess::Moving => Access::Moving,
                     DataAccess::Moved => Access::Moved,
                 };
+                if access == Access::Write {
+                    // Another one may have removed objects since it was written here.
+                    self.blobs.forget(ino.0);
+                }
                 self.osd_feed(loligo_osd::Input::Access { session, ino, access });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
@@ -411,11 +428,9 @@ impl Server {
             }
             Output::Fence { session } => {
                 self.osd_feed(loligo_osd::Input::Fence { session });
-                // The record that ends the session is the next one.
-                self.out.push_back(Act::Fenced { session, lsn: self.last_append.next() });
+                self.out.push_back(Act::Fenced { session });
             }
-            // Clients of the simulator reach file data through ranks only.
-            Output::ShutOut { .. } => {}
+            Output::ShutOut { session, addresses } => self.out.push_back(Act::ShutOut { session, addresses }),
             Output::Stopped => self.out.push_back(Act::Stopped),
             Output::Fatal { text } => self.out.push_back(Act::Fatal(text)),
         }

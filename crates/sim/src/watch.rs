@@ -21,6 +21,8 @@ pub struct Watch {
     names: BTreeMap<(Ino, Name), Ino>,
     /// Files that have objects, as the record says.
     pub spilled: Vec<(Lsn, u64)>,
+    /// Sessions that are gone, and with which record.
+    pub gone: Vec<(SessionId, Lsn)>,
     /// Sessions that were begun, and the client's number.
     pub begun: Vec<(SessionId, u64)>,
     /// What is wrong.
@@ -61,10 +63,6 @@ impl Watch {
     pub fn output(&mut self, output: &Output) {
         match output {
             Output::Bound { conn, session } => drop(self.sessions.insert(*conn, *session)),
-            Output::Fence { session } => {
-                self.held.retain(|(_, of), _| of != session);
-                self.recalls.retain(|(of, _), _| of != session);
-            }
             Output::Send { conn, msg } => self.sent(*conn, msg),
             Output::Append { record, .. } if record.len() > BODY_MAX => {
                 self.findings.push(format!("the journal takes no record of {} bytes", record.len()));
@@ -96,6 +94,12 @@ impl Watch {
         for event in &record.events {
             match event {
                 Event::Session(session) => self.begun.push((session.id, session.client)),
+                // Until then it has what it had, also when it was decided long before that it ends.
+                Event::SessionGone(session) => {
+                    self.gone.push((*session, lsn));
+                    self.held.retain(|(_, of), _| of != session);
+                    self.recalls.retain(|(of, _), _| of != session);
+                }
                 // What moves away is no more this rank's to give or to ask back, and what comes was changed elsewhere.
                 Event::Route(_) => self.forget(),
                 // What all it is that moves does not stand here.

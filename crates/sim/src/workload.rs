@@ -131,6 +131,8 @@ pub struct Shell {
     pub think: u64,
     /// Whole directories, too.
     pub removes: bool,
+    /// More file data than names.
+    pub direct: bool,
 }
 
 type Outcome<T> = Result<T, FsError>;
@@ -180,7 +182,8 @@ impl Shell {
                 continue;
             }
             // Errors are for the checks.
-            let _ = match self.rng.below(100) {
+            let least = if self.direct { 40 } else { 0 };
+            let _ = match self.rng.range(least, 99) {
                 0..55 => self.names().await,
                 55..80 => self.blocks().await,
                 80..88 => self.append().await,

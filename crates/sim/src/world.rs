@@ -10,6 +10,7 @@ use loligo_store::{Backend, Identity};
 use loligo_types::{ClusterMap, Frag, Ino, Rank, SessionId, Time};
 
 use crate::data::{Data, Epoch};
+use crate::direct::{self, Step};
 use crate::history::History;
 use crate::knobs::Knobs;
 use crate::locks::Locks;
@@ -112,6 +113,8 @@ pub enum Event {
     },
     StartNode(usize),
     Fault,
+    /// Something between a client and the store, or a rank and the store.
+    Direct(Step),
     /// A crash of a rank (or of all) that was planned for this moment.
     Crash {
         rank: usize,
@@ -134,6 +137,8 @@ pub struct World {
     pub disk: MemDisk,
     /// That, as long as a rank has it open.
     pub store: Option<Arc<dyn Backend>>,
+    /// What else is in a store that clients reach by themselves.
+    pub direct: direct::Store,
     pub seats: Vec<Seat>,
     pub pairs: Vec<Pair>,
     /// Who is there, durably.
@@ -211,6 +216,7 @@ impl World {
             disk: MemDisk::new(Identity::new(fs_id, hash_key)),
             seats: (0..seats).map(|_| Seat::new(Identity::new(fs_id, hash_key))).collect(),
             store: None,
+            direct: direct::Store::default(),
             pairs: Pair::all(seats),
             map: crate::seat::map_of(knobs.ranks),
             member_rng: Rng::new(seed ^ 0x6d65_6d62_6572),
@@ -436,6 +442,7 @@ impl World {
                 }
             }
             Event::Fault => self.fault(),
+            Event::Direct(step) => self.direct_step(step),
             Event::Crash { rank, life, all } => {
                 if life == self.seats[rank].life && life != 0 && !self.quiet {
                     let plan = self.crash_plan();

@@ -38,8 +38,9 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let balance = if options.balance { " --balance" } else { "" };
         let removers = if options.removers { " --removers" } else { "" };
         let clocks = if options.clocks { " --clocks" } else { "" };
+        let direct = if options.direct { " --direct" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{clocks} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{clocks}{direct} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -328,6 +329,34 @@ fn seeds_that_were_wrong_with_a_balancer_while_ranks_were_added_and_drained_are_
 fn wall_clocks_that_jump_by_up_to_an_hour_change_nothing_but_times() {
     assert_clean(&Options { clocks: true, ..Options::default() }, 0..200);
     assert_clean(&Options { clocks: true, ..several() }, 0..200);
+}
+
+#[test]
+fn seeds_are_clean_while_clients_reach_file_data_by_themselves() {
+    let one = Options { direct: true, ..Options::default() };
+    let several = Options { direct: true, ..several() };
+    let runs: Vec<_> = (0..20).map(|seed| run(seed, several.clone())).collect();
+    let (done, refused) = runs.iter().fold((0, 0), |(all, not), run| (all + run.direct, not + run.refused));
+    assert!(done > 400 && refused > 5, "hardly anything is done in the store: {done} operations, {refused} refused");
+    assert_clean(&one, 0..150);
+    assert_clean(&several, 0..200);
+    assert_clean(&Options { members: true, balance: true, removers: true, ..several }, 0..50);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_while_clients_reach_file_data_by_themselves() {
+    for seed in [1, 62] {
+        let options = Options { trace: true, direct: true, ..several() };
+        let (first, second) = (run(seed, options.clone()), run(seed, options));
+        assert!(first == second, "seed {seed} ran differently the second time");
+    }
+}
+
+#[test]
+fn a_store_that_takes_late_writes_of_clients_that_were_shut_out_is_found() {
+    for options in [Options::default(), several()] {
+        found_after_with(Options { direct: true, ..options }, Canary::ShutOutDoesNothing, 40);
+    }
 }
 
 #[test]

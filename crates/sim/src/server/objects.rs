@@ -56,6 +56,8 @@ impl Server {
                     let ok = ok && !self.retry.iter().any(|(ino, ..)| inos.contains(ino));
                     self.mds_input(now, Input::Quiesced { ticket, ok });
                 }
+                // Elsewhere nobody waits for it, and a machine that is told changes what seeds found before do.
+                loligo_osd::Output::Fenced { session } if self.direct => self.mds_input(now, Input::Fenced { session }),
                 loligo_osd::Output::Fenced { .. } => {}
             }
         }
