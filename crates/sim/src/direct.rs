@@ -28,6 +28,8 @@ const PAUSE_US: u64 = 500_000;
 
 /// Of so many writes one is on its way for long, and its client dies or is cut off meanwhile.
 const LOSES: u64 = 40;
+/// After one of so many that were done a rank crashes: what it says of the file's data may be older then.
+const CRASHES: u64 = 60;
 
 /// Something that takes time.
 #[derive(Debug)]
@@ -237,6 +239,11 @@ impl World {
                 Ok(Ok(answer)) => {
                     if let DataAnswer::Bytes(bytes) = &answer {
                         running.read.extend_from_slice(bytes);
+                    }
+                    if !self.quiet && running.request.op.is_change() && self.rng.one_in(CRASHES) {
+                        let (rank, us) = (self.some_rank(), self.rng.below(3_000));
+                        let life = self.seats[rank].life;
+                        self.after(us, Event::Crash { rank, life, all: false });
                     }
                     let is_read = matches!(running.request.op, DataOp::Read { .. });
                     let whole = || if is_read { DataAnswer::Bytes(running.read[..].into()) } else { DataAnswer::Done };

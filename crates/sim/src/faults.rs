@@ -57,7 +57,7 @@ impl World {
         self.after(next, Event::Fault);
     }
 
-    fn some_rank(&mut self) -> usize {
+    pub fn some_rank(&mut self) -> usize {
         if self.seats.len() == 1 { 0 } else { self.rng.below(self.seats.len() as u64) as usize }
     }
 

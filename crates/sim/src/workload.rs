@@ -368,7 +368,7 @@ impl Shell {
             if result.is_err() {
                 break;
             }
-            let pause = self.rng.below(self.think / 2);
+            let pause = if self.direct { 0 } else { self.rng.below(self.think / 2) };
             self.sleep(pause).await;
         }
         let _ = self.call(Call::Flush { fh, owner: None }, Track::Flush { file }).await;
