@@ -77,13 +77,16 @@ impl Mds {
         self.forget_moved_handles(slot);
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
-        for (ino, wrote) in self.opens.end(slot) {
-            if wrote {
-                self.tidy.forget(ino);
-                self.tidy.leave(ino);
+        let opened = self.opens.end(slot);
+        for (ino, wrote) in &opened {
+            if *wrote {
+                self.tidy.forget(*ino);
+                self.tidy.leave(*ino);
             }
-            self.closed(ino);
+            self.closed(*ino);
         }
+        // Now, not with the next tick: who waits for the file is one who writes it by then.
+        opened.into_iter().filter(|(_, wrote)| *wrote).for_each(|(ino, _)| self.tidy_one(ino));
         self.leases.end(slot);
         self.end_recalls_of(slot);
         self.background.freed_slots.push(slot);

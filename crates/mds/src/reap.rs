@@ -16,13 +16,16 @@ impl Mds {
         let (handles, lost) = (handles.clone(), *lost);
         let mut moved = None;
         for number in handles {
-            if let Some(handle) = self.opens.handle(job.slot, number).filter(|handle| lost && handle.write) {
+            let left =
+                self.opens.handle(job.slot, number).filter(|handle| lost && handle.write).map(|handle| handle.ino);
+            if let Some(ino) = left {
                 // As when a session dies.
-                self.tidy.forget(handle.ino);
-                self.tidy.leave(handle.ino);
+                self.tidy.forget(ino);
+                self.tidy.leave(ino);
             }
             moved = moved.or(self.cluster.moved_handles.remove(&(job.slot, number)));
             self.close_handle(job.slot, job.session, number);
+            left.into_iter().for_each(|ino| self.tidy_one(ino));
         }
         // The client had not heard that it had moved: whoever has it now is to close it.
         moved.map_or(Step::Answer(Ok(Answer::Done)), Step::Redirect)

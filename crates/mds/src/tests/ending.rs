@@ -25,6 +25,7 @@ struct Wanted {
     a: usize,
     b: usize,
     dead: SessionId,
+    ino: Ino,
     open: Seq,
 }
 
@@ -37,7 +38,7 @@ fn wanted_with(config: Config, peer: Peer) -> Wanted {
     world.clients[b].obeys = false;
     let open = world.send(a, Op::Open { ino, flags: WRITE, handle: 1 });
     let dead = world.session(b);
-    Wanted { world, a, b, dead, open }
+    Wanted { world, a, b, dead, ino, open }
 }
 
 fn network() -> Peer {
@@ -95,6 +96,24 @@ fn however_a_session_ends_its_rights_are_others_only_when_nothing_can_come_of_it
     let mut local = wanted_with(direct(), Peer { uid: Some(0), local: true, ..network() });
     local.world.disconnect(local.b);
     local.ends("lived in this process");
+}
+
+/// Who waited would be a writer by the next tick, and nobody would drop it any more.
+#[test]
+fn who_waited_for_the_file_gets_it_when_what_the_dead_one_left_is_dropped() {
+    let mut wanted = wanted();
+    let (dead, ino) = (wanted.dead, wanted.ino);
+    wanted.world.disconnect(wanted.b);
+    wanted.world.discards = false;
+    for input in [Input::PeerDead { session: dead }, Input::ShutOut { session: dead }, Input::Fenced { session: dead }]
+    {
+        wanted.world.input(input);
+    }
+    assert_eq!(Vec::from(wanted.world.pending_discards.clone()), [(ino, 0)], "it may have moved it to objects");
+    assert!(!wanted.answered());
+    wanted.world.discards = true;
+    wanted.world.pump();
+    assert!(wanted.answered());
 }
 
 #[test]

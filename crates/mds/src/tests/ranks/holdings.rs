@@ -45,8 +45,8 @@ fn what_a_dead_session_left_of_a_file_is_dropped_also_if_nothing_of_it_is_in_mem
     cluster.at(1, |world| {
         let slot = world.mds.sessions.find(world.session(a)).expect("it has a session");
         world.mds.evict_session(slot);
+        assert_eq!(world.mds.status().discards, 1, "the file is to be looked at");
     });
-    assert_eq!(cluster.world(1).mds.status().discards, 1, "the file is to be looked at");
     cluster.wait(500);
     assert_eq!(cluster.world(1).mds.status().discards, 0);
     cluster.connect(a, 1);
