@@ -277,6 +277,16 @@ const ONCE_WRONG_WITH_BALANCE: [(&str, &[u64]); 1] = [(
     &[60_003_439],
 )];
 
+/// The same while clients reach file data by themselves.
+const ONCE_WRONG_WITH_DIRECT: [(&str, &[u64]); 3] = [
+    ("a drop that was sent again took away what had been written in the store since", &[128, 232, 273, 478]),
+    (
+        "objects stayed of a file in its inode that a dead client was moving while another one waited to open it",
+        &[502735],
+    ),
+    ("what a dead client had left beyond the end was seen by the one who had waited to open the file", &[503074]),
+];
+
 #[test]
 fn seeds_that_were_wrong_are_clean() {
     for (_, seeds) in ONCE_WRONG {
@@ -303,6 +313,14 @@ fn seeds_that_were_wrong_while_ranks_were_added_and_drained_are_clean() {
 fn seeds_that_were_wrong_while_directories_were_removed_are_clean() {
     let options = Options { removers: true, ..several() };
     for (_, seeds) in ONCE_WRONG_WITH_REMOVERS {
+        assert_clean(&options, seeds.iter().copied());
+    }
+}
+
+#[test]
+fn seeds_that_were_wrong_while_clients_reached_file_data_by_themselves_are_clean() {
+    let options = Options { direct: true, ..several() };
+    for (_, seeds) in ONCE_WRONG_WITH_DIRECT {
         assert_clean(&options, seeds.iter().copied());
     }
 }
