@@ -103,5 +103,6 @@ step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # The same with four ranks, between which directories move all the time, and which are drained and added.
 step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 step rados 10 bash scripts/rados-suite.sh
+step systemd 5 env LOLIGO="$LOLIGO_BIN" bash scripts/systemd-test.sh
 step fuzz 10 bash scripts/fuzz.sh
 finish 0

@@ -7,7 +7,7 @@ use loligo_driver::Address;
 use crate::args::Target;
 use crate::at::Store;
 use crate::mounts;
-use crate::output::{Failure, quoted};
+use crate::output::{Context, Failure, quoted};
 use crate::service::state::ServerState;
 
 /// Where a server answers questions about itself.
@@ -93,8 +93,11 @@ pub fn not_running(data: &Path) -> Failure {
         .remedy(format!("start one: loligo up --data {} --mount DIR", quoted(data)))
 }
 
-/// An address as a user writes it: a Unix socket's path, HOST:PORT, a data directory, or http://HOST:PORT for the
-/// admin plane.
+/// Where clients connect to the server of a data directory.
+const SOCKET: &str = "loligo.sock";
+
+/// An address as a user writes it: a Unix socket's path, HOST:PORT, a data directory, several of these with commas between, or
+/// http://HOST:PORT for the admin plane.
 pub fn by_address(text: &str) -> Result<Found, Failure> {
     let path = Path::new(text);
     if let Some(admin) = text.strip_prefix("http://") {
@@ -105,6 +108,9 @@ pub fn by_address(text: &str) -> Result<Found, Failure> {
         return by_data(path);
     }
     let address: Address = text.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+    if let Address::Any(all) = &address {
+        return by_addresses(all);
+    }
     if let Address::Unix(socket) = &address
         && socket.file_name().is_some_and(|name| name.to_string_lossy().starts_with("admin"))
     {
@@ -126,6 +132,32 @@ pub fn by_address(text: &str) -> Result<Found, Failure> {
         }
     }
     Ok(Found { address: Some(address), ..found })
+}
+
+/// Several servers of one file system. Whoever runs on this machine now tells about itself.
+fn by_addresses(all: &[Address]) -> Result<Found, Failure> {
+    let mut found = Found { data: None, address: None, admin: None, state: None };
+    let mut addresses = Vec::new();
+    for address in all {
+        let Address::Unix(path) = address else {
+            addresses.push(address.clone());
+            continue;
+        };
+        let path = std::path::absolute(path).context(|| format!("server {}", path.display()))?;
+        let (data, socket) = match path.is_dir() {
+            true => (Some(path.as_path()), path.join(SOCKET)),
+            false => (path.parent(), path.clone()),
+        };
+        if let Some(data) = data.filter(|_| found.state.is_none())
+            && let Some(state) = ServerState::read(data)?
+        {
+            found.data = Some(data.to_path_buf());
+            found.admin = Some(Admin::Unix(state.admin_socket.clone()));
+            found.state = Some(state);
+        }
+        addresses.push(Address::Unix(socket));
+    }
+    Ok(Found { address: Some(Address::Any(addresses.into())), ..found })
 }
 
 /// The server of the mount that holds a path, or of a data directory.
@@ -166,5 +198,15 @@ mod tests {
         let found = by_address("/no/such/socket").expect("an address");
         assert!(matches!(found.address, Some(Address::Unix(_))));
         assert!(by_address("nonsense").is_err());
+    }
+
+    #[test]
+    fn of_several_servers_those_named_by_their_directories_are_asked_at_their_sockets() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().display();
+        let found = by_address(&format!("{data},/no/such/socket,127.0.0.1:70")).expect("addresses");
+        let address = found.address().expect("where clients connect").to_string();
+        assert_eq!(address, format!("unix:{data}/loligo.sock,unix:/no/such/socket,tcp:127.0.0.1:70"));
+        assert!(found.admin.is_none(), "none of them runs");
     }
 }

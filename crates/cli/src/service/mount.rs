@@ -93,12 +93,12 @@ fn find(args: &MountArgs) -> Result<Found, Failure> {
 /// What `df` shows, and what the other commands find the server by.
 fn fs_name(found: &Found, address: &Address) -> Result<String, Failure> {
     let server = match (&found.data, address) {
+        (_, several @ Address::Any(_)) => several.to_string(),
         (Some(data), _) => node::data_dir(data)?.display().to_string(),
         (None, Address::Unix(path)) => {
             std::path::absolute(path).context(|| format!("socket {}", path.display()))?.display().to_string()
         }
         (None, Address::Tcp(at)) => at.clone(),
-        (None, several @ Address::Any(_)) => several.to_string(),
         (None, Address::Pair(_)) => String::new(),
     };
     Ok(format!("loligo:{server}"))
