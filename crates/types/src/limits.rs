@@ -46,6 +46,14 @@ pub const ROUTES_MAX: usize = 65_536;
 pub const RANKS_MAX: usize = 4096;
 /// Longest address of a rank in the cluster map, bytes.
 pub const ADDRESS_MAX: usize = 255;
+/// Longest path of a question that a server asks another one's admin plane, bytes.
+pub const QUESTION_PATH_MAX: usize = 1024;
+/// Longest text that comes with such a question, bytes: a policy's, say.
+pub const QUESTION_TEXT_MAX: usize = 1 << 20;
+/// Longest reply to one, bytes: what ranks say to each other waits behind it on the connection.
+pub const REPLY_TEXT_MAX: usize = 4 << 20;
+/// Most questions between two servers, in one direction, that may be without a reply.
+pub const QUESTIONS_MAX: usize = 16;
 /// Longest address of a client in a store, bytes.
 pub const DATA_ADDRESS_MAX: usize = 255;
 /// Most of them that are kept of a session: the oldest is of a connection that ended long ago.

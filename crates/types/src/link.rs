@@ -6,7 +6,7 @@ use crate::peer::PeerMsg;
 use crate::{ClusterMap, PolicyId, Rank};
 
 /// Version of the protocol between processes that this code speaks.
-pub const LINK_VERSION: u32 = 6;
+pub const LINK_VERSION: u32 = 7;
 
 /// The first message of a process that joins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -92,6 +92,36 @@ pub enum Member {
     NoPolicy { name: String },
 }
 
+/// What is done with a page of the admin plane. The number is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Method {
+    /// It is looked at.
+    Get = 1,
+    /// It is an order.
+    Post = 2,
+}
+
+/// What a server asks the admin plane of another one, as its own administrator asked it: a request of HTTP, without its headers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// What is to be done.
+    pub method: Method,
+    /// With which page; at most [`QUESTION_PATH_MAX`](crate::limits::QUESTION_PATH_MAX) bytes.
+    pub path: String,
+    /// What comes with it; at most [`QUESTION_TEXT_MAX`](crate::limits::QUESTION_TEXT_MAX) bytes.
+    pub text: String,
+}
+
+/// What that one says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// The status of HTTP.
+    pub status: u16,
+    /// At most [`REPLY_TEXT_MAX`](crate::limits::REPLY_TEXT_MAX) bytes.
+    pub text: String,
+}
+
 /// The messages, of both directions.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LinkMsg {
@@ -136,4 +166,8 @@ pub enum LinkMsg {
     Here { ranks: Vec<(Rank, u64)> },
     /// Nothing was said for a while.
     Beat,
+    /// From a server to another one, for its admin plane. The number is the sender's, on this connection, and comes back with the reply.
+    Question { number: u64, question: Box<Question> },
+    /// The reply to the question of that number. It may come after those to later questions.
+    Reply { number: u64, reply: Box<Reply> },
 }

@@ -5,6 +5,7 @@
 //! direction and another limit: a letter is as long as a record of the journal may be.
 
 mod peer;
+mod question;
 mod record;
 
 use loligo_journal::codec::DecodeError as Bad;
@@ -46,6 +47,8 @@ mod code {
     pub const PROOF: u8 = 17;
     pub const HERE: u8 = 18;
     pub const BEAT: u8 = 19;
+    pub const QUESTION: u8 = 20;
+    pub const REPLY: u8 = 21;
 }
 
 /// Appends the whole frame of a message.
@@ -150,6 +153,16 @@ fn put_message(out: &mut Vec<u8>, msg: &LinkMsg) {
             });
         }
         LinkMsg::Beat => out.push(code::BEAT),
+        LinkMsg::Question { number, question } => {
+            out.push(code::QUESTION);
+            put_u64(out, *number);
+            question::put_question(out, question);
+        }
+        LinkMsg::Reply { number, reply } => {
+            out.push(code::REPLY);
+            put_u64(out, *number);
+            question::put_reply(out, reply);
+        }
     }
 }
 
@@ -181,6 +194,8 @@ fn take_message(from: &mut Cursor<'_>) -> Result<LinkMsg> {
         code::PROOF => LinkMsg::Proof { proof: from.array()? },
         code::HERE => LinkMsg::Here { ranks: take_here(from)? },
         code::BEAT => LinkMsg::Beat,
+        code::QUESTION => LinkMsg::Question { number: from.u64()?, question: Box::new(question::take_question(from)?) },
+        code::REPLY => LinkMsg::Reply { number: from.u64()?, reply: Box::new(question::take_reply(from)?) },
         _ => return Err(from.invalid("kind of a message")),
     })
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use loligo_types::link::{Join, Joined, LinkMsg, Member, NotJoined};
+use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, Method, NotJoined, Question, Reply};
 use loligo_types::msg::Reclaim;
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
     Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadVec, Loaded, MovedClient, Need, PolicyId, Rank,
     Spread, Target, Time, Weighed,
 };
-use proptest::collection::{btree_set, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -207,6 +207,32 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
     ]
 }
 
+/// What servers on several machines say to each other alone.
+fn between_servers() -> impl Strategy<Value = LinkMsg> {
+    let greet = (any::<(u32, u32)>(), any::<([u8; 16], u64, u64, [u8; 32])>())
+        .prop_map(|(versions, (fs_id, from, to, nonce))| LinkMsg::Greet(Greet { versions, fs_id, from, to, nonce }));
+    let here = btree_map(any::<u16>(), any::<u64>(), 0..5).prop_map(|ranks| LinkMsg::Here {
+        ranks: ranks.into_iter().map(|(rank, epoch)| (Rank(rank), epoch)).collect(),
+    });
+    let question = (any::<u64>(), select(vec![Method::Get, Method::Post]), "/[ -~]{0,40}", text()).prop_map(
+        |(number, method, path, text)| LinkMsg::Question {
+            number,
+            question: Box::new(Question { method, path, text }),
+        },
+    );
+    let reply = (any::<u64>(), 100u16..1000, text())
+        .prop_map(|(number, status, text)| LinkMsg::Reply { number, reply: Box::new(Reply { status, text }) });
+    prop_oneof![
+        greet,
+        any::<(u32, [u8; 32], [u8; 32])>().prop_map(|(version, nonce, proof)| LinkMsg::Prove { version, nonce, proof }),
+        any::<[u8; 32]>().prop_map(|proof| LinkMsg::Proof { proof }),
+        here,
+        Just(LinkMsg::Beat),
+        question,
+        reply,
+    ]
+}
+
 pub fn link() -> impl Strategy<Value = LinkMsg> {
     let join = (any::<(u32, u32, u32)>(), of(any::<[u8; 16]>()), btree_set(any::<u16>(), 0..5)).prop_map(
         |((low, high, pid), fs_id, ranks)| {
@@ -247,5 +273,6 @@ pub fn link() -> impl Strategy<Value = LinkMsg> {
         rank().prop_map(|rank| LinkMsg::Leave { rank }),
         rank().prop_map(|rank| LinkMsg::Left { rank }),
         select(vec![LinkMsg::Stop, LinkMsg::Stopped, LinkMsg::AllStopped]),
+        between_servers(),
     ]
 }

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, NotJoined};
+use loligo_types::limits::{QUESTION_PATH_MAX, QUESTION_TEXT_MAX, REPLY_TEXT_MAX};
+use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, Method, NotJoined, Question, Reply};
 use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
 use loligo_types::{
     Beat, ClusterMap, Frag, FragHeat, FsError, Ino, Inode, Kind, Lease, Letter, Load, LoadVec, Loaded, Name, Need,
@@ -135,6 +136,43 @@ fn the_bytes_of_ways_and_membership_are_fixed() {
     golden("proof", LinkMsg::Proof { proof: [7; 32] });
     golden("here", LinkMsg::Here { ranks: vec![(Rank(0), 3), (Rank(2), 300)] });
     golden("beat-of-server", LinkMsg::Beat);
+}
+
+fn question(method: Method, path: &str, text: &str) -> LinkMsg {
+    let question = Question { method, path: path.into(), text: text.into() };
+    LinkMsg::Question { number: 300, question: Box::new(question) }
+}
+
+fn reply(status: u16, text: String) -> LinkMsg {
+    LinkMsg::Reply { number: 300, reply: Box::new(Reply { status, text }) }
+}
+
+#[test]
+fn the_bytes_of_questions_and_replies_between_servers_are_fixed() {
+    golden("question", question(Method::Post, "/a/1", "s1"));
+    golden("reply", reply(409, "no".into()));
+}
+
+#[test]
+fn questions_and_replies_that_are_too_long_or_make_no_sense_are_refused() {
+    let is_read = |msg: &LinkMsg| read(&bytes(msg), LINK_MAX).is_ok();
+    let path = |len: usize| format!("/{}", "p".repeat(len - 1));
+    assert!(is_read(&question(Method::Get, &path(QUESTION_PATH_MAX), &"t".repeat(QUESTION_TEXT_MAX))));
+    assert!(is_read(&reply(200, "t".repeat(REPLY_TEXT_MAX))));
+    assert!(!is_read(&question(Method::Get, &path(QUESTION_PATH_MAX + 1), "")));
+    assert!(!is_read(&question(Method::Get, "/", &"t".repeat(QUESTION_TEXT_MAX + 1))));
+    assert!(!is_read(&reply(200, "t".repeat(REPLY_TEXT_MAX + 1))));
+    for path in ["", "a", "http://h/a"] {
+        assert!(!is_read(&question(Method::Get, path, "")), "{path}");
+    }
+    for status in [0, 99, 1000] {
+        assert!(!is_read(&reply(status, String::new())), "{status}");
+    }
+    // A method that is none.
+    let mut frame = bytes(&question(Method::Post, "/", ""));
+    frame[HEADER_LEN + 3] = 3;
+    crate::frame::seal(&mut frame, 0, crate::frame::BETWEEN_PROCESSES, 0);
+    assert!(matches!(read(&frame, LINK_MAX), Err(DecodeError::Link(_))));
 }
 
 #[test]
