@@ -253,8 +253,9 @@ impl Slots {
         let all = Slots::all(&self.inner.pool)?;
         self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| all.contains_key(name));
         let life = |(name, record): (String, Record)| {
-            let life =
-                if record.process == self.inner.process { Life::Lives } else { self.inner.life(&name, &record, asked) };
+            // Of what this process has given back it is as gone as anybody: whoever waits for that may be this one.
+            let is_own = record.is_held && record.process == self.inner.process;
+            let life = if is_own { Life::Lives } else { self.inner.life(&name, &record, asked) };
             (name, (record, life))
         };
         Ok(all.into_iter().map(life).collect())
