@@ -17,6 +17,6 @@ pub use loligo_mds::{Grant, Rights};
 pub use offline::Offline;
 pub use server::{
     AdviceStatus, Advised, Auth, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named, RankStatus,
-    Server, ServerConfig, ServerError, Status, Tick, Version, format, is_name, socket_in,
+    Replier, Server, ServerConfig, ServerError, Status, Tick, Unanswered, Version, format, is_name, socket_in,
 };
 pub use tls::{Identity, IdentityError};

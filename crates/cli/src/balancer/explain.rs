@@ -4,17 +4,24 @@ use super::text::ago;
 use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put};
+use crate::ranks::rank::not_reached;
 use crate::service::admin::balancer::{BalancerDoc, TickDoc};
 use crate::target;
 
 /// Prints the last ticks of a rank, or of all.
 pub fn run(rank: Option<u16>, ticks: usize, target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
-    let ranks = match rank {
-        Some(rank) => vec![rank],
-        None => ask::json::<BalancerDoc>(&found, "/api/v1/balancer")?.ranks.iter().map(|rank| rank.rank).collect(),
+    let (ranks, unreached) = match rank {
+        Some(rank) => (vec![rank], Vec::new()),
+        None => {
+            let doc: BalancerDoc = ask::json(&found, "/api/v1/balancer")?;
+            (doc.ranks.iter().map(|rank| rank.rank).collect(), doc.unreached)
+        }
     };
     let mut all = serde_json::Map::new();
+    if json && !unreached.is_empty() {
+        all.insert("unreached".into(), serde_json::json!(unreached));
+    }
     for rank in ranks {
         let seen: Vec<TickDoc> = ask::json(&found, &format!("/api/v1/balancer/ticks/{rank}"))?;
         let last = last_ticks(&seen, ticks);
@@ -35,7 +42,11 @@ pub fn run(rank: Option<u16>, ticks: usize, target: &Target, json: bool) -> Outc
             }
         }
     }
-    if json { put(serde_json::Value::Object(all)) } else { Ok(()) }
+    match not_reached(&unreached) {
+        _ if json => put(serde_json::Value::Object(all)),
+        none if none.is_empty() => Ok(()),
+        some => put(some.trim_end()),
+    }
 }
 
 /// The last ones; at a tick several policies may have decided.

@@ -4,6 +4,7 @@ use super::text::{ago, shipped_names};
 use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put};
+use crate::ranks::rank::not_reached;
 use crate::service::admin::balancer::{BalancerDoc, NamedDoc, TextDoc};
 use crate::target;
 
@@ -56,7 +57,10 @@ pub fn get(name: Option<&str>, target: &Target, json: bool) -> Outcome {
             }
         }
     }
-    Ok(())
+    match not_reached(&doc.unreached) {
+        none if none.is_empty() => Ok(()),
+        some => put(some.trim_end()),
+    }
 }
 
 /// Which version it is that directories mean.

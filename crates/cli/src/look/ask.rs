@@ -6,9 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use loligo_driver::Unanswered;
+use loligo_types::link::{Method, Question, Reply};
 use serde::de::DeserializeOwned;
 
 use crate::output::{Failure, quoted};
+use crate::service::admin::UNREACHED;
+use crate::service::admin::others::UnreachedDoc;
 use crate::target::{Admin, Found};
 
 /// How long an answer may take; the server itself gives up after 5 s.
@@ -41,15 +45,57 @@ pub fn order_with<T: DeserializeOwned>(found: &Found, path: &str, body: &str) ->
         return Err(Failure::usage(format!("http://{at} takes no orders, as it has no login"))
             .remedy("on the server's machine give --data DIR, or a path inside a mount"));
     }
-    parsed(path, &answer(found, "POST", path, body)?)
+    parsed(path, &answer(found, "POST", path, body)?.text)
+}
+
+/// The document at a path that tells of all ranks, and whose are not in it.
+pub fn json_of_all<T: DeserializeOwned>(found: &Found, path: &str) -> Result<(T, Vec<UnreachedDoc>), Failure> {
+    let Answer { head, text, .. } = answer(found, "GET", path, "")?;
+    let header = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case(UNREACHED).then(|| serde_json::from_str(value.trim()).ok()).flatten()
+    };
+    Ok((parsed(path, &text)?, head.lines().find_map(header).unwrap_or_default()))
 }
 
 /// The page at a path.
 pub fn text(found: &Found, path: &str) -> Result<String, Failure> {
-    answer(found, "GET", path, "")
+    answer(found, "GET", path, "").map(|answer| answer.text)
 }
 
-fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<String, Failure> {
+/// An answer of HTTP, in parts.
+struct Answer {
+    status: u16,
+    /// Its headers.
+    head: String,
+    text: String,
+}
+
+impl Answer {
+    fn parse(answer: &str) -> Option<Answer> {
+        let (head, text) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some(Answer { status, head: head.into(), text: text.into() })
+    }
+}
+
+/// Asks a process of this machine as a server asks another one.
+pub fn raw(admin: &Admin, patience: Duration, question: &Question) -> Result<Reply, Unanswered> {
+    let not_sent = |error: io::Error| Unanswered::NotSent(error.to_string());
+    let Admin::Unix(socket) = admin else { return Err(Unanswered::NotSent("it has no socket".into())) };
+    let stream = UnixStream::connect(socket).map_err(not_sent)?;
+    stream.set_read_timeout(Some(patience)).map_err(not_sent)?;
+    let method = match question.method {
+        Method::Get => "GET",
+        Method::Post => "POST",
+    };
+    let lost = |why: String| Unanswered::Lost(why);
+    let answer = exchange(stream, method, &question.path, &question.text).map_err(|error| lost(error.to_string()))?;
+    let answer = Answer::parse(&answer).ok_or_else(|| lost("its answer makes no sense".into()))?;
+    Ok(Reply { status: answer.status, text: answer.text })
+}
+
+fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
     let admin = found.admin()?;
     let patience = if method == "GET" { PATIENCE } else { ORDER_PATIENCE };
     let answer = match admin {
@@ -59,12 +105,13 @@ fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<String,
     let answer = answer.map_err(|e| nobody(found, admin, &e))?;
     let bad =
         || Failure::new("the server's answer is not one of a Loligo admin plane").remedy("is this its admin address?");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(bad)?;
-    match head.split(' ').nth(1) {
-        Some("200") => Ok(body.to_string()),
-        // It can, and says why it will not.
-        Some("409") => Err(Failure::new(body.trim())),
-        Some(_) if !body.trim().is_empty() => Err(Failure::new(format!("the server cannot answer: {}", body.trim()))),
+    let answer = Answer::parse(&answer).ok_or_else(bad)?;
+    let said = answer.text.trim();
+    match answer.status {
+        200 => Ok(answer),
+        // It can, and says why it will not; or another one that it has asked does, or does not answer.
+        409 | 421 | 504 => Err(Failure::new(said)),
+        _ if !said.is_empty() => Err(Failure::new(format!("the server cannot answer: {said}"))),
         _ => Err(bad()),
     }
 }

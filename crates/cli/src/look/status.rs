@@ -17,15 +17,27 @@ const SESSIONS_SHOWN: usize = 20;
 pub fn run(target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
     if json {
-        let mut status: serde_json::Value = ask::json(&found, "/api/v1/status")?;
-        let sessions: serde_json::Value = ask::json(&found, "/api/v1/sessions")?;
+        let (status, sessions) =
+            at_once(|| ask::json(&found, "/api/v1/status"), || ask::json(&found, "/api/v1/sessions"));
+        let (mut status, sessions): (serde_json::Value, serde_json::Value) = (status?, sessions?);
         status["sessions"] = sessions;
         return put(format_args!("{status:#}"));
     }
-    let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
-    let sessions: Vec<SessionDoc> = ask::json(&found, "/api/v1/sessions")?;
-    let ops: BTreeMap<String, OpDoc> = ask::json(&found, "/api/v1/ops")?;
-    put(page(&status, &ops, &sessions).trim_end())
+    let (status, (sessions, ops)) = at_once(
+        || ask::json(&found, "/api/v1/status"),
+        || at_once(|| ask::json(&found, "/api/v1/sessions"), || ask::json(&found, "/api/v1/ops")),
+    );
+    let sessions: Vec<SessionDoc> = sessions?;
+    put(page(&status?, &ops?, &sessions).trim_end())
+}
+
+/// Both: a server that waits for others, which may hang, does so for all that it is asked at the same time.
+pub fn at_once<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
@@ -71,11 +83,12 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
         line(&mut out, "named", &format!("some directories are balanced by {}", names.join(", ")));
     }
     servers(&mut out, &status.servers);
-    if let [rank] = &status.ranks[..] {
+    if let ([rank], []) = (&status.ranks[..], &status.unreached[..]) {
         rank_lines(&mut out, rank);
     }
     out.push('\n');
     out.push_str(&rank::table(&status.ranks, |rank| rank.requests_per_s));
+    out.push_str(&rank::not_reached(&status.unreached));
     out.push('\n');
     let hottest = hot::table(&status.ranks);
     if !hottest.is_empty() {

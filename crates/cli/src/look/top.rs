@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use super::status::at_once;
 use super::{ask, hot};
 use crate::args::Target;
 use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, written};
@@ -66,8 +67,8 @@ fn pause(until: Instant) {
 }
 
 fn look(found: &Found) -> Result<Look, Failure> {
-    let ops = ask::json(found, "/api/v1/ops")?;
-    Ok(Look { at: Instant::now(), status: ask::json(found, "/api/v1/status")?, ops })
+    let (status, ops) = at_once(|| ask::json(found, "/api/v1/status"), || ask::json(found, "/api/v1/ops"));
+    Ok(Look { at: Instant::now(), status: status?, ops: ops? })
 }
 
 /// What happened between two looks.
@@ -124,6 +125,7 @@ fn page(last: &Look, now: &Look) -> String {
         let per_s = |rank: &RankDoc| (asked(rank).saturating_sub(before(rank)) as f64 / seconds).round() as u64;
         out.push_str(&rank::table(&status.ranks, per_s));
     }
+    out.push_str(&rank::not_reached(&status.unreached));
     let alone = if status.ranks.len() == 1 { &status.ranks[..] } else { &[] };
     for (rank, before) in alone.iter().zip(&last.status.ranks) {
         let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;

@@ -1,6 +1,6 @@
 //! `loligo subtree migrate`: begins it, and shows how far it is until it is done.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loligo_types::Frag;
 
@@ -11,9 +11,12 @@ use crate::look::ask;
 use crate::output::{Failure, Outcome, human_count, put};
 use crate::progress::{Bar, Unit};
 use crate::service::admin::doc::{BegunDoc, MigrationDoc};
+use crate::service::admin::others::UnreachedDoc;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long it may not be heard of: its rank goes to another server, or that hangs.
+const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// Brings all fragments of a directory together.
 pub fn gather(dir: &Directory) -> Outcome {
@@ -56,8 +59,22 @@ pub fn run(dir: &Directory, to: u16, frag: Option<Frag>, no_wait: bool, json: bo
 /// Looks until it has ended.
 fn wait(place: &Place, what: &str, begun: &BegunDoc) -> Result<MigrationDoc, Failure> {
     let mut bar: Option<Bar> = None;
+    let mut heard = Instant::now();
     loop {
-        let all: Vec<MigrationDoc> = ask::json(&place.found, "/api/v1/migrations")?;
+        let (all, unreached): (Vec<MigrationDoc>, Vec<UnreachedDoc>) =
+            ask::json_of_all(&place.found, "/api/v1/migrations")?;
+        if let Some(silent) = unreached.iter().find(|one| one.ranks.contains(&begun.from)) {
+            if heard.elapsed() > SILENT_MAX {
+                return Err(Failure::new(format!(
+                    "{} does not tell how far {what} is ({}): it may move, have moved, or stay",
+                    silent.name, silent.why
+                ))
+                .remedy("see where it is: loligo subtree list"));
+            }
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        heard = Instant::now();
         let ours = all.into_iter().find(|one| one.id == begun.id && one.from == begun.from).ok_or_else(|| {
             Failure::new(format!("rank {} does not know the migration of {what} any more", begun.from))
                 .remedy("see where it is: loligo subtree list")

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use loligo_driver::Address;
 use loligo_driver::client::{Call, Client, Done, Options};
 use loligo_types::{Answer, Cred, Frag, FsError, Ino, Op, OpenFlags};
 
 use crate::args::Directory;
 use crate::look::ask;
 use crate::output::{Context, Failure};
-use crate::service::admin::doc::SubtreeDoc;
+use crate::service::admin::doc::{StatusDoc, SubtreeDoc};
 use crate::target::{self, Found};
 
 /// How long the end of a connection may take that was only asked a little.
@@ -103,11 +104,28 @@ fn no_directory(name: &str) -> Failure {
     Failure::new(format!("{name} is no directory")).remedy("name a directory: what is below it goes with it")
 }
 
+fn connect(address: &Address) -> Result<Client, String> {
+    let options = Options { name: "loligo subtree".into(), ..Options::default() };
+    Client::connect(address, options).map_err(|error| error.to_string())
+}
+
+/// A connection to a rank of another server: one that runs none lets no clients in, and knows who does.
+fn elsewhere(found: &Found) -> Option<Client> {
+    let status: StatusDoc = ask::json(found, "/api/v1/status").ok()?;
+    let addresses: Vec<Address> =
+        status.ranks.iter().flat_map(|rank| &rank.addresses).filter_map(|address| address.parse().ok()).collect();
+    // Those of this machine, where we are known, first.
+    let (here, far): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| matches!(address, Address::Unix(_)));
+    here.into_iter().chain(far).find_map(|address| connect(address).ok())
+}
+
 impl Asker {
     /// Connects.
     pub fn new(found: &Found) -> Result<Asker, Failure> {
-        let options = Options { name: "loligo subtree".into(), ..Options::default() };
-        let client = Client::connect(found.address()?, options).map_err(|e| Failure::new(e.to_string()))?;
+        let client = match connect(found.address()?) {
+            Ok(client) => client,
+            Err(error) => elsewhere(found).ok_or_else(|| Failure::new(error))?,
+        };
         let mut groups: Vec<u32> =
             rustix::process::getgroups().context(|| "this user's groups".into())?.iter().map(|g| g.as_raw()).collect();
         groups.sort_unstable();

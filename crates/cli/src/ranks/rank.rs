@@ -4,17 +4,41 @@ use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_bytes, human_count, put};
 use crate::service::admin::doc::{RankDoc, StatusDoc};
+use crate::service::admin::others::UnreachedDoc;
 use crate::target::{self, Found};
 
 /// Prints the ranks.
 pub fn list(target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
     if json {
-        let status: serde_json::Value = ask::json(&found, "/api/v1/status")?;
-        return put(format_args!("{:#}", status["ranks"]));
+        let mut status: serde_json::Value = ask::json(&found, "/api/v1/status")?;
+        let unreached: Vec<UnreachedDoc> = serde_json::from_value(status["unreached"].take()).unwrap_or_default();
+        let mut ranks = status["ranks"].take();
+        if let Some(ranks) = ranks.as_array_mut() {
+            ranks.extend(unreached.iter().flat_map(unreached_lines));
+            ranks.sort_by_key(|rank| rank["rank"].as_u64());
+        }
+        return put(format_args!("{ranks:#}"));
     }
     let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
-    put(table_with_addresses(&status.ranks).trim_end())
+    put((table_with_addresses(&status.ranks) + &not_reached(&status.unreached)).trim_end())
+}
+
+/// For each rank of one that could not be asked, what stands in its place in a list of ranks.
+fn unreached_lines(one: &UnreachedDoc) -> impl Iterator<Item = serde_json::Value> {
+    let UnreachedDoc { name, why, .. } = one;
+    let line =
+        move |rank| serde_json::json!({ "rank": rank, "state": "unreached", "reason": format!("{name}: {why}") });
+    one.ranks.iter().map(line)
+}
+
+/// A line for each one whose ranks are missing because it could not be asked.
+pub fn not_reached(unreached: &[UnreachedDoc]) -> String {
+    let line = |one: &UnreachedDoc| {
+        let ranks: Vec<String> = one.ranks.iter().map(u16::to_string).collect();
+        format!("not reached: rank {} of {}: {}\n", ranks.join(", "), one.name, one.why)
+    };
+    unreached.iter().map(line).collect()
 }
 
 /// One line a rank.
@@ -56,7 +80,9 @@ fn line(rank: &RankDoc, per_s: &impl Fn(&RankDoc) -> u64) -> String {
 pub fn check(found: &Found, rank: u16) -> Result<(), Failure> {
     let status: StatusDoc = ask::json(found, "/api/v1/status")?;
     let elsewhere = status.servers.iter().flat_map(|server| server.ranks.iter().copied());
-    let mut there: Vec<u32> = status.ranks.iter().map(|there| there.rank.into()).chain(elsewhere).collect();
+    let unreached = status.unreached.iter().flat_map(|one| one.ranks.iter().map(|rank| u32::from(*rank)));
+    let told = status.ranks.iter().map(|there| u32::from(there.rank));
+    let mut there: Vec<u32> = told.chain(elsewhere).chain(unreached).collect();
     if there.contains(&u32::from(rank)) {
         return Ok(());
     }

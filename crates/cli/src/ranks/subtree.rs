@@ -32,7 +32,7 @@ pub fn run(what: &Subtree) -> Outcome {
 
 fn list(target: &Target, json: bool) -> Outcome {
     let found = target::find(target)?;
-    let mut routes: Vec<SubtreeDoc> = ask::json(&found, "/api/v1/subtrees")?;
+    let (mut routes, unreached): (Vec<SubtreeDoc>, _) = ask::json_of_all(&found, "/api/v1/subtrees")?;
     if !routes.iter().any(|route| route.dir == loligo_types::Ino::ROOT.0) {
         // Said by no line: rank 0 has the root unless one says otherwise.
         let (dir, frag) = (loligo_types::Ino::ROOT.0, loligo_types::Frag::WHOLE.to_string());
@@ -50,13 +50,17 @@ fn list(target: &Target, json: bool) -> Outcome {
             let SubtreeDoc { dir, frag, rank, version } = route;
             json!({ "path": path, "dir": dir, "frag": frag, "rank": rank, "version": version })
         };
-        return put(format_args!("{:#}", serde_json::Value::from(lines.iter().map(line).collect::<Vec<_>>())));
+        let mut all: Vec<serde_json::Value> = lines.iter().map(line).collect();
+        // In place of the lines that only their ranks know.
+        all.extend(unreached.iter().map(|one| json!({ "unreached": one })));
+        return put(format_args!("{:#}", serde_json::Value::from(all)));
     }
     let mut out = format!("{:>4} {:>8} {:>7}  directory\n", "rank", "fragment", "version");
     for (path, route) in &lines {
         let path = path.clone().unwrap_or_else(|| format!("inode {}", route.dir));
         out.push_str(&format!("{:>4} {:>8} {:>7}  {path}\n", route.rank, route.frag, route.version));
     }
+    out.push_str(&rank::not_reached(&unreached));
     put(out.trim_end())
 }
 

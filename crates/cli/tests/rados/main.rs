@@ -2,6 +2,7 @@
 //! The cluster is the one that `LOLIGO_CEPH_CONF` names (`scripts/ceph.sh up DIR --pool rados_test`); without it nothing is tested, and
 //! each test says so.
 
+mod any_server;
 mod check;
 mod clients;
 mod copy;

@@ -14,7 +14,7 @@ const SOME: u64 = 300;
 const PATIENT: [&str; 2] = ["--set", "lease_ms=3000"];
 
 /// Three that share, each with a rank.
-fn begin(place: &Place, args: &[&str]) -> Vec<Server> {
+pub fn begin(place: &Place, args: &[&str]) -> Vec<Server> {
     let first = place.share(0, &[args, &["--ranks", "3"]].concat());
     let mut servers = vec![first];
     servers[0].until_serves();
@@ -70,8 +70,9 @@ fn ranks_go_from_server_to_server_by_order_while_programs_work() {
     until(&servers, |runs| runs.concat().len() == 3 && runs[1].contains(&2));
     programs.until_more(SOME);
     let other = servers.iter().find(|server| server.number != leader()).expect("there are three").number;
-    let said = place.say(&["rank", "handover", "0", "--data", &place.data(other).display().to_string()], 1);
-    assert!(said.contains("another server leads") && said.contains(&format!("s{}", leader())), "{said}");
+    let said =
+        place.say(&["rank", "handover", "0", "--to", "s0", "--data", &place.data(other).display().to_string()], 0);
+    assert!(said.contains("rank 0 is run by s0"), "{said}");
     let said = place.say(&["rank", "handover", "0", "--to", "s9", "--data", &data], 1);
     assert!(said.contains("there is no server s9"), "{said}");
     let said = place.say(&["rank", "handover", "7", "--data", &data], 1);

@@ -178,7 +178,8 @@ impl Keeper {
     fn must_lead(&self) -> Result<()> {
         match &self.placing {
             Some(placing) if !placing.leads() => Err(ServerError::Refused(format!(
-                "another server leads, which keeps the map of all ranks: ask {} (on its machine, or with its --data)",
+                "another server leads, or is about to, and keeps the map of all ranks: try again, or ask {} (on its machine, or with \
+                 its --data)",
                 placing.leader()
             ))),
             _ => Ok(()),

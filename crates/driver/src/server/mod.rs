@@ -22,6 +22,7 @@ mod listen;
 mod load;
 pub(crate) mod members;
 pub mod metrics;
+mod others;
 mod peers;
 mod placing;
 mod policy;
@@ -53,12 +54,14 @@ pub use self::error::{Result, ServerError};
 pub use self::format::{FormatOptions, format};
 pub use self::joined::Joint;
 pub use self::metrics::Metrics;
+pub use self::peers::{Replier, Unanswered};
 pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
 
 use self::hub::Hub;
 use self::keeper::{News, Seats, names};
+use self::peers::Peers;
 use self::placing::View;
 use self::policy::{Advice, Notes, is_chosen};
 use self::queue::Inbox;
@@ -201,6 +204,8 @@ pub struct Server {
     has_joined: bool,
     /// What was seen last of the servers that share the store, if several may.
     view: Option<Arc<Mutex<View>>>,
+    /// The connections to them.
+    peers: Option<Arc<Peers>>,
     keeper: Mutex<Sender<News>>,
     /// The rank on whose thread the resident client lives.
     resident_at: Arc<Mutex<Option<Rank>>>,
@@ -293,8 +298,11 @@ impl Server {
     pub fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
         if let Some(view) = &self.view {
             let view = view.lock().unwrap_or_else(PoisonError::into_inner);
-            let info = view.map.ranks.iter().find(|info| info.rank == rank);
-            return info.filter(|_| !self.seats().contains_key(&rank)).map(|info| info.state);
+            let state = view.map.ranks.iter().find(|info| info.rank == rank).map(|info| info.state);
+            // One that never had company is in no map.
+            let is_alone = view.map.ranks.is_empty() && view.sight.wants.contains_key(&u32::from(rank.0));
+            let state = state.or(is_alone.then_some(RankState::Up));
+            return state.filter(|_| !self.seats().contains_key(&rank));
         }
         self.hub.as_ref()?.state_elsewhere(rank)
     }
@@ -481,6 +489,17 @@ impl Server {
 
     /// A picture of it; an error if it has ended or does not answer.
     pub fn status(&self) -> Result<Status> {
+        Ok(Status {
+            ranks: self.rank_statuses()?,
+            identity: self.backend.identity(),
+            addresses: self.addresses().to_vec(),
+            space: self.backend.statfs()?,
+            table: self.backend.table().approximate_size()?,
+        })
+    }
+
+    /// A picture of each of its ranks, for which the store is not asked.
+    pub fn rank_statuses(&self) -> Result<Vec<RankStatus>> {
         let asked: Vec<_> = self.seats().iter().map(|(rank, seat)| (*rank, ask(seat, Command::Status))).collect();
         let mut ranks = Vec::new();
         for (rank, from) in asked {
@@ -493,13 +512,7 @@ impl Server {
         if ranks.is_empty() && (self.view.is_none() || self.has_ended()) {
             return Err(self.silent());
         }
-        Ok(Status {
-            identity: self.backend.identity(),
-            ranks,
-            addresses: self.addresses().to_vec(),
-            space: self.backend.statfs()?,
-            table: self.backend.table().approximate_size()?,
-        })
+        Ok(ranks)
     }
 
     /// Asks a rank something, or orders it to do something, as its administrator.
@@ -517,11 +530,11 @@ impl Server {
             );
             return Err(ServerError::Refused(text));
         }
-        let no_such = |seats: &BTreeMap<Rank, Arc<Seat>>| ServerError::NoSuchRank { rank, there: names(seats.keys()) };
-        let seat = seats.get(&rank).ok_or_else(|| no_such(&seats))?;
+        let no_such = || ServerError::NoSuchRank { rank, there: names(self.all_ranks().iter()) };
+        let seat = seats.get(&rank).ok_or_else(no_such)?;
         ask(seat, |to| Command::Admin(what, to))
             .recv_timeout(STATUS_TIME)
-            .map_err(|error| if self.has_left(rank, error) { no_such(&self.seats()) } else { self.silent() })
+            .map_err(|error| if self.has_left(rank, error) { no_such() } else { self.silent() })
     }
 
     /// Whether a rank does not answer because it was removed meanwhile. If its thread has only just ended, until the keeper

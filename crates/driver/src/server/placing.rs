@@ -65,6 +65,8 @@ pub(crate) struct View {
     pub(crate) sight: Sight,
     /// The cluster map.
     pub(crate) map: ClusterMap,
+    /// How often it was looked around.
+    pub(crate) looks: u64,
 }
 
 /// Where a rank listens that may be at any server: never where clients begin, which is a server's and not a rank's.
@@ -200,6 +202,9 @@ impl Keeper {
         self.give_up_ranks(&sight);
         self.take_ranks(&sight);
         self.note(&sight);
+        if let Some(placing) = &self.placing {
+            placing.view().looks += 1;
+        }
         self.prepare_tls();
         Ok(())
     }
@@ -224,7 +229,10 @@ impl Keeper {
         let me = placing.servers.me();
         let others = sight.servers.iter().filter(|(server, seen)| **server != me && !seen.is_gone);
         placing.peers.know(others.map(|(server, seen)| (*server, seen.at.clone())).collect());
-        *placing.view() = View { sight: sight.clone(), map: placing.map.clone() };
+        let map = placing.map.clone();
+        let mut view = placing.view();
+        (view.sight, view.map) = (sight.clone(), map);
+        drop(view);
         for (rank, member) in std::mem::take(&mut placing.unsaid) {
             self.pass_on(rank, member);
         }

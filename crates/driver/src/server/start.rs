@@ -167,6 +167,7 @@ pub(crate) fn join(mut config: ServerConfig, joint: Joint, progress: &mut dyn Fn
         hub: None,
         has_joined: true,
         view: None,
+        peers: None,
         keeper,
         resident_at: Default::default(),
         supervisor,
@@ -301,7 +302,7 @@ fn run(
     let supervisor = spawn("loligo-server", move || keeper.run())?;
     let supervisor = Mutex::new(Some(supervisor));
     let keeper = Mutex::new(to_keeper);
-    let (has_joined, view, _watch) = (false, None, None);
+    let (has_joined, view, peers, _watch) = (false, None, None, None);
     Ok(Server {
         backend,
         addresses,
@@ -311,6 +312,7 @@ fn run(
         hub,
         has_joined,
         view,
+        peers,
         keeper,
         resident_at,
         supervisor,

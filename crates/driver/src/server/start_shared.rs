@@ -44,7 +44,7 @@ pub(super) fn join_servers(
     let flags = ServerFlags { shares: config.sharing.takes_share, stops: false };
     servers.announce(&peers.at().to_string(), flags)?;
     let (ended, resident_at) = (Arc::new(Ended::default()), Arc::<Mutex<Option<Rank>>>::default());
-    let placing = Placing::new(servers.clone(), peers, flags);
+    let placing = Placing::new(servers.clone(), peers.clone(), flags);
     let view = placing.view.clone();
     let (ranks, must_lead) = (config.ranks, config.sharing.must_lead);
     let addresses = config.listen.clone();
@@ -99,7 +99,7 @@ pub(super) fn join_servers(
         }
     };
     let (supervisor, keeper) = (Mutex::new(Some(supervisor)), Mutex::new(to_keeper));
-    let (hub, has_joined, view) = (None, false, Some(view));
+    let (hub, has_joined, view, peers) = (None, false, Some(view), Some(peers));
     let _watch = Some(auth.begin_to_watch(&seats)?);
     Ok(Server {
         backend,
@@ -110,6 +110,7 @@ pub(super) fn join_servers(
         hub,
         has_joined,
         view,
+        peers,
         keeper,
         resident_at,
         supervisor,

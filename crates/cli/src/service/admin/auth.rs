@@ -62,12 +62,9 @@ impl Asked {
     }
 }
 
-/// The page and the orders.
+/// The page and the order that are each server's own.
 pub fn orders() -> Router<Arc<Source>> {
-    Router::new()
-        .route("/api/v1/auth", get(list))
-        .route("/api/v1/auth/add", post(add))
-        .route("/api/v1/auth/revoke", post(revoke))
+    Router::new().route("/api/v1/auth", get(list)).route("/api/v1/auth/add", post(add))
 }
 
 fn doc(listed: Listed) -> IdentityDoc {
@@ -88,7 +85,22 @@ async fn list(State(source): State<Arc<Source>>) -> Response {
     }
 }
 
+/// Not handed on, and not done for another server: the answer has a private key in it, and servers talk without encryption.
 async fn add(State(source): State<Arc<Source>>, body: String) -> Response {
+    let refused = match source.leader_elsewhere() {
+        _ if source.is_for_servers => {
+            "an identity is made at the server that leads, and not for another one".to_string()
+        }
+        Some(Ok(leader)) => format!(
+            "{leader} leads, and makes identities: ask there (on its machine, or with its --data). This is not handed on, because a private \
+             key would come back without encryption"
+        ),
+        Some(Err(why)) => why,
+        None => String::new(),
+    };
+    if !refused.is_empty() {
+        return (StatusCode::CONFLICT, refused + "\n").into_response();
+    }
     let asked: Asked = match serde_json::from_str(&body) {
         Ok(asked) => asked,
         Err(why) => return misunderstood(&why),
@@ -104,7 +116,8 @@ async fn add(State(source): State<Arc<Source>>, body: String) -> Response {
     }
 }
 
-async fn revoke(State(source): State<Arc<Source>>, body: String) -> Response {
+/// The leader's.
+pub async fn revoke(State(source): State<Arc<Source>>, body: String) -> Response {
     let asked: Asked = match serde_json::from_str(&body) {
         Ok(asked) => asked,
         Err(why) => return misunderstood(&why),

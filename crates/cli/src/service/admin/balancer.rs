@@ -11,9 +11,8 @@ use loligo_driver::{Advised, InForce, LogLine, ServerError, Tick, Version};
 use loligo_types::{PolicyId, Rank};
 use serde::{Deserialize, Serialize};
 
-use super::Source;
-use super::pages;
-use crate::look::ask;
+use super::others::UnreachedDoc;
+use super::{Source, all, pages};
 
 /// Lines of the log that are shown at most.
 const LINES_MAX: usize = 10_000;
@@ -124,6 +123,9 @@ pub struct BalancerDoc {
     pub named: Vec<NamedDoc>,
     /// All ranks that answer.
     pub ranks: Vec<RankBalanceDoc>,
+    /// Those who do not.
+    #[serde(default)]
+    pub unreached: Vec<UnreachedDoc>,
     /// All versions.
     pub versions: Vec<VersionDoc>,
     /// What was put in force, the last of it last.
@@ -253,6 +255,9 @@ fn trouble_of(doc: &RankBalanceDoc) -> Option<String> {
     })
 }
 
+/// What ranks say of their balancers, and who says nothing.
+type RanksSaid = (Vec<RankBalanceDoc>, Vec<UnreachedDoc>);
+
 impl Source {
     /// What is in force, for the status of all; nothing if the table does not say.
     pub fn policy_now(&self, policy: PolicyId) -> Option<NowDoc> {
@@ -260,10 +265,9 @@ impl Source {
         Some(NowDoc { policy: version.as_ref().map(version_doc), chosen: self.server.is_policy_chosen().ok()? })
     }
 
-    fn balancer_doc(&self) -> Result<BalancerDoc, ServerError> {
-        let status = self.status_doc()?;
+    /// `ranks`: how they do.
+    fn balancer_doc(&self, (ranks, unreached): RanksSaid) -> Result<BalancerDoc, ServerError> {
         let versions = self.server.policies()?;
-        let ranks: Vec<RankBalanceDoc> = status.ranks.into_iter().map(|rank| rank.balancer).collect();
         let history: Vec<InForceDoc> = self.server.policy_history()?.into_iter().map(in_force_doc).collect();
         let now = history.iter().rfind(|one| one.name.is_none()).map_or(0, |last| last.policy);
         let in_force = versions.iter().find(|version| version.id.0 == now).map(version_doc);
@@ -274,15 +278,11 @@ impl Source {
         });
         let (versions, named) = (versions.iter().map(version_doc).collect(), named.collect());
         let (chosen, default) = (self.server.is_policy_chosen()?, self.settings.text("balancer").to_string());
-        Ok(BalancerDoc { in_force, chosen, default, named, ranks, versions, history })
+        Ok(BalancerDoc { in_force, chosen, default, named, ranks, unreached, versions, history })
     }
 
-    /// The last ticks of a rank, also of one that another process runs.
+    /// The last ticks of a rank of this process.
     fn tick_docs(&self, rank: Rank) -> Result<Vec<TickDoc>, ServerError> {
-        if let Some(other) = self.process_of(rank) {
-            let page = format!("/api/v1/balancer/ticks/{rank}");
-            return ask::json(&other, &page).map_err(|failure| ServerError::Refused(failure.to_string()));
-        }
         Ok(self.server.balancer_ticks(rank)?.into_iter().map(tick_doc).collect())
     }
 
@@ -297,13 +297,13 @@ impl Source {
 /// What anybody may look at.
 pub fn pages() -> Router<Arc<Source>> {
     Router::new()
-        .route("/api/v1/balancer", get(|State(source)| answer(source, Source::balancer_doc)))
+        .route("/api/v1/balancer", get(|State(source)| done(source, |_| Ok(()))))
         .route("/api/v1/balancer/text/{policy}", get(text))
         .route("/api/v1/balancer/log/{lines}", get(log))
         .route("/api/v1/balancer/ticks/{rank}", get(ticks))
 }
 
-/// What only the owner may do.
+/// What only the owner may do, at the server that leads.
 pub fn orders() -> Router<Arc<Source>> {
     Router::new()
         .route("/api/v1/balancer/set/{name}", post(set))
@@ -337,6 +337,9 @@ async fn log(State(source): State<Arc<Source>>, Path(lines): Path<usize>) -> Res
 }
 
 async fn ticks(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
+    if let Some(elsewhere) = all::of_rank(&source, Rank(rank), format!("/api/v1/balancer/ticks/{rank}")).await {
+        return elsewhere;
+    }
     answer(source, move |source| source.tick_docs(Rank(rank))).await
 }
 
@@ -349,27 +352,27 @@ async fn add(State(source): State<Arc<Source>>, Path(name): Path<String>, body: 
 }
 
 async fn none(State(source): State<Arc<Source>>) -> Response {
-    let order = |source: &Source| {
-        source.server.use_policy(PolicyId::NONE, "none")?;
-        source.balancer_doc()
-    };
-    answer(source, order).await
+    done(source, |source| source.server.use_policy(PolicyId::NONE, "none")).await
 }
 
 async fn unset(State(source): State<Arc<Source>>) -> Response {
-    let order = |source: &Source| {
-        source.server.unset_policy()?;
-        source.balancer_doc()
-    };
-    answer(source, order).await
+    done(source, |source| source.server.unset_policy()).await
 }
 
 async fn roll_back(State(source): State<Arc<Source>>) -> Response {
-    let order = |source: &Source| {
-        source.server.roll_back_policy()?;
-        source.balancer_doc()
+    done(source, |source| source.server.roll_back_policy().map(|_| ())).await
+}
+
+/// Carries something out, and shows how it is then.
+async fn done(source: Arc<Source>, what: impl FnOnce(&Source) -> Result<(), ServerError> + Send + 'static) -> Response {
+    if let Err(response) = pages::ask(&source, what).await {
+        return response;
+    }
+    let said = match all::status(&source).await {
+        Ok(status) => (status.ranks.into_iter().map(|rank| rank.balancer).collect(), status.unreached),
+        Err(response) => return response,
     };
-    answer(source, order).await
+    answer(source, move |source| source.balancer_doc(said)).await
 }
 
 #[cfg(test)]

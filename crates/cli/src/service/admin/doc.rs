@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use loligo_driver::server::metrics::{Distribution, Metrics};
+use loligo_driver::server::metrics::Metrics;
 use loligo_mds::admin::{DrainStatus, Migration};
 use loligo_types::{Rank, RankState, Route};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
 use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
+use super::others::UnreachedDoc;
 
 /// `/api/v1/status`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -34,8 +35,11 @@ pub struct StatusDoc {
     /// By what ranks balance; none: it is not known.
     #[serde(default)]
     pub balancer: Option<super::balancer::NowDoc>,
-    /// Those that this server runs, and other processes of its machine for it.
+    /// All that could be asked, whoever runs them.
     pub ranks: Vec<RankDoc>,
+    /// Those who could not, and whose ranks are missing therefore.
+    #[serde(default)]
+    pub unreached: Vec<UnreachedDoc>,
     /// The servers that share the store; none: it is this machine's.
     #[serde(default)]
     pub servers: Vec<ServerDoc>,
@@ -297,41 +301,9 @@ pub struct SessionDoc {
     pub errors: u64,
 }
 
-fn us(ns: u64) -> f64 {
+/// Of nanoseconds.
+pub(super) fn us(ns: u64) -> f64 {
     (ns as f64 / 10.0).round() / 100.0
-}
-
-fn op_doc(latency: &Distribution, count: u64, errors: u64, buckets: bool) -> OpDoc {
-    OpDoc {
-        count,
-        errors,
-        p50_us: us(latency.quantile(0.5)),
-        p99_us: us(latency.quantile(0.99)),
-        total_s: latency.sum as f64 / 1e9,
-        latency_ns: if buckets { latency.buckets().collect() } else { Vec::new() },
-    }
-}
-
-/// Counts and latencies by operation, over these ranks.
-pub fn ops<'a>(ranks: impl Iterator<Item = &'a Metrics>, buckets: bool) -> BTreeMap<String, OpDoc> {
-    let mut all: BTreeMap<&str, (Distribution, u64, u64)> = BTreeMap::new();
-    for metrics in ranks {
-        for (name, op) in metrics.ops.iter().filter(|(_, op)| op.done.get() > 0) {
-            let (latency, count, errors) = all.entry(name).or_default();
-            latency.merge(&op.latency.snapshot());
-            *count += op.done.get();
-            *errors += op.errors.get();
-        }
-    }
-    let doc = |(name, (latency, count, errors)): (&str, (Distribution, u64, u64))| {
-        (name.to_string(), op_doc(&latency, count, errors, buckets))
-    };
-    all.into_iter().map(doc).collect()
-}
-
-/// The counters of all ranks.
-pub fn all_metrics(status: &loligo_driver::Status) -> impl Iterator<Item = &Metrics> {
-    status.ranks.iter().map(|rank| &*rank.metrics)
 }
 
 /// The state in a word, and why it is not serving, or what is wrong although it is.
@@ -366,17 +338,30 @@ fn health_of(rank: &loligo_driver::RankStatus) -> Health {
 
 /// The state in a word, and why it is not serving: that of the rank that is worst off.
 pub fn health(status: &loligo_driver::Status) -> Health {
-    match worst(status.ranks.iter().map(|rank| (rank.rank, health_of(rank)))) {
-        Some((rank, (word, reason))) if status.ranks.len() > 1 => {
-            (word, reason.map(|reason| format!("rank {rank}: {reason}")))
-        }
-        Some((_, health)) => health,
-        None => ("failed", Some("there is no rank".into())),
+    let all = status.ranks.iter().map(|rank| (rank.rank, health_of(rank)));
+    worst_of(status.ranks.len(), all).unwrap_or(("failed", Some("there is no rank".into())))
+}
+
+/// The same of all ranks of the file system that could be asked; nothing if there are none.
+pub fn health_of_all(ranks: &[RankDoc]) -> Option<(String, Option<String>)> {
+    let all = ranks.iter().map(|rank| (Rank(rank.rank), (rank.state.as_str(), rank.reason.clone())));
+    worst_of(ranks.len(), all).map(|(word, reason)| (word.to_string(), reason))
+}
+
+fn worst_of<'a>(
+    count: usize,
+    ranks: impl Iterator<Item = (Rank, (&'a str, Option<String>))>,
+) -> Option<(&'a str, Option<String>)> {
+    match worst(ranks)? {
+        (rank, (word, reason)) if count > 1 => Some((word, reason.map(|reason| format!("rank {rank}: {reason}")))),
+        (_, health) => Some(health),
     }
 }
 
 /// The one that is worst off; of equal ones, one that says why, and of these the lowest.
-fn worst(ranks: impl Iterator<Item = (Rank, Health)>) -> Option<(Rank, Health)> {
+fn worst<'a>(
+    ranks: impl Iterator<Item = (Rank, (&'a str, Option<String>))>,
+) -> Option<(Rank, (&'a str, Option<String>))> {
     let order = ["leaving", "draining", "serving", "full", "grace", "failed"];
     let badness = |word: &str| order.iter().position(|other| *other == word);
     ranks.max_by_key(|(rank, (word, reason))| (badness(word), reason.is_some(), std::cmp::Reverse(*rank)))
@@ -421,13 +406,15 @@ impl StatusDoc {
             table: TableDoc { keys: status.table.keys, bytes: status.table.bytes },
             balancer: status.ranks.first().and_then(|rank| source.policy_now(rank.mds.balance.policy)),
             ranks: status.ranks.iter().map(|rank| RankDoc::new(source, rank)).collect(),
+            unreached: Vec::new(),
             servers: source.server.sight().map(|(me, sight)| servers(me, &sight)).unwrap_or_default(),
         }
     }
 }
 
 impl RankDoc {
-    fn new(source: &Source, status: &loligo_driver::RankStatus) -> RankDoc {
+    /// From a picture of it.
+    pub fn new(source: &Source, status: &loligo_driver::RankStatus) -> RankDoc {
         let (mds, metrics) = (&status.mds, &*status.metrics);
         let (state, reason) = health_of(status);
         RankDoc {
@@ -465,7 +452,7 @@ impl RankDoc {
                 records: metrics.checkpoint_records.get(),
                 p99_ms: us(metrics.checkpoint_time.snapshot().quantile(0.99)) / 1e3,
             },
-            ops: ops(std::iter::once(metrics), false),
+            ops: super::ops::of(std::iter::once(metrics), false),
             load: LoadDoc::new(&mds.load),
             balancer: super::balancer::rank_doc(status),
             others: mds.others.iter().map(KnownLoadDoc::new).collect(),
@@ -494,7 +481,7 @@ impl JournalDoc {
 }
 
 /// The sessions at all ranks.
-pub fn sessions(status: &loligo_driver::Status) -> Vec<SessionDoc> {
+pub fn sessions(ranks: &[loligo_driver::RankStatus]) -> Vec<SessionDoc> {
     let doc = |(rank, s): (u16, &loligo_mds::SessionStatus)| SessionDoc {
         id: s.id.0,
         rank,
@@ -513,7 +500,7 @@ pub fn sessions(status: &loligo_driver::Status) -> Vec<SessionDoc> {
         requests: s.requests,
         errors: s.errors,
     };
-    status.ranks.iter().flat_map(|rank| rank.mds.sessions.iter().map(|s| doc((rank.rank.0, s)))).collect()
+    ranks.iter().flat_map(|rank| rank.mds.sessions.iter().map(|s| doc((rank.rank.0, s)))).collect()
 }
 
 /// A line of the subtree map.

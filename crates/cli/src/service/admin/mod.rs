@@ -2,16 +2,22 @@
 //! own with a small runtime, so that it can never hold up the server.
 //!
 //! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). Over
-//! the address it only looks; orders are taken over the socket, which is its owner's alone.
+//! the address it only looks; orders are taken over the socket, which is its owner's alone, and from other servers that share the store, on
+//! behalf of their owners.
 
+mod all;
 pub mod auth;
 pub mod balancer;
 pub mod doc;
+mod handing;
 pub mod heat;
 mod metrics;
-mod others;
+mod ops;
+pub mod others;
 mod pages;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
@@ -20,11 +26,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::output::{Context, Failure};
 
+pub use all::UNREACHED;
 pub use source::Source;
+
+/// Questions of other servers that may wait to be taken; more are refused.
+const QUESTIONS: usize = 64;
+/// Threads that wait for the server: an order may take a minute, and others look meanwhile.
+const WAITING_MAX: usize = 16;
 
 /// The running plane.
 pub struct Admin {
@@ -51,12 +63,15 @@ impl Admin {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("loligo-admin")
-            .max_blocking_threads(4)
+            .max_blocking_threads(WAITING_MAX)
             .build()
             .context(|| "the admin plane's runtime".into())?;
         let (stop, stopped) = watch::channel(false);
+        let (to, asked) = mpsc::channel(QUESTIONS);
+        // One that is not taken is dropped, which tells who asks.
+        source.server.on_question(move |question, replier| _ = to.try_send((question, replier)));
         let body = move || {
-            if let Err(error) = runtime.block_on(pages::serve(tcp, unix, source, stopped)) {
+            if let Err(error) = runtime.block_on(pages::serve(tcp, unix, asked, source, stopped)) {
                 tracing::error!(%error, "the admin plane ended");
             }
             // Requests that wait for the server are not waited for.

@@ -1,107 +1,244 @@
-//! What processes that run ranks for this server say of them: their admin planes are asked in turn, so that one question at
-//! the server of the data directory tells of all ranks. One that does not answer is left out.
+//! Who else runs ranks of this file system, and asking them: processes of this machine by the sockets of their admin planes, servers that share
+//! the store over the connections that servers have. What is made of the answers is `all.rs`'s, orders are `handing.rs`'s.
+//!
+//! Whoever does not answer in time is named, and nobody is waited for longer. What another server has asked is asked nobody else, so no question
+//! goes in a circle.
 
-use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use loligo_driver::ServerError;
+use loligo_driver::Unanswered;
+use loligo_types::link::{Method, Question, Reply};
 use loligo_types::{Rank, RankState};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use super::Source;
-use super::doc::{self, DrainDoc, MigrationDoc, StatusDoc, SubtreeDoc};
 use crate::look::ask;
-use crate::target::{Admin, Found};
+use crate::target;
 
-impl Source {
-    /// Where the process answers that runs ranks and has this one as its lowest.
-    fn other(&self, first: Rank) -> Found {
-        let socket = self.data.join(format!("admin-{first}.sock"));
-        Found { data: None, address: None, admin: Some(Admin::Unix(socket)), state: None }
+/// How long others may take to say what they know.
+pub const REACH: Duration = Duration::from_secs(1);
+
+/// Another one that runs ranks.
+#[derive(Clone, Debug)]
+pub enum Other {
+    /// A process of this machine that joined; the lowest rank that it was started with names its socket.
+    Process { first: Rank, ranks: Vec<Rank> },
+    /// A server that shares the store.
+    Server { number: u64, name: String, ranks: Vec<Rank> },
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Other::Process { first, .. } => write!(f, "the process that was started with rank {first}"),
+            Other::Server { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// Where a rank is.
+pub enum At {
+    /// In this process, or there is none.
+    Here,
+    There(Other),
+    /// With nobody just now; why, and what to do.
+    Nowhere(String),
+}
+
+/// Whose ranks are not in an answer.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct UnreachedDoc {
+    /// The number of the server, in hexadecimal digits; none: a process of this machine, or nobody.
+    pub number: Option<String>,
+    /// What it is called.
+    pub name: String,
+    /// Those that it runs.
+    pub ranks: Vec<u16>,
+    /// Why it is not reached.
+    pub why: String,
+}
+
+impl UnreachedDoc {
+    fn new(other: &Other, why: String) -> UnreachedDoc {
+        let (number, ranks) = match other {
+            Other::Process { ranks, .. } => (None, ranks),
+            Other::Server { number, ranks, .. } => (Some(format!("{number:016x}")), ranks),
+        };
+        UnreachedDoc { number, name: other.to_string(), ranks: ranks.iter().map(|rank| rank.0).collect(), why }
     }
 
-    /// A document of each of them.
-    fn of_others<T: DeserializeOwned>(&self, page: &str) -> Vec<T> {
-        let mut all = Vec::new();
-        for (first, _) in self.server.joined() {
-            match ask::json(&self.other(first), page) {
-                Ok(doc) => all.push(doc),
-                Err(failure) => tracing::debug!("the process with rank {first} says nothing of it: {failure}"),
+    /// Ranks that nobody runs.
+    pub(super) fn nobody(ranks: Vec<Rank>, why: String) -> UnreachedDoc {
+        UnreachedDoc { number: None, name: "nobody".into(), ranks: ranks.iter().map(|rank| rank.0).collect(), why }
+    }
+}
+
+/// What others have said, and who has not.
+pub struct Gathered<T> {
+    pub docs: Vec<T>,
+    pub unreached: Vec<UnreachedDoc>,
+}
+
+impl Source {
+    /// Those who are asked besides: all that run ranks.
+    fn others(&self) -> Vec<Other> {
+        if self.is_for_servers {
+            return Vec::new();
+        }
+        let mut all: Vec<Other> =
+            self.server.joined().into_iter().map(|(first, ranks)| Other::Process { first, ranks }).collect();
+        if let Some((me, sight)) = self.server.sight() {
+            for (number, seen) in sight.servers.iter().filter(|(number, _)| **number != me) {
+                let held = sight.ranks.iter().filter(|(_, rank)| rank.is_held && rank.server == *number);
+                let ranks: Vec<Rank> = held.filter_map(|(rank, _)| u16::try_from(*rank).ok()).map(Rank).collect();
+                if !ranks.is_empty() {
+                    all.push(Other::Server { number: *number, name: seen.name.clone(), ranks });
+                }
             }
         }
         all
     }
 
-    /// A picture of the server, with all ranks that answer.
-    pub fn status_doc(&self) -> Result<StatusDoc, ServerError> {
-        let mut doc = StatusDoc::new(self, &self.status()?);
-        doc.ranks.extend(self.of_others::<StatusDoc>("/api/v1/status").into_iter().flat_map(|other| other.ranks));
-        doc.ranks.sort_by_key(|rank| rank.rank);
-        Ok(doc)
-    }
-
-    /// All that all ranks know of the subtree map, each line in its newest version.
-    pub fn subtree_docs(&self) -> Result<Vec<SubtreeDoc>, ServerError> {
-        let own = self.routes()?;
-        let mut newest: BTreeMap<(u64, String), SubtreeDoc> = BTreeMap::new();
-        for line in own.iter().map(doc::subtree).chain(self.of_others("/api/v1/subtrees").into_iter().flat_map(all)) {
-            let known = newest.entry((line.dir, line.frag.clone())).or_insert_with(|| line.clone());
-            if line.version > known.version {
-                *known = line;
-            }
+    /// The server that leads, if that is another one; or why there is none.
+    pub(super) fn leader_elsewhere(&self) -> Option<Result<Other, String>> {
+        let (me, sight) = self.server.sight()?;
+        let found = sight.leader.and_then(|leader| Some((leader, sight.servers.get(&leader)?)));
+        match found {
+            Some((leader, _)) if leader == me => None,
+            Some((number, seen)) => Some(Ok(Other::Server { number, name: seen.name.clone(), ranks: Vec::new() })),
+            None => Some(Err(
+                "no server leads just now, so nothing was done: another one will in a moment; try again".into()
+            )),
         }
-        Ok(newest.into_values().collect())
     }
 
-    /// The migrations of all ranks.
-    pub fn migration_docs(&self) -> Result<Vec<MigrationDoc>, ServerError> {
-        let mut own: Vec<MigrationDoc> = self.migrations()?.iter().map(doc::migration).collect();
-        own.extend(self.of_others("/api/v1/migrations").into_iter().flat_map(all));
-        Ok(own)
+    /// What other servers call this one.
+    pub(super) fn own_name(&self) -> String {
+        let seen = self.server.sight().and_then(|(me, sight)| Some(sight.servers.get(&me)?.name.clone()));
+        seen.unwrap_or_else(|| "this server".into())
     }
 
-    /// How far a rank is drained.
-    pub fn drain_doc(&self, rank: Rank) -> Result<DrainDoc, ServerError> {
-        let Some(state) = self.server.state_elsewhere(rank) else {
-            return self.drain_status(rank).map(|(status, there)| doc::drain(status, there));
+    /// Where a rank is.
+    pub(super) fn at(&self, rank: Rank) -> At {
+        if self.server.ranks().contains(&rank) {
+            return At::Here;
+        }
+        let Some((me, sight)) = self.server.sight() else {
+            let joined = self.server.joined();
+            return match joined.into_iter().find(|(_, ranks)| ranks.contains(&rank)) {
+                Some((first, ranks)) => At::There(Other::Process { first, ranks }),
+                None if self.server.state_elsewhere(rank).is_some() => At::Nowhere(format!(
+                    "the process that runs rank {rank} is not there: start it again (loligo serve --join {rank})"
+                )),
+                None => At::Here,
+            };
         };
-        let page = format!("/api/v1/rank/drain/{rank}");
-        let asked = self.process_of(rank).and_then(|other| ask::json::<DrainDoc>(&other, &page).ok());
-        let said = asked.filter(|doc| doc.there);
-        let silent = || match self.server_of(rank) {
-            Some(server) => format!("{server} runs it, and tells how far it is"),
-            None => "its process does not answer".to_owned(),
+        let held = sight.ranks.get(&u32::from(rank.0)).filter(|seen| seen.is_held && seen.server != me);
+        match held.and_then(|held| Some((held.server, sight.servers.get(&held.server)?))) {
+            Some((number, seen)) => At::There(Other::Server { number, name: seen.name.clone(), ranks: vec![rank] }),
+            None if self.server.state_elsewhere(rank).is_some() => At::Nowhere(self.awaited(rank)),
+            None => At::Here,
+        }
+    }
+
+    /// Why nobody runs a rank.
+    fn awaited(&self, rank: Rank) -> String {
+        let to = self.server.sight().and_then(|(_, sight)| {
+            let wanted = sight.wants.get(&u32::from(rank.0))?;
+            Some(sight.servers.get(wanted)?.name.clone())
+        });
+        let to = to.unwrap_or_else(|| "another server".into());
+        format!("no server runs rank {rank} just now, {to} is to: try again")
+    }
+
+    /// Ranks that nobody runs.
+    fn nowhere(&self) -> Vec<UnreachedDoc> {
+        if self.is_for_servers {
+            return Vec::new();
+        }
+        let why = |rank: Rank| match self.at(rank) {
+            At::Nowhere(why) => Some(UnreachedDoc::nobody(vec![rank], why)),
+            _ => None,
         };
-        let unknown = DrainDoc { there: true, state: silent(), stuck: Some(silent()), ..DrainDoc::default() };
-        // That it is drained is for the map to say.
-        Ok(DrainDoc { draining: state != RankState::Up, ..said.unwrap_or(unknown) })
+        self.server.all_ranks().into_iter().filter_map(why).collect()
     }
 
-    /// Hands an order on to the process that runs a rank.
-    pub fn hand_on<T: DeserializeOwned>(&self, rank: Rank, page: &str) -> Result<T, String> {
-        let other = self.process_of(rank).ok_or_else(|| {
-            if let Some(server) = self.server_of(rank) {
-                return format!("{server} runs rank {rank}: give the order there (on its machine, or with its --data)");
-            }
-            format!("the process that runs rank {rank} is not there: start it again (loligo serve --join {rank})")
-        })?;
-        ask::order(&other, page).map_err(|failure| failure.to_string())
-    }
-
-    /// What the server is called that runs a rank, of those that share the store.
-    fn server_of(&self, rank: Rank) -> Option<String> {
-        let (_, sight) = self.server.sight()?;
-        let seen = sight.ranks.get(&u32::from(rank.0)).filter(|seen| seen.is_held)?;
-        sight.servers.get(&seen.server).map(|server| server.name.clone())
-    }
-
-    /// The process that runs a rank, if it is another one and there.
-    pub(super) fn process_of(&self, rank: Rank) -> Option<Found> {
-        let joined = self.server.joined();
-        joined.iter().find(|(_, ranks)| ranks.contains(&rank)).map(|(first, _)| self.other(*first))
+    /// What a rank is by the map that others run.
+    pub(super) fn state_elsewhere(&self, rank: Rank) -> Option<RankState> {
+        self.server.state_elsewhere(rank)
     }
 }
 
-/// The documents of one process.
-fn all<T>(docs: Vec<T>) -> Vec<T> {
-    docs
+/// A page that is looked at.
+pub fn page(path: impl Into<String>) -> Question {
+    Question { method: Method::Get, path: path.into(), text: String::new() }
+}
+
+/// Asks another one.
+pub async fn ask(
+    source: &Arc<Source>,
+    other: &Other,
+    question: Question,
+    patience: Duration,
+) -> Result<Reply, Unanswered> {
+    let late = || Unanswered::Lost(format!("no answer within {} s", patience.as_secs()));
+    match other {
+        Other::Server { number, .. } => {
+            let (to, from) = oneshot::channel();
+            source.server.ask_server(*number, question, move |told| _ = to.send(told));
+            match tokio::time::timeout(patience, from).await {
+                Ok(Ok(told)) => told,
+                Ok(Err(_)) => Err(Unanswered::Lost("this server is stopping".into())),
+                Err(_) => Err(late()),
+            }
+        }
+        Other::Process { first, .. } => {
+            let socket = target::Admin::Unix(source.data.join(format!("admin-{first}.sock")));
+            let asked = tokio::task::spawn_blocking(move || ask::raw(&socket, patience, &question));
+            match tokio::time::timeout(patience, asked).await {
+                Ok(Ok(told)) => told,
+                Ok(Err(_)) => Err(Unanswered::Lost("this server is stopping".into())),
+                Err(_) => Err(late()),
+            }
+        }
+    }
+}
+
+/// A document of each of the others, and who gives none.
+pub async fn gather<T: DeserializeOwned>(source: &Arc<Source>, path: &str) -> Gathered<T> {
+    let mut gathered = Gathered { docs: Vec::new(), unreached: source.nowhere() };
+    // All at once: together they take no longer than one.
+    let asked: Vec<_> = source
+        .others()
+        .into_iter()
+        .map(|other| {
+            let (source, one, question) = (source.clone(), other.clone(), page(path));
+            (other, tokio::spawn(async move { ask(&source, &one, question, REACH).await }))
+        })
+        .collect();
+    for (other, told) in asked {
+        let told = match told.await {
+            Ok(Ok(reply)) => document(&reply),
+            Ok(Err(Unanswered::NotSent(why) | Unanswered::Lost(why))) => Err(why),
+            Err(_) => Err("this server is stopping".into()),
+        };
+        match told {
+            Ok(doc) => gathered.docs.push(doc),
+            Err(why) => gathered.unreached.push(UnreachedDoc::new(&other, why)),
+        }
+    }
+    gathered
+}
+
+/// The document that a reply is, or what it says instead.
+pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, String> {
+    match reply.status {
+        200 => serde_json::from_str(&reply.text)
+            .map_err(|error| format!("its answer cannot be understood ({error}): use programs of one release")),
+        _ => Err(reply.text.trim().to_string()),
+    }
 }

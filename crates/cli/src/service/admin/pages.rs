@@ -1,32 +1,34 @@
-//! The pages, and the listeners that they are served on.
+//! The pages, and who is served with them: who connects to the listeners, and other servers of the file system.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Request, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loligo_driver::ServerError;
+use loligo_driver::{Replier, ServerError};
+use loligo_mds::admin::Ask;
+use loligo_types::limits::REPLY_TEXT_MAX;
+use loligo_types::link::{Method, Question, Reply};
 use loligo_types::{Frag, Ino, Rank};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tower_service::Service;
 
-use super::{Source, auth, balancer, doc, metrics};
+use super::{Source, all, auth, balancer, doc, handing, metrics};
 
-/// Serves both listeners until told to stop.
-pub async fn serve(
-    tcp: Option<TcpListener>,
-    unix: UnixListener,
-    source: Arc<Source>,
-    stopped: watch::Receiver<bool>,
-) -> std::io::Result<()> {
-    let pages = Router::new()
+/// What anybody may look at.
+fn pages() -> Router<Arc<Source>> {
+    Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(healthz))
         .route("/api/v1/status", get(status))
+        .route("/api/v1/ranks", get(ranks))
         .route("/api/v1/ops", get(ops))
         .route("/api/v1/sessions", get(sessions))
         .route("/api/v1/subtrees", get(subtrees))
@@ -34,21 +36,41 @@ pub async fn serve(
         .route("/api/v1/rank/drain/{rank}", get(drain_status))
         .route("/api/v1/config", get(config))
         .merge(balancer::pages())
-        .fallback(nothing_here);
-    // Who may connect to the socket in the data directory is its owner; who may connect to a port is anybody.
-    let orders = pages
-        .clone()
-        .route("/api/v1/migrate/{dir}/{to}/{from}", post(migrate))
+        .fallback(nothing_here)
+}
+
+/// The same, and what only the owner may do. That is who may connect to the socket in the data directory, and other servers: who may connect to
+/// a port is anybody.
+pub(super) fn pages_and_orders(source: &Arc<Source>) -> Router {
+    let by_leader = Router::new()
         .route("/api/v1/rank/add/{count}", post(add_ranks))
-        .route("/api/v1/rank/drain/{rank}", post(drain))
-        .route("/api/v1/rank/undrain/{rank}", post(undrain))
         .route("/api/v1/rank/handover/{rank}", post(hand_over))
+        .route("/api/v1/auth/revoke", post(auth::revoke))
+        .merge(balancer::orders())
+        .route_layer(from_fn_with_state(source.clone(), handing::by_leader));
+    pages()
+        .route("/api/v1/migrate/{dir}/{to}/{from}", post(migrate))
         .route("/api/v1/migrate/{dir}/{to}/{from}/{value}/{bits}", post(migrate_frag))
         .route("/api/v1/gather/{dir}", post(gather))
+        .route("/api/v1/gather/{dir}/{at}", post(gather_at))
+        .route("/api/v1/rank/drain/{rank}", post(drain))
+        .route("/api/v1/rank/undrain/{rank}", post(undrain))
         .merge(auth::orders())
-        .merge(balancer::orders())
-        .with_state(source.clone());
-    let pages = pages.with_state(source);
+        .merge(by_leader)
+        .with_state(source.clone())
+}
+
+/// Serves both listeners and other servers until told to stop.
+pub async fn serve(
+    tcp: Option<TcpListener>,
+    unix: UnixListener,
+    asked: mpsc::Receiver<(Question, Replier)>,
+    source: Arc<Source>,
+    stopped: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    tokio::spawn(hear(asked, pages_and_orders(&Arc::new(source.for_servers()))));
+    let orders = pages_and_orders(&source);
+    let pages = pages().with_state(source);
     let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, orders);
     // A client that keeps its connection open must not keep the server from ending: what runs is dropped.
     let mut stop = stopped.clone();
@@ -65,6 +87,41 @@ pub async fn serve(
         None => tokio::select! {
             end = unix.into_future() => end,
             () = told => Ok(()),
+        },
+    }
+}
+
+/// Hears what other servers ask. Each is a task of its own: none waits for another one.
+async fn hear(mut asked: mpsc::Receiver<(Question, Replier)>, pages: Router) {
+    while let Some((question, replier)) = asked.recv().await {
+        let pages = pages.clone();
+        tokio::spawn(async move { replier.reply(reply(pages, question).await) });
+    }
+}
+
+/// What the pages say to a question.
+pub(super) async fn reply(mut pages: Router, question: Question) -> Reply {
+    let method = match question.method {
+        Method::Get => axum::http::Method::GET,
+        Method::Post => axum::http::Method::POST,
+    };
+    let request = Request::builder().method(method).uri(question.path).body(Body::from(question.text));
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => {
+            return Reply { status: StatusCode::BAD_REQUEST.as_u16(), text: format!("no such page: {error}\n") };
+        }
+    };
+    let response = match pages.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let status = response.status().as_u16();
+    match to_bytes(response.into_body(), REPLY_TEXT_MAX).await {
+        Ok(text) => Reply { status, text: String::from_utf8_lossy(&text).into_owned() },
+        Err(_) => Reply {
+            status: StatusCode::INSUFFICIENT_STORAGE.as_u16(),
+            text: format!("what it has to say are more than {REPLY_TEXT_MAX} bytes: ask it there\n"),
         },
     }
 }
@@ -89,7 +146,7 @@ pub(super) async fn ask<T: Send + 'static>(
 async fn index() -> &'static str {
     "Loligo\n\n/metrics           for Prometheus\n/healthz           200 if it serves, else 503 and why\n\
      /api/v1/status     what it does\n/api/v1/ops        operations, with the buckets of their latencies\n\
-     /api/v1/sessions   its clients\n/api/v1/subtrees   which rank has what\n\
+     /api/v1/ranks      what its ranks do\n/api/v1/sessions   its clients\n/api/v1/subtrees   which rank has what\n\
      /api/v1/migrations what moves from rank to rank\n/api/v1/config     its settings\n\
      /api/v1/balancer   the policy in force and what it does\n"
 }
@@ -122,43 +179,35 @@ async fn healthz(State(source): State<Arc<Source>>) -> Response {
 }
 
 async fn status(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::status_doc).await {
-        Ok(status) => Json(status).into_response(),
-        Err(response) => response,
-    }
+    either(all::status(&source).await.map(|doc| Json(doc).into_response()))
+}
+
+async fn ranks(State(source): State<Arc<Source>>) -> Response {
+    all::ranks(&source).await
 }
 
 async fn ops(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::status).await {
-        Ok(status) => Json(doc::ops(doc::all_metrics(&status), true)).into_response(),
-        Err(response) => response,
-    }
+    either(all::operations(&source).await)
 }
 
 async fn sessions(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::status).await {
-        Ok(status) => Json(doc::sessions(&status)).into_response(),
-        Err(response) => response,
-    }
+    either(all::sessions(&source).await)
 }
 
 async fn subtrees(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::subtree_docs).await {
-        Ok(lines) => Json(lines).into_response(),
-        Err(response) => response,
-    }
+    either(all::subtrees(&source).await)
 }
 
 async fn migrations(State(source): State<Arc<Source>>) -> Response {
-    match ask(&source, Source::migration_docs).await {
-        Ok(all) => Json(all).into_response(),
-        Err(response) => response,
-    }
+    either(all::migrations(&source).await)
+}
+
+fn either(told: Result<Response, Response>) -> Response {
+    told.unwrap_or_else(|response| response)
 }
 
 async fn migrate(State(source): State<Arc<Source>>, Path((dir, to, from)): Path<(u64, u16, u16)>) -> Response {
-    let order = move |source: &Source| source.migrate(Ino(dir), None, Rank(to), Rank(from));
-    begun(ask(&source, order).await)
+    begin_to_migrate(&source, Ino(dir), None, Rank(to), Rank(from)).await
 }
 
 /// A fragment of it.
@@ -166,24 +215,37 @@ type OfFrag = (u64, u16, u16, String, u8);
 
 async fn migrate_frag(State(source): State<Arc<Source>>, Path((dir, to, from, value, bits)): Path<OfFrag>) -> Response {
     match format!("{value}/{bits}").parse::<Frag>() {
-        Ok(frag) => {
-            let order = move |source: &Source| source.migrate(Ino(dir), Some(frag), Rank(to), Rank(from));
-            begun(ask(&source, order).await)
-        }
+        Ok(frag) => begin_to_migrate(&source, Ino(dir), Some(frag), Rank(to), Rank(from)).await,
         Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
     }
 }
 
-async fn gather(State(source): State<Arc<Source>>, Path(dir): Path<u64>) -> Response {
-    begun(ask(&source, move |source| source.gather(Ino(dir))).await)
+/// Begins to move the authority over a directory and all below it to another rank. `from`: who is likely to have it.
+async fn begin_to_migrate(source: &Arc<Source>, dir: Ino, frag: Option<Frag>, to: Rank, from: Rank) -> Response {
+    let ask = match frag {
+        Some(frag) => Ask::MigrateFrag { dir, frag, to },
+        None => Ask::Migrate { dir, to },
+    };
+    let ranks = source.server.ranks();
+    // Where others run some, the rank itself knows who is there.
+    if !ranks.contains(&to) && !source.server.has_others() {
+        let there: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+        let why = format!("there is no rank {to}; there are: {}\n", there.join(", "));
+        return (StatusCode::CONFLICT, why).into_response();
+    }
+    let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
+    handing::of_rank(source, ask, from, |at| format!("/api/v1/migrate/{}/{to}/{at}{part}", dir.0)).await
 }
 
-fn begun(told: Result<Result<(u64, Rank), String>, Response>) -> Response {
-    match told {
-        Ok(Ok((id, from))) => Json(doc::BegunDoc { id, from: from.0 }).into_response(),
-        Ok(Err(why)) => (StatusCode::CONFLICT, why + "\n").into_response(),
-        Err(response) => response,
-    }
+/// Asks all ranks to give the fragments of a directory to the one that has its inode.
+async fn gather(State(source): State<Arc<Source>>, Path(dir): Path<u64>) -> Response {
+    gather_at(State(source), Path((dir, Rank::ZERO.0))).await
+}
+
+/// The same, asking that rank first which one it is.
+async fn gather_at(State(source): State<Arc<Source>>, Path((dir, at)): Path<(u64, u16)>) -> Response {
+    let page = |at| format!("/api/v1/gather/{dir}/{at}");
+    handing::of_rank(&source, Ask::Gather { dir: Ino(dir) }, Rank(at), page).await
 }
 
 async fn add_ranks(State(source): State<Arc<Source>>, Path(count): Path<u16>) -> Response {
@@ -194,14 +256,26 @@ async fn add_ranks(State(source): State<Arc<Source>>, Path(count): Path<u16>) ->
 }
 
 async fn drain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
-    match ask(&source, move |source| source.drain_rank(Rank(rank), true)).await {
-        Ok(()) => drain_status(State(source), Path(rank)).await,
-        Err(response) => response,
-    }
+    begin_or_stop_draining(source, rank, true).await
 }
 
 async fn undrain(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
-    match ask(&source, move |source| source.drain_rank(Rank(rank), false)).await {
+    begin_or_stop_draining(source, rank, false).await
+}
+
+/// The leader does it; how far it is then, the rank tells whoever was asked first.
+async fn begin_or_stop_draining(source: Arc<Source>, rank: u16, drain: bool) -> Response {
+    let page = format!("/api/v1/rank/{}/{rank}", if drain { "drain" } else { "undrain" });
+    let done = match handing::to_leader(&source, &page, "").await {
+        Some(answer) if answer.status() == StatusCode::OK => Ok(()),
+        Some(answer) => Err(answer),
+        None => ask(&source, move |source| source.drain_rank(Rank(rank), drain)).await,
+    };
+    match done {
+        // Who hands it on asks for that by itself.
+        Ok(()) if source.is_for_servers => {
+            Json(doc::DrainDoc { there: true, draining: drain, ..Default::default() }).into_response()
+        }
         Ok(()) => drain_status(State(source), Path(rank)).await,
         Err(response) => response,
     }
@@ -217,10 +291,7 @@ async fn hand_over(State(source): State<Arc<Source>>, Path(rank): Path<u16>, to:
 }
 
 async fn drain_status(State(source): State<Arc<Source>>, Path(rank): Path<u16>) -> Response {
-    match ask(&source, move |source| source.drain_doc(Rank(rank))).await {
-        Ok(status) => Json(status).into_response(),
-        Err(response) => response,
-    }
+    either(all::drain(&source, Rank(rank)).await)
 }
 
 async fn config(State(source): State<Arc<Source>>) -> Response {

@@ -10,25 +10,30 @@ use loligo_mds::admin::{Ask, DrainStatus, Migration, Told};
 use loligo_mount::{Counts, Mount};
 use loligo_types::{Frag, Ino, Rank, Route};
 
-use super::doc::BegunDoc;
 use crate::settings::Settings;
-
-/// A migration that was begun: its number, and the rank that does it; or why not, and what to do.
-pub type Begun = Result<(u64, Rank), String>;
 
 /// Everything that can be asked.
 pub struct Source {
     pub(super) server: Arc<Server>,
     pub settings: Settings,
     pub data: PathBuf,
+    /// It is asked by other servers, for what this one knows or is to do: it asks nobody else.
+    pub(super) is_for_servers: bool,
     started: Instant,
-    mount: Mutex<Option<Arc<Mount>>>,
+    mount: Arc<Mutex<Option<Arc<Mount>>>>,
 }
 
 impl Source {
     /// Without a mount.
     pub fn new(server: Arc<Server>, settings: Settings, data: PathBuf) -> Source {
-        Source { server, settings, data, started: Instant::now(), mount: Mutex::new(None) }
+        Source { server, settings, data, is_for_servers: false, started: Instant::now(), mount: Arc::default() }
+    }
+
+    /// The same for other servers.
+    pub(super) fn for_servers(&self) -> Source {
+        let Source { server, settings, data, started, mount, .. } = self;
+        let (server, settings, data) = (server.clone(), settings.clone(), data.clone());
+        Source { server, settings, data, is_for_servers: true, started: *started, mount: mount.clone() }
     }
 
     /// This process has mounted it.
@@ -76,59 +81,6 @@ impl Source {
             }
         }
         Ok(all)
-    }
-
-    /// Begins to move the authority over a directory and all below it to another rank. `from`: who is likely to have it.
-    /// Gives the migration's number and the rank that gives the subtree away; or why not, and what to do.
-    pub fn migrate(&self, dir: Ino, frag: Option<Frag>, to: Rank, from: Rank) -> Result<Begun, ServerError> {
-        let ask = match frag {
-            Some(frag) => Ask::MigrateFrag { dir, frag, to },
-            None => Ask::Migrate { dir, to },
-        };
-        let ranks = self.server.ranks();
-        // Where others run some, the rank itself knows who is there.
-        if !ranks.contains(&to) && !self.server.has_others() {
-            let there: Vec<String> = ranks.iter().map(Rank::to_string).collect();
-            return Ok(Err(format!("there is no rank {to}; there are: {}", there.join(", "))));
-        }
-        let part = frag.map_or(String::new(), |frag| format!("/{:x}/{}", frag.value, frag.bits));
-        self.order(&ask, from, |at| format!("/api/v1/migrate/{}/{to}/{at}{part}", dir.0))
-    }
-
-    /// Asks all ranks to give the fragments of a directory to the one that has its inode.
-    pub fn gather(&self, dir: Ino) -> Result<Begun, ServerError> {
-        self.order(&Ask::Gather { dir }, Rank::ZERO, |_| format!("/api/v1/gather/{}", dir.0))
-    }
-
-    /// Tells the rank that is to do it. `page`: where another process is told, if that one runs it.
-    fn order(&self, ask: &Ask, from: Rank, page: impl Fn(Rank) -> String) -> Result<Begun, ServerError> {
-        let ranks = self.server.ranks();
-        let first = ranks.first().copied().unwrap_or_default();
-        // Each rank that does not have it names one that knows better; more often than there are ranks only if it moves.
-        let is_there = ranks.contains(&from) || self.server.state_elsewhere(from).is_some();
-        let mut from = if is_there { from } else { first };
-        for _ in 0..=2 * self.server.rank_count() {
-            if self.server.state_elsewhere(from).is_some() {
-                return Ok(self.hand_on::<BegunDoc>(from, &page(from)).map(|begun| (begun.id, Rank(begun.from))));
-            }
-            let told = match self.server.admin(from, ask.clone()) {
-                // It has just left: any other knows better.
-                Err(ServerError::NoSuchRank { .. }) => {
-                    from = self.ranks().next().unwrap_or(Rank::ZERO);
-                    continue;
-                }
-                told => told?,
-            };
-            match told {
-                Told::Begun(id) => return Ok(Ok((id, from))),
-                Told::Elsewhere(rank) => from = rank,
-                Told::Refused(why) => return Ok(Err(why)),
-                told => {
-                    return Ok(Err(format!("rank {from} answers with what was not asked: {told:?}; this is a bug")));
-                }
-            }
-        }
-        Ok(Err("the directory moves from rank to rank; try again".into()))
     }
 
     fn ranks(&self) -> impl Iterator<Item = Rank> {

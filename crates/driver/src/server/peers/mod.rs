@@ -6,10 +6,12 @@
 
 mod meet;
 mod proof;
+mod questions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -27,6 +29,9 @@ use super::keeper::{News, Seats};
 use super::link::{self, Link};
 use super::rank::Done;
 
+use self::questions::Questions;
+pub use self::questions::{Replier, Unanswered};
+
 /// A connection on which nothing comes for so long is given up.
 const SILENCE: Duration = Duration::from_secs(3);
 /// How often something is said on each, at least.
@@ -43,6 +48,8 @@ pub(crate) struct Peers {
     keeper: Sender<News>,
     at: SocketAddr,
     state: Mutex<State>,
+    /// Of administrators, which have nothing to do with the ranks.
+    questions: Questions,
 }
 
 #[derive(Default)]
@@ -80,7 +87,16 @@ impl Peers {
             |error: io::Error| ServerError::Listen { address: format!("tcp:{address}"), cause: error.to_string() };
         let listener = TcpListener::bind(address).map_err(refused)?;
         let at = listener.local_addr().map_err(refused)?;
-        let peers = Arc::new(Peers { fs_id, me, key, seats, keeper, at, state: Mutex::default() });
+        let peers = Arc::new(Peers {
+            fs_id,
+            me,
+            key,
+            seats,
+            keeper,
+            at,
+            state: Mutex::default(),
+            questions: Questions::default(),
+        });
         let own = peers.clone();
         let accept = move || {
             for stream in listener.incoming() {
@@ -197,13 +213,17 @@ impl Peers {
             state.links.remove(&server);
             self.forget_ranks(&mut state, server);
         }
+        drop(state);
+        self.questions.lost(number);
     }
 
     fn hear(&self, server: u64, number: u64, link: &Arc<Link>, stream: &mut TcpStream) -> io::Result<()> {
-        let mut body = Vec::new();
+        let (mut body, open) = (Vec::new(), Arc::<AtomicUsize>::default());
         while let Some(msg) = link::read(stream, LINK_MAX, &mut body)? {
             match msg {
                 LinkMsg::Beat => {}
+                LinkMsg::Question { number, question } => self.questions.asked(link, &open, number, *question),
+                LinkMsg::Reply { number: to, reply } => self.questions.replied(number, to, *reply),
                 LinkMsg::Peer { from, to, process, msg } => self.deliver((server, number), from, to, process, msg),
                 LinkMsg::Here { ranks } => self.named((server, number), link, &ranks),
                 LinkMsg::Member { rank, member } => _ = self.keeper.send(News::Said(rank, member)),
