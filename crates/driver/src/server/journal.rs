@@ -42,6 +42,11 @@ const WRITES_MAX: usize = 4;
 /// So much is worth a write of its own, however much is under way, bytes.
 const WRITE_BYTES: u64 = 64 << 10;
 
+/// With so few records in the only write under way nobody else asks for anything, so the rank looks for its end instead of being woken by it,
+const LONE_RECORDS: u64 = 2;
+/// if writes take less than this: one that is on its way for longer is worth a sleep.
+const LANDS_SOON: Duration = Duration::from_micros(500);
+
 /// What the rank thread asks of the journal's.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -91,6 +96,8 @@ pub(crate) struct Journal {
     syncs: u32,
     /// If nobody waits for writes: what is under way.
     flight: Option<Flight>,
+    /// What such a write takes, a moving average.
+    write_time: Duration,
 }
 
 /// Writes under way, and whom to tell.
@@ -98,6 +105,8 @@ struct Flight {
     inbox: Arc<Inbox<Done>>,
     home: Arc<Queue<Chore>>,
     writes: usize,
+    /// When the last one began.
+    begun: Instant,
     /// The last record that was given to a write.
     upto: Lsn,
     /// A segment is being made.
@@ -110,6 +119,11 @@ struct Flight {
 fn is_due(writes: usize, upto: Lsn, writer: &Writer) -> bool {
     let flying = upto.0.saturating_sub(writer.durable().0);
     writes == 0 || writer.outstanding().records - flying >= flying || writer.pending_bytes() >= WRITE_BYTES
+}
+
+/// Whether the write under way is the only one, small, and soon over, if writes take so long.
+fn is_lone(writes: usize, records: u64, write_time: Duration) -> bool {
+    writes == 1 && records <= LONE_RECORDS && write_time < LANDS_SOON
 }
 
 /// How far a commit came.
@@ -132,6 +146,7 @@ impl Journal {
             sync_time: Duration::ZERO,
             syncs: 0,
             flight: None,
+            write_time: Duration::ZERO,
         };
         journal.publish();
         journal
@@ -140,8 +155,8 @@ impl Journal {
     /// Puts it where it begins: on the rank thread if nobody has to wait for its writes, else on its own.
     pub(crate) fn begin(mut self, home: &Arc<Queue<Chore>>, inbox: &Arc<Inbox<Done>>) {
         if self.log.is_async() {
-            let flight =
-                Flight { inbox: inbox.clone(), home: home.clone(), writes: 0, upto: Lsn(0), is_creating: false };
+            let (inbox, home, begun) = (inbox.clone(), home.clone(), Instant::now());
+            let flight = Flight { inbox: inbox.clone(), home, writes: 0, begun, upto: Lsn(0), is_creating: false };
             self.flight = Some(flight);
             inbox.push(Done::JournalHere(Box::new(self)));
         } else {
@@ -172,6 +187,13 @@ impl Journal {
         self.flight.is_some()
     }
 
+    /// Until when to look for the end of the only write under way, if that is worth it: it is small, so few wait for it, and soon over.
+    pub(crate) fn lands_by(&self) -> Option<Instant> {
+        let flight = self.flight.as_ref()?;
+        is_lone(flight.writes, self.writer.outstanding().records, self.write_time)
+            .then(|| flight.begun + self.write_time * 2)
+    }
+
     fn failed(&mut self, error: &StoreError) -> String {
         self.writer.fail();
         error.to_string()
@@ -192,7 +214,7 @@ impl Journal {
             let (to, last, begun) = (flight.inbox.clone(), batch.last, Instant::now());
             let landed = move |done| to.push(Done::Landed { lsn: last, begun, done });
             file.append_then(&batch.bytes, Box::new(landed))?;
-            (flight.writes, flight.upto) = (flight.writes + 1, last);
+            (flight.writes, flight.begun, flight.upto) = (flight.writes + 1, begun, last);
             self.metrics.journal_bytes.add(batch.bytes.len() as u64);
             self.writer.recycle(batch.bytes);
         }
@@ -205,7 +227,9 @@ impl Journal {
             flight.writes -= 1;
         }
         done.map_err(|error| self.failed(&error))?;
-        self.metrics.journal_sync.record(begun.elapsed().as_nanos() as u64);
+        let took = begun.elapsed();
+        self.write_time = (self.write_time * 7 + took) / 8;
+        self.metrics.journal_sync.record(took.as_nanos() as u64);
         let before = self.writer.durable();
         let durable = self.writer.synced(lsn);
         self.became_durable(before, durable);
@@ -403,6 +427,15 @@ mod tests {
     use loligo_journal::WriterConfig;
 
     use super::*;
+
+    #[test]
+    fn the_end_of_a_write_is_looked_for_if_it_is_the_only_one_and_small_and_soon_over() {
+        let (soon, late) = (Duration::from_micros(200), Duration::from_millis(2));
+        assert!(is_lone(1, 1, soon) && is_lone(1, 2, soon));
+        assert!(!is_lone(0, 0, soon), "nothing is under way");
+        assert!(!is_lone(2, 2, soon) && !is_lone(1, 3, soon), "there is other work");
+        assert!(!is_lone(1, 1, late), "a disk takes its time");
+    }
 
     #[test]
     fn another_write_is_begun_if_it_brings_as_much_as_is_under_way_or_is_large() {

@@ -2,7 +2,8 @@
 //!
 //! A thread that sleeps must be woken, and where cores are virtual, waking an idle one takes longer than the request that
 //! it is woken for. So after a round with requests or answers the rank looks for the next one for a moment (`ServerConfig::look`)
-//! and gives its core away at each look to whoever needs it. It does not look while it waits for a disk.
+//! and gives its core away at each look to whoever needs it. It does not look while it waits for a disk, unless all that it waits for is
+//! one small write that will be over soon.
 
 use std::time::{Duration, Instant};
 
@@ -52,10 +53,8 @@ impl Rank {
 
     /// Looks for what comes, until it is time to sleep.
     fn look(&mut self, buffer: &mut Events) -> usize {
-        if self.awaited.is_some() {
-            return 0;
-        }
-        while Instant::now() < self.look_until {
+        let Some(until) = self.look_until() else { return 0 };
+        while Instant::now() < until {
             let count = self.poll(buffer, &NO_TIME);
             if count > 0 || self.end.is_some() {
                 return count;
@@ -63,6 +62,17 @@ impl Rank {
             std::thread::yield_now();
         }
         0
+    }
+
+    /// Until when to look: for requests, or for the end of what the journal writes.
+    fn look_until(&self) -> Option<Instant> {
+        if self.awaited.is_none() {
+            return Some(self.look_until);
+        }
+        if self.limits.look.is_zero() {
+            return None;
+        }
+        self.journal.as_ref()?.lands_by()
     }
 
     fn poll(&mut self, buffer: &mut Events, timeout: &Timespec) -> usize {
