@@ -139,11 +139,12 @@ impl Mds {
     }
 
     /// Gives a session the rights on an open file that all opens of this moment allow; what it has in the end. Nothing
-    /// new, if the file has changed since the answer was made, or somebody waits to change it.
+    /// new, if the file has changed since the answer was made, somebody waits to change it, or what a dead session left of it is to be dropped.
     fn give_rights(&mut self, attr: &Attr, fresh: bool, slot: Slot) -> Lease {
         let ino = attr.ino;
         let recalled = self.recalls.pending(ino, slot);
-        if fresh && recalled.is_none() && attr.kind == Kind::File && !self.parked.is_marked(ino) {
+        let waits = self.parked.is_marked(ino) || self.tidy.is_left(ino);
+        if fresh && recalled.is_none() && attr.kind == Kind::File && !waits {
             let mut rights = self.opens.allowed(ino, slot);
             if self.leases.others_hold(ino, slot, Lease::ATTR) {
                 rights = rights.without(Lease::BUFFER);

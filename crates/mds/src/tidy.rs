@@ -5,8 +5,9 @@
 //! them has written beyond the end and not told of is refused as stale, and written again. From then on nothing lies
 //! there but what they write, until one of them dies.
 //!
-//! When a session dies and nobody else writes a file that it wrote, this is done at once: also with the objects of a
-//! file that is still inline, which it was moving there.
+//! When a session dies this is done at once with the files that it wrote: if others write them, too, as a cut, because one of these may come
+//! to have the file alone before it tells of what it has written further behind, and nobody asks it then. If nobody else does, also with the
+//! objects of a file that is still inline, which it was moving there. Until it is done nobody gets the file for himself.
 
 use std::collections::BTreeSet;
 
@@ -47,6 +48,12 @@ impl Tidy {
         self.left.len()
     }
 
+    /// Whether a dead session may have left something of the file that is still to be dropped.
+    #[inline]
+    pub(crate) fn is_left(&self, ino: Ino) -> bool {
+        !self.left.is_empty() && self.left.contains(&ino)
+    }
+
     /// Something may be left there now.
     pub(crate) fn forget(&mut self, ino: Ino) {
         if !self.known.is_empty() {
@@ -70,15 +77,22 @@ impl Mds {
         if self.tidy.known.contains(&ino) || !held.is_some_and(|handle| handle.write) {
             return None;
         }
-        let mut inode = self.tree.inode(ino).filter(|inode| inode.kind == Kind::File && !inode.inline)?.clone();
+        self.cut_beyond(ino).then_some(Why::Data(ino))
+    }
+
+    /// Drops what lies beyond the end of a file of objects that several write, or did: what they have written there and not told of is
+    /// refused as stale.
+    fn cut_beyond(&mut self, ino: Ino) -> bool {
+        let file = self.tree.inode(ino).filter(|inode| inode.kind == Kind::File && !inode.inline);
+        let Some(mut inode) = file.cloned() else { return false };
         inode.cuts = inode.cuts.wrapping_add(1);
         let discard = Event::Discard { ino, from: inode.size, object_size: inode.layout().object_size };
         self.commit(None, &[Event::Inode(Box::new(inode)), discard]);
         self.tidy.known.insert(ino);
-        Some(Why::Data(ino))
+        true
     }
 
-    /// Drops what dead sessions left of files that nobody writes, a few at a time.
+    /// Drops what dead sessions left of files, a few at a time.
     pub(crate) fn tidy_left(&mut self) {
         let some: Vec<Ino> = self.tidy.left.iter().take(self.config.some(LEFT_PER_TICK)).copied().collect();
         some.into_iter().for_each(|ino| self.tidy_one(ino));
@@ -91,10 +105,6 @@ impl Mds {
         if held_up || !self.tidy.left.contains(&ino) {
             return;
         }
-        if self.opens.any_writer(ino) {
-            self.tidy.left.remove(&ino);
-            return;
-        }
         if self.data_is_busy(ino) {
             return;
         }
@@ -105,8 +115,10 @@ impl Mds {
             return;
         }
         self.tidy.left.remove(&ino);
-        if place == Where::Here {
-            self.drop_left(ino);
+        match place {
+            Where::Here if self.opens.any_writer(ino) => _ = self.cut_beyond(ino),
+            Where::Here => self.drop_left(ino),
+            Where::Unknown | Where::Elsewhere(_) => {}
         }
     }
 
