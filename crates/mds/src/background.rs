@@ -50,6 +50,7 @@ impl Mds {
         self.forgive_pause();
         let now = self.now.mono_ms;
         self.check_grace();
+        self.reclaim_again();
         if now >= self.background.timeouts_at_ms {
             self.background.timeouts_at_ms = now + TIMEOUTS_MS;
             self.time_out();

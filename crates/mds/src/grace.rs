@@ -35,6 +35,8 @@ struct Telling {
     left: usize,
     /// How often something was read for it.
     rounds: usize,
+    /// A read has failed, and how many have in all.
+    failed: (bool, u32),
     /// It came over a connection that may act for everybody, which may be gone before it is read.
     trusted: bool,
     /// Who told it, if what that one may do depends on where something is.
@@ -43,6 +45,9 @@ struct Telling {
 
 /// Reads for one reclaim, one after the other, at most: as many directories as can lie above each other, and their entries.
 const ROUNDS_MAX: usize = 2 * loligo_types::limits::DEPTH_MAX;
+
+/// Reads for one reclaim that may fail: a table that cannot be read for so many ticks will not be, and what cannot be found is not given back.
+const FAILED_MAX: u32 = 100;
 
 impl Grace {
     pub(crate) fn until(until_ms: u64, cut_off_until_ms: u64) -> Grace {
@@ -129,7 +134,7 @@ impl Mds {
             held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
         }
         if let Some(grace) = &mut self.grace {
-            grace.told.insert(id, Telling { held, left: 0, rounds: 0, trusted, limited });
+            grace.told.insert(id, Telling { held, left: 0, rounds: 0, failed: (false, 0), trusted, limited });
         }
         self.reclaim_further(slot, id);
     }
@@ -138,9 +143,36 @@ impl Mds {
     pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
         let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) else { return };
         told.left -= 1;
-        if told.left == 0 {
+        if told.left == 0 && !told.failed.0 {
             self.reclaim_further(slot, id);
         }
+    }
+
+    /// One of them failed: it is tried again with the next tick.
+    pub(crate) fn reclaim_failed(&mut self, slot: Slot, id: SessionId) {
+        if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id))
+            && told.failed.1 < FAILED_MAX
+        {
+            if !told.failed.0 {
+                // What was not read in this round is wanted once more.
+                told.rounds = told.rounds.saturating_sub(1);
+            }
+            told.failed = (true, told.failed.1 + 1);
+        }
+        self.reclaim_loaded(slot, id);
+    }
+
+    /// A tick: what could not be read for a reclaim is read again.
+    pub(crate) fn reclaim_again(&mut self) {
+        let Some(grace) = &mut self.grace else { return };
+        let failed = grace.told.iter_mut().filter(|(_, told)| told.failed.0 && told.left == 0);
+        let sessions: Vec<SessionId> = failed
+            .map(|(id, told)| {
+                told.failed.0 = false;
+                *id
+            })
+            .collect();
+        self.reclaim_of(sessions);
     }
 
     /// Reads what is missing for a reclaim, or gives back what was held.
@@ -192,6 +224,10 @@ impl Mds {
         let Some(grace) = &self.grace else { return };
         let waits = |told: &Telling| told.limited.is_some() && told.left == 0;
         let sessions: Vec<SessionId> = grace.told.iter().filter(|(_, told)| waits(told)).map(|(id, _)| *id).collect();
+        self.reclaim_of(sessions);
+    }
+
+    fn reclaim_of(&mut self, sessions: Vec<SessionId>) {
         for id in sessions {
             match self.sessions.find(id) {
                 Some(slot) => self.reclaim_further(slot, id),

@@ -188,7 +188,7 @@ impl Mds {
                 // It asks again.
                 Waiter::Tidy(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,
-                Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
+                Waiter::Reclaim(slot, session) => self.reclaim_failed(slot, session),
                 Waiter::Loan(tx) => self.loan_failed(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),

@@ -305,3 +305,28 @@ fn nobody_reclaims_what_is_not_there_or_what_it_may_not_open() {
     assert_eq!(world.mds.status().sessions[1].opens, 1);
     assert_eq!(world.access.get(&(welcome.session, secret)), None);
 }
+
+#[test]
+fn what_was_open_is_given_back_though_a_read_of_the_table_fails() {
+    // All of it is in the table, and nothing of it in the journal.
+    let mut world = World::with(crate::Config { dirty_max: 1, ..config() });
+    let (a, b) = (world.client(), world.client());
+    let ino = world.create(a, Ino::ROOT, "f", WRITE, 1).ino;
+    world.wait_alive(3000);
+    world.create(b, Ino::ROOT, "g", WRITE, 1);
+    world.wait_alive(3000);
+    world.crash();
+    world.loads = false;
+    world.resume(a);
+    world.reclaim(a, Reclaim { opens: vec![(1, ino, WRITE, Lease::CACHE | Lease::BUFFER)], ..Reclaim::default() });
+    for _ in 0..3 {
+        let (ticket, _) = world.pending_loads.pop_front().expect("the inode is to be read");
+        world.input(Input::LoadFailed { ticket });
+        world.tick();
+    }
+    world.loads = true;
+    world.pump();
+    world.clients[b].closed = true;
+    world.wait_alive(5000);
+    assert_eq!(size(world.call(a, write_inline(ino, 1, 0, b"x"))), 1);
+}
