@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
     key(
         "look_us",
         "100",
-        "after a request, how long the server looks for the next one before it sleeps, microseconds; it keeps an otherwise idle core busy so long",
+        "after a request, how long the server looks for the next one before it sleeps, microseconds; it keeps an otherwise idle core busy so long. On a Ceph cluster it also looks, for up to 1 ms, for the end of a lone journal write; 0 switches both off",
         Kind::Number,
     ),
     key(
