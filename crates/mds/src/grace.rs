@@ -35,8 +35,10 @@ struct Telling {
     left: usize,
     /// How often something was read for it.
     rounds: usize,
-    /// A read has failed, and how many have in all.
-    failed: (bool, u32),
+    /// A read has failed: it is tried again.
+    has_failed: bool,
+    /// How many have, in all.
+    failures: u32,
     /// It came over a connection that may act for everybody, which may be gone before it is read.
     trusted: bool,
     /// Who told it, if what that one may do depends on where something is.
@@ -134,7 +136,9 @@ impl Mds {
             held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
         }
         if let Some(grace) = &mut self.grace {
-            grace.told.insert(id, Telling { held, left: 0, rounds: 0, failed: (false, 0), trusted, limited });
+            grace
+                .told
+                .insert(id, Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, limited });
         }
         self.reclaim_further(slot, id);
     }
@@ -143,7 +147,7 @@ impl Mds {
     pub(crate) fn reclaim_loaded(&mut self, slot: Slot, id: SessionId) {
         let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id)) else { return };
         told.left -= 1;
-        if told.left == 0 && !told.failed.0 {
+        if told.left == 0 && !told.has_failed {
             self.reclaim_further(slot, id);
         }
     }
@@ -151,13 +155,13 @@ impl Mds {
     /// One of them failed: it is tried again with the next tick.
     pub(crate) fn reclaim_failed(&mut self, slot: Slot, id: SessionId) {
         if let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.get_mut(&id))
-            && told.failed.1 < FAILED_MAX
+            && told.failures < FAILED_MAX
         {
-            if !told.failed.0 {
+            if !told.has_failed {
                 // What was not read in this round is wanted once more.
                 told.rounds = told.rounds.saturating_sub(1);
             }
-            told.failed = (true, told.failed.1 + 1);
+            (told.has_failed, told.failures) = (true, told.failures + 1);
         }
         self.reclaim_loaded(slot, id);
     }
@@ -165,10 +169,10 @@ impl Mds {
     /// A tick: what could not be read for a reclaim is read again.
     pub(crate) fn reclaim_again(&mut self) {
         let Some(grace) = &mut self.grace else { return };
-        let failed = grace.told.iter_mut().filter(|(_, told)| told.failed.0 && told.left == 0);
+        let failed = grace.told.iter_mut().filter(|(_, told)| told.has_failed && told.left == 0);
         let sessions: Vec<SessionId> = failed
             .map(|(id, told)| {
-                told.failed.0 = false;
+                told.has_failed = false;
                 *id
             })
             .collect();

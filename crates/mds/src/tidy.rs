@@ -5,8 +5,8 @@
 //! them has written beyond the end and not told of is refused as stale, and written again. From then on nothing lies
 //! there but what they write, until one of them dies.
 //!
-//! When a session dies this is done at once with the files that it wrote: if others write them, too, as a cut, because one of these may come
-//! to have the file alone before it tells of what it has written further behind, and nobody asks it then. If nobody else does, also with the
+//! When a session dies this is done at once with the files that it wrote: if several others write them, too, as a cut, because one of these may
+//! come to have the file alone before it tells of what it has written further behind, and nobody asks it then. If nobody else does, also with the
 //! objects of a file that is still inline, which it was moving there. Until it is done nobody gets the file for himself.
 
 use std::collections::BTreeSet;
@@ -115,10 +115,13 @@ impl Mds {
             return;
         }
         self.tidy.left.remove(&ino);
-        match place {
-            Where::Here if self.opens.any_writer(ino) => _ = self.cut_beyond(ino),
-            Where::Here => self.drop_left(ino),
-            Where::Unknown | Where::Elsewhere(_) => {}
+        if place == Where::Here {
+            match (self.opens.any_writer(ino), self.is_alone_with(ino)) {
+                // It drops that itself, and may be writing there now, also in the store by itself.
+                (true, true) => {}
+                (true, false) => _ = self.cut_beyond(ino),
+                (false, _) => self.drop_left(ino),
+            }
         }
     }
 
@@ -146,10 +149,14 @@ impl Mds {
         self.commit(None, &[Event::Discard { ino, from, object_size }]);
     }
 
+    /// Whether somebody holds CACHE: if that one writes he is alone.
+    fn is_alone_with(&self, ino: Ino) -> bool {
+        self.opens.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE))
+    }
+
     /// What lies beyond the end of a file is being dropped.
     pub(crate) fn dropped(&mut self, ino: Ino) {
-        let alone = self.opens.all_rights(ino).any(|(_, rights)| rights.has(Lease::CACHE));
-        if !alone && self.opens.any_writer(ino) {
+        if !self.is_alone_with(ino) && self.opens.any_writer(ino) {
             self.tidy.known.insert(ino);
         }
     }

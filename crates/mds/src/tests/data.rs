@@ -321,6 +321,20 @@ fn a_writer_that_comes_to_be_alone_does_not_grow_over_what_a_dead_one_left() {
     assert_eq!(world.call(a, set_data(ino, 1, known, 300, false)), Err(FsError::Stale));
 }
 
+/// It may be writing behind the end at this moment, also in the store by itself.
+#[test]
+fn what_a_client_holds_that_has_the_file_alone_is_not_cut_when_a_handle_that_it_lost_is_closed() {
+    let (mut world, a, _, ino) = file();
+    spill(&mut world, a, ino, 1, 100);
+    assert_eq!(world.open(a, ino, WRITE, 2).1, ALL);
+    let known = cuts(&mut world, a);
+    world.discards = false;
+    world.call(a, Op::Close { handles: vec![1], lost: true }).expect("a close never fails");
+    world.wait_alive(500);
+    assert_eq!(size(world.call(a, set_data(ino, 2, known, 200, false))), 200);
+    assert!(world.pending_discards.is_empty());
+}
+
 #[test]
 fn a_writer_that_is_alone_drops_what_lies_beyond_the_end_itself() {
     let (mut world, a, _, ino) = file();
