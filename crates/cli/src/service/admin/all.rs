@@ -135,9 +135,17 @@ pub async fn migrations(source: &Arc<Source>) -> Result<Response, Response> {
 /// How far a rank is drained.
 pub async fn drain(source: &Arc<Source>, rank: Rank) -> Result<Response, Response> {
     let path = format!("/api/v1/rank/drain/{rank}");
-    let Some(state) = source.state_elsewhere(rank) else {
-        let own = move |source: &Source| source.drain_status(rank).map(|(status, there)| doc::drain(status, there));
-        return Ok(Json(pages::ask(source, own).await?).into_response());
+    let state = match source.state_elsewhere(rank) {
+        Some(state) => state,
+        None => {
+            let own = move |source: &Source| source.drain_status(rank).map(|(status, there)| doc::drain(status, there));
+            match (pages::ask(source, own).await, source.state_elsewhere(rank)) {
+                (Ok(doc), _) => return Ok(Json(doc).into_response()),
+                // It ended, or went to another server, while it was asked; the map has it still.
+                (Err(_), Some(state)) => state,
+                (Err(response), None) => return Err(response),
+            }
+        }
     };
     if source.is_for_servers {
         return Err(misdirected(rank));

@@ -169,7 +169,12 @@ async fn here(source: &Arc<Source>, what: &Ask, rank: Rank) -> Result<Rank, Resp
         },
         told => told,
     };
-    match pages::ask(source, asked).await? {
+    let answer = match pages::ask(source, asked).await {
+        // It went to another server while it was asked: there.
+        Err(_) if source.state_elsewhere(rank).is_some() => return Ok(rank),
+        answer => answer?,
+    };
+    match answer {
         Told::Begun(id) => Err(Json(BegunDoc { id, from: rank.0 }).into_response()),
         Told::Elsewhere(better) => Ok(better),
         Told::Refused(why) => Err(told(StatusCode::CONFLICT, why)),
