@@ -6,7 +6,7 @@ use super::{Finding, PURE_CRATES, Tree};
 /// Rungs from below. Crates on one rung do not know each other. Development dependencies are free, but for the
 /// command, on which nothing stands.
 const LADDER: &[&[&str]] = &[
-    &["types", "workload", "rados"],
+    &["types", "semantics", "workload", "rados"],
     &["namespace", "journal", "wire", "store", "policy"],
     &["mds", "osd", "client", "store-local", "store-rados", "store-remote"],
     &["driver", "model", "sim", "fuse"],

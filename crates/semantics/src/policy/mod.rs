@@ -1,0 +1,173 @@
+//! The policy of a directory and all below it: how changes there come about, and what goes along (Cudele, thesis chapter 6; its
+//! keys are those of the document). Reading one is in `read.rs`, what changes from one to another in `changes.rs`. Not here:
+//! where it is kept, which directory's counts.
+
+mod changes;
+mod interval;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Write};
+
+pub use changes::changes;
+pub use interval::SyncInterval;
+
+use crate::cell::Cell;
+use crate::fault::{Cause, Fault};
+use crate::floor::Floor;
+use crate::pipeline::Pipeline;
+use crate::preset::Preset;
+
+/// Longest document, bytes.
+pub const LEN_MAX: usize = 4096;
+/// Inode numbers that who decouples a subtree gets if nothing is said (Cudele's default).
+pub const ALLOCATED_INODES: u64 = 100;
+/// Most that can be asked for.
+pub const ALLOCATED_INODES_MAX: u64 = 1 << 32;
+
+/// What is done with other clients' requests below a decoupled subtree (Cudele's interfere policy).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interfere {
+    /// They are done; at the merge the client that decoupled it wins.
+    #[default]
+    Allow,
+    /// They are refused as busy.
+    Block,
+}
+
+impl Interfere {
+    /// Its name in a document.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interfere::Allow => "allow",
+            Interfere::Block => "block",
+        }
+    }
+
+    /// The one of a name.
+    pub fn of(name: &str) -> Option<Interfere> {
+        [Interfere::Allow, Interfere::Block].into_iter().find(|one| one.name() == name)
+    }
+}
+
+impl fmt::Display for Interfere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A policy that makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubtreePolicy {
+    pipeline: Pipeline,
+    allocated_inodes: u64,
+    interfere: Interfere,
+    sync_interval: Option<SyncInterval>,
+    blind: bool,
+    floor: Floor,
+}
+
+impl Default for SubtreePolicy {
+    /// That of an empty document: posix, 100 inodes, others allowed.
+    fn default() -> SubtreePolicy {
+        SubtreePolicy::of(Preset::Posix)
+    }
+}
+
+impl SubtreePolicy {
+    /// A preset with nothing else said.
+    pub fn of(preset: Preset) -> SubtreePolicy {
+        SubtreePolicy {
+            pipeline: preset.cell().composition(),
+            allocated_inodes: ALLOCATED_INODES,
+            interfere: Interfere::default(),
+            sync_interval: None,
+            blind: false,
+            floor: Floor::default(),
+        }
+    }
+
+    /// Reads a document: TOML, at most 4 KiB. The keys and what they mean: docs/subtree-policies.md.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with line and column.
+    pub fn parse(text: &str) -> Result<SubtreePolicy, Fault> {
+        read::read(text).map_err(|flaw| flaw.in_text(text))
+    }
+
+    /// The same of bytes that may be anything.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with line and column.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<SubtreePolicy, Fault> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let (good, _) = bytes.split_at(error.valid_up_to());
+            Fault::new(Cause::NoText, &String::from_utf8_lossy(good), good.len())
+        })?;
+        SubtreePolicy::parse(text)
+    }
+
+    /// The document that reads back as this policy, with all that counts said in it; at most 4 KiB.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("pipeline = \"{}\"\n", self.pipeline);
+        let mut line = |key: &str, value: &dyn fmt::Display| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{key} = {value}");
+        };
+        line("allocated_inodes", &self.allocated_inodes);
+        line("interfere", &format_args!("\"{}\"", self.interfere));
+        if let Some(interval) = self.sync_interval {
+            line("sync_interval", &format_args!("\"{interval}\""));
+        }
+        line("blind", &self.blind);
+        if !self.floor.is_none() {
+            out.push_str("\n[floor]\n");
+            let levels = [
+                ("consistency", self.floor.consistency.map(|level| level.name())),
+                ("durability", self.floor.durability.map(|level| level.name())),
+            ];
+            for (key, level) in levels {
+                out.push_str(&level.map_or(String::new(), |level| format!("{key} = \"{level}\"\n")));
+            }
+        }
+        out
+    }
+
+    /// How changes come about, become durable and visible.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// What it promises, once all of the pipeline is done.
+    pub fn cell(&self) -> Cell {
+        self.pipeline.cell()
+    }
+
+    /// How many inode numbers who decouples the subtree gets.
+    pub fn allocated_inodes(&self) -> u64 {
+        self.allocated_inodes
+    }
+
+    /// What is done with other clients' requests while it is decoupled.
+    pub fn interfere(&self) -> Interfere {
+        self.interfere
+    }
+
+    /// How often what is in the client's journal is sent on while the work goes on; none: only when it is done.
+    pub fn sync_interval(&self) -> Option<SyncInterval> {
+        self.sync_interval
+    }
+
+    /// Whether a merge takes the client's journal as it is, without looking whether each change is valid, as the paper does.
+    pub fn blind(&self) -> bool {
+        self.blind
+    }
+
+    /// The least that policies of directories below must promise.
+    pub fn floor(&self) -> Floor {
+        self.floor
+    }
+}
