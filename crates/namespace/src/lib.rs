@@ -35,7 +35,7 @@ pub use decided::{decided, lent_dirs};
 pub use frag::{FragConfig, Recut};
 pub use need::{Need, need};
 pub use op::prepare;
-pub use op::xattr::{BALANCER, EXPECTED_ENTRIES, PIN, balancer_of, pinned_ranks};
+pub use op::xattr::{BALANCER, EXPECTED_ENTRIES, PIN, SUBTREE, balancer_of, pinned_ranks};
 pub use reap::reap;
 pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need};
 pub use touches::{Inos, Touch, touches};

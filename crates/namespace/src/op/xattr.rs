@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use loligo_semantics::SubtreePolicy;
 use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, NO_POLICY, Rank, XattrMode};
 use loligo_types::{is_policy_name, limits};
 
@@ -26,6 +27,10 @@ pub const BALANCER: &[u8] = b"loligo.policy.balancer";
 /// stays so. Its owner's to set; for this one directory, not for those below.
 pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
 
+/// The policy that says what a directory and all below it promise: a document of `loligo_semantics`. Its owner's to set: it is
+/// the owner's changes that it is about.
+pub const SUBTREE: &[u8] = b"loligo.policy.subtree";
+
 /// The ranks that a pin names; none if it makes no sense.
 pub fn pinned_ranks(value: &[u8]) -> Option<Vec<Rank>> {
     let text = std::str::from_utf8(value).ok()?;
@@ -40,7 +45,11 @@ pub fn balancer_of(value: &[u8]) -> Option<&str> {
 
 /// Whether a value makes sense for a policy.
 fn is_policy(name: &[u8], value: &[u8]) -> bool {
-    if name == BALANCER { balancer_of(value).is_some() } else { pinned_ranks(value).is_some() }
+    match name {
+        BALANCER => balancer_of(value).is_some(),
+        SUBTREE => SubtreePolicy::parse_bytes(value).is_ok(),
+        _ => pinned_ranks(value).is_some(),
+    }
 }
 
 /// What a name is.
@@ -53,6 +62,8 @@ enum Space {
     DefaultAcl,
     /// A rule that a directory has: root's to set, everybody's to read, and not listed, so that copies do not take it along.
     Policy,
+    /// The same, but its owner's to set.
+    OwnersPolicy,
     /// The same, but in the inode, and its owner's to set.
     Expected,
     Computed,
@@ -66,6 +77,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
         form::ACCESS => return Ok(Space::AccessAcl),
         form::DEFAULT => return Ok(Space::DefaultAcl),
         PIN | BALANCER => return Ok(Space::Policy),
+        SUBTREE => return Ok(Space::OwnersPolicy),
         EXPECTED_ENTRIES => return Ok(Space::Expected),
         _ => {}
     }
@@ -83,7 +95,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
 }
 
 fn is_record(name: &[u8]) -> bool {
-    matches!(space_of(name), Ok(Space::User | Space::Trusted | Space::Security | Space::Policy))
+    matches!(space_of(name), Ok(Space::User | Space::Trusted | Space::Security | Space::Policy | Space::OwnersPolicy))
 }
 
 pub(crate) fn need_get(wants: &mut Wants<'_>, ino: Ino, name: &[u8]) {
@@ -114,7 +126,8 @@ fn check(inode: &Inode, cred: &Cred, space: Space, write: bool) -> FsResult<()> 
     match space {
         Space::Trusted if !cred.is_root() => denied(write),
         Space::Security | Space::Policy if write && !cred.is_root() => Err(FsError::Perm),
-        Space::Policy if write && inode.kind != Kind::Dir => Err(FsError::NotDir),
+        Space::OwnersPolicy if write && !access::is_owner(inode, cred) => Err(FsError::Perm),
+        Space::Policy | Space::OwnersPolicy if write && inode.kind != Kind::Dir => Err(FsError::NotDir),
         Space::User => {
             if !matches!(inode.kind, Kind::File | Kind::Dir) {
                 return denied(write);
@@ -195,7 +208,7 @@ pub(crate) fn set(
         }
         _ => {
             check(inode, ctx.cred, space, true)?;
-            if space == Space::Policy && !is_policy(name, value) {
+            if matches!(space, Space::Policy | Space::OwnersPolicy) && !is_policy(name, value) {
                 return Err(FsError::Invalid);
             }
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
@@ -343,6 +356,47 @@ mod tests {
             1000 setxattr /d loligo.policy.balancer none = Perm
             0 removexattr /d loligo.policy.balancer
             0 getxattr /d loligo.policy.balancer = NoData
+            ",
+        );
+    }
+
+    #[test]
+    fn what_a_subtree_promises_is_its_owners_to_say_on_directories_and_is_not_listed() {
+        check(
+            "
+            0 mkdir /d 755
+            0 chown /d 1000 1000
+            0 create /f 644
+            1001 setxattr /d loligo.policy.subtree preset='batchfs' = Perm
+            0 setxattr /f loligo.policy.subtree preset='batchfs' = NotDir
+            1000 getxattr /d loligo.policy.subtree = NoData
+            1000 setxattr /d loligo.policy.subtree preset='batchfs' replace = NoData
+            1000 setxattr /d loligo.policy.subtree preset='batchfs'
+            1000 setxattr /d loligo.policy.subtree preset='hdfs' create = Exists
+            1001 getxattr /d loligo.policy.subtree = preset='batchfs'
+            0 listxattr /d =
+            0 setxattr /d loligo.policy.subtree preset='hdfs'
+            1000 mkdir /d/e 755
+            0 getxattr /d/e loligo.policy.subtree = NoData
+            1001 removexattr /d loligo.policy.subtree = Perm
+            1000 removexattr /d loligo.policy.subtree
+            1000 removexattr /d loligo.policy.subtree = NoData
+            ",
+        );
+    }
+
+    #[test]
+    fn what_is_no_policy_of_a_subtree_is_refused() {
+        check(
+            "
+            0 mkdir /d 755
+            0 setxattr /d loligo.policy.subtree batchfs = Invalid
+            0 setxattr /d loligo.policy.subtree preset='nfs' = Invalid
+            0 setxattr /d loligo.policy.subtree consistency='stream' = Invalid
+            0 setxattr /d loligo.policy.subtree pipeline='volatile_apply' = Invalid
+            0 setxattr /d loligo.policy.subtree #*4097 = Invalid
+            0 getxattr /d loligo.policy.subtree = NoData
+            0 setxattr /d loligo.policy.subtree #*4096
             ",
         );
     }
