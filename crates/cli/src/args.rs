@@ -1,12 +1,14 @@
 //! The command line, as clap reads it. Not here: what the commands do.
 
 mod bench;
+mod policy;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 pub use self::bench::{Bench, BenchMd, BenchWorkload};
+pub use self::policy::PolicyCommand;
 use crate::auth::AuthCommand;
 
 /// The commands by what a user wants; clap knows no groups of commands.
@@ -28,6 +30,9 @@ Look:
   status       What a server does and how it is
   top          The same, live
   config       The effective configuration and where each value came from
+
+Policy:
+  policy       What a directory and all below it promise: who sees changes when, what survives
 
 Ranks:
   rank         The ranks that serve the namespace
@@ -147,6 +152,11 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// What a directory and all below it promise: who sees changes when, what survives.
+    Policy {
+        #[command(subcommand)]
+        what: PolicyCommand,
     },
     /// The ranks that serve the namespace.
     Rank {

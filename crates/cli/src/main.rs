@@ -1,7 +1,7 @@
 //! The one binary, `loligo`: reads the command line and hands over to a command. Not here: what any of them does.
 //!
-//! Commands stand by what a user wants: [`service`] starts and stops, [`look`] shows, [`ranks`] says who serves
-//! what, [`balancer`] who decides that, [`care`] checks and moves, [`tools`] is the rest.
+//! Commands stand by what a user wants: [`service`] starts and stops, [`look`] shows, [`policy`] says what directories
+//! promise, [`ranks`] who serves what, [`balancer`] who decides that, [`care`] checks and moves, [`tools`] is the rest.
 
 mod args;
 mod at;
@@ -12,6 +12,7 @@ mod log;
 mod look;
 mod mounts;
 mod output;
+mod policy;
 mod progress;
 mod ranks;
 mod service;
@@ -72,6 +73,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Rank { what: RankCommand::Handover { rank, to, target } } => {
             ranks::members::hand_over(&target, rank, to.as_deref())
         }
+        Command::Policy { what } => policy::run(what),
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use loligo_driver::Address;
 use loligo_driver::client::{Call, Client, Done, Options};
-use loligo_types::{Answer, Cred, Frag, FsError, Ino, Op, OpenFlags};
+use loligo_types::{Answer, Attr, Cred, Frag, FsError, Ino, Op, OpenFlags};
 
 use crate::args::Directory;
 use crate::look::ask;
@@ -50,28 +50,39 @@ impl Drop for Asker {
 /// Finds the directory, and the server that it is at.
 pub fn find(dir: &Directory) -> Result<Place, Failure> {
     let name = dir.path.display().to_string();
-    let found = match (&dir.data, &dir.server) {
-        (Some(data), _) => target::by_data(data)?,
-        (None, Some(server)) => target::by_address(server)?,
-        (None, None) => return in_mount(&dir.path, name),
-    };
-    if !dir.path.is_absolute() {
-        return Err(Failure::usage(format!("{name}: with --data or --server this is a path in the file system"))
-            .remedy(format!("begin it with a slash: /{name}")));
-    }
-    let asker = Asker::new(&found)?;
-    let attr = asker.client.fs(asker.cred.clone()).stat(&dir.path).context(|| name.clone())?;
+    let Some(found) = server(dir)? else { return in_mount(&dir.path, name) };
+    let attr = Asker::new(&found)?.stat(&dir.path).context(|| name.clone())?;
     if attr.kind != loligo_types::Kind::Dir {
         return Err(no_directory(&name));
     }
     Ok(Place { found, ino: attr.ino, name })
 }
 
-fn in_mount(path: &Path, name: String) -> Result<Place, Failure> {
-    let server = target::served_by(path)?.ok_or_else(|| {
-        Failure::new(format!("{name} is not inside a Loligo mount"))
+/// The server that is named, if one is: the path is then one in the file system.
+pub fn server(dir: &Directory) -> Result<Option<Found>, Failure> {
+    let found = match (&dir.data, &dir.server) {
+        (Some(data), _) => target::by_data(data)?,
+        (None, Some(server)) => target::by_address(server)?,
+        (None, None) => return Ok(None),
+    };
+    let name = dir.path.display();
+    if !dir.path.is_absolute() {
+        return Err(Failure::usage(format!("{name}: with --data or --server this is a path in the file system"))
+            .remedy(format!("begin it with a slash: /{name}")));
+    }
+    Ok(Some(found))
+}
+
+/// The address of the server whose mount holds a path; a failure if none does.
+pub fn in_a_mount(path: &Path) -> Result<String, Failure> {
+    target::served_by(path)?.ok_or_else(|| {
+        Failure::new(format!("{} is not inside a Loligo mount", path.display()))
             .remedy("give a directory inside one, or --data DIR and the path in the file system, such as /a")
-    })?;
+    })
+}
+
+fn in_mount(path: &Path, name: String) -> Result<Place, Failure> {
+    let server = in_a_mount(path)?;
     let meta = std::fs::metadata(path).context(|| name.clone())?;
     if !meta.is_dir() {
         return Err(no_directory(&name));
@@ -100,7 +111,8 @@ pub fn authority(place: &Place) -> Result<u16, Failure> {
     Ok(0)
 }
 
-fn no_directory(name: &str) -> Failure {
+/// What is said of something else than a directory.
+pub fn no_directory(name: &str) -> Failure {
     Failure::new(format!("{name} is no directory")).remedy("name a directory: what is below it goes with it")
 }
 
@@ -138,8 +150,13 @@ impl Asker {
         self.client.call(&self.cred, call).map_err(|failed| failed.error)
     }
 
+    /// What is at a path in the file system, through symbolic links.
+    pub fn stat(&self, path: &Path) -> Result<Attr, FsError> {
+        self.client.fs(self.cred.clone()).stat(path)
+    }
+
     /// The directory that holds a directory.
-    fn parent(&self, dir: Ino) -> Result<Ino, FsError> {
+    pub fn parent(&self, dir: Ino) -> Result<Ino, FsError> {
         match self.call(Call::Op(Op::LookupParent { dir }))?.answer {
             Answer::Entry(attr) => Ok(attr.ino),
             Answer::Remote { ino, .. } => Ok(ino),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "up",
     "down",
     "format",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 21] = [
     "status",
     "top",
     "config",
+    "policy",
     "rank",
     "subtree",
     "balancer",
@@ -31,7 +32,7 @@ const COMMANDS: [&str; 21] = [
 #[test]
 fn help_lists_every_command_in_its_group() {
     let help = loligo("help", &[]).ok().out;
-    let groups: Vec<usize> = ["Service:", "Look:", "Ranks:", "Care:", "Tools:"]
+    let groups: Vec<usize> = ["Service:", "Look:", "Policy:", "Ranks:", "Care:", "Tools:"]
         .iter()
         .map(|group| help.find(group).unwrap_or_else(|| panic!("no {group} in {help}")))
         .collect();
@@ -92,6 +93,11 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "subtree unpin",
         "subtree migrate",
         "auth add",
+        "policy set",
+        "policy show",
+        "policy unset",
+        "policy presets",
+        "policy check",
         "balancer get",
         "balancer list",
         "balancer set",

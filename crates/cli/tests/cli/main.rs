@@ -16,6 +16,7 @@ mod help;
 mod hostile;
 mod joined;
 mod output;
+mod policy;
 mod ranks;
 mod run;
 mod spread;

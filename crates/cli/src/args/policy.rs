@@ -1,0 +1,53 @@
+//! The command line of `loligo policy`. Not here: what it does.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::Directory;
+
+/// `loligo policy`.
+#[derive(Subcommand)]
+pub enum PolicyCommand {
+    /// Say what a directory and all below it promise, and show what that changes: sets its xattr loligo.policy.subtree.
+    Set {
+        #[command(flatten)]
+        dir: Directory,
+        /// A preset (loligo policy presets), a file with a policy, or `-` for stdin.
+        #[arg(value_name = "FILE|PRESET")]
+        policy: PathBuf,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Print which policy is in force at a path, from which directory it is, and what it promises.
+    Show {
+        /// Data directory of the server; the path is then one in the file system, as in /a/b.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Address of the server; likewise.
+        #[arg(long, value_name = "ADDR")]
+        server: Option<String>,
+        /// A directory or a file, inside a mount unless a server is named.
+        path: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a directory's own policy away: what is above counts again.
+    Unset {
+        #[command(flatten)]
+        dir: Directory,
+    },
+    /// Print the policies that have a name.
+    Presets {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say whether a file is a policy that makes sense; exit code 3 if not.
+    Check {
+        /// The policy; `-` for stdin.
+        file: PathBuf,
+    },
+}

@@ -1,0 +1,24 @@
+//! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
+//! reads one that a user gives, `promise` says what holds now. Not here: what makes sense as a policy (crate `semantics`).
+
+mod chain;
+mod check;
+mod presets;
+mod promise;
+mod set;
+mod show;
+mod source;
+
+use crate::args::{Directory, PolicyCommand};
+use crate::output::Outcome;
+
+/// Runs one.
+pub fn run(what: PolicyCommand) -> Outcome {
+    match what {
+        PolicyCommand::Set { dir, policy, dry_run } => set::set(&dir, &policy, dry_run),
+        PolicyCommand::Unset { dir } => set::unset(&dir),
+        PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
+        PolicyCommand::Presets { json } => presets::run(json),
+        PolicyCommand::Check { file } => check::run(&file),
+    }
+}

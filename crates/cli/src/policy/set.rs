@@ -1,0 +1,61 @@
+//! `loligo policy set` and `unset`: a directory's own policy, and what it changes against what counts there now.
+
+use std::path::Path;
+
+use loligo_semantics::policy::changes;
+
+use super::{chain, promise, source};
+use crate::args::Directory;
+use crate::output::{Failure, Outcome, note, put};
+
+/// Shows what changes, and sets it.
+pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
+    let given = source::named(policy)?;
+    let chain = chain::of_directory(dir)?;
+    if let Some(unseen) = chain.unseen() {
+        note(format_args!("warning: {unseen}, nor are their floors"));
+    }
+    chain.check_floors(&given.policy)?;
+    for warning in given.policy.pipeline().warnings() {
+        note(format_args!("warning: {warning}"));
+    }
+    // One that a newer server took may be unreadable here; it is replaced all the same.
+    match chain.in_force() {
+        Ok(now) => told(&format!("against {}", now.whose()), changes(&now.policy, &given.policy))?,
+        Err(unreadable) => note(format_args!("warning: what changes cannot be told: {unreadable}")),
+    }
+    if let Some(today) = promise::today(given.policy.cell()) {
+        put(today)?;
+    }
+    if dry_run {
+        return put("nothing was changed: without --dry-run it is set");
+    }
+    chain.set(&given.text)?;
+    put(format_args!("{} and all below it are {} by policy", chain.name(), given.policy.cell()))
+}
+
+/// Takes it away, and shows what changes.
+pub fn unset(dir: &Directory) -> Outcome {
+    let chain = chain::of_directory(dir)?;
+    if !chain.has_own() {
+        return Err(Failure::new(format!("{} has no policy of its own", chain.name()))
+            .remedy(format!("what counts there: loligo policy show {}", crate::output::quoted(&dir.path))));
+    }
+    let then = chain.inherited()?;
+    let lines = chain.in_force().map(|now| changes(&now.policy, &then.policy));
+    chain.unset()?;
+    if let Ok(lines) = lines {
+        told("now", lines)?;
+    }
+    if let Some(unseen) = chain.unseen() {
+        note(format_args!("warning: {unseen}"));
+    }
+    put(format_args!("at {} counts {}, {}", chain.name(), then.whose(), then.policy.cell()))
+}
+
+fn told(when: &str, lines: Vec<String>) -> Outcome {
+    match lines.is_empty() {
+        true => put(format_args!("nothing changes {when}")),
+        false => put(format_args!("what changes {when}:\n  {}", lines.join("\n  "))),
+    }
+}

@@ -1,0 +1,71 @@
+//! `loligo policy show`: the policy that counts at a path, and what it promises. Not here: setting one.
+
+use loligo_semantics::{Cell, SubtreePolicy};
+use serde_json::json;
+
+use super::chain::{self, Chain, InForce};
+use super::promise;
+use crate::args::Directory;
+use crate::output::{Outcome, put};
+
+/// Prints it.
+pub fn run(path: &Directory, json: bool) -> Outcome {
+    let chain = chain::of_any(path)?;
+    let now = chain.in_force()?;
+    if json {
+        return put(format_args!("{:#}", document(path, &chain, &now)));
+    }
+    let policy = &now.policy;
+    put(format_args!("at {}: {}", path.path.display(), now.whose()))?;
+    for (key, value) in lines(policy) {
+        put(format_args!("{key:<17} {value}"))?;
+    }
+    let cell = policy.cell();
+    put(format_args!("\n{}", promise::of(cell).join(" ")))?;
+    if let Some(today) = promise::today(cell) {
+        put(format_args!("{today} {}", promise::of(Cell::POSIX).join(" ")))?;
+    }
+    for warning in policy.pipeline().warnings() {
+        put(format_args!("warning: {warning}"))?;
+    }
+    chain.unseen().map_or(Ok(()), |unseen| put(format_args!("warning: {unseen}")))
+}
+
+fn lines(policy: &SubtreePolicy) -> Vec<(&'static str, String)> {
+    let interval = policy.sync_interval().map_or("-".to_string(), |interval| interval.to_string());
+    vec![
+        ("cell", policy.cell().to_string()),
+        ("pipeline", policy.pipeline().to_string()),
+        ("allocated_inodes", policy.allocated_inodes().to_string()),
+        ("interfere", policy.interfere().to_string()),
+        ("sync_interval", interval),
+        ("blind", policy.blind().to_string()),
+        ("floor", policy.floor().to_string()),
+    ]
+}
+
+fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value {
+    let (policy, floor) = (&now.policy, now.policy.floor());
+    let cell = policy.cell();
+    let today = promise::today(cell);
+    json!({
+        "path": path.path.display().to_string(),
+        "from": now.from,
+        "to_root": chain.to_root,
+        "cell": cell.to_string(),
+        "consistency": cell.consistency.name(),
+        "durability": cell.durability.name(),
+        "pipeline": policy.pipeline().to_string(),
+        "allocated_inodes": policy.allocated_inodes(),
+        "interfere": policy.interfere().name(),
+        "sync_interval_ms": policy.sync_interval().map(|interval| interval.duration().as_millis() as u64),
+        "blind": policy.blind(),
+        "floor": {
+            "consistency": floor.consistency.map(|level| level.name()),
+            "durability": floor.durability.map(|level| level.name()),
+        },
+        "promises": promise::of(cell),
+        "now": { "cell": Cell::POSIX.to_string(), "why": today, "promises": promise::of(Cell::POSIX) },
+        "warnings": policy.pipeline().warnings().iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
