@@ -32,6 +32,23 @@ fn an_empty_document_is_posix_with_100_inodes() {
 }
 
 #[test]
+fn the_documents_of_the_guide_make_sense() {
+    let guide = include_str!("../../../../docs/subtree-policies.md");
+    let documents: Vec<&str> =
+        guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("a part")).collect();
+    assert_eq!(documents.len(), 2);
+    assert_eq!(policy(documents[0]).cell().to_string(), "weak/local");
+    let pipeline = pipeline(documents[1]);
+    assert!(guide.contains(&format!("`{pipeline}`")), "the guide does not say {pipeline}");
+    for cell in Cell::all() {
+        assert!(guide.contains(&format!("| `{}` |", cell.composition())), "{cell}");
+    }
+    for preset in crate::Preset::ALL {
+        assert!(guide.contains(&format!("| `{preset}` | {} |", preset.cell())), "{preset}");
+    }
+}
+
+#[test]
 fn the_two_keys_come_together_as_in_the_table_and_persist_before_they_apply() {
     let both = |consistency: &str, durability: &str| {
         pipeline(&format!("consistency = '{consistency}'\ndurability = '{durability}'"))
