@@ -123,6 +123,8 @@ fn combined(consistency: Said<Consistency>, durability: Said<Durability>) -> Res
         Said::Level(Consistency::Weak, at) => Composition::of(&[AppendClientJournal, VolatileApply], at),
         Said::Level(Consistency::Invisible, at) => Composition::of(&[AppendClientJournal], at),
     };
+    // It has to make sense by itself: the order of its stages is ours below, and a wrong one would pass unseen.
+    Pipeline::of(consistency.clone())?;
     let durability = match durability {
         Said::Composition(composition) => Some(composition),
         Said::Level(level, at) => {

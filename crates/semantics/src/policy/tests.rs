@@ -101,8 +101,14 @@ fn what_is_wrong_in_a_composition_is_told_with_line_and_column_of_the_document()
 }
 
 #[test]
-fn each_key_takes_its_own_mechanisms() {
+fn each_key_takes_its_own_mechanisms_and_in_their_order() {
     refused("consistency = 'rpcs + stream'", "stream", "says something of durability, not of consistency");
+    refused(
+        "consistency = 'volatile_apply + append_client_journal'",
+        "append",
+        "put `append_client_journal` before it",
+    );
+    refused("consistency = 'volatile_apply'", "volatile_apply", "there is none");
     refused("durability = 'rpcs'", "rpcs", "says something of consistency, not of durability");
 }
 
