@@ -5,9 +5,9 @@ use std::sync::Arc;
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout, Lease, Letter,
-    LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq, SessionId,
-    SessionRecord, Spread, Target, Time, limits,
+    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout,
+    Lease, Letter, LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route,
+    Seq, SessionId, SessionRecord, Spread, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -277,7 +277,30 @@ fn record_event() -> impl Strategy<Value = Event> {
         1 => session().prop_map(Event::Session),
         1 => number().prop_map(|id| Event::SessionGone(SessionId(id))),
         1 => ino().prop_map(Event::NextIno),
+        1 => decoupled().prop_map(|record| Event::Decoupled(Box::new(record))),
+        1 => ino().prop_map(Event::DecoupledGone),
+        1 => (ino(), any::<u32>(), bytes(300)).prop_map(|(dir, part, body)| Event::MergePart { dir, part, body }),
+        1 => ino().prop_map(|dir| Event::Merge { dir }),
     ]
+}
+
+fn decoupled() -> impl Strategy<Value = DecoupledRecord> {
+    let grants = vec((1u64..1000, 1u64..1000), 0..4);
+    (ino(), number(), any::<(u64, u64, u32, u32)>(), bytes(20), number(), number(), grants).prop_map(
+        |(dir, epoch, (owner, session, uid, lease_ms), name, used, merges, steps)| {
+            let session = SessionId(session);
+            let name = name.as_ref().into();
+            let used = Ino(used);
+            let mut record =
+                DecoupledRecord { dir, epoch, owner, session, uid, name, lease_ms, used, merges, grants: Vec::new() };
+            let mut at = 0;
+            for (gap, count) in steps {
+                record.grant(Ino(at + gap), count);
+                at += gap + count;
+            }
+            record
+        },
+    )
 }
 
 pub fn origin() -> impl Strategy<Value = Origin> {

@@ -10,9 +10,9 @@ use loligo_journal::{MemSource, ReadConfig, Reader, Record, Tail, Writer, Writer
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout, Lease, Letter,
-    LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route, Seq,
-    SessionId, SessionRecord, Spread, Target, Time,
+    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout,
+    Lease, Letter, LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank,
+    Route, Seq, SessionId, SessionRecord, Spread, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -163,6 +163,21 @@ fn bytes(text: &str) -> Arc<[u8]> {
     text.as_bytes().into()
 }
 
+fn decoupled() -> DecoupledRecord {
+    DecoupledRecord {
+        dir: Ino(256),
+        epoch: 1000,
+        owner: 0x0102_0304_0506_0708,
+        session: SessionId(300),
+        uid: 7,
+        name: b"job"[..].into(),
+        lease_ms: 60_000,
+        grants: vec![(Ino(1000), 100), (Ino(2000), 1)],
+        used: Ino(1050),
+        merges: 3,
+    }
+}
+
 fn events() -> Vec<(&'static str, Event)> {
     let ino = Ino(256);
     vec![
@@ -199,6 +214,10 @@ fn events() -> Vec<(&'static str, Event)> {
         ("departed-frag", Event::DepartedFrag { dir: ino, frag: Frag { bits: 3, value: 5 } }),
         ("part-gone", Event::PartGone { dir: ino, rank: Rank(2) }),
         ("letter-fragment", letter(4, fragment())),
+        ("decoupled", Event::Decoupled(Box::new(decoupled()))),
+        ("decoupled-gone", Event::DecoupledGone(ino)),
+        ("merge-part", Event::MergePart { dir: ino, part: 300, body: [2, 0, 0].into() }),
+        ("merge", Event::Merge { dir: ino }),
     ]
 }
 
@@ -256,6 +275,7 @@ fn rows() -> Vec<(&'static str, Row)> {
         ("route", Row::Route { of: Rank(1), route: route() }),
         ("peer", Row::Peer { of: Rank(1), peer: peer() }),
         ("part", Row::Inode(Box::new(parent().new_part(Rank(2))))),
+        ("decoupled", Row::Decoupled { rank: Rank(2), record: Box::new(decoupled()) }),
     ]
 }
 

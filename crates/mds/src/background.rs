@@ -59,6 +59,8 @@ impl Mds {
         self.end_orphans();
         self.tidy_left();
         self.end_discards();
+        self.end_lost_decoupled();
+        self.step_merges();
         self.move_sums();
         if !self.cluster.is_alone() {
             self.cluster_tick();

@@ -51,6 +51,8 @@ impl Mds {
                 self.note_for_others(event);
             }
             match made {
+                // It gets into memory in steps.
+                _ if matches!(event, Event::Merge { .. }) => {}
                 Some(made) => apply_decided(&mut self.tree, event, lsn, made),
                 None => apply(&mut self.tree, event, lsn),
             }
@@ -60,6 +62,7 @@ impl Mds {
                     self.dropped(*ino);
                 }
                 Event::InodeGone(ino) => self.leases.forget(*ino),
+                Event::Merge { dir } => self.tree.begin_merge(*dir),
                 Event::Letter { to, seq, letter } => self.letter_written(*to, *seq, letter, lsn),
                 Event::Route(route) => self.route_written(*route),
                 Event::RouteGone(dir) => self.route_gone(*dir),

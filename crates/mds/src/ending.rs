@@ -75,6 +75,7 @@ impl Mds {
         self.commit(None, &[Event::SessionGone(session.id)]);
         self.drop_jobs(slot);
         self.forget_moved_handles(slot);
+        self.lose_decoupled(slot);
         let unlocked = self.locks.end(slot);
         self.grant_locks(unlocked);
         let opened = self.opens.end(slot);

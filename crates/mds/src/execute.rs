@@ -134,6 +134,11 @@ impl Mds {
         {
             return step;
         }
+        if self.tree.has_decoupled()
+            && let Some(step) = self.busy_below(job)
+        {
+            return step;
+        }
         match &job.op {
             Op::Close { .. } => return self.close(job),
             Op::SetLock { .. } | Op::Unlock { .. } | Op::GetLock { .. } | Op::CancelLock { .. } => {
@@ -144,6 +149,10 @@ impl Mds {
             Op::DataAddress { address } => {
                 let address = Arc::clone(address);
                 return Step::Answer(self.take_address(job, &address));
+            }
+            Op::Subtree { dir, what } => {
+                let (dir, what) = (*dir, what.clone());
+                return self.subtree_op(job, dir, &what);
             }
             Op::StatFs => return Step::Answer(Ok(Answer::StatFs(self.totals()))),
             _ => {}
@@ -314,6 +323,10 @@ impl Mds {
 
     /// Answers a request that was executed before.
     fn again(&mut self, job: &mut Job, origin: &Origin) -> Step {
+        if let Op::Subtree { dir, what } = &job.op {
+            let (dir, what) = (*dir, what.clone());
+            return self.subtree_again(job, dir, &what);
+        }
         if !self.cluster.is_alone()
             && origin.ino.0 != 0
             && let Some(step) = self.again_elsewhere(job, origin.ino)

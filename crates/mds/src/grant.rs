@@ -124,6 +124,9 @@ impl Mds {
         if self.is_spreading(ask.ino) {
             return false;
         }
+        if self.tree.has_decoupled() && self.is_decoupled(ask.ino, ask.bits) {
+            return false;
+        }
         // Of a directory whose fragments are several ranks' nobody alone knows attributes or names.
         if self.tree.inode(ask.ino).is_none_or(|inode| inode.change != ask.change || inode.is_spread()) {
             return false;

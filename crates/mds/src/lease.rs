@@ -94,6 +94,11 @@ impl Leases {
         self.nodes.len()
     }
 
+    /// A place behind the last lease.
+    pub(crate) fn places(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Nobody wants to know any more.
     pub(crate) fn watch_ends(&mut self) {
         self.given = None;

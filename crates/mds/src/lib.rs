@@ -30,6 +30,7 @@ mod cluster;
 mod commit;
 mod config;
 mod conflict;
+mod decouple;
 mod discard;
 mod ending;
 mod execute;

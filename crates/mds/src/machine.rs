@@ -12,6 +12,7 @@ use crate::checkpoint::Checkpointer;
 use crate::cluster::Cluster;
 use crate::commit::Log;
 use crate::config::{Config, Now};
+use crate::decouple::Decoupled;
 use crate::discard::Discards;
 use crate::gate::Gate;
 use crate::grace::Grace;
@@ -64,6 +65,7 @@ pub struct Mds {
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
     pub(crate) ways: Ways,
+    pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
@@ -104,6 +106,7 @@ impl Mds {
             heat,
             balance: Balance::default(),
             ways: Ways::default(),
+            decoupled: Decoupled::default(),
             pace: Pace::default(),
             stopping: false,
             stopped: false,
@@ -148,7 +151,10 @@ impl Mds {
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),
             Input::Full(full) => self.log.no_room = full,
             Input::Tick => self.tick(),
-            Input::Again => self.step_export(),
+            Input::Again => {
+                self.step_merges();
+                self.step_export();
+            }
             Input::Stop => self.stop(),
         }
         self.settle();

@@ -63,6 +63,13 @@ impl Opens {
         self.by_slot.get(usize::from(slot.0))?.get(&handle).copied()
     }
 
+    /// All inodes that are open, ascending.
+    pub(crate) fn inos(&self) -> Vec<Ino> {
+        let mut inos: Vec<Ino> = self.by_ino.keys().copied().collect();
+        inos.sort_unstable();
+        inos
+    }
+
     /// Whether a session has an inode open, and if so, whether to write.
     pub(crate) fn open_by(&self, slot: Slot, ino: Ino) -> Option<bool> {
         self.share(ino, slot).map(|share| share.writers > 0)

@@ -82,6 +82,8 @@ pub(crate) enum Why {
     Moving,
     /// What other ranks say of the directories above.
     Above,
+    /// A merge into this directory to be in memory.
+    Merge(Ino),
 }
 
 impl Why {
@@ -101,6 +103,7 @@ impl Why {
             Why::Locked => "locked",
             Why::Moving => "moving",
             Why::Above => "above",
+            Why::Merge(_) => "merge",
         }
     }
 }

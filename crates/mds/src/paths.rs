@@ -70,6 +70,16 @@ enum Next {
     Elsewhere(Rank),
 }
 
+/// The next step of a way that is all this rank's.
+pub(crate) enum Up {
+    /// The directory that an inode is in.
+    To(Ino),
+    /// It is in none, or is gone, or another rank's.
+    Nowhere,
+    /// That is to be read first.
+    Load(Vec<Need>),
+}
+
 /// Where an inode is.
 enum Way {
     /// The hashes of the names from the root on; none: it is in no directory. `oldest`: number of the first question of those
@@ -218,6 +228,15 @@ impl Mds {
             }
         }
         Way::Found { names: None, oldest }
+    }
+
+    /// The directory that an inode is in.
+    pub(crate) fn up(&mut self, at: Ino) -> Up {
+        match self.next(at) {
+            Next::Up { parent, .. } => Up::To(parent),
+            Next::Nowhere | Next::Elsewhere(_) => Up::Nowhere,
+            Next::Load(needs) => Up::Load(needs),
+        }
     }
 
     fn next(&mut self, at: Ino) -> Next {

@@ -2,7 +2,7 @@
 
 use loligo_journal::Record;
 use loligo_namespace::{Loaded, Tree, apply};
-use loligo_types::{Event, Ino, Inode, Lsn, PeerRecord, Rank, Route, SessionRecord};
+use loligo_types::{DecoupledRecord, Event, Ino, Inode, Lsn, PeerRecord, Rank, Route, SessionRecord};
 
 use crate::config::{Config, Now};
 use crate::grace::Grace;
@@ -28,6 +28,8 @@ pub struct TableMeta {
     pub peers: Vec<PeerRecord>,
     /// Its parts of directories whose inode is another rank's.
     pub parts: Vec<Inode>,
+    /// Decoupled subtrees.
+    pub decoupled: Vec<DecoupledRecord>,
     /// Bytes of objects to be dropped: inode, from where on, object size.
     pub discards: Vec<(Ino, u64, u32)>,
 }
@@ -61,6 +63,7 @@ impl Mds {
             mds.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }
         meta.peers.into_iter().for_each(|peer| mds.tree.load(Loaded::Peer(peer)));
+        meta.decoupled.into_iter().for_each(|record| mds.tree.load(Loaded::Decoupled(Box::new(record))));
         meta.orphans.into_iter().for_each(|ino| mds.tree.load(Loaded::Orphan(ino)));
         for (ino, from, object_size) in meta.discards {
             mds.tree.load(Loaded::Discard { ino, from, object_size });
@@ -172,6 +175,9 @@ impl Mds {
         self.log.last = self.log.last.max(last);
         self.log.durable = self.log.last;
         self.tree.free_some(usize::MAX);
+        // Who sent them begins anew.
+        self.tree.drop_merges();
+        self.recover_decoupled();
         // Counted in the life that they were made in.
         self.tree.take_recuts();
         self.begin_life();

@@ -126,6 +126,10 @@ pub struct Status {
     pub evicted: u64,
     /// Checkpoints that failed so far.
     pub checkpoints_failed: u64,
+    /// Merges into decoupled subtrees.
+    pub subtree_merges: u64,
+    /// Subtrees that were taken back because their owners were not heard.
+    pub decouplings_lost: u64,
     /// Requests that were sent on to another rank so far.
     pub redirects: u64,
     /// Directories split into fragments so far.
@@ -157,7 +161,7 @@ pub struct Status {
 }
 
 /// How many operations there are.
-const OPS: usize = 34;
+const OPS: usize = 35;
 
 /// The place of an operation among the counters.
 fn place(op: &Op) -> usize {
@@ -196,6 +200,7 @@ fn place(op: &Op) -> usize {
         Op::Sync => 31,
         Op::GrantInos { .. } => 32,
         Op::DataAddress { .. } => 33,
+        Op::Subtree { .. } => 34,
     }
 }
 
@@ -215,6 +220,8 @@ pub(crate) struct Counters {
     pub(crate) recalls: u64,
     pub(crate) evicted: u64,
     pub(crate) checkpoints_failed: u64,
+    pub(crate) subtree_merges: u64,
+    pub(crate) decouplings_lost: u64,
     pub(crate) redirects: u64,
     pub(crate) splits: u64,
     pub(crate) merges: u64,
@@ -277,6 +284,8 @@ impl Mds {
             recalls: self.counters.recalls,
             evicted: self.counters.evicted,
             checkpoints_failed: self.counters.checkpoints_failed,
+            subtree_merges: self.counters.subtree_merges,
+            decouplings_lost: self.counters.decouplings_lost,
             redirects: self.counters.redirects,
             splits: self.counters.splits,
             merges: self.counters.merges,

@@ -68,6 +68,19 @@ fn change(tree: &mut Tree, event: &Event, lsn: Lsn, made: Option<Ino>) {
         Event::Peer(peer) => put_small(tree, |t| &mut t.peers, peer.rank, Some(*peer), Key::Peer(peer.rank), lsn),
         Event::Departed(inos) => inos.iter().for_each(|ino| _ = tree.forget(*ino)),
         Event::DepartedFrag { dir, frag } => tree.forget_names(*dir, frag.first(), frag.last()),
+        Event::Decoupled(record) => {
+            let key = Key::Decoupled(record.dir);
+            put_small(tree, |t| &mut t.decoupled, record.dir, Some(record.clone()), key, lsn);
+        }
+        Event::DecoupledGone(dir) => {
+            tree.drop_merge(*dir);
+            put_small(tree, |t| &mut t.decoupled, *dir, None, Key::Decoupled(*dir), lsn);
+        }
+        Event::MergePart { dir, part, body } => tree.add_merge_part(*dir, *part, body, lsn),
+        Event::Merge { dir } => {
+            tree.begin_merge(*dir);
+            while !tree.merge_some(*dir, lsn) {}
+        }
         Event::PartGone { dir, .. } => put_small(tree, |t| &mut t.parts, *dir, None, Key::Part(*dir), lsn),
     }
 }

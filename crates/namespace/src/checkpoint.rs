@@ -60,6 +60,7 @@ impl Tree {
         for (_, key) in self.dirty.land() {
             self.land_record(key);
         }
+        self.drop_pins();
     }
 
     /// The records of the last checkpoint could not be written: they are dirty again.
@@ -74,7 +75,7 @@ impl Tree {
     /// The oldest journal record that the table does not hold in full; the journal is needed from here on. `None`:
     /// everything applied is in the table.
     pub fn oldest_dirty(&self) -> Option<Lsn> {
-        self.dirty.oldest()
+        self.dirty.oldest().into_iter().chain(self.oldest_merge()).min()
     }
 
     /// How many records are dirty and not being written.
@@ -161,6 +162,10 @@ impl Tree {
                 let gone = Event::PartGone { dir, rank: self.config.rank };
                 take_small(self.parts.get(&dir), out, |value| value.map_or(gone.clone(), |v| Event::Inode(v.clone())));
             }
+            Key::Decoupled(dir) => take_small(self.decoupled.get(&dir), out, |value| match value {
+                Some(record) => Event::Decoupled(record.clone()),
+                None => Event::DecoupledGone(dir),
+            }),
             Key::NextIno => {
                 if start(&self.next_ino_flags) {
                     out.push(Record::plain(Event::NextIno(self.next_ino)));
@@ -228,6 +233,7 @@ impl Tree {
             Key::Route(dir, frag) => land_small(&mut self.routes, &(dir, frag)),
             Key::Peer(rank) => land_small(&mut self.peers, &rank),
             Key::Part(dir) => land_small(&mut self.parts, &dir),
+            Key::Decoupled(dir) => land_small(&mut self.decoupled, &dir),
         }
     }
 
@@ -288,6 +294,7 @@ impl Tree {
             Key::Route(dir, frag) => self.routes.get(&(dir, frag)).iter().for_each(|record| again(&record.flags)),
             Key::Peer(rank) => self.peers.get(&rank).iter().for_each(|record| again(&record.flags)),
             Key::Part(dir) => self.parts.get(&dir).iter().for_each(|record| again(&record.flags)),
+            Key::Decoupled(dir) => self.decoupled.get(&dir).iter().for_each(|record| again(&record.flags)),
             Key::NextIno => again(&self.next_ino_flags),
         }
     }

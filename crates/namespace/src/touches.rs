@@ -125,7 +125,8 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
         | Op::CancelLock { .. }
         | Op::Sync
         | Op::GrantInos { .. }
-        | Op::DataAddress { .. } => {}
+        | Op::DataAddress { .. }
+        | Op::Subtree { .. } => {}
     }
     touch
 }

@@ -58,6 +58,7 @@ pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Foun
             Row::Discard { ino, rank: of, from, object_size } if *of == rank => {
                 meta.discards.push((*ino, *from, *object_size));
             }
+            Row::Decoupled { rank: of, record } if *of == rank => meta.decoupled.push((**record).clone()),
             Row::Route { of, route } if *of == rank => meta.routes.push(*route),
             Row::Route { route, .. } => meta.other_routes.push(*route),
             Row::Meta { meta: Meta::TableUpto, rank: of, value } if *of == rank => meta.table_upto = Lsn(*value),
@@ -103,6 +104,7 @@ pub fn check_tree(rows: &[Row], records: &[(Lsn, Record)], key: (u64, u64), inli
             Row::Inline { ino, data } => tree.load(Loaded::Inline(ino, Some(data))),
             Row::Orphan { ino, .. } => tree.load(Loaded::Orphan(ino)),
             Row::Discard { ino, from, object_size, .. } => tree.load(Loaded::Discard { ino, from, object_size }),
+            Row::Decoupled { record, .. } => tree.load(Loaded::Decoupled(record)),
             Row::Session(session) => tree.load(Loaded::Session(session)),
             Row::Meta { meta: Meta::NextIno, rank: Rank::ZERO, value } => tree.load(Loaded::NextIno(Ino(value))),
             Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } | Row::Note { .. } => {}

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use loligo_journal::table::{
     Meta, Row, TABLE_VERSION, decode_entry, decode_inline, decode_inode, decode_meta, decode_row, decode_xattr,
-    dir_range_from, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan, encode_peer,
-    encode_route, encode_session, encode_xattr, entry_hash, key_discard, key_entry, key_inline, key_inode,
-    key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session, key_xattr, split_entry_key,
-    split_xattr_key, xattr_range,
+    dir_range_from, encode_decoupled, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta,
+    encode_orphan, encode_peer, encode_route, encode_session, encode_xattr, entry_hash, key_decoupled, key_discard,
+    key_entry, key_inline, key_inode, key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session,
+    key_xattr, split_entry_key, split_xattr_key, xattr_range,
 };
 use loligo_namespace::{Loaded, Need, Record, Tree, hash63};
 use loligo_store::{Batch, Durability, Table};
@@ -50,7 +50,14 @@ pub fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
         Event::Route(route) => batch.put(key_route(rank, route.dir, route.frag), encode_route(route)),
         Event::Peer(peer) => batch.put(key_peer(rank, peer.rank), encode_peer(peer)),
         Event::PartGone { dir, rank } => batch.delete(key_part(*rank, *dir)),
-        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) | Event::DepartedFrag { .. } => batch,
+        Event::Decoupled(record) => batch.put(key_decoupled(record.dir), encode_decoupled(rank, record)),
+        Event::DecoupledGone(dir) => batch.delete(key_decoupled(*dir)),
+        Event::RouteGone(_)
+        | Event::Letter { .. }
+        | Event::Departed(_)
+        | Event::DepartedFrag { .. }
+        | Event::MergePart { .. }
+        | Event::Merge { .. } => batch,
     };
 }
 
@@ -143,6 +150,7 @@ pub fn event_of(row: Row) -> Option<Event> {
         Row::Inline { ino, data } => Event::Inline { ino, data },
         Row::Orphan { ino, .. } => Event::Orphan(ino),
         Row::Discard { ino, from, object_size, .. } => Event::Discard { ino, from, object_size },
+        Row::Decoupled { record, .. } => Event::Decoupled(record),
         Row::Session(session) => Event::Session(session),
         Row::Meta { meta: Meta::NextIno, value, .. } => Event::NextIno(Ino(value)),
         Row::Meta { .. } | Row::Route { .. } | Row::Peer { .. } | Row::Note { .. } => return None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Attr, FileLock, Ino, Kind, Lease, Name, Rank};
+use crate::{Attr, FileLock, Ino, Kind, Lease, Name, Rank, SubtreeAnswer};
 
 /// One line of a readdir answer. `.` and `..` are not sent: the mount makes them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +60,8 @@ pub enum Answer {
     /// The name is there, but another rank has the inode: ask that one (for attributes, or to open it by number). To
     /// `Lookup`, `LookupParent`, and a `Create` that found the file. `rank` is the best guess; that rank knows better.
     Remote { ino: Ino, kind: Kind, rank: Rank },
+    /// About a decoupled subtree.
+    Subtree(Box<SubtreeAnswer>),
 }
 
 impl Answer {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Frag, Ino, InoGrants, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
+use crate::{DecoupledRecord, Frag, Ino, InoGrants, Inode, Kind, Name, Rank, Route, Seq, SessionId, msg::Reclaim};
 
 /// Which request made a record, so that a repeated request is answered and not executed again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -95,6 +95,16 @@ pub enum Event {
     DepartedFrag { dir: Ino, frag: Frag },
     /// A rank has no fragment of a directory any more, or the directory is gone: so is its part.
     PartGone { dir: Ino, rank: Rank },
+    /// A decoupled subtree is now this.
+    Decoupled(Box<DecoupledRecord>),
+    /// It is not decoupled any more; what came to be merged into it and was not is void.
+    DecoupledGone(Ino),
+    /// A part of what is to be merged into a decoupled subtree came: the body of a record. Nothing in it is true yet. The first
+    /// one (0) makes void what came before it.
+    MergePart { dir: Ino, part: u32, body: Arc<[u8]> },
+    /// All parts that came are true from now on, but for what they say of inodes that were there before: other events of
+    /// the same record have those.
+    Merge { dir: Ino },
 }
 
 impl Event {
@@ -111,6 +121,7 @@ impl Event {
                 | Event::Inline { .. }
                 | Event::InlineGone(_)
                 | Event::PartGone { .. }
+                | Event::Merge { .. }
         )
     }
 }

@@ -25,6 +25,7 @@ pub mod op;
 pub mod peer;
 pub mod rank;
 pub mod record;
+pub mod subtree;
 pub mod time;
 
 pub use acl::{Acl, AclEntry, AclTag};
@@ -45,4 +46,5 @@ pub use name::Name;
 pub use op::{About, Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, XattrMode};
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};
+pub use subtree::{DecoupledRecord, SplitRule, SubtreeAnswer, SubtreeOp};
 pub use time::Time;

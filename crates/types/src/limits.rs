@@ -38,6 +38,16 @@ pub const READDIR_MAX: usize = 4096;
 pub const GROUPS_MAX: usize = 65_536;
 /// Most inode numbers that a session may have been given and not used.
 pub const INO_GRANT_MAX: u32 = 65_536;
+/// Most inode numbers that the owner of a decoupled subtree may have and not have used.
+pub const SUBTREE_INOS_MAX: u64 = 1 << 28;
+/// Most ranges of numbers that it may have been given.
+pub const SUBTREE_GRANTS_MAX: usize = 4096;
+/// Longest part of a merge, bytes: a rank applies one part without looking at anything else.
+pub const MERGE_PART_MAX: usize = 256 << 10;
+/// Most records that are asked for, or answered, at once about a decoupled subtree.
+pub const FETCH_MAX: usize = 4096;
+/// Longest time that the owner of a decoupled subtree may be away and keep it, milliseconds: a week.
+pub const SUBTREE_LEASE_MS_MAX: u32 = 7 * 24 * 3600 * 1000;
 /// Most entries that a policy may say a directory will have.
 pub const EXPECTED_ENTRIES_MAX: u64 = 1 << 40;
 /// Most lines of the subtree map in one message.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{FileLock, Ino, Kind, Layout, Name, Time};
+use crate::{FileLock, Ino, Kind, Layout, Name, SubtreeOp, Time};
 
 /// What the server adds to an operation so that deciding it needs no clock and no counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +178,8 @@ pub enum Op {
     /// The client is going to read and write file data in the store by itself, and this is what the store knows it by: whoever ends the
     /// session shuts that out first. `Done` when that is durable. `NotSupported` where clients cannot.
     DataAddress { address: Arc<[u8]> },
+    /// About a directory that is, or is to be, decoupled, and all below it: see [`SubtreeOp`]. `Subtree`, or `Done`.
+    Subtree { dir: Ino, what: Box<SubtreeOp> },
 }
 
 /// What an operation is about.
@@ -263,7 +265,8 @@ impl Op {
             | Op::SetLock { ino, .. }
             | Op::Unlock { ino, .. }
             | Op::GetLock { ino, .. }
-            | Op::CancelLock { ino, .. } => About::Inode(*ino),
+            | Op::CancelLock { ino, .. }
+            | Op::Subtree { dir: ino, .. } => About::Inode(*ino),
             Op::Close { .. } | Op::StatFs | Op::Sync | Op::GrantInos { .. } | Op::DataAddress { .. } => About::Nothing,
         }
     }
@@ -313,6 +316,7 @@ impl Op {
             Op::Sync => "sync",
             Op::GrantInos { .. } => "grant_inos",
             Op::DataAddress { .. } => "data_address",
+            Op::Subtree { .. } => "subtree",
         }
     }
 }

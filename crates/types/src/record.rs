@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Frag, Ino, Inode, Name, PeerRecord, Route, SessionRecord, Target};
+use crate::{DecoupledRecord, Frag, Ino, Inode, Name, PeerRecord, Route, SessionRecord, Target};
 
 /// An xattr: name and value.
 pub type XattrPair = (Arc<[u8]>, Arc<[u8]>);
@@ -103,6 +103,8 @@ pub enum Loaded {
     Route(Route),
     /// How far letters to and from another rank have come.
     Peer(PeerRecord),
+    /// A decoupled subtree.
+    Decoupled(Box<DecoupledRecord>),
     /// What a rank that lends says of a directory whose fragments are several ranks': which ones it has, and its part of
     /// it (none at the home, which lends the inode).
     Part {

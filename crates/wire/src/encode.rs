@@ -7,7 +7,7 @@ use loligo_types::{Answer, DataAnswer, DataOp, Op};
 use prost::Message;
 
 use crate::frame::{HEADER_LEN, TO_CLIENT, TO_SERVER, seal};
-use crate::{from_client, from_server};
+use crate::{from_client, from_server, subtree};
 
 /// Appends the whole frame of a message.
 pub fn encode_to_server(msg: &ToServer, out: &mut Vec<u8>) {
@@ -33,6 +33,7 @@ pub fn head_to_server(msg: &ToServer, out: &mut Vec<u8>) -> Option<Arc<[u8]>> {
         },
         ToServer::Request(request) => match &request.op {
             Op::WriteInline { data, .. } => Some(data),
+            Op::Subtree { what, .. } => subtree::payload(what),
             _ => None,
         },
         _ => None,

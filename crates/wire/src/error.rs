@@ -58,8 +58,8 @@ pub enum DecodeError {
         /// Most allowed.
         max: usize,
     },
-    /// The message between processes is none.
-    #[error("a message between processes cannot be read: {0}")]
+    /// What has the codec of the journal is none.
+    #[error("records in a message cannot be read: {0}")]
     Link(#[from] loligo_journal::DecodeError),
     /// A payload behind a message that has none.
     #[error("{0} bytes of payload behind a message that takes none")]

@@ -12,7 +12,7 @@ use crate::map::{rank, routes, to_map, to_rank, to_routes};
 use crate::proto::data_reply::Result as WireData;
 use crate::proto::reply::Result as WireReply;
 use crate::proto::to_client::Msg;
-use crate::{DecodeError, proto};
+use crate::{DecodeError, proto, subtree};
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
@@ -163,6 +163,7 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
         Answer::Lock(lock) => WireReply::Lock(proto::LockAnswer { lock: lock.as_ref().map(to_lock) }),
         Answer::Offset(offset) => WireReply::Offset(*offset),
         Answer::Inos { first, count } => WireReply::Inos(proto::Inos { first: first.0, count: *count }),
+        Answer::Subtree(answer) => WireReply::Subtree(subtree::encode_answer(answer)),
         Answer::Remote { ino, kind, rank } => {
             WireReply::Remote(proto::Remote { ino: ino.0, kind: to_kind(*kind), rank: to_rank(*rank) })
         }
@@ -198,6 +199,7 @@ fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> 
         WireReply::Lock(m) => Answer::Lock(m.lock.map(|held| lock(Some(held))).transpose()?),
         WireReply::Offset(offset) => Answer::Offset(offset),
         WireReply::Inos(m) => Answer::Inos { first: Ino(m.first), count: m.count },
+        WireReply::Subtree(bytes) => Answer::Subtree(Box::new(subtree::decode_answer(&bytes)?)),
         WireReply::Remote(m) => Answer::Remote { ino: Ino(m.ino), kind: kind(m.kind)?, rank: rank(m.rank)? },
     }))
 }

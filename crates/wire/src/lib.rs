@@ -21,6 +21,7 @@ mod from_server;
 mod link;
 mod map;
 mod op;
+mod subtree;
 
 #[cfg(test)]
 mod tests;

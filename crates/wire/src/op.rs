@@ -11,7 +11,7 @@ use crate::common::{
 };
 use crate::decoder::Payload;
 use crate::proto::request::Op as Wire;
-use crate::{DecodeError, proto};
+use crate::{DecodeError, proto, subtree};
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
@@ -126,6 +126,7 @@ pub(crate) fn encode(op: &Op) -> Wire {
         Op::Sync => Wire::Sync(proto::Empty {}),
         Op::GrantInos { count } => Wire::GrantInos(*count),
         Op::DataAddress { address } => Wire::DataAddress(address.to_vec()),
+        Op::Subtree { dir, what } => Wire::Subtree(proto::Subtree { dir: dir.0, what: subtree::encode(what) }),
     }
 }
 
@@ -237,6 +238,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             limit(address.len(), DATA_ADDRESS_MAX, "bytes of an address in the store")?;
             Op::DataAddress { address: address.into() }
         }
+        Wire::Subtree(m) => Op::Subtree { dir: Ino(m.dir), what: Box::new(subtree::decode(&m.what, payload)?) },
     })
 }
 

@@ -8,16 +8,16 @@ use super::{Finding, PURE_CRATES, Tree};
 const LADDER: &[&[&str]] = &[
     &["types", "semantics", "workload", "rados"],
     &["namespace", "journal", "wire", "store", "policy"],
-    &["mds", "osd", "client", "store-local", "store-rados", "store-remote"],
+    &["mds", "osd", "client", "subtree", "store-local", "store-rados", "store-remote"],
     &["driver", "model", "sim", "fuse"],
     &["mount", "bench", "lab"],
     &["cli"],
     &["e2e"],
 ];
 
-/// What a rung more allows between two crates of one rung: the simulator checks against the model, and ranks send each
-/// other the very records that the journal has.
-const SAME_RUNG: &[(&str, &str)] = &[("sim", "model"), ("wire", "journal")];
+/// What a rung more allows between two crates of one rung: the simulator checks against the model, ranks send each
+/// other the very records that the journal has, and what is merged is the body of a record.
+const SAME_RUNG: &[(&str, &str)] = &[("sim", "model"), ("wire", "journal"), ("namespace", "journal")];
 
 /// Foreign crates that reach for sockets, disks, threads, clocks or randomness.
 const IMPURE_CRATES: &[&str] =

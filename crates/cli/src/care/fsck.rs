@@ -213,6 +213,7 @@ impl Rows {
                 self.owners.insert(ino.0, u64::MAX);
                 Event::Discard { ino, from, object_size }
             }
+            Row::Decoupled { record, .. } => Event::Decoupled(record),
             Row::Session(session) => Event::Session(session),
             Row::Route { route, .. } => Event::Route(route),
             Row::Peer { peer, .. } => Event::Peer(peer),

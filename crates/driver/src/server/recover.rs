@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loligo_journal::table::{
-    KeyRange, Meta, Row, TABLE_VERSION, decode_meta, decode_row, key_discard, key_meta, key_orphan, key_route,
-    key_session, part_range, peer_range, prefix_range, route_range,
+    KeyRange, Meta, Row, TABLE_VERSION, decode_meta, decode_row, key_decoupled, key_discard, key_meta, key_orphan,
+    key_route, key_session, part_range, peer_range, prefix_range, route_range,
 };
 use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
 use loligo_namespace::Loaded;
@@ -136,9 +136,9 @@ pub(crate) fn check_layout(table: &dyn Table) -> Result<()> {
 pub(crate) fn read_small(table: &dyn Table, rank: Rank, head: &Head, load: &mut dyn FnMut(Loaded)) -> Result<()> {
     load(Loaded::NextIno(head.next_ino));
     let all = |key: Vec<u8>| prefix_range(&key[..1]);
-    let orphans_and_discards = [all(key_orphan(Ino(0))), all(key_discard(Ino(0)))];
+    let of_all = [all(key_orphan(Ino(0))), all(key_discard(Ino(0))), all(key_decoupled(Ino(0)))];
     let own = [sessions_of(rank), route_range(rank), peer_range(rank), part_range(rank)];
-    for range in orphans_and_discards.into_iter().chain(own) {
+    for range in of_all.into_iter().chain(own) {
         scan(table, &range.start, &range.end, &mut |key, value| {
             match decode_row(key, value).map_err(|e| bad_row(key, &e))? {
                 Row::Session(session) => load(Loaded::Session(session)),
@@ -146,6 +146,7 @@ pub(crate) fn read_small(table: &dyn Table, rank: Rank, head: &Head, load: &mut 
                 Row::Discard { ino, rank: of, from, object_size } if of == rank => {
                     load(Loaded::Discard { ino, from, object_size });
                 }
+                Row::Decoupled { rank: of, record } if of == rank => load(Loaded::Decoupled(record)),
                 Row::Route { route, .. } => load(Loaded::Route(route)),
                 Row::Peer { peer, .. } => load(Loaded::Peer(peer)),
                 Row::Inode(part) => load(Loaded::Inode(part.ino, Some(part))),

@@ -1,9 +1,9 @@
 //! Events as changes of table rows, for checkpoints, formatting and tools. Decides nothing.
 
 use loligo_journal::table::{
-    Meta, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan, encode_peer,
-    encode_route, encode_session, encode_xattr, key_discard, key_entry, key_inline, key_inode, key_inode_of, key_meta,
-    key_orphan, key_part, key_peer, key_route, key_session, key_xattr, xattr_range,
+    Meta, encode_decoupled, encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_orphan,
+    encode_peer, encode_route, encode_session, encode_xattr, key_decoupled, key_discard, key_entry, key_inline,
+    key_inode, key_inode_of, key_meta, key_orphan, key_part, key_peer, key_route, key_session, key_xattr, xattr_range,
 };
 use loligo_namespace::Record;
 use loligo_store::{Batch, Table};
@@ -16,7 +16,7 @@ const SWEEP_ROWS: usize = 1024;
 
 /// Adds what one event of a rank says of its row. `hash`: that of the name in an `Entry` or `EntryGone`. An `InodeGone`
 /// removes the inode's row only; see [`sweep`] for its xattrs. A `Route` of version 0, which no line of the map has,
-/// removes its row. What only the journal holds (letters, what departed) and what only memory can tell (which routes a
+/// removes its row. What only the journal holds (letters, what departed, what comes to be merged) and what only memory can tell (which routes a
 /// `RouteGone` means; checkpoints name each) is no row.
 pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank) {
     match event {
@@ -44,7 +44,14 @@ pub(crate) fn put_event(batch: &mut Batch, event: &Event, hash: u64, rank: Rank)
         Event::Route(route) => batch.put(key_route(rank, route.dir, route.frag), encode_route(route)),
         Event::Peer(peer) => batch.put(key_peer(rank, peer.rank), encode_peer(peer)),
         Event::PartGone { dir, rank } => batch.delete(key_part(*rank, *dir)),
-        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) | Event::DepartedFrag { .. } => batch,
+        Event::Decoupled(record) => batch.put(key_decoupled(record.dir), encode_decoupled(rank, record)),
+        Event::DecoupledGone(dir) => batch.delete(key_decoupled(*dir)),
+        Event::RouteGone(_)
+        | Event::Letter { .. }
+        | Event::Departed(_)
+        | Event::DepartedFrag { .. }
+        | Event::MergePart { .. }
+        | Event::Merge { .. } => batch,
     };
 }
 

@@ -498,6 +498,7 @@ pub(super) fn recover(
         Loaded::Session(session) => meta.sessions.push(session),
         Loaded::Orphan(ino) => meta.orphans.push(ino),
         Loaded::Discard { ino, from, object_size } => meta.discards.push((ino, from, object_size)),
+        Loaded::Decoupled(record) => meta.decoupled.push(*record),
         Loaded::Route(route) => meta.routes.push(route),
         Loaded::Peer(peer) => meta.peers.push(peer),
         Loaded::Inode(_, Some(part)) => meta.parts.push(*part),

@@ -6,8 +6,8 @@ use loligo_types::{Event, Ino, Kind, Rank, SessionId};
 
 use super::letter::{put_frag, put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
 use super::letter::{take_frag, take_peer, take_rank, take_route};
-use super::{Cursor, DecodeError, put_bytes, put_inode, put_object_size, put_session, put_u64};
-use super::{take_inode, take_object_size, take_session};
+use super::{Cursor, DecodeError, put_bytes, put_decoupled, put_inode, put_object_size, put_session, put_u64};
+use super::{take_decoupled, take_inode, take_object_size, take_session};
 
 /// The codes. Persisted: keep stable, never reuse.
 mod code {
@@ -33,6 +33,10 @@ mod code {
     pub const DEPARTED: u8 = 20;
     pub const DEPARTED_FRAG: u8 = 21;
     pub const PART_GONE: u8 = 22;
+    pub const DECOUPLED: u8 = 23;
+    pub const DECOUPLED_GONE: u8 = 24;
+    pub const MERGE_PART: u8 = 25;
+    pub const MERGE: u8 = 26;
 }
 
 /// Code of a letter, which no other letter may hold.
@@ -63,6 +67,10 @@ pub fn event_name(event: &Event) -> &'static str {
         Event::Departed(_) => "departed",
         Event::DepartedFrag { .. } => "departed_frag",
         Event::PartGone { .. } => "part_gone",
+        Event::Decoupled(_) => "decoupled",
+        Event::DecoupledGone(_) => "decoupled_gone",
+        Event::MergePart { .. } => "merge_part",
+        Event::Merge { .. } => "merge",
     }
 }
 
@@ -144,13 +152,24 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_head(out, code::PART_GONE, dir.0);
             put_rank(out, *rank);
         }
+        Event::Decoupled(record) => {
+            put_head(out, code::DECOUPLED, record.dir.0);
+            put_decoupled(out, record);
+        }
+        Event::DecoupledGone(dir) => put_head(out, code::DECOUPLED_GONE, dir.0),
+        Event::MergePart { dir, part, body } => {
+            put_head(out, code::MERGE_PART, dir.0);
+            put_u64(out, u64::from(*part));
+            put_bytes(out, body);
+        }
+        Event::Merge { dir } => put_head(out, code::MERGE, dir.0),
     }
 }
 
 pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::PART_GONE).contains(&code) {
+    if !(code::INODE..=code::MERGE).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -189,6 +208,10 @@ pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
         code::DEPARTED => Event::Departed(take_inos(from)?),
         code::DEPARTED_FRAG => Event::DepartedFrag { dir: ino, frag: take_frag(from)? },
         code::PART_GONE => Event::PartGone { dir: ino, rank: take_rank(from)? },
+        code::DECOUPLED => Event::Decoupled(Box::new(take_decoupled(from, ino)?)),
+        code::DECOUPLED_GONE => Event::DecoupledGone(ino),
+        code::MERGE_PART => Event::MergePart { dir: ino, part: from.u32()?, body: from.bytes()?.into() },
+        code::MERGE => Event::Merge { dir: ino },
         code => return Err(DecodeError::UnknownEvent { code, at }),
     })
 }

@@ -9,6 +9,7 @@ mod event;
 mod inode;
 mod letter;
 mod session;
+mod subtree;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +28,11 @@ pub mod parts {
     pub use super::inode::{put_inode, take_inode};
     pub use super::letter::{put_frag, put_letter, put_list, put_rank, put_route};
     pub use super::letter::{take_frag, take_lease, take_letter, take_list, take_rank, take_route};
+    pub use super::subtree::{put_decoupled, take_decoupled};
 }
 
-pub(crate) use parts::{Cursor, entry_kind, put_bytes, put_inode, put_rank, put_u64, put_zigzag};
-pub(crate) use parts::{take_entry_kind, take_inode, take_rank};
+pub(crate) use parts::{Cursor, entry_kind, put_bytes, put_decoupled, put_inode, put_rank, put_u64, put_zigzag};
+pub(crate) use parts::{take_decoupled, take_entry_kind, take_inode, take_rank};
 
 /// Version of the event format, the first byte of every record body. Persisted.
 pub const EVENT_VERSION: u8 = 2;

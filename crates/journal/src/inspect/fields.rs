@@ -85,6 +85,21 @@ pub fn fields(event: &Event) -> Fields {
         Event::Departed(inos) => vec![("inodes", number(inos.len() as u64))],
         Event::DepartedFrag { dir, frag } => vec![("dir", number(dir.0)), ("frag", Value::Text(frag.to_string()))],
         Event::PartGone { dir, rank } => vec![("dir", number(dir.0)), ("rank", number(rank.0))],
+        // Who knows the owner's number may go on in its name.
+        Event::Decoupled(record) => vec![
+            ("dir", number(record.dir.0)),
+            ("epoch", number(record.epoch)),
+            ("uid", number(record.uid)),
+            ("name", text(&record.name)),
+            ("lease_ms", number(record.lease_ms)),
+            ("used", number(record.used.0)),
+            ("merges", number(record.merges)),
+            ("inos", number(record.grants.iter().map(|(_, count)| count).sum::<u64>())),
+        ],
+        Event::DecoupledGone(dir) | Event::Merge { dir } => vec![("dir", number(dir.0))],
+        Event::MergePart { dir, part, body } => {
+            vec![("dir", number(dir.0)), ("part", number(*part)), ("bytes", number(body.len() as u64))]
+        }
     }
 }
 

@@ -20,9 +20,11 @@ pub(super) const ROUTE: u8 = b'F';
 pub(super) const PEER: u8 = b'P';
 pub(super) const PART: u8 = b'Q';
 pub(super) const NOTE: u8 = b'B';
+pub(super) const DECOUPLED: u8 = b'C';
 
 /// The first bytes of all keys, in ascending order.
-pub const PREFIXES: [u8; 12] = [NOTE, INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, PART, DISCARD, SESSION, XATTR];
+pub const PREFIXES: [u8; 13] =
+    [NOTE, DECOUPLED, INLINE, ENTRY, ROUTE, INODE, META, ORPHAN, PEER, PART, DISCARD, SESSION, XATTR];
 
 /// Keys from `start` up to and without `end`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,6 +94,11 @@ pub fn key_orphan(ino: Ino) -> Vec<u8> {
 /// `R` ino: bytes of objects that are to be dropped.
 pub fn key_discard(ino: Ino) -> Vec<u8> {
     numbered(DISCARD, ino.0)
+}
+
+/// `C` dir: a decoupled subtree.
+pub fn key_decoupled(dir: Ino) -> Vec<u8> {
+    numbered(DECOUPLED, dir.0)
 }
 
 /// `S` id: a session.

@@ -10,16 +10,17 @@ mod tests;
 mod value;
 
 pub use key::{
-    KeyRange, NOTE_NAME_MAX, PREFIXES, dir_range, dir_range_from, entry_hash, key_discard, key_entry, key_inline,
-    key_inode, key_inode_of, key_meta, key_note, key_orphan, key_part, key_peer, key_route, key_session, key_xattr,
-    note_range, part_range, peer_range, prefix_range, route_range, split_entry_key, split_xattr_key, xattr_range,
+    KeyRange, NOTE_NAME_MAX, PREFIXES, dir_range, dir_range_from, entry_hash, key_decoupled, key_discard, key_entry,
+    key_inline, key_inode, key_inode_of, key_meta, key_note, key_orphan, key_part, key_peer, key_route, key_session,
+    key_xattr, note_range, part_range, peer_range, prefix_range, route_range, split_entry_key, split_xattr_key,
+    xattr_range,
 };
 pub use row::{Row, decode_row};
 pub use value::{
-    TABLE_VERSION, VALUE_VERSION, decode_discard, decode_entry, decode_inline, decode_inode, decode_meta, decode_note,
-    decode_orphan, decode_peer, decode_route, decode_session, decode_xattr, encode_discard, encode_entry,
-    encode_inline, encode_inode, encode_meta, encode_note, encode_orphan, encode_peer, encode_route, encode_session,
-    encode_xattr,
+    TABLE_VERSION, VALUE_VERSION, decode_decoupled, decode_discard, decode_entry, decode_inline, decode_inode,
+    decode_meta, decode_note, decode_orphan, decode_peer, decode_route, decode_session, decode_xattr, encode_decoupled,
+    encode_discard, encode_entry, encode_inline, encode_inode, encode_meta, encode_note, encode_orphan, encode_peer,
+    encode_route, encode_session, encode_xattr,
 };
 
 /// Single values, of each rank or (rank 0's) of the whole file system. The number is persisted: keep stable.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Ino, Inode, Name, PeerRecord, Rank, Route, SessionId, SessionRecord, Target};
+use loligo_types::{DecoupledRecord, Ino, Inode, Name, PeerRecord, Rank, Route, SessionId, SessionRecord, Target};
 
 use super::key::{self, split, split_entry_key, split_xattr_key};
 use super::value;
@@ -24,6 +24,8 @@ pub enum Row {
     Orphan { ino: Ino, rank: Rank },
     /// Bytes of objects to be dropped, and the rank that does it.
     Discard { ino: Ino, rank: Rank, from: u64, object_size: u32 },
+    /// A decoupled subtree, and the rank that has it.
+    Decoupled { rank: Rank, record: Box<DecoupledRecord> },
     /// What a rank (the first) has put down of the subtree map.
     Route { of: Rank, route: Route },
     /// How far letters between a rank (the first) and another one have come.
@@ -48,6 +50,7 @@ impl Row {
             Row::Discard { ino, rank, from, object_size } => {
                 (key::key_discard(*ino), value::encode_discard(*rank, *from, *object_size))
             }
+            Row::Decoupled { rank, record } => (key::key_decoupled(record.dir), value::encode_decoupled(*rank, record)),
             Row::Route { of, route } => (key::key_route(*of, route.dir, route.frag), value::encode_route(route)),
             Row::Peer { of, peer } => (key::key_peer(*of, peer.rank), value::encode_peer(peer)),
             Row::Session(session) => (key::key_session(session.id), value::encode_session(session)),
@@ -99,6 +102,10 @@ pub fn decode_row(key: &[u8], value: &[u8]) -> Result<Row, DecodeError> {
         key::DISCARD => {
             let (rank, from, object_size) = value::decode_discard(value)?;
             Ok(Row::Discard { ino, rank, from, object_size })
+        }
+        key::DECOUPLED => {
+            let (rank, record) = value::decode_decoupled(ino, value)?;
+            Ok(Row::Decoupled { rank, record: Box::new(record) })
         }
         key::SESSION => Ok(Row::Session(value::decode_session(SessionId(number), value)?)),
         _ => Err(bad),

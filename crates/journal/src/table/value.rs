@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Ino, Inode, PeerRecord, Rank, Route, SessionId, SessionRecord, Target};
+use loligo_types::{DecoupledRecord, Ino, Inode, PeerRecord, Rank, Route, SessionId, SessionRecord, Target};
 
 use crate::codec::{
-    Cursor, DecodeError, entry_kind, put_inode, put_object_size, put_peer, put_rank, put_session, put_u64,
-    take_entry_kind, take_inode, take_object_size, take_peer, take_rank, take_session,
+    Cursor, DecodeError, entry_kind, put_decoupled, put_inode, put_object_size, put_peer, put_rank, put_session,
+    put_u64, take_decoupled, take_entry_kind, take_inode, take_object_size, take_peer, take_rank, take_session,
 };
 
 /// Version of every value, its first byte. Persisted.
@@ -74,6 +74,19 @@ pub fn encode_orphan(rank: Rank) -> Vec<u8> {
 /// Reads the value of an orphan: the rank that has it.
 pub fn decode_orphan(value: &[u8]) -> Result<Rank, DecodeError> {
     whole(value, "orphan value", take_rank)
+}
+
+/// Value of a decoupled subtree, with the rank that has it; its root stands in the key.
+pub fn encode_decoupled(rank: Rank, record: &DecoupledRecord) -> Vec<u8> {
+    let mut out = vec![VALUE_VERSION];
+    put_rank(&mut out, rank);
+    put_decoupled(&mut out, record);
+    out
+}
+
+/// Reads one; `dir` stands in its key.
+pub fn decode_decoupled(dir: Ino, value: &[u8]) -> Result<(Rank, DecoupledRecord), DecodeError> {
+    whole(value, "value of a decoupled subtree", |from| Ok((take_rank(from)?, take_decoupled(from, dir)?)))
 }
 
 /// Value of a route; directory and fragment stand in its key.

@@ -20,7 +20,8 @@ fn hit_of(op: &Op) -> Option<Hit> {
         | Op::Sync
         | Op::CancelLock { .. }
         | Op::GrantInos { .. }
-        | Op::DataAddress { .. } => None,
+        | Op::DataAddress { .. }
+        | Op::Subtree { .. } => None,
         Op::Readdir { .. } => Some(Hit::Readdir),
         op if op.is_change() => Some(Hit::Iwr),
         _ => Some(Hit::Ird),

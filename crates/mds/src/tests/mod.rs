@@ -6,6 +6,7 @@ mod caches;
 mod cluster_harness;
 mod coherence;
 mod data;
+mod decouple;
 mod ending;
 mod exactly_once;
 mod frags;

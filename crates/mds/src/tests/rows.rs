@@ -22,6 +22,7 @@ pub fn meta(rows: &BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank) -> TableMeta {
             table::Row::Discard { ino, rank: of, from, object_size } if of == rank => {
                 meta.discards.push((ino, from, object_size));
             }
+            table::Row::Decoupled { rank: of, record } if of == rank => meta.decoupled.push(*record),
             table::Row::Route { of, route } if of == rank => meta.routes.push(route),
             table::Row::Route { route, .. } => meta.other_routes.push(route),
             table::Row::Peer { of, peer } if of == rank => meta.peers.push(peer),
@@ -78,7 +79,14 @@ pub fn write(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, rank: Rank, record: Record) 
         }
         Event::Peer(peer) => (table::key_peer(rank, peer.rank), Some(table::encode_peer(&peer))),
         Event::PartGone { dir, rank } => (table::key_part(rank, dir), None),
-        Event::RouteGone(_) | Event::Letter { .. } | Event::Departed(_) | Event::DepartedFrag { .. } => return,
+        Event::Decoupled(record) => (table::key_decoupled(record.dir), Some(table::encode_decoupled(rank, &record))),
+        Event::DecoupledGone(dir) => (table::key_decoupled(dir), None),
+        Event::RouteGone(_)
+        | Event::Letter { .. }
+        | Event::Departed(_)
+        | Event::DepartedFrag { .. }
+        | Event::MergePart { .. }
+        | Event::Merge { .. } => return,
     };
     match value {
         Some(value) => rows.insert(key, value),

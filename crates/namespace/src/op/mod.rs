@@ -67,7 +67,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         | Op::CancelLock { .. }
         | Op::Sync
         | Op::GrantInos { .. }
-        | Op::DataAddress { .. } => {}
+        | Op::DataAddress { .. }
+        | Op::Subtree { .. } => {}
     }
 }
 
@@ -139,7 +140,8 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         | Op::CancelLock { .. }
         | Op::Sync
         | Op::GrantInos { .. }
-        | Op::DataAddress { .. } => Err(FsError::NotSupported),
+        | Op::DataAddress { .. }
+        | Op::Subtree { .. } => Err(FsError::NotSupported),
     }
 }
 

@@ -29,6 +29,8 @@ pub enum Key {
     Peer(Rank),
     /// This rank's part of a directory.
     Part(Ino),
+    /// A decoupled subtree.
+    Decoupled(Ino),
 }
 
 /// Keys of dirty records by the LSN that first made them dirty, and those that a checkpoint is writing.

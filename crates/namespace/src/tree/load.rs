@@ -48,6 +48,10 @@ impl Tree {
             Loaded::Peer(peer) => {
                 self.peers.entry(peer.rank).or_insert(Small { value: Some(peer), flags: Cell::new(0) });
             }
+            Loaded::Decoupled(record) => {
+                let dir = record.dir;
+                self.decoupled.entry(dir).or_insert(Small { value: Some(record), flags: Cell::new(0) });
+            }
             // Only there while one operation is decided (see `invite`).
             Loaded::Part { .. } => {}
         }

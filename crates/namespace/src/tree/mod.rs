@@ -9,7 +9,9 @@ mod dir;
 mod dirty;
 mod hash;
 mod hashes;
+mod lend;
 mod load;
+mod merge;
 mod parts;
 mod ranges;
 mod slab;
@@ -22,7 +24,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use loligo_types::{
-    Event, Frag, Ino, Inode, Kind, Lsn, Name, PeerRecord, RStat, Rank, Route, SessionId, SessionRecord, Target, Time,
+    DecoupledRecord, Event, Frag, Ino, Inode, Kind, Lsn, Name, PeerRecord, RStat, Rank, Route, SessionId,
+    SessionRecord, Target, Time,
 };
 
 use crate::frag::{FragConfig, Recut};
@@ -189,6 +192,12 @@ pub struct Tree {
     pub(crate) lent_parts: BTreeMap<Ino, Vec<Inode>>,
     /// Directories of which all parts are here while one operation is decided.
     pub(crate) whole: BTreeSet<Ino>,
+    /// Decoupled subtrees.
+    pub(crate) decoupled: BTreeMap<Ino, Small<Box<DecoupledRecord>>>,
+    /// What has come to be merged into them.
+    pub(crate) merges: BTreeMap<Ino, merge::Merge>,
+    /// Of merges that are done.
+    pub(crate) pins: Vec<merge::Pin>,
     /// Entries that are forgotten, to be freed in steps.
     pub(crate) buried: Vec<buried::Buried>,
     /// Bytes of all that is known of hashes beyond entries, in `heap_bytes`, too.
@@ -223,6 +232,9 @@ impl Tree {
             parts: BTreeMap::new(),
             lent_parts: BTreeMap::new(),
             whole: BTreeSet::new(),
+            decoupled: BTreeMap::new(),
+            merges: BTreeMap::new(),
+            pins: Vec::new(),
             buried: Vec::new(),
             hash_bytes: 0,
         }

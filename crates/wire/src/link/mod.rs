@@ -6,7 +6,7 @@
 
 mod peer;
 mod question;
-mod record;
+pub(crate) mod record;
 
 use loligo_journal::codec::DecodeError as Bad;
 use loligo_journal::codec::parts::{Cursor, put_bytes, put_list, put_rank, put_u64, take_list, take_rank};

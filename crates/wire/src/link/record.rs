@@ -26,7 +26,7 @@ fn put(out: &mut Vec<u8>, code: u8, ino: Ino) {
     put_u64(out, ino.0);
 }
 
-pub(super) fn put_want(out: &mut Vec<u8>, want: &Want) {
+pub(crate) fn put_want(out: &mut Vec<u8>, want: &Want) {
     match &want.need {
         Need::Inode(ino) => put(out, code::INODE, *ino),
         Need::Entry { dir, name } => {
@@ -45,7 +45,7 @@ pub(super) fn put_want(out: &mut Vec<u8>, want: &Want) {
     out.push(want.recall.0);
 }
 
-pub(super) fn take_want(from: &mut Cursor<'_>) -> Result<Want> {
+pub(crate) fn take_want(from: &mut Cursor<'_>) -> Result<Want> {
     let (code, ino) = (from.u8()?, Ino(from.u64()?));
     let need = match code {
         code::INODE => Need::Inode(ino),
@@ -60,13 +60,13 @@ pub(super) fn take_want(from: &mut Cursor<'_>) -> Result<Want> {
 }
 
 /// Records of inodes; the small tables of a rank are its own, as is what it knows of hashes, and are left out.
-pub(super) fn put_items(out: &mut Vec<u8>, items: &[Loaded]) {
+pub(crate) fn put_items(out: &mut Vec<u8>, items: &[Loaded]) {
     let count = items.iter().filter(|item| is_lent(item)).count();
     put_u64(out, count as u64);
     items.iter().for_each(|item| put_item(out, item));
 }
 
-pub(super) fn take_items(from: &mut Cursor<'_>) -> Result<Vec<Loaded>> {
+pub(crate) fn take_items(from: &mut Cursor<'_>) -> Result<Vec<Loaded>> {
     take_list(from, 3, "number of records", take_item)
 }
 
@@ -104,7 +104,8 @@ fn is_lent(item: &Loaded) -> bool {
         | Loaded::Session(_)
         | Loaded::NextIno(_)
         | Loaded::Route(_)
-        | Loaded::Peer(_) => false,
+        | Loaded::Peer(_)
+        | Loaded::Decoupled(_) => false,
     }
 }
 
@@ -150,7 +151,8 @@ fn put_item(out: &mut Vec<u8>, item: &Loaded) {
         | Loaded::Session(_)
         | Loaded::NextIno(_)
         | Loaded::Route(_)
-        | Loaded::Peer(_) => {}
+        | Loaded::Peer(_)
+        | Loaded::Decoupled(_) => {}
     }
 }
 

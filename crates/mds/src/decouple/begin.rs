@@ -1,0 +1,214 @@
+//! How a subtree comes to be decoupled, goes on to be, and ends to be.
+//!
+//! First it is put down, so that from then on nobody gets anything of it; then whatever anybody holds on it is asked back; only
+//! then its owner is answered. Who is not heard for as long as its lease says has lost it: the rank takes it back, and what was not
+//! merged is known to nobody but the owner.
+
+use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_LEASE_MS_MAX};
+use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Kind, Lease};
+
+use super::Owned;
+use super::shut::Above;
+use crate::execute::{Step, origin_of};
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::session::Slot;
+
+impl Mds {
+    pub(super) fn decouple(
+        &mut self,
+        job: &mut Job,
+        dir: Ino,
+        (owner, resume): (u64, u64),
+        inos: u64,
+        lease_ms: u32,
+    ) -> Step {
+        let by = Some((job.slot, job.session));
+        let mine = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.by == by);
+        let known = self.tree.decoupled(dir).map(|record| (record.epoch, record.owner, record.uid));
+        let is_known = match known {
+            Some((_, o, uid)) if o == owner && mine => Ok(uid == job.cred.uid),
+            // A request that comes again finds what it has made.
+            Some((epoch, o, uid)) if resume == epoch && o == owner => Ok(uid == job.cred.uid || job.cred.is_root()),
+            Some(_) if resume != 0 => Err(FsError::Stale),
+            Some(_) => Err(FsError::Busy),
+            None if resume != 0 => Err(FsError::Stale),
+            None => Ok(false),
+        };
+        match is_known {
+            Err(error) => return Step::Answer(Err(error)),
+            Ok(false) if known.is_some() => return Step::Answer(Err(FsError::Perm)),
+            Ok(false) => {
+                if let Some(step) = self.begin_decoupling(job, dir, owner, inos, lease_ms) {
+                    return step;
+                }
+            }
+            Ok(true) => {}
+        }
+        let owned = self.decoupled.by_dir.entry(dir).or_default();
+        if owned.by != by {
+            // Of what another session of the owner sent, this one knows nothing.
+            (owned.by, owned.intake) = (by, None);
+        }
+        if let Some(mut record) = self.tree.decoupled(dir).filter(|record| record.session != job.session).cloned() {
+            record.session = job.session;
+            let origin = origin_of(job, dir, record.epoch);
+            self.commit(Some(origin), &[Event::Decoupled(Box::new(record))]);
+        }
+        let owned = self.decoupled.by_dir.entry(dir).or_default();
+        if !owned.alone
+            && let Some(step) = self.ask_all_back(job, dir)
+        {
+            return step;
+        }
+        let Some(record) = self.tree.decoupled(dir).cloned() else { return Step::Answer(Err(FsError::Stale)) };
+        Step::Answer(self.tell_decoupled(record))
+    }
+
+    /// Puts it down, if it can be; else what is to be done or said.
+    fn begin_decoupling(&mut self, job: &mut Job, dir: Ino, owner: u64, inos: u64, lease_ms: u32) -> Option<Step> {
+        if owner == 0 || dir == Ino::ROOT || lease_ms == 0 || lease_ms > SUBTREE_LEASE_MS_MAX {
+            return Some(Step::Answer(Err(FsError::Invalid)));
+        }
+        match self.decoupled_above(dir) {
+            Above::Nothing => {}
+            Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
+            Above::Load(needs) => return Some(self.wait_for(job, needs)),
+        }
+        let Some(root) = self.tree.inode(dir) else { return Some(Step::Answer(Err(FsError::Stale))) };
+        if root.kind != Kind::Dir {
+            return Some(Step::Answer(Err(FsError::NotDir)));
+        }
+        if !job.cred.is_root() && root.uid != job.cred.uid {
+            return Some(Step::Answer(Err(FsError::Perm)));
+        }
+        let roots: Vec<Ino> = self.tree.all_decoupled().map(|record| record.dir).collect();
+        for used in roots.into_iter().chain(self.opens.inos()) {
+            match self.is_below(used, dir) {
+                Ok(false) => {}
+                Ok(true) => return Some(Step::Answer(Err(FsError::Busy))),
+                Err(needs) => return Some(self.wait_for(job, needs)),
+            }
+        }
+        let first = match self.next_numbers(inos) {
+            Ok(first) => first,
+            Err(error) => return Some(Step::Answer(Err(error))),
+        };
+        let name = self.sessions.same(job.slot, job.session).map(|session| session.name.clone()).unwrap_or_default();
+        let mut record = DecoupledRecord {
+            dir,
+            epoch: first.0,
+            owner,
+            session: job.session,
+            uid: job.cred.uid,
+            name,
+            lease_ms,
+            grants: Vec::new(),
+            used: first,
+            merges: 0,
+        };
+        record.grant(first, inos);
+        let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record))];
+        self.commit(Some(origin_of(job, dir, first.0)), &events);
+        self.decoupled.by_dir.insert(dir, Owned::default());
+        None
+    }
+
+    /// The first of so many numbers that nobody has.
+    fn next_numbers(&self, inos: u64) -> FsResult<Ino> {
+        if inos == 0 || inos > SUBTREE_INOS_MAX {
+            return Err(FsError::Invalid);
+        }
+        let first = self.tree.next_ino();
+        if Ino(first.0 + inos).birth_rank() == self.me() { Ok(first) } else { Err(FsError::NoSpace) }
+    }
+
+    pub(super) fn grant_more(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: u64) -> Step {
+        Step::Answer(self.owned(job, dir, epoch).and_then(|mut record| {
+            let first = self.next_numbers(inos)?;
+            if record.left() + inos > SUBTREE_INOS_MAX || record.grants.len() >= SUBTREE_GRANTS_MAX {
+                return Err(FsError::Quota);
+            }
+            record.grant(first, inos);
+            let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record.clone()))];
+            self.commit(Some(origin_of(job, dir, first.0)), &events);
+            self.tell_decoupled(record)
+        }))
+    }
+
+    /// Asks whoever holds anything on what is below for it; nothing, if there is none.
+    fn ask_all_back(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        let mut due: Vec<(Ino, Slot, Lease)> = Vec::new();
+        let places = self.leases.places();
+        for (ino, slot, held) in (0..places).filter_map(|place| self.leases.at(place)).collect::<Vec<_>>() {
+            let bits = if ino == dir { held & Lease::NAMES } else { held };
+            if bits.is_none() {
+                continue;
+            }
+            match self.is_below(ino, dir) {
+                Ok(below) if below || ino == dir => due.push((ino, slot, bits)),
+                Ok(_) => {}
+                Err(needs) => return Some(self.wait_for(job, needs)),
+            }
+        }
+        if due.is_empty() {
+            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                owned.alone = true;
+            }
+            return None;
+        }
+        let id = self.parked.number(job);
+        let count = due.len();
+        due.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
+        Some(Step::Wait(Why::Recall(count)))
+    }
+
+    pub(super) fn recouple(&mut self, job: &mut Job, dir: Ino, epoch: u64) -> Step {
+        if let Err(error) = self.owned(job, dir, epoch) {
+            return Step::Answer(Err(error));
+        }
+        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
+            return Step::Wait(Why::Merge(dir));
+        }
+        self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
+        self.decoupled.by_dir.remove(&dir);
+        Step::Answer(Ok(Answer::Done))
+    }
+
+    /// A session has ended: nobody speaks for what it had decoupled, until somebody who may does.
+    pub(crate) fn lose_decoupled(&mut self, slot: Slot) {
+        let now = self.now.mono_ms;
+        for owned in self.decoupled.by_dir.values_mut() {
+            if owned.by.is_some_and(|(of, _)| of == slot) {
+                (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
+            }
+        }
+    }
+
+    /// After a restart those whose sessions are still there speak for them.
+    pub(crate) fn recover_decoupled(&mut self) {
+        let lost_ms = self.now.mono_ms;
+        let owned = |record: &DecoupledRecord| {
+            let by = self.sessions.find(record.session).map(|slot| (slot, record.session));
+            (record.dir, Owned { by, lost_ms, ..Owned::default() })
+        };
+        self.decoupled.by_dir = self.tree.all_decoupled().map(owned).collect();
+    }
+
+    /// Takes back those whose owners were not heard for too long.
+    pub(crate) fn end_lost_decoupled(&mut self) {
+        let now = self.now.mono_ms;
+        let mut over = Vec::new();
+        for record in self.tree.all_decoupled() {
+            let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
+            if owned.by.is_none() && !owned.merging && now > owned.lost_ms + u64::from(record.lease_ms) {
+                over.push(record.dir);
+            }
+        }
+        for dir in over {
+            self.commit(None, &[Event::DecoupledGone(dir)]);
+            self.decoupled.by_dir.remove(&dir);
+            self.counters.decouplings_lost += 1;
+        }
+    }
+}

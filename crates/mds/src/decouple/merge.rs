@@ -1,0 +1,388 @@
+//! How what the owner of a decoupled subtree has made becomes true ("volatile apply", Cudele §6.2, but durable and all at once).
+//!
+//! Its journal comes in parts, each the body of one record. A part is looked through as it comes and put down in the rank's own journal,
+//! where it means nothing. One record then makes all parts true, and says what becomes of inodes that were there before: those may have
+//! been counted meanwhile. From there on the merge is done, whoever dies: memory follows part by part, with other requests between
+//! them, and so does replay. Nothing of it can be seen halfway, since nobody but the owner may look below the root.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use loligo_journal::decode_record;
+use loligo_namespace::{Change, Found, access, merged, uncount};
+use loligo_types::limits::{INLINE_MAX, MERGE_PART_MAX, XATTR_VALUE_MAX};
+use loligo_types::{Answer, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Kind, Need, SubtreeAnswer};
+
+use crate::execute::{Step, origin_of};
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+
+/// Most bytes of parts where the driver has not said how long the journal may be.
+const BYTES_MAX: u64 = 64 << 20;
+/// A part more for so many requests that were done since the last go; one in any case.
+const REQUESTS_PER_PART: usize = 16;
+/// Parts in a go at most.
+const PARTS_MAX: usize = 4;
+
+/// What has come of a merge.
+#[derive(Default)]
+pub(super) struct Intake {
+    merge: u64,
+    parts: u32,
+    /// Inodes that were there before: as the owner fetched them, and as they are to be; `None`: gone.
+    known: BTreeMap<Ino, (Box<Inode>, Option<Box<Inode>>)>,
+    /// What was there before and was found to be below the root.
+    below: BTreeSet<Ino>,
+    /// Bytes of objects to be dropped.
+    discards: Vec<Event>,
+}
+
+/// What stands in the way of a part.
+enum Bar {
+    /// Nobody may say it of it.
+    Wrong,
+    /// Its owner may not, as it is by now.
+    Denied,
+    Load(Vec<Need>),
+}
+
+impl Mds {
+    pub(super) fn merge_part(
+        &mut self,
+        job: &mut Job,
+        dir: Ino,
+        epoch: u64,
+        (merge, part): (u64, u32),
+        body: &Arc<[u8]>,
+    ) -> Step {
+        let record = match self.owned(job, dir, epoch) {
+            Ok(record) => record,
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
+        if owned.merging {
+            return Step::Wait(Why::Merge(dir));
+        }
+        if merge != record.merges + 1 || body.len() > MERGE_PART_MAX {
+            return Step::Answer(Err(FsError::Invalid));
+        }
+        let mut intake = match part {
+            0 => Intake { merge, ..Intake::default() },
+            _ => match owned.intake.take() {
+                Some(intake) if intake.merge == merge && intake.parts == part => intake,
+                // Of what came before, this life of the rank knows nothing: it is to be sent from the first part on.
+                other => {
+                    owned.intake = other;
+                    return Step::Answer(Err(FsError::WouldBlock));
+                }
+            },
+        };
+        let bytes = if part == 0 { 0 } else { self.tree.merge_parts(dir).1 };
+        let most = if self.log.limit == 0 { BYTES_MAX } else { BYTES_MAX.min(self.log.limit / 2) };
+        let error = if bytes + body.len() as u64 > most {
+            Some(FsError::Quota)
+        } else {
+            match self.look_through(&record, &job.cred, body, &mut intake) {
+                Ok(()) => None,
+                Err(Bar::Wrong) => Some(FsError::Invalid),
+                Err(Bar::Denied) => Some(FsError::Access),
+                Err(Bar::Load(needs)) => {
+                    // What was noted of this part is noted again.
+                    self.keep_intake(dir, part, intake);
+                    return self.wait_for(job, needs);
+                }
+            }
+        };
+        if let Some(error) = error {
+            self.keep_intake(dir, part, intake);
+            return Step::Answer(Err(error));
+        }
+        intake.parts = part + 1;
+        let event = Event::MergePart { dir, part, body: body.clone() };
+        self.commit(Some(origin_of(job, Ino(0), 0)), &[event]);
+        self.keep_intake(dir, part + 1, intake);
+        Step::Answer(Ok(Answer::Done))
+    }
+
+    fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.intake = (parts > 0).then_some(intake);
+        }
+    }
+
+    /// Whether all that a part says is its owner's to say; notes what it says of what was there before.
+    fn look_through(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        body: &[u8],
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        let events = decode_record(body).map_err(|_| Bar::Wrong)?.events;
+        let mut needs = Vec::new();
+        for event in &events {
+            match self.look_at(record, cred, event, intake) {
+                Ok(()) => {}
+                Err(Bar::Load(more)) => needs.extend(more),
+                Err(bar) => return Err(bar),
+            }
+        }
+        if !needs.is_empty() {
+            needs.sort_unstable();
+            needs.dedup();
+            return Err(Bar::Load(needs));
+        }
+        for event in events {
+            note(record, event, intake);
+        }
+        Ok(())
+    }
+
+    fn look_at(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        event: &Event,
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        let right = |is: bool| if is { Ok(()) } else { Err(Bar::Wrong) };
+        match event {
+            Event::Inode(inode) if record.is_new(inode.ino) => {
+                right(inode.kind != Kind::Dir || !inode.is_spread())?;
+                right(inode.nlink > 0 && !inode.is_spread() && is_his_to_make(inode, cred))?;
+                self.is_there(record, inode.parent, intake)
+            }
+            Event::Inode(inode) => {
+                self.is_there(record, inode.ino, intake)?;
+                let now = match self.tree.find(inode.ino) {
+                    Found::Here(now) => now,
+                    Found::Gone => return Err(Bar::Wrong),
+                    Found::Unknown => return Err(Bar::Load(vec![Need::Inode(inode.ino)])),
+                };
+                // What is another's stays as that one has made it.
+                let keeps = (now.uid, now.gid, now.mode, now.acl(), now.default_acl())
+                    == (inode.uid, inode.gid, inode.mode, inode.acl(), inode.default_acl());
+                let is_his = cred.is_root() || now.uid == cred.uid && is_his_to_make(inode, cred);
+                right(now.kind == inode.kind && !inode.is_spread() && (keeps || is_his))
+            }
+            Event::InodeGone(ino) => {
+                right(*ino != record.dir)?;
+                self.is_there(record, *ino, intake)
+            }
+            Event::Entry { dir, ino, kind, remote, .. } => {
+                // A file with several names lives with one of them; a directory lives where its name is.
+                right((!remote || *kind != Kind::Dir) && *ino != record.dir)?;
+                self.may_write(record, cred, *dir, intake)?;
+                self.is_there(record, *ino, intake)
+            }
+            Event::EntryGone { dir, .. } => self.may_write(record, cred, *dir, intake),
+            Event::Xattr { ino, name, value } => {
+                right(value.len() <= XATTR_VALUE_MAX && may_name(cred, name))?;
+                self.may_write(record, cred, *ino, intake)
+            }
+            Event::XattrGone { ino, name } => {
+                right(may_name(cred, name))?;
+                self.may_write(record, cred, *ino, intake)
+            }
+            Event::Inline { ino, data } => {
+                right(data.len() <= INLINE_MAX)?;
+                self.may_write(record, cred, *ino, intake)
+            }
+            Event::InlineGone(ino) => self.may_write(record, cred, *ino, intake),
+            Event::Discard { ino, .. } => {
+                // Only what goes whole: its objects are nobody's to read then.
+                self.is_there(record, *ino, intake)
+            }
+            _ => Err(Bar::Wrong),
+        }
+    }
+
+    /// Whether something is in the subtree and its owner may write to it, as it is by now.
+    fn may_write(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
+        self.is_there(record, ino, intake)?;
+        if record.is_new(ino) || cred.is_root() {
+            return Ok(());
+        }
+        match self.tree.find(ino) {
+            Found::Here(inode) if inode.uid == cred.uid => Ok(()),
+            Found::Here(inode) => access::check(inode, cred, access::W).map_err(|_| Bar::Denied),
+            Found::Gone => Err(Bar::Wrong),
+            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
+        }
+    }
+
+    /// Whether something is in the subtree: made there, or found there.
+    fn is_there(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
+        if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
+            return Ok(());
+        }
+        if matches!(self.tree.find(ino), Found::Unknown) {
+            return Err(Bar::Load(vec![Need::Inode(ino)]));
+        }
+        match self.may_be_below(ino, record.dir) {
+            Ok(true) => {
+                intake.below.insert(ino);
+                Ok(())
+            }
+            Ok(false) => Err(Bar::Wrong),
+            Err(needs) => Err(Bar::Load(needs)),
+        }
+    }
+
+    pub(super) fn merge_parts(
+        &mut self,
+        job: &mut Job,
+        dir: Ino,
+        epoch: u64,
+        (merge, parts): (u64, u32),
+        used: Ino,
+    ) -> Step {
+        let record = match self.owned(job, dir, epoch) {
+            Ok(record) => record,
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
+            return Step::Wait(Why::Merge(dir));
+        }
+        if merge == record.merges {
+            return Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Merged { merges: merge }))));
+        }
+        let intake = self.decoupled.by_dir.get_mut(&dir).and_then(|owned| owned.intake.take());
+        let Some(intake) = intake.filter(|intake| intake.merge == merge && intake.parts == parts) else {
+            return Step::Answer(Err(FsError::WouldBlock));
+        };
+        let in_range = used >= record.used && (record.is_granted(used) || record.is_granted(Ino(used.0 - 1)));
+        if !in_range {
+            return Step::Answer(Err(FsError::Invalid));
+        }
+        if let Some(step) = self.may_still_merge(job, dir) {
+            self.keep_intake(dir, parts, intake);
+            return step;
+        }
+        let finals = match self.finals(&intake) {
+            Ok(finals) => finals,
+            Err(needs) => {
+                self.keep_intake(dir, parts, intake);
+                return self.wait_for(job, needs);
+            }
+        };
+        // Of the root others may know attributes.
+        let change = Change { events: finals, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
+        if let Some(why) = self.settle_conflicts(job, &change) {
+            self.keep_intake(dir, parts, intake);
+            return Step::Wait(why);
+        }
+        let mut events = vec![Event::Merge { dir }];
+        events.extend(change.events);
+        events.extend(intake.discards);
+        let record = DecoupledRecord { used, merges: merge, ..record };
+        events.push(Event::Decoupled(Box::new(record)));
+        self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        self.counters.subtree_merges += 1;
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.merging = true;
+        }
+        self.out.push_back(crate::io::Output::Again);
+        // It is answered when what it has made can be seen.
+        Step::Wait(Why::Merge(dir))
+    }
+
+    /// Whether its owner may change the root as it is by now: it may have been given to somebody else, or be gone.
+    fn may_still_merge(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        match self.tree.find(dir) {
+            Found::Unknown => Some(self.wait_for(job, vec![Need::Inode(dir)])),
+            Found::Gone => Some(Step::Answer(Err(FsError::NotFound))),
+            Found::Here(root) => {
+                let may = job.cred.is_root() || root.uid == job.cred.uid;
+                (!may).then_some(Step::Answer(Err(FsError::Access)))
+            }
+        }
+    }
+
+    /// What becomes of the inodes that were there before and are not gone.
+    fn finals(&self, intake: &Intake) -> Result<Vec<Event>, Vec<Need>> {
+        let mut needs = Vec::new();
+        let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();
+        let mut left: Vec<(Ino, &Inode, &Inode)> = Vec::new();
+        for (ino, (base, made)) in &intake.known {
+            let now = match self.tree.find(*ino) {
+                Found::Here(now) => now,
+                Found::Unknown => {
+                    needs.push(Need::Inode(*ino));
+                    continue;
+                }
+                Found::Gone => continue,
+            };
+            if made.as_ref().is_none_or(|made| made.parent != base.parent) {
+                left.push((base.parent, now, base));
+            }
+            if let Some(made) = made {
+                finals.insert(*ino, Box::new(merged(now, base, made)));
+            }
+        }
+        if !needs.is_empty() {
+            return Err(needs);
+        }
+        for (counter, now, base) in left {
+            if let Some(counter) = finals.get_mut(&counter) {
+                uncount(counter, now, base);
+            }
+        }
+        Ok(finals.into_values().map(Event::Inode).collect())
+    }
+
+    /// Brings some of what is merged into memory.
+    pub(crate) fn step_merges(&mut self) {
+        let merging = self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging);
+        let Some(dir) = merging.map(|(dir, _)| *dir) else { return };
+        if self.is_overfull(0) {
+            // What is in memory of it goes into the table first; the tick looks again.
+            return self.checkpoint();
+        }
+        self.pace.begin(&self.config);
+        let parts = (self.pace.left() / (80 * REQUESTS_PER_PART)).clamp(1, PARTS_MAX);
+        let lsn = self.log.last;
+        for _ in 0..parts {
+            if self.tree.merge_some(dir, lsn) {
+                if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                    owned.merging = false;
+                }
+                self.parked.wake(&Why::Merge(dir));
+                break;
+            }
+        }
+        if self.decoupled.by_dir.values().any(|owned| owned.merging) {
+            self.out.push_back(crate::io::Output::Again);
+        }
+    }
+}
+
+/// Whether a user may set xattrs of this name. Policies are a rank's to hear of at once.
+fn may_name(cred: &Cred, name: &[u8]) -> bool {
+    name.starts_with(b"user.") || cred.is_root() && !name.starts_with(b"loligo.")
+}
+
+/// Whether a user may have made an inode with this owner, group and mode.
+fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
+    let group = inode.kind == Kind::Dir || inode.mode & access::S_ISGID == 0 || cred.in_group(inode.gid);
+    let device = matches!(inode.kind, Kind::Char | Kind::Block);
+    cred.is_root() || inode.uid == cred.uid && group && !device
+}
+
+/// Notes what an event says of what was there before.
+fn note(record: &DecoupledRecord, event: Event, intake: &mut Intake) {
+    match event {
+        Event::Inode(inode) if !record.is_new(inode.ino) => match intake.known.get_mut(&inode.ino) {
+            // The first time the owner says how it found it.
+            None => _ = intake.known.insert(inode.ino, (inode.clone(), Some(inode))),
+            Some((_, made)) => *made = Some(inode),
+        },
+        Event::InodeGone(ino) => {
+            if let Some((_, made)) = intake.known.get_mut(&ino) {
+                *made = None;
+            }
+        }
+        Event::Discard { .. } => intake.discards.push(event),
+        _ => {}
+    }
+}

@@ -1,0 +1,98 @@
+//! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
+//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `shut.rs` what others meet, `fetch.rs` what
+//! the owner is told, `merge.rs` how what it made becomes true. Not what the owner does meanwhile.
+//!
+//! Source: Cudele (Sevilla 2018), chapter 6, with `interfere: block`: what is decoupled is nobody else's, in no way: not by a path, nor
+//! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
+//! upon that is still right when it is merged.
+
+mod begin;
+mod fetch;
+mod merge;
+mod shut;
+
+use std::collections::BTreeMap;
+
+use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, SessionId, SplitRule, SubtreeAnswer, SubtreeOp};
+
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::Job;
+use crate::session::Slot;
+use merge::Intake;
+
+/// What is known of a decoupled subtree in this life of the rank; the record tells the rest.
+#[derive(Default)]
+pub(crate) struct Owned {
+    /// In whose name its owner speaks.
+    by: Option<(Slot, SessionId)>,
+    /// Since when nobody speaks for it, milliseconds.
+    lost_ms: u64,
+    /// Nobody else holds anything on what is below it.
+    alone: bool,
+    /// What has come of a merge.
+    intake: Option<Intake>,
+    /// A merge is decided, and what it says is on its way into memory.
+    merging: bool,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Decoupled {
+    by_dir: BTreeMap<Ino, Owned>,
+}
+
+impl Mds {
+    /// A request about a subtree.
+    pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
+        if !self.cluster.is_alone() {
+            // Parts of it could be other ranks', or go there.
+            return Step::Answer(Err(FsError::NotSupported));
+        }
+        match what {
+            SubtreeOp::Decouple { owner, resume, inos, lease_ms } => {
+                self.decouple(job, dir, (*owner, *resume), *inos, *lease_ms)
+            }
+            SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
+            SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
+            SubtreeOp::Part { epoch, merge, part, body } => self.merge_part(job, dir, *epoch, (*merge, *part), body),
+            SubtreeOp::Merge { epoch, merge, parts, used } => {
+                self.merge_parts(job, dir, *epoch, (*merge, *parts), *used)
+            }
+            SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
+        }
+    }
+
+    /// The record of a subtree, if this request may speak for it: `Stale` if it is not its any more, whatever became of it.
+    fn owned(&mut self, job: &Job, dir: Ino, epoch: u64) -> FsResult<DecoupledRecord> {
+        let record = self.tree.decoupled(dir).filter(|record| record.epoch == epoch).ok_or(FsError::Stale)?;
+        match self.decoupled.by_dir.get(&dir) {
+            Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
+            _ => Err(FsError::Stale),
+        }
+    }
+
+    /// What its owner is told of a subtree.
+    fn tell_decoupled(&self, record: DecoupledRecord) -> FsResult<Answer> {
+        let root = self.tree.inode(record.dir).ok_or(FsError::Stale)?;
+        let frag = self.tree.config().frag;
+        let split = SplitRule { split: frag.split_entries, merge: frag.merge_entries, bits: frag.split_bits };
+        let inline_max = self.tree.config().inline_max;
+        let root = Box::new(root.clone());
+        Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
+    }
+
+    /// The answer to a request that was executed before, made again.
+    pub(crate) fn subtree_again(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
+        match what {
+            // These look at what is so by now.
+            SubtreeOp::Decouple { .. } | SubtreeOp::Fetch { .. } | SubtreeOp::Merge { .. } => {
+                self.subtree_op(job, dir, what)
+            }
+            SubtreeOp::Grant { epoch, .. } => {
+                Step::Answer(self.owned(job, dir, *epoch).and_then(|record| self.tell_decoupled(record)))
+            }
+            SubtreeOp::Part { .. } | SubtreeOp::End { .. } => Step::Answer(Ok(Answer::Done)),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What others meet below the root of a decoupled subtree: nothing. `Busy`, whichever way they come, the owner's own requests
+//! that are not about the subtree included: it has what is there.
+//!
+//! The root itself is an entry of a directory that is not decoupled: it is seen, and may be renamed. It cannot be removed: its
+//! owner may have made something in it.
+
+use loligo_namespace::{Found, Lookup, Need};
+use loligo_types::{FsError, Ino, Kind, Lease, Op};
+
+use crate::cluster::principal;
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::Job;
+use crate::paths::Up;
+
+/// Where something is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Above {
+    /// In no decoupled subtree.
+    Nothing,
+    /// It is the root of one.
+    Root(Ino),
+    /// Below the root of one.
+    Below(Ino),
+    /// That is to be read first.
+    Load(Vec<Need>),
+}
+
+/// What of a request must not be below the root of a decoupled subtree, and what not even the root.
+fn subjects(op: &Op) -> [Option<(Ino, bool)>; 2] {
+    let first = principal(op).map(|ino| {
+        let names = matches!(
+            op,
+            Op::Lookup { .. }
+                | Op::Create { .. }
+                | Op::Tmpfile { .. }
+                | Op::Mknod { .. }
+                | Op::Mkdir { .. }
+                | Op::Symlink { .. }
+                | Op::Link { .. }
+                | Op::Unlink { .. }
+                | Op::Rmdir { .. }
+                | Op::Rename { .. }
+                | Op::Readdir { .. }
+        );
+        (ino, names)
+    });
+    let second = match op {
+        Op::Link { ino, .. } => Some((*ino, false)),
+        Op::Rename { new_dir, .. } => Some((*new_dir, true)),
+        _ => None,
+    };
+    [first, second]
+}
+
+/// The names that an operation may take away.
+fn ended_names(op: &Op) -> Option<(Ino, &loligo_types::Name)> {
+    match op {
+        Op::Rmdir { dir, name } => Some((*dir, name)),
+        Op::Rename { new_dir, new_name, .. } => Some((*new_dir, new_name)),
+        _ => None,
+    }
+}
+
+impl Mds {
+    /// What a request meets where something is decoupled: `None` if it may go on.
+    pub(crate) fn busy_below(&mut self, job: &mut Job) -> Option<Step> {
+        if matches!(job.op, Op::Subtree { .. }) {
+            return None;
+        }
+        for (ino, names) in subjects(&job.op).into_iter().flatten() {
+            match self.decoupled_above(ino) {
+                Above::Nothing => {}
+                Above::Root(_) if !names => {}
+                Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
+                Above::Load(needs) => return Some(self.wait_for(job, needs)),
+            }
+        }
+        // Exchanged it stays.
+        let exchanges = matches!(job.op, Op::Rename { mode: loligo_types::RenameMode::Exchange, .. });
+        if let Some((dir, name)) = ended_names(&job.op).filter(|_| !exchanges)
+            && let Lookup::Present(target) = self.tree.entry(dir, name)
+            && self.tree.decoupled(target.ino).is_some()
+        {
+            return Some(Step::Answer(Err(FsError::Busy)));
+        }
+        None
+    }
+
+    /// Where something is.
+    pub(super) fn decoupled_above(&mut self, ino: Ino) -> Above {
+        let mut at = ino;
+        for _ in 0..loligo_types::limits::DEPTH_MAX {
+            if self.tree.decoupled(at).is_some() {
+                return if at == ino { Above::Root(at) } else { Above::Below(at) };
+            }
+            if at == Ino::ROOT || at.0 == 0 {
+                break;
+            }
+            match self.up(at) {
+                Up::To(parent) => at = parent,
+                Up::Nowhere => break,
+                Up::Load(needs) => return Above::Load(needs),
+            }
+        }
+        Above::Nothing
+    }
+
+    /// Whether something is below this directory; `None`: that is to be read first.
+    pub(super) fn is_below(&mut self, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
+        let mut at = ino;
+        for _ in 0..loligo_types::limits::DEPTH_MAX {
+            if at == Ino::ROOT || at.0 == 0 {
+                break;
+            }
+            match self.up(at) {
+                Up::To(parent) if parent == dir => return Ok(true),
+                Up::To(parent) => at = parent,
+                Up::Nowhere => break,
+                Up::Load(needs) => return Err(needs),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The same for what its owner speaks of. A file with several names is known by the directory that counts it; if that is gone, nobody
+    /// can tell where it is, and the owner's word is taken: it may change of it what it may change of any file.
+    pub(super) fn may_be_below(&mut self, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
+        if self.is_below(ino, dir)? {
+            return Ok(true);
+        }
+        let Found::Here(inode) = self.tree.find(ino) else { return Ok(false) };
+        if inode.kind == Kind::Dir || inode.nlink == 0 {
+            return Ok(false);
+        }
+        let mut at = inode.parent;
+        for _ in 0..loligo_types::limits::DEPTH_MAX {
+            match if at == Ino::ROOT { return Ok(false) } else { self.up(at) } {
+                Up::To(parent) => at = parent,
+                Up::Nowhere => break,
+                Up::Load(needs) => return Err(needs),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether nobody gets these bits on something because it is decoupled, as far as memory tells; where it does not, neither.
+    pub(crate) fn is_decoupled(&mut self, ino: Ino, bits: Lease) -> bool {
+        match self.decoupled_above(ino) {
+            Above::Nothing => false,
+            Above::Root(_) => bits.has(Lease::NAMES),
+            Above::Below(_) | Above::Load(_) => true,
+        }
+    }
+}

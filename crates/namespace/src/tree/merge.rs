@@ -1,0 +1,120 @@
+//! What comes to be merged into decoupled subtrees: parts are held as they are, without any effect, until one record of the
+//! journal makes all of them true. Whether what is in them may be is not looked at here.
+//!
+//! A part is the body of a journal record, so what it says gets into the cache as any change does. Until all that a merge
+//! changed is in the table the journal is needed from its first part on: the record that makes it true names none of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_journal::decode_record;
+use loligo_types::{DecoupledRecord, Event, Ino, Lsn};
+
+use super::Tree;
+use crate::apply::apply;
+
+/// What has come to be merged into a subtree.
+pub(crate) struct Merge {
+    /// Where its first part stands in the journal.
+    first: Lsn,
+    parts: VecDeque<Arc<[u8]>>,
+    bytes: u64,
+    /// It is true: the subtree as it was when it became so.
+    begun: Option<Box<DecoupledRecord>>,
+}
+
+/// The journal is needed from a record on as long as something that another one (or one before it) changed is not in the table.
+pub(crate) struct Pin {
+    from: Lsn,
+    until: Lsn,
+}
+
+impl Tree {
+    /// A decoupled subtree.
+    pub fn decoupled(&self, dir: Ino) -> Option<&DecoupledRecord> {
+        self.decoupled.get(&dir)?.value.as_deref()
+    }
+
+    /// All of them.
+    pub fn all_decoupled(&self) -> impl Iterator<Item = &DecoupledRecord> + '_ {
+        self.decoupled.values().filter_map(|record| record.value.as_deref())
+    }
+
+    /// Whether there may be one.
+    #[inline]
+    pub fn has_decoupled(&self) -> bool {
+        !self.decoupled.is_empty()
+    }
+
+    /// How many parts have come to be merged into a subtree, and their bytes.
+    pub fn merge_parts(&self, dir: Ino) -> (usize, u64) {
+        self.merges.get(&dir).map_or((0, 0), |merge| (merge.parts.len(), merge.bytes))
+    }
+
+    pub(crate) fn add_merge_part(&mut self, dir: Ino, part: u32, body: &Arc<[u8]>, lsn: Lsn) {
+        let fresh = || Merge { first: lsn, parts: VecDeque::new(), bytes: 0, begun: None };
+        if part == 0 {
+            self.merges.insert(dir, fresh());
+        }
+        let merge = self.merges.entry(dir).or_insert_with(fresh);
+        merge.bytes += body.len() as u64;
+        merge.parts.push_back(body.clone());
+    }
+
+    pub(crate) fn drop_merge(&mut self, dir: Ino) {
+        self.merges.remove(&dir);
+    }
+
+    /// What came to be merged anywhere and is not true is void: whoever sent it begins anew.
+    pub fn drop_merges(&mut self) {
+        self.merges.retain(|_, merge| merge.begun.is_some());
+    }
+
+    /// What came to be merged into a subtree is true from now on; [`Tree::merge_some`] brings it into the cache.
+    pub fn begin_merge(&mut self, dir: Ino) {
+        let record = self.decoupled.get(&dir).and_then(|record| record.value.clone());
+        if let Some(merge) = self.merges.get_mut(&dir) {
+            merge.begun = Some(record.unwrap_or_default());
+        }
+    }
+
+    /// Brings a part of what is true into the cache; whether that was the last one. Until then nothing else may look below
+    /// the subtree's root. `lsn`: the last record that was applied.
+    pub fn merge_some(&mut self, dir: Ino, lsn: Lsn) -> bool {
+        let Some(merge) = self.merges.get_mut(&dir) else { return true };
+        let Some(record) = &merge.begun else { return true };
+        let is_new = |ino: Ino| record.is_new(ino);
+        let mut events = Vec::new();
+        if let Some(body) = merge.parts.pop_front() {
+            // It was looked through when it came; what cannot be read is not there.
+            events = decode_record(&body).map(|record| record.events).unwrap_or_default();
+            events.retain(|event| match event {
+                Event::Inode(inode) => is_new(inode.ino),
+                // Others have it in the record that made this true.
+                Event::Discard { .. } => false,
+                _ => true,
+            });
+        }
+        let (done, from) = (merge.parts.is_empty(), merge.first);
+        events.iter().for_each(|event| apply(self, event, lsn));
+        if done {
+            self.merges.remove(&dir);
+            self.pins.push(Pin { from, until: lsn });
+        }
+        done
+    }
+
+    /// The oldest record that is needed for the sake of merges.
+    pub(crate) fn oldest_merge(&self) -> Option<Lsn> {
+        let parts = self.merges.values().map(|merge| merge.first);
+        parts.chain(self.pins.iter().map(|pin| pin.from)).min()
+    }
+
+    /// Lets those go all of whose changes are in the table.
+    pub(crate) fn drop_pins(&mut self) {
+        if !self.pins.is_empty() {
+            let oldest = self.dirty.oldest();
+            self.pins.retain(|pin| oldest.is_some_and(|oldest| oldest <= pin.until));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The journal of a subtree's owner as it grows: changes are gathered and written as one record when there are enough of them. Of an
+//! inode that changes often, as a directory does in which files are made, a record says only the last state.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use loligo_journal::encode_record;
+use loligo_types::{Event, Ino, Inode};
+
+/// A record is ended when it has about so many bytes; a rank applies one in well under a millisecond.
+const RECORD_BYTES: usize = 48 << 10;
+/// What an inode, an entry and anything else take about, beside names and data.
+const EVENT_BYTES: (usize, usize, usize) = (64, 16, 12);
+
+/// Inode numbers ascend, so a multiplication is enough.
+#[derive(Default, Clone, Copy)]
+struct InoHasher(u64);
+
+impl Hasher for InoHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}
+
+/// What is not merged.
+#[derive(Default)]
+pub(crate) struct Batch {
+    parts: Vec<Arc<[u8]>>,
+    /// Bytes of the parts.
+    bytes: u64,
+    /// What is not in a part yet.
+    open: Vec<Event>,
+    open_bytes: usize,
+    /// Where in it the last state of an inode stands.
+    states: HashMap<Ino, usize, BuildHasherDefault<InoHasher>>,
+    /// Inodes of before of which it was said how they were.
+    told: HashSet<Ino, BuildHasherDefault<InoHasher>>,
+    spare: Vec<u8>,
+}
+
+impl Batch {
+    /// Whether an inode of before was not told of yet; it is from now on.
+    pub(crate) fn begins(&mut self, ino: Ino) -> bool {
+        self.told.insert(ino)
+    }
+
+    /// How an inode of before was.
+    pub(crate) fn add_base(&mut self, inode: Inode) {
+        self.open_bytes += EVENT_BYTES.0;
+        self.open.push(Event::Inode(Box::new(inode)));
+    }
+
+    /// An event of a change.
+    pub(crate) fn add(&mut self, event: Event) {
+        let (inode, entry, other) = EVENT_BYTES;
+        self.open_bytes += match &event {
+            Event::Inode(_) => inode,
+            Event::Entry { name, .. } | Event::EntryGone { name, .. } => entry + name.as_bytes().len(),
+            Event::Xattr { name, value, .. } => other + name.len() + value.len(),
+            Event::Inline { data, .. } => other + data.len(),
+            _ => other,
+        };
+        if let Event::Inode(state) = &event {
+            match self.states.get(&state.ino) {
+                Some(at) => {
+                    self.open_bytes -= inode;
+                    self.open[*at] = event;
+                    return;
+                }
+                // A new directory is first said to be empty: so it is known in full from then on, also where it is merged.
+                None if state.kind == loligo_types::Kind::Dir && state.size == 0 => {}
+                None => drop(self.states.insert(state.ino, self.open.len())),
+            }
+        }
+        self.open.push(event);
+    }
+
+    /// All events of a change are there: a record has whole ones.
+    pub(crate) fn end_change(&mut self) {
+        if self.open_bytes >= RECORD_BYTES {
+            self.cut();
+        }
+    }
+
+    /// Ends the record.
+    pub(crate) fn cut(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        self.spare.clear();
+        encode_record(&mut self.spare, None, &self.open);
+        self.bytes += self.spare.len() as u64;
+        self.parts.push(self.spare.as_slice().into());
+        self.open.clear();
+        self.states.clear();
+        self.open_bytes = 0;
+    }
+
+    /// The records so far.
+    pub(crate) fn parts(&self) -> &[Arc<[u8]>] {
+        &self.parts
+    }
+
+    /// Bytes of all of it, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + self.open_bytes as u64
+    }
+
+    /// Memory that it takes, about, bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let parts: usize = self.parts.iter().map(|part| part.len() + 32).sum();
+        parts + self.open.capacity() * size_of::<Event>() + self.states.capacity() * 24 + self.told.capacity() * 16
+    }
+}

@@ -1,0 +1,140 @@
+//! A decoupled subtree: what a client and a rank say to each other about one, and what is kept of it. Not what a subtree's
+//! policy is, and not how either side carries it out.
+//!
+//! Source: Cudele (Sevilla 2018), chapter 6: "decouple", "allocated inodes", "interfere", "volatile apply". Epochs, leases and
+//! the record that makes a merge true at once are ours: the paper has no recovery.
+
+use std::sync::Arc;
+
+use crate::{Ino, Inode, Loaded, Need, SessionId};
+
+/// What is kept of a decoupled subtree as long as it is one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
+pub struct DecoupledRecord {
+    /// Its root.
+    pub dir: Ino,
+    /// Which decoupling of all times this is: whoever speaks of another one has lost the subtree. It is the first number that
+    /// was granted with it, which is never granted twice.
+    pub epoch: u64,
+    /// A number that only its owner knows: who says it may go on with the subtree after a crash.
+    pub owner: u64,
+    /// The session in which its owner speaks.
+    pub session: SessionId,
+    /// User who has decoupled it.
+    pub uid: u32,
+    /// What the owner calls itself, for `loligo status`; at most 255 bytes.
+    pub name: Box<[u8]>,
+    /// How long the owner may not be heard before the subtree is taken from it, milliseconds.
+    pub lease_ms: u32,
+    /// Inode numbers that it was given: the first, and how many. Ascending.
+    pub grants: Vec<(Ino, u64)>,
+    /// Those below this have made inodes in a merge that is done, or never will.
+    pub used: Ino,
+    /// How many merges are done.
+    pub merges: u64,
+}
+
+impl DecoupledRecord {
+    /// Whether a number was given to it.
+    pub fn is_granted(&self, ino: Ino) -> bool {
+        self.grants.iter().any(|(first, count)| ino.0.wrapping_sub(first.0) < *count)
+    }
+
+    /// Whether a number may make an inode in the next merge.
+    pub fn is_new(&self, ino: Ino) -> bool {
+        ino >= self.used && self.is_granted(ino)
+    }
+
+    /// How many numbers are left.
+    pub fn left(&self) -> u64 {
+        let of = |(first, count): &(Ino, u64)| (first.0 + count).saturating_sub(self.used.0.max(first.0));
+        self.grants.iter().map(of).sum()
+    }
+
+    /// Adds numbers that are higher than all that it has.
+    pub fn grant(&mut self, first: Ino, count: u64) {
+        match self.grants.last_mut() {
+            Some((begin, length)) if begin.0 + *length == first.0 => *length += count,
+            _ => self.grants.push((first, count)),
+        }
+    }
+}
+
+/// What is asked about a decoupled subtree, or to have one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SubtreeOp {
+    /// To have it, with so many inode numbers: `Decoupled`. `resume`: to go on with the one of this epoch, which is the owner's
+    /// already; 0: a new one. `Busy` if it, or something above or below it, is decoupled, or something below it is open.
+    Decouple { owner: u64, resume: u64, inos: u64, lease_ms: u32 },
+    /// More numbers: `Decoupled`.
+    Grant { epoch: u64, inos: u64 },
+    /// Records of what is there: `Records`, of some or all that is asked for.
+    Fetch { epoch: u64, needs: Vec<Need> },
+    /// A part of what is to be merged: the body of one record of the owner's journal. Part 0 begins anew. `Done` when it is as
+    /// durable as the merge will be; nobody sees anything of it. `Invalid` if an event in it is not the owner's to make,
+    /// `Quota` if it is more than can be merged at once: merge what has come before.
+    Part { epoch: u64, merge: u64, part: u32, body: Arc<[u8]> },
+    /// All parts that have come become true at once. `Merged`. `merge`: one more than those that are done; of one that is done
+    /// already the answer is given again. `used`: numbers below this are not used any more.
+    Merge { epoch: u64, merge: u64, parts: u32, used: Ino },
+    /// It is not decoupled any more; parts that are not merged are dropped. `Done`.
+    End { epoch: u64 },
+}
+
+impl SubtreeOp {
+    /// Short name, the same in metrics and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SubtreeOp::Decouple { .. } => "decouple",
+            SubtreeOp::Grant { .. } => "subtree_grant",
+            SubtreeOp::Fetch { .. } => "subtree_fetch",
+            SubtreeOp::Part { .. } => "merge_part",
+            SubtreeOp::Merge { .. } => "merge",
+            SubtreeOp::End { .. } => "recouple",
+        }
+    }
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SubtreeAnswer {
+    /// It is decoupled. `inline_max`, `split`: as the rank has them, so that the owner makes the same of it.
+    Decoupled { record: DecoupledRecord, root: Box<Inode>, inline_max: u32, split: SplitRule },
+    /// Records as the rank has them.
+    Records(Vec<Loaded>),
+    /// It is merged: so many merges are done.
+    Merged { merges: u64 },
+}
+
+/// When a directory is cut into fragments, as the rank that gave it away does it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub struct SplitRule {
+    /// Entries of a fragment above which a directory is cut finer.
+    pub split: u64,
+    /// Entries of a fragment below which it is cut coarser.
+    pub merge: u64,
+    /// Bits more with each cut.
+    pub bits: u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_new_until_a_merge_has_used_them() {
+        let mut record = DecoupledRecord { used: Ino(100), ..DecoupledRecord::default() };
+        record.grant(Ino(100), 10);
+        record.grant(Ino(110), 5);
+        record.grant(Ino(200), 5);
+        assert_eq!((record.grants.len(), record.left()), (2, 20));
+        assert!(
+            record.is_new(Ino(114)) && !record.is_new(Ino(115)) && !record.is_new(Ino(99)) && record.is_new(Ino(204))
+        );
+        record.used = Ino(112);
+        assert!(!record.is_new(Ino(111)) && record.is_granted(Ino(111)) && record.is_new(Ino(112)));
+        assert_eq!(record.left(), 8);
+        record.used = Ino(203);
+        assert_eq!(record.left(), 2);
+    }
+}

@@ -1,0 +1,153 @@
+//! What clients and ranks say to each other about decoupled subtrees, to bytes and back with every check. The bytes stand in one
+//! field of a message; records in them have the journal's codec, as between ranks. Drawn in `docs/formats/wire.md`.
+
+use std::sync::Arc;
+
+use loligo_journal::codec::DecodeError as Bad;
+use loligo_journal::codec::parts::{Cursor, put_decoupled, put_inode, put_list, put_u64};
+use loligo_journal::codec::parts::{take_decoupled, take_inode, take_list};
+use loligo_types::limits::{FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
+use loligo_types::peer::Want;
+use loligo_types::{Ino, Lease, SplitRule, SubtreeAnswer, SubtreeOp};
+
+use crate::DecodeError;
+use crate::common::limit;
+use crate::decoder::Payload;
+use crate::link::record::{put_items, put_want, take_items, take_want};
+
+/// The codes of what is asked. On the wire: keep stable, never reuse.
+mod ask {
+    pub const DECOUPLE: u8 = 1;
+    pub const GRANT: u8 = 2;
+    pub const FETCH: u8 = 3;
+    pub const PART: u8 = 4;
+    pub const MERGE: u8 = 5;
+    pub const END: u8 = 6;
+}
+
+/// The codes of answers. On the wire: keep stable, never reuse.
+mod answer {
+    pub const DECOUPLED: u8 = 1;
+    pub const RECORDS: u8 = 2;
+    pub const MERGED: u8 = 3;
+}
+
+/// What goes behind the frame: of a part of a merge its bytes.
+pub(crate) fn payload(what: &SubtreeOp) -> Option<&Arc<[u8]>> {
+    match what {
+        SubtreeOp::Part { body, .. } => Some(body),
+        _ => None,
+    }
+}
+
+pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32);
+    let mut put = |code: u8, numbers: &[u64]| {
+        out.push(code);
+        numbers.iter().for_each(|number| put_u64(&mut out, *number));
+    };
+    match what {
+        SubtreeOp::Decouple { owner, resume, inos, lease_ms } => {
+            put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms)]);
+        }
+        SubtreeOp::Grant { epoch, inos } => put(ask::GRANT, &[*epoch, *inos]),
+        SubtreeOp::Fetch { epoch, needs } => {
+            put(ask::FETCH, &[*epoch]);
+            put_list(&mut out, needs, |out, need| {
+                put_want(out, &Want { need: need.clone(), recall: Lease::NONE });
+            });
+        }
+        SubtreeOp::Part { epoch, merge, part, body: _ } => put(ask::PART, &[*epoch, *merge, u64::from(*part)]),
+        SubtreeOp::Merge { epoch, merge, parts, used } => {
+            put(ask::MERGE, &[*epoch, *merge, u64::from(*parts), used.0]);
+        }
+        SubtreeOp::End { epoch } => put(ask::END, &[*epoch]),
+    }
+    out
+}
+
+pub(crate) fn decode(bytes: &[u8], payload: &mut Payload) -> Result<SubtreeOp, DecodeError> {
+    let mut from = Cursor::new(bytes);
+    let what = take(&mut from, payload)?;
+    from.finish()?;
+    match &what {
+        SubtreeOp::Part { body, .. } => limit(body.len(), MERGE_PART_MAX, "bytes of a part of a merge")?,
+        SubtreeOp::Fetch { needs, .. } => limit(needs.len(), FETCH_MAX, "records of a subtree")?,
+        _ => {}
+    }
+    Ok(what)
+}
+
+fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> {
+    Ok(match from.u8()? {
+        ask::DECOUPLE => {
+            SubtreeOp::Decouple { owner: from.u64()?, resume: from.u64()?, inos: from.u64()?, lease_ms: from.u32()? }
+        }
+        ask::GRANT => SubtreeOp::Grant { epoch: from.u64()?, inos: from.u64()? },
+        ask::FETCH => {
+            let epoch = from.u64()?;
+            let wants = take_list(from, 3, "number of records", take_want)?;
+            SubtreeOp::Fetch { epoch, needs: wants.into_iter().map(|want| want.need).collect() }
+        }
+        ask::PART => {
+            SubtreeOp::Part { epoch: from.u64()?, merge: from.u64()?, part: from.u32()?, body: payload.take() }
+        }
+        ask::MERGE => {
+            SubtreeOp::Merge { epoch: from.u64()?, merge: from.u64()?, parts: from.u32()?, used: Ino(from.u64()?) }
+        }
+        ask::END => SubtreeOp::End { epoch: from.u64()? },
+        _ => return Err(from.invalid("what is asked about a subtree")),
+    })
+}
+
+pub(crate) fn encode_answer(answer: &SubtreeAnswer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    match answer {
+        SubtreeAnswer::Decoupled { record, root, inline_max, split } => {
+            out.push(answer::DECOUPLED);
+            put_u64(&mut out, record.dir.0);
+            put_decoupled(&mut out, record);
+            put_inode(&mut out, root);
+            put_u64(&mut out, u64::from(*inline_max));
+            put_u64(&mut out, split.split);
+            put_u64(&mut out, split.merge);
+            out.push(split.bits);
+        }
+        SubtreeAnswer::Records(items) => {
+            out.push(answer::RECORDS);
+            put_items(&mut out, items);
+        }
+        SubtreeAnswer::Merged { merges } => {
+            out.push(answer::MERGED);
+            put_u64(&mut out, *merges);
+        }
+    }
+    out
+}
+
+pub(crate) fn decode_answer(bytes: &[u8]) -> Result<SubtreeAnswer, DecodeError> {
+    let mut from = Cursor::new(bytes);
+    let answer = take_answer(&mut from)?;
+    from.finish()?;
+    if let SubtreeAnswer::Decoupled { record, .. } = &answer {
+        limit(record.grants.len(), SUBTREE_GRANTS_MAX, "ranges of numbers")?;
+    }
+    Ok(answer)
+}
+
+fn take_answer(from: &mut Cursor<'_>) -> Result<SubtreeAnswer, Bad> {
+    Ok(match from.u8()? {
+        answer::DECOUPLED => {
+            let dir = Ino(from.u64()?);
+            SubtreeAnswer::Decoupled {
+                record: take_decoupled(from, dir)?,
+                root: Box::new(take_inode(from, dir)?),
+                inline_max: from.u32()?,
+                split: SplitRule { split: from.u64()?, merge: from.u64()?, bits: from.u8()? },
+            }
+        }
+        answer::RECORDS => SubtreeAnswer::Records(take_items(from)?),
+        answer::MERGED => SubtreeAnswer::Merged { merges: from.u64()? },
+        _ => return Err(from.invalid("an answer about a subtree")),
+    })
+}
