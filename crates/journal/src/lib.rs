@@ -7,12 +7,16 @@
 //! - [`table`]: keys and values of checkpointed metadata, made of the same codec.
 //! - [`segment`], [`frame`]: the bytes around records.
 //! - [`Writer`]: group commit. [`Reader`]: recovery. [`inspect`]: both for a person to look at.
+//! - [`file`]: a journal as one file, to carry it elsewhere. [`Filter`]: which records are meant. [`diff`]: what two journals do not share.
 //!
-//! The layouts are drawn byte by byte in `docs/formats/journal.md`, `event.md` and `table.md`.
+//! The layouts are drawn byte by byte in `docs/formats/journal.md`, `journal-file.md`, `event.md` and `table.md`.
 
 #[cfg(test)]
 mod arbitrary;
 pub mod codec;
+pub mod diff;
+pub mod file;
+pub mod filter;
 pub mod frame;
 pub mod inspect;
 pub mod reader;
@@ -21,6 +25,8 @@ pub mod table;
 pub mod writer;
 
 pub use codec::{DecodeError, Record, decode_record, encode_record};
+pub use file::{FileError, FileHeader, FileReader, FileWriter, Owner};
+pub use filter::Filter;
 pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Tail, Torn};
 pub use segment::{FsId, SegmentHeader, SegmentInfo};
 pub use writer::{AppendError, Batch, Outstanding, Writer, WriterConfig};

@@ -6,7 +6,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use loligo_journal::table::{Meta, Row, TABLE_VERSION, decode_row};
-use loligo_journal::{MemSource, ReadConfig, Reader, Record, Tail, Writer, WriterConfig, decode_record, encode_record};
+use loligo_journal::{
+    FileReader, FileWriter, MemSource, Owner, ReadConfig, Reader, Record, Tail, Writer, WriterConfig, decode_record,
+    encode_record,
+};
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
@@ -18,10 +21,12 @@ use loligo_types::{
 const EVENT: &str = include_str!("golden/event.hex");
 const TABLE: &str = include_str!("golden/table.hex");
 const JOURNAL: &str = include_str!("golden/journal.hex");
+const JOURNAL_FILE: &str = include_str!("golden/journal-file.hex");
 
 const EVENT_DOC: &str = include_str!("../../../docs/formats/event.md");
 const TABLE_DOC: &str = include_str!("../../../docs/formats/table.md");
 const JOURNAL_DOC: &str = include_str!("../../../docs/formats/journal.md");
+const JOURNAL_FILE_DOC: &str = include_str!("../../../docs/formats/journal-file.md");
 
 /// Named samples and their bytes in hexadecimal digits.
 type Samples = Vec<(&'static str, String)>;
@@ -346,6 +351,38 @@ fn a_segment_has_its_bytes() {
     assert_eq!(bodies.iter().map(|(lsn, record)| (lsn.0, record.events.len())).collect::<Vec<_>>(), [(10, 1), (11, 0)]);
 }
 
+/// A finished selection of a rank's journal, and a client's journal that is being written.
+fn files() -> Samples {
+    let mut bodies = [Vec::new(), Vec::new()];
+    encode_record(&mut bodies[0], None, &[Event::OrphanGone(Ino(256))]);
+    encode_record(&mut bodies[1], None, &[]);
+    let fs = std::array::from_fn(|n| 0xa0 + n as u8);
+    let mut selection = FileWriter::new(fs, Owner::Rank(2), true);
+    let mut bytes = selection.header().to_vec();
+    selection.append(&mut bytes, Lsn(10), &bodies[0]).expect("it is the first");
+    selection.append(&mut bytes, Lsn(15), &bodies[1]).expect("there may be holes");
+    bytes.splice(..64, selection.finish());
+    let mut client = FileWriter::new(fs, Owner::Client(258), false);
+    let mut open = client.header().to_vec();
+    client.append(&mut open, Lsn(1), &bodies[0]).expect("it is the first");
+    vec![("selection", hex(&bytes)), ("client", hex(&open))]
+}
+
+#[test]
+fn a_journal_file_has_its_bytes() {
+    check("journal-file.hex", JOURNAL_FILE, &files());
+    for (name, want) in [("selection", &[10, 15][..]), ("client", &[1])] {
+        let source = MemSource(BTreeMap::from([(0, unhex(lines(JOURNAL_FILE)[name]))]));
+        let mut reader = FileReader::open(source).expect("good bytes");
+        let mut found = Vec::new();
+        while let Some(record) = reader.next_record().expect("good bytes") {
+            decode_record(record.body).expect("good bytes");
+            found.push(record.lsn.0);
+        }
+        assert_eq!((found.as_slice(), reader.tail().expect("the end").torn), (want, None), "{name}");
+    }
+}
+
 /// The blocks ` ```hex NAME ` of a document: pairs of digits up to a `;`, which begins a remark.
 fn blocks(document: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
@@ -382,6 +419,7 @@ fn the_documents_show_the_same_bytes() {
             &["inode", "entry", "xattr", "discard", "session", "meta-replay-from", "route", "peer"],
         ),
         ("journal.md", JOURNAL_DOC, JOURNAL, &["segment"]),
+        ("journal-file.md", JOURNAL_FILE_DOC, JOURNAL_FILE, &["selection", "client"]),
     ];
     for (file, document, golden, needed) in shown {
         let (blocks, golden) = (blocks(document), lines(golden));

@@ -42,6 +42,32 @@ mod code {
 /// Code of a letter, which no other letter may hold.
 pub(super) const LETTER: u8 = code::LETTER;
 
+/// The short names of all events, in the order of their codes.
+pub const EVENT_NAMES: [&str; 22] = [
+    "inode",
+    "inode_gone",
+    "entry",
+    "entry_gone",
+    "xattr",
+    "xattr_gone",
+    "inline",
+    "inline_gone",
+    "orphan",
+    "orphan_gone",
+    "discard",
+    "discard_gone",
+    "session",
+    "session_gone",
+    "next_ino",
+    "route",
+    "route_gone",
+    "letter",
+    "peer",
+    "departed",
+    "departed_frag",
+    "part_gone",
+];
+
 /// Short name of an event, the same in `loligo journal inspect`, logs and the documentation.
 pub fn event_name(event: &Event) -> &'static str {
     match event {

@@ -14,7 +14,7 @@ mod subtree;
 mod tests;
 
 pub use error::DecodeError;
-pub use event::event_name;
+pub use event::{EVENT_NAMES, event_name};
 pub(crate) use inode::{put_object_size, take_object_size};
 pub(crate) use letter::{put_peer, take_peer};
 pub(crate) use session::{put_session, take_session};

@@ -53,7 +53,8 @@ pub enum InspectError<E> {
 }
 
 impl Entry {
-    fn new<E>(raw: &RawRecord<'_>) -> Result<Entry, InspectError<E>> {
+    /// Understands a record that was read.
+    pub fn new<E>(raw: &RawRecord<'_>) -> Result<Entry, InspectError<E>> {
         let RawRecord { segment, offset, lsn, body } = *raw;
         let record = decode_record(body).map_err(|error| InspectError::Record { segment, offset, lsn, error })?;
         let Record { origin, events } = record;

@@ -7,11 +7,11 @@
 //! It reads through a [`Source`], one window at a time, so memory is bounded by the largest record. It changes nothing.
 
 mod error;
-mod scan;
+pub(crate) mod scan;
 mod source;
 #[cfg(test)]
 mod tests;
-mod window;
+pub(crate) mod window;
 
 pub use error::ReadError;
 pub use source::{MemSource, Source};

@@ -12,7 +12,7 @@ const CHUNK: usize = 256 << 10;
 
 /// What was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Leftover {
+pub(crate) struct Leftover {
     /// Bytes up to the last one that is not zero.
     pub bytes: u64,
     /// Frames of later records.
@@ -22,7 +22,7 @@ pub(super) struct Leftover {
 }
 
 /// Looks at every byte of `range`. `broken` is the record that should stand at its start.
-pub(super) fn scan<S: Source>(
+pub(crate) fn scan<S: Source>(
     source: &mut S,
     salt: Salt,
     segment: u64,

@@ -7,7 +7,7 @@ const CHUNK: usize = 256 << 10;
 
 /// Consecutive bytes of one segment.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     segment: u64,
     /// Offset of `bytes[0]` in the segment.
     start: u64,
@@ -18,13 +18,13 @@ pub(super) struct Window {
 
 impl Window {
     /// Forgets what it holds and turns to a segment.
-    pub(super) fn turn_to(&mut self, segment: u64) {
+    pub(crate) fn turn_to(&mut self, segment: u64) {
         *self = Window { segment, start: 0, bytes: std::mem::take(&mut self.bytes), end: false };
         self.bytes.clear();
     }
 
     /// `len` bytes at `offset`, fewer only at the end of the segment. Offsets must not go back.
-    pub(super) fn peek<S: Source>(&mut self, source: &mut S, offset: u64, len: usize) -> Result<&[u8], S::Error> {
+    pub(crate) fn peek<S: Source>(&mut self, source: &mut S, offset: u64, len: usize) -> Result<&[u8], S::Error> {
         debug_assert!(offset >= self.start);
         if offset > self.start && self.held(offset) < len {
             let gone = ((offset - self.start) as usize).min(self.bytes.len());
@@ -44,7 +44,7 @@ impl Window {
     }
 
     /// What it holds of the `len` bytes at `offset`.
-    pub(super) fn get(&self, offset: u64, len: usize) -> &[u8] {
+    pub(crate) fn get(&self, offset: u64, len: usize) -> &[u8] {
         let from = ((offset - self.start) as usize).min(self.bytes.len());
         let to = from.saturating_add(len).min(self.bytes.len());
         &self.bytes[from..to]
