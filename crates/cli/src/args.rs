@@ -44,7 +44,7 @@ Care:
   dump         Write the whole namespace as text
   load         Make a namespace from such a text
   copy         Copy a whole file system to another store
-  journal      Look into the journal
+  journal      Look into journals, and mend them
   store        Check the store itself, below the namespace
 
 Tools:
@@ -207,11 +207,9 @@ pub enum Command {
     },
     /// Copy a whole file system to another store: into a Ceph cluster, back, or to another directory.
     Copy(crate::care::copy::CopyArgs),
-    /// Look into the journal.
-    Journal {
-        #[command(subcommand)]
-        what: Journal,
-    },
+    /// Look into journals, carry them elsewhere, and mend them.
+    #[command(subcommand)]
+    Journal(crate::care::journal::JournalCommand),
     /// Look after the store itself, below the namespace.
     #[command(subcommand)]
     Store(crate::care::store::StoreCommand),
@@ -240,7 +238,8 @@ impl Command {
     /// Whether its output is for programs (`--json`).
     pub fn for_programs(&self) -> bool {
         match self {
-            Command::Fsck { json, .. } | Command::Journal { what: Journal::Inspect { json, .. } } => *json,
+            Command::Fsck { json, .. } => *json,
+            Command::Journal(what) => what.for_programs(),
             Command::Bench { what: Bench::Md(args) } => args.json,
             Command::Bench { what: Bench::Workload(args) } => args.json,
             Command::Subtree { what: Subtree::Migrate { json, .. } } => *json,
@@ -638,21 +637,4 @@ pub struct Directory {
     /// The directory, inside a mount unless a server is named.
     #[arg(value_name = "DIRECTORY")]
     pub path: PathBuf,
-}
-
-/// `loligo journal`.
-#[derive(Subcommand)]
-pub enum Journal {
-    /// Print segments and records.
-    Inspect {
-        /// Data directory; it must not be served.
-        #[arg(long, value_name = "DIR")]
-        data: PathBuf,
-        /// Only the summary of each segment.
-        #[arg(long)]
-        summary: bool,
-        /// One JSON object a line.
-        #[arg(long)]
-        json: bool,
-    },
 }

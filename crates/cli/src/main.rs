@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Bench, Cli, Command, Journal, RankCommand};
+use args::{Bench, Cli, Command, RankCommand};
 use output::Outcome;
 
 fn main() -> ExitCode {
@@ -80,7 +80,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),
         Command::Load { data, input } => care::load::run(&data, &input),
         Command::Copy(args) => care::copy::run(&args),
-        Command::Journal { what: Journal::Inspect { data, summary, json } } => care::journal::run(&data, summary, json),
+        Command::Journal(what) => care::journal::run(&what),
         Command::Store(what) => care::store::run(&what),
         Command::Bench { what: Bench::Md(args) } => tools::bench::run(&args),
         Command::Bench { what: Bench::Workload(args) } => tools::workload::run(&args),

@@ -1,5 +1,5 @@
 //! Commands that look after a file system that is not served: check and repair it, carry it as text or to another store,
-//! look into its journal. And to the store below it, served or not.
+//! look into its journals, and mend them. And to the store below it, served or not.
 
 pub mod copy;
 pub mod dump;
@@ -8,6 +8,7 @@ pub mod journal;
 pub mod load;
 pub mod store;
 
+mod looked;
 mod objects;
 mod offline;
 mod places;

@@ -3,14 +3,12 @@
 
 use clap::{Args, Subcommand};
 use loligo_journal::inspect::{InspectError, verify};
-use loligo_journal::table::{Meta, decode_meta, key_meta};
 use loligo_journal::{ReadConfig, ReadError, Source, Tail};
 use loligo_store::{CheckProgress, Checked, Finding, Segments, StoreError, look};
-use loligo_store_local::LocalCheck;
-use loligo_store_rados::RadosCheck;
-use loligo_types::{Lsn, Rank};
+use loligo_types::Lsn;
 use serde_json::json;
 
+use super::looked::Looked;
 use crate::args::StoreArgs;
 use crate::at::Store;
 use crate::output::{Failure, Outcome, human_bytes, human_count, note, put};
@@ -72,59 +70,6 @@ pub fn run(command: &StoreCommand) -> Outcome {
     };
     Err(Failure::found(format!("{}: {wrong} problems found; nothing was changed", store.name()))
         .remedy(format!("what stands beside each of them.{server}")))
-}
-
-/// A store that is looked at.
-enum Looked {
-    Local(LocalCheck),
-    Rados(RadosCheck),
-}
-
-impl Looked {
-    fn of(store: &Store) -> Result<Looked, StoreError> {
-        Ok(match store {
-            Store::Local(data) => Looked::Local(LocalCheck::of(data)?),
-            Store::Rados { place, .. } => Looked::Rados(RadosCheck::of(place)?),
-        })
-    }
-
-    fn run(&self, tell: &mut dyn FnMut(CheckProgress)) -> Result<Checked, StoreError> {
-        match self {
-            Looked::Local(check) => check.run(tell),
-            Looked::Rados(check) => check.run(tell),
-        }
-    }
-
-    fn ranks(&self) -> Vec<u32> {
-        match self {
-            Looked::Local(check) => check.ranks(),
-            Looked::Rados(check) => check.ranks(),
-        }
-    }
-
-    fn segments(&self, rank: u32) -> Box<dyn Segments> {
-        match self {
-            Looked::Local(check) => check.segments(rank),
-            Looked::Rados(check) => check.segments(rank),
-        }
-    }
-
-    fn fs_id(&self) -> Option<[u8; 16]> {
-        match self {
-            Looked::Local(check) => check.fs_id(),
-            Looked::Rados(check) => check.fs_id(),
-        }
-    }
-
-    /// From which record on a rank's journal has what the table has not. If that cannot be read, the check of the table says so.
-    fn replay_from(&self, rank: u32) -> Option<Lsn> {
-        let key = key_meta(Meta::ReplayFrom, Rank(u16::try_from(rank).ok()?));
-        let value = match self {
-            Looked::Local(check) => check.get(&key),
-            Looked::Rados(check) => check.get(&key),
-        };
-        decode_meta(&value.ok()??).ok().map(Lsn)
-    }
 }
 
 fn check(store: &Store) -> Result<Checked, Failure> {

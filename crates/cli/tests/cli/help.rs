@@ -84,6 +84,8 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
     known += &loligo("bench workload --help", &[]).ok().out;
     for words in [
         "journal inspect",
+        "journal export",
+        "journal diff",
         "rank list",
         "rank add",
         "rank drain",

@@ -15,6 +15,7 @@ mod guide;
 mod help;
 mod hostile;
 mod joined;
+mod journal;
 mod output;
 mod policy;
 mod ranks;

@@ -35,6 +35,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_with_a_cause() {
         ("dump --data {}", &[&idle]),
         ("load --data {} {}", &[&place.path("loaded"), &dump]),
         ("journal inspect --data {}", &[&idle]),
+        ("journal diff {} {}", &[&idle, &idle]),
         ("bench md --data {} --files 5 --phases create", &[&served]),
         ("down --data {}", &[&served]),
     ] {
