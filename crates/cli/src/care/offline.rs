@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use loligo_driver::offline::Elsewhere;
+use loligo_driver::server::Progress;
 use loligo_driver::{Offline, ServerError};
 use loligo_store::{Backend, StoreError};
 
@@ -36,8 +38,20 @@ pub fn open(at: &Store) -> Result<Arc<dyn Backend>, Failure> {
 
 /// All its records, those that are in the journal only included.
 pub fn records(store: Arc<dyn Backend>, data: &Path) -> Result<Offline, Failure> {
+    read(data, |progress| Offline::open(store, progress))
+}
+
+/// The same with a journal in place of that which a rank has.
+pub fn records_with(store: Arc<dyn Backend>, journal: Elsewhere<'_>, data: &Path) -> Result<Offline, Failure> {
+    read(data, |progress| Offline::open_with(store, journal, progress))
+}
+
+fn read(
+    data: &Path,
+    open: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Offline, ServerError>,
+) -> Result<Offline, Failure> {
     let mut bar = None;
-    let opened = Offline::open(store, &mut |progress| {
+    let opened = open(&mut |progress| {
         let bar = bar.get_or_insert_with(|| Bar::start("reading the journal", progress.total_bytes, Unit::Bytes));
         bar.set(progress.bytes);
     });

@@ -85,6 +85,9 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
     for words in [
         "journal inspect",
         "journal export",
+        "journal import",
+        "journal apply",
+        "journal erase",
         "journal diff",
         "rank list",
         "rank add",

@@ -16,6 +16,7 @@ mod help;
 mod hostile;
 mod joined;
 mod journal;
+mod journal_mend;
 mod output;
 mod policy;
 mod ranks;

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use loligo_journal::table::{
     Meta, Row, decode_inode, decode_row, key_discard, key_inode, key_meta, key_orphan, prefix_range,
 };
-use loligo_journal::{Record, Tail};
+use loligo_journal::{ReadConfig, Record, Source, Tail};
 use loligo_namespace::{Config, Loaded, Tree, apply, decided, ended_lines, lent_dirs};
-use loligo_store::{Backend, Batch, Table};
+use loligo_store::{Backend, Batch, StoreError, Table};
 use loligo_types::{Event, Ino, Inode, Letter, Lsn, PeerRecord, Rank};
 
+use super::Elsewhere;
 use crate::server::error::{Result, bad_row};
-use crate::server::recover::{Head, Progress, read_small, read_values, replay, scan};
+use crate::server::recover::{Head, Progress, read_small, read_values, replay, replay_of, scan};
 use crate::server::rows::put_event;
 
 /// Rows as they are with all journals: the value, or that there is none.
@@ -44,20 +45,33 @@ struct Life {
 
 impl Life {
     /// Reads a rank's small records and its journal.
-    fn read(backend: &dyn Backend, rank: Rank, key: (u64, u64), progress: &mut dyn FnMut(Progress)) -> Result<Life> {
+    fn read(
+        backend: &dyn Backend,
+        rank: Rank,
+        key: (u64, u64),
+        elsewhere: Option<&mut dyn Source<Error = StoreError>>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Life> {
         let table = backend.table();
         let head = read_values(&*table, rank)?;
         let mut tree = Tree::new(key, Config { inline_max: 0, rank, frag: loligo_namespace::FragConfig::default() });
         read_small(&*table, rank, &head, &mut |item| tree.load(item))?;
         let mut letters = Vec::new();
-        let tail = replay(backend, u32::from(rank.0), head.replay_from, progress, &mut |lsn, record| {
-            let mut record = record;
+        let mut seen = |lsn, mut record: Record| {
             if lsn < head.table_upto {
                 // The table has it, and it may be another rank's by now.
                 record.events.retain(|event| !event.is_of_inode());
             }
             replay_record(&mut tree, lsn, &record, &mut letters);
-        })?;
+        };
+        let (number, from) = (u32::from(rank.0), head.replay_from);
+        let tail = match elsewhere {
+            None => replay(backend, number, from, progress, &mut seen)?,
+            Some(source) => {
+                let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(number), from };
+                replay_of(source, config, progress, &mut seen)?
+            }
+        };
         Ok(Life { rank, tree, tail, letters })
     }
 
@@ -83,17 +97,19 @@ fn replay_record(tree: &mut Tree, lsn: Lsn, record: &Record, letters: &mut Vec<(
     }
 }
 
-/// Reads the journals of all ranks that the table knows of.
+/// Reads the journals of all ranks that the table knows of; `elsewhere`: what counts in place of one of them.
 pub(super) fn read(
     backend: &dyn Backend,
     head: &Head,
     key: (u64, u64),
+    mut elsewhere: Option<Elsewhere<'_>>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Journals> {
     let last = u16::try_from(head.ranks.saturating_sub(1)).unwrap_or(u16::MAX);
     let mut lives = Vec::new();
     for rank in 0..=last {
-        lives.push(Life::read(backend, Rank(rank), key, progress)?);
+        let source = elsewhere.take_if(|(of, _)| of.0 == rank).map(|(_, source)| source);
+        lives.push(Life::read(backend, Rank(rank), key, source, progress)?);
     }
     let mut damage = Vec::new();
     deliver(&*backend.table(), &mut lives, &mut damage)?;

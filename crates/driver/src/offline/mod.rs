@@ -5,6 +5,7 @@
 
 pub mod copy;
 mod journals;
+mod pending;
 #[cfg(test)]
 mod tests;
 
@@ -13,9 +14,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use loligo_journal::table::{KeyRange, Meta, Row, decode_row, split_xattr_key, xattr_range};
-use loligo_journal::{DecodeError, Tail};
+use loligo_journal::{DecodeError, Source, Tail};
 use loligo_namespace::hash63;
-use loligo_store::{Backend, Batch, Durability, Table};
+use loligo_store::{Backend, Batch, Durability, StoreError, Table};
 use loligo_types::{Event, Ino, Inode, Name, Place, Rank};
 
 use crate::server::error::{Result, bad_row};
@@ -24,12 +25,16 @@ use crate::server::members::Members;
 use crate::server::recover::{Head, Progress, read_head, read_values};
 use crate::server::rows::{put_event, put_meta};
 use journals::Overlay;
+pub use pending::Pending;
 
 /// Rows read, or written, at a time.
 const ROWS: usize = 1024;
 
 /// What a visit of rows sees: the key, and the row if it can be understood.
 pub type Seen<'a> = (&'a [u8], std::result::Result<Row, DecodeError>);
+
+/// A rank's journal that lies elsewhere than in the store.
+pub type Elsewhere<'a> = (Rank, &'a mut dyn Source<Error = StoreError>);
 
 /// An opened file system. Its store's lock is held as long as this lives.
 pub struct Offline {
@@ -52,7 +57,18 @@ impl Offline {
     /// Reads the journals of all ranks. Changes nothing.
     pub fn open(backend: Arc<dyn Backend>, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
         let head = read_head(&*backend.table(), Rank::ZERO)?;
-        Offline::with(backend, head, progress)
+        Offline::with(backend, head, None, progress)
+    }
+
+    /// The same, as if this were a rank's journal in place of the one that it has, which is not looked at. Only to see what that would be:
+    /// what is written then must find it in its place.
+    pub fn open_with(
+        backend: Arc<dyn Backend>,
+        journal: Elsewhere<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Offline> {
+        let head = read_head(&*backend.table(), Rank::ZERO)?;
+        Offline::with(backend, head, Some(journal), progress)
     }
 
     /// Begins a file system in an empty store, with a root directory. Whenever it is cut off before [`Offline::finish`],
@@ -61,15 +77,20 @@ impl Offline {
         let rows = first_rows(&*backend, options)?;
         backend.table().write(&rows, Durability::Sync)?;
         let head = read_values(&*backend.table(), Rank::ZERO)?;
-        Offline::with(backend, head, &mut |_| ())
+        Offline::with(backend, head, None, &mut |_| ())
     }
 
-    fn with(backend: Arc<dyn Backend>, head: Head, progress: &mut dyn FnMut(Progress)) -> Result<Offline> {
+    fn with(
+        backend: Arc<dyn Backend>,
+        head: Head,
+        elsewhere: Option<Elsewhere<'_>>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Offline> {
         let table = backend.table();
         let members = Members::read(&*table, head.ranks)?;
         let lowest = members.states.keys().next().copied().unwrap_or(Rank::ZERO);
         let hash_key = hash_key(&*backend);
-        let journals = journals::read(&*backend, &head, hash_key, progress)?;
+        let journals = journals::read(&*backend, &head, hash_key, elsewhere, progress)?;
         Ok(Offline {
             hash_key,
             table,

@@ -208,10 +208,20 @@ pub(crate) fn replay(
     progress: &mut dyn FnMut(Progress),
     apply: &mut dyn FnMut(Lsn, Record),
 ) -> Result<Tail> {
-    let log = backend.log_dir(rank)?;
-    let fs = Some(backend.identity().fs_id);
-    let total_bytes = log.list()?.iter().map(|s| s.len).sum();
-    let mut reader = Reader::open(LogSource::new(log), ReadConfig { fs, rank: Some(rank), from })?;
+    let mut source = LogSource::new(backend.log_dir(rank)?);
+    let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(rank), from };
+    replay_of(&mut source, config, progress, apply)
+}
+
+/// The same of a journal that lies elsewhere.
+pub(crate) fn replay_of(
+    source: &mut dyn Source<Error = StoreError>,
+    config: ReadConfig,
+    progress: &mut dyn FnMut(Progress),
+    apply: &mut dyn FnMut(Lsn, Record),
+) -> Result<Tail> {
+    let total_bytes = source.list()?.iter().map(|(_, len)| len).sum();
+    let mut reader = Reader::open(source, config)?;
     let begun = Instant::now();
     let mut told = begun;
     let mut done = Progress { total_bytes, ..Progress::default() };

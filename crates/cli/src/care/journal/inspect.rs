@@ -78,7 +78,7 @@ fn inspect(journal: &Journal, filter: &Filter, args: &InspectArgs) -> Result<Opt
     let mut out = BufWriter::new(std::io::stdout().lock());
     let failed = |e: std::io::Error| written("standard output", &e);
     let mut segments: BTreeMap<u64, Segment> = BTreeMap::new();
-    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut not_understood = None;
     let mut records = journal.records();
     while let Some(read) = records.next() {
@@ -116,14 +116,14 @@ fn inspect(journal: &Journal, filter: &Filter, args: &InspectArgs) -> Result<Opt
 }
 
 /// Counts the events of a record by their kinds.
-pub fn count_kinds(kinds: &mut BTreeMap<&str, u64>, entry: &Entry) {
+pub fn count_kinds(kinds: &mut BTreeMap<&'static str, u64>, entry: &Entry) {
     for event in &entry.events {
         *kinds.entry(loligo_journal::codec::event_name(event)).or_default() += 1;
     }
 }
 
 /// How many events of each kind.
-pub fn kinds_text(kinds: &BTreeMap<&str, u64>) -> String {
+pub fn kinds_text(kinds: &BTreeMap<&'static str, u64>) -> String {
     if kinds.is_empty() {
         return "no events".to_string();
     }
@@ -185,7 +185,7 @@ pub fn torn_json(torn: Option<Torn>) -> Value {
     )
 }
 
-fn end_json(journal: &Journal, end: &End, broken: Option<&str>, kinds: Option<&BTreeMap<&str, u64>>) -> Value {
+fn end_json(journal: &Journal, end: &End, broken: Option<&str>, kinds: Option<&BTreeMap<&'static str, u64>>) -> Value {
     let mut line = json!({ "next_lsn": end.next_lsn.map(|lsn| lsn.0), "torn": torn_json(end.torn), "error": broken });
     put_owner(&mut line, journal.owner);
     if let Some(header) = journal.header() {

@@ -1,15 +1,24 @@
 //! `loligo journal`: what the journals of ranks, and journal files, say. Each subcommand has a file of its own; what they read is in
 //! `source.rs`.
 
+mod apply;
+mod backup;
 mod diff;
+mod erase;
 mod export;
 mod filters;
+mod fits;
+mod import;
 mod inspect;
+mod replace;
 mod source;
 
 use clap::Subcommand;
 
 use crate::output::Outcome;
+
+/// What a dry run ends with.
+const NOTHING_CHANGED: &str = "nothing was changed; with --yes it is done";
 
 /// `loligo journal`.
 #[derive(Subcommand)]
@@ -18,6 +27,12 @@ pub enum JournalCommand {
     Inspect(inspect::InspectArgs),
     /// Write a rank's journal, or some of its records, into a file. Servers go on meanwhile.
     Export(export::ExportArgs),
+    /// Put a journal file in the place of a rank's journal. Without --yes only says what that would do.
+    Import(import::ImportArgs),
+    /// Bring what journals say into the table, as a server does. Without --yes only says what that would do.
+    Apply(apply::ApplyArgs),
+    /// Make records of a rank's journal say nothing. Without --yes only says what that would do.
+    Erase(erase::EraseArgs),
     /// Compare two journals, record by record. Exit code 3: they differ.
     Diff(diff::DiffArgs),
 }
@@ -28,6 +43,9 @@ impl JournalCommand {
         match self {
             JournalCommand::Inspect(args) => args.json,
             JournalCommand::Export(args) => args.json,
+            JournalCommand::Import(args) => args.json,
+            JournalCommand::Apply(args) => args.json,
+            JournalCommand::Erase(args) => args.json,
             JournalCommand::Diff(args) => args.json,
         }
     }
@@ -38,6 +56,9 @@ pub fn run(command: &JournalCommand) -> Outcome {
     match command {
         JournalCommand::Inspect(args) => inspect::run(args),
         JournalCommand::Export(args) => export::run(args),
+        JournalCommand::Import(args) => import::run(args),
+        JournalCommand::Apply(args) => apply::run(args),
+        JournalCommand::Erase(args) => erase::run(args),
         JournalCommand::Diff(args) => diff::run(args),
     }
 }

@@ -2,11 +2,13 @@
 //! records.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use loligo_journal::file::FileSegments;
 use loligo_journal::inspect::{Entry, InspectError};
 use loligo_journal::{
     FileError, FileHeader, FileReader, Filter, FsId, Owner, RawRecord, ReadConfig, Reader, Source, Torn,
@@ -16,7 +18,7 @@ use loligo_types::Lsn;
 
 use super::super::looked::Looked;
 use crate::at::Store;
-use crate::output::{Context, Failure, quoted};
+use crate::output::{Context, Failure, Outcome, quoted, written};
 use crate::service::format;
 
 /// Before each further look at a rank's journal that seems broken: a server may just be changing it.
@@ -121,6 +123,37 @@ impl Journal {
             Place::Rank(_) => Ok(self.segments()?.iter().map(|(_, len)| len).sum()),
             Place::File { path, .. } => Ok(FileSource::open(path)?.len),
         }
+    }
+
+    /// The segments of a file as those of a journal, for recovery.
+    pub fn file_segments(path: &Path) -> Result<FileSegments<FileSource>, Failure> {
+        let failed = |error: FileError<StoreError>| Failure::found(format!("{}: {error}", path.display()));
+        let mut reader = FileReader::open(FileSource::open(path)?).map_err(failed)?;
+        while reader.next_record().map_err(failed)?.is_some() {}
+        let tail = reader.tail().expect("a reader that gave its last record knows the end");
+        Ok(FileSegments::new(reader.into_source(), &tail))
+    }
+
+    /// Copies the segments of a rank's journal as they are into a new directory, one file each.
+    pub fn copy_segments(&self, dir: &Path) -> Outcome {
+        let Place::Rank(looked) = &self.place else { return Ok(()) };
+        let mut segments = looked.segments(self.owner.rank());
+        std::fs::create_dir(dir).context(|| format!("directory {}", dir.display()))?;
+        for segment in segments.list().context(|| format!("journal of {}", self.owner))? {
+            let path = dir.join(format!("{:016x}.seg", segment.id));
+            let failed = |e: std::io::Error| written(&path.display().to_string(), &e);
+            let (mut file, mut at, mut buf) = (File::create_new(&path).map_err(failed)?, 0, vec![0; 1 << 20]);
+            loop {
+                let read = segments.read_at(segment.id, at, &mut buf).context(|| format!("segment {}", segment.id))?;
+                if read == 0 {
+                    break;
+                }
+                file.write_all(&buf[..read]).map_err(failed)?;
+                at += read as u64;
+            }
+            file.sync_all().map_err(failed)?;
+        }
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| written(&dir.display().to_string(), &e))
     }
 
     /// Its records, from the first to the last.

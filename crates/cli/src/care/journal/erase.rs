@@ -1,0 +1,160 @@
+//! `loligo journal erase`: records of a rank's journal that say nothing any more, for a journal with a record that does harm. Each is replaced
+//! by an empty one, for the numbers of records have no holes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use loligo_journal::Filter;
+use loligo_types::{Event, Lsn, Rank};
+use serde_json::json;
+
+use super::super::offline;
+use super::filters::Filters;
+use super::fits::Told;
+use super::inspect::{count_kinds, kinds_text};
+use super::replace::{New, replace};
+use super::source::{Journal, Read};
+use super::{NOTHING_CHANGED, backup};
+use crate::at::Store;
+use crate::output::{Context, Failure, Outcome, human_count, note, put, quoted};
+
+/// `loligo journal erase`.
+#[derive(Args)]
+pub struct EraseArgs {
+    /// Data directory; it must not be served.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    #[command(flatten)]
+    pub filters: Filters,
+    /// Do it.
+    #[arg(long)]
+    pub yes: bool,
+    /// Where what was there is kept; without it, beside the data directory.
+    #[arg(long, value_name = "FILE")]
+    pub backup: Option<PathBuf>,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What would be erased.
+#[derive(Default)]
+struct Found {
+    records: u64,
+    first: Option<Lsn>,
+    /// Of those, such as the table has already.
+    in_table: u64,
+    kinds: BTreeMap<&'static str, u64>,
+    /// With letters to other ranks, or what is known of such.
+    letters: u64,
+    not_understood: u64,
+}
+
+/// Says what it would do, or does it.
+pub fn run(args: &EraseArgs) -> Outcome {
+    let filter = args.filters.filter()?;
+    if filter.is_all() {
+        return Err(Failure::usage("which records are to be erased is not said")
+            .remedy("give at least one of --lsn, --kind, --ino, --name, --session; inspect shows what they take"));
+    }
+    let at = Store::of(&args.data)?;
+    let store = offline::open(&at)?;
+    let journal = Journal::one_of_store(&at, args.filters.rank)?;
+    let rank = Rank(u16::try_from(journal.owner.rank()).unwrap_or(u16::MAX));
+    let told = Told::of(&*store, rank)?;
+    let found = look(&journal, &filter, &told, !args.json)?;
+    let kept = match args.yes && found.records > 0 {
+        true => backup::make(&journal, args.backup.as_deref(), at.data())?,
+        false => None,
+    };
+    if let Some(kept) = &kept {
+        let file = Journal::file(&kept.path)?;
+        let first = kept.made.first.unwrap_or(Lsn(1));
+        let next = kept.made.last.map_or(first, Lsn::next);
+        replace(&*store, &New { file: &file, first, next, blank: Some(&filter) })?;
+        store.close().context(|| args.data.display().to_string())?;
+    }
+    if args.json {
+        return put(format_args!(
+            "{:#}",
+            json!({
+                "done": kept.is_some(), "rank": rank.0, "records": found.records, "first": found.first.map(|lsn| lsn.0),
+                "in_table": found.in_table, "kinds": found.kinds, "with_letters": found.letters,
+                "not_understood": found.not_understood, "backup": kept.map(|kept| kept.path.display().to_string()),
+            })
+        ));
+    }
+    tell(args, rank, &found, kept.is_some())
+}
+
+/// Reads the journal; `show`: prints what would be erased.
+fn look(journal: &Journal, filter: &Filter, told: &Told, show: bool) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    let mut records = journal.records();
+    while let Some(read) = records.next() {
+        if read.is_taken(filter) {
+            found.count(&read, told);
+            if show {
+                match read.entry() {
+                    Ok(entry) => put(entry)?,
+                    Err(text) => put(format_args!("lsn {} is not understood: {text}", read.lsn))?,
+                }
+            }
+        }
+    }
+    match records.end().broken {
+        None => Ok(found),
+        Some(text) => Err(Failure::found(format!("{}: {text}; nothing was changed", journal.owner)).remedy(
+            "export what there is of it, and import that or another copy: loligo journal export, loligo journal import",
+        )),
+    }
+}
+
+impl Found {
+    fn count(&mut self, read: &Read, told: &Told) {
+        self.records += 1;
+        self.first.get_or_insert(read.lsn);
+        self.in_table += u64::from(read.lsn < told.from);
+        let Ok(entry) = read.entry() else {
+            self.not_understood += 1;
+            return;
+        };
+        count_kinds(&mut self.kinds, &entry);
+        let has_letter = entry.events.iter().any(|event| matches!(event, Event::Letter { .. } | Event::Peer(_)));
+        self.letters += u64::from(has_letter);
+    }
+}
+
+fn tell(args: &EraseArgs, rank: Rank, found: &Found, done: bool) -> Outcome {
+    let would = if done { "were" } else { "would be" };
+    put(format_args!(
+        "{} records of rank {rank} {would} erased; {}",
+        human_count(found.records),
+        kinds_text(&found.kinds)
+    ))?;
+    if found.in_table > 0 {
+        put(format_args!(
+            "{} of them are in the table already, which stays as it is: what they changed stays",
+            human_count(found.in_table)
+        ))?;
+    }
+    if found.letters > 0 {
+        put(format_args!(
+            "{} of them have letters to or from other ranks: what these promised is lost, and the other rank's journal does not know",
+            human_count(found.letters)
+        ))?;
+    }
+    match done {
+        true => note(format_args!(
+            "ERASED. What later records and the table build on that may be missing now: before anybody serves it,\n  \
+             check it   loligo fsck --data {0}\n  mend it    loligo fsck --data {0} --repair",
+            quoted(&args.data)
+        )),
+        false if found.records == 0 => note("there is nothing to erase; nothing was changed"),
+        false => note(format_args!(
+            "erasing loses changes that were acknowledged; the file system may need loligo fsck --repair after it\n{NOTHING_CHANGED}"
+        )),
+    }
+    Ok(())
+}
