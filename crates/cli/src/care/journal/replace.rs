@@ -4,6 +4,9 @@
 //! Wherever it is cut off, a server finds the journal that was there or the new one, or refuses to start: an empty segment that begins with the
 //! number behind the last new record comes first, so that new segments which are not all there are a gap and no end.
 
+#[cfg(test)]
+mod tests;
+
 use loligo_journal::table::{Meta, encode_meta, key_meta};
 use loligo_journal::{Filter, SegmentHeader, Tail, Writer, WriterConfig, encode_record};
 use loligo_store::{Backend, Batch, Durability, LogDir, LogFile};
@@ -30,12 +33,15 @@ pub struct New<'a> {
 
 /// Replaces a rank's journal, and says in the table that the next server has something to recover.
 pub fn replace(store: &dyn Backend, new: &New<'_>) -> Outcome {
-    let rank = new.file.owner.rank();
+    replace_in(store, new, WriterConfig::new(new.file.fs, new.file.owner.rank()), CHUNK)
+}
+
+fn replace_in(store: &dyn Backend, new: &New<'_>, config: WriterConfig, chunk: u64) -> Outcome {
+    let rank = config.rank;
     let place = || format!("journal of rank {rank}");
     let log = store.log_dir(rank).context(place)?;
     let old = log.list().context(place)?;
     let next_segment = old.last().map_or(1, |last| last.id + 1);
-    let config = WriterConfig::new(new.file.fs, rank);
     let bytes = new.file.bytes()?;
     // Any two segments that follow each other have more than the size of one.
     let behind = next_segment + 2 * (bytes / config.segment_size) + 2;
@@ -55,7 +61,7 @@ pub fn replace(store: &dyn Backend, new: &New<'_>) -> Outcome {
         if lsn != read.lsn {
             return Err(Failure::new(format!("{}: record {} is not where it was", new.file.name(), read.lsn)));
         }
-        if to.writer.pending_bytes() >= CHUNK {
+        if to.writer.pending_bytes() >= chunk {
             to.flush().context(place)?;
         }
     }
