@@ -12,6 +12,7 @@ mod failover;
 mod faults;
 mod full;
 mod history;
+mod journal;
 mod rights;
 mod servers;
 mod service;
