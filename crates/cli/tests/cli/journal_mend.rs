@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loligo_journal::{FileWriter, Owner};
+use loligo_journal::{FileWriter, Owner, Tail, Writer, WriterConfig};
 use loligo_types::{Ino, Lsn};
 use serde_json::Value;
 
@@ -208,6 +208,31 @@ fn an_erased_record_says_nothing_and_the_backup_brings_it_back() {
     loligo("fsck --data {} --repair", &[&data]).ok();
     serves(&data);
     loligo("journal erase --data {} --lsn 1.. --kind nothing", &[&data]).fails(2, &["no kind of event"]);
+}
+
+#[test]
+fn a_record_that_no_server_understands_is_erased_by_its_number() {
+    let place = Place::new();
+    let (data, _, text) = killed(&place);
+    let last = loligo("journal inspect --data {} --summary --json", &[&data]).ok().out;
+    let last: Value = serde_json::from_str(last.lines().last().expect("a line")).expect("JSON");
+    let lsn = last["next_lsn"].as_u64().expect("a number");
+    // As a later version may write it.
+    let fs: [u8; 16] = std::fs::read(place.path("file")).expect("a file")[16..32].try_into().expect("16 bytes");
+    let tail = Tail { next_lsn: Lsn(lsn), next_segment: 9, ..Tail::default() };
+    let mut writer = Writer::resume(WriterConfig::new(fs, 0), &tail);
+    writer.append(&[9, 0, 0]).expect("the writer has not failed");
+    let bytes = writer.take_batch().expect("a record").bytes;
+    std::fs::write(data.join("journal/0/0000000000000009.seg"), bytes).expect("written");
+    loligo("serve --data {}", &[&data]).fails(1, &["cannot be understood"]);
+    loligo("journal inspect --data {} --summary", &[&data]).fails(3, &[&format!("record {lsn}")]);
+    let none = loligo("journal erase --data {} --ino 1 --lsn {}..", &[&data, Path::new(&lsn.to_string())]).ok();
+    assert!(none.err.contains("there is nothing to erase"), "only by its number: {}", none.err);
+    let words = "journal erase --data {} --yes --lsn {}";
+    let done = loligo(words, &[&data, Path::new(&lsn.to_string())]).ok();
+    assert!(done.out.contains("is not understood") && done.out.contains("1 records of rank 0"), "{}", done.out);
+    assert_eq!(dump(&data), text);
+    serves(&data);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_journal::table::{Row, decode_row, xattr_range};
+use loligo_journal::table::{Meta, Row, decode_row, xattr_range};
 
 use super::Offline;
 use crate::server::error::Result;
@@ -56,6 +56,7 @@ fn kind(key: &[u8], value: &[u8]) -> &'static str {
         Ok(Row::Peer { .. }) => "peer",
         Ok(Row::Session(_)) => "session",
         Ok(Row::Note { .. }) => "note",
+        Ok(Row::Meta { meta: Meta::NextIno, .. }) => "next_ino",
         Ok(Row::Meta { .. }) => "meta",
         Err(_) => "not understood",
     }

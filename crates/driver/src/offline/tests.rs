@@ -240,3 +240,38 @@ fn what_was_begun_is_a_file_system_once_it_is_finished_and_never_before() {
     let again = Offline::begin(disk.open().expect("it is not open"), &FormatOptions::default()).err();
     assert!(matches!(again, Some(crate::ServerError::AlreadyFormatted)), "{again:?}");
 }
+
+#[test]
+fn what_the_journals_would_change_is_counted_and_a_journal_elsewhere_counts_in_place_of_the_rank_s() {
+    let disk = disk(&[inode(FILE, Kind::File, 1), inode(Ino(400), Kind::File, 4)]);
+    // One row as the table has it, one new, one changed, one gone.
+    let xattr = Event::Xattr { ino: FILE, name: b"user.a"[..].into(), value: b"v"[..].into() };
+    journal(
+        &disk,
+        0,
+        &[vec![inode(FILE, Kind::File, 1), xattr], vec![inode(DIR, Kind::Dir, 0), entry(DIR, "a", FILE, false)]],
+    );
+    let put = |put| Pending { put, removed: 0 };
+    let opened = open(&disk);
+    let want = BTreeMap::from([("entry", put(1)), ("inode", put(1)), ("next_ino", put(1)), ("xattr", put(1))]);
+    assert_eq!(opened.pending().expect("a good table"), want);
+    drop(opened);
+
+    let other = MemDisk::new(Identity::new([1; 16], [3; 16]));
+    journal(&other, 0, &[vec![inode(FILE, Kind::File, 2), Event::InodeGone(Ino(400))]]);
+    let there = other.open().expect("it is not open");
+    let mut source = crate::server::LogSource::new(there.log_dir(0).expect("it is there"));
+    let backend = disk.open().expect("it is not open");
+    let opened = Offline::open_with(backend, (Rank::ZERO, &mut source), &mut |_| ()).expect("a file system");
+    assert_eq!((size(&opened, FILE), size(&opened, Ino(400)), size(&opened, DIR)), (Some(2), None, None));
+    let found = opened.pending().expect("a good table");
+    assert_eq!(found.get("inode"), Some(&Pending { put: 1, removed: 1 }));
+    assert_eq!(found.get("entry"), None);
+    drop(opened);
+
+    let mut opened = open(&disk);
+    opened.settle().expect("memory has room");
+    assert_eq!(opened.pending().expect("a good table"), BTreeMap::new());
+    opened.close().expect("it closes");
+    assert_eq!(open(&disk).pending().expect("a good table"), BTreeMap::new());
+}
