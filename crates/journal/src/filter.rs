@@ -90,7 +90,13 @@ fn is_about(event: &Event, asked: Ino) -> bool {
         | Event::Inline { ino, .. }
         | Event::Discard { ino, .. } => *ino == asked,
         Event::Entry { dir, ino, .. } => *dir == asked || *ino == asked,
-        Event::EntryGone { dir, .. } | Event::DepartedFrag { dir, .. } | Event::PartGone { dir, .. } => *dir == asked,
+        Event::EntryGone { dir, .. }
+        | Event::DepartedFrag { dir, .. }
+        | Event::PartGone { dir, .. }
+        | Event::DecoupledGone(dir)
+        | Event::MergePart { dir, .. }
+        | Event::Merge { dir } => *dir == asked,
+        Event::Decoupled(record) => record.dir == asked,
         Event::Route(route) => route.dir == asked,
         Event::Departed(inos) => inos.contains(&asked),
         Event::Letter { letter, .. } => match &**letter {

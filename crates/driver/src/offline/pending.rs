@@ -55,6 +55,7 @@ fn kind(key: &[u8], value: &[u8]) -> &'static str {
         Ok(Row::Route { .. }) => "route",
         Ok(Row::Peer { .. }) => "peer",
         Ok(Row::Session(_)) => "session",
+        Ok(Row::Decoupled { .. }) => "decoupled",
         Ok(Row::Note { .. }) => "note",
         Ok(Row::Meta { meta: Meta::NextIno, .. }) => "next_ino",
         Ok(Row::Meta { .. }) => "meta",

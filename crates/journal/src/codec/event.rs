@@ -43,7 +43,7 @@ mod code {
 pub(super) const LETTER: u8 = code::LETTER;
 
 /// The short names of all events, in the order of their codes.
-pub const EVENT_NAMES: [&str; 22] = [
+pub const EVENT_NAMES: [&str; 26] = [
     "inode",
     "inode_gone",
     "entry",
@@ -66,6 +66,10 @@ pub const EVENT_NAMES: [&str; 22] = [
     "departed",
     "departed_frag",
     "part_gone",
+    "decoupled",
+    "decoupled_gone",
+    "merge_part",
+    "merge",
 ];
 
 /// Short name of an event, the same in `loligo journal inspect`, logs and the documentation.
