@@ -17,6 +17,7 @@ mod link;
 pub(crate) mod outbox;
 pub mod path;
 mod receiver;
+pub mod subtree;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use crate::{Address, Identity};
 pub use self::batch::Batch;
 pub use self::future::CallFuture;
 pub use self::path::Fs;
+pub use self::subtree::{Subtree, SubtreeOptions};
 pub use loligo_client::{Call, CallResult, Done, Failed, Fallocate, Fh};
 
 use self::core::Shared;

@@ -84,6 +84,8 @@ pub(crate) enum Why {
     Above,
     /// A merge into this directory to be in memory.
     Merge(Ino),
+    /// Files to be closed.
+    Close,
 }
 
 impl Why {
@@ -104,6 +106,7 @@ impl Why {
             Why::Moving => "moving",
             Why::Above => "above",
             Why::Merge(_) => "merge",
+            Why::Close => "close",
         }
     }
 }

@@ -29,12 +29,24 @@ impl Hasher for InoHasher {
     }
 }
 
+/// Records that are merged at once, and what makes them so.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Group {
+    /// The bodies of the records, the oldest first.
+    pub parts: Vec<Arc<[u8]>>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Numbers below this are used up when it is merged.
+    pub used: Ino,
+}
+
 /// What is not merged.
 #[derive(Default)]
 pub(crate) struct Batch {
-    parts: Vec<Arc<[u8]>>,
-    /// Bytes of the parts.
-    bytes: u64,
+    /// Groups that are full.
+    full: Vec<Group>,
+    /// The one that is being filled; its `used` is not known yet.
+    now: Group,
     /// What is not in a part yet.
     open: Vec<Event>,
     open_bytes: usize,
@@ -96,26 +108,50 @@ impl Batch {
         }
         self.spare.clear();
         encode_record(&mut self.spare, None, &self.open);
-        self.bytes += self.spare.len() as u64;
-        self.parts.push(self.spare.as_slice().into());
+        self.now.bytes += self.spare.len() as u64;
+        self.now.parts.push(self.spare.as_slice().into());
         self.open.clear();
         self.states.clear();
         self.open_bytes = 0;
     }
 
-    /// The records so far.
-    pub(crate) fn parts(&self) -> &[Arc<[u8]>] {
-        &self.parts
+    /// Ends a group that has so many bytes; whether it did. `used`: numbers below this have made inodes.
+    pub(crate) fn end_group(&mut self, bytes: u64, used: Ino) -> bool {
+        if self.now.bytes + (self.open_bytes as u64) < bytes {
+            return false;
+        }
+        self.cut();
+        self.full.push(Group { used, ..std::mem::take(&mut self.now) });
+        self.told.clear();
+        true
+    }
+
+    /// All groups, the last one as far as it has come.
+    pub(crate) fn groups(&mut self, used: Ino) -> Vec<Group> {
+        self.cut();
+        let now = Group { used, ..self.now.clone() };
+        self.full.iter().cloned().chain((!now.parts.is_empty()).then_some(now)).collect()
+    }
+
+    /// The oldest group is merged. Whether that was the one that was being filled.
+    pub(crate) fn drop_oldest(&mut self) -> bool {
+        if !self.full.is_empty() {
+            self.full.remove(0);
+            return false;
+        }
+        *self = Batch::default();
+        true
     }
 
     /// Bytes of all of it, about.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes + self.open_bytes as u64
+        self.full.iter().map(|group| group.bytes).sum::<u64>() + self.now.bytes + self.open_bytes as u64
     }
 
     /// Memory that it takes, about, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let parts: usize = self.parts.iter().map(|part| part.len() + 32).sum();
+        let groups = self.full.iter().chain([&self.now]);
+        let parts: usize = groups.map(|group| group.bytes as usize + 32 * group.parts.len()).sum();
         parts + self.open.capacity() * size_of::<Event>() + self.states.capacity() * 24 + self.told.capacity() * 16
     }
 }

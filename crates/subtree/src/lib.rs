@@ -8,14 +8,16 @@
 mod batch;
 mod ops;
 
-use std::sync::Arc;
-
 use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare};
 use loligo_types::{
     Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Loaded, Lsn, Need, Op, SplitRule, Stamp, Time,
 };
 
 use batch::Batch;
+pub use batch::Group;
+
+/// A group of records ends when it has so many bytes: a rank holds all of a merge until it is decided.
+const GROUP_BYTES: u64 = 32 << 20;
 
 /// What became of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,8 +61,11 @@ pub struct Subtree {
     tree: Tree,
     /// The next number for an inode; `None`: none is left.
     next: Option<Ino>,
+    /// Numbers from here on make inodes that no group before the one that is being filled has made.
+    fresh_from: Ino,
     last: Lsn,
     batch: Batch,
+    group_bytes: u64,
     outstanding: Outstanding,
 }
 
@@ -70,11 +75,13 @@ impl Subtree {
         let tree = Subtree::empty(&settings, &record);
         let mut subtree = Subtree {
             next: first_from(&record, record.used),
+            fresh_from: record.used,
             settings,
             record,
             tree,
             last: Lsn(0),
             batch: Batch::default(),
+            group_bytes: GROUP_BYTES,
             outstanding: Outstanding::default(),
         };
         subtree.load_root(root);
@@ -85,6 +92,12 @@ impl Subtree {
     fn load_root(&mut self, mut root: Inode) {
         root.parent = Ino(0);
         self.tree.load(Loaded::Inode(root.ino, Some(Box::new(root))));
+    }
+
+    /// With groups of another size: in tests small ones.
+    #[must_use]
+    pub fn with_groups(self, bytes: u64) -> Subtree {
+        Subtree { group_bytes: bytes, ..self }
     }
 
     fn empty(settings: &Settings, record: &DecoupledRecord) -> Tree {
@@ -162,6 +175,9 @@ impl Subtree {
         if !events.iter().all(ops::is_for_here) {
             return Err(FsError::NotSupported);
         }
+        if self.batch.end_group(self.group_bytes, self.used()) {
+            self.fresh_from = self.used();
+        }
         self.last = self.last.next();
         self.outstanding.changes += 1;
         self.outstanding.events += events.len() as u64;
@@ -187,7 +203,8 @@ impl Subtree {
     /// Before the first change of an inode that was there at the last merge, the journal says how it was then: the rank may have counted
     /// since.
     fn tell_base(&mut self, ino: Ino) {
-        if self.record.is_new(ino) || !self.batch.begins(ino) {
+        let is_fresh = ino >= self.fresh_from && self.record.is_granted(ino);
+        if is_fresh || !self.batch.begins(ino) {
             return;
         }
         if let Found::Here(inode) = self.tree.find(ino) {
@@ -203,18 +220,20 @@ impl Subtree {
         })
     }
 
-    /// All that is outstanding, as bodies of journal records, the oldest first: what is merged in parts, and written where it is
-    /// to be kept. What is done next goes into another one.
-    pub fn parts(&mut self) -> &[Arc<[u8]>] {
-        self.batch.cut();
-        self.batch.parts()
+    /// All that is outstanding, in groups that are merged one after the other, the oldest first. What is done next goes into another
+    /// record.
+    pub fn groups(&mut self) -> Vec<Group> {
+        let used = self.used();
+        self.batch.groups(used)
     }
 
-    /// The rank has merged all that was outstanding, with the numbers below `used`.
+    /// The rank has merged the oldest group, with the numbers below `used`.
     pub fn merged(&mut self, merges: u64, used: Ino) {
         (self.record.merges, self.record.used) = (merges, used);
-        self.batch = Batch::default();
-        self.outstanding = Outstanding::default();
+        if self.batch.drop_oldest() {
+            self.fresh_from = used;
+            self.outstanding = Outstanding::default();
+        }
     }
 
     /// Forgets what is known, to give memory back: it is fetched again. Nothing may be outstanding.

@@ -17,6 +17,7 @@ use loligo_types::{Answer, Attr, Cred, DirEntry, FsError, FsResult, Kind, Op, Op
 use super::{Call, Client, Done};
 
 pub use self::file::{AsyncFile, File};
+pub(super) use self::walk::bytes as bytes_of;
 
 /// Entries asked for at a time.
 const READDIR_BATCH: u32 = 1024;
@@ -79,6 +80,11 @@ impl AsyncFs {
     /// The client behind it.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// In whose name.
+    pub fn cred(&self) -> &Arc<Cred> {
+        &self.cred
     }
 
     async fn call(&self, call: Call) -> FsResult<Done> {
@@ -332,6 +338,16 @@ impl Fs {
     #[must_use]
     pub fn with_umask(self, umask: u16) -> Fs {
         Fs { inner: self.inner.with_umask(umask) }
+    }
+
+    /// The client behind it.
+    pub fn client(&self) -> &Client {
+        self.inner.client()
+    }
+
+    /// In whose name.
+    pub fn cred(&self) -> &Arc<Cred> {
+        self.inner.cred()
     }
 
     /// The same, with futures.

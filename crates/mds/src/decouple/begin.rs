@@ -14,6 +14,9 @@ use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::session::Slot;
 
+/// How long it is waited for clients to close what they do not use: longer than they keep it, milliseconds.
+const CLOSE_MS: u64 = 1500;
+
 impl Mds {
     pub(super) fn decouple(
         &mut self,
@@ -83,12 +86,15 @@ impl Mds {
             return Some(Step::Answer(Err(FsError::Perm)));
         }
         let roots: Vec<Ino> = self.tree.all_decoupled().map(|record| record.dir).collect();
-        for used in roots.into_iter().chain(self.opens.inos()) {
+        for used in roots {
             match self.is_below(used, dir) {
                 Ok(false) => {}
                 Ok(true) => return Some(Step::Answer(Err(FsError::Busy))),
                 Err(needs) => return Some(self.wait_for(job, needs)),
             }
+        }
+        if let Some(step) = self.wait_for_closes(job, dir) {
+            return Some(step);
         }
         let first = match self.next_numbers(inos) {
             Ok(first) => first,
@@ -112,6 +118,33 @@ impl Mds {
         self.commit(Some(origin_of(job, dir, first.0)), &events);
         self.decoupled.by_dir.insert(dir, Owned::default());
         None
+    }
+
+    /// Whether something below is open. Clients keep what they closed open for a while, to have it at hand: they are asked for the rights
+    /// that come with it, and close what they do not use then.
+    fn wait_for_closes(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        let mut open = Vec::new();
+        for ino in self.opens.inos() {
+            match self.is_below(ino, dir) {
+                Ok(false) => {}
+                Ok(true) => open.push(ino),
+                Err(needs) => return Some(self.wait_for(job, needs)),
+            }
+        }
+        if open.is_empty() {
+            return None;
+        }
+        if self.now.mono_ms >= job.since_ms + CLOSE_MS {
+            return Some(Step::Answer(Err(FsError::Busy)));
+        }
+        let rights = open.iter().flat_map(|ino| self.opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));
+        let held: Vec<(Ino, Slot, Lease)> = rights.filter(|(_, _, held)| !held.is_none()).collect();
+        if held.is_empty() {
+            return Some(Step::Wait(Why::Close));
+        }
+        let (id, count) = (self.parked.number(job), held.len());
+        held.into_iter().for_each(|(ino, slot, bits)| self.recall(ino, slot, bits, id));
+        Some(Step::Wait(Why::Recall(count)))
     }
 
     /// The first of so many numbers that nobody has.
@@ -197,6 +230,7 @@ impl Mds {
 
     /// Takes back those whose owners were not heard for too long.
     pub(crate) fn end_lost_decoupled(&mut self) {
+        self.parked.wake(&Why::Close);
         let now = self.now.mono_ms;
         let mut over = Vec::new();
         for record in self.tree.all_decoupled() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loligo_journal::encode_record;
-use loligo_subtree::{Outcome, Settings, Subtree};
+use loligo_subtree::{Group, Outcome, Settings, Subtree};
 use loligo_types::{
     Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Kind, Lsn, Op, RenameMode, SubtreeAnswer,
     SubtreeOp, Time,
@@ -73,40 +73,37 @@ impl Owner {
         ino
     }
 
-    fn send_parts(&mut self, world: &mut World) -> FsResult<u32> {
+    fn send_parts(&mut self, world: &mut World, group: &Group) -> FsResult<()> {
         let (dir, epoch, merge) = (self.subtree.root(), self.epoch(), self.subtree.record().merges + 1);
-        let parts = self.subtree.parts().to_vec();
-        for (part, body) in (0..).zip(&parts) {
+        for (part, body) in (0..).zip(&group.parts) {
             ask(world, self.at, dir, SubtreeOp::Part { epoch, merge, part, body: body.clone() })?;
         }
-        Ok(parts.len() as u32)
+        Ok(())
     }
 
-    fn merge_op(&self, parts: u32) -> Op {
-        let merge = self.subtree.record().merges + 1;
-        let what = SubtreeOp::Merge { epoch: self.epoch(), merge, parts, used: self.subtree.used() };
+    fn merge_op(&self, group: &Group) -> Op {
+        let (merge, parts) = (self.subtree.record().merges + 1, group.parts.len() as u32);
+        let what = SubtreeOp::Merge { epoch: self.epoch(), merge, parts, used: group.used };
         Op::Subtree { dir: self.subtree.root(), what: Box::new(what) }
     }
 
     fn merge(&mut self, world: &mut World) -> FsResult<()> {
-        let parts = self.send_parts(world)?;
-        if parts == 0 {
-            return Ok(());
+        for group in self.subtree.groups() {
+            self.send_parts(world, &group)?;
+            let seq = world.send(self.at, self.merge_op(&group));
+            let mut ticks = 0;
+            let result = loop {
+                if let Some((result, _)) = world.reply(self.at, seq) {
+                    break result;
+                }
+                world.wait_alive(10);
+                ticks += 1;
+                assert!(ticks < 1000, "the merge does not end");
+            };
+            let Answer::Subtree(answer) = result? else { panic!("no such answer") };
+            let SubtreeAnswer::Merged { merges } = *answer else { panic!("no such answer") };
+            self.subtree.merged(merges, group.used);
         }
-        let (op, used) = (self.merge_op(parts), self.subtree.used());
-        let seq = world.send(self.at, op);
-        let mut ticks = 0;
-        let result = loop {
-            if let Some((result, _)) = world.reply(self.at, seq) {
-                break result;
-            }
-            world.wait_alive(10);
-            ticks += 1;
-            assert!(ticks < 1000, "the merge does not end");
-        };
-        let Answer::Subtree(answer) = result? else { panic!("no such answer") };
-        let SubtreeAnswer::Merged { merges } = *answer else { panic!("no such answer") };
-        self.subtree.merged(merges, used);
         Ok(())
     }
 
@@ -218,8 +215,18 @@ fn it_is_not_decoupled_while_it_is_used_or_something_above_or_below_it_is_decoup
     let (mut world, a, b, dir, old) = scene();
     let sub = world.mkdir(b, dir, "sub").ino;
     world.open(b, old, READ, 7);
-    assert_eq!(Owner::new(&mut world, a, dir, 100).err(), Some(FsError::Busy), "a file in it is open");
+    let seq = world.send(a, Op::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) });
+    world.wait_alive(1400);
+    assert_eq!(world.reply(a, seq), None, "a file in it is open, and may be closed soon");
+    world.wait_alive(200);
+    assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Err(FsError::Busy)));
+    let seq = world.send(a, Op::Subtree { dir, what: Box::new(decouple_op(77, 0, 10)) });
+    world.wait_alive(500);
     world.call(b, close(7)).expect("it is open");
+    world.wait_alive(100);
+    let Some((Ok(answer), _)) = world.reply(a, seq) else { panic!("it is closed") };
+    let (record, ..) = told(Ok(answer)).expect("decoupled");
+    ask(&mut world, a, dir, SubtreeOp::End { epoch: record.epoch }).expect("his");
     let mut inner = Owner::new(&mut world, b, sub, 10).expect("free");
     assert_eq!(Owner::new(&mut world, a, dir, 100).err(), Some(FsError::Busy), "what is below is another's");
     inner.end(&mut world).expect("his");
@@ -271,6 +278,8 @@ fn compare(seed: u64, merges: usize, each: usize) {
         dirs = vec![job, sub];
     }
     let mut owner = Owner::new(&mut world, a, dirs[0], 20).expect("free");
+    // Some in one group, some in many.
+    owner.subtree = owner.subtree.with_groups(if seed % 3 == 0 { 300 } else { 1 << 20 });
     let mut files = Vec::new();
     for merge in 0..merges {
         for step in 0..each {
@@ -402,13 +411,14 @@ fn what_was_sent_before_the_rank_died_is_sent_again_and_merged_once() {
     let (mut world, a, b, dir, _) = scene();
     let mut owner = Owner::new(&mut world, a, dir, 100).expect("free");
     owner.write(&mut world, dir, "f", b"data");
-    owner.send_parts(&mut world).expect("his");
+    let group = owner.subtree.groups().remove(0);
+    owner.send_parts(&mut world, &group).expect("his");
     world.crash();
     world.resume(a);
     world.reclaim(a, loligo_types::msg::Reclaim::default());
     world.resume(b);
     world.reclaim(b, loligo_types::msg::Reclaim::default());
-    let op = owner.merge_op(1);
+    let op = owner.merge_op(&group);
     assert_eq!(world.call(a, op), Err(FsError::WouldBlock), "this life knows of no parts");
     owner.merge(&mut world).expect("it is his still, in the same session");
     let merged = world.call(

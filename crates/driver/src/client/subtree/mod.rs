@@ -1,0 +1,313 @@
+//! A decoupled subtree for a program: all below a directory is this client's, changes need no server, and what was made becomes everybody's
+//! with a merge. Here the way between the machine ([`loligo_subtree::Subtree`]) and the rank; paths stand in `paths.rs`, what is kept on
+//! this machine's disk in `keep.rs`. Not how an operation is decided.
+//!
+//! What each state promises is in `docs/subtree-policies.md`: before [`Subtree::persist`] what was made is gone with this process; after
+//! it, it is there as long as this machine's disk is; after [`Subtree::merge`] it is as durable as any change.
+
+mod keep;
+mod paths;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use loligo_subtree::{Group, Outcome, Outstanding, Settings};
+use loligo_types::limits::SUBTREE_INOS_MAX;
+use loligo_types::{
+    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Need, Op, SubtreeAnswer, SubtreeOp, Time,
+};
+
+use super::{Call, CallResult, Client, Fs};
+pub use keep::{Kept, KeptError};
+
+/// Parts of a merge that are on their way at once.
+const PARTS_IN_FLIGHT: usize = 16;
+/// How often a merge is begun anew because the rank had begun a new life.
+const TRIES: usize = 4;
+/// Numbers asked for at once at most when those that were granted are used up.
+const MORE_MAX: u64 = 1 << 20;
+
+/// How a subtree is to be had.
+#[derive(Clone, Debug)]
+pub struct SubtreeOptions {
+    /// How many inodes it is expected to make: so many numbers are granted at first. More are asked for when they are used up.
+    pub allocated_inodes: u64,
+    /// How long this client may not be heard, beyond the end of its session, before the subtree is taken from it.
+    pub lease: Duration,
+    /// Bits that new files do not get.
+    pub umask: u16,
+}
+
+impl Default for SubtreeOptions {
+    /// 100 inodes, as in the paper; a minute; umask 022.
+    fn default() -> SubtreeOptions {
+        SubtreeOptions { allocated_inodes: 100, lease: Duration::from_secs(60), umask: 0o022 }
+    }
+}
+
+/// A decoupled subtree. When it is dropped it stays decoupled, until its lease is over or its session ends and that has gone by: end it with
+/// [`Subtree::recouple`].
+pub struct Subtree {
+    client: Client,
+    cred: Arc<Cred>,
+    umask: u16,
+    machine: loligo_subtree::Subtree,
+    kept: Option<keep::Keeper>,
+}
+
+impl Subtree {
+    /// Decouples a directory. `Busy` if something below it is open or decoupled, or it is below something decoupled; `Perm` if the
+    /// user does not own it; `NotSupported` in a file system of several ranks.
+    pub fn decouple(fs: &Fs, path: impl AsRef<std::path::Path>, options: &SubtreeOptions) -> FsResult<Subtree> {
+        let owner = RandomState::new().build_hasher().finish() | 1;
+        let dir = fs.stat(path)?.ino;
+        Subtree::begin(fs, dir, (owner, 0), options)
+    }
+
+    /// Goes on with one that another process of its owner had, which kept its journal: nothing of what that made is lost that was
+    /// persisted. `Stale` if it was taken back meanwhile: then what was kept can be looked at (`loligo journal inspect`), and no
+    /// more.
+    pub fn resume(fs: &Fs, kept: &Kept, options: &SubtreeOptions) -> FsResult<Subtree> {
+        let record = kept.record();
+        Subtree::begin(fs, record.dir, (record.owner, record.epoch), options)
+    }
+
+    fn begin(fs: &Fs, dir: Ino, (owner, resume): (u64, u64), options: &SubtreeOptions) -> FsResult<Subtree> {
+        let (client, cred) = (fs.client().clone(), fs.cred().clone());
+        let lease_ms = u32::try_from(options.lease.as_millis()).unwrap_or(u32::MAX);
+        let what = SubtreeOp::Decouple { owner, resume, inos: options.allocated_inodes, lease_ms };
+        let (record, root, settings) = told(&client, ask(&client, &cred, dir, what)?)?;
+        let machine = loligo_subtree::Subtree::new(settings, record, root);
+        Ok(Subtree { client, cred, umask: options.umask, machine, kept: None })
+    }
+
+    /// What its rank keeps of it.
+    pub fn record(&self) -> &DecoupledRecord {
+        self.machine.record()
+    }
+
+    /// Its root.
+    pub fn root(&self) -> Ino {
+        self.machine.root()
+    }
+
+    /// How much is here that the rank does not have.
+    pub fn outstanding(&self) -> Outstanding {
+        self.machine.outstanding()
+    }
+
+    /// Memory that it takes, about, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.machine.memory_bytes()
+    }
+
+    /// Carries out an operation. A handle in it means nothing: what is open here is known to nobody else.
+    pub fn op(&mut self, op: &Op) -> FsResult<Answer> {
+        loop {
+            match self.machine.run(op, &self.cred, now()) {
+                Outcome::Done(result) => return result,
+                Outcome::Fetch(needs) => self.fetch(needs)?,
+                Outcome::Numbers => {
+                    let had: u64 = self.record().grants.iter().map(|(_, count)| count).sum();
+                    let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
+                    let epoch = self.record().epoch;
+                    let answer = self.ask(SubtreeOp::Grant { epoch, inos })?;
+                    let (record, ..) = told(&self.client, answer)?;
+                    self.machine.take_record(record);
+                }
+            }
+        }
+    }
+
+    fn fetch(&mut self, mut needs: Vec<Need>) -> FsResult<()> {
+        // Who looks for one name of a directory will look for others: those behind it come along.
+        let ranges: Vec<Need> = needs.iter().filter_map(|need| self.range_at(need)).collect();
+        needs.extend(ranges);
+        let epoch = self.record().epoch;
+        match self.ask(SubtreeOp::Fetch { epoch, needs })? {
+            Answer::Subtree(answer) => match *answer {
+                SubtreeAnswer::Records(items) => Ok(self.machine.learn(items)),
+                _ => Err(FsError::Io),
+            },
+            _ => Err(FsError::Io),
+        }
+    }
+
+    fn range_at(&self, need: &Need) -> Option<Need> {
+        let Need::Entry { dir, name } = need else { return None };
+        let from_hash = loligo_namespace::hash63(self.client.welcome().hash_key, name.as_bytes());
+        Some(Need::Range { dir: *dir, from_hash })
+    }
+
+    /// Asks the rank, and if it does not know this session for the subtree's owner, says so first.
+    fn ask(&mut self, what: SubtreeOp) -> FsResult<Answer> {
+        let dir = self.root();
+        match ask(&self.client, &self.cred, dir, what.clone()) {
+            Err(FsError::Stale) => {
+                self.go_on()?;
+                ask(&self.client, &self.cred, dir, what)
+            }
+            answer => answer,
+        }
+    }
+
+    /// The rank may have another session of this client by now.
+    fn go_on(&mut self) -> FsResult<()> {
+        let record = self.record();
+        let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
+        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms };
+        ask(&self.client, &self.cred, self.root(), what).map(drop)
+    }
+
+    /// Merges all that is outstanding: when this returns all others would see it, were it not decoupled, and it is durable. At once, but
+    /// for very much: each 32 MiB of journal become true at once. What is kept on this machine's disk is removed.
+    ///
+    /// `Access` if the root is another user's by now, `NotFound` if it is gone, `Stale` if it was taken back: nothing was merged
+    /// then, all of it is still here, and can be persisted.
+    pub fn merge(&mut self) -> FsResult<Merged> {
+        let mut merged = Merged::default();
+        for group in self.machine.groups() {
+            let merge = self.record().merges + 1;
+            self.merge_group(merge, &group)?;
+            self.machine.merged(merge, group.used);
+            merged.count(&group);
+            self.kept.iter_mut().for_each(keep::Keeper::one_is_merged);
+        }
+        if let Some(keeper) = self.kept.take() {
+            keeper.remove();
+        }
+        Ok(merged)
+    }
+
+    /// Merges what another process had persisted, before anything else is done: with [`Subtree::resume`]. What the rank has of it
+    /// already is left out.
+    pub fn merge_kept(&mut self, kept: &Kept) -> FsResult<Merged> {
+        let mut merged = Merged::default();
+        let (had, has) = (kept.record().merges, self.record().merges);
+        let done = usize::try_from(has.saturating_sub(had)).unwrap_or(usize::MAX);
+        for group in kept.groups().iter().skip(done) {
+            let merge = self.record().merges + 1;
+            self.merge_group(merge, group)?;
+            self.machine.merged(merge, group.used);
+            merged.count(group);
+        }
+        self.learn_anew()?;
+        Ok(merged)
+    }
+
+    /// Forgets what is known of the subtree and begins with what the rank has by now.
+    fn learn_anew(&mut self) -> FsResult<()> {
+        let record = self.record();
+        let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
+        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms };
+        let answer = self.ask(what)?;
+        let (record, root, settings) = told(&self.client, answer)?;
+        self.machine = loligo_subtree::Subtree::new(settings, record, root);
+        Ok(())
+    }
+
+    fn merge_group(&mut self, merge: u64, group: &Group) -> FsResult<()> {
+        let mut last = FsError::WouldBlock;
+        for _ in 0..TRIES {
+            match self.try_merge(merge, group) {
+                Ok(()) => return Ok(()),
+                // This life of the rank does not know what was sent, or not who this is.
+                Err(FsError::WouldBlock) => last = FsError::WouldBlock,
+                Err(FsError::Stale) => {
+                    self.go_on()?;
+                    last = FsError::Stale;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    fn try_merge(&mut self, merge: u64, group: &Group) -> FsResult<()> {
+        let (dir, epoch) = (self.root(), self.record().epoch);
+        let (to, from) = channel::<CallResult>();
+        let (mut sent, mut done) = (0, 0);
+        // After an error what was sent is still answered.
+        let mut result = Ok(());
+        while done < sent || (sent < group.parts.len() && result.is_ok()) {
+            while sent < group.parts.len() && sent - done < PARTS_IN_FLIGHT && result.is_ok() {
+                let (to, body) = (to.clone(), group.parts[sent].clone());
+                let part = u32::try_from(sent).map_err(|_| FsError::Quota)?;
+                let what = Box::new(SubtreeOp::Part { epoch, merge, part, body });
+                // Who waits has gone only if this thread panicked.
+                self.client.submit(&self.cred, Call::Op(Op::Subtree { dir, what }), move |result| _ = to.send(result));
+                sent += 1;
+            }
+            let answer = from.recv().map_err(|_| FsError::Io)?;
+            done += 1;
+            if let Err(failed) = answer
+                && result.is_ok()
+            {
+                result = Err(failed.error);
+            }
+        }
+        result?;
+        let parts = u32::try_from(group.parts.len()).map_err(|_| FsError::Quota)?;
+        match ask(&self.client, &self.cred, dir, SubtreeOp::Merge { epoch, merge, parts, used: group.used })? {
+            Answer::Subtree(_) => Ok(()),
+            _ => Err(FsError::Io),
+        }
+    }
+
+    /// Ends it: from then on it is a directory like others. `NotEmpty` if something is outstanding: merge it first, or
+    /// [`Subtree::abandon`] it.
+    pub fn recouple(mut self) -> Result<(), (Subtree, FsError)> {
+        if self.outstanding().changes > 0 {
+            return Err((self, FsError::NotEmpty));
+        }
+        let epoch = self.record().epoch;
+        match self.ask(SubtreeOp::End { epoch }) {
+            Ok(_) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Ends it without what is outstanding. What was persisted stays on this machine's disk.
+    pub fn abandon(mut self) -> FsResult<()> {
+        let epoch = self.record().epoch;
+        self.ask(SubtreeOp::End { epoch }).map(drop)
+    }
+}
+
+/// What a merge was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Merged {
+    /// Steps in which it became true.
+    pub steps: u64,
+    /// Records of the journal.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Merged {
+    fn count(&mut self, group: &Group) {
+        self.steps += 1;
+        self.records += group.parts.len() as u64;
+        self.bytes += group.bytes;
+    }
+}
+
+fn ask(client: &Client, cred: &Arc<Cred>, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
+    let call = Call::Op(Op::Subtree { dir, what: Box::new(what) });
+    client.call(cred, call).map(|done| done.answer).map_err(|failed| failed.error)
+}
+
+/// What a rank tells whoever has a subtree.
+fn told(client: &Client, answer: Answer) -> FsResult<(DecoupledRecord, Inode, Settings)> {
+    let Answer::Subtree(answer) = answer else { return Err(FsError::Io) };
+    let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { return Err(FsError::Io) };
+    Ok((record, *root, Settings { hash_key: client.welcome().hash_key, inline_max, split }))
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
