@@ -33,6 +33,8 @@ Look:
 
 Policy:
   policy       What a directory and all below it promise: who sees changes when, what survives
+  merge        Merge what a program that had a directory decoupled has kept on this machine
+  abandon      Give such a directory back without that
 
 Ranks:
   rank         The ranks that serve the namespace
@@ -157,6 +159,23 @@ pub enum Command {
     Policy {
         #[command(subcommand)]
         what: PolicyCommand,
+    },
+    /// Merge what a program that had a directory decoupled has kept on this machine; the directory is one like others then.
+    Merge {
+        /// The journal that it kept.
+        file: PathBuf,
+        #[command(flatten)]
+        target: Target,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a directory back that a program had decoupled, without what it has kept on this machine.
+    Abandon {
+        /// The journal that it kept, which stays.
+        file: PathBuf,
+        #[command(flatten)]
+        target: Target,
     },
     /// The ranks that serve the namespace.
     Rank {

@@ -74,6 +74,8 @@ fn run(cli: Cli) -> Outcome {
             ranks::members::hand_over(&target, rank, to.as_deref())
         }
         Command::Policy { what } => policy::run(what),
+        Command::Merge { file, target, json } => policy::kept::merge(&file, &target, json),
+        Command::Abandon { file, target } => policy::kept::abandon(&file, &target),
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),

@@ -1,8 +1,9 @@
 //! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
-//! reads one that a user gives, `promise` says what holds now. Not here: what makes sense as a policy (crate `semantics`).
+//! reads one that a user gives, `promise` says what holds now. `kept`: `loligo merge` and `abandon`. Not here: what makes sense as a policy (crate `semantics`).
 
 mod chain;
 mod check;
+pub mod kept;
 mod presets;
 mod promise;
 mod set;

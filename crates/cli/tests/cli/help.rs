@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 24] = [
     "up",
     "down",
     "format",
@@ -16,6 +16,8 @@ const COMMANDS: [&str; 22] = [
     "top",
     "config",
     "policy",
+    "merge",
+    "abandon",
     "rank",
     "subtree",
     "balancer",

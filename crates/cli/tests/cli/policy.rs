@@ -190,3 +190,46 @@ fn over_a_mount_owners_set_policies_files_stand_under_them_and_a_part_of_the_tre
     assert_eq!(server.stop().0, 0);
     loligo("fsck --data {}", &[&data]).ok();
 }
+
+#[test]
+fn what_a_program_kept_before_it_died_is_merged_once_by_command_and_not_after_it_was_given_up() {
+    use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
+    let place = Place::new();
+    let data = place.data();
+    let _server = served(&place);
+    let connect = || Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs_of = |client: &Client| client.fs(std::sync::Arc::new(loligo_types::Cred::root()));
+    let options = SubtreeOptions { lease: std::time::Duration::from_secs(600), ..SubtreeOptions::default() };
+    let kept = |dir: &str, name: &str| {
+        let (client, file) = (connect(), place.path(name));
+        let mut subtree = Subtree::decouple(&fs_of(&client), dir, &options).expect("free");
+        for n in 0..50 {
+            subtree.write(format!("f{n}"), b"x".to_vec()).expect("made");
+        }
+        subtree.persist(&file).expect("written");
+        file
+    };
+    let file = kept("/a/b", "first");
+    let client = connect();
+    let fs = fs_of(&client);
+    assert_eq!(fs.stat("/a/b/f0"), Err(loligo_types::FsError::Busy));
+    let none = write(&place, "none", "no journal");
+    loligo("merge {} --data {}", &[&none, &data]).fails(1, &["none", "journal"]);
+    let said = loligo("merge {} --data {}", &[&file, &data]).ok().out;
+    assert!(said.contains("were merged") && said.contains("was removed"), "{said}");
+    assert!(!file.exists());
+    assert_eq!(fs.stat("/a/b").expect("there").size, 51);
+    // A copy of it comes too late.
+    let file = kept("/a/b", "second");
+    let copy = place.path("copy");
+    std::fs::copy(&file, &copy).expect("copied");
+    loligo("merge {} --data {} --json", &[&file, &data]).ok();
+    loligo("merge {} --data {}", &[&copy, &data])
+        .fails(1, &["not decoupled for it any more", "loligo journal inspect"]);
+    assert!(loligo("journal inspect {} --summary", &[&copy]).ok().out.contains("inode"));
+    let file = kept("/a/b/c", "third");
+    loligo("abandon {} --data {}", &[&file, &data]).ok();
+    assert!(file.exists());
+    assert_eq!(fs.stat("/a/b/c").expect("there").size, 0);
+    loligo("merge {} --data {}", &[&file, &data]).fails(1, &["not decoupled for it any more"]);
+}

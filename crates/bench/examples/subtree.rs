@@ -1,0 +1,169 @@
+//! What a decoupled subtree costs its owner, the rank and the wire, beside the same creates asked of the rank: one table of measured numbers.
+//! Started by `bench/subtree.sh`, which starts the server, too. Not what it costs others.
+//!
+//! usage: subtree ADDRESS SERVER-PID FILES DIR    DIR: on a disk, for what is persisted
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use loligo_bench::cpu;
+use loligo_driver::client::{Call, Client, Fs, Options, Subtree, SubtreeOptions};
+use loligo_types::{Cred, Ino, Kind, Name, Op};
+
+/// Requests of the rank that are under way at once.
+const IN_FLIGHT: usize = 64;
+
+/// What something took.
+#[derive(Clone, Copy)]
+struct Took {
+    time: Duration,
+    client: f64,
+    rank: f64,
+}
+
+struct Meter {
+    server: u32,
+    begun: Instant,
+    client: f64,
+    rank: f64,
+}
+
+fn rank_cpu(server: u32) -> f64 {
+    cpu::of_threads(server, "rank").iter().map(|(_, seconds)| seconds).sum()
+}
+
+impl Meter {
+    fn start(server: u32) -> Meter {
+        Meter { server, begun: Instant::now(), client: cpu::own(), rank: rank_cpu(server) }
+    }
+
+    fn stop(self) -> Took {
+        let time = self.begun.elapsed();
+        Took { time, client: cpu::own() - self.client, rank: rank_cpu(self.server) - self.rank }
+    }
+}
+
+fn name(n: u64) -> Name {
+    Name::new(format!("file.{n:08}").as_bytes()).expect("a good name")
+}
+
+/// Creates asked of the rank, many at once; each is durable when it is answered.
+fn by_requests(client: &Client, cred: &Arc<Cred>, dir: Ino, files: u64) -> Result<(), String> {
+    let (to, from) = channel();
+    let (mut sent, mut done) = (0, 0);
+    while done < files {
+        while sent < files && (sent - done) < IN_FLIGHT as u64 {
+            let op = Op::Mknod { dir, name: name(sent), kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 };
+            let to = to.clone();
+            client.submit(cred, Call::Op(op), move |result| _ = to.send(result));
+            sent += 1;
+        }
+        from.recv().map_err(|e| e.to_string())?.map_err(|failed| failed.error.to_string())?;
+        done += 1;
+    }
+    Ok(())
+}
+
+/// The same bytes written and synced, and nothing else.
+fn plain_write(path: &Path, bytes: u64) -> std::io::Result<Duration> {
+    let data = vec![0x5a; usize::try_from(bytes).unwrap_or(0)];
+    let begun = Instant::now();
+    let mut file = File::create(path)?;
+    file.write_all(&data)?;
+    file.sync_data()?;
+    let time = begun.elapsed();
+    std::fs::remove_file(path)?;
+    Ok(time)
+}
+
+fn line(what: &str, files: u64, took: Took) {
+    let (n, seconds) = (files as f64, took.time.as_secs_f64());
+    println!(
+        "{what:<34} {:>9.0} {:>8.2} {:>10.2} {:>10.2}",
+        n / seconds,
+        seconds,
+        took.client * 1e6 / n,
+        took.rank * 1e6 / n
+    );
+}
+
+fn measure(fs: &Fs, client: &Client, server: u32, files: u64, disk: &Path) -> Result<(), String> {
+    let (text, cred) = (|error: loligo_types::FsError| error.to_string(), fs.cred().clone());
+    fs.mkdir("/asked", 0o755).map_err(text)?;
+    fs.mkdir("/own", 0o755).map_err(text)?;
+    println!("{:<34} {:>9} {:>8} {:>10} {:>10}", "creates in one directory", "/s", "s", "client us", "rank us");
+    let asked = fs.stat("/asked").map_err(text)?.ino;
+    let meter = Meter::start(server);
+    by_requests(client, &cred, asked, files)?;
+    let by_requests = meter.stop();
+    line(&format!("requests, {IN_FLIGHT} in flight, durable"), files, by_requests);
+
+    let options = SubtreeOptions { allocated_inodes: files, ..SubtreeOptions::default() };
+    let mut own = Subtree::decouple(fs, "/own", &options).map_err(text)?;
+    let dir = own.root();
+    let before = own.memory_bytes();
+    let meter = Meter::start(server);
+    for n in 0..files {
+        own.create_in(dir, name(n), 0o644).map_err(text)?;
+    }
+    let append = meter.stop();
+    line("append client journal", files, append);
+    let (memory, bytes) = (own.memory_bytes() - before, own.outstanding().bytes);
+
+    let kept = disk.join("own.journal");
+    let meter = Meter::start(server);
+    own.persist(&kept).map_err(|e| e.to_string())?;
+    let persist = meter.stop();
+    line("local persist (all at once)", files, persist);
+    let plain = plain_write(&disk.join("plain"), bytes).map_err(|e| e.to_string())?;
+
+    let meter = Meter::start(server);
+    let merged = own.merge().map_err(text)?;
+    let merge = meter.stop();
+    line("volatile apply (the merge, durable)", files, merge);
+    own.recouple().map_err(|(_, error)| error.to_string())?;
+    let there = fs.stat("/own").map_err(text)?.size;
+    if there != files {
+        return Err(format!("{there} of {files} files are there after the merge"));
+    }
+    let n = files as f64;
+    println!();
+    println!("journal bytes a create             {:.1}, in {} steps of the merge", bytes as f64 / n, merged.steps);
+    println!("memory a create, bytes             {:.0}", memory as f64 / n);
+    println!(
+        "append beside requests             {:.1} times the rate",
+        by_requests.time.as_secs_f64() / append.time.as_secs_f64()
+    );
+    println!(
+        "append + merge beside requests     {:.1} times the rate, {:.2} times the rank's processor",
+        by_requests.time.as_secs_f64() / (append.time + merge.time).as_secs_f64(),
+        merge.rank / by_requests.rank
+    );
+    println!("merged a second of the rank's core {:.0}", n / merge.rank);
+    println!(
+        "append + persist beside append     {:.2} times the time (of that {:.3} s; the same bytes written and synced: {:.3} s)",
+        (append.time + persist.time).as_secs_f64() / append.time.as_secs_f64(),
+        persist.time.as_secs_f64(),
+        plain.as_secs_f64()
+    );
+    Ok(())
+}
+
+fn main() -> Result<(), String> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, address, server, files, disk] = &args[..] else {
+        return Err("usage: subtree ADDRESS SERVER-PID FILES DIR".into());
+    };
+    let address = address.parse().map_err(|e| format!("{address}: {e}"))?;
+    let server = server.parse().map_err(|e| format!("{server}: {e}"))?;
+    let files = files.parse().map_err(|e| format!("{files}: {e}"))?;
+    let options = Options { name: "bench".into(), ..Options::default() };
+    let client = Client::connect(&address, options).map_err(|e| e.to_string())?;
+    let fs = client.fs(Arc::new(Cred::root()));
+    measure(&fs, &client, server, files, Path::new(disk))?;
+    client.stop(Duration::from_secs(10)).map_err(|error| error.to_string())
+}
