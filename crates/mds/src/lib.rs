@@ -68,6 +68,7 @@ mod tidy;
 mod window;
 
 pub use config::{Config, Now};
+pub use decouple::{DecoupledCount, DecoupledStatus, OwnerAway};
 pub use io::{ConnId, DataAccess, Identity, IdentityKey, Input, Member, Output, Page, Peer, Scan};
 pub use loligo_types::peer;
 pub use machine::Mds;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use loligo_types::{Lsn, Op, Rank, SessionId};
 
 use crate::balance::BalanceStatus;
+use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
 use crate::session::Session;
@@ -126,6 +127,10 @@ pub struct Status {
     pub evicted: u64,
     /// Checkpoints that failed so far.
     pub checkpoints_failed: u64,
+    /// Decoupled subtrees; at most 256, those that are taken back soonest first.
+    pub decoupled: Vec<DecoupledStatus>,
+    /// How many there are.
+    pub decoupled_count: DecoupledCount,
     /// Merges into decoupled subtrees.
     pub subtree_merges: u64,
     /// Subtrees that were taken back because their owners were not heard.
@@ -284,6 +289,8 @@ impl Mds {
             recalls: self.counters.recalls,
             evicted: self.counters.evicted,
             checkpoints_failed: self.counters.checkpoints_failed,
+            decoupled: self.decoupled_status(),
+            decoupled_count: self.decoupled_count(),
             subtree_merges: self.counters.subtree_merges,
             decouplings_lost: self.counters.decouplings_lost,
             redirects: self.counters.redirects,

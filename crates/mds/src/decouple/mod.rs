@@ -1,6 +1,6 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `shut.rs` what others meet, `fetch.rs` what
-//! the owner is told, `merge.rs` how what it made becomes true. Not what the owner does meanwhile.
+//! the owner is told, `merge.rs` how what it made becomes true, `status.rs` what is shown. Not what the owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6, with `interfere: block`: what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
@@ -10,6 +10,7 @@ mod begin;
 mod fetch;
 mod merge;
 mod shut;
+mod status;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ use crate::machine::Mds;
 use crate::park::Job;
 use crate::session::Slot;
 use merge::Intake;
+
+pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
 /// What is known of a decoupled subtree in this life of the rank; the record tells the rest.
 #[derive(Default)]

@@ -462,6 +462,78 @@ fn an_owner_that_comes_back_in_time_goes_on_and_one_that_does_not_has_lost_it() 
 }
 
 #[test]
+fn what_is_decoupled_is_shown_with_its_owner_its_numbers_and_merges_and_how_long_the_owner_may_be_away() {
+    let (mut world, a, b, dir, _) = scene();
+    assert_eq!((world.mds.status().decoupled, world.mds.status().decoupled_count), (vec![], Default::default()));
+    let other = world.mkdir(b, dir, "sub").ino;
+    let away = crate::DecoupledCount { all: 2, away: 1 };
+    let mut owner = Owner::new(&mut world, a, other, 100).expect("free");
+    let free = world.mkdir(b, Ino::ROOT, "free").ino;
+    let _second = Owner::new(&mut world, b, free, 10).expect("free");
+    for n in 0..3 {
+        owner.write(&mut world, other, &format!("file{n}"), b"data");
+    }
+    let shown = |world: &World| world.mds.status().decoupled.into_iter().find(|one| one.dir == other);
+    let first = crate::DecoupledStatus {
+        dir: other,
+        path: Some("/job/sub".into()),
+        name: "client 0".into(),
+        uid: 0,
+        away: None,
+        granted: 100,
+        left: 100,
+        merges: 0,
+        parts: 0,
+        part_bytes: 0,
+        merging: false,
+    };
+    assert_eq!(shown(&world), Some(first.clone()));
+    let parts = owner.send_parts(&mut world).expect("his");
+    let part_bytes = owner.subtree.parts().iter().map(|body| body.len() as u64).sum();
+    assert_eq!((parts, part_bytes > 0), (1, true));
+    assert_eq!(shown(&world), Some(crate::DecoupledStatus { parts: 1, part_bytes, ..first.clone() }));
+    let (op, used) = (owner.merge_op(parts), owner.subtree.used());
+    let seq = world.send(a, op);
+    let merging = crate::DecoupledStatus { left: 97, merges: 1, merging: true, ..first.clone() };
+    assert_eq!(shown(&world), Some(merging.clone()), "it is decided, and on its way into memory");
+    world.wait_alive(100);
+    assert!(world.reply(a, seq).is_some_and(|(result, _)| result.is_ok()));
+    owner.subtree.merged(1, used);
+    let merged = crate::DecoupledStatus { merging: false, ..merging };
+    assert_eq!(shown(&world), Some(merged.clone()));
+    // Its session ends; the other one's owner stays.
+    world.disconnect(a);
+    world.wait_alive(2000);
+    let gone = shown(&world).and_then(|one| one.away).expect("nobody speaks for it");
+    assert!(gone.for_ms > 0 && gone.for_ms + gone.left_ms == 5000, "{gone:?}");
+    world.wait_alive(1000);
+    let later = shown(&world).and_then(|one| one.away).expect("nobody speaks for it");
+    assert_eq!((later.for_ms - gone.for_ms, gone.left_ms - later.left_ms), (1000, 1000));
+    let status = world.mds.status();
+    assert_eq!(
+        (status.decoupled[0].dir, status.decoupled_count),
+        (other, away),
+        "what is taken back soonest comes first"
+    );
+    assert_eq!(status.decoupled[1].away, None);
+    // Whoever knows its number speaks for it in another session.
+    let c = world.client();
+    told(ask(&mut world, c, other, decouple_op(77, owner.epoch(), 10))).expect("it knows the number");
+    assert_eq!(shown(&world), Some(merged));
+    world.disconnect(c);
+    world.wait_alive(8000);
+    assert_eq!(shown(&world), None, "it was taken back");
+    let status = world.mds.status();
+    assert_eq!((status.decoupled_count, status.decouplings_lost), (crate::DecoupledCount { all: 1, away: 0 }, 1));
+    // One that nobody could tell of yet after a restart has its whole time again.
+    world.crash();
+    world.wait(2000);
+    let after = world.mds.status();
+    let left_ms = after.decoupled[0].away.map(|away| away.left_ms);
+    assert!(left_ms.is_some_and(|left_ms| left_ms > 2000), "{after:?}");
+}
+
+#[test]
 fn nothing_is_merged_that_is_not_the_owners_to_make() {
     let (mut world, a, b, dir, old) = scene();
     let outside = world.create(b, Ino::ROOT, "out", WRITE, 9);

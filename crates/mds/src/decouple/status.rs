@@ -1,0 +1,110 @@
+//! Decoupled subtrees as they are shown: who has which, how many numbers and merges, and whose owner is away. Looks only; what becomes
+//! of one whose owner does not come back is `begin.rs`'s.
+
+use loligo_types::{DecoupledRecord, Ino};
+
+use super::Owned;
+use crate::machine::Mds;
+
+/// Most of them shown one by one.
+const SHOWN: usize = 256;
+/// Longest path shown, bytes.
+const PATH_MAX: usize = 1024;
+
+/// A decoupled subtree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DecoupledStatus {
+    /// Its root.
+    pub dir: Ino,
+    /// The path of the root, if all names of it are in memory, and it is not too long.
+    pub path: Option<String>,
+    /// What its owner calls itself.
+    pub name: String,
+    /// User who has decoupled it.
+    pub uid: u32,
+    /// No session speaks for it; none: its owner is here.
+    pub away: Option<OwnerAway>,
+    /// Inode numbers that it was given so far.
+    pub granted: u64,
+    /// Of those, numbers that may make inodes in merges to come.
+    pub left: u64,
+    /// Merges done.
+    pub merges: u64,
+    /// Parts of a merge that have come and are not decided upon.
+    pub parts: usize,
+    /// Their bytes, which are in memory.
+    pub part_bytes: u64,
+    /// A merge is decided, and what it says is on its way into memory.
+    pub merging: bool,
+}
+
+/// That the owner of a decoupled subtree is not here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnerAway {
+    /// For how long no session has spoken for the subtree, milliseconds.
+    pub for_ms: u64,
+    /// It is taken back after so many milliseconds more.
+    pub left_ms: u64,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DecoupledCount {
+    /// All.
+    pub all: usize,
+    /// Those whose owners are away.
+    pub away: usize,
+}
+
+impl Mds {
+    /// How many subtrees are decoupled.
+    pub(crate) fn decoupled_count(&self) -> DecoupledCount {
+        let mut count = DecoupledCount::default();
+        for record in self.tree.all_decoupled() {
+            count.all += 1;
+            count.away += usize::from(self.owner_away(record).is_some());
+        }
+        count
+    }
+
+    /// Decoupled subtrees: those that are taken back soonest, then those whose owners are here by the numbers of their roots; at most 256.
+    pub(crate) fn decoupled_status(&self) -> Vec<DecoupledStatus> {
+        let mut all: Vec<(&DecoupledRecord, Option<OwnerAway>)> =
+            self.tree.all_decoupled().map(|record| (record, self.owner_away(record))).collect();
+        all.sort_unstable_by_key(|(record, away)| (away.map_or(u64::MAX, |away| away.left_ms), record.dir));
+        all.into_iter().take(SHOWN).map(|(record, away)| self.show_decoupled(record, away)).collect()
+    }
+
+    fn show_decoupled(&self, record: &DecoupledRecord, away: Option<OwnerAway>) -> DecoupledStatus {
+        let merging = self.decoupled.by_dir.get(&record.dir).is_some_and(|owned| owned.merging);
+        // Those of a merge that is decided are as good as merged.
+        let (parts, part_bytes) = if merging { (0, 0) } else { self.tree.merge_parts(record.dir) };
+        DecoupledStatus {
+            dir: record.dir,
+            path: self.path_of(record.dir).filter(|path| path.len() <= PATH_MAX),
+            name: String::from_utf8_lossy(&record.name).into_owned(),
+            uid: record.uid,
+            away,
+            granted: record.grants.iter().map(|(_, count)| count).sum(),
+            left: record.left(),
+            merges: record.merges,
+            parts,
+            part_bytes,
+            merging,
+        }
+    }
+
+    /// Whether its owner is away, and until when it may be.
+    fn owner_away(&self, record: &DecoupledRecord) -> Option<OwnerAway> {
+        match self.decoupled.by_dir.get(&record.dir) {
+            Some(Owned { by: Some(_), .. }) => None,
+            Some(Owned { lost_ms, .. }) => {
+                let now = self.now.mono_ms;
+                let left_ms = (lost_ms + u64::from(record.lease_ms)).saturating_sub(now);
+                Some(OwnerAway { for_ms: now.saturating_sub(*lost_ms), left_ms })
+            }
+            // Nobody was looked for yet.
+            None => Some(OwnerAway { for_ms: 0, left_ms: record.lease_ms.into() }),
+        }
+    }
+}
