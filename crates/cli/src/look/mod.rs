@@ -1,6 +1,7 @@
 //! Commands that show something and change nothing.
 
 pub mod config;
+mod decoupled;
 mod hot;
 pub mod status;
 pub mod top;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ask, hot};
+use super::{ask, decoupled, hot};
 use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
@@ -89,6 +89,7 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     out.push('\n');
     out.push_str(&rank::table(&status.ranks, |rank| rank.requests_per_s));
     out.push_str(&rank::not_reached(&status.unreached));
+    out.push_str(&decoupled::lines(&status.ranks));
     out.push('\n');
     let hottest = hot::table(&status.ranks);
     if !hottest.is_empty() {

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loligo_driver::client::{Call, Client, Options};
-use loligo_types::{Cred, Ino, Name, Op};
+use loligo_types::{Cred, Ino, Name, Op, SubtreeOp};
 
-use super::run::{Place, Service, loligo};
+use super::run::{Place, Service, loligo, until};
 
 /// A server with some requests behind it.
 fn served(place: &Place, words: &str) -> (Service, Client) {
@@ -70,6 +70,65 @@ fn status_as_json_agrees_with_what_was_done_however_the_server_is_named() {
     }
     let top = loligo("top --data {} --count 2 --interval 0.1", &[&data]).ok().out;
     assert_eq!(top.matches("loligo top").count(), 2, "{top}");
+    assert_eq!(server.stop().0, 0);
+}
+
+/// Has a directory of the root decoupled; its inode number.
+fn decouple(client: &Client, name: &[u8], lease_ms: u32) -> Ino {
+    let cred = Arc::new(Cred::root());
+    let lookup = Op::Lookup { dir: Ino::ROOT, name: Name::new(name).expect("a name") };
+    let found = client.call(&cred, Call::Op(lookup)).expect("it is there");
+    let dir = found.answer.attr().expect("it has attributes").ino;
+    let what = Box::new(SubtreeOp::Decouple { owner: 7, resume: 0, inos: 100, lease_ms });
+    client.call(&cred, Call::Op(Op::Subtree { dir, what })).expect("nobody has it");
+    dir
+}
+
+#[test]
+fn status_and_metrics_tell_of_decoupled_subtrees_and_of_owners_that_are_away() {
+    let place = Place::new();
+    let data = place.data();
+    let (server, client) = served(&place, "--admin off");
+    let text = || loligo("status --data {}", &[&data]).ok().out;
+    assert!(!text().contains("decoupled"), "nothing is");
+    let (a, b) = (decouple(&client, b"a", 3_600_000), decouple(&client, b"b", 1));
+    let rank = || loligo("status --data {} --json", &[&data]).ok().json()["ranks"][0].take();
+    let there = rank();
+    assert_eq!((&there["decoupled_subtrees"], &there["decoupled_away"]), (&2.into(), &0.into()));
+    let list = there["decoupled"].as_array().expect("a list");
+    let one = list.iter().find(|one| one["dir"] == a.0).expect("the first");
+    assert_eq!(
+        *one,
+        serde_json::json!({
+            "dir": a.0, "path": "/a", "name": "a test", "uid": 0, "here": true, "away_ms": null, "taken_back_in_ms": null,
+            "numbers": 100, "numbers_left": 100, "merges": 0, "parts": 0, "part_bytes": 0, "merging": false,
+        })
+    );
+    for line in ["/a by a test (uid 0), 0 merges, 100 numbers left\n", "/b by a test"] {
+        assert!(text().contains(&format!("\ndecoupled: {line}")), "{}", text());
+    }
+    // Other servers ask for this page.
+    let ranks: serde_json::Value = serde_json::from_str(&page(&data, "/api/v1/ranks").1).expect("JSON");
+    assert_eq!(ranks[0]["decoupled"], there["decoupled"]);
+    let count = |name: &str| {
+        let metrics = page(&data, "/metrics").1;
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name}{{rank=\"0\"}} ")));
+        line.unwrap_or_else(|| panic!("no {name}")).to_string()
+    };
+    let counts = || {
+        let names = ["decoupled_subtrees", "decoupled_subtrees_away", "subtree_merges_total", "decouplings_lost_total"];
+        names.map(|name| count(&format!("loligo_{name}")))
+    };
+    assert_eq!(counts(), ["2", "0", "0", "0"]);
+    client.stop(std::time::Duration::from_secs(10)).expect("it stops");
+    until("the one with the short lease is taken back", || rank()["decouplings_lost"] == 1);
+    let there = rank();
+    assert_eq!(there["decoupled"].as_array().map(Vec::len), Some(1), "{there}, but not {b:?}");
+    assert_eq!((&there["decoupled"][0]["dir"], &there["decoupled"][0]["here"]), (&a.0.into(), &false.into()));
+    let ms = |field: &str| there["decoupled"][0][field].as_u64().expect("it is away");
+    assert_eq!(ms("away_ms") + ms("taken_back_in_ms"), 3_600_000);
+    assert_eq!(counts(), ["1", "1", "0", "1"]);
+    assert!(text().contains("100 numbers left; owner not heard for "), "{}", text());
     assert_eq!(server.stop().0, 0);
 }
 

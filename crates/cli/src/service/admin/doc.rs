@@ -9,6 +9,7 @@ use loligo_types::{Rank, RankState, Route};
 use serde::{Deserialize, Serialize};
 
 use super::Source;
+use super::decoupled::DecoupledDoc;
 use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
 use super::others::UnreachedDoc;
 
@@ -130,6 +131,16 @@ pub struct RankDoc {
     pub splits: u64,
     #[serde(default)]
     pub merges: u64,
+    /// Subtrees that are decoupled, and those of them whose owners are away.
+    #[serde(default)]
+    pub decoupled_subtrees: u64,
+    #[serde(default)]
+    pub decoupled_away: u64,
+    /// Merges into decoupled subtrees, and subtrees that were taken back because their owners were away for too long.
+    #[serde(default)]
+    pub subtree_merges: u64,
+    #[serde(default)]
+    pub decouplings_lost: u64,
     pub orphans: u64,
     pub waiting: u64,
     pub waiting_longest_ms: u64,
@@ -153,6 +164,9 @@ pub struct RankDoc {
     /// At most 10, hottest first.
     #[serde(default)]
     pub hottest: Vec<HotDirDoc>,
+    /// At most 256; those that are taken back soonest first.
+    #[serde(default)]
+    pub decoupled: Vec<DecoupledDoc>,
     /// Since the start, not decayed.
     #[serde(default)]
     pub heat: HeatDoc,
@@ -437,6 +451,10 @@ impl RankDoc {
             evicted: mds.evicted,
             splits: mds.splits,
             merges: mds.merges,
+            decoupled_subtrees: mds.decoupled_count.all as u64,
+            decoupled_away: mds.decoupled_count.away as u64,
+            subtree_merges: mds.subtree_merges,
+            decouplings_lost: mds.decouplings_lost,
             orphans: mds.orphans as u64,
             waiting: mds.waiting_count as u64,
             waiting_longest_ms: mds.waiting.iter().map(|wait| wait.age_ms).max().unwrap_or(0),
@@ -457,6 +475,7 @@ impl RankDoc {
             balancer: super::balancer::rank_doc(status),
             others: mds.others.iter().map(KnownLoadDoc::new).collect(),
             hottest: mds.hottest.iter().map(HotDirDoc::new).collect(),
+            decoupled: mds.decoupled.iter().map(DecoupledDoc::new).collect(),
             heat: HeatDoc::new(&mds.heat_totals),
         }
     }

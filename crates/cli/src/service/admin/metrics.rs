@@ -128,6 +128,20 @@ const HEAT_STORES: Metric =
     stable("loligo_heat_stores_total", "counter", "writes into the table, one for each directory and checkpoint");
 const SPLITS: Metric = stable("loligo_dir_splits_total", "counter", "times that a directory was split into fragments");
 const MERGES: Metric = stable("loligo_dir_merges_total", "counter", "times that fragments of a directory were merged");
+const DECOUPLED: Metric =
+    stable("loligo_decoupled_subtrees", "gauge", "subtrees that clients have for themselves, to be merged");
+const DECOUPLED_AWAY: Metric = stable(
+    "loligo_decoupled_subtrees_away",
+    "gauge",
+    "of them, those whose owners are not heard: they are taken back after a while",
+);
+const SUBTREE_MERGES: Metric =
+    stable("loligo_subtree_merges_total", "counter", "times that what an owner of a decoupled subtree made was merged");
+const DECOUPLINGS_LOST: Metric = stable(
+    "loligo_decouplings_lost_total",
+    "counter",
+    "decoupled subtrees taken back because their owners were not heard for too long",
+);
 const ROUNDS: Metric = internal("loligo_rounds_total", "counter", "rounds of the rank's loop");
 const SPACE_TOTAL: Metric = stable("loligo_disk_bytes", "gauge", "size of the disk below the data directory");
 const SPACE_FREE: Metric = stable("loligo_disk_free_bytes", "gauge", "free there");
@@ -203,6 +217,10 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&LEASE_BYTES, status, |rank| rank.mds.lease_bytes as f64);
     page.ranks(&SPLITS, status, |rank| rank.mds.splits as f64);
     page.ranks(&MERGES, status, |rank| rank.mds.merges as f64);
+    page.ranks(&DECOUPLED, status, |rank| rank.mds.decoupled_count.all as f64);
+    page.ranks(&DECOUPLED_AWAY, status, |rank| rank.mds.decoupled_count.away as f64);
+    page.ranks(&SUBTREE_MERGES, status, |rank| rank.mds.subtree_merges as f64);
+    page.ranks(&DECOUPLINGS_LOST, status, |rank| rank.mds.decouplings_lost as f64);
     page.ranks(&RECALLS, status, |rank| rank.mds.recalls as f64);
     page.ranks(&RECALLS_PENDING, status, |rank| rank.mds.recalls_pending as f64);
     page.ranks(&EVICTED, status, |rank| rank.mds.evicted as f64);

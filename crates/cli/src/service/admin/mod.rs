@@ -8,6 +8,7 @@
 mod all;
 pub mod auth;
 pub mod balancer;
+pub mod decoupled;
 pub mod doc;
 mod handing;
 pub mod heat;

@@ -1,0 +1,88 @@
+//! Decoupled subtrees of all ranks, as `status` shows them.
+
+use crate::output::{human_bytes, human_count, human_time};
+use crate::service::admin::decoupled::DecoupledDoc;
+use crate::service::admin::doc::RankDoc;
+
+/// Subtrees shown; `--json` has more.
+const SHOWN: usize = 20;
+
+/// A line for each, those that are taken back soonest first; nothing if there are none.
+pub fn lines(ranks: &[RankDoc]) -> String {
+    let mut all: Vec<&DecoupledDoc> = ranks.iter().flat_map(|rank| &rank.decoupled).collect();
+    all.sort_by_key(|one| (one.taken_back_in_ms.unwrap_or(u64::MAX), one.dir));
+    let mut out: String = all.iter().take(SHOWN).map(|one| line(one)).collect();
+    let count: u64 = ranks.iter().map(|rank| rank.decoupled_subtrees).sum();
+    let shown = all.len().min(SHOWN) as u64;
+    if count > shown {
+        out.push_str(&format!("... and {} more decoupled subtrees\n", human_count(count - shown)));
+    }
+    out
+}
+
+fn line(one: &DecoupledDoc) -> String {
+    let root = one.path.as_ref().map_or_else(|| format!("inode {}", one.dir), |path| plain(path));
+    let merges = if one.merges == 1 { "1 merge".to_string() } else { format!("{} merges", human_count(one.merges)) };
+    let left = human_count(one.numbers_left);
+    let mut out = format!("decoupled: {root} by {} (uid {}), {merges}, {left} numbers left", plain(&one.name), one.uid);
+    if one.merging {
+        out.push_str("; a merge is on its way into memory");
+    }
+    if one.parts > 0 {
+        let parts = if one.parts == 1 { "1 part".to_string() } else { format!("{} parts", human_count(one.parts)) };
+        out.push_str(&format!("; {parts} of a merge have come, {}", human_bytes(one.part_bytes)));
+    }
+    if let (Some(away_ms), Some(left_ms)) = (one.away_ms, one.taken_back_in_ms) {
+        let time = |ms: u64| human_time(ms as f64 / 1e3);
+        out.push_str(&format!("; owner not heard for {}, taken back in {}", time(away_ms), time(left_ms)));
+    }
+    out + "\n"
+}
+
+/// Names are whatever anybody gave: one must not look like another line, nor do anything to a terminal.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one() -> DecoupledDoc {
+        DecoupledDoc {
+            dir: 4711,
+            path: Some("/job".into()),
+            name: "a job".into(),
+            uid: 0,
+            here: true,
+            away_ms: None,
+            taken_back_in_ms: None,
+            numbers: 100,
+            numbers_left: 97,
+            merges: 3,
+            parts: 0,
+            part_bytes: 0,
+            merging: false,
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_has_it_and_for_how_long_nobody_has_been_heard() {
+        assert_eq!(line(&one()), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
+        let away =
+            DecoupledDoc { here: false, away_ms: Some(12_000), taken_back_in_ms: Some(48_000), merges: 1, ..one() };
+        assert_eq!(
+            line(&away),
+            "decoupled: /job by a job (uid 0), 1 merge, 97 numbers left; owner not heard for 12.0 s, taken back in 48.0 s\n"
+        );
+        let coming = DecoupledDoc { path: None, parts: 2, part_bytes: 2048, ..one() };
+        assert!(line(&coming).starts_with("decoupled: inode 4711 by "), "{}", line(&coming));
+        assert!(line(&coming).ends_with("; 2 parts of a merge have come, 2.0 KiB\n"), "{}", line(&coming));
+    }
+
+    #[test]
+    fn whatever_an_owner_calls_itself_is_one_line() {
+        let named = DecoupledDoc { name: "x\n\u{1b}[2J".into(), path: Some("/a\nb".into()), ..one() };
+        assert_eq!(line(&named), "decoupled: /a?b by x??[2J (uid 0), 3 merges, 97 numbers left\n");
+    }
+}

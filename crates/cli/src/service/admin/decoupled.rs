@@ -1,0 +1,54 @@
+//! The document of a decoupled subtree, part of `/api/v1/status`: who has it, and what has come of it. Not what is in it: that its owner
+//! alone knows.
+
+use loligo_mds::DecoupledStatus;
+use serde::{Deserialize, Serialize};
+
+/// A decoupled subtree.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct DecoupledDoc {
+    /// Inode number of its root.
+    pub dir: u64,
+    /// Of the root, if it is known without reading.
+    pub path: Option<String>,
+    /// What its owner calls itself.
+    pub name: String,
+    pub uid: u32,
+    /// A session speaks for it.
+    pub here: bool,
+    /// For how long none has; none: one does.
+    pub away_ms: Option<u64>,
+    /// It is taken back after so long, if its owner does not come back; none: it is here.
+    pub taken_back_in_ms: Option<u64>,
+    /// Inode numbers that it was given, and how many of these are left.
+    pub numbers: u64,
+    pub numbers_left: u64,
+    /// Merges done.
+    pub merges: u64,
+    /// Of a merge that has come so far and is not decided upon.
+    pub parts: u64,
+    pub part_bytes: u64,
+    /// A merge is decided, and what it says is on its way into memory.
+    pub merging: bool,
+}
+
+impl DecoupledDoc {
+    /// Of the machine's.
+    pub fn new(one: &DecoupledStatus) -> DecoupledDoc {
+        DecoupledDoc {
+            dir: one.dir.0,
+            path: one.path.clone(),
+            name: one.name.clone(),
+            uid: one.uid,
+            here: one.away.is_none(),
+            away_ms: one.away.map(|away| away.for_ms),
+            taken_back_in_ms: one.away.map(|away| away.left_ms),
+            numbers: one.granted,
+            numbers_left: one.left,
+            merges: one.merges,
+            parts: one.parts as u64,
+            part_bytes: one.part_bytes,
+            merging: one.merging,
+        }
+    }
+}
