@@ -7,15 +7,19 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use loligo_bench::cpu;
+use loligo_driver::Address;
 use loligo_driver::client::{Call, Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_types::{Cred, Ino, Kind, Name, Op};
 
 /// Requests of the rank that are under way at once.
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT: u64 = 64;
+/// Creates with one at a time: they take long.
+const ALONE: u64 = 20_000;
 
 /// What something took.
 #[derive(Clone, Copy)]
@@ -33,7 +37,7 @@ struct Meter {
 }
 
 fn rank_cpu(server: u32) -> f64 {
-    cpu::of_threads(server, "rank").iter().map(|(_, seconds)| seconds).sum()
+    cpu::of_threads(server, "loligo-rank").iter().map(|(_, seconds)| seconds).sum()
 }
 
 impl Meter {
@@ -51,12 +55,12 @@ fn name(n: u64) -> Name {
     Name::new(format!("file.{n:08}").as_bytes()).expect("a good name")
 }
 
-/// Creates asked of the rank, many at once; each is durable when it is answered.
-fn by_requests(client: &Client, cred: &Arc<Cred>, dir: Ino, files: u64) -> Result<(), String> {
+/// Creates asked of the rank, so many at once; each is durable when it is answered.
+fn by_requests(client: &Client, cred: &Arc<Cred>, dir: Ino, files: u64, in_flight: u64) -> Result<(), String> {
     let (to, from) = channel();
     let (mut sent, mut done) = (0, 0);
     while done < files {
-        while sent < files && (sent - done) < IN_FLIGHT as u64 {
+        while sent < files && sent - done < in_flight {
             let op = Op::Mknod { dir, name: name(sent), kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 };
             let to = to.clone();
             client.submit(cred, Call::Op(op), move |result| _ = to.send(result));
@@ -91,16 +95,22 @@ fn line(what: &str, files: u64, took: Took) {
     );
 }
 
-fn measure(fs: &Fs, client: &Client, server: u32, files: u64, disk: &Path) -> Result<(), String> {
+fn measure(fs: &Fs, client: &Client, address: &Address, server: u32, files: u64, disk: &Path) -> Result<(), String> {
     let (text, cred) = (|error: loligo_types::FsError| error.to_string(), fs.cred().clone());
     fs.mkdir("/asked", 0o755).map_err(text)?;
     fs.mkdir("/own", 0o755).map_err(text)?;
     println!("{:<34} {:>9} {:>8} {:>10} {:>10}", "creates in one directory", "/s", "s", "client us", "rank us");
     let asked = fs.stat("/asked").map_err(text)?.ino;
     let meter = Meter::start(server);
-    by_requests(client, &cred, asked, files)?;
-    let by_requests = meter.stop();
-    line(&format!("requests, {IN_FLIGHT} in flight, durable"), files, by_requests);
+    by_requests(client, &cred, asked, files, IN_FLIGHT)?;
+    let many = meter.stop();
+    line(&format!("requests, {IN_FLIGHT} in flight, durable"), files, many);
+    fs.mkdir("/alone", 0o755).map_err(text)?;
+    let alone = fs.stat("/alone").map_err(text)?.ino;
+    let meter = Meter::start(server);
+    by_requests(client, &cred, alone, ALONE, 1)?;
+    let single = meter.stop();
+    line("requests, one in flight, durable", ALONE, single);
 
     let options = SubtreeOptions { allocated_inodes: files, ..SubtreeOptions::default() };
     let mut own = Subtree::decouple(fs, "/own", &options).map_err(text)?;
@@ -121,9 +131,13 @@ fn measure(fs: &Fs, client: &Client, server: u32, files: u64, disk: &Path) -> Re
     line("local persist (all at once)", files, persist);
     let plain = plain_write(&disk.join("plain"), bytes).map_err(|e| e.to_string())?;
 
-    let meter = Meter::start(server);
-    let merged = own.merge().map_err(text)?;
-    let merge = meter.stop();
+    let neighbour = Neighbour::new(address)?;
+    let quiet = neighbour.work("quiet", || std::thread::sleep(QUIET))?.1;
+    let ((merged, merge), busy) = neighbour.work("busy", || {
+        let meter = Meter::start(server);
+        (own.merge(), meter.stop())
+    })?;
+    let merged = merged.map_err(text)?;
     line("volatile apply (the merge, durable)", files, merge);
     own.recouple().map_err(|(_, error)| error.to_string())?;
     let there = fs.stat("/own").map_err(text)?.size;
@@ -134,14 +148,16 @@ fn measure(fs: &Fs, client: &Client, server: u32, files: u64, disk: &Path) -> Re
     println!();
     println!("journal bytes a create             {:.1}, in {} steps of the merge", bytes as f64 / n, merged.steps);
     println!("memory a create, bytes             {:.0}", memory as f64 / n);
+    let rate = |took: Took, n: u64| n as f64 / took.time.as_secs_f64();
     println!(
-        "append beside requests             {:.1} times the rate",
-        by_requests.time.as_secs_f64() / append.time.as_secs_f64()
+        "append beside requests             {:.1} times the rate of {IN_FLIGHT} in flight, {:.1} times that of one",
+        rate(append, files) / rate(many, files),
+        rate(append, files) / rate(single, ALONE)
     );
     println!(
-        "append + merge beside requests     {:.1} times the rate, {:.2} times the rank's processor",
-        by_requests.time.as_secs_f64() / (append.time + merge.time).as_secs_f64(),
-        merge.rank / by_requests.rank
+        "append + merge beside requests     {:.1} times the rate of {IN_FLIGHT} in flight, {:.2} times the rank's processor",
+        many.time.as_secs_f64() / (append.time + merge.time).as_secs_f64(),
+        merge.rank / many.rank
     );
     println!("merged a second of the rank's core {:.0}", n / merge.rank);
     println!(
@@ -150,7 +166,56 @@ fn measure(fs: &Fs, client: &Client, server: u32, files: u64, disk: &Path) -> Re
         persist.time.as_secs_f64(),
         plain.as_secs_f64()
     );
+    println!(
+        "p50, p99 of creates beside it, us   quiet {} {}, during the merge {} {}",
+        quiet.0, quiet.1, busy.0, busy.1
+    );
     Ok(())
+}
+
+/// How long a neighbour works while nothing else does.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Somebody else, who creates files one at a time.
+struct Neighbour {
+    client: Client,
+    cred: Arc<Cred>,
+}
+
+impl Neighbour {
+    fn new(address: &Address) -> Result<Neighbour, String> {
+        let client = Client::connect(address, Options::default()).map_err(|e| e.to_string())?;
+        Ok(Neighbour { client, cred: Arc::new(Cred::root()) })
+    }
+
+    /// What the other one gives, and p50 and p99 of what this one did meanwhile, microseconds.
+    fn work<T>(&self, label: &str, other: impl FnOnce() -> T) -> Result<(T, (u128, u128)), String> {
+        let fs = self.client.fs(self.cred.clone());
+        let dir = fs.mkdir(format!("/neighbour-{label}"), 0o755).map_err(|e| e.to_string())?.ino;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let works = scope.spawn(|| {
+                let mut took = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
+                    by_name(&self.client, &self.cred, dir, took.len() as u64)?;
+                    took.push(begun.elapsed().as_micros());
+                }
+                took.sort_unstable();
+                Ok::<_, String>(took)
+            });
+            let given = other();
+            over.store(true, Ordering::Relaxed);
+            let took = works.join().map_err(|_| "the neighbour failed")??;
+            let at = |part: usize| took.get(took.len() * part / 100).copied().unwrap_or_default();
+            Ok((given, (at(50), at(99))))
+        })
+    }
+}
+
+fn by_name(client: &Client, cred: &Arc<Cred>, dir: Ino, n: u64) -> Result<(), String> {
+    let op = Op::Mknod { dir, name: name(n), kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 };
+    client.call(cred, Call::Op(op)).map(drop).map_err(|failed| failed.error.to_string())
 }
 
 fn main() -> Result<(), String> {
@@ -158,12 +223,12 @@ fn main() -> Result<(), String> {
     let [_, address, server, files, disk] = &args[..] else {
         return Err("usage: subtree ADDRESS SERVER-PID FILES DIR".into());
     };
-    let address = address.parse().map_err(|e| format!("{address}: {e}"))?;
+    let address: Address = address.parse().map_err(|e| format!("{address}: {e}"))?;
     let server = server.parse().map_err(|e| format!("{server}: {e}"))?;
     let files = files.parse().map_err(|e| format!("{files}: {e}"))?;
     let options = Options { name: "bench".into(), ..Options::default() };
     let client = Client::connect(&address, options).map_err(|e| e.to_string())?;
     let fs = client.fs(Arc::new(Cred::root()));
-    measure(&fs, &client, server, files, Path::new(disk))?;
+    measure(&fs, &client, &address, server, files, Path::new(disk))?;
     client.stop(Duration::from_secs(10)).map_err(|error| error.to_string())
 }

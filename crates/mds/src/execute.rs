@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp, SubtreeOp};
 
 use crate::cluster::{Gathered, Where};
 
@@ -99,8 +99,10 @@ impl Mds {
         }
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
+        // It tells nothing, and what it is about means nothing yet; if it is lost, that shows when it is to be merged.
+        let is_part = matches!(&job.op, Op::Subtree { what, .. } if matches!(**what, SubtreeOp::Part { .. }));
         let reply = Reply::new(self, job, result);
-        self.gate(reply);
+        if is_part { self.release(reply) } else { self.gate(reply) }
     }
 
     /// Sends a request to another rank; if it was executed here before, only for the answer.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use loligo_journal::encode_record;
 use loligo_types::{Event, Ino, Inode};
 
-/// A record is ended when it has about so many bytes; a rank applies one in well under a millisecond.
-const RECORD_BYTES: usize = 48 << 10;
+/// A record is ended when it has about so many bytes: a rank looks through one, or applies it, in some 100 us, and others wait so long.
+const RECORD_BYTES: usize = 6 << 10;
 /// What an inode, an entry and anything else take about, beside names and data.
 const EVENT_BYTES: (usize, usize, usize) = (64, 16, 12);
 

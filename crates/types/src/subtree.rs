@@ -70,8 +70,8 @@ pub enum SubtreeOp {
     Grant { epoch: u64, inos: u64 },
     /// Records of what is there: `Records`, of some or all that is asked for.
     Fetch { epoch: u64, needs: Vec<Need> },
-    /// A part of what is to be merged: the body of one record of the owner's journal. Part 0 begins anew. `Done` when it is as
-    /// durable as the merge will be; nobody sees anything of it. `Invalid` if an event in it is not the owner's to make,
+    /// A part of what is to be merged: the body of one record of the owner's journal. Part 0 begins anew. `Done` when it has come,
+    /// which need not be durable; nobody sees anything of it. `Invalid` if an event in it is not the owner's to make,
     /// `Quota` if it is more than can be merged at once: merge what has come before.
     Part { epoch: u64, merge: u64, part: u32, body: Arc<[u8]> },
     /// All parts that have come become true at once. `Merged`. `merge`: one more than those that are done; of one that is done

@@ -22,8 +22,8 @@ use loligo_types::{
 use super::{Call, CallResult, Client, Fs};
 pub use keep::{Kept, KeptError};
 
-/// Parts of a merge that are on their way at once.
-const PARTS_IN_FLIGHT: usize = 16;
+/// Parts of a merge that are on their way at once: few, because others wait for those that have come.
+const PARTS_IN_FLIGHT: usize = 4;
 /// How often a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
 /// Numbers asked for at once at most when those that were granted are used up.
