@@ -13,6 +13,8 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::any_subtree::{subtree_answer, subtree_op};
+
 pub fn ino() -> impl Strategy<Value = Ino> {
     any::<u64>().prop_map(Ino)
 }
@@ -235,7 +237,7 @@ fn file_op() -> BoxedStrategy<Op> {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let op = prop_oneof![entry_op(), inode_op(), file_op()];
+    let op = prop_oneof![5 => entry_op(), 5 => inode_op(), 5 => file_op(), 3 => subtree_op()];
     (any::<u64>(), any::<u64>(), lease(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..5), op, of(1u64..)).prop_map(
         |(seq, answered, want, uid, gid, mut groups, op, ino)| {
             groups.sort_unstable();
@@ -314,6 +316,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<u64>().prop_map(Answer::Offset),
         (ino(), any::<u32>()).prop_map(|(first, count)| Answer::Inos { first, count }),
         (ino(), kind(), rank()).prop_map(|(ino, kind, rank)| Answer::Remote { ino, kind, rank }),
+        subtree_answer().prop_map(|answer| Answer::Subtree(Box::new(answer))),
     ]
 }
 

@@ -24,7 +24,7 @@ fn error() -> impl Strategy<Value = FsError> {
     select(&FsError::ALL[..])
 }
 
-fn inode(of: Ino) -> impl Strategy<Value = Inode> {
+pub fn inode(of: Ino) -> impl Strategy<Value = Inode> {
     (kind(), 0u16..=0o7777, any::<(u32, u32, u64, i64)>()).prop_map(move |(kind, mode, (uid, gid, parent, time))| {
         Inode::new(of, kind, mode, uid, gid, Ino(parent), Time(time))
     })
@@ -89,7 +89,7 @@ fn letter() -> impl Strategy<Value = Letter> {
     ]
 }
 
-fn need() -> impl Strategy<Value = Need> {
+pub fn need() -> impl Strategy<Value = Need> {
     prop_oneof![
         ino().prop_map(Need::Inode),
         (ino(), name()).prop_map(|(dir, name)| Need::Entry { dir, name }),
@@ -100,7 +100,7 @@ fn need() -> impl Strategy<Value = Need> {
     ]
 }
 
-fn loaded() -> impl Strategy<Value = Loaded> {
+pub fn loaded() -> impl Strategy<Value = Loaded> {
     let entries = || vec((name(), target()), 0..4);
     prop_oneof![
         ino()

@@ -12,7 +12,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn to_server(msg: ToServer, golden: &str) {
+pub(super) fn to_server(msg: ToServer, golden: &str) {
     let bytes = server_bytes(&msg);
     assert_eq!(hex(&bytes), golden);
     let mut decoder = at_server();
@@ -20,7 +20,7 @@ fn to_server(msg: ToServer, golden: &str) {
     assert_eq!(decoder.next_message(), Ok(Some(msg)));
 }
 
-fn to_client(msg: ToClient, golden: &str) {
+pub(super) fn to_client(msg: ToClient, golden: &str) {
     let bytes = client_bytes(&msg);
     assert_eq!(hex(&bytes), golden);
     let mut decoder = at_client();

@@ -28,7 +28,7 @@ fn refused(bytes: &[u8]) -> DecodeError {
     error
 }
 
-fn request(op: Option<proto::request::Op>, groups: Vec<u32>) -> Vec<u8> {
+pub(super) fn request(op: Option<proto::request::Op>, groups: Vec<u32>) -> Vec<u8> {
     let request = proto::Request { seq: 1, groups, op, ..Default::default() };
     frame(&proto::ToServer { msg: Some(proto::to_server::Msg::Request(request)) }.encode_to_vec(), &[])
 }

@@ -2,10 +2,12 @@
 
 mod any;
 mod any_link;
+mod any_subtree;
 mod golden;
 mod hostile;
 mod link;
 mod roundtrip;
+mod subtree;
 
 use loligo_types::msg::{ToClient, ToServer};
 

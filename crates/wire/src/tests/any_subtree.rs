@@ -1,0 +1,74 @@
+//! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
+
+use loligo_types::{DecoupledRecord, Ino, Op, SessionId, SplitRule, SubtreeAnswer, SubtreeOp};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::any::{bytes, ino};
+use super::any_link::{inode, loaded, need};
+
+pub fn subtree_op() -> impl Strategy<Value = Op> {
+    let n = any::<u64>;
+    let what = prop_oneof![
+        (n(), n(), n(), any::<u32>()).prop_map(|(owner, resume, inos, lease_ms)| SubtreeOp::Decouple {
+            owner,
+            resume,
+            inos,
+            lease_ms
+        }),
+        (n(), n()).prop_map(|(epoch, inos)| SubtreeOp::Grant { epoch, inos }),
+        (n(), vec(need(), 0..6)).prop_map(|(epoch, needs)| SubtreeOp::Fetch { epoch, needs }),
+        (n(), n(), any::<u32>(), bytes(20_000)).prop_map(|(epoch, merge, part, body)| SubtreeOp::Part {
+            epoch,
+            merge,
+            part,
+            body
+        }),
+        (n(), n(), any::<u32>(), ino()).prop_map(|(epoch, merge, parts, used)| SubtreeOp::Merge {
+            epoch,
+            merge,
+            parts,
+            used
+        }),
+        n().prop_map(|epoch| SubtreeOp::End { epoch }),
+    ];
+    (ino(), what).prop_map(|(dir, what)| Op::Subtree { dir, what: Box::new(what) })
+}
+
+/// The record of a subtree with this root. Grants ascend and do not overlap.
+fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
+    let grants = vec((1u64..1000, 1u64..1 << 28), 0..5);
+    let numbers = (any::<[u64; 5]>(), any::<[u32; 2]>(), vec(any::<u8>(), 0..=255), grants);
+    numbers.prop_map(move |([epoch, owner, session, used, merges], [uid, lease_ms], name, pieces)| {
+        let mut record = DecoupledRecord {
+            dir,
+            epoch,
+            owner,
+            session: SessionId(session),
+            uid,
+            name: name.into(),
+            lease_ms,
+            grants: Vec::new(),
+            used: Ino(used),
+            merges,
+        };
+        let mut at = 0;
+        for (gap, count) in pieces {
+            record.grant(Ino(at + gap), count);
+            at += gap + count;
+        }
+        record
+    })
+}
+
+pub fn subtree_answer() -> impl Strategy<Value = SubtreeAnswer> {
+    let told = ino().prop_flat_map(|dir| (record(dir), inode(dir)));
+    prop_oneof![
+        (told, any::<u32>(), any::<(u64, u64, u8)>()).prop_map(|((record, root), inline_max, (split, merge, bits))| {
+            let split = SplitRule { split, merge, bits };
+            SubtreeAnswer::Decoupled { record, root: Box::new(root), inline_max, split }
+        }),
+        vec(loaded(), 0..6).prop_map(SubtreeAnswer::Records),
+        any::<u64>().prop_map(|merges| SubtreeAnswer::Merged { merges }),
+    ]
+}

@@ -1,0 +1,170 @@
+//! What is said about decoupled subtrees: bytes that must never change within a protocol version, and what is refused. That
+//! everything comes back is tested with all messages, in `roundtrip.rs`.
+
+use std::sync::Arc;
+
+use loligo_types::limits::{FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
+use loligo_types::msg::{Request, ToClient, ToServer};
+use loligo_types::{
+    Answer, Cred, DecoupledRecord, Ino, Inode, Kind, Lease, Loaded, Name, Need, Op, Seq, SessionId, SplitRule,
+    SubtreeAnswer, SubtreeOp, Target, Time,
+};
+
+use super::golden::{to_client, to_server};
+use super::{at_client, at_server, client_bytes, server_bytes};
+use crate::DecodeError;
+
+fn asks(what: SubtreeOp) -> ToServer {
+    let op = Op::Subtree { dir: Ino(300), what: Box::new(what) };
+    ToServer::Request(Request { seq: Seq(3), answered: Seq(2), want: Lease::NONE, cred: Cred::root(), op, ino: None })
+}
+
+fn answers(answer: SubtreeAnswer) -> ToClient {
+    let result = Ok(Answer::Subtree(Box::new(answer)));
+    ToClient::Reply { seq: Seq(3), result, granted: Vec::new() }
+}
+
+fn record() -> DecoupledRecord {
+    DecoupledRecord {
+        dir: Ino(300),
+        epoch: 400,
+        owner: 0x0102_0304_0506_0708,
+        session: SessionId(7),
+        uid: 1000,
+        name: b"job"[..].into(),
+        lease_ms: 5000,
+        grants: vec![(Ino(400), 16), (Ino(500), 2)],
+        used: Ino(401),
+        merges: 3,
+    }
+}
+
+fn root() -> Inode {
+    Inode::new(Ino(300), Kind::Dir, 0o755, 1000, 100, Ino(1), Time(5))
+}
+
+#[test]
+fn what_is_asked() {
+    to_server(
+        asks(SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000 }),
+        "4c6f01011500000000000000f79249d21a130803100292030c08ac021207014d9003108827",
+    );
+    to_server(
+        asks(SubtreeOp::Grant { epoch: 400, inos: 2 }),
+        "4c6f010112000000000000005d3f7e7a1a100803100292030908ac02120402900302",
+    );
+    let needs = vec![Need::Inode(Ino(300)), Need::Entry { dir: Ino(300), name: Name::new(b"f").expect("a name") }];
+    to_server(
+        asks(SubtreeOp::Fetch { epoch: 400, needs }),
+        "4c6f01011c000000000000009dab54461a1a0803100292031308ac02120e0390030201ac020002ac02016600",
+    );
+    to_server(
+        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, body: b"abc"[..].into() }),
+        "4c6f01011300000003000000df8da42b1a110803100292030a08ac0212050490030401616263",
+    );
+    to_server(
+        asks(SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402) }),
+        "4c6f010115000000000000007447a7751a130803100292030c08ac02120705900304029203",
+    );
+    to_server(
+        asks(SubtreeOp::End { epoch: 400 }),
+        "4c6f01011100000000000000153803da1a0f0803100292030808ac021203069003",
+    );
+}
+
+#[test]
+fn what_is_answered() {
+    let split = SplitRule { split: 10_000, merge: 50, bits: 3 };
+    to_client(
+        answers(SubtreeAnswer::Decoupled { record: record(), root: Box::new(root()), inline_max: 4096, split }),
+        "4c6f01024800000000000000fea5d9901a460803d2014101ac029003080706050403020107e807036a6f6288\
+         2791030302900310f40302ed2100000500000000000000e807640200010000000000000000018020904e3203",
+    );
+    let found = Some(Target { ino: Ino(301), kind: Kind::File, remote: false });
+    let name = Name::new(b"f").expect("a name");
+    let items = vec![Loaded::Inode(Ino(302), None), Loaded::Entry { dir: Ino(300), name, found }];
+    to_client(
+        answers(SubtreeAnswer::Records(items)),
+        "4c6f01021600000000000000247f796b1a140803d2010f020201ae020002ac02016601ad0201",
+    );
+    to_client(answers(SubtreeAnswer::Merged { merges: 4 }), "4c6f01020900000000000000557411971a070803d201020304");
+}
+
+fn refused(msg: &ToServer) -> DecodeError {
+    let mut decoder = at_server();
+    decoder.feed(&server_bytes(msg));
+    decoder.next_message().expect_err("must be refused")
+}
+
+#[test]
+fn a_part_is_not_longer_than_a_rank_takes() {
+    let part = |len: usize| {
+        let body: Arc<[u8]> = vec![7; len].into();
+        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, body })
+    };
+    let mut decoder = at_server();
+    decoder.feed(&server_bytes(&part(MERGE_PART_MAX)));
+    assert_eq!(decoder.next_message(), Ok(Some(part(MERGE_PART_MAX))));
+    assert!(matches!(
+        refused(&part(MERGE_PART_MAX + 1)),
+        DecodeError::Limit { what: "bytes of a part of a merge", .. }
+    ));
+}
+
+#[test]
+fn not_more_records_are_asked_for_than_are_answered_at_once() {
+    let fetch = |count| asks(SubtreeOp::Fetch { epoch: 400, needs: vec![Need::Inode(Ino(1)); count] });
+    let mut decoder = at_server();
+    decoder.feed(&server_bytes(&fetch(FETCH_MAX)));
+    assert_eq!(decoder.next_message(), Ok(Some(fetch(FETCH_MAX))));
+    assert!(matches!(refused(&fetch(FETCH_MAX + 1)), DecodeError::Limit { what: "records of a subtree", .. }));
+}
+
+#[test]
+fn a_subtree_has_not_more_ranges_of_numbers_than_a_rank_grants() {
+    let told = |count: usize| {
+        let grants = (0..count as u64).map(|n| (Ino(1000 + 10 * n), 1)).collect();
+        let record = DecoupledRecord { grants, ..record() };
+        let split = SplitRule::default();
+        answers(SubtreeAnswer::Decoupled { record, root: Box::new(root()), inline_max: 4096, split })
+    };
+    let decoded = |msg: &ToClient| {
+        let mut decoder = at_client();
+        decoder.feed(&client_bytes(msg));
+        decoder.next_message()
+    };
+    assert_eq!(decoded(&told(SUBTREE_GRANTS_MAX)), Ok(Some(told(SUBTREE_GRANTS_MAX))));
+    assert!(decoded(&told(SUBTREE_GRANTS_MAX + 1)).is_err());
+}
+
+#[test]
+fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
+    let all = [
+        SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000 },
+        SubtreeOp::Fetch { epoch: 400, needs: vec![Need::Inode(Ino(300))] },
+        SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402) },
+        SubtreeOp::End { epoch: 400 },
+    ];
+    let decode = |bytes: &[u8]| {
+        let mut decoder = at_server();
+        let what = crate::proto::Subtree { dir: 300, what: bytes.to_vec() };
+        let op = Some(crate::proto::request::Op::Subtree(what));
+        decoder.feed(&super::hostile::request(op, Vec::new()));
+        decoder.next_message()
+    };
+    for what in all {
+        let whole = crate::subtree::encode(&what);
+        assert_eq!(decode(&whole), Ok(Some(answered_nothing(what.clone()))));
+        for len in 0..whole.len() {
+            assert!(decode(&whole[..len]).is_err(), "{what:?} cut off at {len}");
+        }
+        assert!(decode(&[&whole[..], &[0]].concat()).is_err(), "{what:?} with more behind it");
+    }
+    assert!(decode(&[0]).is_err() && decode(&[7, 0]).is_err());
+}
+
+/// As `hostile::request` makes it.
+fn answered_nothing(what: SubtreeOp) -> ToServer {
+    let op = Op::Subtree { dir: Ino(300), what: Box::new(what) };
+    ToServer::Request(Request { seq: Seq(1), answered: Seq(0), want: Lease::NONE, cred: Cred::root(), op, ino: None })
+}
