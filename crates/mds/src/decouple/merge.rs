@@ -272,7 +272,8 @@ impl Mds {
             self.keep_intake(dir, parts, intake);
             return Step::Wait(why);
         }
-        let mut events = vec![Event::Merge { dir }];
+        // How it was, for replay: the table may have what it becomes, and not yet what is merged.
+        let mut events = vec![Event::Decoupled(Box::new(record.clone())), Event::Merge { dir }];
         events.extend(change.events);
         events.extend(intake.discards);
         let record = DecoupledRecord { used, merges: merge, ..record };
