@@ -130,6 +130,10 @@ impl Mds {
         if early || self.background.sums_waiting || self.stopping || self.is_short_of_space() || self.grace.is_some() {
             return;
         }
+        // In replay a merge is there at once, and a sum of an inode as it was halfway would come over it.
+        if self.is_merging() {
+            return;
+        }
         let needs = propagate_need(&self.tree, self.config.some(SUMS_PER_TICK));
         if !self.cluster.is_alone() {
             return self.move_sums_in_cluster(needs);

@@ -46,6 +46,11 @@ pub(crate) struct Decoupled {
 }
 
 impl Mds {
+    /// Whether something that is merged is on its way into memory: until it is there nothing else may change below that root.
+    pub(crate) fn is_merging(&self) -> bool {
+        self.decoupled.by_dir.values().any(|owned| owned.merging)
+    }
+
     /// A request about a subtree.
     pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
         if !self.cluster.is_alone() {
