@@ -169,6 +169,10 @@ impl Mds {
     /// The driver says how long the journal is.
     pub(crate) fn journal_space(&mut self, used: u64, limit: u64) {
         (self.log.used, self.log.limit) = (used, limit);
+        if limit > 0 && used >= limit {
+            // Whoever sends parts and no end of them must not hold up all others.
+            self.drop_intakes();
+        }
         self.wake_if_room();
     }
 }

@@ -235,6 +235,7 @@ impl Mds {
             return;
         }
         self.end_discards();
+        self.drop_intakes();
         self.checkpoint();
         let clean = self.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
         let clean = clean && self.checkpointer.slice.is_none();

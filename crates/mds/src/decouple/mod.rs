@@ -51,6 +51,12 @@ impl Mds {
         self.decoupled.by_dir.values().any(|owned| owned.merging)
     }
 
+    /// Forgets what has come to be merged and is not true: it holds the journal. Its owner sends it again from the first part on.
+    pub(crate) fn drop_intakes(&mut self) {
+        self.tree.drop_merges();
+        self.decoupled.by_dir.values_mut().for_each(|owned| owned.intake = None);
+    }
+
     /// A request about a subtree.
     pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
         if !self.cluster.is_alone() {
