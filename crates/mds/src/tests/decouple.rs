@@ -488,11 +488,12 @@ fn what_is_decoupled_is_shown_with_its_owner_its_numbers_and_merges_and_how_long
         merging: false,
     };
     assert_eq!(shown(&world), Some(first.clone()));
-    let parts = owner.send_parts(&mut world).expect("his");
-    let part_bytes = owner.subtree.parts().iter().map(|body| body.len() as u64).sum();
+    let group = owner.subtree.groups().remove(0);
+    owner.send_parts(&mut world, &group).expect("his");
+    let (parts, part_bytes) = (group.parts.len(), group.bytes);
     assert_eq!((parts, part_bytes > 0), (1, true));
     assert_eq!(shown(&world), Some(crate::DecoupledStatus { parts: 1, part_bytes, ..first.clone() }));
-    let (op, used) = (owner.merge_op(parts), owner.subtree.used());
+    let (op, used) = (owner.merge_op(&group), group.used);
     let seq = world.send(a, op);
     let merging = crate::DecoupledStatus { left: 97, merges: 1, merging: true, ..first.clone() };
     assert_eq!(shown(&world), Some(merging.clone()), "it is decided, and on its way into memory");
