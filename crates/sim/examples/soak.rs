@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--clocks] [--direct] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--clocks] [--direct] [--subtrees] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use loligo_sim::subtrees::Counts;
 use loligo_sim::{Canary, Options, Outcome, run};
 
 /// Seeds that a thread takes at a time, and that are put down as done together.
@@ -63,6 +64,7 @@ fn args() -> Result<Args, String> {
             "--removers" => args.options.removers = true,
             "--clocks" => args.options.clocks = true,
             "--direct" => args.options.direct = true,
+            "--subtrees" => args.options.subtrees = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
                 let text = value()?;
@@ -90,6 +92,7 @@ struct Sums {
     direct: u64,
     refused: u64,
     unchecked: u64,
+    subtrees: Counts,
     faults: [u64; 4],
     /// Seeds that failed, with what was found first.
     failed: BTreeMap<u64, String>,
@@ -106,6 +109,7 @@ impl Sums {
         self.direct += outcome.direct;
         self.refused += outcome.refused;
         self.unchecked += u64::from(outcome.unchecked);
+        self.subtrees.add(&outcome.subtrees);
         self.faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
         if let Some(first) = outcome.findings.first() {
             self.failed.insert(seed, first.replace('\n', " "));
@@ -122,6 +126,7 @@ impl Sums {
         self.direct += other.direct;
         self.refused += other.refused;
         self.unchecked += other.unchecked;
+        self.subtrees.add(&other.subtrees);
         self.faults.iter_mut().zip(other.faults).for_each(|(all, one)| *all += one);
         self.failed.extend(other.failed);
     }
@@ -132,14 +137,15 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
         args.options.balance,
         args.options.removers,
         if args.options.clocks { " clocks" } else { "" },
-        if args.options.direct { " direct" } else { "" }
+        if args.options.direct { " direct" } else { "" },
+        if args.options.subtrees { " subtrees" } else { "" }
     )
 }
 
@@ -261,6 +267,13 @@ fn soak(args: &Args) -> Result<bool, String> {
         begun.elapsed().as_secs_f64(),
         args.threads
     );
+    if args.options.subtrees {
+        let Counts { decoupled, resumed, merged, again, lost, busy, seen } = all.subtrees;
+        println!(
+            "{decoupled} directories decoupled, {resumed} gone on with, {merged} merges, {again} sent again, {lost} taken back; \
+             {seen} looks at them, {busy} refused"
+        );
+    }
     if let (Some((seed, _)), false, false) = (all.failed.first_key_value(), args.go_on, args.options.trace) {
         println!("the end of the trace of seed {seed}:");
         let again = run(*seed, Options { trace: true, ..args.options.clone() });

@@ -148,6 +148,8 @@ impl World {
                 think: self.knobs.think_us,
                 removes: self.options.removers,
                 direct: self.options.direct,
+                subtrees: self.has_subtrees(),
+                jobs: Rc::clone(&self.jobs),
             };
             self.nodes[at].programs.push(Program { mail, future: Some(Box::pin(shell.run())), id });
             self.ready.push_back((at, program));
@@ -206,6 +208,7 @@ impl World {
     pub fn poll(&mut self, node: usize, program: usize) {
         let Some(p) = self.nodes[node].programs.get_mut(program) else { return };
         let Some(future) = &mut p.future else { return };
+        self.jobs.borrow_mut().now = self.now;
         let mut context = Context::from_waker(Waker::noop());
         if future.as_mut().poll(&mut context).is_ready() {
             p.future = None;

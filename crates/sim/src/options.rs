@@ -25,12 +25,14 @@ pub enum Canary {
     SessionsByTheWallClock,
     /// A rank is told that the store refuses a client, and it does not.
     ShutOutDoesNothing,
+    /// Replay forgets the last part of what was to be merged into a decoupled directory.
+    PartsForgotten,
 }
 
 impl Canary {
-    /// All of them; the three before the last two need several ranks, the last but one clocks that jump, the last clients that reach file
-    /// data by themselves.
-    pub const ALL: [Canary; 11] = [
+    /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
+    /// that reach file data by themselves, that on parts decoupled directories.
+    pub const ALL: [Canary; 12] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -42,6 +44,7 @@ impl Canary {
         Canary::SettleDoesNothing,
         Canary::SessionsByTheWallClock,
         Canary::ShutOutDoesNothing,
+        Canary::PartsForgotten,
     ];
 }
 
@@ -62,6 +65,8 @@ pub struct Options {
     pub clocks: bool,
     /// The store is a cluster's, and clients read and write file data there by themselves.
     pub direct: bool,
+    /// Clients decouple directories now and then, if there is one rank.
+    pub subtrees: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -80,6 +85,7 @@ impl Default for Options {
             removers: false,
             clocks: false,
             direct: false,
+            subtrees: false,
             trace: false,
             print: false,
             canary: None,
@@ -114,6 +120,8 @@ pub struct Outcome {
     pub direct: u64,
     /// Pieces.
     pub refused: u64,
+    /// What was done in decoupled directories.
+    pub subtrees: crate::subtrees::Counts,
     /// The history of names was too wide to be followed to the end.
     pub unchecked: bool,
     /// What is wrong; empty for a clean run.

@@ -8,7 +8,7 @@ use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
 use loligo_mds::TableMeta;
 use loligo_namespace::{Loaded, Tree, apply, invariants};
 use loligo_store::{Backend, LogDir, LogReader, StoreError, Table};
-use loligo_types::{Ino, Lsn, Rank};
+use loligo_types::{Event, Ino, Lsn, Rank};
 
 use crate::rows::{self, Result};
 
@@ -80,6 +80,25 @@ pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Foun
     }
     let tail = reader.tail().ok_or("the reader does not know the end of the journal")?;
     Ok(Found { meta, records, tail, rows })
+}
+
+/// Leaves out the last part of what became true with each merge, if there are several.
+pub fn forget_parts(records: &mut [(Lsn, Record)]) {
+    let mut last: BTreeMap<Ino, usize> = BTreeMap::new();
+    for at in 0..records.len() {
+        for event in records[at].1.events.clone() {
+            match event {
+                Event::MergePart { dir, part, .. } if part > 0 => drop(last.insert(dir, at)),
+                Event::MergePart { dir, .. } => drop(last.remove(&dir)),
+                Event::Merge { dir } => {
+                    if let Some(at) = last.remove(&dir) {
+                        records[at].1.events.clear();
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 /// The whole tree of these rows and records, all in memory; checks what must hold after every change. With several ranks

@@ -26,6 +26,8 @@ const FIXED: u64 = 1 << 60;
 const CALL_MS: u64 = 30_000;
 /// Everything that waits must end in this time, milliseconds.
 const QUIET_MS: u64 = 60_000;
+/// No lease of a decoupled directory is longer, and some more, milliseconds.
+const LEASE_MS: u64 = 6_000;
 
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Outcome {
@@ -152,6 +154,14 @@ impl World {
         }
         self.history.start(state);
         self.places = Rc::new(places);
+        for name in ["job0", "job1"] {
+            if self.has_subtrees() {
+                let dir = self.make_dir(name);
+                let mut jobs = self.jobs.borrow_mut();
+                jobs.hash_key = self.knobs.server.hash_key;
+                jobs.create(dir);
+            }
+        }
     }
 
     fn random_part(&mut self) {
@@ -279,6 +289,10 @@ impl World {
         if !self.until(QUIET_MS, empty) {
             let status = self.show_servers();
             self.wrong(format!("with all clients gone the server still holds something: {status}"));
+        }
+        if self.has_subtrees() {
+            // Whoever had something decoupled is gone, and so is his lease soon.
+            self.until(LEASE_MS, |_| false);
         }
         self.look_at_ranks();
         // What has moved last may have brought a session of a client that was gone by then.
@@ -415,6 +429,10 @@ impl World {
         }
         wrong.into_iter().for_each(|text| self.wrong(text));
         self.compare_names(&rows::counted(&rows));
+        if self.has_subtrees() {
+            self.jobs.borrow_mut().compare(&rows);
+            self.gather();
+        }
     }
 
     /// After a stop in order no letter is on its way, and the subtree map says one thing.

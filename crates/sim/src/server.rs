@@ -200,6 +200,9 @@ impl Server {
             let at = found.records.len() - 1 - chance as usize % found.records.len().min(8);
             found.records.remove(at);
         }
+        if canary == Some(Canary::PartsForgotten) {
+            recovery::forget_parts(&mut found.records);
+        }
         let mut watch = Watch::default();
         let mut faults = Vec::new();
         if alone {

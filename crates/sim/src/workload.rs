@@ -1,6 +1,8 @@
 //! What the programs on the clients do: random calls, written as straight lines of `async` code that the world drives
 //! one answer at a time. Each program has one call under way; a client has several programs.
 
+mod owner;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,6 +16,7 @@ use loligo_types::{
 
 use crate::data::{BLOCK, BLOCKS, HEAD, RECORD, filled, offset_of};
 use crate::rng::Rng;
+use crate::subtrees::Jobs;
 use crate::tree::{NameId, NsOp};
 
 /// The names of the workload.
@@ -133,6 +136,9 @@ pub struct Shell {
     pub removes: bool,
     /// More file data than names.
     pub direct: bool,
+    /// Decoupled directories, too.
+    pub subtrees: bool,
+    pub jobs: Rc<RefCell<Jobs>>,
 }
 
 type Outcome<T> = Result<T, FsError>;
@@ -179,6 +185,10 @@ impl Shell {
             self.sleep(think).await;
             if self.removes && self.rng.one_in(8) {
                 let _ = self.whole_dir().await;
+                continue;
+            }
+            if self.subtrees && self.rng.one_in(3) {
+                let _ = self.job().await;
                 continue;
             }
             // Errors are for the checks.

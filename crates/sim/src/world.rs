@@ -1,5 +1,6 @@
 //! The world: one queue of events by time, and everything that they happen to. Every choice comes from one seed.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::rng::Rng;
 use crate::rows;
 use crate::seat::Seat;
 use crate::server::Work;
+use crate::subtrees::Jobs;
 use crate::workload::Places;
 
 /// Lines of the trace that are kept.
@@ -157,6 +159,8 @@ pub struct World {
     pub history: History,
     pub data: Data,
     pub locks: Locks,
+    /// Directories that are decoupled now and then.
+    pub jobs: Rc<RefCell<Jobs>>,
     pub places: Rc<Places>,
     pub stop: Rc<std::cell::Cell<bool>>,
     /// Faults are over.
@@ -229,6 +233,7 @@ impl World {
             history: History::default(),
             data: Data::default(),
             locks: Locks::default(),
+            jobs: Rc::default(),
             places: Rc::default(),
             stop: Rc::default(),
             quiet: true,
@@ -342,8 +347,14 @@ impl World {
     /// The rest of the run's result.
     pub fn finish(mut self) -> Outcome {
         self.outcome.unchecked = self.history.gave_up;
+        self.outcome.subtrees = self.jobs.borrow().counts;
         self.outcome.trace = self.tail.into();
         self.outcome
+    }
+
+    /// Whether directories are decoupled: of several ranks none does that.
+    pub fn has_subtrees(&self) -> bool {
+        self.options.subtrees && self.seats.len() == 1
     }
 
     // Events.
@@ -376,10 +387,11 @@ impl World {
         }
     }
 
-    fn gather(&mut self) {
+    pub fn gather(&mut self) {
         let mut found = std::mem::take(&mut self.history.findings);
         found.append(&mut self.data.findings);
         found.append(&mut self.locks.findings);
+        found.append(&mut self.jobs.borrow_mut().findings);
         for seat in &mut self.seats {
             if let Some(server) = &mut seat.server {
                 found.append(&mut server.watch.findings);
