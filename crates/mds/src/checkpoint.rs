@@ -180,7 +180,8 @@ impl Mds {
     fn needed_from(&self) -> Lsn {
         let needed =
             self.tree.oldest_dirty().into_iter().chain(self.oldest_unsaved()).chain(self.oldest_promise()).min();
-        needed.unwrap_or(self.log.last.next()).min(self.log.durable.next())
+        let needed = needed.unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        self.tree.needed_for_merges(needed)
     }
 
     /// Whether there is anything in the journal that is needed, so that a checkpoint, or another rank, will free some of it.
@@ -193,7 +194,8 @@ impl Mds {
         if self.cluster.settled > lsn {
             return true;
         }
-        let table_upto = self.tree.oldest_dirty().unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        let oldest = self.tree.oldest_dirty().into_iter().chain(self.tree.oldest_merge()).min();
+        let table_upto = oldest.unwrap_or(self.log.last.next()).min(self.log.durable.next());
         if table_upto <= lsn {
             self.checkpoint_upto(lsn);
         } else if self.cluster.settling <= lsn || self.now.mono_ms >= self.cluster.settling_ms + SETTLE_AGAIN_MS {
@@ -218,6 +220,7 @@ impl Mds {
         let below = self.needed_from();
         if below > self.checkpointer.trimmed {
             self.checkpointer.trimmed = below;
+            self.tree.drop_pins(below);
             self.out.push_back(Output::Trim { below });
         }
     }
@@ -238,7 +241,7 @@ impl Mds {
         self.drop_intakes();
         self.checkpoint();
         let clean = self.tree.oldest_dirty().is_none() && self.oldest_unsaved().is_none();
-        let clean = clean && self.checkpointer.slice.is_none();
+        let clean = clean && self.checkpointer.slice.is_none() && self.tree.oldest_merge().is_none();
         if clean && self.gate.len() == 0 && self.log.durable == self.log.last {
             self.trim();
             self.stopped = true;

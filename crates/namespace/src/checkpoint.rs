@@ -60,7 +60,6 @@ impl Tree {
         for (_, key) in self.dirty.land() {
             self.land_record(key);
         }
-        self.drop_pins();
     }
 
     /// The records of the last checkpoint could not be written: they are dirty again.
@@ -72,10 +71,10 @@ impl Tree {
         self.dirty.put_back(keys);
     }
 
-    /// The oldest journal record that the table does not hold in full; the journal is needed from here on. `None`:
-    /// everything applied is in the table.
+    /// The oldest journal record of which something in memory is not in the table; the journal is needed from here on, or from further
+    /// back ([`Tree::needed_for_merges`]). `None`: everything in memory is in the table.
     pub fn oldest_dirty(&self) -> Option<Lsn> {
-        self.dirty.oldest().into_iter().chain(self.oldest_merge()).min()
+        self.dirty.oldest()
     }
 
     /// How many records are dirty and not being written.

@@ -200,9 +200,6 @@ impl Mds {
         if let Err(error) = self.owned(job, dir, epoch) {
             return Step::Answer(Err(error));
         }
-        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
-            return Step::Wait(Why::Merge(dir));
-        }
         self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
         self.decoupled.by_dir.remove(&dir);
         Step::Answer(Ok(Answer::Done))

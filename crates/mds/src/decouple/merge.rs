@@ -60,9 +60,6 @@ impl Mds {
             Err(error) => return Step::Answer(Err(error)),
         };
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
-        if owned.merging {
-            return Step::Wait(Why::Merge(dir));
-        }
         if merge != record.merges + 1 || body.len() > MERGE_PART_MAX {
             return Step::Answer(Err(FsError::Invalid));
         }
@@ -241,9 +238,6 @@ impl Mds {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
-        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
-            return Step::Wait(Why::Merge(dir));
-        }
         if merge == record.merges {
             return Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Merged { merges: merge }))));
         }

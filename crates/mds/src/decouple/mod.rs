@@ -18,7 +18,7 @@ use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, SessionId, S
 
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::Job;
+use crate::park::{Job, Why};
 use crate::session::Slot;
 use merge::Intake;
 
@@ -62,6 +62,10 @@ impl Mds {
         if !self.cluster.is_alone() {
             // Parts of it could be other ranks', or go there.
             return Step::Answer(Err(FsError::NotSupported));
+        }
+        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
+            // Half of it is in memory.
+            return Step::Wait(Why::Merge(dir));
         }
         match what {
             SubtreeOp::Decouple { owner, resume, inos, lease_ms } => {

@@ -23,7 +23,7 @@ pub(crate) struct Merge {
     begun: Option<Box<DecoupledRecord>>,
 }
 
-/// The journal is needed from a record on as long as something that another one (or one before it) changed is not in the table.
+/// The journal is needed from a record on as long as it is needed from another one, or one before that, on.
 pub(crate) struct Pin {
     from: Lsn,
     until: Lsn,
@@ -104,17 +104,25 @@ impl Tree {
         done
     }
 
-    /// The oldest record that is needed for the sake of merges.
-    pub(crate) fn oldest_merge(&self) -> Option<Lsn> {
-        let parts = self.merges.values().map(|merge| merge.first);
-        parts.chain(self.pins.iter().map(|pin| pin.from)).min()
+    /// The first record of what came to be merged and is not all in memory.
+    pub fn oldest_merge(&self) -> Option<Lsn> {
+        self.merges.values().map(|merge| merge.first).min()
     }
 
-    /// Lets those go all of whose changes are in the table.
-    pub(crate) fn drop_pins(&mut self) {
-        if !self.pins.is_empty() {
-            let oldest = self.dirty.oldest();
-            self.pins.retain(|pin| oldest.is_some_and(|oldest| oldest <= pin.until));
+    /// From where on the journal is needed if it is from `needed` on for all other reasons: a merge that is replayed at all is replayed from
+    /// its first part on. Half of it would not do: what was said in between of a directory, that it is empty, is true only if all that
+    /// came into it later is replayed.
+    pub fn needed_for_merges(&self, needed: Lsn) -> Lsn {
+        let mut needed = self.oldest_merge().map_or(needed, |oldest| oldest.min(needed));
+        // Of several that overlap each may need the one before.
+        while let Some(pin) = self.pins.iter().find(|pin| pin.until >= needed && pin.from < needed) {
+            needed = pin.from;
         }
+        needed
+    }
+
+    /// The journal is needed from there on, and no record before it will be again.
+    pub fn drop_pins(&mut self, needed: Lsn) {
+        self.pins.retain(|pin| pin.until >= needed);
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use loligo_client::Call;
-use loligo_subtree::{Outcome as Run, Settings, Subtree};
+use loligo_subtree::{Group, Outcome as Run, Settings, Subtree};
 use loligo_types::{
     Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Kind, Name, Op, OpenFlags, RenameMode, SetAttr,
     SetTime, SubtreeAnswer, SubtreeOp, Time,
@@ -239,7 +239,7 @@ impl Shell {
                 self.change(own).await?;
                 if self.rng.one_in(3) {
                     // What is done next goes into another part.
-                    own.subtree.parts();
+                    own.subtree.groups();
                 }
                 let pause = self.rng.below(self.think / 4);
                 self.sleep(pause).await;
@@ -311,12 +311,10 @@ impl Shell {
 
     /// Sends what was made in parts, and has it become true.
     async fn merge(&mut self, own: &mut Own, after: &State) -> Result<(), End> {
-        let (dir, epoch, used) = (own.dir, own.subtree.record().epoch, own.subtree.used());
+        let (dir, epoch) = (own.dir, own.subtree.record().epoch);
         let merge = own.subtree.record().merges + 1;
-        let parts = own.subtree.parts().to_vec();
-        if parts.is_empty() {
-            return Ok(());
-        }
+        // It is little: there is one group at most.
+        let Some(Group { parts, used, .. }) = own.subtree.groups().pop() else { return Ok(()) };
         let mut refused = 0;
         for _ in 0..TRIES {
             let mut failed = None;
