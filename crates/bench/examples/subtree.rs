@@ -139,7 +139,7 @@ fn measure(fs: &Fs, client: &Client, address: &Address, server: u32, files: u64,
     })?;
     let merged = merged.map_err(text)?;
     line("volatile apply (the merge, durable)", files, merge);
-    own.recouple().map_err(|(_, error)| error.to_string())?;
+    own.recouple().map_err(text)?;
     let there = fs.stat("/own").map_err(text)?.size;
     if there != files {
         return Err(format!("{there} of {files} files are there after the merge"));

@@ -55,9 +55,9 @@ fn a_program_makes_a_tree_by_itself_and_merges_it() {
     assert_eq!(job.outstanding().changes, 0);
     assert_eq!(seen.stat("/job/out"), Err(FsError::Busy), "merged, and still decoupled");
     job.write("out/f2", b"again".to_vec()).expect("there");
-    let Err((mut job, FsError::NotEmpty)) = job.recouple() else { panic!("something is outstanding") };
+    assert_eq!(job.recouple(), Err(FsError::NotEmpty), "something is outstanding");
     job.merge().expect("his");
-    assert!(job.recouple().is_ok());
+    job.recouple().expect("nothing is outstanding");
     assert_eq!(seen.stat("/job/out").expect("seen").size, 999);
     assert_eq!(seen.read("/job/out/f2").expect("seen"), b"again");
     assert_eq!(seen.read("/job/in/moved").expect("seen"), b"output 1");
@@ -122,7 +122,7 @@ fn after_the_death_of_its_process_another_one_merges_what_was_persisted_and_no_m
     assert_eq!(&*job.read("f0").expect("there"), b"3");
     job.write("more", b"5".to_vec()).expect("it goes on");
     job.merge().expect("his");
-    assert!(job.recouple().is_ok());
+    job.recouple().expect("nothing is outstanding");
     kept.remove().expect("there");
     assert_eq!(fs.stat("/job").expect("there").size, 702);
     assert_eq!(fs.read("/job/merged").expect("there"), b"1");
@@ -190,7 +190,7 @@ fn a_merge_goes_on_over_a_restart_of_the_server() {
         merging.join().expect("no panic").expect("merged");
         server
     });
-    assert!(job.recouple().is_ok());
+    job.recouple().expect("nothing is outstanding");
     site.power_loss(server);
     let _server = site.start();
     assert_eq!(fs.stat("/job").expect("there").size, 2000);

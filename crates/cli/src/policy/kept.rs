@@ -29,7 +29,7 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
         ));
     }
     let merged = subtree.merge_kept(&kept).map_err(|error| cannot(file, error))?;
-    subtree.recouple().map_err(|(_, error)| cannot(file, error))?;
+    subtree.recouple().map_err(|error| cannot(file, error))?;
     kept.remove()
         .map_err(|error| Failure::new(format!("{} is merged, and cannot be removed: {error}", file.display())))?;
     // All of it is durable.
@@ -47,7 +47,7 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
 
 /// Ends the decoupling without it; the file stays.
 pub fn abandon(file: &Path, target: &Target) -> Outcome {
-    let (_, client, subtree) = resume(file, target)?;
+    let (_, client, mut subtree) = resume(file, target)?;
     subtree.abandon().map_err(|error| cannot(file, error))?;
     let _ = client.stop(STOP_TIME);
     put(format_args!(

@@ -75,6 +75,10 @@ impl Mds {
         }
         match self.decoupled_above(dir) {
             Above::Nothing => {}
+            Above::Lost => match self.merging_dir() {
+                Some(other) => return Some(Step::Wait(Why::Merge(other))),
+                None => return Some(Step::Answer(Err(FsError::Stale))),
+            },
             Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
             Above::Load(needs) => return Some(self.wait_for(job, needs)),
         }

@@ -48,7 +48,12 @@ pub(crate) struct Decoupled {
 impl Mds {
     /// Whether something that is merged is on its way into memory: until it is there nothing else may change below that root.
     pub(crate) fn is_merging(&self) -> bool {
-        self.decoupled.by_dir.values().any(|owned| owned.merging)
+        self.merging_dir().is_some()
+    }
+
+    /// The root of a subtree of which that is so.
+    fn merging_dir(&self) -> Option<Ino> {
+        self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging).map(|(dir, _)| *dir)
     }
 
     /// Forgets what has come to be merged and is not true: it holds the journal. Its owner sends it again from the first part on.

@@ -10,7 +10,7 @@ use loligo_types::{FsError, Ino, Kind, Lease, Op};
 use crate::cluster::principal;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::Job;
+use crate::park::{Job, Why};
 use crate::paths::Up;
 
 /// Where something is.
@@ -22,6 +22,9 @@ pub(super) enum Above {
     Root(Ino),
     /// Below the root of one.
     Below(Ino),
+    /// Its way up ends before the root: it is gone, or has no name, or a directory above it is to come with a merge that is on its way into
+    /// memory.
+    Lost,
     /// That is to be read first.
     Load(Vec<Need>),
 }
@@ -71,6 +74,11 @@ impl Mds {
         for (ino, names) in subjects(&job.op).into_iter().flatten() {
             match self.decoupled_above(ino) {
                 Above::Nothing => {}
+                Above::Lost => {
+                    if let Some(dir) = self.merging_dir() {
+                        return Some(Step::Wait(Why::Merge(dir)));
+                    }
+                }
                 Above::Root(_) if !names => {}
                 Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
                 Above::Load(needs) => return Some(self.wait_for(job, needs)),
@@ -94,16 +102,16 @@ impl Mds {
             if self.tree.decoupled(at).is_some() {
                 return if at == ino { Above::Root(at) } else { Above::Below(at) };
             }
-            if at == Ino::ROOT || at.0 == 0 {
-                break;
+            if at == Ino::ROOT {
+                return Above::Nothing;
             }
-            match self.up(at) {
+            match if at.0 == 0 { Up::Nowhere } else { self.up(at) } {
                 Up::To(parent) => at = parent,
                 Up::Nowhere => break,
                 Up::Load(needs) => return Above::Load(needs),
             }
         }
-        Above::Nothing
+        Above::Lost
     }
 
     /// Whether something is below this directory; `None`: that is to be read first.
@@ -148,6 +156,7 @@ impl Mds {
     pub(crate) fn is_decoupled(&mut self, ino: Ino, bits: Lease) -> bool {
         match self.decoupled_above(ino) {
             Above::Nothing => false,
+            Above::Lost => self.merging_dir().is_some(),
             Above::Root(_) => bits.has(Lease::NAMES),
             Above::Below(_) | Above::Load(_) => true,
         }

@@ -279,7 +279,7 @@ fn compare(seed: u64, merges: usize, each: usize) {
     }
     let mut owner = Owner::new(&mut world, a, dirs[0], 20).expect("free");
     // Some in one group, some in many.
-    owner.subtree = owner.subtree.with_groups(if seed % 3 == 0 { 300 } else { 1 << 20 });
+    owner.subtree = owner.subtree.with_groups(if seed.is_multiple_of(3) { 300 } else { 1 << 20 });
     let mut files = Vec::new();
     for merge in 0..merges {
         for step in 0..each {

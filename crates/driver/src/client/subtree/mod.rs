@@ -128,7 +128,10 @@ impl Subtree {
         let epoch = self.record().epoch;
         match self.ask(SubtreeOp::Fetch { epoch, needs })? {
             Answer::Subtree(answer) => match *answer {
-                SubtreeAnswer::Records(items) => Ok(self.machine.learn(items)),
+                SubtreeAnswer::Records(items) => {
+                    self.machine.learn(items);
+                    Ok(())
+                }
                 _ => Err(FsError::Io),
             },
             _ => Err(FsError::Io),
@@ -256,21 +259,14 @@ impl Subtree {
         }
     }
 
-    /// Ends it: from then on it is a directory like others. `NotEmpty` if something is outstanding: merge it first, or
-    /// [`Subtree::abandon`] it.
-    pub fn recouple(mut self) -> Result<(), (Subtree, FsError)> {
-        if self.outstanding().changes > 0 {
-            return Err((self, FsError::NotEmpty));
-        }
-        let epoch = self.record().epoch;
-        match self.ask(SubtreeOp::End { epoch }) {
-            Ok(_) => Ok(()),
-            Err(error) => Err((self, error)),
-        }
+    /// Ends it: from then on it is a directory like others, and whatever is asked of this is `Stale`. `NotEmpty` if something is
+    /// outstanding: merge it first, or [`Subtree::abandon`] it.
+    pub fn recouple(&mut self) -> FsResult<()> {
+        if self.outstanding().changes > 0 { Err(FsError::NotEmpty) } else { self.abandon() }
     }
 
     /// Ends it without what is outstanding. What was persisted stays on this machine's disk.
-    pub fn abandon(mut self) -> FsResult<()> {
+    pub fn abandon(&mut self) -> FsResult<()> {
         let epoch = self.record().epoch;
         self.ask(SubtreeOp::End { epoch }).map(drop)
     }
