@@ -105,16 +105,14 @@ fn after_the_death_of_its_process_another_one_merges_what_was_persisted_and_no_m
     job.persist(&path).expect("added");
     job.write("lost", b"4".to_vec()).expect("made");
     drop(job);
-    drop(fs);
-    stop(&client);
-    drop(client);
-    // The rank has died, too.
-    site.power_loss(server);
+    // The rank has another life, too.
+    server.stop().expect("it stops");
+    drop(server);
     let _server = site.start();
 
     let kept = Kept::read(&path).expect("a good file");
     assert_eq!((kept.fs_id(), kept.torn()), ([7; 16], None));
-    let (client, fs) = connect(&site);
+    let (other, fs) = connect(&site);
     assert_eq!(fs.stat("/job/f0"), Err(FsError::Busy), "its lease is not over");
     let mut job = Subtree::resume(&fs, &kept, &options).expect("it knows the number");
     assert_eq!(job.stat("f0"), Err(FsError::NotFound), "nothing is merged yet");
@@ -129,6 +127,7 @@ fn after_the_death_of_its_process_another_one_merges_what_was_persisted_and_no_m
     assert_eq!(fs.stat("/job/old"), Err(FsError::NotFound));
     assert_eq!(fs.stat("/job/lost"), Err(FsError::NotFound));
     stop(&client);
+    stop(&other);
 }
 
 #[test]
@@ -191,7 +190,8 @@ fn a_merge_goes_on_over_a_restart_of_the_server() {
         server
     });
     job.recouple().expect("nothing is outstanding");
-    site.power_loss(server);
+    server.stop().expect("it stops");
+    drop(server);
     let _server = site.start();
     assert_eq!(fs.stat("/job").expect("there").size, 2000);
     assert_eq!(fs.read("/job/f1999").expect("there"), b"data");
