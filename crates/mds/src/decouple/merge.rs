@@ -145,7 +145,6 @@ impl Mds {
         let right = |is: bool| if is { Ok(()) } else { Err(Bar::Wrong) };
         match event {
             Event::Inode(inode) if record.is_new(inode.ino) => {
-                right(inode.kind != Kind::Dir || !inode.is_spread())?;
                 right(inode.nlink > 0 && !inode.is_spread() && is_his_to_make(inode, cred))?;
                 self.is_there(record, inode.parent, intake)
             }
@@ -160,11 +159,20 @@ impl Mds {
                 let keeps = (now.uid, now.gid, now.mode, now.acl(), now.default_acl())
                     == (inode.uid, inode.gid, inode.mode, inode.acl(), inode.default_acl());
                 let is_his = cred.is_root() || now.uid == cred.uid && is_his_to_make(inode, cred);
-                right(now.kind == inode.kind && !inode.is_spread() && (keeps || is_his))
+                let content = |inode: &Inode| (inode.size, inode.mtime, inode.cuts, inode.inline, inode.has_xattrs);
+                let (written, renamed) = (content(now) != content(inode), names_of(now) != names_of(inode));
+                right(now.kind == inode.kind && !inode.is_spread() && (keeps || is_his))?;
+                if is_his {
+                    return Ok(());
+                }
+                if written {
+                    self.may_write(record, cred, inode.ino, intake)?;
+                }
+                if renamed { self.may_rename(record, cred, inode.ino, intake) } else { Ok(()) }
             }
             Event::InodeGone(ino) => {
                 right(*ino != record.dir)?;
-                self.is_there(record, *ino, intake)
+                self.may_rename(record, cred, *ino, intake)
             }
             Event::Entry { dir, ino, kind, remote, .. } => {
                 // A file with several names lives with one of them; a directory lives where its name is.
@@ -187,8 +195,11 @@ impl Mds {
             }
             Event::InlineGone(ino) => self.may_write(record, cred, *ino, intake),
             Event::Discard { ino, .. } => {
-                // Only what goes whole: its objects are nobody's to read then.
-                self.is_there(record, *ino, intake)
+                // Of a file that is cut, or of one that goes.
+                match self.may_write(record, cred, *ino, intake) {
+                    Err(Bar::Denied) => self.may_rename(record, cred, *ino, intake),
+                    verdict => verdict,
+                }
             }
             _ => Err(Bar::Wrong),
         }
@@ -203,6 +214,23 @@ impl Mds {
         match self.tree.find(ino) {
             Found::Here(inode) if inode.uid == cred.uid => Ok(()),
             Found::Here(inode) => access::check(inode, cred, access::W).map_err(|_| Bar::Denied),
+            Found::Gone => Err(Bar::Wrong),
+            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
+        }
+    }
+
+    /// Whether its owner may give something that is in the subtree another name, or take its name away: whoever may write to the directory
+    /// that it is in. A directory knows its names by their number.
+    fn may_rename(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
+        self.is_there(record, ino, intake)?;
+        if record.is_new(ino) || cred.is_root() {
+            return Ok(());
+        }
+        match self.tree.find(ino) {
+            Found::Here(inode) => {
+                let parent = inode.parent;
+                self.may_write(record, cred, parent, intake)
+            }
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
         }
@@ -350,6 +378,11 @@ impl Mds {
             self.out.push_back(crate::io::Output::Again);
         }
     }
+}
+
+/// What of an inode changes with its names; of a directory the number of links does with those in it.
+fn names_of(inode: &Inode) -> (Ino, loligo_types::Place, u32) {
+    (inode.parent, inode.place, if inode.kind == Kind::Dir { 0 } else { inode.nlink })
 }
 
 /// Whether a user may set xattrs of this name. Policies are a rank's to hear of at once.

@@ -583,6 +583,9 @@ fn nothing_is_merged_that_is_not_the_owners_to_make() {
 #[test]
 fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
     let (mut world, a, _, dir, old) = scene();
+    let theirs = world.mkdir(a, dir, "theirs").ino;
+    let deep = world.create(a, theirs, "deep", WRITE, 2).ino;
+    world.call(a, close(2)).expect("it is open");
     let user = crate::Peer { uid: Some(1000), groups: vec![1000], trusted: false, local: false, identity: None };
     let at = world.client_as(1000, user);
     let set = loligo_types::SetAttr { uid: Some(1000), gid: Some(1000), ..Default::default() };
@@ -607,6 +610,20 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
     }
     let inline = [Event::Inline { ino: old, data: b"mine"[..].into() }];
     assert_eq!(ask(&mut world, part(&inline)), Err(FsError::Access), "its mode lets only root write");
+    // Nor may it cut, take away or move what lies in a directory of another's.
+    let kept = |ino: Ino| world.mds.tree.inode(ino).expect("there").clone();
+    let (cut, moved) = (Inode { size: 0, ..kept(old) }, Inode { parent: dir, ..kept(deep) });
+    let denied = [
+        Event::Inode(Box::new(cut)),
+        Event::Inode(Box::new(moved)),
+        Event::InodeGone(deep),
+        Event::EntryGone { dir: theirs, name: name("deep") },
+        Event::Discard { ino: deep, from: 0, object_size: 4096 },
+        Event::XattrGone { ino: deep, name: b"user.a"[..].into() },
+    ];
+    for event in denied {
+        assert_eq!(ask(&mut world, part(std::slice::from_ref(&event))), Err(FsError::Access), "{event:?}");
+    }
     // It may take a name away from its own directory, as it might at the rank.
     let mut owner = Owner { at, subtree: Subtree::new(settings, record, root), cred };
     owner.run(&mut world, &unlink(dir, "old")).expect("the directory is his");
