@@ -5,9 +5,9 @@ use std::sync::Arc;
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout,
-    Lease, Letter, LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank, Route,
-    Seq, SessionId, SessionRecord, Spread, Target, Time, limits,
+    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
+    Layout, Lease, Letter, LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank,
+    Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -291,11 +291,26 @@ fn decoupled() -> impl Strategy<Value = DecoupledRecord> {
             let session = SessionId(session);
             let name = name.as_ref().into();
             let used = Ino(used);
-            let mut record =
-                DecoupledRecord { dir, epoch, owner, session, uid, name, lease_ms, used, merges, grants: Vec::new() };
+            let interfere = if epoch % 2 == 0 { Interfere::Allow } else { Interfere::Block };
+            let journal = (uid % 3 == 0).then_some(StoredJournal { ino: Ino(merges | 1), bytes: epoch });
+            let record = DecoupledRecord {
+                dir,
+                epoch,
+                owner,
+                session,
+                uid,
+                name,
+                lease_ms,
+                used,
+                merges,
+                interfere,
+                ..DecoupledRecord::default()
+            };
+            let mut record = DecoupledRecord { journal, ..record };
             let mut at = 0;
             for (gap, count) in steps {
                 record.grant(Ino(at + gap), count);
+                record.objects.push((Ino(at + gap), count));
                 at += gap + count;
             }
             record

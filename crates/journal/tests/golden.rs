@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use loligo_journal::table::{Meta, Row, TABLE_VERSION, decode_row};
+use loligo_journal::table::{Meta, Row, TABLE_VERSION, decode_decoupled, decode_row};
 use loligo_journal::{
     FileReader, FileWriter, MemSource, Owner, ReadConfig, Reader, Record, Tail, Writer, WriterConfig, decode_record,
     encode_record,
@@ -13,9 +13,9 @@ use loligo_journal::{
 use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
-    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Kind, Layout,
-    Lease, Letter, LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank,
-    Route, Seq, SessionId, SessionRecord, Spread, Target, Time,
+    Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
+    Layout, Lease, Letter, LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat,
+    Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -180,6 +180,9 @@ fn decoupled() -> DecoupledRecord {
         grants: vec![(Ino(1000), 100), (Ino(2000), 1)],
         used: Ino(1050),
         merges: 3,
+        interfere: Interfere::Allow,
+        journal: Some(StoredJournal { ino: Ino(1001), bytes: 70_000 }),
+        objects: vec![(Ino(1000), 64)],
     }
 }
 
@@ -321,6 +324,16 @@ fn every_event_has_its_bytes() {
     for (name, record) in records() {
         assert_eq!(decode_record(&unhex(lines(EVENT)[name])), Ok(record), "{name}");
     }
+}
+
+#[test]
+fn what_was_said_of_a_decoupled_subtree_before_there_was_more_to_say_is_read() {
+    let plain = DecoupledRecord { interfere: Interfere::Block, journal: None, objects: Vec::new(), ..decoupled() };
+    let event = "020001178002e8070807060504030201ac0207036a6f62e0d4039a080302e80764d00f01";
+    let record = Record { origin: None, events: vec![Event::Decoupled(Box::new(plain.clone()))] };
+    assert_eq!(decode_record(&unhex(event)), Ok(record));
+    let value = unhex("0202e8070807060504030201ac0207036a6f62e0d4039a080302e80764d00f01");
+    assert_eq!(decode_decoupled(Ino(256), &value), Ok((Rank(2), plain)));
 }
 
 #[test]

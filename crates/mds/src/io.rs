@@ -209,6 +209,9 @@ pub enum Output {
     Told { id: u64, told: Told },
     /// From now on the session may do this with the file's objects.
     Access { session: SessionId, ino: Ino, access: DataAccess },
+    /// From now on the session may do this with the objects of all these inodes, so many from the first on, of which it has not been said
+    /// one by one.
+    AccessRange { session: SessionId, first: Ino, count: u64, access: DataAccess },
     /// The connection speaks for this session from now on (for routing data requests).
     Bound { conn: ConnId, session: SessionId },
     /// The session is gone: its queued data requests must not be executed any more. [`Input::Fenced`] follows when none runs.

@@ -96,6 +96,18 @@ pub enum Input {
         /// The right.
         access: Access,
     },
+    /// From now on the session may do this with so many files from the first on, of which it was not said one by one. A range is taken
+    /// back as it was given.
+    AccessRange {
+        /// Whose right.
+        session: SessionId,
+        /// The first file.
+        first: Ino,
+        /// How many.
+        count: u64,
+        /// The right.
+        access: Access,
+    },
     /// The session may do everything: it lives in the server's own process.
     Trust {
         /// The session.

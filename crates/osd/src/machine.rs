@@ -44,6 +44,8 @@ struct SyncAll {
 pub struct Osd {
     config: Config,
     rights: BTreeMap<(SessionId, Ino), Access>,
+    /// Of many files at once: the first, how many.
+    ranges: BTreeMap<SessionId, Vec<(Ino, u64, Access)>>,
     trusted: BTreeSet<SessionId>,
     pub(crate) files: BTreeMap<Ino, Queue>,
     /// Which file an effect that is out belongs to.
@@ -80,6 +82,7 @@ impl Osd {
         Self {
             config,
             rights: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             trusted: BTreeSet::new(),
             files: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -123,6 +126,7 @@ impl Osd {
             }
             Input::Done { id, result } => self.done(id, result),
             Input::Access { session, ino, access } => self.set_access(session, ino, access),
+            Input::AccessRange { session, first, count, access } => self.set_range(session, first, count, access),
             Input::Trust { session } => {
                 self.trusted.insert(session);
             }
@@ -333,8 +337,30 @@ impl Osd {
             // Not even who may do everything may change what another server is about to have.
             Some(away @ (Access::Moving | Access::Moved)) => *away,
             _ if self.trusted.contains(&session) => Access::Write,
-            known => known.copied().unwrap_or(Access::None),
+            Some(known) => *known,
+            None => self.range_access(session, ino),
         }
+    }
+
+    fn range_access(&self, session: SessionId, ino: Ino) -> Access {
+        let covers = |(first, count, _): &&(Ino, u64, Access)| ino.0.wrapping_sub(first.0) < *count;
+        let found = self.ranges.get(&session).and_then(|ranges| ranges.iter().rev().find(covers));
+        found.map_or(Access::None, |(_, _, access)| *access)
+    }
+
+    /// Changes a right to many files. What waits and needs more is refused; what runs goes on.
+    fn set_range(&mut self, session: SessionId, first: Ino, count: u64, access: Access) {
+        let ranges = self.ranges.entry(session).or_default();
+        ranges.retain(|(begin, length, _)| (*begin, *length) != (first, count));
+        if access != Access::None {
+            return ranges.push((first, count, access));
+        }
+        if ranges.is_empty() {
+            self.ranges.remove(&session);
+        }
+        let waiting: Vec<Ino> =
+            self.files.range(first..Ino(first.0.saturating_add(count))).map(|(ino, _)| *ino).collect();
+        waiting.into_iter().for_each(|ino| self.refuse_waiting(session, ino));
     }
 
     /// Changes a right. What waits and needs more is refused; what runs goes on.
@@ -343,6 +369,11 @@ impl Osd {
             Access::None => self.rights.remove(&(session, ino)),
             _ => self.rights.insert((session, ino), access),
         };
+        self.refuse_waiting(session, ino);
+    }
+
+    /// What waits and may not be done any more.
+    fn refuse_waiting(&mut self, session: SessionId, ino: Ino) {
         let allowed = self.access(session, ino);
         for op in self.take_waiting(ino, |op| op.waiter.is(session) && refusal(allowed, op.class).is_some()) {
             if let (Waiter::Session(session, tag), Some(error)) = (op.waiter, refusal(allowed, op.class)) {
@@ -353,6 +384,7 @@ impl Osd {
 
     fn fence(&mut self, session: SessionId) {
         self.trusted.remove(&session);
+        self.ranges.remove(&session);
         let rights = self.rights.range((session, Ino(0))..=(session, Ino(u64::MAX)));
         let inos: Vec<Ino> = rights.map(|((_, ino), _)| *ino).collect();
         for ino in inos {

@@ -410,18 +410,15 @@ impl Server {
             Output::Balance(snapshot) => self.out.push_back(Act::Balance(snapshot)),
             Output::Told { id, told } => self.out.push_back(Act::Told { id, told }),
             Output::Access { session, ino, access } => {
-                let access = match access {
-                    DataAccess::None => Access::None,
-                    DataAccess::Read => Access::Read,
-                    DataAccess::Write => Access::Write,
-                    DataAccess::Moving => Access::Moving,
-                    DataAccess::Moved => Access::Moved,
-                };
+                let access = to_osd(access);
                 if access == Access::Write {
                     // Another one may have removed objects since it was written here.
                     self.blobs.forget(ino.0);
                 }
                 self.osd_feed(loligo_osd::Input::Access { session, ino, access });
+            }
+            Output::AccessRange { session, first, count, access } => {
+                self.osd_feed(loligo_osd::Input::AccessRange { session, first, count, access: to_osd(access) });
             }
             Output::Bound { conn, session } => drop(self.sessions.insert(conn.0, session)),
             Output::Again if self.again => {}
@@ -437,5 +434,16 @@ impl Server {
             Output::Stopped => self.out.push_back(Act::Stopped),
             Output::Fatal { text } => self.out.push_back(Act::Fatal(text)),
         }
+    }
+}
+
+/// What the metadata server says, as the object server has it.
+fn to_osd(access: DataAccess) -> Access {
+    match access {
+        DataAccess::None => Access::None,
+        DataAccess::Read => Access::Read,
+        DataAccess::Write => Access::Write,
+        DataAccess::Moving => Access::Moving,
+        DataAccess::Moved => Access::Moved,
     }
 }

@@ -40,6 +40,8 @@ pub const GROUPS_MAX: usize = 65_536;
 pub const INO_GRANT_MAX: u32 = 65_536;
 /// Most inode numbers that the owner of a decoupled subtree may have and not have used.
 pub const SUBTREE_INOS_MAX: u64 = 1 << 28;
+/// So many of the first numbers that it is granted are for its journal in the store, and make no inodes.
+pub const SUBTREE_JOURNALS: u64 = 2;
 /// Most ranges of numbers that it may have been given.
 pub const SUBTREE_GRANTS_MAX: usize = 4096;
 /// Longest part of a merge, bytes: a rank applies one part without looking at anything else.

@@ -6,7 +6,29 @@
 
 use std::sync::Arc;
 
+use crate::limits::SUBTREE_JOURNALS;
 use crate::{Ino, Inode, Loaded, Need, SessionId};
+
+/// What others meet in a decoupled subtree (Cudele §6.3, "interfere").
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum Interfere {
+    /// They are refused, as busy.
+    #[default]
+    Block = 0,
+    /// They may work there; the owner's merge wins over what they have done.
+    Allow = 1,
+}
+
+/// An owner's journal in the store ("global persist", Cudele §6.2): an object of its own, under a number that was granted with the
+/// decoupling and makes no inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct StoredJournal {
+    /// The object's number.
+    pub ino: Ino,
+    /// So many of its bytes are durable and count.
+    pub bytes: u64,
+}
 
 /// What is kept of a decoupled subtree as long as it is one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
@@ -32,6 +54,12 @@ pub struct DecoupledRecord {
     pub used: Ino,
     /// How many merges are done.
     pub merges: u64,
+    /// What others meet in it.
+    pub interfere: Interfere,
+    /// What of its journal is in the store.
+    pub journal: Option<StoredJournal>,
+    /// Numbers of which there may be objects: what makes no inode in the end is to be dropped. The first, and how many. Ascending.
+    pub objects: Vec<(Ino, u64)>,
 }
 
 impl DecoupledRecord {
@@ -43,6 +71,11 @@ impl DecoupledRecord {
     /// Whether a number may make an inode in the next merge.
     pub fn is_new(&self, ino: Ino) -> bool {
         ino >= self.used && self.is_granted(ino)
+    }
+
+    /// Numbers for its journal in the store, which make no inodes: two, so that a new one can be begun beside the one that counts.
+    pub fn journal_inos(&self) -> [Ino; SUBTREE_JOURNALS as usize] {
+        std::array::from_fn(|n| Ino(self.epoch + n as u64))
     }
 
     /// How many numbers are left.
@@ -64,8 +97,9 @@ impl DecoupledRecord {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubtreeOp {
     /// To have it, with so many inode numbers: `Decoupled`. `resume`: to go on with the one of this epoch, which is the owner's
-    /// already; 0: a new one. `Busy` if it, or something above or below it, is decoupled, or something below it is open.
-    Decouple { owner: u64, resume: u64, inos: u64, lease_ms: u32 },
+    /// already; 0: a new one, with room for so many inodes. `Busy` if it, or something above or below it, is decoupled, or something
+    /// below it is open.
+    Decouple { owner: u64, resume: u64, inos: u64, lease_ms: u32, interfere: Interfere },
     /// More numbers: `Decoupled`.
     Grant { epoch: u64, inos: u64 },
     /// Records of what is there: `Records`, of some or all that is asked for.
@@ -77,6 +111,12 @@ pub enum SubtreeOp {
     /// All parts that have come become true at once. `Merged`. `merge`: one more than those that are done; of one that is done
     /// already the answer is given again. `used`: numbers below this are not used any more.
     Merge { epoch: u64, merge: u64, parts: u32, used: Ino },
+    /// To read and write objects of these by data requests: of files that are there, as the owner may do it; of numbers that were
+    /// granted, everything. `Decoupled`. `NotFound` if one is not of the subtree.
+    Data { epoch: u64, inos: Vec<Ino> },
+    /// So much of the owner's journal is in the store, durably. `Decoupled`. `Invalid` if that is not one of the numbers which were
+    /// reserved for it ([`DecoupledRecord::journal_inos`]).
+    Keep { epoch: u64, journal: StoredJournal },
     /// It is not decoupled any more; parts that are not merged are dropped. `Done`.
     End { epoch: u64 },
 }
@@ -90,6 +130,8 @@ impl SubtreeOp {
             SubtreeOp::Fetch { .. } => "subtree_fetch",
             SubtreeOp::Part { .. } => "merge_part",
             SubtreeOp::Merge { .. } => "merge",
+            SubtreeOp::Data { .. } => "subtree_data",
+            SubtreeOp::Keep { .. } => "subtree_keep",
             SubtreeOp::End { .. } => "recouple",
         }
     }

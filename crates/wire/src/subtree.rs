@@ -8,7 +8,7 @@ use loligo_journal::codec::parts::{Cursor, put_decoupled, put_inode, put_list, p
 use loligo_journal::codec::parts::{take_decoupled, take_inode, take_list};
 use loligo_types::limits::{FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::peer::Want;
-use loligo_types::{Ino, Lease, SplitRule, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Ino, Interfere, Lease, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp};
 
 use crate::DecodeError;
 use crate::common::limit;
@@ -23,6 +23,8 @@ mod ask {
     pub const PART: u8 = 4;
     pub const MERGE: u8 = 5;
     pub const END: u8 = 6;
+    pub const DATA: u8 = 7;
+    pub const KEEP: u8 = 8;
 }
 
 /// The codes of answers. On the wire: keep stable, never reuse.
@@ -47,8 +49,8 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
         numbers.iter().for_each(|number| put_u64(&mut out, *number));
     };
     match what {
-        SubtreeOp::Decouple { owner, resume, inos, lease_ms } => {
-            put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms)]);
+        SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
+            put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms), *interfere as u64]);
         }
         SubtreeOp::Grant { epoch, inos } => put(ask::GRANT, &[*epoch, *inos]),
         SubtreeOp::Fetch { epoch, needs } => {
@@ -61,6 +63,11 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
         SubtreeOp::Merge { epoch, merge, parts, used } => {
             put(ask::MERGE, &[*epoch, *merge, u64::from(*parts), used.0]);
         }
+        SubtreeOp::Data { epoch, inos } => {
+            put(ask::DATA, &[*epoch]);
+            put_list(&mut out, inos, |out, ino| put_u64(out, ino.0));
+        }
+        SubtreeOp::Keep { epoch, journal } => put(ask::KEEP, &[*epoch, journal.ino.0, journal.bytes]),
         SubtreeOp::End { epoch } => put(ask::END, &[*epoch]),
     }
     out
@@ -72,6 +79,7 @@ pub(crate) fn decode(bytes: &[u8], payload: &mut Payload) -> Result<SubtreeOp, D
     from.finish()?;
     match &what {
         SubtreeOp::Part { body, .. } => limit(body.len(), MERGE_PART_MAX, "bytes of a part of a merge")?,
+        SubtreeOp::Data { inos, .. } => limit(inos.len(), FETCH_MAX, "files of a subtree")?,
         SubtreeOp::Fetch { needs, .. } => limit(needs.len(), FETCH_MAX, "records of a subtree")?,
         _ => {}
     }
@@ -80,9 +88,17 @@ pub(crate) fn decode(bytes: &[u8], payload: &mut Payload) -> Result<SubtreeOp, D
 
 fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> {
     Ok(match from.u8()? {
-        ask::DECOUPLE => {
-            SubtreeOp::Decouple { owner: from.u64()?, resume: from.u64()?, inos: from.u64()?, lease_ms: from.u32()? }
-        }
+        ask::DECOUPLE => SubtreeOp::Decouple {
+            owner: from.u64()?,
+            resume: from.u64()?,
+            inos: from.u64()?,
+            lease_ms: from.u32()?,
+            interfere: match from.u8()? {
+                0 => Interfere::Block,
+                1 => Interfere::Allow,
+                _ => return Err(from.invalid("what others meet in a subtree")),
+            },
+        },
         ask::GRANT => SubtreeOp::Grant { epoch: from.u64()?, inos: from.u64()? },
         ask::FETCH => {
             let epoch = from.u64()?;
@@ -94,6 +110,14 @@ fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> 
         }
         ask::MERGE => {
             SubtreeOp::Merge { epoch: from.u64()?, merge: from.u64()?, parts: from.u32()?, used: Ino(from.u64()?) }
+        }
+        ask::DATA => SubtreeOp::Data {
+            epoch: from.u64()?,
+            inos: take_list(from, 1, "numbers of files", |from| from.u64().map(Ino))?,
+        },
+        ask::KEEP => {
+            let epoch = from.u64()?;
+            SubtreeOp::Keep { epoch, journal: StoredJournal { ino: Ino(from.u64()?), bytes: from.u64()? } }
         }
         ask::END => SubtreeOp::End { epoch: from.u64()? },
         _ => return Err(from.invalid("what is asked about a subtree")),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loligo_driver::client::{Call, Client, Options};
-use loligo_types::{Cred, Ino, Name, Op, SubtreeOp};
+use loligo_types::{Cred, Ino, Interfere, Name, Op, SubtreeOp};
 
 use super::run::{Place, Service, loligo, until};
 
@@ -79,7 +79,7 @@ fn decouple(client: &Client, name: &[u8], lease_ms: u32) -> Ino {
     let lookup = Op::Lookup { dir: Ino::ROOT, name: Name::new(name).expect("a name") };
     let found = client.call(&cred, Call::Op(lookup)).expect("it is there");
     let dir = found.answer.attr().expect("it has attributes").ino;
-    let what = Box::new(SubtreeOp::Decouple { owner: 7, resume: 0, inos: 100, lease_ms });
+    let what = Box::new(SubtreeOp::Decouple { owner: 7, resume: 0, inos: 100, lease_ms, interfere: Interfere::Block });
     client.call(&cred, Call::Op(Op::Subtree { dir, what })).expect("nobody has it");
     dir
 }

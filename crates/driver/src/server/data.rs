@@ -114,18 +114,17 @@ impl DataPlane {
     }
 
     pub(crate) fn access(&mut self, session: SessionId, ino: Ino, access: DataAccess) {
-        let access = match access {
-            DataAccess::None => Access::None,
-            DataAccess::Read => Access::Read,
-            DataAccess::Write => Access::Write,
-            DataAccess::Moving => Access::Moving,
-            DataAccess::Moved => Access::Moved,
-        };
+        let access = of(access);
         if access == Access::Write {
             // Another server may have had the file, or its rank, since it was written here.
             self.blobs.forget(ino.0);
         }
         self.feed(loligo_osd::Input::Access { session, ino, access });
+    }
+
+    /// The same of many files, of which nobody else has anything.
+    pub(crate) fn access_range(&mut self, session: SessionId, (first, count): (Ino, u64), access: DataAccess) {
+        self.feed(loligo_osd::Input::AccessRange { session, first, count, access: of(access) });
     }
 
     /// Nothing of the session is executed any more; what waits is dropped.
@@ -214,5 +213,16 @@ impl DataPlane {
             }
             Output::Fenced { session } => self.out.push_back(Out::Input(Input::Fenced { session })),
         }
+    }
+}
+
+/// What the metadata server says, as the object server has it.
+fn of(access: DataAccess) -> Access {
+    match access {
+        DataAccess::None => Access::None,
+        DataAccess::Read => Access::Read,
+        DataAccess::Write => Access::Write,
+        DataAccess::Moving => Access::Moving,
+        DataAccess::Moved => Access::Moved,
     }
 }

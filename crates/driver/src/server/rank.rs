@@ -478,6 +478,9 @@ impl Rank {
                 }
             }
             Output::Access { session, ino, access } => self.data.access(session, ino, access),
+            Output::AccessRange { session, first, count, access } => {
+                self.data.access_range(session, (first, count), access);
+            }
             Output::Bound { conn, session } => {
                 self.lost.retain(|lost| *lost != session);
                 if let Some(residence) = self.resident.as_mut().filter(|r| r.connected && r.conn == conn.0) {

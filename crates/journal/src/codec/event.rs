@@ -7,7 +7,7 @@ use loligo_types::{Event, Ino, Kind, Rank, SessionId};
 use super::letter::{put_frag, put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
 use super::letter::{take_frag, take_peer, take_rank, take_route};
 use super::{Cursor, DecodeError, put_bytes, put_decoupled, put_inode, put_object_size, put_session, put_u64};
-use super::{take_decoupled, take_inode, take_object_size, take_session};
+use super::{take_decoupled, take_decoupled_v1, take_inode, take_object_size, take_session};
 
 /// The codes. Persisted: keep stable, never reuse.
 mod code {
@@ -33,10 +33,12 @@ mod code {
     pub const DEPARTED: u8 = 20;
     pub const DEPARTED_FRAG: u8 = 21;
     pub const PART_GONE: u8 = 22;
-    pub const DECOUPLED: u8 = 23;
+    /// As it was before there was more to say; read, and not written any more.
+    pub const DECOUPLED_V1: u8 = 23;
     pub const DECOUPLED_GONE: u8 = 24;
     pub const MERGE_PART: u8 = 25;
     pub const MERGE: u8 = 26;
+    pub const DECOUPLED: u8 = 27;
 }
 
 /// Code of a letter, which no other letter may hold.
@@ -199,7 +201,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
 pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
     let at = from.at();
     let code = from.u8()?;
-    if !(code::INODE..=code::MERGE).contains(&code) {
+    if !(code::INODE..=code::DECOUPLED).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
@@ -239,6 +241,7 @@ pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
         code::DEPARTED_FRAG => Event::DepartedFrag { dir: ino, frag: take_frag(from)? },
         code::PART_GONE => Event::PartGone { dir: ino, rank: take_rank(from)? },
         code::DECOUPLED => Event::Decoupled(Box::new(take_decoupled(from, ino)?)),
+        code::DECOUPLED_V1 => Event::Decoupled(Box::new(take_decoupled_v1(from, ino)?)),
         code::DECOUPLED_GONE => Event::DecoupledGone(ino),
         code::MERGE_PART => Event::MergePart { dir: ino, part: from.u32()?, body: from.bytes()?.into() },
         code::MERGE => Event::Merge { dir: ino },

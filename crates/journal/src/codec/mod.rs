@@ -28,11 +28,11 @@ pub mod parts {
     pub use super::inode::{put_inode, take_inode};
     pub use super::letter::{put_frag, put_letter, put_list, put_rank, put_route};
     pub use super::letter::{take_frag, take_lease, take_letter, take_list, take_rank, take_route};
-    pub use super::subtree::{put_decoupled, take_decoupled};
+    pub use super::subtree::{put_decoupled, take_decoupled, take_decoupled_v1};
 }
 
 pub(crate) use parts::{Cursor, entry_kind, put_bytes, put_decoupled, put_inode, put_rank, put_u64, put_zigzag};
-pub(crate) use parts::{take_decoupled, take_entry_kind, take_inode, take_rank};
+pub(crate) use parts::{take_decoupled, take_decoupled_v1, take_entry_kind, take_inode, take_rank};
 
 /// Version of the event format, the first byte of every record body. Persisted.
 pub const EVENT_VERSION: u8 = 2;

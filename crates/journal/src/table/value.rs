@@ -6,11 +6,14 @@ use loligo_types::{DecoupledRecord, Ino, Inode, PeerRecord, Rank, Route, Session
 
 use crate::codec::{
     Cursor, DecodeError, entry_kind, put_decoupled, put_inode, put_object_size, put_peer, put_rank, put_session,
-    put_u64, take_decoupled, take_entry_kind, take_inode, take_object_size, take_peer, take_rank, take_session,
+    put_u64, take_decoupled, take_decoupled_v1, take_entry_kind, take_inode, take_object_size, take_peer, take_rank,
+    take_session,
 };
 
 /// Version of every value, its first byte. Persisted.
 pub const VALUE_VERSION: u8 = 2;
+/// First byte of values of decoupled subtrees; those of version 2, which said less, are read.
+const DECOUPLED_VERSION: u8 = 3;
 
 /// Version of the table's layout as a whole, the value of `Meta::Format`. Persisted.
 pub const TABLE_VERSION: u64 = 2;
@@ -78,7 +81,7 @@ pub fn decode_orphan(value: &[u8]) -> Result<Rank, DecodeError> {
 
 /// Value of a decoupled subtree, with the rank that has it; its root stands in the key.
 pub fn encode_decoupled(rank: Rank, record: &DecoupledRecord) -> Vec<u8> {
-    let mut out = vec![VALUE_VERSION];
+    let mut out = vec![DECOUPLED_VERSION];
     put_rank(&mut out, rank);
     put_decoupled(&mut out, record);
     out
@@ -86,7 +89,11 @@ pub fn encode_decoupled(rank: Rank, record: &DecoupledRecord) -> Vec<u8> {
 
 /// Reads one; `dir` stands in its key.
 pub fn decode_decoupled(dir: Ino, value: &[u8]) -> Result<(Rank, DecoupledRecord), DecodeError> {
-    whole(value, "value of a decoupled subtree", |from| Ok((take_rank(from)?, take_decoupled(from, dir)?)))
+    const WHAT: &str = "value of a decoupled subtree";
+    if value.first() != Some(&DECOUPLED_VERSION) {
+        return whole(value, WHAT, |from| Ok((take_rank(from)?, take_decoupled_v1(from, dir)?)));
+    }
+    whole_of(DECOUPLED_VERSION, value, WHAT, |from| Ok((take_rank(from)?, take_decoupled(from, dir)?)))
 }
 
 /// Value of a route; directory and fragment stand in its key.
@@ -183,8 +190,17 @@ fn whole<'a, T>(
     what: &'static str,
     take: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, DecodeError> {
+    whole_of(VALUE_VERSION, value, what, take)
+}
+
+fn whole_of<'a, T>(
+    version: u8,
+    value: &'a [u8],
+    what: &'static str,
+    take: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
     let mut from = Cursor::new(value);
-    from.version(VALUE_VERSION, what)?;
+    from.version(version, what)?;
     let taken = take(&mut from)?;
     from.finish()?;
     Ok(taken)

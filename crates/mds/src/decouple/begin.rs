@@ -4,10 +4,11 @@
 //! then its owner is answered. Who is not heard for as long as its lease says has lost it: the rank takes it back, and what was not
 //! merged is known to nobody but the owner.
 
-use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_LEASE_MS_MAX};
-use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Kind, Lease};
+use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
+use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, StoredJournal};
 
 use super::Owned;
+use super::objects::DataRights;
 use super::shut::Above;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
@@ -24,7 +25,7 @@ impl Mds {
         dir: Ino,
         (owner, resume): (u64, u64),
         inos: u64,
-        lease_ms: u32,
+        (lease_ms, interfere): (u32, Interfere),
     ) -> Step {
         let by = Some((job.slot, job.session));
         let mine = self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.by == by);
@@ -42,7 +43,7 @@ impl Mds {
             Err(error) => return Step::Answer(Err(error)),
             Ok(false) if known.is_some() => return Step::Answer(Err(FsError::Perm)),
             Ok(false) => {
-                if let Some(step) = self.begin_decoupling(job, dir, owner, inos, lease_ms) {
+                if let Some(step) = self.begin_decoupling(job, dir, owner, inos, (lease_ms, interfere)) {
                     return step;
                 }
             }
@@ -51,7 +52,12 @@ impl Mds {
         let owned = self.decoupled.by_dir.entry(dir).or_default();
         if owned.by != by {
             // Of what another session of the owner sent, this one knows nothing.
-            (owned.by, owned.intake) = (by, None);
+            let before = std::mem::replace(&mut owned.by, by);
+            owned.intake = None;
+            let rights = std::mem::take(&mut owned.data);
+            if let Some((_, session)) = before {
+                self.end_data_rights(session, rights);
+            }
         }
         if let Some(mut record) = self.tree.decoupled(dir).filter(|record| record.session != job.session).cloned() {
             record.session = job.session;
@@ -69,7 +75,17 @@ impl Mds {
     }
 
     /// Puts it down, if it can be; else what is to be done or said.
-    fn begin_decoupling(&mut self, job: &mut Job, dir: Ino, owner: u64, inos: u64, lease_ms: u32) -> Option<Step> {
+    fn begin_decoupling(
+        &mut self,
+        job: &mut Job,
+        dir: Ino,
+        owner: u64,
+        inos: u64,
+        (lease_ms, interfere): (u32, Interfere),
+    ) -> Option<Step> {
+        if interfere == Interfere::Allow {
+            return Some(Step::Answer(Err(FsError::NotSupported)));
+        }
         if owner == 0 || dir == Ino::ROOT || lease_ms == 0 || lease_ms > SUBTREE_LEASE_MS_MAX {
             return Some(Step::Answer(Err(FsError::Invalid)));
         }
@@ -100,6 +116,10 @@ impl Mds {
         if let Some(step) = self.wait_for_closes(job, dir) {
             return Some(step);
         }
+        if inos == 0 || inos > SUBTREE_INOS_MAX - SUBTREE_JOURNALS {
+            return Some(Step::Answer(Err(FsError::Invalid)));
+        }
+        let inos = inos + SUBTREE_JOURNALS;
         let first = match self.next_numbers(inos) {
             Ok(first) => first,
             Err(error) => return Some(Step::Answer(Err(error))),
@@ -114,8 +134,11 @@ impl Mds {
             name,
             lease_ms,
             grants: Vec::new(),
-            used: first,
+            used: Ino(first.0 + SUBTREE_JOURNALS),
             merges: 0,
+            interfere,
+            journal: None,
+            objects: Vec::new(),
         };
         record.grant(first, inos);
         let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record))];
@@ -200,12 +223,29 @@ impl Mds {
         Some(Step::Wait(Why::Recall(count)))
     }
 
+    /// So much of its owner's journal is in the store.
+    pub(super) fn keep_journal(&mut self, job: &mut Job, dir: Ino, epoch: u64, journal: StoredJournal) -> Step {
+        Step::Answer(self.owned(job, dir, epoch).and_then(|mut record| {
+            if !record.journal_inos().contains(&journal.ino) {
+                return Err(FsError::Invalid);
+            }
+            record.journal = (journal.bytes > 0).then_some(journal);
+            self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);
+            self.tell_decoupled(record)
+        }))
+    }
+
     pub(super) fn recouple(&mut self, job: &mut Job, dir: Ino, epoch: u64) -> Step {
-        if let Err(error) = self.owned(job, dir, epoch) {
-            return Step::Answer(Err(error));
-        }
+        let record = match self.owned(job, dir, epoch) {
+            Ok(record) => record,
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        // Before it is gone: that is begun anew after a crash.
+        self.drop_unmade(&record);
         self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
-        self.decoupled.by_dir.remove(&dir);
+        if let Some(owned) = self.decoupled.by_dir.remove(&dir) {
+            self.end_data_rights(job.session, owned.data);
+        }
         Step::Answer(Ok(Answer::Done))
     }
 
@@ -215,6 +255,8 @@ impl Mds {
         for owned in self.decoupled.by_dir.values_mut() {
             if owned.by.is_some_and(|(of, _)| of == slot) {
                 (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
+                // The object server has fenced the session.
+                owned.data = DataRights::default();
             }
         }
     }
@@ -237,10 +279,12 @@ impl Mds {
         for record in self.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
             if owned.by.is_none() && !owned.merging && now > owned.lost_ms + u64::from(record.lease_ms) {
-                over.push(record.dir);
+                over.push(record.clone());
             }
         }
-        for dir in over {
+        for record in over {
+            let dir = record.dir;
+            self.drop_unmade(&record);
             self.commit(None, &[Event::DecoupledGone(dir)]);
             self.decoupled.by_dir.remove(&dir);
             self.counters.decouplings_lost += 1;

@@ -1,6 +1,6 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `shut.rs` what others meet, `fetch.rs` what
-//! the owner is told, `merge.rs` how what it made becomes true, `status.rs` what is shown. Not what the owner does meanwhile.
+//! the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what it made becomes true, `status.rs` what is shown. Not what the owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6, with `interfere: block`: what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
@@ -9,6 +9,7 @@
 mod begin;
 mod fetch;
 mod merge;
+mod objects;
 mod shut;
 mod status;
 
@@ -21,6 +22,7 @@ use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::session::Slot;
 use merge::Intake;
+use objects::DataRights;
 
 pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 
@@ -35,6 +37,8 @@ pub(crate) struct Owned {
     alone: bool,
     /// What has come of a merge.
     intake: Option<Intake>,
+    /// What the session of its owner may do with objects.
+    data: DataRights,
     /// A merge is decided, and what it says is on its way into memory.
     merging: bool,
 }
@@ -73,8 +77,8 @@ impl Mds {
             return Step::Wait(Why::Merge(dir));
         }
         match what {
-            SubtreeOp::Decouple { owner, resume, inos, lease_ms } => {
-                self.decouple(job, dir, (*owner, *resume), *inos, *lease_ms)
+            SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
+                self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere))
             }
             SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
             SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
@@ -82,6 +86,8 @@ impl Mds {
             SubtreeOp::Merge { epoch, merge, parts, used } => {
                 self.merge_parts(job, dir, *epoch, (*merge, *parts), *used)
             }
+            SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
+            SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
             SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
         }
     }
@@ -109,9 +115,11 @@ impl Mds {
     pub(crate) fn subtree_again(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
         match what {
             // These look at what is so by now.
-            SubtreeOp::Decouple { .. } | SubtreeOp::Fetch { .. } | SubtreeOp::Merge { .. } => {
-                self.subtree_op(job, dir, what)
-            }
+            SubtreeOp::Decouple { .. }
+            | SubtreeOp::Fetch { .. }
+            | SubtreeOp::Merge { .. }
+            | SubtreeOp::Data { .. }
+            | SubtreeOp::Keep { .. } => self.subtree_op(job, dir, what),
             SubtreeOp::Grant { epoch, .. } => {
                 Step::Answer(self.owned(job, dir, *epoch).and_then(|record| self.tell_decoupled(record)))
             }

@@ -1,6 +1,7 @@
 //! Decoupled subtrees as they are shown: who has which, how many numbers and merges, and whose owner is away. Looks only; what becomes
 //! of one whose owner does not come back is `begin.rs`'s.
 
+use loligo_types::limits::SUBTREE_JOURNALS;
 use loligo_types::{DecoupledRecord, Ino};
 
 use super::Owned;
@@ -85,7 +86,7 @@ impl Mds {
             name: String::from_utf8_lossy(&record.name).into_owned(),
             uid: record.uid,
             away,
-            granted: record.grants.iter().map(|(_, count)| count).sum(),
+            granted: record.grants.iter().map(|(_, count)| count).sum::<u64>().saturating_sub(SUBTREE_JOURNALS),
             left: record.left(),
             merges: record.merges,
             parts,

@@ -1,12 +1,14 @@
 //! Decoupled subtrees: who sees what when, what survives which crash, and what is refused.
 
+mod objects;
+
 use std::collections::BTreeMap;
 
 use loligo_journal::encode_record;
 use loligo_subtree::{Group, Outcome, Settings, Subtree};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Kind, Lsn, Op, RenameMode, SubtreeAnswer,
-    SubtreeOp, Time,
+    Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, Op, RenameMode,
+    SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::*;
@@ -23,7 +25,7 @@ fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answ
 }
 
 fn decouple_op(owner: u64, resume: u64, inos: u64) -> SubtreeOp {
-    SubtreeOp::Decouple { owner, resume, inos, lease_ms: 5000 }
+    SubtreeOp::Decouple { owner, resume, inos, lease_ms: 5000, interfere: Interfere::Block }
 }
 
 fn told(answer: FsResult<Answer>) -> FsResult<(DecoupledRecord, Inode, Settings)> {
@@ -278,6 +280,8 @@ fn compare(seed: u64, merges: usize, each: usize) {
         dirs = vec![job, sub];
     }
     let mut owner = Owner::new(&mut world, a, dirs[0], 20).expect("free");
+    // The numbers of its journals are granted with it.
+    plain.call(p, Op::GrantInos { count: 2 }).expect("it has none");
     // Some in one group, some in many.
     owner.subtree = owner.subtree.with_groups(if seed.is_multiple_of(3) { 300 } else { 1 << 20 });
     let mut files = Vec::new();

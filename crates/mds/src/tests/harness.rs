@@ -226,6 +226,9 @@ impl World {
             Output::Access { session, ino, access } => {
                 self.access.insert((session, ino), access);
             }
+            Output::AccessRange { session, first, count, access } => {
+                (first.0..first.0 + count).for_each(|ino| _ = self.access.insert((session, Ino(ino)), access));
+            }
             Output::SyncData { ticket } => {
                 self.data_syncs.push(ticket);
                 self.pending_syncs.push_back(ticket);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use loligo_client::Call;
 use loligo_subtree::{Group, Outcome as Run, Settings, Subtree};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Kind, Name, Op, OpenFlags, RenameMode, SetAttr,
-    SetTime, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, Name, Op, OpenFlags, RenameMode,
+    SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use crate::data::filled;
@@ -89,11 +89,11 @@ impl Shell {
 
     /// Until it is known whether this program has it.
     async fn decouple(&mut self, dir: Ino, owner: u64, resume: u64, lease_ms: u32) -> FsResult<Told> {
-        let inos = self.rng.range(3, 40);
+        let (inos, interfere) = (self.rng.range(3, 40), Interfere::Block);
         let mut stale = 0;
         for _ in 0..TRIES {
             let begun = self.now();
-            match self.subtree_call(dir, SubtreeOp::Decouple { owner, resume, inos, lease_ms }).await {
+            match self.subtree_call(dir, SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere }).await {
                 Ok(Answer::Subtree(answer)) => {
                     let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { break };
                     let mut jobs = self.jobs.borrow_mut();

@@ -1,6 +1,8 @@
 //! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
 
-use loligo_types::{DecoupledRecord, Ino, Op, SessionId, SplitRule, SubtreeAnswer, SubtreeOp};
+use loligo_types::{
+    DecoupledRecord, Ino, Interfere, Op, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -14,8 +16,12 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
             owner,
             resume,
             inos,
-            lease_ms
+            lease_ms,
+            interfere: interfere(owner),
         }),
+        (n(), vec(ino(), 0..6)).prop_map(|(epoch, inos)| SubtreeOp::Data { epoch, inos }),
+        (n(), n(), ino())
+            .prop_map(|(epoch, bytes, ino)| SubtreeOp::Keep { epoch, journal: StoredJournal { ino, bytes } }),
         (n(), n()).prop_map(|(epoch, inos)| SubtreeOp::Grant { epoch, inos }),
         (n(), vec(need(), 0..6)).prop_map(|(epoch, needs)| SubtreeOp::Fetch { epoch, needs }),
         (n(), n(), any::<u32>(), bytes(20_000)).prop_map(|(epoch, merge, part, body)| SubtreeOp::Part {
@@ -35,6 +41,10 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
     (ino(), what).prop_map(|(dir, what)| Op::Subtree { dir, what: Box::new(what) })
 }
 
+fn interfere(number: u64) -> Interfere {
+    if number.is_multiple_of(2) { Interfere::Block } else { Interfere::Allow }
+}
+
 /// The record of a subtree with this root. Grants ascend and do not overlap.
 fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
     let grants = vec((1u64..1000, 1u64..1 << 28), 0..5);
@@ -51,10 +61,14 @@ fn record(dir: Ino) -> impl Strategy<Value = DecoupledRecord> {
             grants: Vec::new(),
             used: Ino(used),
             merges,
+            interfere: interfere(owner),
+            journal: (uid % 3 == 0).then_some(StoredJournal { ino: Ino(merges | 1), bytes: epoch }),
+            objects: Vec::new(),
         };
         let mut at = 0;
         for (gap, count) in pieces {
             record.grant(Ino(at + gap), count);
+            record.objects.push((Ino(at + gap), count));
             at += gap + count;
         }
         record

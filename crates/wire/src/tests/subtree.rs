@@ -6,8 +6,8 @@ use std::sync::Arc;
 use loligo_types::limits::{FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, Ino, Inode, Kind, Lease, Loaded, Name, Need, Op, Seq, SessionId, SplitRule,
-    SubtreeAnswer, SubtreeOp, Target, Time,
+    Answer, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, Name, Need, Op, Seq, SessionId,
+    SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
 };
 
 use super::golden::{to_client, to_server};
@@ -36,6 +36,9 @@ fn record() -> DecoupledRecord {
         grants: vec![(Ino(400), 16), (Ino(500), 2)],
         used: Ino(401),
         merges: 3,
+        interfere: Interfere::Allow,
+        journal: Some(StoredJournal { ino: Ino(401), bytes: 300 }),
+        objects: vec![(Ino(400), 2)],
     }
 }
 
@@ -46,8 +49,8 @@ fn root() -> Inode {
 #[test]
 fn what_is_asked() {
     to_server(
-        asks(SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000 }),
-        "4c6f01011500000000000000f79249d21a130803100292030c08ac021207014d9003108827",
+        asks(SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000, interfere: Interfere::Allow }),
+        "4c6f010116000000000000000d498eb11a140803100292030d08ac021208014d900310882701",
     );
     to_server(
         asks(SubtreeOp::Grant { epoch: 400, inos: 2 }),
@@ -67,6 +70,14 @@ fn what_is_asked() {
         "4c6f010115000000000000007447a7751a130803100292030c08ac02120705900304029203",
     );
     to_server(
+        asks(SubtreeOp::Data { epoch: 400, inos: vec![Ino(300), Ino(401)] }),
+        "4c6f010116000000000000007a19e96c1a140803100292030d08ac02120807900302ac029103",
+    );
+    to_server(
+        asks(SubtreeOp::Keep { epoch: 400, journal: StoredJournal { ino: Ino(401), bytes: 300 } }),
+        "4c6f01011500000000000000032175081a130803100292030c08ac0212070890039103ac02",
+    );
+    to_server(
         asks(SubtreeOp::End { epoch: 400 }),
         "4c6f01011100000000000000153803da1a0f0803100292030808ac021203069003",
     );
@@ -77,8 +88,8 @@ fn what_is_answered() {
     let split = SplitRule { split: 10_000, merge: 50, bits: 3 };
     to_client(
         answers(SubtreeAnswer::Decoupled { record: record(), root: Box::new(root()), inline_max: 4096, split }),
-        "4c6f01024800000000000000fea5d9901a460803d2014101ac029003080706050403020107e807036a6f6288\
-         2791030302900310f40302ed2100000500000000000000e807640200010000000000000000018020904e3203",
+        "4c6f01025100000000000000e6b9399d1a4f0803d2014a01ac029003080706050403020107e807036a6f62882791\
+         030302900310f40302019103ac0201900302ed2100000500000000000000e807640200010000000000000000018020904e3203",
     );
     let found = Some(Target { ino: Ino(301), kind: Kind::File, remote: false });
     let name = Name::new(b"f").expect("a name");
@@ -140,7 +151,7 @@ fn a_subtree_has_not_more_ranges_of_numbers_than_a_rank_grants() {
 #[test]
 fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
     let all = [
-        SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000 },
+        SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000, interfere: Interfere::Allow },
         SubtreeOp::Fetch { epoch: 400, needs: vec![Need::Inode(Ino(300))] },
         SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402) },
         SubtreeOp::End { epoch: 400 },

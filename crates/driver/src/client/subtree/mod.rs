@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loligo_subtree::{Group, Outcome, Outstanding, Settings};
 use loligo_types::limits::SUBTREE_INOS_MAX;
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Need, Op, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::{Call, CallResult, Client, Fs};
@@ -36,14 +36,17 @@ pub struct SubtreeOptions {
     pub allocated_inodes: u64,
     /// How long this client may not be heard, beyond the end of its session, before the subtree is taken from it.
     pub lease: Duration,
+    /// What others meet in it.
+    pub interfere: Interfere,
     /// Bits that new files do not get.
     pub umask: u16,
 }
 
 impl Default for SubtreeOptions {
-    /// 100 inodes, as in the paper; a minute; umask 022.
+    /// 100 inodes, as in the paper; a minute; others are refused; umask 022.
     fn default() -> SubtreeOptions {
-        SubtreeOptions { allocated_inodes: 100, lease: Duration::from_secs(60), umask: 0o022 }
+        let lease = Duration::from_secs(60);
+        SubtreeOptions { allocated_inodes: 100, lease, interfere: Interfere::Block, umask: 0o022 }
     }
 }
 
@@ -77,7 +80,13 @@ impl Subtree {
     fn begin(fs: &Fs, dir: Ino, (owner, resume): (u64, u64), options: &SubtreeOptions) -> FsResult<Subtree> {
         let (client, cred) = (fs.client().clone(), fs.cred().clone());
         let lease_ms = u32::try_from(options.lease.as_millis()).unwrap_or(u32::MAX);
-        let what = SubtreeOp::Decouple { owner, resume, inos: options.allocated_inodes, lease_ms };
+        let what = SubtreeOp::Decouple {
+            owner,
+            resume,
+            inos: options.allocated_inodes,
+            lease_ms,
+            interfere: options.interfere,
+        };
         let (record, root, settings) = told(&client, ask(&client, &cred, dir, what)?)?;
         let machine = loligo_subtree::Subtree::new(settings, record, root);
         Ok(Subtree { client, cred, umask: options.umask, machine, kept: None })
@@ -160,7 +169,7 @@ impl Subtree {
     fn go_on(&mut self) -> FsResult<()> {
         let record = self.record();
         let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms };
+        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms, interfere: Interfere::Block };
         ask(&self.client, &self.cred, self.root(), what).map(drop)
     }
 
@@ -204,7 +213,7 @@ impl Subtree {
     fn learn_anew(&mut self) -> FsResult<()> {
         let record = self.record();
         let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
-        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms };
+        let what = SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms, interfere: Interfere::Block };
         let answer = self.ask(what)?;
         let (record, root, settings) = told(&self.client, answer)?;
         self.machine = loligo_subtree::Subtree::new(settings, record, root);

@@ -1,0 +1,183 @@
+//! What the owner of a decoupled subtree may do with the objects of its files: bytes go where all bytes go, only names and attributes wait
+//! for the merge. What it writes over in a file that was there before it cannot take back.
+//!
+//! Of numbers that were granted nobody but the owner knows what they are. So that there may be objects of them is put down before it may
+//! write any, for many at once; those that are no inode when the subtree is not decoupled any more are dropped then. Not here: who may
+//! have a subtree, and its own journal in the store.
+
+use std::collections::BTreeSet;
+
+use loligo_namespace::{Found, Need, access};
+use loligo_types::limits::SUBTREE_JOURNALS;
+use loligo_types::{Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Kind, Layout, SessionId};
+
+use crate::execute::{Step, origin_of};
+use crate::io::{DataAccess, Output};
+use crate::machine::Mds;
+use crate::park::Job;
+
+/// So many numbers are put down at once.
+const AT_ONCE: u64 = 4096;
+/// Drops in one record.
+const DROPS_MAX: usize = 512;
+
+/// What a session may do because it speaks for a subtree's owner.
+#[derive(Default)]
+pub(super) struct DataRights {
+    files: BTreeSet<Ino>,
+    ranges: Vec<(Ino, u64)>,
+}
+
+/// What is said of one file.
+enum Verdict {
+    /// Its number was granted, and has made nothing yet.
+    Granted,
+    May(DataAccess),
+    Load(Vec<Need>),
+}
+
+impl Mds {
+    pub(super) fn subtree_data(&mut self, job: &mut Job, dir: Ino, epoch: u64, inos: &[Ino]) -> Step {
+        let mut record = match self.owned(job, dir, epoch) {
+            Ok(record) => record,
+            Err(error) => return Step::Answer(Err(error)),
+        };
+        let (mut files, mut missing, mut noted) = (Vec::new(), Vec::new(), false);
+        for ino in inos {
+            match self.data_right(&record, &job.cred, *ino) {
+                Ok(Verdict::Granted) => noted |= note_objects(&mut record, *ino),
+                Ok(Verdict::May(access)) => files.push((*ino, access)),
+                Ok(Verdict::Load(needs)) => missing.extend(needs),
+                Err(error) => return Step::Answer(Err(error)),
+            }
+        }
+        if !missing.is_empty() {
+            missing.sort_unstable();
+            missing.dedup();
+            return self.wait_for(job, missing);
+        }
+        if noted {
+            self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);
+        }
+        self.give_data_rights(dir, job.session, &record, &files);
+        Step::Answer(self.tell_decoupled(record))
+    }
+
+    fn data_right(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino) -> FsResult<Verdict> {
+        if record.is_new(ino) || record.journal_inos().contains(&ino) {
+            return Ok(Verdict::Granted);
+        }
+        let inode = match self.tree.find(ino) {
+            Found::Here(inode) => inode,
+            // It was granted, and what it was is gone again: or a part that makes it is on its way.
+            Found::Gone => return Err(FsError::NotFound),
+            Found::Unknown => return Ok(Verdict::Load(vec![Need::Inode(ino)])),
+        };
+        if inode.kind != Kind::File {
+            return Err(FsError::Invalid);
+        }
+        let may = |bits| cred.is_root() || inode.uid == cred.uid || access::check(inode, cred, bits).is_ok();
+        let access = match (may(access::W), may(access::R)) {
+            (true, _) => DataAccess::Write,
+            (false, true) => DataAccess::Read,
+            (false, false) => return Err(FsError::Access),
+        };
+        match self.may_be_below(ino, record.dir) {
+            Ok(true) => Ok(Verdict::May(access)),
+            Ok(false) => Err(FsError::NotFound),
+            Err(needs) => Ok(Verdict::Load(needs)),
+        }
+    }
+
+    /// Tells the object server, of all that is put down and of these files.
+    fn give_data_rights(
+        &mut self,
+        dir: Ino,
+        session: SessionId,
+        record: &DecoupledRecord,
+        files: &[(Ino, DataAccess)],
+    ) {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        for (ino, access) in files {
+            owned.data.files.insert(*ino);
+            self.out.push_back(Output::Access { session, ino: *ino, access: *access });
+        }
+        for range in &record.objects {
+            if !owned.data.ranges.contains(range) {
+                let (first, count) = *range;
+                self.out.push_back(Output::AccessRange { session, first, count, access: DataAccess::Write });
+            }
+        }
+        owned.data.ranges.clone_from(&record.objects);
+    }
+
+    /// A session does not speak for the owner any more: it may do nothing that it might because of that.
+    pub(super) fn end_data_rights(&mut self, session: SessionId, rights: DataRights) {
+        let access = DataAccess::None;
+        for ino in rights.files {
+            self.out.push_back(Output::Access { session, ino, access });
+        }
+        for (first, count) in rights.ranges {
+            self.out.push_back(Output::AccessRange { session, first, count, access });
+        }
+    }
+
+    /// Objects that are no file's when the subtree is not decoupled any more are dropped.
+    pub(super) fn drop_unmade(&mut self, record: &DecoupledRecord) {
+        let object_size = Layout::default().object_size;
+        let is_unmade = |ino: &Ino| *ino >= record.used || record.journal_inos().contains(ino);
+        let noted = record.objects.iter().flat_map(|(first, count)| (first.0..first.0 + count).map(Ino));
+        let unmade: Vec<Ino> = noted.filter(is_unmade).collect();
+        for inos in unmade.chunks(DROPS_MAX) {
+            let events: Vec<Event> =
+                inos.iter().map(|ino| Event::Discard { ino: *ino, from: 0, object_size }).collect();
+            self.commit(None, &events);
+        }
+    }
+}
+
+/// Puts down that there may be objects of a number, and of those behind it; whether that was news.
+fn note_objects(record: &mut DecoupledRecord, ino: Ino) -> bool {
+    let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
+    if record.objects.iter().any(is_in) {
+        return false;
+    }
+    let Some((first, count)) = record.grants.iter().find(|range| is_in(range)).copied() else { return false };
+    let is_journal = record.journal_inos().contains(&ino);
+    let mut end = if is_journal { record.epoch + SUBTREE_JOURNALS } else { (ino.0 + AT_ONCE).min(first.0 + count) };
+    let begin = if is_journal { Ino(record.epoch) } else { ino };
+    // Up to what is known already.
+    if let Some((next, _)) = record.objects.iter().find(|(next, _)| *next > begin) {
+        end = end.min(next.0);
+    }
+    let at = record.objects.partition_point(|(first, _)| *first < begin);
+    record.objects.insert(at, (begin, end - begin.0));
+    // What follows on is one range; numbers that have made inodes are not dropped any more.
+    let mut ranges: Vec<(Ino, u64)> = Vec::with_capacity(record.objects.len());
+    for (first, count) in std::mem::take(&mut record.objects) {
+        match ranges.last_mut() {
+            Some((begin, length)) if begin.0 + *length == first.0 => *length += count,
+            _ => ranges.push((first, count)),
+        }
+    }
+    record.objects = ranges;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_put_down_many_at_once_and_none_twice() {
+        let mut record = DecoupledRecord { epoch: 1000, used: Ino(1002), ..DecoupledRecord::default() };
+        record.grant(Ino(1000), 10_000);
+        assert!(note_objects(&mut record, Ino(5000)) && !note_objects(&mut record, Ino(9000)));
+        assert_eq!(record.objects, [(Ino(5000), 4096)]);
+        assert!(note_objects(&mut record, Ino(1001)), "a journal's");
+        assert_eq!(record.objects, [(Ino(1000), 2), (Ino(5000), 4096)]);
+        assert!(note_objects(&mut record, Ino(1500)) && note_objects(&mut record, Ino(10_999)));
+        assert_eq!(record.objects, [(Ino(1000), 2), (Ino(1500), 3500 + 4096), (Ino(10_999), 1)]);
+        assert!(!note_objects(&mut record, Ino(20_000)), "it was not granted");
+    }
+}
