@@ -1,14 +1,18 @@
 //! A decoupled subtree at its owner ("append client journal", Cudele §6.2): operations are decided here, by the very code that decides
 //! them at a rank, and put down in a journal of the same form. Not how records come from the rank and parts go to it, not how long
-//! the subtree is the owner's, and no file data beyond what fits in an inode.
+//! the subtree is the owner's, and no bytes of objects: whoever has those ([`Subtree::with_objects`]) is told what of them to drop.
 //!
 //! A machine: it does no IO, and is given the time. What it lacks it says ([`Outcome::Fetch`], [`Outcome::Numbers`]); then the same
 //! operation is run again.
 
 mod batch;
 mod ops;
+#[cfg(test)]
+mod tests;
 
-use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare};
+use std::collections::BTreeSet;
+
+use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare, reap};
 use loligo_types::{
     Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Loaded, Lsn, Need, Op, SplitRule, Stamp, Time,
 };
@@ -43,6 +47,17 @@ pub struct Outstanding {
     pub since: Option<Time>,
 }
 
+/// Bytes of objects that are no file's any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drop {
+    /// The file.
+    pub ino: Ino,
+    /// The first byte.
+    pub from: u64,
+    /// Bytes of one of its objects.
+    pub object_size: u32,
+}
+
 /// What is needed to decide as the rank does.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -67,6 +82,12 @@ pub struct Subtree {
     batch: Batch,
     group_bytes: u64,
     outstanding: Outstanding,
+    /// Files may have objects.
+    objects: bool,
+    /// Bytes of objects to be dropped before the last operation is answered.
+    drops: Vec<Drop>,
+    /// What lives on without a name because it is open here. The journal says that it is gone.
+    orphans: BTreeSet<Ino>,
 }
 
 impl Subtree {
@@ -83,6 +104,9 @@ impl Subtree {
             batch: Batch::default(),
             group_bytes: GROUP_BYTES,
             outstanding: Outstanding::default(),
+            objects: false,
+            drops: Vec::new(),
+            orphans: BTreeSet::new(),
         };
         subtree.load_root(root);
         subtree
@@ -100,6 +124,12 @@ impl Subtree {
         Subtree { group_bytes: bytes, ..self }
     }
 
+    /// One whose files may have objects, which whoever has this one reads, writes and drops ([`Subtree::take_drops`]).
+    #[must_use]
+    pub fn with_objects(self) -> Subtree {
+        Subtree { objects: true, ..self }
+    }
+
     fn empty(settings: &Settings, record: &DecoupledRecord) -> Tree {
         let SplitRule { split, merge, bits } = settings.split;
         let frag = FragConfig { split_entries: split, merge_entries: merge, split_bits: bits };
@@ -115,6 +145,21 @@ impl Subtree {
     /// Its root.
     pub fn root(&self) -> Ino {
         self.record.dir
+    }
+
+    /// Whether something is in it, as far as is known here.
+    pub fn knows(&self, ino: Ino) -> bool {
+        ino == self.record.dir || self.record.is_granted(ino) || !matches!(self.tree.find(ino), Found::Unknown)
+    }
+
+    /// An inode in it, if it is known.
+    pub fn inode(&self, ino: Ino) -> Option<&Inode> {
+        self.tree.inode(ino)
+    }
+
+    /// Settings with which it decides.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// How much is here that the rank does not have.
@@ -135,13 +180,21 @@ impl Subtree {
     /// The rank has put down this of the subtree: there are more numbers.
     pub fn take_record(&mut self, record: DecoupledRecord) {
         let from = self.next.unwrap_or_else(|| self.used());
-        self.record.grants = record.grants;
+        (self.record.grants, self.record.objects, self.record.journal) =
+            (record.grants, record.objects, record.journal);
+        self.record.session = record.session;
         self.next = first_from(&self.record, from);
     }
 
-    /// Carries out an operation in somebody's name.
+    /// Carries out an operation in somebody's name, of whom nobody has anything open.
     pub fn run(&mut self, op: &Op, cred: &Cred, now: Time) -> Outcome {
-        if let Err(error) = ops::may_run(&self.tree, self.root(), op) {
+        self.run_while_open(op, cred, now, &|_| 0)
+    }
+
+    /// The same where inodes are open, so many times each: what is open lives on without a name until [`Subtree::closed`].
+    pub fn run_while_open(&mut self, op: &Op, cred: &Cred, now: Time, open_count: &dyn Fn(Ino) -> u32) -> Outcome {
+        self.drops.clear();
+        if let Err(error) = ops::may_run(&self.tree, self.root(), op, self.objects) {
             return Outcome::Done(Err(error));
         }
         let needs = need(&self.tree, op, cred);
@@ -149,55 +202,153 @@ impl Subtree {
             return Outcome::Fetch(needs);
         }
         let Some(made) = self.next.or_else(|| (!op.makes_inode()).then_some(Ino(0))) else { return Outcome::Numbers };
-        let ctx = Ctx {
+        let ctx = |open_count| Ctx {
             cred,
             stamp: Stamp { now, ino: made },
             // What the owner has open is its own affair.
             handle_read: true,
             handle_write: true,
-            open_count: &|_| 0,
+            open_count,
             route_version: &|_| None,
         };
-        match prepare(&self.tree, op, &ctx) {
-            Err(error) => Outcome::Done(Err(error)),
-            Ok(change) => match self.put_down(change.events, made, now) {
-                Ok(()) => Outcome::Done(Ok(change.answer)),
-                Err(error) => Outcome::Done(Err(error)),
-            },
-        }
+        let change = match prepare(&self.tree, op, &ctx(open_count)) {
+            Ok(change) => change,
+            Err(error) => return Outcome::Done(Err(error)),
+        };
+        let done = if change.events.iter().any(|event| matches!(event, Event::Orphan(_))) {
+            // The rank hears of it as if it was not open: that it lives on is of this client alone.
+            match prepare(&self.tree, op, &ctx(&|_| 0)) {
+                Ok(told) => self.put_down_orphaned(&change.events, told.events, made, now),
+                Err(error) => Err(error),
+            }
+        } else {
+            self.put_down(change.events, made, now)
+        };
+        Outcome::Done(done.map(|()| change.answer))
     }
 
     /// Applies and journals a change.
-    fn put_down(&mut self, events: Vec<Event>, made: Ino, now: Time) -> FsResult<()> {
+    fn put_down(&mut self, mut events: Vec<Event>, made: Ino, now: Time) -> FsResult<()> {
         if events.is_empty() {
             return Ok(());
         }
+        self.take_cuts(&mut events);
         if !events.iter().all(ops::is_for_here) {
             return Err(FsError::NotSupported);
         }
+        self.count(events.len(), now);
+        let mut makes = false;
+        for event in events {
+            makes |= self.begin_event(&event, made);
+            apply_decided(&mut self.tree, &event, self.last, made);
+            if !self.is_of_orphan(&event) {
+                self.batch.add(event);
+            }
+        }
+        self.end_change(makes, made);
+        Ok(())
+    }
+
+    /// The same of a change after which something lives on because it is open. `told`: what the journal says.
+    fn put_down_orphaned(&mut self, events: &[Event], told: Vec<Event>, made: Ino, now: Time) -> FsResult<()> {
+        let orphans: Vec<Ino> =
+            events.iter().filter_map(|event| if let Event::Orphan(ino) = event { Some(*ino) } else { None }).collect();
+        if !told.iter().all(ops::is_for_here) {
+            return Err(FsError::NotSupported);
+        }
+        self.count(told.len(), now);
+        let mut makes = false;
+        for event in told {
+            // Its bytes are dropped when it is closed.
+            if !matches!(&event, Event::Discard { ino, .. } if orphans.contains(ino)) {
+                makes |= self.begin_event(&event, made);
+                self.batch.add(event);
+            }
+        }
+        events.iter().for_each(|event| apply_decided(&mut self.tree, event, self.last, made));
+        self.orphans.extend(orphans);
+        self.end_change(makes, made);
+        Ok(())
+    }
+
+    /// Bytes that are cut off a file which stays are dropped at once, and not when it is merged: what is written behind the cut by
+    /// then would go with them.
+    fn take_cuts(&mut self, events: &mut Vec<Event>) {
+        if !events.iter().any(|event| matches!(event, Event::Discard { .. })) {
+            return;
+        }
+        let gone: Vec<Ino> = events
+            .iter()
+            .filter_map(|event| if let Event::InodeGone(ino) = event { Some(*ino) } else { None })
+            .collect();
+        let drops = &mut self.drops;
+        events.retain(|event| match event {
+            Event::Discard { ino, from, object_size } if !gone.contains(ino) => {
+                drops.push(Drop { ino: *ino, from: *from, object_size: *object_size });
+                false
+            }
+            _ => true,
+        });
+    }
+
+    fn count(&mut self, events: usize, now: Time) {
         if self.batch.end_group(self.group_bytes, self.used()) {
             self.fresh_from = self.used();
         }
         self.last = self.last.next();
         self.outstanding.changes += 1;
-        self.outstanding.events += events.len() as u64;
+        self.outstanding.events += events as u64;
         self.outstanding.since.get_or_insert(now);
-        let mut makes = false;
-        for event in events {
-            match &event {
-                Event::Inode(inode) if inode.ino == made && made.0 != 0 => makes = true,
-                Event::Inode(inode) => self.tell_base(inode.ino),
-                Event::InodeGone(ino) => self.tell_base(*ino),
-                _ => {}
-            }
-            apply_decided(&mut self.tree, &event, self.last, made);
-            self.batch.add(event);
+    }
+
+    /// Whether an event makes the inode of the change.
+    fn begin_event(&mut self, event: &Event, made: Ino) -> bool {
+        match event {
+            Event::Inode(inode) if inode.ino == made && made.0 != 0 => return true,
+            Event::Inode(inode) if !self.orphans.contains(&inode.ino) => self.tell_base(inode.ino),
+            Event::InodeGone(ino) => self.tell_base(*ino),
+            _ => {}
         }
+        false
+    }
+
+    fn is_of_orphan(&self, event: &Event) -> bool {
+        let ino = match event {
+            Event::Inode(inode) => inode.ino,
+            Event::Inline { ino, .. }
+            | Event::InlineGone(ino)
+            | Event::Xattr { ino, .. }
+            | Event::XattrGone { ino, .. } => *ino,
+            _ => return false,
+        };
+        !self.orphans.is_empty() && self.orphans.contains(&ino)
+    }
+
+    fn end_change(&mut self, makes: bool, made: Ino) {
         self.batch.end_change();
         if makes {
             self.next = first_from(&self.record, Ino(made.0 + 1));
         }
-        Ok(())
+    }
+
+    /// Nobody has an inode open any more: without a name it is gone, and bytes of it that are in objects are to be dropped.
+    pub fn closed(&mut self, ino: Ino) -> Option<Drop> {
+        if !self.orphans.remove(&ino) {
+            return None;
+        }
+        let mut drop = None;
+        for event in reap(&self.tree, ino) {
+            match event {
+                Event::Discard { ino, from, object_size } => drop = Some(Drop { ino, from, object_size }),
+                event => apply_decided(&mut self.tree, &event, self.last, Ino(0)),
+            }
+        }
+        drop
+    }
+
+    /// Bytes of objects that are to be dropped before what was done last is answered.
+    pub fn take_drops(&mut self) -> Vec<Drop> {
+        std::mem::take(&mut self.drops)
     }
 
     /// Before the first change of an inode that was there at the last merge, the journal says how it was then: the rank may have counted

@@ -1,12 +1,13 @@
-//! What can be done in a decoupled subtree by its owner, and what not: file data beyond an inode, locks, policies, and whatever
-//! concerns the root's own place, which is not decoupled.
+//! What can be done in a decoupled subtree by its owner, and what not: locks, policies, and whatever concerns the root's own place, which is
+//! not decoupled. File data beyond an inode only where somebody has objects.
 
 use loligo_namespace::{Found, Tree};
 use loligo_types::{Event, FsError, FsResult, Ino, Op, SetAttr};
 
 /// Refuses what is not for here.
-pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op) -> FsResult<()> {
+pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op, objects: bool) -> FsResult<()> {
     let is_here = |ino: Ino| match tree.find(ino) {
+        _ if objects => true,
         Found::Here(inode) => inode.inline || inode.kind != loligo_types::Kind::File,
         _ => true,
     };
@@ -26,6 +27,7 @@ pub(crate) fn may_run(tree: &Tree, root: Ino, op: &Op) -> FsResult<()> {
         | Op::GetXattr { .. }
         | Op::ListXattr { .. }
         | Op::Access { .. } => Ok(()),
+        Op::SetData { .. } | Op::Extend { .. } if objects => Ok(()),
         Op::LookupParent { dir } if *dir != root => Ok(()),
         Op::SetAttr { set: SetAttr { size: None, .. }, .. } | Op::Open { .. } => Ok(()),
         Op::SetAttr { ino, .. } | Op::ReadInline { ino, .. } | Op::WriteInline { ino, .. } if is_here(*ino) => Ok(()),
