@@ -33,8 +33,12 @@ Look:
 
 Policy:
   policy       What a directory and all below it promise: who sees changes when, what survives
-  merge        Merge what a program that had a directory decoupled has kept on this machine
-  abandon      Give such a directory back without that
+  run          Run a command with a directory decoupled, and complete what its policy says
+  decouple     Have a directory of a mount for oneself: what is done below it needs no server
+  sync         Complete there what its policy says: persist, merge
+  merge        Merge what was done there, or what a program that died has kept of such a directory
+  recouple     Complete it and give the directory back
+  abandon      Give it back without what was not merged
 
 Ranks:
   rank         The ranks that serve the namespace
@@ -160,20 +164,56 @@ pub enum Command {
         #[command(subcommand)]
         what: PolicyCommand,
     },
-    /// Merge what a program that had a directory decoupled has kept on this machine; the directory is one like others then.
+    /// Run a command with a directory decoupled, then complete what its policy says, and report; the exit code is the command's.
+    Run {
+        /// A preset (loligo policy presets) or a file with a policy; without it, the policy that counts at the directory.
+        #[arg(long, value_name = "FILE|PRESET")]
+        policy: Option<PathBuf>,
+        /// The directory, in a mount.
+        dir: PathBuf,
+        /// The command.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Have a directory of a mount for oneself: what is done below it needs no server, and others are refused there.
+    Decouple {
+        /// The directory, in a mount.
+        dir: PathBuf,
+        /// A preset (loligo policy presets) or a file with a policy; without it, the policy that counts at the directory.
+        #[arg(long, value_name = "FILE|PRESET")]
+        policy: Option<PathBuf>,
+    },
+    /// Complete in a decoupled directory what its policy says, persist and merge; it stays decoupled.
+    Sync {
+        /// The directory, in a mount.
+        dir: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Complete in a decoupled directory what its policy says, and give it back.
+    Recouple {
+        /// The directory, in a mount.
+        dir: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Merge what was done in a decoupled directory of a mount, which stays decoupled; or what a program that died has kept of one, which
+    /// is one like others then.
     Merge {
-        /// The journal that it kept.
-        file: PathBuf,
+        /// The directory, or the journal that the program kept.
+        what: PathBuf,
         #[command(flatten)]
         target: Target,
         /// As JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Give a directory back that a program had decoupled, without what it has kept on this machine.
+    /// Give a decoupled directory back without what was not merged.
     Abandon {
-        /// The journal that it kept, which stays.
-        file: PathBuf,
+        /// The directory, in a mount; or the journal that a program which died has kept of it, and which stays.
+        what: PathBuf,
         #[command(flatten)]
         target: Target,
     },

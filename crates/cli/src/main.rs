@@ -74,8 +74,14 @@ fn run(cli: Cli) -> Outcome {
             ranks::members::hand_over(&target, rank, to.as_deref())
         }
         Command::Policy { what } => policy::run(what),
-        Command::Merge { file, target, json } => policy::kept::merge(&file, &target, json),
-        Command::Abandon { file, target } => policy::kept::abandon(&file, &target),
+        Command::Run { policy, dir, command } => policy::run::run(&dir, policy.as_deref(), &command),
+        Command::Decouple { dir, policy } => policy::live::decouple(&dir, policy.as_deref()),
+        Command::Sync { dir, json } => policy::live::complete(&dir, "sync", json),
+        Command::Recouple { dir, json } => policy::live::complete(&dir, "recouple", json),
+        Command::Merge { what, json, .. } if what.is_dir() => policy::live::complete(&what, "merge", json),
+        Command::Merge { what, target, json } => policy::kept::merge(&what, &target, json),
+        Command::Abandon { what, .. } if what.is_dir() => policy::live::abandon(&what),
+        Command::Abandon { what, target } => policy::kept::abandon(&what, &target),
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),

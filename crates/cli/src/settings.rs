@@ -113,6 +113,12 @@ pub const KEYS: &[Key] = &[
     key("write_buffer_bytes", "64MiB", "written data that a client may hold back", Kind::Bytes),
     key("read_ahead_bytes", "8MiB", "how far a client reads ahead of a sequential reader", Kind::Bytes),
     key(
+        "keep_dir",
+        "",
+        "where a mount keeps journals of decoupled directories whose policies say local_persist; `none`: such policies are refused. Without it `/var/lib/loligo/subtrees`, for others than root `~/.local/state/loligo/subtrees`",
+        Kind::Text,
+    ),
+    key(
         "direct_data",
         "false",
         "on a Ceph cluster: whether a server lets clients read and write file data in the cluster by themselves, and a mount does so where it reaches the cluster; otherwise everything goes through the servers",

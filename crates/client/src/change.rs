@@ -115,7 +115,15 @@ impl Client {
                 self.sync_then(ino, id);
                 None
             }
-            Event::Flushed => Some(self.written_result(*fh)),
+            Event::Flushed => match (self.written_result(*fh), self.own_fsync(ino)) {
+                // What says that it is there is to be durable, too.
+                (Ok(_), Some((root, goal))) => {
+                    self.own_complete(root, Waiter::Task(id), goal, None);
+                    None
+                }
+                (result, _) => Some(result),
+            },
+            Event::Done(result) => Some(result),
             _ => None,
         }
     }

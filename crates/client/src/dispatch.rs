@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Op};
 
 use crate::machine::{Client, Waiter};
+use crate::own::SUBTREE_XATTR;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
 use crate::{Call, Done, Failed};
@@ -26,6 +27,13 @@ impl Client {
     pub(crate) fn dispatch(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
         match call {
             Call::Op(Op::Sync) if !self.is_single() => self.sync_ranks(waiter, cred),
+            Call::Op(Op::SetXattr { ino, name, value, .. }) if *name == *SUBTREE_XATTR => {
+                self.own_command(waiter, cred, ino, &value);
+            }
+            Call::Op(Op::GetXattr { ino, name }) if *name == *SUBTREE_XATTR => match self.own_status(ino) {
+                Some(text) => self.answer(waiter, Answer::Bytes(text.into())),
+                None => self.fail(waiter, FsError::NoData),
+            },
             Call::Op(op) => self.pass(waiter, cred, op),
             Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),

@@ -16,6 +16,7 @@ use crate::Invalidation;
 use crate::extents::Extents;
 use crate::file::File;
 use crate::machine::Client;
+use crate::own::OWN;
 use crate::session::{DataThen, Then};
 use crate::task::{Event, data_error};
 
@@ -199,8 +200,13 @@ impl Client {
     /// Decides how `flying` goes to the server.
     fn plan(&mut self, ino: Ino) {
         let rank = self.files.map.get(&ino).map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
-        let inline_max = self.session(rank).map_or(0, |session| session.inline_max);
-        let reader = self.files.map.get(&ino).and_then(|file| self.files.reader(file));
+        let is_own = rank == OWN;
+        let inline_max =
+            if is_own { self.own_inline_max(ino) } else { self.session(rank).map_or(0, |session| session.inline_max) };
+        let reader = self.files.map.get(&ino).and_then(|file| {
+            // Of what is decoupled for this client it may read whatever it has open.
+            self.files.reader(file).or_else(|| file.handles.first().copied().filter(|_| is_own))
+        });
         let based = self.files.map.get(&ino).is_some_and(|file| file.attr.inline && file.base.is_some());
         let cut = based && self.may_be_cut(ino);
         let Some(file) = self.files.map.get_mut(&ino) else { return };

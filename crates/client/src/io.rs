@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use loligo_subtree::Group;
 use loligo_types::msg::{DataRequest, Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{Cred, DataAnswer, DataError, Rank, Time};
+use loligo_types::{Cred, DataAnswer, DataError, DecoupledRecord, FsResult, Rank, Time};
 
 use crate::{Call, CallResult, Invalidation};
 
@@ -131,6 +132,8 @@ pub enum Input {
     Message { rank: Rank, message: ToClient },
     /// It is gone, or could not be made.
     Disconnected { rank: Rank },
+    /// What [`Output::Keep`] asked for is so, or not.
+    KeepDone { token: u64, result: FsResult<()> },
     /// The caches above have dropped what [`Output::Invalidate`] named.
     Invalidated { token: Token },
     /// Time goes on; every 50 ms or so.
@@ -166,6 +169,11 @@ pub enum Output {
     /// long (the kernel may wait for calls of this very client): not to be done where messages are received. `Data`
     /// may wait for calls on the same file; `Names` and `Attr` must not be behind it.
     Invalidate { token: Token, what: Invalidation },
+    /// Put what is outstanding of a decoupled subtree down on this machine's disk, durably, beside what was of the same epoch, and come back
+    /// with [`Input::KeepDone`].
+    Keep { token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group> },
+    /// The oldest group of a subtree is merged; `all`: nothing is outstanding, and what was put down is not needed any more.
+    KeptMerged { epoch: u64, all: bool },
     /// Everything is given back: the driver may end.
     Stopped,
 }

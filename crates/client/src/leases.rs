@@ -7,6 +7,7 @@ use loligo_types::msg::ToServer;
 use loligo_types::{Ino, Lease, Rank};
 
 use crate::machine::Client;
+use crate::own::OWN;
 use crate::session::HeldNames;
 
 /// Multiplies and folds: the same in every run, and good enough for inode numbers.
@@ -175,6 +176,9 @@ impl Leases {
 impl Client {
     /// Whether the attributes of an inode are known to stay as they are.
     pub(crate) fn has_attr(&self, ino: Ino) -> bool {
+        if self.own.is_any() && self.own.may_cache(ino, Lease::ATTR) {
+            return true;
+        }
         self.sessions.values().any(|session| session.leases.has_attr(ino))
     }
 
@@ -194,6 +198,10 @@ impl Client {
     /// Whether what the answer at hand says of an inode stays as it is: it brought the lease, or that was held when it was
     /// asked for. An answer that was made earlier and comes later than the one that brought the lease may be behind it.
     pub(crate) fn counts(&self, ino: Ino, bits: Lease) -> bool {
+        if self.at_hand.rank == Some(OWN) {
+            let wanted = self.config.cache && (self.config.cache_names || !bits.has(Lease::NAMES));
+            return wanted && self.own.may_cache(ino, bits);
+        }
         if self.is_unsettled(ino, bits) {
             return false;
         }
@@ -210,7 +218,16 @@ impl Client {
     /// Whether attributes that are given out now may be cached; then they are not forgotten any more.
     pub(crate) fn use_attr(&mut self, ino: Ino) -> bool {
         self.remember(ino);
-        self.counts(ino, Lease::ATTR)
+        self.noted(ino, Lease::ATTR)
+    }
+
+    /// Whether it counts; what is answered here is noted as cached then.
+    fn noted(&mut self, ino: Ino, bits: Lease) -> bool {
+        let counts = self.counts(ino, bits);
+        if counts && self.at_hand.rank == Some(OWN) {
+            self.own.note_cached(ino, bits);
+        }
+        counts
     }
 
     fn remember(&mut self, ino: Ino) {
@@ -220,6 +237,9 @@ impl Client {
     /// The same for an entry of a listing, which brought the lease.
     pub(crate) fn use_entry(&mut self, ino: Ino) -> bool {
         self.remember(ino);
+        if self.at_hand.rank == Some(OWN) {
+            return self.noted(ino, Lease::ATTR);
+        }
         if self.is_unsettled(ino, Lease::ATTR) {
             return false;
         }
@@ -231,6 +251,9 @@ impl Client {
     /// the second part.
     pub(crate) fn use_names(&mut self, dir: Ino) -> bool {
         let Some(rank) = self.names_from else { return false };
+        if rank == OWN {
+            return self.at_hand.rank == Some(OWN) && self.noted(dir, Lease::NAMES);
+        }
         let Some(session) = self.sessions.get_mut(&rank) else { return false };
         session.leases.forgotten.remove(&dir);
         if self.at_hand.rank != Some(rank) {
@@ -250,6 +273,7 @@ impl Client {
         let single = self.is_single();
         for ino in inos {
             self.close_unused(ino);
+            self.own.cached.remove(&ino);
             if !single && !self.files.map.contains_key(&ino) {
                 self.router.forget(ino);
             }

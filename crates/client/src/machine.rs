@@ -14,6 +14,7 @@ use crate::file::Files;
 use crate::leases::{AtHand, NamesLost};
 use crate::locks::Behind;
 use crate::moves::Paused;
+use crate::own::Own;
 use crate::recall::Recalls;
 use crate::route::{Router, SEEN_MAX};
 use crate::session::{PendingData, Session};
@@ -67,6 +68,8 @@ pub struct Client {
     pub(crate) refused: bool,
     pub(crate) next_data: u64,
     pub(crate) direct: Direct,
+    /// What is decoupled for this client.
+    pub(crate) own: Own,
     pub(crate) files: Files,
     pub(crate) recalls: Recalls,
     pub(crate) tasks: BTreeMap<u64, Task>,
@@ -112,6 +115,7 @@ impl Client {
             refused: false,
             next_data: 0,
             direct: Direct::default(),
+            own: Own::default(),
             config,
             now: Now::default(),
             out: VecDeque::new(),
@@ -149,6 +153,7 @@ impl Client {
             Input::Invalidated { token } => self.invalidated(token),
             Input::Direct { address } => self.direct_changed(address),
             Input::DirectDone { id, result } => self.direct_done(id, result),
+            Input::KeepDone { token, result } => self.own_keep_done(token, result),
             Input::Tick => self.on_tick(),
             Input::Stop => self.stop(),
         }
@@ -171,8 +176,14 @@ impl Client {
     /// Runs tasks until none has an event.
     fn settle(&mut self) {
         self.end_behind();
-        while let Some((id, event)) = self.events.pop_front() {
-            self.advance(id, event);
+        loop {
+            if let Some((id, event)) = self.events.pop_front() {
+                self.advance(id, event);
+            } else if let Some(reply) = self.own.replies.pop_front() {
+                self.own_replied(reply);
+            } else {
+                break;
+            }
         }
         if self.stopping {
             self.check_stopped();
@@ -225,6 +236,7 @@ impl Client {
     /// Attributes as they are with what is held back, and whether they may be cached.
     pub(crate) fn done_attr(&mut self, mut attr: Attr) -> Done {
         self.overlay(&mut attr);
+        self.own_overlay(&mut attr);
         Done { attr_cached: self.use_attr(attr.ino), ..Done::plain(Answer::Entry(attr)) }
     }
 

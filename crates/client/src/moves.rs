@@ -7,6 +7,7 @@ use loligo_types::msg::Request;
 use loligo_types::{Answer, Cred, DataError, FsError, FsResult, Ino, Kind, Lease, Op, OpenFlags, Rank, Route, Seq};
 
 use crate::machine::Client;
+use crate::own::OWN;
 use crate::route::{Found, Subject};
 use crate::session::{DataThen, Link, Pending, PendingData, Second, Then};
 
@@ -47,6 +48,9 @@ impl Client {
 
     /// The rank to ask.
     pub(crate) fn route(&self, op: &Op) -> Rank {
+        if self.own_root(op).is_some() {
+            return OWN;
+        }
         if self.is_single() {
             return self.only();
         }

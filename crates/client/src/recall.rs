@@ -254,6 +254,9 @@ impl Client {
 
     /// Caches above have dropped something.
     pub(crate) fn invalidated(&mut self, token: Token) {
+        if self.own_invalidated(token) {
+            return;
+        }
         let Some((rank, ino, id, bits)) = self.recalls.end(token) else { return };
         if !bits.has(Lease::CACHE) {
             return self.part_done(rank, ino, id);

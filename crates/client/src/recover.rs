@@ -21,7 +21,7 @@ use crate::{CallId, Fh, Invalidation, Output};
 /// Handles closed in one request.
 const CLOSES_MAX: usize = 4096;
 /// Where that is which is lost: no rank has this number.
-const NOWHERE: Rank = Rank(u16::MAX);
+pub(crate) const NOWHERE: Rank = Rank(u16::MAX);
 /// Handles of lost sessions that are remembered: the newest.
 const LOST_MAX: usize = 65_536;
 
@@ -79,7 +79,7 @@ impl Client {
 
     /// Everything held there is void. Calls under way fail, but those that may simply be asked again.
     pub(crate) fn session_lost(&mut self, rank: Rank) {
-        let single = self.sessions.len() == 1;
+        let single = self.sessions.len() == 1 && !self.own.is_any();
         self.files.guessed.retain(|(_, before)| *before != rank);
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();
@@ -97,11 +97,15 @@ impl Client {
         let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
         lost.extend(data.values().filter_map(|pending| match pending.then {
             DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
-            DataThen::Flush(_) | DataThen::Block { .. } => None,
+            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) => None,
         }));
         let at = |ino: &Ino| self.files.map.get(ino).is_none_or(|file| file.rank == rank);
         lost.extend(self.direct_tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
         self.lose_held(rank, lost, single);
+        if self.own.is_any() {
+            // Whether its server was restarted is not known.
+            self.rewrite_unstable(rank);
+        }
         // What it was to close may have moved, as well as what is lost now.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
             Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
@@ -156,7 +160,7 @@ impl Client {
     }
 
     /// Gives up everything that a rank had lent, and the tasks that need it. `all`: every one.
-    fn lose_held(&mut self, rank: Rank, mut lost: BTreeSet<u64>, all: bool) {
+    pub(crate) fn lose_held(&mut self, rank: Rank, mut lost: BTreeSet<u64>, all: bool) {
         self.drop_leases(rank);
         self.recalls.clear(rank);
         let (orphans, waiting) = self.lose_files(rank);
@@ -209,6 +213,9 @@ impl Client {
             // Whether it was done is not known.
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Io),
             Then::Located(ino) => self.located(ino, self.home, &Err(FsError::Stale)),
+            // What is decoupled for this client stays so for longer than a session.
+            Then::Own { root, ask } => self.own_asked(root, ask, Err(FsError::Stale)),
+            Then::OwnTask(id) => self.events.push_back((id, Event::Reply(Err(FsError::Stale)))),
             // They were given to the session that is gone.
             Then::Numbers | Then::Address(_) => {}
             _ => {}
@@ -410,7 +417,7 @@ impl Client {
             waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
             waiters.extend(session.data.values().filter_map(|pending| match pending.then {
                 DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
-                DataThen::Flush(_) | DataThen::Block { .. } => None,
+                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) => None,
             }));
         }
         waiters.extend(self.waiters_behind(rank));
@@ -468,6 +475,8 @@ pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
         Then::Second(second) => waiter_of(&second.then),
         Then::Nothing
         | Then::Flush(_)
+        | Then::Own { .. }
+        | Then::OwnTask(_)
         | Then::Reclaimed(_)
         | Then::Located(_)
         | Then::Verified(_)

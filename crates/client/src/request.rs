@@ -12,6 +12,7 @@ use loligo_types::{
 use crate::Invalidation;
 use crate::file::File;
 use crate::machine::Client;
+use crate::own::{Job, OWN};
 use crate::recover::task_of;
 use crate::session::{DataThen, Link, Pending, PendingData, Then};
 use crate::task::Event;
@@ -84,12 +85,20 @@ impl Client {
 
     /// Asks the rank that is likely to know.
     pub(crate) fn request(&mut self, cred: &Arc<Cred>, op: Op, then: Then) {
+        if self.own.is_any()
+            && let Some(error) = self.own_crosses(&op)
+        {
+            return self.own.answer(op, then, Err(error));
+        }
         let rank = self.route(&op);
         self.request_at(rank, Cred::clone(cred), op, then, 0);
     }
 
     /// Asks a rank something.
     pub(crate) fn request_at(&mut self, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
+        if rank == OWN {
+            return self.own_request(cred, op, then);
+        }
         let want = self.want(&op);
         let single = self.is_single();
         let session = self.open_session(rank);
@@ -116,7 +125,9 @@ impl Client {
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
             Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Second(second) => return self.deny(&second.then),
+            Then::OwnTask(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Nothing
+            | Then::Own { .. }
             | Then::Flush(_)
             | Then::Reclaimed(_)
             | Then::Located(_)
@@ -170,6 +181,11 @@ impl Client {
             // Whoever is wrong about the number, the caller has not asked for it.
             let Request { cred, op, .. } = pending.request;
             return self.request_at(rank, cred, op, pending.then, pending.hops);
+        }
+        if result == Err(FsError::Busy) && self.own.is_any() && may_claim(&pending) {
+            let Request { cred, op, .. } = pending.request;
+            self.own_claim(Box::new(Job { cred, op, then: pending.then }), Vec::new());
+            return self.send_requests(rank);
         }
         let answered = session.first_unanswered();
         if let Ok(Answer::Opened { attr, rights, .. }) = &mut result
@@ -226,6 +242,8 @@ impl Client {
             Then::Pass(pass) => self.passed(pass, result),
             Then::Task(id) => self.events.push_back((id, Event::Reply(result))),
             Then::Flush(ino) => self.flush_reply(ino, result),
+            Then::Own { root, ask } => self.own_asked(root, ask, result),
+            Then::OwnTask(id) => self.events.push_back((id, Event::Reply(result))),
             // What waited is sent once: what comes again over the same connection comes after what was done in the store since the first
             // answer. So of several waits, for connections that were lost, only the last one counts.
             Then::Reclaimed(seq) => {
@@ -274,7 +292,9 @@ impl Client {
         }
         let request = DataRequest { id, ino, object_size, op };
         let pending = PendingData { request, then, again: false, hops: 0 };
-        if direct {
+        if rank == OWN {
+            self.own_data(id, pending);
+        } else if direct {
             self.direct_request(id, pending);
         } else {
             self.data_request_at(rank, id, pending);
@@ -283,6 +303,9 @@ impl Client {
     }
 
     pub(crate) fn data_request_at(&mut self, rank: Rank, id: u64, pending: PendingData) {
+        if rank == OWN {
+            return self.own_data(id, pending);
+        }
         let session = self.open_session(rank);
         if session.link == Link::Up && session.data_held.is_none() {
             let request = pending.request.clone();
@@ -298,12 +321,18 @@ impl Client {
             pending.again = true;
             return;
         }
-        let Some(pending) = session.data.remove(&id) else { return };
+        let Some(mut pending) = session.data.remove(&id) else { return };
+        if result == Err(DataError::Stale) && self.own.is_any() {
+            match self.own_data_again(id, pending) {
+                None => return,
+                Some((_, back)) => pending = back,
+            }
+        }
         // Where it was before it moved it is not known any more after a restart, nor may it be where it is only believed to be: that
         // is asked, and then it is known.
         let file = self.files.map.get(&pending.request.ino);
         let follows = |file: &File| !file.doubted || !rests_on_rights(&pending);
-        let asks = |file: &File| file.rank != rank || self.files.is_guessed(file);
+        let asks = |file: &File| file.rank != OWN && file.rank != rank || self.files.is_guessed(file);
         let is_elsewhere = match result {
             Err(DataError::Moved) => true,
             Err(DataError::Stale) => {
@@ -339,6 +368,7 @@ impl Client {
             DataThen::Task(task) => self.events.push_back((task, Event::Data(result))),
             DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
             DataThen::Flush(ino) => self.flush_data(ino, result),
+            DataThen::Own(token) => self.own_dropped(token, result),
             DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
         }
     }
@@ -373,6 +403,16 @@ impl Client {
             }
         }
     }
+}
+
+/// Whether what a rank says is busy may be so because it is in a subtree that this client has.
+fn may_claim(pending: &Pending) -> bool {
+    let otherwise = matches!(
+        pending.request.op,
+        Op::WriteInline { .. } | Op::SetData { .. } | Op::SetLock { .. } | Op::Subtree { .. } | Op::Rmdir { .. }
+    );
+    let asks = matches!(pending.then, Then::Pass(_) | Then::Task(_));
+    !otherwise && asks
 }
 
 /// The bytes of an answer to a read.

@@ -12,6 +12,7 @@ use crate::dispatch::Pass;
 use crate::leases::Leases;
 use crate::machine::Client;
 use crate::numbers::Numbers;
+use crate::own::Ask;
 
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
 const LOST_MS: u64 = 250;
@@ -36,6 +37,13 @@ pub(crate) enum Then {
     Second(Box<Second>),
     /// Inode numbers.
     Numbers,
+    /// Something that a subtree which is decoupled for this client lacked.
+    Own {
+        root: Ino,
+        ask: Ask,
+    },
+    /// A step of a task that completes such a subtree.
+    OwnTask(u64),
     /// Whether a rank has put down by what the store knows this client; which connection that is.
     Address(u64),
 }
@@ -71,6 +79,8 @@ pub(crate) enum DataThen {
         at: u64,
     },
     Flush(Ino),
+    /// Bytes in a subtree that is decoupled for this client are to be dropped.
+    Own(u64),
     /// A block of the read cache.
     Block {
         ino: Ino,

@@ -21,6 +21,10 @@ pub(crate) enum Event {
     Done(CallResult),
     /// What was written before is at the server, or lost.
     Flushed,
+    /// What is outstanding of a decoupled subtree is on the disk, or cannot be.
+    Kept(FsResult<()>),
+    /// Caches above have dropped something.
+    Dropped,
     /// A block that a read waits for came, or could not be read.
     Block(Result<(u64, Arc<[u8]>), DataError>),
 }
@@ -47,6 +51,7 @@ pub(crate) enum Step {
     Fallocate(crate::space::Falloc),
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
+    Own(Box<crate::own::OwnTask>),
     SyncAll {
         left: usize,
         closed: u64,
@@ -117,6 +122,7 @@ impl Client {
             Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),
             Step::Seek(_) => self.step_seek(id, &mut task, event),
             Step::Copy(_) => self.step_copy(id, &mut task, event),
+            Step::Own(_) => self.step_own(id, &mut task, event),
             Step::SyncRanks { left } => step_sync_ranks(left, event),
             Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
         };

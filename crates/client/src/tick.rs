@@ -25,6 +25,7 @@ impl Client {
             self.release_forgotten(*rank);
         }
         self.flush_old();
+        self.own_tick();
         for rank in ranks {
             self.repeat_busy(rank);
         }
@@ -103,6 +104,7 @@ impl Client {
         for ino in self.dirty.clone() {
             self.start_run(ino);
         }
+        self.own_stop();
     }
 
     pub(crate) fn check_stopped(&mut self) {
@@ -117,6 +119,9 @@ impl Client {
         };
         // A farewell lets others write at once.
         if self.dirty.iter().any(waits) || self.direct.is_writing() {
+            return;
+        }
+        if self.own_is_stopping() && !self.sessions.values().all(hopeless) {
             return;
         }
         for session in self.sessions.values() {

@@ -94,7 +94,7 @@ impl Client {
         self.unsynced.lose();
         let guessed = self.files.guessed.iter().filter(|(_, from)| *from == rank);
         let guessed = guessed.filter_map(|(number, _)| self.files.handles.get(number)).map(|handle| handle.ino);
-        let inos: BTreeSet<Ino> = self.files_at(rank).into_iter().chain(guessed).collect();
+        let inos: BTreeSet<Ino> = self.files_at(rank).into_iter().chain(guessed).chain(self.own_files()).collect();
         for ino in inos.iter().copied() {
             let now = self.now.ms;
             let Some(file) = self.files.map.get_mut(&ino) else { continue };

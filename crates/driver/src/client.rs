@@ -13,6 +13,7 @@ mod core;
 mod direct;
 mod future;
 pub(crate) mod invalidator;
+pub(crate) mod keeping;
 mod link;
 pub(crate) mod outbox;
 pub mod path;
@@ -67,6 +68,9 @@ pub struct Options {
     pub identity: Option<Identity>,
     /// The way to the store where the servers have file data, to read and write it there without them; `None`: always through them.
     pub direct: Option<Arc<dyn loligo_store::Ways>>,
+    /// Where what is done in subtrees that are decoupled for this client is kept on this machine's disk, if their policies say so. `None`:
+    /// such a policy cannot be carried out.
+    pub keep: Option<std::path::PathBuf>,
     /// Everything else about the machine; `name`, `cache` and `cache_names` in it are replaced by those above, and
     /// `client` by a random number, unless it is given.
     pub config: Config,

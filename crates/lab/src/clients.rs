@@ -262,6 +262,8 @@ impl Clients {
             }
             // They have no connection to the store.
             Output::Direct { .. } => {}
+            // Nor a subtree for themselves.
+            Output::Keep { .. } | Output::KeptMerged { .. } => {}
             Output::Complete { id: FORGET, .. } => {}
             Output::Complete { id, result } => match self.nodes[at].calls.remove(&id) {
                 Some(lane) => self.reply(at, lane, Reply::Done(Box::new(result))),

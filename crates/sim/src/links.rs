@@ -221,6 +221,10 @@ impl World {
                     self.after(us, Event::Invalidated { node, life, token, what });
                 }
             }
+            // Subtrees are decoupled here by programs that have them for themselves.
+            Output::Keep { .. } | Output::KeptMerged { .. } => {
+                self.wrong(format!("client {node} keeps a subtree that nobody asked it to decouple"));
+            }
             Output::Stopped => {
                 self.check_direct_end(node);
                 (self.nodes[node].stopped, self.nodes[node].up) = (true, false);

@@ -10,7 +10,7 @@ mod ops;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare, reap};
 use loligo_types::{
@@ -81,7 +81,9 @@ pub struct Subtree {
     last: Lsn,
     batch: Batch,
     group_bytes: u64,
+    /// Of the group that is being filled, and of those before it.
     outstanding: Outstanding,
+    full: VecDeque<Outstanding>,
     /// Files may have objects.
     objects: bool,
     /// Bytes of objects to be dropped before the last operation is answered.
@@ -104,6 +106,7 @@ impl Subtree {
             batch: Batch::default(),
             group_bytes: GROUP_BYTES,
             outstanding: Outstanding::default(),
+            full: VecDeque::new(),
             objects: false,
             drops: Vec::new(),
             orphans: BTreeSet::new(),
@@ -164,7 +167,14 @@ impl Subtree {
 
     /// How much is here that the rank does not have.
     pub fn outstanding(&self) -> Outstanding {
-        Outstanding { bytes: self.batch.bytes(), ..self.outstanding }
+        let mut all = Outstanding { bytes: self.batch.bytes(), ..self.outstanding };
+        for group in &self.full {
+            all.changes += group.changes;
+            all.events += group.events;
+        }
+        // The oldest group's is the first.
+        all.since = self.full.front().map_or(all.since, |group| group.since);
+        all
     }
 
     /// Memory that it takes, about, bytes.
@@ -293,12 +303,17 @@ impl Subtree {
 
     fn count(&mut self, events: usize, now: Time) {
         if self.batch.end_group(self.group_bytes, self.used()) {
-            self.fresh_from = self.used();
+            self.group_is_full();
         }
         self.last = self.last.next();
         self.outstanding.changes += 1;
         self.outstanding.events += events as u64;
         self.outstanding.since.get_or_insert(now);
+    }
+
+    fn group_is_full(&mut self) {
+        self.fresh_from = self.used();
+        self.full.push_back(std::mem::take(&mut self.outstanding));
     }
 
     /// Whether an event makes the inode of the change.
@@ -378,18 +393,28 @@ impl Subtree {
         self.batch.groups(used)
     }
 
+    /// All that is outstanding, in groups, to be merged while more is done: that goes into other groups.
+    pub fn sealed(&mut self) -> Vec<Group> {
+        if self.outstanding.changes > 0 && self.batch.end_group(0, self.used()) {
+            self.group_is_full();
+        }
+        self.groups()
+    }
+
     /// The rank has merged the oldest group, with the numbers below `used`.
     pub fn merged(&mut self, merges: u64, used: Ino) {
         (self.record.merges, self.record.used) = (merges, used);
         if self.batch.drop_oldest() {
             self.fresh_from = used;
             self.outstanding = Outstanding::default();
+        } else {
+            self.full.pop_front();
         }
     }
 
     /// Forgets what is known, to give memory back: it is fetched again. Nothing may be outstanding.
     pub fn forget(&mut self, root: Inode) {
-        debug_assert_eq!(self.outstanding.changes, 0, "what is outstanding is nowhere else");
+        debug_assert_eq!(self.outstanding().changes, 0, "what is outstanding is nowhere else");
         self.tree = Subtree::empty(&self.settings, &self.record);
         self.last = Lsn(0);
         self.load_root(root);

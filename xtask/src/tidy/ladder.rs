@@ -16,8 +16,9 @@ const LADDER: &[&[&str]] = &[
 ];
 
 /// What a rung more allows between two crates of one rung: the simulator checks against the model, ranks send each
-/// other the very records that the journal has, and what is merged is the body of a record.
-const SAME_RUNG: &[(&str, &str)] = &[("sim", "model"), ("wire", "journal"), ("namespace", "journal")];
+/// other the very records that the journal has, what is merged is the body of a record, and a client has subtrees of its own.
+const SAME_RUNG: &[(&str, &str)] =
+    &[("sim", "model"), ("wire", "journal"), ("namespace", "journal"), ("client", "subtree")];
 
 /// Foreign crates that reach for sockets, disks, threads, clocks or randomness.
 const IMPURE_CRATES: &[&str] =

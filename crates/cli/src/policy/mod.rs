@@ -1,11 +1,14 @@
 //! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
-//! reads one that a user gives, `promise` says what holds now. `kept`: `loligo merge` and `abandon`. Not here: what makes sense as a policy (crate `semantics`).
+//! reads one that a user gives, `promise` says what holds now. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
+//! `kept`: what a program has kept that died. Not here: what makes sense as a policy (crate `semantics`).
 
 mod chain;
 mod check;
 pub mod kept;
+pub mod live;
 mod presets;
 mod promise;
+pub mod run;
 mod set;
 mod show;
 mod source;

@@ -443,7 +443,22 @@ fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Optio
         ..base
     };
     let name = name.to_string();
-    Options { name, cache: true, cache_names: true, invalidate: Some(kernel), config, ..Options::default() }
+    let keep = keep_dir(settings);
+    Options { name, cache: true, cache_names: true, invalidate: Some(kernel), keep, config, ..Options::default() }
+}
+
+/// Where journals of decoupled directories are kept.
+fn keep_dir(settings: &Settings) -> Option<PathBuf> {
+    match settings.text("keep_dir") {
+        "none" => None,
+        "" if rustix::process::geteuid().is_root() => Some("/var/lib/loligo/subtrees".into()),
+        "" => {
+            let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+            let state = state.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
+            Some(state.join("loligo/subtrees"))
+        }
+        dir => Some(dir.into()),
+    }
 }
 
 impl Mounted {

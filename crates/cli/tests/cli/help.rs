@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 28] = [
     "up",
     "down",
     "format",
@@ -16,7 +16,11 @@ const COMMANDS: [&str; 24] = [
     "top",
     "config",
     "policy",
+    "run",
+    "decouple",
+    "sync",
     "merge",
+    "recouple",
     "abandon",
     "rank",
     "subtree",

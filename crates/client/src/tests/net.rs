@@ -101,6 +101,7 @@ impl Net {
                 Output::Invalidate { token, what } => node.invalidations.push_back((token, what)),
                 Output::Ready { .. } => {}
                 Output::Direct { .. } => panic!("there is no connection to the store"),
+                Output::Keep { .. } | Output::KeptMerged { .. } => panic!("nothing is decoupled"),
                 Output::Disconnect { .. } => panic!("there is only one rank"),
                 Output::Refused { .. } => node.refused = true,
                 Output::Stopped => node.stopped = true,

@@ -170,6 +170,7 @@ impl Ranks {
                 Output::Complete { id, result } => self.done.push((id.0, result)),
                 Output::Invalidate { token, what } => self.dropped.push((token, what)),
                 Output::Refused { .. } => self.refused = true,
+                Output::Keep { .. } | Output::KeptMerged { .. } => panic!("nothing is decoupled"),
                 Output::Ready { .. } | Output::Stopped => {}
             }
         }

@@ -14,6 +14,7 @@ use loligo_types::{Cred, FsError, Rank, Time};
 use super::calls::{self, Callback};
 use super::direct::Direct;
 use super::invalidator::Invalidator;
+use super::keeping::Keeping;
 use super::link::Link;
 use super::receiver::{self, Aside, Incoming};
 use super::{Call, CallResult, ConnectError, Options};
@@ -57,6 +58,7 @@ pub struct Core {
     /// The number of the first connection.
     first: Rank,
     invalidator: Option<Invalidator>,
+    keeping: Option<Keeping>,
     /// The way to the store beside the servers, if there may be one.
     direct: Option<Arc<Direct>>,
 }
@@ -104,6 +106,7 @@ impl Shared {
             over_unix: !(options.identity.is_some() || matches!(&address, Address::Tcp(_))),
             first,
             invalidator: None,
+            keeping: None,
             direct: options.direct.as_ref().map(|_| Direct::new()),
         };
         let shared = Arc::new(Shared {
@@ -124,6 +127,14 @@ impl Shared {
             let told = move |token| weak.upgrade().map(|shared| shared.feed(Input::Invalidated { token })).is_some();
             let invalidator = Invalidator::start(target, told).map_err(failed)?;
             shared.lock().invalidator = Some(invalidator);
+        }
+        if let Some(dir) = &options.keep {
+            let weak = Arc::downgrade(&shared);
+            let kept = move |token, result| {
+                weak.upgrade().map(|shared| shared.feed(Input::KeepDone { token, result })).is_some()
+            };
+            let keeping = Keeping::start(dir.clone(), kept).map_err(failed)?;
+            shared.lock().keeping = Some(keeping);
         }
         let direct = shared.lock().direct.clone();
         if let (Some(direct), Some(ways)) = (direct, &options.direct) {
@@ -448,6 +459,16 @@ impl Core {
                     // Without caches above, they have dropped it already.
                     None => self.machine.handle(Now::default(), Input::Invalidated { token }),
                 },
+                Output::Keep { token, fs, record, groups } => match &self.keeping {
+                    Some(keeping) => keeping.keep(token, fs, record, groups),
+                    None => {
+                        let result = Err(FsError::NotSupported);
+                        self.machine.handle(Now::default(), Input::KeepDone { token, result });
+                    }
+                },
+                Output::KeptMerged { epoch, all } => {
+                    self.keeping.iter().for_each(|keeping| keeping.merged(epoch, all));
+                }
                 Output::Connect { rank, address } => {
                     let at = address.as_deref().unwrap_or("the address that was given");
                     tracing::debug!(core = ?std::ptr::from_ref(self), %rank, at, "connects");

@@ -20,6 +20,7 @@ use super::queue::Inbox;
 use super::rank::{Abroad, Done};
 use crate::client::calls::Callback;
 use crate::client::invalidator::Invalidator;
+use crate::client::keeping::Keeping;
 use crate::client::{Options, prepare};
 
 /// Who lives on the rank's thread beside the machines and makes the resident client's calls there: a mount.
@@ -45,6 +46,7 @@ pub(crate) enum Ask {
         done: Callback,
     },
     Invalidated(Token),
+    Kept(u64, Result<(), FsError>),
     Host(Box<dyn Guest>),
     Stop,
 }
@@ -91,6 +93,17 @@ impl Resident {
             }
             None => None,
         };
+        let keeping = match &options.keep {
+            Some(dir) => {
+                let inbox = Arc::downgrade(inbox);
+                let kept = move |token, result| match inbox.upgrade() {
+                    Some(inbox) => inbox.offer(Done::Resident(Ask::Kept(token, result))).is_ok(),
+                    None => false,
+                };
+                Some(Keeping::start(dir.clone(), kept)?)
+            }
+            None => None,
+        };
         let config = Config { rank, ..prepare(options) };
         let residence = Residence {
             rank: config.rank,
@@ -107,6 +120,7 @@ impl Resident {
             asked: VecDeque::new(),
             data_asked: VecDeque::new(),
             invalidator,
+            keeping,
             welcomed: Some(welcomed),
             guest: None,
             stopped: false,
@@ -174,6 +188,7 @@ pub(crate) struct Residence {
     pub(crate) asked: VecDeque<Asked>,
     pub(crate) data_asked: VecDeque<Asked>,
     pub(crate) invalidator: Option<Invalidator>,
+    pub(crate) keeping: Option<Keeping>,
     pub(crate) welcomed: Option<Sender<std::result::Result<(), String>>>,
     pub(crate) guest: Option<Box<dyn Guest>>,
     pub(crate) stopped: bool,

@@ -28,6 +28,11 @@ impl SyncInterval {
         (MIN_MS..=MAX_MS).contains(&ms).then_some(SyncInterval(ms))
     }
 
+    /// In milliseconds.
+    pub fn millis(self) -> u64 {
+        self.0
+    }
+
     /// As a duration.
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)

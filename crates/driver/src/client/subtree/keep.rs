@@ -46,7 +46,7 @@ pub enum KeptError {
 }
 
 /// The file, as it grows.
-pub(super) struct Keeper {
+pub(in crate::client) struct Keeper {
     path: PathBuf,
     file: File,
     writer: FileWriter,
@@ -59,7 +59,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    fn begin(path: &Path, fs: FsId, record: &DecoupledRecord) -> io::Result<Keeper> {
+    pub(in crate::client) fn begin(path: &Path, fs: FsId, record: &DecoupledRecord) -> io::Result<Keeper> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let writer = FileWriter::new(fs, Owner::Client(record.session.0), false);
         let header = writer.header().to_vec();
@@ -96,7 +96,7 @@ impl Keeper {
     }
 
     /// Adds what is not in it yet, and makes it durable.
-    fn keep(&mut self, record: &DecoupledRecord, groups: &[Group]) -> io::Result<()> {
+    pub(in crate::client) fn keep(&mut self, record: &DecoupledRecord, groups: &[Group]) -> io::Result<()> {
         let mut out = Vec::new();
         for (number, group) in groups.iter().enumerate().skip(self.groups) {
             for body in group.parts.iter().skip(self.parts) {
@@ -113,7 +113,7 @@ impl Keeper {
     }
 
     /// The oldest group is merged, and not counted any more. What the file says of it is passed over: its number says that it is.
-    pub(super) fn one_is_merged(&mut self) {
+    pub(in crate::client) fn one_is_merged(&mut self) {
         match self.groups.checked_sub(1) {
             Some(left) => self.groups = left,
             None => self.parts = 0,
@@ -121,7 +121,7 @@ impl Keeper {
     }
 
     /// All of it is merged.
-    pub(super) fn remove(self) {
+    pub(in crate::client) fn remove(self) {
         // What stays is known to be merged by its record, and does no harm.
         let _ = std::fs::remove_file(&self.path);
     }

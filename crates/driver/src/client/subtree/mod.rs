@@ -20,6 +20,7 @@ use loligo_types::{
 };
 
 use super::{Call, CallResult, Client, Fs};
+pub(in crate::client) use keep::Keeper;
 pub use keep::{Kept, KeptError};
 
 /// Parts of a merge that are on their way at once: few, because others wait for those that have come.

@@ -37,6 +37,7 @@ impl Rank {
                 _ => calls::run(vec![(done, Err(FsError::Unavailable.into()))]),
             },
             Ask::Invalidated(token) => self.resident_feed(ClientInput::Invalidated { token }),
+            Ask::Kept(token, result) => self.resident_feed(ClientInput::KeepDone { token, result }),
             Ask::Host(guest) => self.host(guest),
             Ask::Stop => self.resident_feed(ClientInput::Stop),
         }
@@ -144,6 +145,16 @@ impl Rank {
                 // Without caches above, they have dropped it already.
                 None => self.resident_hears(ClientInput::Invalidated { token }),
             },
+            ClientOutput::Keep { token, fs, record, groups } => match &residence.keeping {
+                Some(keeping) => keeping.keep(token, fs, record, groups),
+                None => {
+                    let result = Err(FsError::NotSupported);
+                    self.resident_hears(ClientInput::KeepDone { token, result });
+                }
+            },
+            ClientOutput::KeptMerged { epoch, all } => {
+                residence.keeping.iter().for_each(|keeping| keeping.merged(epoch, all));
+            }
             ClientOutput::Connect { rank, .. } if rank != residence.rank => residence.abroad.connect(rank),
             ClientOutput::Disconnect { rank } => residence.abroad.disconnect(rank),
             ClientOutput::Connect { .. } => {

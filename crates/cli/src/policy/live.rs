@@ -1,0 +1,266 @@
+//! `loligo decouple`, `sync`, `recouple`, and `merge` and `abandon` of a directory on a mount: the mount's client has it for itself, and
+//! programs below it go fast without knowing why. Told by an extended attribute of the directory; what it says stands in the client
+//! machine (`own/command.rs`). Not here: journals of programs that died (`kept.rs`).
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use loligo_semantics::SubtreePolicy;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use serde_json::json;
+
+use super::{chain, source};
+use crate::args::Directory;
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
+use crate::progress::{Bar, Unit};
+use crate::ranks::place;
+
+const NAME: &str = "loligo.subtree";
+/// How often it is looked how far something has come: at first, and at most.
+const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// A status is no longer than this, bytes.
+const STATUS_MAX: usize = 16 << 10;
+
+/// A directory on a mount that is, or is to be, the mount's alone.
+pub struct Live {
+    dir: PathBuf,
+}
+
+/// What came of an order.
+pub struct Told {
+    /// Records of the journal that were merged, and their bytes.
+    pub records: u64,
+    /// Likewise.
+    pub bytes: u64,
+}
+
+/// What is outstanding.
+#[derive(Clone, Copy, Default)]
+pub struct Outstanding {
+    /// Operations that changed something.
+    pub changes: u64,
+    /// Bytes of the journal.
+    pub bytes: u64,
+    /// How many of the changes are on this machine's disk.
+    pub persisted: u64,
+}
+
+impl Live {
+    /// Finds it.
+    pub fn of(path: &Path) -> Result<Live, Failure> {
+        place::in_a_mount(path)?;
+        let dir = path.canonicalize().context(|| path.display().to_string())?;
+        if !dir.is_dir() {
+            return Err(place::no_directory(&path.display().to_string()));
+        }
+        Ok(Live { dir })
+    }
+
+    fn status(&self) -> Result<String, Failure> {
+        let mut value = vec![0; STATUS_MAX];
+        match rustix::fs::getxattr(&self.dir, NAME, &mut value) {
+            Ok(len) => Ok(String::from_utf8_lossy(&value[..len]).into_owned()),
+            Err(Errno::NODATA) => Ok(String::new()),
+            Err(error) => Err(Failure::new(format!("{}: {error}", self.dir.display()))),
+        }
+    }
+
+    /// What is outstanding; nothing if it is not decoupled by this mount.
+    pub fn outstanding(&self) -> Result<Option<Outstanding>, Failure> {
+        let status = self.status()?;
+        let fact = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            line.and_then(|value| value.trim().parse().ok())
+        };
+        Ok(fact("epoch").map(|_: u64| Outstanding {
+            changes: fact("changes").unwrap_or(0),
+            bytes: fact("bytes").unwrap_or(0),
+            persisted: fact("persisted").unwrap_or(0),
+        }))
+    }
+
+    /// Has something done, and waits until it is.
+    pub fn order(&self, verb: &str, document: &str) -> Result<Told, Failure> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let number = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40);
+        let words = format!("{verb} {number}\n{document}");
+        rustix::fs::setxattr(&self.dir, NAME, words.as_bytes(), XattrFlags::empty())
+            .map_err(|error| self.refused(verb, error))?;
+        let (mut pause, mut bar) = (LOOK.0, None);
+        let key = format!("command {number} ");
+        loop {
+            let status = self.status()?;
+            let said = status.lines().find_map(|line| line.strip_prefix(&key));
+            match said.map(|said| said.split(' ').collect::<Vec<_>>()).as_deref() {
+                Some(["done", records, bytes]) => {
+                    drop(bar);
+                    return Ok(Told { records: number_of(records), bytes: number_of(bytes) });
+                }
+                Some(["failed", error]) => return Err(self.failed(verb, error)),
+                Some(["running", done, total]) => {
+                    if number_of(total) > 0 {
+                        let bar = bar.get_or_insert_with(|| Bar::start(verb, number_of(total), Unit::Bytes));
+                        bar.set(number_of(done));
+                    }
+                }
+                _ => {
+                    return Err(Failure::new(format!(
+                        "{}: the mount does not know of the order any more",
+                        self.dir.display()
+                    ))
+                    .remedy("look what became of it: loligo status"));
+                }
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LOOK.1);
+        }
+    }
+
+    fn refused(&self, verb: &str, error: Errno) -> Failure {
+        let name = self.dir.display();
+        let shown = quoted(&self.dir);
+        match error {
+            Errno::NODATA => Failure::new(format!("{name} is not decoupled by this mount"))
+                .remedy(format!("who has it: loligo status {shown}; to have it: loligo decouple {shown}")),
+            Errno::OPNOTSUPP if verb == "decouple" => Failure::new(format!(
+                "{name}: its policy does not permit that it is decoupled, or asks for what a mount cannot do yet (global persist)"
+            ))
+            .remedy(format!("give one that does: loligo decouple {shown} --policy batchfs")),
+            Errno::BUSY if verb == "decouple" => {
+                Failure::new(format!("{name} is decoupled by this mount already, or something above it is"))
+            }
+            Errno::PERM | Errno::ACCESS => Failure::new(format!("{name}: {error}"))
+                .remedy("do it as root, or as the owner of the directory, or who has decoupled it"),
+            error => Failure::new(format!("{name}: {error}")),
+        }
+    }
+
+    fn failed(&self, verb: &str, error: &str) -> Failure {
+        let (name, shown) = (self.dir.display(), quoted(&self.dir));
+        match (verb, error) {
+            ("decouple", "Busy") => Failure::new(format!(
+                "{name} is in use: something below it is open, or it, or something above or below it, is decoupled"
+            ))
+            .remedy(format!("end what uses it (fuser -vm {shown}), or see who has it: loligo status {shown}")),
+            ("decouple", "Perm") => {
+                Failure::new(format!("{name} is another user's")).remedy("do it as its owner, or as root")
+            }
+            ("decouple", "NotSupported") => {
+                Failure::new(format!("{name} cannot be decoupled: there is more than one metadata rank"))
+            }
+            (_, "Busy") => Failure::new(format!("something below {name} is open still")).remedy("close it, and try again"),
+            (_, "NotEmpty") => {
+                Failure::new(format!("{name} has changes that nobody else knows, and its policy does not merge them"))
+                    .remedy(format!("merge them: loligo merge {shown}; or drop them: loligo abandon {shown}"))
+            }
+            (_, "Stale") => Failure::new(format!(
+                "{name} was taken from this mount, which was not heard for longer than its lease; what was not merged is lost to it"
+            ))
+            .remedy("what its policy kept on this machine can be looked at: loligo journal inspect"),
+            (_, "Access") => Failure::new(format!("{name}, or something in it, is another user's by now: nothing was merged")),
+            (_, error) => Failure::new(format!("{name}: {verb}: {error}")),
+        }
+    }
+}
+
+fn number_of(text: &str) -> u64 {
+    text.parse().unwrap_or(0)
+}
+
+/// The policy that is to be carried out: one that is given, or that which counts at the directory.
+pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, String), Failure> {
+    let place = Directory { data: None, server: None, path: path.to_path_buf() };
+    let chain = chain::of_directory(&place)?;
+    let (policy, text) = match given {
+        Some(given) => {
+            let given = source::named(given)?;
+            chain.check_floors(&given.policy)?;
+            (given.policy, given.text)
+        }
+        None => {
+            let now = chain.in_force()?;
+            let text = now.policy.to_text();
+            (now.policy, text)
+        }
+    };
+    if !policy.pipeline().has_client_journal() {
+        return Err(Failure::new(format!(
+            "{}: its policy is {}, whose operations go to the server one by one: there is nothing to decouple",
+            path.display(),
+            policy.cell()
+        ))
+        .remedy(format!(
+            "name another one: --policy batchfs; or set one: loligo policy set {} batchfs",
+            quoted(path)
+        )));
+    }
+    if policy.interfere() == loligo_semantics::Interfere::Allow {
+        note(
+            "note: on a mount others are refused while the directory is decoupled (EBUSY), also where the policy says interfere = \"allow\"",
+        );
+    }
+    Ok((policy, text))
+}
+
+/// `loligo decouple`.
+pub fn decouple(path: &Path, given: Option<&Path>) -> Outcome {
+    let live = Live::of(path)?;
+    let (policy, text) = policy_for(path, given)?;
+    live.order("decouple", &text)?;
+    put(format_args!(
+        "{} is this mount's alone, {}: to give it back, loligo recouple {}",
+        live.dir.display(),
+        policy.cell(),
+        quoted(&live.dir)
+    ))
+}
+
+/// `loligo sync`, `merge` and `recouple` of a directory.
+pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
+    let live = Live::of(path)?;
+    let begun = Instant::now();
+    let told = live.order(verb, "")?;
+    let left = live.outstanding()?;
+    if as_json {
+        return put(json!({
+            "records": told.records,
+            "bytes": told.bytes,
+            "seconds": begun.elapsed().as_secs_f64(),
+            "decoupled": left.is_some(),
+            "outstanding": left.map_or(0, |left| left.changes),
+        }));
+    }
+    put(summary(&live, &told, left, begun.elapsed()))
+}
+
+/// What came of it, for people.
+pub fn summary(live: &Live, told: &Told, left: Option<Outstanding>, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    let merged = match told.records {
+        0 => "nothing was to be merged".to_string(),
+        n => format!("{} records ({}) were merged in {seconds:.2} s", human_count(n), human_bytes(told.bytes)),
+    };
+    match left {
+        None => format!("{merged}; {} is a directory like others again", live.dir.display()),
+        Some(left) if left.changes == 0 => format!("{merged}; {} is this mount's still", live.dir.display()),
+        Some(left) => format!(
+            "{merged}; {} changes ({}) are known to this mount alone, {} of them on this machine's disk",
+            human_count(left.changes),
+            human_bytes(left.bytes),
+            human_count(left.persisted)
+        ),
+    }
+}
+
+/// `loligo abandon` of a directory.
+pub fn abandon(path: &Path) -> Outcome {
+    let live = Live::of(path)?;
+    let lost = live.outstanding()?.unwrap_or_default();
+    live.order("abandon", "")?;
+    put(format_args!(
+        "{} is a directory like others again; {} changes were dropped",
+        live.dir.display(),
+        human_count(lost.changes)
+    ))
+}

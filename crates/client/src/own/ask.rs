@@ -1,0 +1,207 @@
+//! What a subtree that is decoupled for this client asks its rank for: records, numbers, rights to objects, and to be known in a new
+//! session. One question of each kind at a time; what is asked for meanwhile goes with the next one.
+
+use std::collections::BTreeSet;
+
+use loligo_types::limits::{FETCH_MAX, SUBTREE_INOS_MAX};
+use loligo_types::{
+    About, Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Interfere, Need, Op, SubtreeAnswer, SubtreeOp,
+};
+
+use super::command::Begin;
+use super::{Job, OWN};
+use crate::machine::Client;
+use crate::recover::NOWHERE;
+use crate::session::Then;
+
+/// Numbers asked for at once at most when those that were granted are used up.
+const MORE_MAX: u64 = 1 << 20;
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Records,
+    Numbers,
+    Rights(Vec<Ino>),
+    Resume,
+    /// To have it.
+    Begin(Box<Begin>),
+    /// Whether something is in it that was known from before it was decoupled, and by its number alone; then that is done here.
+    Claim(Box<Job>, Vec<Ino>),
+}
+
+impl Client {
+    /// Asks for what something waits for.
+    pub(super) fn own_ask(&mut self, root: Ino) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        if owned.asked {
+            return;
+        }
+        let record = owned.machine.record();
+        let epoch = record.epoch;
+        let (what, ask) = if !owned.needs.is_empty() {
+            let mut needs = std::mem::take(&mut owned.needs);
+            needs.sort_unstable();
+            needs.dedup();
+            needs.truncate(FETCH_MAX / 2);
+            // Who looks for one name of a directory will look for others: those behind it come along.
+            let key = owned.machine.settings().hash_key;
+            let ranges: Vec<Need> = needs.iter().filter_map(|need| range_at(key, need)).collect();
+            needs.extend(ranges);
+            (SubtreeOp::Fetch { epoch, needs }, Ask::Records)
+        } else if owned.numbers {
+            let had: u64 = record.grants.iter().map(|(_, count)| count).sum();
+            let inos = had.clamp(1, MORE_MAX).min(SUBTREE_INOS_MAX);
+            (SubtreeOp::Grant { epoch, inos }, Ask::Numbers)
+        } else if !owned.data.is_empty() {
+            let mut inos: Vec<Ino> = owned.data.iter().map(|(_, pending)| pending.request.ino).collect();
+            inos.sort_unstable();
+            inos.dedup();
+            inos.truncate(FETCH_MAX / 2);
+            (SubtreeOp::Data { epoch, inos: inos.clone() }, Ask::Rights(inos))
+        } else {
+            return;
+        };
+        owned.asked = true;
+        self.own_say(root, what, ask);
+    }
+
+    fn own_say(&mut self, root: Ino, what: SubtreeOp, ask: Ask) {
+        let Some(owned) = self.own.trees.get(&root) else { return };
+        let cred = Cred::clone(&owned.cred);
+        let op = Op::Subtree { dir: root, what: Box::new(what) };
+        self.request_at(self.own_rank(root), cred, op, Then::Own { root, ask }, 0);
+    }
+
+    /// The rank may know another session of this client, or none: says whose the subtree is.
+    pub(super) fn own_resume_op(&self, root: Ino) -> Option<SubtreeOp> {
+        let record = self.own.trees.get(&root)?.machine.record();
+        let (owner, resume, lease_ms) = (record.owner, record.epoch, record.lease_ms);
+        Some(SubtreeOp::Decouple { owner, resume, inos: 1, lease_ms, interfere: Interfere::Block })
+    }
+
+    /// The rank has answered.
+    pub(crate) fn own_asked(&mut self, root: Ino, ask: Ask, result: FsResult<Answer>) {
+        let ask = match ask {
+            Ask::Begin(begin) => return self.own_begun(root, *begin, result),
+            Ask::Claim(job, tried) => return self.own_claimed(root, job, tried, result),
+            ask => ask,
+        };
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        owned.asked = false;
+        match (ask, result) {
+            (Ask::Records, Ok(Answer::Subtree(answer))) => {
+                if let SubtreeAnswer::Records(items) = *answer {
+                    owned.machine.learn(items);
+                }
+                self.own_retry(root);
+            }
+            (Ask::Numbers, Ok(answer)) => {
+                owned.numbers = false;
+                if let Some(record) = record_of(answer) {
+                    owned.machine.take_record(record);
+                }
+                self.own_retry(root);
+            }
+            (Ask::Rights(inos), Ok(answer)) => {
+                if let Some(record) = record_of(answer) {
+                    owned.machine.take_record(record);
+                    owned.ranges_count = true;
+                }
+                owned.rights.extend(inos);
+                self.own_send_data(root);
+            }
+            (Ask::Resume, Ok(answer)) => {
+                if let Some(record) = record_of(answer) {
+                    owned.machine.take_record(record);
+                }
+                owned.rights.clear();
+                owned.ranges_count = false;
+                self.own_retry(root);
+            }
+            // Of this session the rank knows nothing.
+            (ask, Err(FsError::Stale)) if !matches!(ask, Ask::Resume) => {
+                if let Some(what) = self.own_resume_op(root) {
+                    if let Some(owned) = self.own.trees.get_mut(&root) {
+                        owned.asked = true;
+                    }
+                    self.own_say(root, what, Ask::Resume);
+                }
+                return;
+            }
+            (Ask::Resume, Err(FsError::Stale | FsError::Perm | FsError::NotFound)) => return self.own_lost(root),
+            (Ask::Rights(inos), Err(error)) => self.own_fail_data(root, &inos, error),
+            (_, Err(error)) => {
+                owned.numbers = false;
+                self.own_fail_waiting(root, error);
+            }
+            (_, Ok(_)) => self.own_fail_waiting(root, FsError::Io),
+        }
+        self.own_ask(root);
+    }
+
+    /// It was taken from this client, which was away for longer than its lease: what was not merged is nobody's.
+    pub(super) fn own_lost(&mut self, root: Ino) {
+        self.own_fail_waiting(root, FsError::Stale);
+        self.own_fail_data(root, &[], FsError::Stale);
+        self.own.commands.lost(root);
+        self.own_drop_cached(root, false);
+        let Some(owned) = self.own.trees.remove(&root) else { return };
+        // A task under way finds that it is gone.
+        for task in owned.queue {
+            self.fail(task.waiter, FsError::Stale);
+        }
+        if !self.own.is_any() {
+            self.lose_held(OWN, BTreeSet::new(), false);
+            return;
+        }
+        // Others are there: only what was open in this one.
+        for (handle, ino) in &owned.handles {
+            self.files.at.insert(*handle, NOWHERE);
+            _ = self.files.map.get_mut(ino).map(|file| file.rank = NOWHERE);
+        }
+        self.lose_held(NOWHERE, BTreeSet::new(), false);
+    }
+
+    /// A rank says that something is nobody's but a subtree's owner's: it may be of one that this client has, known here from before it was
+    /// decoupled. Of which, the rank tells.
+    pub(crate) fn own_claim(&mut self, job: Box<Job>, mut tried: Vec<Ino>) {
+        let ino = match job.op.about() {
+            About::Names(ino) | About::Inode(ino) => ino,
+            About::Nothing => Ino(0),
+        };
+        let Some(owned) = self.own.trees.values().find(|owned| !tried.contains(&owned.machine.root())) else {
+            return self.own.answer(job.op, job.then, Err(FsError::Busy));
+        };
+        let (root, epoch) = (owned.machine.root(), owned.machine.record().epoch);
+        tried.push(root);
+        let what = SubtreeOp::Fetch { epoch, needs: vec![Need::Inode(ino)] };
+        self.own_say(root, what, Ask::Claim(job, tried));
+    }
+
+    fn own_claimed(&mut self, root: Ino, job: Box<Job>, tried: Vec<Ino>, result: FsResult<Answer>) {
+        if let Ok(Answer::Subtree(answer)) = result
+            && let SubtreeAnswer::Records(items) = *answer
+            && let Some(owned) = self.own.trees.get_mut(&root)
+        {
+            owned.machine.learn(items);
+            return self.own_run(root, *job);
+        }
+        self.own_claim(job, tried);
+    }
+}
+
+fn record_of(answer: Answer) -> Option<DecoupledRecord> {
+    let Answer::Subtree(answer) = answer else { return None };
+    match *answer {
+        SubtreeAnswer::Decoupled { record, .. } => Some(record),
+        _ => None,
+    }
+}
+
+/// The names behind one that is looked for.
+fn range_at(key: (u64, u64), need: &Need) -> Option<Need> {
+    let Need::Entry { dir, name } = need else { return None };
+    let from_hash = loligo_types::hash::name_hash(key, name.as_bytes());
+    Some(Need::Range { dir: *dir, from_hash })
+}

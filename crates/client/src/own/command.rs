@@ -1,0 +1,205 @@
+//! How people say that a subtree is to be decoupled, completed or given back, and hear how it is: an extended attribute of its root, which
+//! any program can set and read, on a mount too. Setting it only begins: whoever sets it holds the directory in the kernel, and others would
+//! wait. Text only; what is done is `task.rs`'s.
+//!
+//! ```text
+//! set:  VERB NUMBER [policy document, from the next line on]     decouple, sync, merge, recouple, abandon
+//! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES | failed ERROR
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use loligo_semantics::SubtreePolicy;
+use loligo_subtree::Subtree;
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, SubtreeAnswer, SubtreeOp};
+
+use super::task::Goal;
+use super::{Ask, Owned};
+use crate::machine::{Client, Waiter};
+use crate::session::Then;
+use crate::task::Step;
+
+/// The attribute.
+pub const NAME: &[u8] = b"loligo.subtree";
+/// How long the owner may not be heard beyond the end of its session, milliseconds.
+const LEASE_MS: u32 = 60_000;
+/// Commands whose results are remembered.
+const DONE_MAX: usize = 64;
+
+/// A subtree that is about to be decoupled.
+#[derive(Debug)]
+pub(crate) struct Begin {
+    policy: SubtreePolicy,
+    cred: Arc<Cred>,
+    command: u64,
+}
+
+/// Commands, by the numbers that those who gave them chose.
+#[derive(Debug, Default)]
+pub(crate) struct Commands {
+    running: BTreeMap<u64, Ino>,
+    done: VecDeque<(u64, Ino, FsResult<(u64, u64)>)>,
+}
+
+impl Commands {
+    fn begin(&mut self, number: u64, root: Ino) {
+        self.done.retain(|(of, ..)| *of != number);
+        self.running.insert(number, root);
+    }
+
+    /// One has come to this: records and bytes that were merged.
+    pub fn done(&mut self, number: u64, result: FsResult<(u64, u64)>) {
+        let Some(root) = self.running.remove(&number) else { return };
+        self.done.push_back((number, root, result));
+        if self.done.len() > DONE_MAX {
+            self.done.pop_front();
+        }
+    }
+
+    /// Whatever is under way there fails.
+    pub fn lost(&mut self, root: Ino) {
+        let of_it: Vec<u64> = self.running.iter().filter(|(_, of)| **of == root).map(|(number, _)| *number).collect();
+        of_it.into_iter().for_each(|number| self.done(number, Err(FsError::Stale)));
+    }
+}
+
+impl Client {
+    /// The attribute is set.
+    pub(crate) fn own_command(&mut self, waiter: Waiter, cred: &Arc<Cred>, root: Ino, value: &[u8]) {
+        match self.own_begin_command(cred, root, value) {
+            Ok(()) => self.answer(waiter, Answer::Done),
+            Err(error) => self.fail(waiter, error),
+        }
+    }
+
+    fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
+        let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
+        let (line, document) = text.split_once('\n').unwrap_or((text, ""));
+        let (verb, number) = line.split_once(' ').ok_or(FsError::Invalid)?;
+        let number = number.trim().parse().map_err(|_| FsError::Invalid)?;
+        if verb == "decouple" {
+            return self.own_decouple(cred, root, number, document);
+        }
+        let owned = self.own.trees.get(&root).ok_or(FsError::NoData)?;
+        if !cred.is_root() && cred.uid != owned.cred.uid {
+            return Err(FsError::Perm);
+        }
+        let goal = Goal::of(&owned.policy);
+        let goal = match verb {
+            "sync" => goal,
+            "merge" => Goal { apply: true, ..goal },
+            "recouple" => Goal { end: true, ..goal },
+            "abandon" => Goal { end: true, abandon: true, ..Goal::default() },
+            _ => return Err(FsError::Invalid),
+        };
+        self.own.commands.begin(number, root);
+        self.own_complete(root, Waiter::Nobody, goal, Some(number));
+        Ok(())
+    }
+
+    fn own_decouple(&mut self, cred: &Arc<Cred>, root: Ino, command: u64, document: &str) -> FsResult<()> {
+        let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
+        if !policy.pipeline().has_client_journal() {
+            // Operations go to the rank one by one: there is nothing to decouple.
+            return Err(FsError::NotSupported);
+        }
+        if policy.pipeline().composition().has(loligo_semantics::Mechanism::GlobalPersist) {
+            return Err(FsError::NotSupported);
+        }
+        if self.own.root_of(root).is_some() {
+            return Err(FsError::Busy);
+        }
+        self.own.begun += 1;
+        // Nobody else must be able to guess it.
+        let mixed = (self.config.client ^ self.own.begun).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let owner = (mixed ^ (mixed >> 29) ^ self.now.wall.0.cast_unsigned()).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        // What is known here must stay true: programs have files open.
+        let interfere = Interfere::Block;
+        let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
+        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms: LEASE_MS, interfere };
+        self.own.commands.begin(command, root);
+        let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
+        let op = Op::Subtree { dir: root, what: Box::new(what) };
+        self.request_at(self.own_rank(root), Cred::clone(cred), op, Then::Own { root, ask }, 0);
+        Ok(())
+    }
+
+    /// The rank has given it, or not.
+    pub(super) fn own_begun(&mut self, root: Ino, begin: Begin, result: FsResult<Answer>) {
+        let Begin { policy, cred, command } = begin;
+        let given = match result {
+            Ok(Answer::Subtree(answer)) => match *answer {
+                SubtreeAnswer::Decoupled { record, root, inline_max, split } => Ok((record, root, inline_max, split)),
+                _ => Err(FsError::Io),
+            },
+            Ok(_) => Err(FsError::Io),
+            Err(error) => Err(error),
+        };
+        let (record, inode, inline_max, split) = match given {
+            Ok(given) => given,
+            Err(error) => return self.own.commands.done(command, Err(error)),
+        };
+        let hash_key = self.router.hash_key.unwrap_or_default();
+        let settings = loligo_subtree::Settings { hash_key, inline_max, split };
+        let machine = Subtree::new(settings, record, *inode).with_objects();
+        let owned = Owned::new(machine, policy, cred, self.now.ms);
+        self.own.trees.insert(root, owned);
+        self.own.commands.done(command, Ok((0, 0)));
+    }
+
+    /// What the attribute says: `None`, if nothing is known.
+    pub(crate) fn own_status(&self, ino: Ino) -> Option<Vec<u8>> {
+        let root = self.own.root_of(ino).unwrap_or(ino);
+        let mut text = String::new();
+        if let Some(owned) = self.own.trees.get(&root) {
+            self.own_describe(owned, &mut text);
+        }
+        for (number, _) in self.own.commands.running.iter().filter(|(_, of)| **of == root) {
+            let (done, total) = self.own_progress(root, *number);
+            // Writing to a string does not fail.
+            _ = writeln!(text, "command {number} running {done} {total}");
+        }
+        for (number, _, result) in self.own.commands.done.iter().filter(|(_, of, _)| *of == root) {
+            _ = match result {
+                Ok((records, bytes)) => writeln!(text, "command {number} done {records} {bytes}"),
+                Err(error) => writeln!(text, "command {number} failed {error:?}"),
+            };
+        }
+        (!text.is_empty()).then(|| text.into_bytes())
+    }
+
+    fn own_describe(&self, owned: &Owned, text: &mut String) {
+        let (record, out) = (owned.machine.record(), owned.machine.outstanding());
+        let age_ms = out.since.map_or(0, |since| (self.now.wall.0 - since.0).max(0) / 1_000_000);
+        let goal = Goal::of(&owned.policy);
+        let facts: [(&str, u64); 10] = [
+            ("root", record.dir.0),
+            ("epoch", record.epoch),
+            ("merges", record.merges),
+            ("numbers_left", record.left()),
+            ("changes", out.changes),
+            ("events", out.events),
+            ("bytes", out.bytes),
+            ("age_ms", age_ms.cast_unsigned()),
+            ("persisted", if goal.local { owned.persisted.min(out.changes) } else { 0 }),
+            ("memory_bytes", owned.machine.memory_bytes() as u64),
+        ];
+        for (key, value) in facts {
+            _ = writeln!(text, "{key} {value}");
+        }
+        _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
+        if owned.ending {
+            text.push_str("ending 1\n");
+        }
+    }
+
+    fn own_progress(&self, root: Ino, command: u64) -> (u64, u64) {
+        let task = self.own.trees.get(&root).and_then(|owned| self.tasks.get(&owned.task?));
+        match task.map(|task| &task.step) {
+            Some(Step::Own(own)) if own.command == Some(command) => (own.merged, own.total),
+            _ => (0, 0),
+        }
+    }
+}

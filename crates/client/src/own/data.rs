@@ -1,0 +1,108 @@
+//! Bytes of files in subtrees that are decoupled for this client: they go where all bytes go. The rank's object server takes them once the
+//! rank was asked for the right to it (`SubtreeOp::Data`), for this session.
+
+use loligo_subtree::Drop;
+use loligo_types::msg::DataRequest;
+use loligo_types::{DataAnswer, DataError, DataOp, FsError, Ino};
+
+use super::OwnReply;
+use crate::machine::Client;
+use crate::session::{DataThen, PendingData};
+use crate::task::data_error;
+
+/// A data request is sent again at most so often because the rank does not know this session's right to it.
+const AGAIN_MAX: u32 = 4;
+
+impl Client {
+    /// Sends a data request, when this session may do that.
+    pub(crate) fn own_data(&mut self, id: u64, pending: PendingData) {
+        let ino = pending.request.ino;
+        let Some(root) = self.own.root_of(ino) else {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        };
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        let is_in = |(first, count): &(Ino, u64)| ino.0.wrapping_sub(first.0) < *count;
+        let noted = owned.ranges_count && owned.machine.record().objects.iter().any(is_in);
+        if noted || owned.rights.contains(&ino) {
+            let rank = self.own_rank(root);
+            return self.data_request_at(rank, id, pending);
+        }
+        owned.data.push((id, pending));
+        self.own_ask(root);
+    }
+
+    /// Those that waited for a right.
+    pub(super) fn own_send_data(&mut self, root: Ino) {
+        let waiting = self.own.trees.get_mut(&root).map(|owned| std::mem::take(&mut owned.data));
+        for (id, pending) in waiting.unwrap_or_default() {
+            self.own_data(id, pending);
+        }
+    }
+
+    /// There is no right to these, or (none named) to any.
+    pub(super) fn own_fail_data(&mut self, root: Ino, inos: &[Ino], error: FsError) {
+        let Some(owned) = self.own.trees.get_mut(&root) else { return };
+        let of_them = |(_, pending): &mut (u64, PendingData)| inos.is_empty() || inos.contains(&pending.request.ino);
+        let failed: Vec<_> = owned.data.extract_if(.., of_them).collect();
+        let error = match error {
+            FsError::NoSpace => DataError::NoSpace,
+            FsError::Stale | FsError::NotFound | FsError::Access => DataError::Stale,
+            _ => DataError::Io,
+        };
+        for (id, pending) in failed {
+            self.data_replied(id, pending.then, Err(error));
+        }
+    }
+
+    /// The object server does not know of a right: it was restarted, or the session is another one. Whether it is asked for anew.
+    pub(crate) fn own_data_again(&mut self, id: u64, mut pending: PendingData) -> Option<(u64, PendingData)> {
+        let root = self.own.root_of(pending.request.ino);
+        let Some(owned) = root.and_then(|root| self.own.trees.get_mut(&root)) else { return Some((id, pending)) };
+        if pending.hops >= AGAIN_MAX {
+            return Some((id, pending));
+        }
+        pending.hops += 1;
+        owned.rights.clear();
+        owned.ranges_count = false;
+        self.own_data(id, pending);
+        None
+    }
+
+    /// Drops bytes; then the answer is given.
+    pub(super) fn own_drop(&mut self, drops: Vec<Drop>, reply: Option<OwnReply>) {
+        let token = self.own.next_drop;
+        self.own.next_drop += 1;
+        if let Some(reply) = reply {
+            self.own.drops.insert(token, (drops.len(), reply));
+        }
+        for Drop { ino, from, object_size } in drops {
+            self.next_data += 1;
+            let id = self.next_data;
+            if let Some(file) = self.files.map.get_mut(&ino) {
+                file.pieces = id;
+            }
+            let request = DataRequest { id, ino, object_size, op: DataOp::Discard { from } };
+            self.own_data(id, PendingData { request, then: DataThen::Own(token), again: false, hops: 0 });
+        }
+    }
+
+    /// Bytes are dropped, or cannot be.
+    pub(crate) fn own_dropped(&mut self, token: u64, result: Result<DataAnswer, DataError>) {
+        let Some((left, reply)) = self.own.drops.get_mut(&token) else { return };
+        *left -= 1;
+        if let Err(error) = result {
+            reply.result = Err(data_error(error));
+        }
+        if *left == 0
+            && let Some((_, reply)) = self.own.drops.remove(&token)
+        {
+            self.own.replies.push_back(reply);
+        }
+    }
+
+    /// A rank that has such a subtree was restarted, or its session with this client is gone: what its disk may not have of files there
+    /// is written again. Which files.
+    pub(crate) fn own_files(&self) -> Vec<Ino> {
+        self.files.map.iter().filter(|(_, file)| file.rank == super::OWN).map(|(ino, _)| *ino).collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! Subtrees that are decoupled for this client, and worked in by programs that know nothing of it (Cudele, thesis §6.3: the client
+//! library, but through any call): what they ask of names and attributes below such a directory is answered here, as if by a rank of the client's
+//! own, and journaled for the merge. Here what is known of them and which operation goes there; `serve.rs` carries one out,
+//! `ask.rs` gets from the rank what is missing, `data.rs` sends bytes, `task.rs` persists, merges and ends, `command.rs` is how people
+//! say so. Not how an operation is decided ([`loligo_subtree`]), nor how a subtree comes to be given or merged at the rank.
+//!
+//! Nobody else comes in below the root, so all that is answered here may be cached, and open files may hold everything back.
+
+mod ask;
+mod command;
+mod data;
+mod locks;
+mod serve;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use loligo_semantics::SubtreePolicy;
+use loligo_subtree::Subtree;
+use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
+
+use crate::leases::InoHasher;
+use crate::machine::Client;
+use crate::session::{PendingData, Then};
+use crate::task::Task;
+
+pub(crate) use ask::Ask;
+pub use command::NAME as SUBTREE_XATTR;
+pub(crate) use task::OwnTask;
+
+/// Who answers for what is decoupled for this client: no rank has this number.
+pub(crate) const OWN: Rank = Rank(u16::MAX - 1);
+
+/// Something that was asked of it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub cred: Cred,
+    pub op: Op,
+    pub then: Then,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct OwnReply {
+    pub op: Op,
+    pub then: Then,
+    pub result: FsResult<loligo_types::Answer>,
+}
+
+/// A subtree that is decoupled for this client.
+pub(crate) struct Owned {
+    pub machine: Subtree,
+    pub policy: SubtreePolicy,
+    /// Who decoupled it: it is asked of the rank, and merged, in this user's name.
+    pub cred: Arc<Cred>,
+    /// Handles, and how many each inode has.
+    pub handles: BTreeMap<u64, Ino>,
+    pub opens: HashMap<Ino, u32, BuildHasherDefault<InoHasher>>,
+    /// What waits for records or numbers, and the records.
+    pub waiting: Vec<Job>,
+    pub needs: Vec<loligo_types::Need>,
+    pub numbers: bool,
+    /// The rank is being asked for something that waits.
+    pub asked: bool,
+    /// Files that were there before whose objects this session may have.
+    pub rights: BTreeSet<Ino>,
+    /// The rank has said so of numbers that were granted, to this session.
+    pub ranges_count: bool,
+    /// Data requests that wait for a right.
+    pub data: Vec<(u64, PendingData)>,
+    /// Nothing goes in any more: it ends. What comes meanwhile waits.
+    pub ending: bool,
+    /// The task that persists, merges or ends, and those that wait for it.
+    pub task: Option<u64>,
+    pub queue: VecDeque<Task>,
+    /// When what is outstanding was sent on last, milliseconds.
+    pub synced_ms: u64,
+    /// How many of the changes that are outstanding are on the disk, and will be when it is written.
+    pub persisted: u64,
+    pub persisting: u64,
+    /// It could not be completed when the client stopped.
+    pub given_up: bool,
+}
+
+impl Owned {
+    pub fn new(machine: Subtree, policy: SubtreePolicy, cred: Arc<Cred>, now_ms: u64) -> Owned {
+        Owned {
+            machine,
+            policy,
+            cred,
+            handles: BTreeMap::new(),
+            opens: HashMap::default(),
+            waiting: Vec::new(),
+            needs: Vec::new(),
+            numbers: false,
+            asked: false,
+            rights: BTreeSet::new(),
+            ranges_count: false,
+            data: Vec::new(),
+            ending: false,
+            task: None,
+            queue: VecDeque::new(),
+            synced_ms: now_ms,
+            persisted: 0,
+            persisting: 0,
+            given_up: false,
+        }
+    }
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owned").field("record", self.machine.record()).finish_non_exhaustive()
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    pub trees: BTreeMap<Ino, Owned>,
+    pub replies: VecDeque<OwnReply>,
+    /// What caches above hold of what was answered here.
+    pub cached: HashMap<Ino, Lease, BuildHasherDefault<InoHasher>>,
+    /// Answers that wait until bytes are dropped, with how many drops are under way.
+    pub drops: BTreeMap<u64, (usize, OwnReply)>,
+    pub next_drop: u64,
+    /// Locks that are waited for.
+    pub locks: Vec<Job>,
+    /// Invalidations that a task waits for.
+    pub tokens: BTreeMap<crate::Token, u64>,
+    pub commands: command::Commands,
+    /// How many were decoupled.
+    pub begun: u64,
+}
+
+impl Own {
+    /// Whether there is any.
+    pub fn is_any(&self) -> bool {
+        !self.trees.is_empty()
+    }
+
+    /// The root of the subtree that an inode is in, or that it is the root of.
+    pub fn root_of(&self, ino: Ino) -> Option<Ino> {
+        self.trees.iter().find(|(_, owned)| owned.machine.knows(ino)).map(|(root, _)| *root)
+    }
+
+    /// Whether what was just answered of an inode may be cached: nobody else changes it. Of a root others may change attributes.
+    pub fn may_cache(&self, ino: Ino, bits: Lease) -> bool {
+        let Some(root) = self.root_of(ino) else { return false };
+        let stays = self.trees.get(&root).is_some_and(|owned| !owned.ending);
+        stays && !(root == ino && bits.has(Lease::ATTR))
+    }
+
+    /// Caches above hold this of an inode.
+    pub fn note_cached(&mut self, ino: Ino, bits: Lease) {
+        let held = self.cached.entry(ino).or_default();
+        *held = *held | bits;
+    }
+
+    /// An answer of its own.
+    pub fn answer(&mut self, op: Op, then: Then, result: FsResult<loligo_types::Answer>) {
+        self.replies.push_back(OwnReply { op, then, result });
+    }
+}
+
+impl Client {
+    /// The root of the subtree in which an operation is to be carried out here.
+    pub(crate) fn own_root(&self, op: &Op) -> Option<Ino> {
+        if !self.own.is_any() {
+            return None;
+        }
+        let is_root = |ino: &Ino| self.own.trees.contains_key(ino);
+        match op {
+            // A root's place, and what policies say of it, is its parent's rank's.
+            Op::LookupParent { dir } if is_root(dir) => None,
+            Op::GetXattr { ino, name } | Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name }
+                if is_root(ino) && name.starts_with(b"loligo.") =>
+            {
+                None
+            }
+            Op::Subtree { .. } => None,
+            Op::Close { handles, .. } => {
+                let first = handles.first()?;
+                self.own.trees.iter().find(|(_, owned)| owned.handles.contains_key(first)).map(|(root, _)| *root)
+            }
+            op => match op.about() {
+                About::Names(ino) | About::Inode(ino) => self.own.root_of(ino),
+                About::Nothing => None,
+            },
+        }
+    }
+
+    /// Whether an operation is about something inside such a subtree and something outside.
+    pub(crate) fn own_crosses(&self, op: &Op) -> Option<FsError> {
+        let (one, other) = match op {
+            Op::Rename { dir, new_dir, .. } => (dir, new_dir),
+            Op::Link { ino, dir, .. } => (ino, dir),
+            _ => return None,
+        };
+        (self.own.root_of(*one) != self.own.root_of(*other)).then_some(FsError::CrossDevice)
+    }
+
+    /// The rank that a subtree was decoupled at.
+    pub(crate) fn own_rank(&self, root: Ino) -> Rank {
+        if self.is_single() {
+            return self.only();
+        }
+        self.router.target(crate::route::Subject::Inode(root), self.home)
+    }
+
+    /// Largest file that is held in an inode there, bytes.
+    pub(crate) fn own_inline_max(&self, ino: Ino) -> u64 {
+        let root = self.own.root_of(ino).and_then(|root| self.own.trees.get(&root));
+        root.map_or(0, |owned| u64::from(owned.machine.settings().inline_max))
+    }
+}

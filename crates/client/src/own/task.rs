@@ -1,0 +1,528 @@
+//! Completing what was done in a subtree that is decoupled for this client, as its policy says or as somebody asks: bytes to the server,
+//! the journal to a disk, the merge, the end. One such task at a time in a subtree; programs go on meanwhile, and what they do then is
+//! another task's to complete. Not what each mechanism promises: `docs/subtree-policies.md`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_semantics::{Mechanism, SubtreePolicy};
+use loligo_subtree::Group;
+use loligo_types::{Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Lease, Op, SubtreeAnswer, SubtreeOp};
+
+use super::{OWN, Owned};
+use crate::machine::{Client, Waiter};
+use crate::session::Then;
+use crate::task::{Event, Step, Task};
+use crate::{CallResult, Done, Invalidation, Output, Token};
+
+/// Parts of a merge that are on their way at once: few, because others wait for those that have come.
+const PARTS_IN_FLIGHT: usize = 4;
+/// A group is begun anew so often because the rank began a new life.
+const TRIES: u32 = 8;
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Goal {
+    /// Bytes are to be durable.
+    pub durable: bool,
+    /// The journal goes to this machine's disk.
+    pub local: bool,
+    /// It is merged.
+    pub apply: bool,
+    /// The subtree is given back.
+    pub end: bool,
+    /// Without what is outstanding.
+    pub abandon: bool,
+}
+
+impl Goal {
+    /// The completion mechanisms of a policy.
+    pub(crate) fn of(policy: &SubtreePolicy) -> Goal {
+        let has = |mechanism| policy.pipeline().composition().has(mechanism);
+        let local = has(Mechanism::LocalPersist);
+        let apply = has(Mechanism::VolatileApply) || has(Mechanism::NonvolatileApply);
+        let durable = local || has(Mechanism::GlobalPersist) || has(Mechanism::NonvolatileApply);
+        Goal { durable, local, apply, ..Goal::default() }
+    }
+
+    /// What makes it durable, without making it visible.
+    pub(crate) fn persist(self) -> Goal {
+        Goal { apply: false, end: false, ..self }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Flush,
+    Sync,
+    Persist,
+    Parts,
+    Merge,
+    Resume,
+    Drop,
+    End,
+}
+
+/// A task.
+#[derive(Debug)]
+pub(crate) struct OwnTask {
+    pub root: Ino,
+    pub goal: Goal,
+    /// The command that it is for.
+    pub command: Option<u64>,
+    stage: Stage,
+    /// Files that are being written, requests that were not answered.
+    left: usize,
+    groups: VecDeque<Group>,
+    next_part: usize,
+    failed: Option<FsError>,
+    tries: u32,
+    /// Bytes of the journal that are merged, and of all that is to be.
+    pub merged: u64,
+    pub total: u64,
+    pub records: u64,
+}
+
+impl OwnTask {
+    fn new(root: Ino, goal: Goal, command: Option<u64>) -> OwnTask {
+        OwnTask {
+            root,
+            goal,
+            command,
+            stage: Stage::Flush,
+            left: 0,
+            groups: VecDeque::new(),
+            next_part: 0,
+            failed: None,
+            tries: 0,
+            merged: 0,
+            total: 0,
+            records: 0,
+        }
+    }
+}
+
+impl Client {
+    /// Completes, after whatever is under way there.
+    pub(crate) fn own_complete(&mut self, root: Ino, waiter: Waiter, goal: Goal, command: Option<u64>) {
+        let Some(owned) = self.own.trees.get_mut(&root) else {
+            return self.fail(waiter, FsError::Stale);
+        };
+        let step = Step::Own(Box::new(OwnTask::new(root, goal, command)));
+        let task = Task { waiter, cred: Arc::clone(&owned.cred), ino: Ino(0), exclusive: false, step };
+        if owned.task.is_some() {
+            return owned.queue.push_back(task);
+        }
+        self.own_start(root, task);
+    }
+
+    fn own_start(&mut self, root: Ino, task: Task) {
+        let id = self.new_task(task);
+        if let Some(owned) = self.own.trees.get_mut(&root) {
+            owned.task = Some(id);
+        }
+        self.events.push_back((id, Event::Start));
+    }
+
+    /// What a task came to; the next one begins.
+    fn own_finish(&mut self, own: &OwnTask, result: FsResult<()>) -> CallResult {
+        if let Some(command) = own.command {
+            self.own.commands.done(command, result.map(|()| (own.records, own.merged)));
+        }
+        if let Some(owned) = self.own.trees.get_mut(&own.root) {
+            owned.task = None;
+            owned.given_up |= self.stopping && result.is_err();
+            if let Some(next) = owned.queue.pop_front() {
+                self.own_start(own.root, next);
+            }
+        }
+        result.map(|()| Done::plain(Answer::Done)).map_err(Into::into)
+    }
+
+    pub(crate) fn step_own(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let cred = Arc::clone(&task.cred);
+        let Step::Own(own) = &mut task.step else { return None };
+        if !self.own.trees.contains_key(&own.root) {
+            // It was lost meanwhile.
+            return Some(self.own_finish(own, Err(FsError::Stale)));
+        }
+        let ended = match (own.stage, event) {
+            (Stage::Flush, Event::Start) => {
+                own.left = if own.goal.abandon { 1 } else { 1 + self.own_flush(id, own) };
+                self.events.push_back((id, Event::Flushed));
+                None
+            }
+            (Stage::Flush, Event::Flushed) => {
+                own.left = own.left.saturating_sub(1);
+                if own.left == 0 { self.own_flushed(id, own, &cred) } else { None }
+            }
+            (Stage::Sync, Event::Reply(result)) => match result {
+                Ok(_) => self.own_synced(id, own, &cred),
+                Err(error) => Some(Err(error)),
+            },
+            (Stage::Persist, Event::Kept(result)) => match result {
+                Ok(()) => {
+                    if let Some(owned) = self.own.trees.get_mut(&own.root) {
+                        owned.persisted = owned.persisting;
+                    }
+                    self.own_kept(id, own, &cred)
+                }
+                Err(error) => Some(Err(error)),
+            },
+            (Stage::Parts, Event::Reply(result)) => {
+                own.left = own.left.saturating_sub(1);
+                if let Err(error) = result {
+                    own.failed.get_or_insert(error);
+                }
+                self.own_parts(id, own, &cred)
+            }
+            (Stage::Merge, Event::Reply(result)) => self.own_merged(id, own, &cred, result),
+            (Stage::Resume, Event::Reply(result)) => self.own_resumed(id, own, &cred, result),
+            (Stage::Drop, Event::Dropped) => {
+                own.left = own.left.saturating_sub(1);
+                if own.left == 0 {
+                    self.own_say_end(id, own, &cred);
+                }
+                None
+            }
+            (Stage::End, Event::Reply(result)) => Some(self.own_ended(own.root, result)),
+            _ => None,
+        };
+        ended.map(|result| self.own_finish(own, result))
+    }
+
+    /// Files with something to be written. How many.
+    fn own_flush(&mut self, id: u64, own: &OwnTask) -> usize {
+        let durable = own.goal.durable;
+        let of_it = |ino: &Ino| self.own.root_of(*ino) == Some(own.root);
+        let waits = |file: &crate::file::File| !file.is_clean() || file.run.is_some() || durable && file.unsynced;
+        let found = self.files.map.iter().filter(|(_, file)| file.rank == OWN && waits(file));
+        let inos: Vec<Ino> = found.map(|(ino, _)| *ino).filter(of_it).collect();
+        for ino in &inos {
+            if durable { self.sync_then(*ino, id) } else { self.flush_then(*ino, id) }
+        }
+        inos.len()
+    }
+
+    fn own_flushed(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        if own.goal.abandon {
+            return self.own_drop_caches(id, own, cred);
+        }
+        let is_rank = !self.own_has_written(own.root);
+        if !own.goal.durable || is_rank {
+            return self.own_synced(id, own, cred);
+        }
+        // What was written through handles that are closed by now.
+        own.stage = Stage::Sync;
+        self.request_at(self.own_rank(own.root), Cred::clone(cred), Op::Sync, Then::OwnTask(id), 0);
+        None
+    }
+
+    /// Whether bytes may have been written to objects there.
+    fn own_has_written(&self, root: Ino) -> bool {
+        let written = |owned: &Owned| !owned.rights.is_empty() || !owned.machine.record().objects.is_empty();
+        self.own.trees.get(&root).is_some_and(written)
+    }
+
+    fn own_synced(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        if !own.goal.local || owned.machine.outstanding().changes == 0 {
+            return self.own_kept(id, own, cred);
+        }
+        own.stage = Stage::Persist;
+        owned.persisting = owned.machine.outstanding().changes;
+        let (record, groups) = (Box::new(owned.machine.record().clone()), owned.machine.groups());
+        let fs = self.fs_id.unwrap_or_default();
+        self.out.push_back(Output::Keep { token: id, fs, record, groups });
+        None
+    }
+
+    /// The driver has put the journal on the disk, or cannot.
+    pub(crate) fn own_keep_done(&mut self, token: u64, result: FsResult<()>) {
+        self.events.push_back((token, Event::Kept(result)));
+    }
+
+    fn own_kept(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        let now = self.now.ms;
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        if !own.goal.apply {
+            return self.own_applied(id, own, cred);
+        }
+        owned.synced_ms = now;
+        own.groups = owned.machine.sealed().into();
+        own.total = own.groups.iter().map(|group| group.bytes).sum();
+        self.own_parts(id, own, cred)
+    }
+
+    /// Sends the parts of the oldest group.
+    fn own_parts(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        own.stage = Stage::Parts;
+        let rank = self.own_rank(own.root);
+        let Some(record) = self.own.trees.get(&own.root).map(|owned| owned.machine.record()) else {
+            return Some(Err(FsError::Stale));
+        };
+        let (epoch, merge) = (record.epoch, record.merges + 1);
+        let Some(group) = own.groups.front() else { return self.own_applied(id, own, cred) };
+        if let Some(error) = own.failed {
+            // What was sent is still answered.
+            if own.left > 0 {
+                return None;
+            }
+            own.failed = None;
+            return self.own_parts_failed(id, own, cred, error);
+        }
+        let parts = group.parts.len();
+        let mut bodies = Vec::new();
+        while own.next_part < parts && own.left < PARTS_IN_FLIGHT {
+            bodies.push((own.next_part as u32, Arc::clone(&group.parts[own.next_part])));
+            (own.next_part, own.left) = (own.next_part + 1, own.left + 1);
+        }
+        let used = group.used;
+        for (part, body) in bodies {
+            let what = Box::new(SubtreeOp::Part { epoch, merge, part, body });
+            let op = Op::Subtree { dir: own.root, what };
+            self.request_at(rank, Cred::clone(cred), op, Then::OwnTask(id), 0);
+        }
+        if own.left == 0 {
+            own.stage = Stage::Merge;
+            let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used });
+            self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
+        }
+        None
+    }
+
+    /// This life of the rank does not know what was sent, or not who this is: from the first part on.
+    fn own_parts_failed(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        error: FsError,
+    ) -> Option<FsResult<()>> {
+        own.tries += 1;
+        own.next_part = 0;
+        match error {
+            FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
+            FsError::Stale if own.tries < TRIES => {
+                own.stage = Stage::Resume;
+                if let Some(what) = self.own_resume_op(own.root) {
+                    let op = Op::Subtree { dir: own.root, what: Box::new(what) };
+                    self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+                }
+                None
+            }
+            error => Some(Err(error)),
+        }
+    }
+
+    fn own_resumed(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        result: FsResult<Answer>,
+    ) -> Option<FsResult<()>> {
+        match result {
+            Ok(answer) => {
+                let merges = record_of(answer).map_or(0, |record| record.merges);
+                let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+                owned.rights.clear();
+                owned.ranges_count = false;
+                if merges > owned.machine.record().merges {
+                    // The answer to the merge was lost, and it was done.
+                    return self.own_group_done(id, own, cred, merges);
+                }
+                self.own_parts(id, own, cred)
+            }
+            Err(FsError::Stale | FsError::Perm | FsError::NotFound) => {
+                let error = FsError::Stale;
+                self.own_lost(own.root);
+                Some(Err(error))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn own_merged(
+        &mut self,
+        id: u64,
+        own: &mut OwnTask,
+        cred: &Arc<Cred>,
+        result: FsResult<Answer>,
+    ) -> Option<FsResult<()>> {
+        match result {
+            Ok(Answer::Subtree(answer)) => match *answer {
+                SubtreeAnswer::Merged { merges, .. } => self.own_group_done(id, own, cred, merges),
+                _ => Some(Err(FsError::Io)),
+            },
+            Ok(_) => Some(Err(FsError::Io)),
+            Err(error) => self.own_parts_failed(id, own, cred, error),
+        }
+    }
+
+    fn own_group_done(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>, merges: u64) -> Option<FsResult<()>> {
+        let Some(group) = own.groups.pop_front() else { return Some(Err(FsError::Io)) };
+        (own.next_part, own.tries) = (0, 0);
+        own.merged += group.bytes;
+        own.records += group.parts.len() as u64;
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        owned.machine.merged(merges, group.used);
+        owned.persisted = owned.persisted.min(owned.machine.outstanding().changes);
+        let (epoch, all) = (owned.machine.record().epoch, owned.machine.outstanding().changes == 0);
+        self.out.push_back(Output::KeptMerged { epoch, all });
+        self.own_parts(id, own, cred)
+    }
+
+    fn own_applied(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        if !own.goal.end {
+            return Some(Ok(()));
+        }
+        let outstanding = self.own.trees.get(&own.root).is_some_and(|owned| owned.machine.outstanding().changes > 0);
+        if outstanding {
+            // Made meanwhile, or never to be merged by itself.
+            return if own.goal.apply && own.tries < TRIES {
+                own.tries += 1;
+                own.stage = Stage::Flush;
+                self.events.push_back((id, Event::Start));
+                None
+            } else {
+                Some(Err(FsError::NotEmpty))
+            };
+        }
+        self.own_drop_caches(id, own, cred)
+    }
+
+    /// Nothing of it may be held above when it is others', too.
+    fn own_drop_caches(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+        let Some(owned) = self.own.trees.get(&own.root) else { return Some(Err(FsError::Stale)) };
+        let handles: Vec<u64> = owned.handles.keys().copied().collect();
+        let in_use = |handle: &u64| self.files.handles.get(handle).is_some_and(|handle| handle.fh.is_some());
+        if !self.stopping && handles.iter().any(in_use) {
+            return Some(Err(FsError::Busy));
+        }
+        handles.into_iter().for_each(|handle| self.close(handle));
+        self.send_closes();
+        let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
+        if owned.machine.outstanding().changes > 0 && !own.goal.abandon {
+            return Some(Err(FsError::NotEmpty));
+        }
+        owned.ending = true;
+        own.stage = Stage::Drop;
+        let tokens = self.own_drop_cached(own.root, true);
+        own.left = tokens.len();
+        for token in tokens {
+            self.own.tokens.insert(token, id);
+        }
+        if own.left == 0 {
+            self.own_say_end(id, own, cred);
+        }
+        None
+    }
+
+    /// Says what caches above must drop of a subtree. What will be told when it is done.
+    pub(super) fn own_drop_cached(&mut self, root: Ino, wait: bool) -> Vec<Token> {
+        let Some(owned) = self.own.trees.get(&root) else { return Vec::new() };
+        let cached = self.own.cached.iter().filter(|(ino, _)| owned.machine.knows(**ino));
+        let mut cached: Vec<(Ino, Lease)> = cached.map(|(ino, bits)| (*ino, *bits)).collect();
+        cached.sort_unstable();
+        let mut tokens = Vec::new();
+        for (ino, bits) in cached {
+            self.own.cached.remove(&ino);
+            if bits.has(Lease::NAMES) {
+                self.names_lost.add(ino);
+                tokens.push(self.invalidate(Invalidation::Names(ino), wait));
+            }
+            if bits.has(Lease::ATTR) {
+                tokens.push(self.invalidate(Invalidation::Attr(ino), wait));
+            }
+        }
+        tokens
+    }
+
+    /// Caches above have dropped something; whether that was said of such a subtree.
+    pub(crate) fn own_invalidated(&mut self, token: Token) -> bool {
+        let task = self.own.tokens.remove(&token);
+        task.map(|id| self.events.push_back((id, Event::Dropped))).is_some()
+    }
+
+    fn own_say_end(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) {
+        own.stage = Stage::End;
+        let Some(epoch) = self.own.trees.get(&own.root).map(|owned| owned.machine.record().epoch) else { return };
+        let op = Op::Subtree { dir: own.root, what: Box::new(SubtreeOp::End { epoch }) };
+        self.request_at(self.own_rank(own.root), Cred::clone(cred), op, Then::OwnTask(id), 0);
+    }
+
+    /// It is a directory like others again, or is not this client's any more.
+    fn own_ended(&mut self, root: Ino, result: FsResult<Answer>) -> FsResult<()> {
+        match result {
+            // Stale: it was ended before, and the answer was lost; or it was taken back. Nothing is outstanding.
+            Ok(_) | Err(FsError::Stale) => {
+                let Some(owned) = self.own.trees.remove(&root) else { return Ok(()) };
+                for job in owned.waiting {
+                    self.request(&Arc::new(job.cred), job.op, job.then);
+                }
+                for task in owned.queue {
+                    if let Step::Own(own) = &task.step
+                        && let Some(command) = own.command
+                    {
+                        self.own.commands.done(command, Err(FsError::Stale));
+                    }
+                    self.fail(task.waiter, FsError::Stale);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(owned) = self.own.trees.get_mut(&root) {
+                    owned.ending = false;
+                }
+                self.own_retry(root);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends on what is outstanding where that is due.
+    pub(crate) fn own_tick(&mut self) {
+        let now = self.now.ms;
+        let due = |owned: &Owned| {
+            let interval = owned.policy.sync_interval().map(loligo_semantics::SyncInterval::millis);
+            let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);
+            is_due && owned.task.is_none() && owned.machine.outstanding().changes > 0
+        };
+        let roots: Vec<Ino> = self.own.trees.iter().filter(|(_, owned)| due(owned)).map(|(root, _)| *root).collect();
+        for root in roots {
+            let Some(owned) = self.own.trees.get(&root) else { continue };
+            let goal = Goal { apply: true, ..Goal::of(&owned.policy) };
+            self.own_complete(root, Waiter::Nobody, goal, None);
+        }
+    }
+
+    /// The client stops: what policies say is done, and what has nothing outstanding then is given back.
+    pub(crate) fn own_stop(&mut self) {
+        for root in self.own.trees.keys().copied().collect::<Vec<_>>() {
+            let Some(owned) = self.own.trees.get(&root) else { continue };
+            let goal = Goal { end: true, ..Goal::of(&owned.policy) };
+            self.own_complete(root, Waiter::Nobody, goal, None);
+        }
+    }
+
+    /// Whether something is to be completed before the client may stop.
+    pub(crate) fn own_is_stopping(&self) -> bool {
+        self.own.trees.values().any(|owned| !owned.given_up)
+    }
+
+    /// What an fsync of a file makes durable there besides its bytes; nothing, if the policy promises nothing.
+    pub(crate) fn own_fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
+        let root = if self.own.is_any() { self.own.root_of(ino)? } else { return None };
+        let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();
+        goal.durable.then_some((root, goal))
+    }
+}
+
+fn record_of(answer: Answer) -> Option<DecoupledRecord> {
+    let Answer::Subtree(answer) = answer else { return None };
+    match *answer {
+        SubtreeAnswer::Decoupled { record, .. } => Some(record),
+        _ => None,
+    }
+}

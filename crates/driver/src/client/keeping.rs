@@ -1,0 +1,104 @@
+//! The thread that keeps what is outstanding of subtrees which are decoupled for this client's programs on this machine's disk
+//! ("local persist", Cudele §6.2): a journal file for each, in one directory. What a file holds is `subtree/keep.rs`'s.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::{io, thread};
+
+use loligo_subtree::Group;
+use loligo_types::{DecoupledRecord, FsError, FsResult};
+
+use super::subtree::Keeper;
+
+/// What the thread is told.
+enum Job {
+    Keep { token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group> },
+    Merged { epoch: u64, all: bool },
+}
+
+/// The way to the thread, which begins when there is something to be kept and ends when this is dropped.
+pub(crate) struct Keeping {
+    jobs: Sender<Job>,
+}
+
+/// The file of a subtree.
+pub fn path_of(dir: &Path, fs: [u8; 16], epoch: u64) -> PathBuf {
+    let fs: String = fs[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    dir.join(format!("subtree-{fs}-{epoch}.journal"))
+}
+
+impl Keeping {
+    /// Starts it. `kept` hears what became of each; `false`: nobody listens any more.
+    pub(crate) fn start<F>(dir: PathBuf, kept: F) -> io::Result<Keeping>
+    where
+        F: Fn(u64, FsResult<()>) -> bool + Send + 'static,
+    {
+        let (jobs, todo) = mpsc::channel();
+        thread::Builder::new().name("lol-keep".into()).spawn(move || work(&dir, &todo, &kept))?;
+        Ok(Keeping { jobs })
+    }
+
+    pub(crate) fn keep(&self, token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group>) {
+        // Without the thread, which has panicked, the task waits until the client stops.
+        let _ = self.jobs.send(Job::Keep { token, fs, record, groups });
+    }
+
+    pub(crate) fn merged(&self, epoch: u64, all: bool) {
+        let _ = self.jobs.send(Job::Merged { epoch, all });
+    }
+}
+
+fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<()>) -> bool) {
+    let mut keepers: BTreeMap<u64, Keeper> = BTreeMap::new();
+    while let Ok(job) = jobs.recv() {
+        match job {
+            Job::Keep { token, fs, record, groups } => {
+                let result = keep(dir, &mut keepers, fs, &record, &groups);
+                if let Err(error) = &result {
+                    tracing::error!(dir = %dir.display(), %error, "what was done in a decoupled subtree cannot be kept");
+                }
+                if !kept(token, result.map_err(|error| errno(&error))) {
+                    return;
+                }
+            }
+            Job::Merged { epoch, all: true } => {
+                if let Some(keeper) = keepers.remove(&epoch) {
+                    keeper.remove();
+                }
+            }
+            Job::Merged { epoch, all: false } => {
+                keepers.get_mut(&epoch).into_iter().for_each(Keeper::one_is_merged);
+            }
+        }
+    }
+}
+
+fn keep(
+    dir: &Path,
+    keepers: &mut BTreeMap<u64, Keeper>,
+    fs: [u8; 16],
+    record: &DecoupledRecord,
+    groups: &[Group],
+) -> io::Result<()> {
+    // After a failed write a file is not written to again.
+    let mut keeper = match keepers.remove(&record.epoch) {
+        Some(keeper) => keeper,
+        None => {
+            std::fs::create_dir_all(dir)?;
+            Keeper::begin(&path_of(dir, fs, record.epoch), fs, record)?
+        }
+    };
+    keeper.keep(record, groups)?;
+    keepers.insert(record.epoch, keeper);
+    Ok(())
+}
+
+fn errno(error: &io::Error) -> FsError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FsError::NoSpace,
+        io::ErrorKind::PermissionDenied => FsError::Access,
+        io::ErrorKind::AlreadyExists => FsError::Exists,
+        _ => FsError::Io,
+    }
+}
