@@ -4,6 +4,7 @@
 # usage: scripts/mount-suites.sh LOLIGO [suite...]    suites: pjdfstest fsx tools restart fsck (default: all)
 # With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time; with
 # LOLIGO_THRASH_MEMBERS, too, ranks are drained and added. With LOLIGO_CEPH_CONF=FILE it is on that Ceph cluster, in the pool loligo.
+# With LOLIGO_DECOUPLED=POLICY each suite runs in a directory that is decoupled with it (docs/subtree-policies.md), and given back after it.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -92,6 +93,17 @@ cleanup() {
 trap cleanup EXIT
 trap 'cleanup; exit 130' INT TERM
 
+# The directory that the suite which is about to run has.
+suite_dir=
+decouple() {
+    [ -n "${LOLIGO_DECOUPLED:-}" ] && [ -n "$suite_dir" ] || return 0
+    "$binary" decouple "$suite_dir" --policy "$LOLIGO_DECOUPLED"
+}
+recouple() {
+    [ -n "${LOLIGO_DECOUPLED:-}" ] && [ -n "$suite_dir" ] || return 0
+    timeout -k 5 120 "$binary" recouple "$suite_dir"
+}
+
 results=()
 failed=0
 # run NAME MINUTES CMD...
@@ -99,10 +111,12 @@ run() {
     local name=$1 minutes=$2 started=$SECONDS status=0 word=ok
     shift 2
     echo "--- $name on the mount"
+    decouple || { failed=$((failed + 1)) && results+=("$(printf '%-12s          FAILED: not decoupled' "$name")") && return 0; }
     timeout -k 15 $((minutes * 60)) "$@" </dev/null &
     suite_pid=$!
     wait "$suite_pid" || status=$?
     suite_pid=""
+    recouple || { [ "$status" = 0 ] && status=1; }
     case $status in
     0) ;;
     124 | 137) word="FAILED: over $minutes min" ;;
@@ -163,16 +177,19 @@ start || die "cannot start: $binary up --data $data --mount $mount --daemon"
 for suite in "$@"; do
     case $suite in
     pjdfstest)
-        mkdir -p "$mount/pjdfstest" && chmod 755 "$mount/pjdfstest"
+        suite_dir="$mount/pjdfstest"
+        mkdir -p "$suite_dir" && chmod 755 "$suite_dir"
         run pjdfstest 6 "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
         ;;
     fsx)
         # In a directory of its own, which can move.
-        mkdir -p "$mount/fsx"
+        suite_dir="$mount/fsx"
+        mkdir -p "$suite_dir"
         for seed in 1 2 3; do run "fsx-$seed" 4 "$LOLIGO_TOP/scripts/fsx.sh" "$mount/fsx" "${FSX_OPS:-5000}" "$seed"; done
         ;;
     tools)
-        mkdir -p "$mount/tools" && chmod 755 "$mount/tools"
+        suite_dir="$mount/tools"
+        mkdir -p "$suite_dir" && chmod 755 "$suite_dir"
         # Names and attributes of directories that are spread over ranks are not cached: what looks up many names that are
         # not there (the link stressor: 16,000) takes minutes where a lone rank takes a second.
         if [ "$ranks" -gt 1 ]; then export CHECK_SECONDS="${CHECK_SECONDS:-1800}" STRESSOR_SECONDS="${STRESSOR_SECONDS:-240}"; fi
