@@ -34,7 +34,10 @@ impl Client {
                 Some(text) => self.answer(waiter, Answer::Bytes(text.into())),
                 None => self.fail(waiter, FsError::NoData),
             },
-            Call::Op(op) => self.pass(waiter, cred, op),
+            Call::Op(op) => match self.own_new_policy(&op) {
+                Some((root, policy)) => self.own_change_policy(waiter, root, policy, op),
+                None => self.pass(waiter, cred, op),
+            },
             Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
             Call::Open { ino, flags } => self.open(waiter, cred, ino, flags),

@@ -132,8 +132,8 @@ pub enum Input {
     Message { rank: Rank, message: ToClient },
     /// It is gone, or could not be made.
     Disconnected { rank: Rank },
-    /// What [`Output::Keep`] asked for is so, or not.
-    KeepDone { token: u64, result: FsResult<()> },
+    /// What [`Output::Keep`] asked for is so, and where; or not.
+    KeepDone { token: u64, result: FsResult<Box<str>> },
     /// The caches above have dropped what [`Output::Invalidate`] named.
     Invalidated { token: Token },
     /// Time goes on; every 50 ms or so.

@@ -22,7 +22,7 @@ pub(crate) enum Event {
     /// What was written before is at the server, or lost.
     Flushed,
     /// What is outstanding of a decoupled subtree is on the disk, or cannot be.
-    Kept(FsResult<()>),
+    Kept(FsResult<Box<str>>),
     /// Caches above have dropped something.
     Dropped,
     /// A block that a read waits for came, or could not be read.

@@ -34,6 +34,14 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print what is promised at a path now, what is outstanding, and what would be lost if a client, a machine, the rank or the store died.
+    Explain {
+        /// A directory or a file, inside a mount.
+        path: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take a directory's own policy away: what is above counts again.
     Unset {
         #[command(flatten)]

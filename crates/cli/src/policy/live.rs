@@ -36,10 +36,16 @@ pub struct Told {
 }
 
 /// What is outstanding.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct Outstanding {
     /// Operations that changed something.
     pub changes: u64,
+    /// Events that they were put down as.
+    pub events: u64,
+    /// How old the oldest is, milliseconds.
+    pub age_ms: u64,
+    /// The file that those on the disk are in.
+    pub kept: Option<String>,
     /// Bytes of the journal.
     pub bytes: u64,
     /// How many of the changes are on this machine's disk.
@@ -55,6 +61,11 @@ impl Live {
             return Err(place::no_directory(&path.display().to_string()));
         }
         Ok(Live { dir })
+    }
+
+    /// What is at a path, a directory or not.
+    pub fn at(path: &Path) -> Live {
+        Live { dir: path.to_path_buf() }
     }
 
     fn status(&self) -> Result<String, Failure> {
@@ -75,6 +86,9 @@ impl Live {
         };
         Ok(fact("epoch").map(|_: u64| Outstanding {
             changes: fact("changes").unwrap_or(0),
+            events: fact("events").unwrap_or(0),
+            age_ms: fact("age_ms").unwrap_or(0),
+            kept: status.lines().find_map(|line| line.strip_prefix("kept ")).map(String::from),
             bytes: fact("bytes").unwrap_or(0),
             persisted: fact("persisted").unwrap_or(0),
         }))
@@ -228,14 +242,14 @@ pub fn complete(path: &Path, verb: &str, as_json: bool) -> Outcome {
             "bytes": told.bytes,
             "seconds": begun.elapsed().as_secs_f64(),
             "decoupled": left.is_some(),
-            "outstanding": left.map_or(0, |left| left.changes),
+            "outstanding": left.as_ref().map_or(0, |left| left.changes),
         }));
     }
-    put(summary(&live, &told, left, begun.elapsed()))
+    put(summary(&live, &told, left.as_ref(), begun.elapsed()))
 }
 
 /// What came of it, for people.
-pub fn summary(live: &Live, told: &Told, left: Option<Outstanding>, took: Duration) -> String {
+pub fn summary(live: &Live, told: &Told, left: Option<&Outstanding>, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     let merged = match told.records {
         0 => "nothing was to be merged".to_string(),

@@ -4,6 +4,7 @@
 
 mod chain;
 mod check;
+mod explain;
 pub mod kept;
 pub mod live;
 mod presets;
@@ -22,6 +23,7 @@ pub fn run(what: PolicyCommand) -> Outcome {
         PolicyCommand::Set { dir, policy, dry_run } => set::set(&dir, &policy, dry_run),
         PolicyCommand::Unset { dir } => set::unset(&dir),
         PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
+        PolicyCommand::Explain { path, json } => explain::run(&path, json),
         PolicyCommand::Presets { json } => presets::run(json),
         PolicyCommand::Check { file } => check::run(&file),
     }

@@ -38,7 +38,7 @@ pub fn run(dir: &Path, policy: Option<&Path>, command: &[OsString]) -> Outcome {
         human_count(made.changes),
         ran.as_secs_f64(),
         policy.cell(),
-        live::summary(&live, &told, left, completing.elapsed())
+        live::summary(&live, &told, left.as_ref(), completing.elapsed())
     ));
     if left.is_some() {
         let dir = quoted(dir);

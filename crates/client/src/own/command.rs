@@ -15,7 +15,7 @@ use loligo_semantics::SubtreePolicy;
 use loligo_subtree::Subtree;
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, SubtreeAnswer, SubtreeOp};
 
-use super::task::Goal;
+use super::task::{Goal, can_carry_out};
 use super::{Ask, Owned};
 use crate::machine::{Client, Waiter};
 use crate::session::Then;
@@ -23,6 +23,8 @@ use crate::task::Step;
 
 /// The attribute.
 pub const NAME: &[u8] = b"loligo.subtree";
+/// The attribute that holds a directory's policy.
+const POLICY: &[u8] = b"loligo.policy.subtree";
 /// How long the owner may not be heard beyond the end of its session, milliseconds.
 const LEASE_MS: u32 = 60_000;
 /// Commands whose results are remembered.
@@ -36,23 +38,31 @@ pub(crate) struct Begin {
     command: u64,
 }
 
+/// A command that is over: records and bytes that it merged.
+#[derive(Debug)]
+struct Over {
+    number: u64,
+    root: Ino,
+    result: FsResult<(u64, u64)>,
+}
+
 /// Commands, by the numbers that those who gave them chose.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     running: BTreeMap<u64, Ino>,
-    done: VecDeque<(u64, Ino, FsResult<(u64, u64)>)>,
+    done: VecDeque<Over>,
 }
 
 impl Commands {
     fn begin(&mut self, number: u64, root: Ino) {
-        self.done.retain(|(of, ..)| *of != number);
+        self.done.retain(|over| over.number != number);
         self.running.insert(number, root);
     }
 
     /// One has come to this: records and bytes that were merged.
     pub fn done(&mut self, number: u64, result: FsResult<(u64, u64)>) {
         let Some(root) = self.running.remove(&number) else { return };
-        self.done.push_back((number, root, result));
+        self.done.push_back(Over { number, root, result });
         if self.done.len() > DONE_MAX {
             self.done.pop_front();
         }
@@ -72,6 +82,14 @@ impl Client {
             Ok(()) => self.answer(waiter, Answer::Done),
             Err(error) => self.fail(waiter, error),
         }
+    }
+
+    /// Whether a request changes the policy of a root that is decoupled for this client: to which.
+    pub(crate) fn own_new_policy(&self, op: &Op) -> Option<(Ino, SubtreePolicy)> {
+        let Op::SetXattr { ino, name, value, .. } = op else { return None };
+        let is_policy = **name == *POLICY && self.own.trees.contains_key(ino);
+        // What makes no sense the rank refuses.
+        is_policy.then(|| SubtreePolicy::parse_bytes(value).ok()).flatten().map(|policy| (*ino, policy))
     }
 
     fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
@@ -105,7 +123,7 @@ impl Client {
             // Operations go to the rank one by one: there is nothing to decouple.
             return Err(FsError::NotSupported);
         }
-        if policy.pipeline().composition().has(loligo_semantics::Mechanism::GlobalPersist) {
+        if !can_carry_out(&policy) {
             return Err(FsError::NotSupported);
         }
         if self.own.root_of(root).is_some() {
@@ -161,7 +179,7 @@ impl Client {
             // Writing to a string does not fail.
             _ = writeln!(text, "command {number} running {done} {total}");
         }
-        for (number, _, result) in self.own.commands.done.iter().filter(|(_, of, _)| *of == root) {
+        for Over { number, result, .. } in self.own.commands.done.iter().filter(|over| over.root == root) {
             _ = match result {
                 Ok((records, bytes)) => writeln!(text, "command {number} done {records} {bytes}"),
                 Err(error) => writeln!(text, "command {number} failed {error:?}"),
@@ -190,6 +208,9 @@ impl Client {
             _ = writeln!(text, "{key} {value}");
         }
         _ = writeln!(text, "pipeline {}", owned.policy.pipeline());
+        if let Some(file) = owned.kept.as_ref().filter(|_| owned.persisted > 0) {
+            _ = writeln!(text, "kept {file}");
+        }
         if owned.ending {
             text.push_str("ending 1\n");
         }

@@ -81,6 +81,8 @@ pub(crate) struct Owned {
     /// How many of the changes that are outstanding are on the disk, and will be when it is written.
     pub persisted: u64,
     pub persisting: u64,
+    /// Where, for people.
+    pub kept: Option<Box<str>>,
     /// It could not be completed when the client stopped.
     pub given_up: bool,
 }
@@ -106,6 +108,7 @@ impl Owned {
             synced_ms: now_ms,
             persisted: 0,
             persisting: 0,
+            kept: None,
             given_up: false,
         }
     }

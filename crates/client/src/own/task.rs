@@ -61,6 +61,7 @@ enum Stage {
     Resume,
     Drop,
     End,
+    Policy,
 }
 
 /// A task.
@@ -70,6 +71,8 @@ pub(crate) struct OwnTask {
     pub goal: Goal,
     /// The command that it is for.
     pub command: Option<u64>,
+    /// The policy that counts when all else is done, and the request that says so to the rank.
+    policy: Option<Box<(SubtreePolicy, Op)>>,
     stage: Stage,
     /// Files that are being written, requests that were not answered.
     left: usize,
@@ -89,6 +92,7 @@ impl OwnTask {
             root,
             goal,
             command,
+            policy: None,
             stage: Stage::Flush,
             left: 0,
             groups: VecDeque::new(),
@@ -105,15 +109,36 @@ impl OwnTask {
 impl Client {
     /// Completes, after whatever is under way there.
     pub(crate) fn own_complete(&mut self, root: Ino, waiter: Waiter, goal: Goal, command: Option<u64>) {
+        self.own_enqueue(waiter, OwnTask::new(root, goal, command));
+    }
+
+    fn own_enqueue(&mut self, waiter: Waiter, own: OwnTask) {
+        let root = own.root;
         let Some(owned) = self.own.trees.get_mut(&root) else {
             return self.fail(waiter, FsError::Stale);
         };
-        let step = Step::Own(Box::new(OwnTask::new(root, goal, command)));
+        let step = Step::Own(Box::new(own));
         let task = Task { waiter, cred: Arc::clone(&owned.cred), ino: Ino(0), exclusive: false, step };
         if owned.task.is_some() {
             return owned.queue.push_back(task);
         }
         self.own_start(root, task);
+    }
+
+    /// The policy of a decoupled root is changed while it is decoupled: what is outstanding is first brought to what the new one promises,
+    /// then the rank is told, and from then on the new one counts (Cudele's future work, "dynamic change"). Until then the old
+    /// one does, whoever dies.
+    pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
+        let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
+        if !can_carry_out(&policy) {
+            return self.fail(waiter, FsError::NotSupported);
+        }
+        let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
+        let end = !policy.pipeline().has_client_journal();
+        let apply = new.apply && !old.apply || end;
+        let goal = Goal { durable: new.durable, local: new.local && !old.local, apply, end, abandon: false };
+        let policy = Some(Box::new((policy, op)));
+        self.own_enqueue(waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
     }
 
     fn own_start(&mut self, root: Ino, task: Task) {
@@ -142,7 +167,7 @@ impl Client {
     pub(crate) fn step_own(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let cred = Arc::clone(&task.cred);
         let Step::Own(own) = &mut task.step else { return None };
-        if !self.own.trees.contains_key(&own.root) {
+        if !self.own.trees.contains_key(&own.root) && own.stage != Stage::Policy {
             // It was lost meanwhile.
             return Some(self.own_finish(own, Err(FsError::Stale)));
         }
@@ -161,9 +186,9 @@ impl Client {
                 Err(error) => Some(Err(error)),
             },
             (Stage::Persist, Event::Kept(result)) => match result {
-                Ok(()) => {
+                Ok(file) => {
                     if let Some(owned) = self.own.trees.get_mut(&own.root) {
-                        owned.persisted = owned.persisting;
+                        (owned.persisted, owned.kept) = (owned.persisting, Some(file));
                     }
                     self.own_kept(id, own, &cred)
                 }
@@ -186,8 +211,21 @@ impl Client {
                 None
             }
             (Stage::End, Event::Reply(result)) => Some(self.own_ended(own.root, result)),
+            (Stage::Policy, Event::Reply(result)) => {
+                if let (Ok(_), Some(changed), Some(owned)) =
+                    (&result, own.policy.take(), self.own.trees.get_mut(&own.root))
+                {
+                    owned.policy = changed.0;
+                }
+                Some(result.map(drop))
+            }
             _ => None,
         };
+        if let (Some(Ok(())), Some(changed), false) = (&ended, &own.policy, own.stage == Stage::Policy) {
+            own.stage = Stage::Policy;
+            self.request_at(self.own_rank(own.root), Cred::clone(&cred), changed.1.clone(), Then::OwnTask(id), 0);
+            return None;
+        }
         ended.map(|result| self.own_finish(own, result))
     }
 
@@ -238,7 +276,7 @@ impl Client {
     }
 
     /// The driver has put the journal on the disk, or cannot.
-    pub(crate) fn own_keep_done(&mut self, token: u64, result: FsResult<()>) {
+    pub(crate) fn own_keep_done(&mut self, token: u64, result: FsResult<Box<str>>) {
         self.events.push_back((token, Event::Kept(result)));
     }
 
@@ -517,6 +555,11 @@ impl Client {
         let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();
         goal.durable.then_some((root, goal))
     }
+}
+
+/// Whether a client's programs can work under a policy that has a journal of the client.
+pub(crate) fn can_carry_out(policy: &SubtreePolicy) -> bool {
+    !policy.pipeline().composition().has(Mechanism::GlobalPersist)
 }
 
 fn record_of(answer: Answer) -> Option<DecoupledRecord> {

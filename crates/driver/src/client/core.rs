@@ -346,9 +346,11 @@ impl Lead<'_> {
     /// Looks for the answer for a moment without sleeping, where that has helped lately.
     fn look(&mut self, slot: &calls::Slot) {
         let Some(incoming) = &mut self.incoming else { return };
-        if !incoming.worth_a_look() {
+        // A call that is answered here, again and again, keeps nobody from receiving what others send.
+        if slot.is_done() || !incoming.worth_a_look() {
             return;
         }
+        self.shared.aside.count();
         let until = Instant::now() + receiver::LOOK;
         while !slot.is_done() && Instant::now() < until {
             let mut ready = Vec::new();
@@ -366,6 +368,7 @@ impl Lead<'_> {
     /// Waits for messages, for a moment, and takes them. Whether there is a use in doing it again.
     pub fn receive(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return false };
+        self.shared.aside.count();
         let mut ready = Vec::new();
         let again = incoming.receive(self.shared, self.shared.next_tick(), &mut ready);
         calls::run(ready);

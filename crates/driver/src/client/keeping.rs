@@ -32,7 +32,7 @@ impl Keeping {
     /// Starts it. `kept` hears what became of each; `false`: nobody listens any more.
     pub(crate) fn start<F>(dir: PathBuf, kept: F) -> io::Result<Keeping>
     where
-        F: Fn(u64, FsResult<()>) -> bool + Send + 'static,
+        F: Fn(u64, FsResult<Box<str>>) -> bool + Send + 'static,
     {
         let (jobs, todo) = mpsc::channel();
         thread::Builder::new().name("lol-keep".into()).spawn(move || work(&dir, &todo, &kept))?;
@@ -49,7 +49,7 @@ impl Keeping {
     }
 }
 
-fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<()>) -> bool) {
+fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>) -> bool) {
     let mut keepers: BTreeMap<u64, Keeper> = BTreeMap::new();
     while let Ok(job) = jobs.recv() {
         match job {
@@ -58,7 +58,8 @@ fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<()>) -> bo
                 if let Err(error) = &result {
                     tracing::error!(dir = %dir.display(), %error, "what was done in a decoupled subtree cannot be kept");
                 }
-                if !kept(token, result.map_err(|error| errno(&error))) {
+                let file = || path_of(dir, fs, record.epoch).display().to_string().into();
+                if !kept(token, result.map(|()| file()).map_err(|error| errno(&error))) {
                     return;
                 }
             }

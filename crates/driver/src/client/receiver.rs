@@ -84,7 +84,6 @@ impl Aside {
 
     /// A thread begins or ends to receive in the receiver's stead.
     pub fn lead(&self, leads: bool) {
-        self.count();
         self.led.store(leads, Ordering::SeqCst);
     }
 

@@ -46,7 +46,7 @@ pub(crate) enum Ask {
         done: Callback,
     },
     Invalidated(Token),
-    Kept(u64, Result<(), FsError>),
+    Kept(u64, Result<Box<str>, FsError>),
     Host(Box<dyn Guest>),
     Stop,
 }

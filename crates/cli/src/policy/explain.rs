@@ -1,0 +1,201 @@
+//! `loligo policy explain`: what is promised at a path now, what of it is outstanding, and what would be lost if this client, its machine, the
+//! rank or the store died at this moment. Not here: what a policy promises once it is carried out (`show`).
+
+use std::path::{Path, PathBuf};
+
+use loligo_types::Ino;
+use rustix::io::Errno;
+use serde_json::json;
+
+use super::chain;
+use super::live::{Live, Outstanding};
+use crate::args::{Directory, Target};
+use crate::look::ask;
+use crate::output::{Context, Failure, Outcome, human_bytes, human_count, human_time, put, quoted};
+use crate::ranks::place;
+use crate::service::admin::decoupled::DecoupledDoc;
+use crate::service::admin::doc::StatusDoc;
+use crate::target;
+
+/// Who has the path for itself.
+enum Has {
+    /// Nobody.
+    Nobody,
+    /// The mount that it is in.
+    ThisMount(Outstanding),
+    /// Another client.
+    Another(DecoupledDoc),
+}
+
+/// One answer to "what if".
+struct Loss {
+    who: &'static str,
+    changes: u64,
+    text: String,
+}
+
+/// Prints it.
+pub fn run(path: &Path, as_json: bool) -> Outcome {
+    let absolute = std::path::absolute(path).context(|| path.display().to_string())?;
+    let (seen, below) = reachable(&absolute)?;
+    place::in_a_mount(&seen)?;
+    let has = who_has(&seen, below)?;
+    let place = Directory { data: None, server: None, path: seen.clone() };
+    let chain = chain::of_any(&place)?;
+    let policy = chain.in_force()?;
+    let cell = policy.policy.cell();
+    let losses = losses(&has);
+    let out = match &has {
+        Has::ThisMount(out) => out.clone(),
+        _ => Outstanding::default(),
+    };
+    if as_json {
+        let owner = match &has {
+            Has::Nobody => json!(null),
+            Has::ThisMount(_) => json!({ "this_mount": true }),
+            Has::Another(doc) => json!({ "this_mount": false, "name": doc.name, "uid": doc.uid, "here": doc.here }),
+        };
+        let losses: serde_json::Map<String, serde_json::Value> = losses
+            .iter()
+            .map(|loss| (loss.who.replace(' ', "_"), json!({ "changes": loss.changes, "why": loss.text })))
+            .collect();
+        return put(format_args!(
+            "{:#}",
+            json!({
+                "path": absolute.display().to_string(),
+                "cell": cell.to_string(),
+                "from": policy.from,
+                "decoupled": owner,
+                "outstanding": {
+                    "changes": out.changes, "events": out.events, "bytes": out.bytes,
+                    "age_ms": out.age_ms, "on_disk": out.persisted,
+                },
+                "lost_if": losses,
+            })
+        ));
+    }
+    put(format_args!("at {}: {cell}, by {}", absolute.display(), policy.whose()))?;
+    put(format_args!("{:<13} {}", "now", now(&has, &seen)))?;
+    put(format_args!("{:<13} {}", "outstanding", outstanding(&has)))?;
+    put("would be lost now if this died:")?;
+    losses.iter().try_for_each(|loss| put(format_args!("  {:<13} {}", loss.who, loss.text)))
+}
+
+/// The path, or what is above it if somebody else has it for itself; whether the latter.
+fn reachable(path: &Path) -> Result<(PathBuf, bool), Failure> {
+    let mut below = false;
+    for at in path.ancestors() {
+        match rustix::fs::stat(at) {
+            Ok(_) => return Ok((at.canonicalize().context(|| at.display().to_string())?, below)),
+            Err(Errno::BUSY) => below = true,
+            Err(error) => return Err(Failure::new(format!("{}: {error}", at.display()))),
+        }
+    }
+    Err(Failure::new(format!("{}: nothing of it can be reached", path.display())))
+}
+
+fn who_has(seen: &Path, below: bool) -> Result<Has, Failure> {
+    if let Some(out) = Live::at(seen).outstanding()? {
+        return Ok(Has::ThisMount(out));
+    }
+    let inode = rustix::fs::stat(seen).context(|| seen.display().to_string())?.st_ino;
+    let found = target::find(&Target { path: Some(seen.to_path_buf()), ..Target::default() })?;
+    let status: StatusDoc = ask::json(&found, "/api/v1/status")?;
+    let doc = status.ranks.iter().flat_map(|rank| &rank.decoupled).find(|doc| Ino(doc.dir) == Ino(inode));
+    match doc {
+        Some(doc) => Ok(Has::Another(doc.clone())),
+        None if below => {
+            Err(Failure::new(format!("{}: somebody had it for itself a moment ago", seen.display()))
+                .remedy("ask again"))
+        }
+        None => Ok(Has::Nobody),
+    }
+}
+
+fn now(has: &Has, seen: &Path) -> String {
+    match has {
+        Has::Nobody => "strong/global: every change is seen by all, and durable, when the call that made it returns".into(),
+        Has::ThisMount(_) => {
+            "this mount's alone: its programs see all that they do; others are refused below, and see it when it was merged and given back".into()
+        }
+        Has::Another(doc) => format!(
+            "decoupled by {} (user {}): others are refused below{}; who has it: loligo status {}",
+            doc.name,
+            doc.uid,
+            match (doc.here, doc.taken_back_in_ms) {
+                (false, Some(ms)) => format!(", and for {} more, because it is not heard", human_time(ms as f64 / 1000.0)),
+                _ => String::new(),
+            },
+            quoted(seen)
+        ),
+    }
+}
+
+fn outstanding(has: &Has) -> String {
+    match has {
+        Has::Nobody => "nothing; bytes that programs wrote and did not sync are their mounts' to write".into(),
+        Has::Another(doc) => format!("known to its owner alone; {} merges are done", human_count(doc.merges)),
+        Has::ThisMount(out) if out.changes == 0 => "nothing".into(),
+        Has::ThisMount(out) => format!(
+            "{} changes ({} events, {} of journal), the oldest {} old; {} of them on this machine's disk",
+            human_count(out.changes),
+            human_count(out.events),
+            human_bytes(out.bytes),
+            human_time(out.age_ms as f64 / 1000.0),
+            human_count(out.persisted)
+        ),
+    }
+}
+
+fn losses(has: &Has) -> Vec<Loss> {
+    let nothing = |who| Loss { who, changes: 0, text: "nothing".into() };
+    let loss = |who, changes: u64, text: String| Loss { who, changes, text };
+    match has {
+        Has::Nobody => vec![
+            nothing("this client"),
+            nothing("this machine"),
+            nothing("the rank"),
+            loss(
+                "the store",
+                0,
+                "all of it, with the disk of the data directory; on a Ceph cluster only with all copies".into(),
+            ),
+        ],
+        Has::ThisMount(out) => {
+            let volatile = out.changes - out.persisted;
+            let kept = if out.persisted == 0 {
+                String::new()
+            } else {
+                format!(
+                    "; {} more are merged with loligo merge {}",
+                    human_count(out.persisted),
+                    out.kept.as_deref().unwrap_or("FILE")
+                )
+            };
+            vec![
+                loss("this client", volatile, format!("{} changes{kept}", human_count(volatile))),
+                loss(
+                    "this machine",
+                    volatile,
+                    format!(
+                        "{} changes, if it comes back with its disk; else {}",
+                        human_count(volatile),
+                        human_count(out.changes)
+                    ),
+                ),
+                loss("the rank", 0, "nothing: what is merged is durable, and the rest is here".into()),
+                loss(
+                    "the store",
+                    0,
+                    "what was merged, with the disk of the data directory; on a Ceph cluster only with all copies"
+                        .into(),
+                ),
+            ]
+        }
+        Has::Another(_) => vec![
+            nothing("this client"),
+            loss("its owner", 0, "what it has not merged and not kept on a disk".into()),
+            nothing("the rank"),
+        ],
+    }
+}

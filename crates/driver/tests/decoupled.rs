@@ -1,0 +1,297 @@
+//! A directory that is decoupled for a client whose programs know nothing of it: the calls are those of any directory, over a real server
+//! and its socket. Who sees what when, bytes beyond an inode, servers that restart, and who is refused. The client library that knows what
+//! it does is in `subtree.rs`.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::Site;
+use loligo_client::{Call, SUBTREE_XATTR};
+use loligo_driver::Address;
+use loligo_driver::client::path::OpenHow;
+use loligo_driver::client::subtree::Kept;
+use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
+use loligo_store::Backend;
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SetAttr, XattrMode};
+
+const BATCHFS: &str = "preset = 'batchfs'\nallocated_inodes = 50\n";
+const BIG: usize = 300_000;
+
+fn connect_with(site: &Site, options: Options) -> (Client, Fs) {
+    let client = Client::connect(&Address::Unix(site.socket()), options).expect("it serves");
+    let fs = client.fs(Arc::new(Cred::root()));
+    (client, fs)
+}
+
+fn connect(site: &Site) -> (Client, Fs) {
+    connect_with(site, Options { name: "job".into(), cache: true, cache_names: true, ..Options::default() })
+}
+
+fn stop(client: &Client) {
+    client.stop(Duration::from_secs(10)).expect("it ends");
+}
+
+fn call(fs: &Fs, op: Op) -> FsResult<Answer> {
+    fs.client().call(fs.cred(), Call::Op(op)).map(|done| done.answer).map_err(|failed| failed.error)
+}
+
+fn status(fs: &Fs, root: Ino) -> String {
+    match call(fs, Op::GetXattr { ino: root, name: SUBTREE_XATTR.into() }) {
+        Ok(Answer::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
+        Ok(_) | Err(FsError::NoData) => String::new(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn fact(fs: &Fs, root: Ino, key: &str) -> Option<u64> {
+    let status = status(fs, root);
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok())
+}
+
+/// Has something done, and waits for what becomes of it.
+fn order(fs: &Fs, root: Ino, words: &str) -> Result<String, String> {
+    static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let (verb, document) = words.split_once('\n').unwrap_or((words, ""));
+    let value: Arc<[u8]> = format!("{verb} {number}\n{document}").into_bytes().into();
+    let set = Op::SetXattr { ino: root, name: SUBTREE_XATTR.into(), value, mode: XattrMode::Set };
+    call(fs, set).map_err(|error| format!("{error:?}"))?;
+    let key = format!("command {number} ");
+    loop {
+        let status = status(fs, root);
+        let said = status.lines().find_map(|line| line.strip_prefix(&key)).expect("it was begun");
+        match said.split_once(' ') {
+            Some(("done", rest)) => return Ok(rest.into()),
+            Some(("failed", error)) => return Err(error.into()),
+            _ => std::thread::yield_now(),
+        }
+    }
+}
+
+fn decouple(fs: &Fs, root: Ino, policy: &str) {
+    order(fs, root, &format!("decouple\n{policy}")).expect("nobody uses it");
+}
+
+fn big(seed: u8) -> Vec<u8> {
+    (0..BIG).map(|n| (n as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+#[test]
+fn programs_that_know_nothing_of_it_work_there_and_others_see_it_when_it_was_merged_and_given_back() {
+    let site = Site::new();
+    let _server = site.start();
+    let (client, fs) = connect(&site);
+    let (other, seen) = connect(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    fs.write("/job/old", big(1)).expect("written");
+    let policy = "preset = 'ramdisk'\nconsistency = 'weak'\n";
+    decouple(&fs, root, policy);
+    // More than the numbers that were granted.
+    fs.mkdir("/job/d", 0o750).expect("made");
+    for n in 0..200 {
+        fs.write(format!("/job/d/f{n}"), format!("file {n}").into_bytes()).expect("written");
+    }
+    fs.write("/job/big", big(2)).expect("written");
+    assert!(fs.read("/job/big").expect("there") == big(2) && fs.read("/job/old").expect("there") == big(1));
+    fs.rename("/job/d/f1", "/job/g1").expect("both are in it");
+    fs.unlink("/job/d/f2").expect("there");
+    fs.set_attr("/job/d/f3", SetAttr { size: Some(2), ..SetAttr::default() }).expect("there");
+    assert_eq!(fs.read("/job/d/f3").expect("there"), b"fi");
+    assert_eq!(fs.readdir("/job/d").expect("a directory").len(), 198);
+    assert_eq!(fs.stat("/job").expect("there").size, 4, "old, d, big, g1");
+    // A file that is open when it loses its name.
+    let open = fs.open("/job/d/f4", OpenHow::read_write()).expect("there");
+    open.write_at(0, big(3)).expect("open");
+    fs.unlink("/job/d/f4").expect("there");
+    assert_eq!(&open.read_at(0, 8).expect("open")[..], &big(3)[..8]);
+    // Across its edge nothing goes.
+    fs.write("/outside", b"x".to_vec()).expect("written");
+    assert_eq!(fs.rename("/outside", "/job/inside"), Err(FsError::CrossDevice));
+    assert_eq!(fs.link("/job/g1", "/linked"), Err(FsError::CrossDevice));
+    assert_eq!(seen.stat("/job/d"), Err(FsError::Busy));
+    assert_eq!(seen.stat("/job").expect("its name is its parent's").size, 1, "as it was");
+    assert_eq!(order(&fs, root, "recouple"), Err("Busy".into()), "something is open");
+    open.close().expect("open");
+    order(&fs, root, "sync").expect("it is its own");
+    assert_eq!(seen.stat("/job/d"), Err(FsError::Busy), "merged, and still its own");
+    fs.write("/job/late", b"late".to_vec()).expect("written");
+    order(&fs, root, "recouple").expect("it is its own");
+    assert_eq!(status(&fs, root).lines().filter(|line| line.starts_with("epoch")).count(), 0);
+    for (fs, whose) in [(&fs, "its own"), (&seen, "another's")] {
+        assert_eq!(fs.stat("/job").expect("there").size, 5, "{whose}");
+        assert_eq!(fs.readdir("/job/d").expect("there").len(), 197, "{whose}");
+        assert_eq!(fs.read("/job/big").expect("there"), big(2), "{whose}");
+        assert_eq!(fs.read("/job/g1").expect("there"), b"file 1", "{whose}");
+        assert_eq!(fs.read("/job/late").expect("there"), b"late", "{whose}");
+        assert_eq!(fs.stat("/job/d/f4"), Err(FsError::NotFound), "{whose}");
+    }
+    // What was cached while it was its own is not believed any more.
+    seen.write("/job/g1", b"others".to_vec()).expect("written");
+    seen.unlink("/job/d/f5").expect("there");
+    assert_eq!(fs.read("/job/g1").expect("there"), b"others");
+    assert_eq!(fs.stat("/job/d/f5"), Err(FsError::NotFound));
+    stop(&client);
+    stop(&other);
+}
+
+#[test]
+fn what_is_dropped_leaves_nothing_and_what_stays_as_it_was() {
+    let site = Site::new();
+    let server = site.start();
+    let (client, fs) = connect(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    fs.write("/job/old", b"old".to_vec()).expect("written");
+    decouple(&fs, root, "preset = 'ramdisk'");
+    fs.write("/job/big", big(1)).expect("written");
+    fs.unlink("/job/old").expect("there");
+    assert_eq!(order(&fs, root, "recouple"), Err("NotEmpty".into()), "its policy merges nothing");
+    assert_eq!(fs.stat("/job/old"), Err(FsError::NotFound), "it is its own still");
+    order(&fs, root, "abandon").expect("its own");
+    assert_eq!(fs.read("/job/old").expect("there"), b"old");
+    assert_eq!(fs.stat("/job/big"), Err(FsError::NotFound));
+    assert_eq!(fs.stat("/job").expect("there").size, 1);
+    stop(&client);
+    server.stop().expect("it stops");
+    drop(server);
+    // No object of what was dropped is left.
+    let backend = site.disk.open().expect("the disk is free");
+    let mut left = Vec::new();
+    let list = backend.blobs().list(&mut |object, _| {
+        left.push(object);
+        ControlFlow::Continue(())
+    });
+    list.expect("it can be listed");
+    assert_eq!(left, []);
+}
+
+#[test]
+fn it_goes_on_over_a_restart_of_the_server_and_what_was_synced_and_merged_is_there_after_lost_power() {
+    let site = Site::new();
+    let server = site.start();
+    let (client, fs) = connect(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    fs.write("/job/old", big(1)).expect("written");
+    fs.sync_all().expect("durable");
+    decouple(
+        &fs,
+        root,
+        BATCHFS.replace("batchfs", "ramdisk").replace("\nalloc", "\nconsistency = 'weak'\nalloc").as_str(),
+    );
+    let open = fs.open("/job/big", OpenHow::create()).expect("made");
+    open.write_at(0, big(2)).expect("open");
+    open.sync().expect("written");
+    open.write_at(BIG as u64, big(3)).expect("open");
+    // Over its end, as bytes of an object that the old life may have forgotten.
+    site.power_loss(server);
+    let server = site.start();
+    open.write_at(2 * BIG as u64, big(4)).expect("open");
+    fs.write("/job/new", b"new".to_vec()).expect("written");
+    open.sync().expect("what was forgotten is written again");
+    assert_eq!(fs.read("/job/old").expect("there"), big(1));
+    order(&fs, root, "sync").expect("its own");
+    fs.write("/job/after", b"after".to_vec()).expect("written");
+    drop(open);
+    order(&fs, root, "recouple").expect("its own");
+    fs.sync_all().expect("durable");
+    site.power_loss(server);
+    let _server = site.start();
+    let all = fs.read("/job/big").expect("there");
+    assert!(all[..BIG] == big(2) && all[BIG..2 * BIG] == big(3) && all[2 * BIG..] == big(4), "{}", all.len());
+    assert_eq!(fs.read("/job/new").expect("there"), b"new");
+    assert_eq!(fs.read("/job/after").expect("there"), b"after");
+    stop(&client);
+}
+
+#[test]
+fn fsync_keeps_on_this_machine_what_the_policy_says_and_after_the_clients_death_it_is_merged() {
+    let site = Site::new();
+    let _server = site.start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { name: "job".into(), keep: Some(dir.path().join("kept")), ..Options::default() };
+    let (client, fs) = connect_with(&site, options);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    decouple(&fs, root, BATCHFS);
+    fs.write("/job/a", big(1)).expect("written");
+    let open = fs.open("/job/b", OpenHow::create()).expect("made");
+    open.write_at(0, b"b".to_vec()).expect("open");
+    assert_eq!(fact(&fs, root, "persisted"), Some(0));
+    open.sync().expect("kept");
+    assert_eq!(fact(&fs, root, "persisted"), fact(&fs, root, "changes"), "{}", status(&fs, root));
+    fs.write("/job/lost", b"lost".to_vec()).expect("written");
+    let file = status(&fs, root).lines().find_map(|line| line.strip_prefix("kept ").map(String::from)).expect("kept");
+    // As if its process had died: whoever has the file knows the owner's number.
+    let kept = Kept::read(&file).expect("a good file");
+    let (other, seen) = connect(&site);
+    assert_eq!(seen.stat("/job/a"), Err(FsError::Busy), "its lease is not over");
+    let mut job = Subtree::resume(&seen, &kept, &SubtreeOptions::default()).expect("it knows the number");
+    job.merge_kept(&kept).expect("good");
+    job.recouple().expect("nothing is outstanding");
+    assert_eq!(seen.read("/job/a").expect("there"), big(1));
+    assert_eq!(seen.read("/job/b").expect("there"), b"b");
+    assert_eq!(seen.stat("/job/lost"), Err(FsError::NotFound));
+    stop(&other);
+    // Who had it finds that out when it asks for something.
+    assert_eq!(order(&fs, root, "sync"), Err("Stale".into()));
+    assert_eq!(open.write_at(0, b"late".to_vec()), Err(FsError::Stale));
+    assert_eq!(fs.read("/job/b").expect("as others see it"), b"b");
+    stop(&client);
+}
+
+#[test]
+fn a_policy_is_changed_while_programs_work_and_counts_when_what_is_outstanding_is_as_it_says() {
+    let site = Site::new();
+    let _server = site.start();
+    let (client, fs) = connect(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    let set = |text: &str| {
+        let value = text.as_bytes().into();
+        call(&fs, Op::SetXattr { ino: root, name: b"loligo.policy.subtree"[..].into(), value, mode: XattrMode::Set })
+    };
+    decouple(&fs, root, "preset = 'ramdisk'");
+    fs.write("/job/a", b"a".to_vec()).expect("written");
+    assert_eq!(set("preset = 'nonsense'").map(drop), Err(FsError::Invalid));
+    assert_eq!(fact(&fs, root, "merges"), Some(0));
+    set("pipeline = 'append_client_journal + volatile_apply'").expect("stronger");
+    assert_eq!((fact(&fs, root, "merges"), fact(&fs, root, "changes")), (Some(1), Some(0)));
+    assert!(status(&fs, root).contains("pipeline append_client_journal + volatile_apply"));
+    fs.write("/job/b", b"b".to_vec()).expect("written");
+    // Strong: it cannot stay decoupled.
+    set("preset = 'posix'").expect("stronger");
+    assert_eq!(fact(&fs, root, "epoch"), None);
+    let (other, seen) = connect(&site);
+    assert_eq!(seen.read("/job/b").expect("seen by all"), b"b");
+    stop(&client);
+    stop(&other);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let site = Site::new();
+    let _server = site.start();
+    let (client, fs) = connect(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    for (words, why) in [
+        ("decouple\npreset = 'posix'", "NotSupported"),
+        ("decouple\npreset = 'nonsense'", "Invalid"),
+        ("decouple\nallocated_inodes = 0\npreset = 'ramdisk'", "Invalid"),
+        ("dance", "NoData"),
+        ("sync", "NoData"),
+        ("abandon", "NoData"),
+    ] {
+        assert_eq!(order(&fs, root, words), Err(why.into()), "{words}");
+    }
+    assert_eq!(order(&fs, Ino::ROOT, "decouple\npreset = 'ramdisk'"), Err("Invalid".into()), "the root of all");
+    let file = fs.write("/job/f", b"f".to_vec()).and_then(|()| fs.stat("/job/f")).expect("there").ino;
+    assert_eq!(order(&fs, file, "decouple\npreset = 'ramdisk'"), Err("NotDir".into()));
+    decouple(&fs, root, "preset = 'ramdisk'");
+    assert_eq!(order(&fs, root, "decouple\npreset = 'ramdisk'"), Err("Busy".into()), "it is already");
+    assert_eq!(order(&fs, root, "dance"), Err("Invalid".into()));
+    let stranger = client.fs(Arc::new(Cred { uid: 7, ..Cred::root() }));
+    assert_eq!(order(&stranger, root, "abandon"), Err("Perm".into()));
+    order(&fs, root, "abandon").expect("its own");
+    stop(&client);
+}
