@@ -46,7 +46,8 @@ pub struct DecoupledRecord {
     pub uid: u32,
     /// What the owner calls itself, for `loligo status`; at most 255 bytes.
     pub name: Box<[u8]>,
-    /// How long the owner may not be heard before the subtree is taken from it, milliseconds.
+    /// How long the owner may not be heard before the subtree is taken from it, milliseconds: by the rank, or, if a journal of it is in
+    /// the store, by whoever merges that.
     pub lease_ms: u32,
     /// Inode numbers that it was given: the first, and how many. Ascending.
     pub grants: Vec<(Ino, u64)>,
@@ -100,6 +101,10 @@ pub enum SubtreeOp {
     /// already; 0: a new one, with room for so many inodes. `Busy` if it, or something above or below it, is decoupled, or something
     /// below it is open.
     Decouple { owner: u64, resume: u64, inos: u64, lease_ms: u32, interfere: Interfere },
+    /// To have the one whose owner is away for longer than its lease, and has left a journal in the store: `Decoupled`, of the same
+    /// epoch; from then on `owner` is the number that may go on with it, and the one of before is nobody's. Its user and root may.
+    /// `Busy` if the owner is here, or may still come back; `NotFound` if there is none, or no journal of it in the store.
+    TakeOver { owner: u64 },
     /// More numbers: `Decoupled`.
     Grant { epoch: u64, inos: u64 },
     /// Records of what is there: `Records`, of some or all that is asked for.
@@ -126,6 +131,7 @@ impl SubtreeOp {
     pub fn name(&self) -> &'static str {
         match self {
             SubtreeOp::Decouple { .. } => "decouple",
+            SubtreeOp::TakeOver { .. } => "subtree_take_over",
             SubtreeOp::Grant { .. } => "subtree_grant",
             SubtreeOp::Fetch { .. } => "subtree_fetch",
             SubtreeOp::Part { .. } => "merge_part",

@@ -25,6 +25,7 @@ mod ask {
     pub const END: u8 = 6;
     pub const DATA: u8 = 7;
     pub const KEEP: u8 = 8;
+    pub const TAKE_OVER: u8 = 9;
 }
 
 /// The codes of answers. On the wire: keep stable, never reuse.
@@ -52,6 +53,7 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
         SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
             put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms), *interfere as u64]);
         }
+        SubtreeOp::TakeOver { owner } => put(ask::TAKE_OVER, &[*owner]),
         SubtreeOp::Grant { epoch, inos } => put(ask::GRANT, &[*epoch, *inos]),
         SubtreeOp::Fetch { epoch, needs } => {
             put(ask::FETCH, &[*epoch]);
@@ -99,6 +101,7 @@ fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> 
                 _ => return Err(from.invalid("what others meet in a subtree")),
             },
         },
+        ask::TAKE_OVER => SubtreeOp::TakeOver { owner: from.u64()? },
         ask::GRANT => SubtreeOp::Grant { epoch: from.u64()?, inos: from.u64()? },
         ask::FETCH => {
             let epoch = from.u64()?;

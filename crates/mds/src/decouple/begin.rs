@@ -2,7 +2,7 @@
 //!
 //! First it is put down, so that from then on nobody gets anything of it; then whatever anybody holds on it is asked back; only
 //! then its owner is answered. Who is not heard for as long as its lease says has lost it: the rank takes it back, and what was not
-//! merged is known to nobody but the owner.
+//! merged is known to nobody but the owner. But one of which a journal is in the store waits for somebody who merges that (`away.rs`).
 
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
 use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, StoredJournal};
@@ -49,6 +49,12 @@ impl Mds {
             }
             Ok(true) => {}
         }
+        self.speak_for(job, dir, None)
+    }
+
+    /// From now on this session speaks for the owner of a decoupled subtree. `owner`: it is another one, of this number.
+    pub(super) fn speak_for(&mut self, job: &mut Job, dir: Ino, owner: Option<u64>) -> Step {
+        let by = Some((job.slot, job.session));
         let owned = self.decoupled.by_dir.entry(dir).or_default();
         if owned.by != by {
             // Of what another session of the owner sent, this one knows nothing.
@@ -59,8 +65,15 @@ impl Mds {
                 self.end_data_rights(session, rights);
             }
         }
-        if let Some(mut record) = self.tree.decoupled(dir).filter(|record| record.session != job.session).cloned() {
+        let is_told = |record: &&DecoupledRecord| {
+            record.session != job.session || owner.is_some_and(|owner| owner != record.owner)
+        };
+        if let Some(mut record) = self.tree.decoupled(dir).filter(is_told).cloned() {
             record.session = job.session;
+            if let Some(owner) = owner {
+                record.owner = owner;
+                record.name = self.owner_name(job);
+            }
             let origin = origin_of(job, dir, record.epoch);
             self.commit(Some(origin), &[Event::Decoupled(Box::new(record))]);
         }
@@ -72,6 +85,11 @@ impl Mds {
         }
         let Some(record) = self.tree.decoupled(dir).cloned() else { return Step::Answer(Err(FsError::Stale)) };
         Step::Answer(self.tell_decoupled(record))
+    }
+
+    /// What whoever asks calls itself.
+    fn owner_name(&mut self, job: &Job) -> Box<[u8]> {
+        self.sessions.same(job.slot, job.session).map(|session| session.name.clone()).unwrap_or_default()
     }
 
     /// Puts it down, if it can be; else what is to be done or said.
@@ -124,14 +142,13 @@ impl Mds {
             Ok(first) => first,
             Err(error) => return Some(Step::Answer(Err(error))),
         };
-        let name = self.sessions.same(job.slot, job.session).map(|session| session.name.clone()).unwrap_or_default();
         let mut record = DecoupledRecord {
             dir,
             epoch: first.0,
             owner,
             session: job.session,
             uid: job.cred.uid,
-            name,
+            name: self.owner_name(job),
             lease_ms,
             grants: Vec::new(),
             used: Ino(first.0 + SUBTREE_JOURNALS),
@@ -271,14 +288,14 @@ impl Mds {
         self.decoupled.by_dir = self.tree.all_decoupled().map(owned).collect();
     }
 
-    /// Takes back those whose owners were not heard for too long.
+    /// Takes back those whose owners were not heard for too long, and have left nothing in the store.
     pub(crate) fn end_lost_decoupled(&mut self) {
         self.parked.wake(&Why::Close);
         let now = self.now.mono_ms;
         let mut over = Vec::new();
         for record in self.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };
-            if owned.by.is_none() && !owned.merging && now > owned.lost_ms + u64::from(record.lease_ms) {
+            if !owned.merging && owned.is_left(record, now) && record.journal.is_none() {
                 over.push(record.clone());
             }
         }

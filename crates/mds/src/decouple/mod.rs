@@ -1,11 +1,13 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
-//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `shut.rs` what others meet, `fetch.rs` what
+//! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
+//! not heard, `shut.rs` what others meet, `fetch.rs` what
 //! the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what it made becomes true, `status.rs` what is shown. Not what the owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6, with `interfere: block`: what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
 //! upon that is still right when it is merged.
 
+mod away;
 mod begin;
 mod fetch;
 mod merge;
@@ -15,6 +17,7 @@ mod status;
 
 use std::collections::BTreeMap;
 
+use loligo_namespace::{Found, Need};
 use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, SessionId, SplitRule, SubtreeAnswer, SubtreeOp};
 
 use crate::execute::Step;
@@ -76,10 +79,14 @@ impl Mds {
             // Half of it is in memory.
             return Step::Wait(Why::Merge(dir));
         }
+        if let Some(step) = self.load_root(job, dir) {
+            return step;
+        }
         match what {
             SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
                 self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere))
             }
+            SubtreeOp::TakeOver { owner } => self.take_over_subtree(job, dir, *owner),
             SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
             SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
             SubtreeOp::Part { epoch, merge, part, body } => self.merge_part(job, dir, *epoch, (*merge, *part), body),
@@ -111,16 +118,27 @@ impl Mds {
         Ok(Answer::Subtree(Box::new(SubtreeAnswer::Decoupled { record, root, inline_max, split })))
     }
 
+    /// The root of a decoupled subtree is told with most answers: before anything is done it must be in memory, where it may not be after a
+    /// restart.
+    fn load_root(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        let is_missing = self.tree.decoupled(dir).is_some() && matches!(self.tree.find(dir), Found::Unknown);
+        is_missing.then(|| self.wait_for(job, vec![Need::Inode(dir)]))
+    }
+
     /// The answer to a request that was executed before, made again.
     pub(crate) fn subtree_again(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
         match what {
             // These look at what is so by now.
             SubtreeOp::Decouple { .. }
+            | SubtreeOp::TakeOver { .. }
             | SubtreeOp::Fetch { .. }
             | SubtreeOp::Merge { .. }
             | SubtreeOp::Data { .. }
             | SubtreeOp::Keep { .. } => self.subtree_op(job, dir, what),
             SubtreeOp::Grant { epoch, .. } => {
+                if let Some(step) = self.load_root(job, dir) {
+                    return step;
+                }
                 Step::Answer(self.owned(job, dir, *epoch).and_then(|record| self.tell_decoupled(record)))
             }
             SubtreeOp::Part { .. } | SubtreeOp::End { .. } => Step::Answer(Ok(Answer::Done)),

@@ -37,6 +37,8 @@ pub struct DecoupledStatus {
     pub part_bytes: u64,
     /// A merge is decided, and what it says is on its way into memory.
     pub merging: bool,
+    /// So many bytes of its owner's journal are in the store, and not known to be merged.
+    pub stored: Option<u64>,
 }
 
 /// That the owner of a decoupled subtree is not here.
@@ -44,7 +46,8 @@ pub struct DecoupledStatus {
 pub struct OwnerAway {
     /// For how long no session has spoken for the subtree, milliseconds.
     pub for_ms: u64,
-    /// It is taken back after so many milliseconds more.
+    /// It is taken back after so many milliseconds more; if its journal is in the store, it may be taken over after so many, and waits
+    /// for somebody who does.
     pub left_ms: u64,
 }
 
@@ -68,7 +71,7 @@ impl Mds {
         count
     }
 
-    /// Decoupled subtrees: those that are taken back soonest, then those whose owners are here by the numbers of their roots; at most 256.
+    /// Decoupled subtrees: those that are lost soonest, or wait for somebody, then those whose owners are here by the numbers of their roots; at most 256.
     pub(crate) fn decoupled_status(&self) -> Vec<DecoupledStatus> {
         let mut all: Vec<(&DecoupledRecord, Option<OwnerAway>)> =
             self.tree.all_decoupled().map(|record| (record, self.owner_away(record))).collect();
@@ -92,6 +95,7 @@ impl Mds {
             parts,
             part_bytes,
             merging,
+            stored: record.journal.map(|journal| journal.bytes),
         }
     }
 

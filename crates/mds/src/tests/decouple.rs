@@ -1,5 +1,6 @@
 //! Decoupled subtrees: who sees what when, what survives which crash, and what is refused.
 
+mod away;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -490,6 +491,7 @@ fn what_is_decoupled_is_shown_with_its_owner_its_numbers_and_merges_and_how_long
         parts: 0,
         part_bytes: 0,
         merging: false,
+        stored: None,
     };
     assert_eq!(shown(&world), Some(first.clone()));
     let group = owner.subtree.groups().remove(0);

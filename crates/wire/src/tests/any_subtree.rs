@@ -37,6 +37,7 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
             used
         }),
         n().prop_map(|epoch| SubtreeOp::End { epoch }),
+        n().prop_map(|owner| SubtreeOp::TakeOver { owner }),
     ];
     (ino(), what).prop_map(|(dir, what)| Op::Subtree { dir, what: Box::new(what) })
 }

@@ -53,6 +53,10 @@ fn what_is_asked() {
         "4c6f010116000000000000000d498eb11a140803100292030d08ac021208014d900310882701",
     );
     to_server(
+        asks(SubtreeOp::TakeOver { owner: 77 }),
+        "4c6f01011000000000000000436d8be71a0e0803100292030708ac021202094d",
+    );
+    to_server(
         asks(SubtreeOp::Grant { epoch: 400, inos: 2 }),
         "4c6f010112000000000000005d3f7e7a1a100803100292030908ac02120402900302",
     );
