@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Access, Answer, Attr, DirEntry, FileLock, Ino, LockOwner, Name, Op, OpenFlags, SetAttr};
+use loligo_types::{Access, Answer, Attr, DataOp, DirEntry, FileLock, Ino, LockOwner, Name, Op, OpenFlags, SetAttr};
 
 /// A file opened through this client; unique for its life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -71,6 +71,9 @@ pub enum Call {
     /// Everything that was written through this client before, through closed handles too, is at the server and durable
     /// (syncfs). An error if some of it was lost that no call of this kind has told of.
     SyncAll,
+    /// One data request for objects that are no open file's: of a decoupled subtree, as `SubtreeOp::Data` has allowed. `Answer::Bytes`,
+    /// `Done`, or `Offset`. `Stale`: it is not allowed (any more), and what was written since the last `DataOp::Sync` may be lost.
+    Data { ino: Ino, op: DataOp },
 }
 
 /// A call that went well.

@@ -93,6 +93,7 @@ impl Client {
                 self.answer(waiter, Answer::Done);
             }
             Call::SyncAll => self.sync_all(waiter, cred),
+            Call::Data { ino, op } => self.data_raw(waiter, cred, ino, op),
         }
     }
 

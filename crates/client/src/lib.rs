@@ -25,6 +25,7 @@ mod moves;
 mod numbers;
 mod open;
 mod own;
+mod raw;
 mod read;
 mod recall;
 mod recover;

@@ -404,6 +404,7 @@ impl Client {
 
     /// All calls fail.
     pub(crate) fn give_up_calls(&mut self) {
+        self.forget_raw();
         for id in std::mem::take(&mut self.calls) {
             self.out.push_back(Output::Complete { id, result: Err(FsError::Unavailable.into()) });
         }

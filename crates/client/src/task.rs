@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, SetAttr};
 
 use crate::machine::{Client, Waiter};
+use crate::raw::step_raw;
 use crate::space::step_sync_ranks;
 use crate::{CallResult, Fh};
 
@@ -60,6 +61,7 @@ pub(crate) enum Step {
     SyncRanks {
         left: usize,
     },
+    Raw,
 }
 
 /// A call under way.
@@ -124,6 +126,7 @@ impl Client {
             Step::Copy(_) => self.step_copy(id, &mut task, event),
             Step::Own(_) => self.step_own(id, &mut task, event),
             Step::SyncRanks { left } => step_sync_ranks(left, event),
+            Step::Raw => step_raw(event),
             Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),
         };
         match result {
