@@ -26,7 +26,7 @@ pub enum FileAppendError {
 }
 
 /// The machine. What it gives goes into a file in that order; only the header of [`FileWriter::finish`] goes over the first one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FileWriter {
     header: FileHeader,
     /// Number of the last segment that was begun.

@@ -1,12 +1,17 @@
 //! A decoupled subtree for a program: all below a directory is this client's, changes need no server, and what was made becomes everybody's
 //! with a merge. Here the way between the machine ([`loligo_subtree::Subtree`]) and the rank; paths stand in `paths.rs`, what is kept on
-//! this machine's disk in `keep.rs`. Not how an operation is decided.
+//! this machine's disk in `keep.rs`, in the store in `store.rs`, in which form in `form.rs`, and how that is read in `kept.rs`. Not how an
+//! operation is decided.
 //!
 //! What each state promises is in `docs/subtree-policies.md`: before [`Subtree::persist`] what was made is gone with this process; after
-//! it, it is there as long as this machine's disk is; after [`Subtree::merge`] it is as durable as any change.
+//! it, it is there as long as this machine's disk is; after [`Subtree::persist_global`] whatever becomes of this machine; after
+//! [`Subtree::merge`] it is as durable as any change.
 
+mod form;
 mod keep;
+mod kept;
 mod paths;
+mod store;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -16,12 +21,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loligo_subtree::{Group, Outcome, Outstanding, Settings};
 use loligo_types::limits::SUBTREE_INOS_MAX;
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, StoredJournal, SubtreeAnswer,
+    SubtreeOp, Time,
 };
 
 use super::{Call, CallResult, Client, Fs};
 pub(in crate::client) use keep::Keeper;
-pub use keep::{Kept, KeptError};
+pub use form::{KeptError, Place};
+pub use kept::Kept;
 
 /// Parts of a merge that are on their way at once: few, because others wait for those that have come.
 const PARTS_IN_FLIGHT: usize = 4;
@@ -59,6 +66,11 @@ pub struct Subtree {
     umask: u16,
     machine: loligo_subtree::Subtree,
     kept: Option<keep::Keeper>,
+    stored: Option<store::Stored>,
+    /// The object that was written to last.
+    last: Option<Ino>,
+    /// What of another process is in the store, and was not merged.
+    left: Option<StoredJournal>,
 }
 
 impl Subtree {
@@ -79,7 +91,6 @@ impl Subtree {
     }
 
     fn begin(fs: &Fs, dir: Ino, (owner, resume): (u64, u64), options: &SubtreeOptions) -> FsResult<Subtree> {
-        let (client, cred) = (fs.client().clone(), fs.cred().clone());
         let lease_ms = u32::try_from(options.lease.as_millis()).unwrap_or(u32::MAX);
         let what = SubtreeOp::Decouple {
             owner,
@@ -88,9 +99,16 @@ impl Subtree {
             lease_ms,
             interfere: options.interfere,
         };
+        Subtree::with(fs, dir, what, options)
+    }
+
+    /// Has what is answered to this.
+    fn with(fs: &Fs, dir: Ino, what: SubtreeOp, options: &SubtreeOptions) -> FsResult<Subtree> {
+        let (client, cred) = (fs.client().clone(), fs.cred().clone());
         let (record, root, settings) = told(&client, ask(&client, &cred, dir, what)?)?;
+        let left = record.journal;
         let machine = loligo_subtree::Subtree::new(settings, record, root);
-        Ok(Subtree { client, cred, umask: options.umask, machine, kept: None })
+        Ok(Subtree { client, cred, umask: options.umask, machine, kept: None, stored: None, last: None, left })
     }
 
     /// What its rank keeps of it.
@@ -178,8 +196,10 @@ impl Subtree {
     /// for very much: each 32 MiB of journal become true at once. What is kept on this machine's disk is removed.
     ///
     /// `Access` if the root is another user's by now, `NotFound` if it is gone, `Stale` if it was taken back: nothing was merged
-    /// then, all of it is still here, and can be persisted.
+    /// then, all of it is still here, and can be persisted. `NotEmpty` if another process of its owner has left a journal in the store that was
+    /// not merged ([`Subtree::stored`]): what is made here would be taken for that.
     pub fn merge(&mut self) -> FsResult<Merged> {
+        self.nothing_left_behind()?;
         let mut merged = Merged::default();
         for group in self.machine.groups() {
             let merge = self.record().merges + 1;
@@ -187,16 +207,22 @@ impl Subtree {
             self.machine.merged(merge, group.used);
             merged.count(&group);
             self.kept.iter_mut().for_each(keep::Keeper::one_is_merged);
+            self.stored.iter_mut().for_each(store::Stored::one_is_merged);
         }
         if let Some(keeper) = self.kept.take() {
             keeper.remove();
         }
+        self.void_stored();
         Ok(merged)
     }
 
-    /// Merges what another process had persisted, before anything else is done: with [`Subtree::resume`]. What the rank has of it
-    /// already is left out.
+    /// Merges what another process had persisted, before anything else is done: with [`Subtree::resume`] or [`Subtree::resume_stored`]. What
+    /// the rank has of it already is left out. A journal in the store is void then, be it this one or another. `NotEmpty` if that one goes
+    /// further: merge it instead.
     pub fn merge_kept(&mut self, kept: &Kept) -> FsResult<Merged> {
+        if self.is_behind_stored(kept)? {
+            return Err(FsError::NotEmpty);
+        }
         let mut merged = Merged::default();
         let (had, has) = (kept.record().merges, self.record().merges);
         let done = usize::try_from(has.saturating_sub(had)).unwrap_or(usize::MAX);
@@ -206,6 +232,7 @@ impl Subtree {
             self.machine.merged(merge, group.used);
             merged.count(group);
         }
+        self.void_stored();
         self.learn_anew()?;
         Ok(merged)
     }
@@ -270,12 +297,13 @@ impl Subtree {
     }
 
     /// Ends it: from then on it is a directory like others, and whatever is asked of this is `Stale`. `NotEmpty` if something is
-    /// outstanding: merge it first, or [`Subtree::abandon`] it.
+    /// outstanding, or in the store of what another process made: merge it first, or [`Subtree::abandon`] it.
     pub fn recouple(&mut self) -> FsResult<()> {
+        self.nothing_left_behind()?;
         if self.outstanding().changes > 0 { Err(FsError::NotEmpty) } else { self.abandon() }
     }
 
-    /// Ends it without what is outstanding. What was persisted stays on this machine's disk.
+    /// Ends it without what is outstanding. What was persisted stays on this machine's disk, and not in the store.
     pub fn abandon(&mut self) -> FsResult<()> {
         let epoch = self.record().epoch;
         self.ask(SubtreeOp::End { epoch }).map(drop)

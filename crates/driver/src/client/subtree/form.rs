@@ -1,0 +1,276 @@
+//! The form in which the journal of a decoupled subtree is persisted, on a disk (`keep.rs`) and in the store (`store.rs`): a
+//! journal file, so `loligo journal inspect` reads it. Its first record says whose it is, and so does one at the end of each group of records
+//! that is merged at once. Not here: where the bytes go, reading them (`kept.rs`),
+//! and how what they hold is merged.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use loligo_journal::file::FileWriter;
+use loligo_journal::{FileError, FsId, Owner, encode_record};
+use loligo_subtree::Group;
+use loligo_types::{DecoupledRecord, Event, Ino, Lsn};
+
+/// Bytes are given on when there are so many of them.
+const PIECE: usize = loligo_types::limits::DATA_OP_MAX;
+
+/// Where a persisted journal lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a file of this machine.
+    File(PathBuf),
+    /// In the store.
+    Store {
+        /// The root of the subtree.
+        dir: Ino,
+        /// The object that holds it.
+        ino: Ino,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(path) => path.display().fmt(f),
+            Place::Store { dir, ino } => write!(f, "the journal in the store of directory {dir} (object {ino})"),
+        }
+    }
+}
+
+/// Why a persisted journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// It cannot be read.
+    #[error("{place}: {error}")]
+    File {
+        /// Where it lies.
+        place: Place,
+        /// Why.
+        error: FileError<io::Error>,
+    },
+    /// It is a rank's, or another subtree's, or does not begin as one does.
+    #[error(
+        "{0} is not the journal of a decoupled subtree, or of another one: a rank's is put back with loligo journal import"
+    )]
+    NotOfSubtree(Place),
+    /// A record makes no sense.
+    #[error(
+        "{place}: record {lsn} cannot be read: {cause}; what is before it can be looked at with loligo journal inspect"
+    )]
+    Record {
+        /// Where it lies.
+        place: Place,
+        /// Which.
+        lsn: u64,
+        /// Why.
+        cause: String,
+    },
+    /// Bytes that were durable are none of a record: nothing of it is used.
+    #[error("{place} is damaged: {bytes} of its bytes, which were durable, are not of whole records")]
+    Cut {
+        /// Where it lies.
+        place: Place,
+        /// How many.
+        bytes: u64,
+    },
+}
+
+/// A journal, as it grows. Its clone is the state to go back to when what it gave did not become durable.
+#[derive(Clone)]
+pub(super) struct Growing {
+    writer: FileWriter,
+    next: Lsn,
+    /// Groups of which all is in it, and records of the one after them that are.
+    groups: usize,
+    parts: usize,
+    /// Groups that were merged before their end was put down.
+    owed: u64,
+}
+
+/// Takes the bytes, in order.
+pub(super) trait Sink {
+    /// Why it does not.
+    type Error: From<io::Error>;
+
+    /// These follow those of before.
+    fn take(&mut self, bytes: Vec<u8>) -> Result<(), Self::Error>;
+}
+
+/// Pieces on their way to a sink.
+struct Pieces<'a, S> {
+    out: Vec<u8>,
+    sink: &'a mut S,
+}
+
+impl<S: Sink> Pieces<'_, S> {
+    fn full(&mut self) -> Result<(), S::Error> {
+        // One record is much smaller than a piece.
+        if self.out.len() < PIECE {
+            return Ok(());
+        }
+        let rest = self.out.split_off(PIECE);
+        self.sink.take(std::mem::replace(&mut self.out, rest))
+    }
+
+    fn rest(self) -> Result<(), S::Error> {
+        if self.out.is_empty() { Ok(()) } else { self.sink.take(self.out) }
+    }
+}
+
+impl Growing {
+    /// An empty one, and how it begins.
+    pub(super) fn begin(fs: FsId, record: &DecoupledRecord) -> io::Result<(Growing, Vec<u8>)> {
+        let writer = FileWriter::new(fs, Owner::Client(record.session.0), false);
+        let mut out = writer.header().to_vec();
+        let mut growing = Growing { writer, next: Lsn(1), groups: 0, parts: 0, owed: 0 };
+        growing.add_record(&mut out, record)?;
+        Ok((growing, out))
+    }
+
+    fn add(&mut self, out: &mut Vec<u8>, body: &[u8]) -> io::Result<()> {
+        self.writer.append(out, self.next, body).map_err(io::Error::other)?;
+        self.next = self.next.next();
+        Ok(())
+    }
+
+    fn add_record(&mut self, out: &mut Vec<u8>, record: &DecoupledRecord) -> io::Result<()> {
+        let mut body = Vec::new();
+        encode_record(&mut body, None, &[Event::Decoupled(Box::new(record.clone()))]);
+        self.add(out, &body)
+    }
+
+    /// Gives what is not in it yet, nothing if there is none.
+    pub(super) fn add_new<S: Sink>(
+        &mut self,
+        record: &DecoupledRecord,
+        groups: &[Group],
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let mut pieces = Pieces { out: Vec::new(), sink };
+        if !groups.is_empty() {
+            // Else what is added would be of a group that is merged.
+            for left in (0..std::mem::take(&mut self.owed)).rev() {
+                let end = DecoupledRecord { merges: record.merges.saturating_sub(left), ..record.clone() };
+                self.add_record(&mut pieces.out, &end)?;
+            }
+        }
+        for (number, group) in groups.iter().enumerate().skip(self.groups) {
+            for body in group.parts.iter().skip(self.parts) {
+                self.add(&mut pieces.out, body)?;
+                pieces.full()?;
+            }
+            self.parts = group.parts.len();
+            if number + 1 < groups.len() {
+                let merges = record.merges + number as u64 + 1;
+                let end = DecoupledRecord { used: group.used, merges, ..record.clone() };
+                self.add_record(&mut pieces.out, &end)?;
+                (self.groups, self.parts) = (number + 1, 0);
+            }
+        }
+        pieces.rest()
+    }
+
+    /// All that it has given is durable: what comes says so, and proves it.
+    pub(super) fn synced(&mut self) {
+        self.writer.synced(Lsn(self.next.0 - 1));
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
+    /// The oldest group is merged, and not counted any more. What is said of it is passed over: its number says that it is.
+    pub(super) fn one_is_merged(&mut self) {
+        match self.groups.checked_sub(1) {
+            Some(left) => self.groups = left,
+            None => (self.parts, self.owed) = (0, self.owed + 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::kept::Kept;
+    use super::*;
+
+    impl Sink for Vec<u8> {
+        type Error = io::Error;
+
+        fn take(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+            self.extend(bytes);
+            Ok(())
+        }
+    }
+
+    fn group(parts: &[u8], used: u64) -> Group {
+        let body = |number: &u8| -> Arc<[u8]> {
+            let mut body = Vec::new();
+            encode_record(&mut body, None, &[Event::OrphanGone(Ino(u64::from(*number)))]);
+            body.into()
+        };
+        Group { parts: parts.iter().map(body).collect(), used: Ino(used), ..Group::default() }
+    }
+
+    fn read(bytes: &[u8]) -> Kept {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("journal");
+        std::fs::write(&path, bytes).expect("written");
+        Kept::read(&path).expect("a good file")
+    }
+
+    fn parts(kept: &Kept) -> Vec<usize> {
+        kept.groups().iter().map(|group| group.parts.len()).collect()
+    }
+
+    #[test]
+    fn what_is_added_after_a_merge_is_of_the_group_after_it_though_the_end_of_the_merged_one_was_not_put_down() {
+        let mut record = DecoupledRecord { merges: 5, used: Ino(100), ..DecoupledRecord::default() };
+        let (mut growing, mut bytes) = Growing::begin([7; 16], &record).expect("it is short");
+        growing.add_new(&record, &[group(&[1, 2], 102)], &mut bytes).expect("it is short");
+        assert_eq!((read(&bytes).record().merges, parts(&read(&bytes))), (5, vec![2]));
+        // It had grown by one part before it was merged.
+        growing.one_is_merged();
+        (record.merges, record.used) = (6, Ino(103));
+        growing.add_new(&record, &[], &mut bytes).expect("nothing is new");
+        growing.add_new(&record, &[group(&[4], 104)], &mut bytes).expect("it is short");
+        assert_eq!(parts(&read(&bytes)), [2, 1], "the first of them is passed over");
+        growing.add_new(&record, &[group(&[4, 5], 105), group(&[6], 106)], &mut bytes).expect("it is short");
+        assert_eq!(parts(&read(&bytes)), [2, 2, 1]);
+        assert_eq!(growing.bytes(), bytes.len() as u64);
+        growing.one_is_merged();
+        record.merges = 7;
+        growing.add_new(&record, &[group(&[6, 7], 107)], &mut bytes).expect("it is short");
+        assert_eq!(parts(&read(&bytes)), [2, 2, 2]);
+    }
+
+    #[test]
+    fn a_long_journal_is_given_in_pieces_that_make_the_same() {
+        struct Counted(Vec<usize>, Vec<u8>);
+        impl Sink for Counted {
+            type Error = io::Error;
+
+            fn take(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+                self.0.push(bytes.len());
+                self.1.extend(bytes);
+                Ok(())
+            }
+        }
+        let record = DecoupledRecord { used: Ino(100), ..DecoupledRecord::default() };
+        let (mut growing, begin) = Growing::begin([7; 16], &record).expect("it is short");
+        let body: Arc<[u8]> = {
+            let mut body = Vec::new();
+            let data: Arc<[u8]> = vec![3; 100_000].into();
+            encode_record(&mut body, None, &[Event::Inline { ino: Ino(5), data }]);
+            body.into()
+        };
+        let long = Group { parts: vec![body; 100], ..Group::default() };
+        let mut sink = Counted(Vec::new(), begin);
+        growing.add_new(&record, &[long], &mut sink).expect("records are short");
+        assert!(sink.0.len() == 3 && sink.0[..2] == [PIECE, PIECE], "{:?}", sink.0);
+        assert_eq!((parts(&read(&sink.1)), growing.bytes()), (vec![100], sink.1.len() as u64));
+    }
+}
