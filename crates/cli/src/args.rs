@@ -36,7 +36,7 @@ Policy:
   run          Run a command with a directory decoupled, and complete what its policy says
   decouple     Have a directory of a mount for oneself: what is done below it needs no server
   sync         Complete there what its policy says: persist, merge
-  merge        Merge what was done there, or what a program that died has kept of such a directory
+  merge        Merge what was done there, or what a program that is gone has kept of such a directory
   recouple     Complete it and give the directory back
   abandon      Give it back without what was not merged
 
@@ -199,11 +199,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Merge what was done in a decoupled directory of a mount, which stays decoupled; or what a program that died has kept of one, which
+    /// Merge what was done in a decoupled directory of a mount, which stays decoupled; or what a program that is gone has kept of one, which
     /// is one like others then.
+    #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
     Merge {
-        /// The directory, or the journal that the program kept.
-        what: PathBuf,
+        /// The directory, in a mount; or the journal that the program kept on this machine.
+        what: Option<PathBuf>,
+        /// What the program has kept in the store: of this directory, inside a mount unless a server is named.
+        #[arg(long, value_name = "DIRECTORY")]
+        stored: Option<PathBuf>,
         #[command(flatten)]
         target: Target,
         /// As JSON.
@@ -211,9 +215,13 @@ pub enum Command {
         json: bool,
     },
     /// Give a decoupled directory back without what was not merged.
+    #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
     Abandon {
-        /// The directory, in a mount; or the journal that a program which died has kept of it, and which stays.
-        what: PathBuf,
+        /// The directory, in a mount; or the journal that a program which is gone has kept of it on this machine, and which stays.
+        what: Option<PathBuf>,
+        /// Without what such a program has kept in the store, which is gone then: of this directory, inside a mount unless a server is named.
+        #[arg(long, value_name = "DIRECTORY")]
+        stored: Option<PathBuf>,
         #[command(flatten)]
         target: Target,
     },

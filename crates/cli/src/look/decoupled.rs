@@ -1,16 +1,16 @@
-//! Decoupled subtrees of all ranks, as `status` shows them.
+//! Decoupled subtrees of all ranks, as `status` shows them, and what to do about those that wait for somebody.
 
-use crate::output::{human_bytes, human_count, human_time};
+use crate::output::{human_bytes, human_count, human_time, quoted};
 use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::RankDoc;
 
 /// Subtrees shown; `--json` has more.
 const SHOWN: usize = 20;
 
-/// A line for each, those that are taken back soonest first; nothing if there are none.
+/// A line for each, those that wait for somebody or are taken back soonest first; nothing if there are none.
 pub fn lines(ranks: &[RankDoc]) -> String {
     let mut all: Vec<&DecoupledDoc> = ranks.iter().flat_map(|rank| &rank.decoupled).collect();
-    all.sort_by_key(|one| (one.taken_back_in_ms.unwrap_or(u64::MAX), one.dir));
+    all.sort_by_key(|one| (one.waits_in_ms.or(one.taken_back_in_ms).unwrap_or(u64::MAX), one.dir));
     let mut out: String = all.iter().take(SHOWN).map(|one| line(one)).collect();
     let count: u64 = ranks.iter().map(|rank| rank.decoupled_subtrees).sum();
     let shown = all.len().min(SHOWN) as u64;
@@ -36,6 +36,23 @@ fn line(one: &DecoupledDoc) -> String {
         let time = |ms: u64| human_time(ms as f64 / 1e3);
         out.push_str(&format!("; owner not heard for {}, taken back in {}", time(away_ms), time(left_ms)));
     }
+    if let Some(bytes) = one.stored_bytes {
+        let bytes = human_bytes(bytes);
+        match (one.away_ms, one.waits_in_ms) {
+            (Some(away_ms), Some(left_ms)) => {
+                let away = human_time(away_ms as f64 / 1e3);
+                out.push_str(&format!("; owner not heard for {away}, {bytes} of its journal are in the store"));
+                if left_ms > 0 {
+                    let left = human_time(left_ms as f64 / 1e3);
+                    out.push_str(&format!(", for others to merge in {left}"));
+                } else {
+                    let dir = one.path.as_ref().map_or_else(|| "DIRECTORY".into(), |path| quoted(plain(path).as_ref()));
+                    out.push_str(&format!(": waits for loligo merge --stored {dir}, or loligo abandon --stored {dir}"));
+                }
+            }
+            _ => out.push_str(&format!("; {bytes} of its journal are in the store")),
+        }
+    }
     out + "\n"
 }
 
@@ -57,6 +74,8 @@ mod tests {
             here: true,
             away_ms: None,
             taken_back_in_ms: None,
+            stored_bytes: None,
+            waits_in_ms: None,
             numbers: 100,
             numbers_left: 97,
             merges: 3,
@@ -75,6 +94,19 @@ mod tests {
             line(&away),
             "decoupled: /job by a job (uid 0), 1 merge, 97 numbers left; owner not heard for 12.0 s, taken back in 48.0 s\n"
         );
+        let stored = DecoupledDoc { stored_bytes: Some(3 << 20), ..one() };
+        assert!(
+            line(&stored).ends_with("97 numbers left; 3.0 MiB of its journal are in the store\n"),
+            "{}",
+            line(&stored)
+        );
+        let soon = DecoupledDoc { here: false, away_ms: Some(12_000), waits_in_ms: Some(48_000), ..stored };
+        let said =
+            "; owner not heard for 12.0 s, 3.0 MiB of its journal are in the store, for others to merge in 48.0 s\n";
+        assert!(line(&soon).ends_with(said), "{}", line(&soon));
+        let waits = DecoupledDoc { waits_in_ms: Some(0), ..soon };
+        let said = ": waits for loligo merge --stored /job, or loligo abandon --stored /job\n";
+        assert!(line(&waits).ends_with(said), "{}", line(&waits));
         let coming = DecoupledDoc { path: None, parts: 2, part_bytes: 2048, ..one() };
         assert!(line(&coming).starts_with("decoupled: inode 4711 by "), "{}", line(&coming));
         assert!(line(&coming).ends_with("; 2 parts of a merge have come, 2.0 KiB\n"), "{}", line(&coming));

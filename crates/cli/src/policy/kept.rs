@@ -1,12 +1,12 @@
 //! `loligo merge` and `loligo abandon`: what a program that had a directory decoupled has kept on this machine's disk becomes everybody's, or
-//! the directory is given back without it. Not here: how it came to be kept (the client library), nor the looking into it (`loligo
-//! journal`).
+//! the directory is given back without it. Not here: what is kept in the store (`stored.rs`), how it came to be kept (the client library),
+//! nor the looking into it (`loligo journal`).
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_driver::client::subtree::Kept;
+use loligo_driver::client::subtree::{Kept, Merged};
 use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
 use loligo_types::{Cred, FsError};
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::output::{Failure, Outcome, human_bytes, human_count, note, put, quote
 use crate::target;
 
 /// How long it is waited for the server at the end.
-const STOP_TIME: Duration = Duration::from_secs(10);
+pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// Merges it, ends the decoupling, and removes the file.
 pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
@@ -35,7 +35,7 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     // All of it is durable.
     let _ = client.stop(STOP_TIME);
     if as_json {
-        return put(json!({ "records": merged.records, "bytes": merged.bytes, "steps": merged.steps }));
+        return put(json_of(&merged));
     }
     put(format_args!(
         "{} records ({}) were merged; the directory is one like others again, and {} was removed",
@@ -43,6 +43,11 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
         human_bytes(merged.bytes),
         file.display()
     ))
+}
+
+/// What a merge was, for programs.
+pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
+    json!({ "records": merged.records, "bytes": merged.bytes, "steps": merged.steps })
 }
 
 /// Ends the decoupling without it; the file stays.
@@ -82,6 +87,8 @@ fn cannot(file: &Path, error: FsError) -> Failure {
             Failure::new("the directory is another user's by now: nothing is merged into it").remedy(look)
         }
         FsError::NotFound => Failure::new("the directory is gone: there is nothing to merge into").remedy(look),
+        FsError::NotEmpty => Failure::new(format!("the store has more of what was made there than {}", file.display()))
+            .remedy("merge that: loligo merge --stored DIRECTORY"),
         error => Failure::new(format!("it cannot be merged: {error}")).remedy(look),
     }
 }

@@ -1,6 +1,6 @@
 //! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
 //! reads one that a user gives, `promise` says what holds now. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
-//! `kept`: what a program has kept that died. Not here: what makes sense as a policy (crate `semantics`).
+//! `kept` and `stored`: what a program has kept that is gone. Not here: what makes sense as a policy (crate `semantics`).
 
 mod chain;
 mod check;
@@ -13,6 +13,7 @@ pub mod run;
 mod set;
 mod show;
 mod source;
+pub mod stored;
 
 use crate::args::{Directory, PolicyCommand};
 use crate::output::Outcome;

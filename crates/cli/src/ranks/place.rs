@@ -131,6 +131,15 @@ fn elsewhere(found: &Found) -> Option<Client> {
     here.into_iter().chain(far).find_map(|address| connect(address).ok())
 }
 
+/// Whoever runs the command.
+pub fn whoever_asks() -> Result<Cred, Failure> {
+    let mut groups: Vec<u32> =
+        rustix::process::getgroups().context(|| "this user's groups".into())?.iter().map(|g| g.as_raw()).collect();
+    groups.sort_unstable();
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Ok(Cred { uid, gid, groups })
+}
+
 impl Asker {
     /// Connects.
     pub fn new(found: &Found) -> Result<Asker, Failure> {
@@ -138,11 +147,7 @@ impl Asker {
             Ok(client) => client,
             Err(error) => elsewhere(found).ok_or_else(|| Failure::new(error))?,
         };
-        let mut groups: Vec<u32> =
-            rustix::process::getgroups().context(|| "this user's groups".into())?.iter().map(|g| g.as_raw()).collect();
-        groups.sort_unstable();
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Ok(Asker { client, cred: Arc::new(Cred { uid, gid, groups }) })
+        Ok(Asker { client, cred: Arc::new(whoever_asks()?) })
     }
 
     /// Makes one call.

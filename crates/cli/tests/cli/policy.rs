@@ -233,3 +233,60 @@ fn what_a_program_kept_before_it_died_is_merged_once_by_command_and_not_after_it
     assert_eq!(fs.stat("/a/b/c").expect("there").size, 0);
     loligo("merge {} --data {}", &[&file, &data]).fails(1, &["not decoupled for it any more"]);
 }
+
+#[test]
+fn what_a_program_kept_in_the_store_before_it_died_is_merged_by_command_or_given_up() {
+    use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place);
+    let connect = || Client::connect(&loligo_driver::socket_in(&data), Options::default()).expect("a connection");
+    let fs_of = |client: &Client| client.fs(std::sync::Arc::new(loligo_types::Cred::root()));
+    let kept = |dir: &str, lease_ms: u64| {
+        let client = connect();
+        let options = SubtreeOptions { lease: std::time::Duration::from_millis(lease_ms), ..SubtreeOptions::default() };
+        let mut subtree = Subtree::decouple(&fs_of(&client), dir, &options).expect("free");
+        for n in 0..50 {
+            subtree.write(format!("f{n}"), b"x".to_vec()).expect("made");
+        }
+        subtree.persist_global().expect("kept");
+        client
+    };
+    let gone = |client: Client| client.stop(std::time::Duration::from_secs(10)).expect("it stops");
+    let status = || loligo("status --data {}", &[&data]).ok().out;
+    let until_it_waits = |dir: &str| {
+        let begun = std::time::Instant::now();
+        while !status().contains(&format!(": waits for loligo merge --stored {dir}, or")) {
+            assert!(begun.elapsed().as_secs() < 20, "{}", status());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    loligo("merge", &[]).fails(2, &["<FILE|--stored <DIRECTORY>>"]);
+    loligo("merge --stored /a/b --data {}", &[&data]).fails(1, &["/a/b", "not decoupled"]);
+    loligo("merge --stored a/b --data {}", &[&data]).fails(2, &["begin it with a slash"]);
+    let owner = kept("/a/b", 100);
+    assert!(status().contains("of its journal are in the store\n"), "{}", status());
+    loligo("merge --stored /a/b --data {}", &[&data]).fails(1, &["/a/b has an owner", "loligo status"]);
+    gone(owner);
+    until_it_waits("/a/b");
+    let said = loligo("merge --stored /a/b --data {}", &[&data]).ok().out;
+    assert!(said.contains("were merged") && said.contains("/a/b is a directory like others again"), "{said}");
+    let client = connect();
+    let fs = fs_of(&client);
+    assert_eq!(fs.stat("/a/b").expect("there").size, 51);
+    loligo("merge --stored /a/b --data {} --json", &[&data]).fails(1, &["not decoupled"]);
+    gone(kept("/a/b/c", 100));
+    until_it_waits("/a/b/c");
+    let said = loligo("abandon --stored /a/b/c --data {}", &[&data]).ok().out;
+    assert!(said.contains("are gone") && !status().contains("decoupled:"), "{said}");
+    assert_eq!(fs.stat("/a/b/c").expect("there").size, 0);
+    // Its owner may come back for an hour; that is told, too.
+    gone(kept("/a/b/c", 3_600_000));
+    loligo("abandon --stored /a/b/c --data {}", &[&data]).fails(1, &["has an owner"]);
+    assert!(status().contains(", for others to merge in "), "{}", status());
+    let rank = loligo("status --data {} --json", &[&data]).ok().json()["ranks"][0].take();
+    let one = &rank["decoupled"][0];
+    assert!(one["stored_bytes"].as_u64() > Some(0) && one["taken_back_in_ms"].is_null(), "{one}");
+    assert!(one["waits_in_ms"].as_u64() > Some(3_000_000), "{one}");
+    drop(server);
+}

@@ -18,8 +18,14 @@ pub struct DecoupledDoc {
     pub here: bool,
     /// For how long none has; none: one does.
     pub away_ms: Option<u64>,
-    /// It is taken back after so long, if its owner does not come back; none: it is here.
+    /// It is taken back after so long, if its owner does not come back; none: it is here, or has kept its journal in the store.
     pub taken_back_in_ms: Option<u64>,
+    /// Bytes of its owner's journal that are in the store; none: no journal is.
+    #[serde(default)]
+    pub stored_bytes: Option<u64>,
+    /// With a journal in the store: others may merge that after so long, 0: now; none: its owner is here.
+    #[serde(default)]
+    pub waits_in_ms: Option<u64>,
     /// Inode numbers that it was given, and how many of these are left.
     pub numbers: u64,
     pub numbers_left: u64,
@@ -42,7 +48,9 @@ impl DecoupledDoc {
             uid: one.uid,
             here: one.away.is_none(),
             away_ms: one.away.map(|away| away.for_ms),
-            taken_back_in_ms: one.away.map(|away| away.left_ms),
+            taken_back_in_ms: one.away.filter(|_| one.stored.is_none()).map(|away| away.left_ms),
+            stored_bytes: one.stored,
+            waits_in_ms: one.away.filter(|_| one.stored.is_some()).map(|away| away.left_ms),
             numbers: one.granted,
             numbers_left: one.left,
             merges: one.merges,

@@ -212,8 +212,12 @@ impl Subtree {
     /// `Busy` if the owner is there, or was not away for as long as its lease; `NotFound` if it is not decoupled, or nothing of it is in the
     /// store; `Perm` if it is another user's.
     pub fn resume_stored(fs: &Fs, path: impl AsRef<Path>, options: &SubtreeOptions) -> FsResult<Subtree> {
+        Subtree::resume_stored_of(fs, fs.stat(path)?.ino, options)
+    }
+
+    /// The same of a directory that is known by its number.
+    pub fn resume_stored_of(fs: &Fs, dir: Ino, options: &SubtreeOptions) -> FsResult<Subtree> {
         let owner = RandomState::new().build_hasher().finish() | 1;
-        let dir = fs.stat(path)?.ino;
         let mut subtree = Subtree::with(fs, dir, SubtreeOp::TakeOver { owner }, options)?;
         let uid = subtree.record().uid;
         if uid != subtree.cred.uid {

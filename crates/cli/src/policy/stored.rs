@@ -1,0 +1,91 @@
+//! `loligo merge --stored` and `loligo abandon --stored`: what a program that had a directory decoupled has kept in the store becomes
+//! everybody's when it is gone, or the directory is given back without it. Not here: what is kept on this machine's disk (`kept.rs`), how it
+//! came to be kept (the client library), and when somebody else may have it (the rank).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
+use loligo_types::FsError;
+
+use super::kept::{STOP_TIME, json_of};
+use crate::args::{Directory, Target};
+use crate::output::{Failure, Outcome, human_bytes, human_count, put, quoted};
+use crate::ranks::place;
+
+/// Takes the directory over, merges, and ends the decoupling.
+pub fn merge(dir: &Path, target: &Target, as_json: bool) -> Outcome {
+    let (client, mut subtree) = take_over(dir, target)?;
+    let stays = |error: String| {
+        Failure::new(error).remedy(format!(
+            "what is in the store stays; give it up and have the directory back: loligo abandon --stored {}",
+            quoted(dir)
+        ))
+    };
+    let kept = subtree.stored().map_err(|error| stays(error.to_string()))?;
+    let merged = match kept {
+        Some(kept) => subtree.merge_kept(&kept).map_err(|error| stays(cannot(error)))?,
+        None => loligo_driver::client::subtree::Merged::default(),
+    };
+    subtree.recouple().map_err(|error| stays(cannot(error)))?;
+    // All of it is durable.
+    let _ = client.stop(STOP_TIME);
+    if as_json {
+        return put(json_of(&merged));
+    }
+    put(format_args!(
+        "{} records ({}) were merged; {} is a directory like others again",
+        human_count(merged.records),
+        human_bytes(merged.bytes),
+        dir.display()
+    ))
+}
+
+/// Takes the directory over, and ends the decoupling without what is in the store.
+pub fn abandon(dir: &Path, target: &Target) -> Outcome {
+    let (client, mut subtree) = take_over(dir, target)?;
+    let bytes = subtree.record().journal.map_or(0, |journal| journal.bytes);
+    subtree.abandon().map_err(|error| Failure::new(format!("{} cannot be given back: {error}", dir.display())))?;
+    let _ = client.stop(STOP_TIME);
+    put(format_args!(
+        "{} is a directory like others again, without the {} that were kept in the store, which are gone",
+        dir.display(),
+        human_bytes(bytes)
+    ))
+}
+
+fn take_over(dir: &Path, target: &Target) -> Result<(Client, Subtree), Failure> {
+    let (data, server) = (target.data.clone(), target.server.clone().filter(|server| !server.is_empty()));
+    let place = place::find(&Directory { data, server, path: dir.to_path_buf() })?;
+    let options = Options { name: "loligo merge".into(), ..Options::default() };
+    let client = Client::connect(place.found.address()?, options).map_err(|error| Failure::new(error.to_string()))?;
+    let fs = client.fs(Arc::new(place::whoever_asks()?));
+    match Subtree::resume_stored_of(&fs, place.ino, &SubtreeOptions::default()) {
+        Ok(subtree) => Ok((client, subtree)),
+        Err(error) => Err(no_taking_over(&place.name, error)),
+    }
+}
+
+fn no_taking_over(name: &str, error: FsError) -> Failure {
+    match error {
+        FsError::Busy => {
+            Failure::new(format!("{name} has an owner who is there, or who was not away for as long as its lease"))
+                .remedy("loligo status says who that is, and how long that may take")
+        }
+        FsError::NotFound => {
+            Failure::new(format!("{name} is not decoupled, or nothing of what was made there is in the store"))
+                .remedy("what a program has kept on its own disk: loligo merge FILE")
+        }
+        FsError::Perm => Failure::new(format!("{name} is another user's")).remedy("its user merges it, or root"),
+        error => Failure::new(format!("{name} cannot be taken over: {error}")),
+    }
+}
+
+fn cannot(error: FsError) -> String {
+    match error {
+        FsError::Stale => "another one has taken it over, or given it up".into(),
+        FsError::Access => "the directory is another user's by now: nothing is merged into it".into(),
+        FsError::Invalid => "there is something in it that its user may not make: nothing of that is merged".into(),
+        error => format!("it cannot be merged: {error}"),
+    }
+}
