@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--clocks] [--direct] [--subtrees] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--clocks] [--direct] [--subtrees] [--stored] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -65,6 +65,7 @@ fn args() -> Result<Args, String> {
             "--clocks" => args.options.clocks = true,
             "--direct" => args.options.direct = true,
             "--subtrees" => args.options.subtrees = true,
+            "--stored" => (args.options.subtrees, args.options.stored) = (true, true),
             "--go-on" => args.go_on = true,
             "--canary" => {
                 let text = value()?;
@@ -137,7 +138,7 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
@@ -145,7 +146,8 @@ fn title(args: &Args) -> String {
         args.options.removers,
         if args.options.clocks { " clocks" } else { "" },
         if args.options.direct { " direct" } else { "" },
-        if args.options.subtrees { " subtrees" } else { "" }
+        if args.options.subtrees { " subtrees" } else { "" },
+        if args.options.stored { " stored" } else { "" }
     )
 }
 
@@ -268,10 +270,10 @@ fn soak(args: &Args) -> Result<bool, String> {
         args.threads
     );
     if args.options.subtrees {
-        let Counts { decoupled, resumed, merged, again, lost, busy, seen } = all.subtrees;
+        let Counts { decoupled, resumed, merged, again, lost, kept, taken, busy, seen } = all.subtrees;
         println!(
             "{decoupled} directories decoupled, {resumed} gone on with, {merged} merges, {again} sent again, {lost} taken back; \
-             {seen} looks at them, {busy} refused"
+             {kept} journals kept, {taken} of them merged by others; {seen} looks at them, {busy} refused"
         );
     }
     if let (Some((seed, _)), false, false) = (all.failed.first_key_value(), args.go_on, args.options.trace) {

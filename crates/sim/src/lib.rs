@@ -25,6 +25,7 @@ pub mod data;
 mod direct;
 mod faults;
 pub mod history;
+pub mod kept;
 mod knobs;
 mod life;
 mod links;

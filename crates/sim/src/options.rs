@@ -67,6 +67,8 @@ pub struct Options {
     pub direct: bool,
     /// Clients decouple directories now and then, if there is one rank.
     pub subtrees: bool,
+    /// Their owners keep journals in the store, and others take over what they have left.
+    pub stored: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -86,6 +88,7 @@ impl Default for Options {
             clocks: false,
             direct: false,
             subtrees: false,
+            stored: false,
             trace: false,
             print: false,
             canary: None,

@@ -1,7 +1,7 @@
 //! A run from the empty disk to the last check: set-up, the random part, quiet, a look at everything, the stop, and a
 //! look at the disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -159,6 +159,7 @@ impl World {
                 let dir = self.make_dir(name);
                 let mut jobs = self.jobs.borrow_mut();
                 jobs.hash_key = self.knobs.server.hash_key;
+                jobs.keeps = self.options.stored;
                 jobs.create(dir);
             }
         }
@@ -412,12 +413,14 @@ impl World {
             }
         }
         let (mut wrong, spilled, calm) = (Vec::new(), &self.spilled, self.outcome.faults[0] == 0);
+        // Of directories that wait for somebody to merge them.
+        let waiting: BTreeSet<u64> = rows.iter().filter_map(journals_of).flatten().map(|ino| ino.0).collect();
         let listed = backend.blobs().list(&mut |id, len| {
             // Of a client that died while it moved an inline file to objects, a server that was restarted since knows
             // nothing: then only fsck sees what is left.
             let left = match files.get(&id.ino) {
                 Some(inline) => calm && *inline,
-                None => calm || spilled.contains(&id.ino),
+                None => !waiting.contains(&id.ino) && (calm || spilled.contains(&id.ino)),
             };
             if left {
                 wrong.push(format!("{id} of {len} bytes belongs to no file"));
@@ -499,5 +502,13 @@ impl World {
             let way = self.history.ways.first().map(|way| way.state.clone());
             self.wrong(format!("the names on the disk are none that the calls explain: {entries:?}, not {way:?}"));
         }
+    }
+}
+
+/// Numbers of the objects that hold the journal of a decoupled directory.
+fn journals_of(row: &Row) -> Option<[Ino; 2]> {
+    match row {
+        Row::Decoupled { record, .. } => Some(record.journal_inos()),
+        _ => None,
     }
 }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use loligo_journal::table::Row;
 use loligo_types::{Ino, Kind};
 
+use crate::kept::Kept;
 use crate::rng::Rng;
 
 /// Something in such a directory, or itself.
@@ -125,6 +126,9 @@ pub struct Counts {
     pub again: u64,
     /// Subtrees that were taken from their owners.
     pub lost: u64,
+    /// Journals that were kept in the store, and those that another one merged.
+    pub kept: u64,
+    pub taken: u64,
     /// Looks that were refused because of it, and those that were not.
     pub busy: u64,
     /// Looks that saw something.
@@ -139,6 +143,8 @@ impl Counts {
         self.merged += other.merged;
         self.again += other.again;
         self.lost += other.lost;
+        self.kept += other.kept;
+        self.taken += other.taken;
         self.busy += other.busy;
         self.seen += other.seen;
     }
@@ -151,6 +157,10 @@ pub struct Jobs {
     pub now: u64,
     /// The file system's, under which names are hashed.
     pub hash_key: (u64, u64),
+    /// Owners keep journals in the store.
+    pub keeps: bool,
+    /// Those.
+    pub kept: Kept,
     jobs: BTreeMap<Ino, Job>,
     /// Whose owners have died.
     left: Vec<Left>,
@@ -203,6 +213,9 @@ impl Jobs {
     /// It is decoupled, as the owner was told now.
     pub fn decoupled(&mut self, dir: Ino, epoch: u64) {
         let now = self.now;
+        if let Err(text) = self.kept.decoupled(dir, epoch) {
+            self.wrong(dir, text);
+        }
         let Some(job) = self.jobs.get_mut(&dir) else { return };
         match job.held.entry(epoch) {
             std::collections::btree_map::Entry::Vacant(entry) => {
@@ -277,9 +290,14 @@ impl Jobs {
             self.found(dir, &state);
         }
         for row in rows {
-            if let Row::Decoupled { record, .. } = row {
+            if let Row::Decoupled { record, .. } = row
+                && record.journal.is_none()
+            {
                 self.wrong(record.dir, format!("it is so for ever: {record:?}"));
             }
+        }
+        for dir in self.kept.lost(rows) {
+            self.wrong(dir, "what was kept in the store does not wait for anybody".into());
         }
     }
 }

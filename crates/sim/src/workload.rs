@@ -1,6 +1,7 @@
 //! What the programs on the clients do: random calls, written as straight lines of `async` code that the world drives
 //! one answer at a time. Each program has one call under way; a client has several programs.
 
+mod keep;
 mod owner;
 
 use std::cell::{Cell, RefCell};

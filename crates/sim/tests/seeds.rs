@@ -40,8 +40,9 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let clocks = if options.clocks { " --clocks" } else { "" };
         let direct = if options.direct { " --direct" } else { "" };
         let subtrees = if options.subtrees { " --subtrees" } else { "" };
+        let stored = if options.stored { " --stored" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{clocks}{direct}{subtrees} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{clocks}{direct}{subtrees}{stored} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -382,6 +383,15 @@ fn seeds_are_clean_while_clients_have_directories_for_themselves_and_merge() {
     assert!(sum.0 > 100 && sum.1 > 200 && sum.2 > 500, "hardly anything is merged, refused or seen: {sum:?}");
     assert_clean(&subtrees(), 0..200);
     assert_clean(&Options { clocks: true, removers: true, ..subtrees() }, 0..50);
+}
+
+#[test]
+fn seeds_are_clean_while_owners_keep_journals_in_the_store_and_others_merge_what_they_have_left() {
+    let options = Options { stored: true, ..subtrees() };
+    let runs: Vec<_> = (0..20).map(|seed| run(seed, options.clone()).subtrees).collect();
+    let sum = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.kept, sum.1 + run.taken));
+    assert!(sum.0 > 50 && sum.1 > 0, "hardly anything is kept, or merged by others: {sum:?}");
+    assert_clean(&options, 0..150);
 }
 
 /// What was wrong with decoupled directories, and the seeds that showed it.

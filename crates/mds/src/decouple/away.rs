@@ -35,11 +35,11 @@ impl Mds {
         if !job.cred.is_root() && job.cred.uid != record.uid {
             return Err(FsError::Perm);
         }
-        let owned = self.decoupled.by_dir.get(&dir).ok_or(FsError::Busy)?;
-        // A request that comes again finds what it has made.
-        if record.owner == owner && owned.by == Some((job.slot, job.session)) {
+        // A request that comes again, also in another session, finds what it has made: nobody else knows the number.
+        if record.owner == owner {
             return Ok(());
         }
+        let owned = self.decoupled.by_dir.get(&dir).ok_or(FsError::Busy)?;
         if !owned.is_left(record, self.now.mono_ms) {
             return Err(FsError::Busy);
         }

@@ -17,15 +17,15 @@ use crate::subtrees::{Guard, Left, Sight, State, Thing};
 use super::{Outcome, Req, Shell, Track};
 
 /// How often something is tried again that may go well the next time.
-const TRIES: usize = 60;
+pub(super) const TRIES: usize = 60;
 /// Between that, microseconds.
-const PAUSE_US: u64 = 40_000;
+pub(super) const PAUSE_US: u64 = 40_000;
 /// The names in decoupled directories.
 const OWN_NAMES: [&str; 6] = ["p", "q", "r", "s", "t", "u"];
 
 /// Why an owner stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+pub(super) enum End {
     /// It is not its any more.
     Lost,
     /// Nothing comes of it.
@@ -33,19 +33,19 @@ enum End {
 }
 
 /// A subtree that this program has.
-struct Own {
-    dir: Ino,
-    owner: u64,
-    subtree: Subtree,
+pub(super) struct Own {
+    pub dir: Ino,
+    pub owner: u64,
+    pub subtree: Subtree,
     /// Directories and files that were there when it was last looked at, or made since.
     dirs: Vec<Ino>,
     files: Vec<Ino>,
 }
 
-type Told = (DecoupledRecord, Inode, Settings);
+pub(super) type Told = (DecoupledRecord, Inode, Settings);
 
 /// Whether an error says nothing about the subtree.
-fn is_passing(error: FsError) -> bool {
+pub(super) fn is_passing(error: FsError) -> bool {
     matches!(error, FsError::Io | FsError::Unavailable | FsError::Interrupted | FsError::NoSpace | FsError::BadHandle)
 }
 
@@ -57,14 +57,23 @@ impl Shell {
             return self.look(dir).await;
         }
         let left = if self.rng.one_in(2) { self.jobs.borrow_mut().take_left(dir) } else { None };
-        let left = left.unwrap_or(Left { dir, owner: self.id, epoch: 0 });
+        let mut left = left.unwrap_or(Left { dir, owner: self.id, epoch: 0 });
         let lease_ms = self.rng.pick(&[300, 1500, 4000]);
-        let (record, root, settings) = self.decouple(left.dir, left.owner, left.epoch, lease_ms).await?;
+        let keeps = self.jobs.borrow().keeps;
+        let (record, root, settings) = match self.decouple(left.dir, left.owner, left.epoch, lease_ms).await {
+            Err(FsError::Busy) if keeps => {
+                left.owner = 1 << 32 | u64::from(self.tag().await);
+                self.take_over(left.dir, left.owner).await?
+            }
+            told => told?,
+        };
         let left = Left { epoch: record.epoch, ..left };
         let mut guard = Guard { jobs: Rc::clone(&self.jobs), left, lives: true };
         let (dirs, files) = (Vec::new(), Vec::new());
         let mut own = Own { dir, owner: left.owner, subtree: Subtree::new(settings, record, root), dirs, files };
-        match self.work(&mut own).await {
+        let begun = self.merge_stored(&mut own).await;
+        let done = if begun.is_ok() { self.work(&mut own).await } else { begun };
+        match done {
             Ok(()) => {}
             Err(End::Lost) => self.jobs.borrow_mut().counts.lost += 1,
             Err(End::GivesUp) => {
@@ -75,33 +84,29 @@ impl Shell {
         Ok(())
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.jobs.borrow().now
     }
 
-    async fn wrong(&self, text: String) {
+    pub(super) async fn wrong(&self, text: String) {
         self.ask(Req::Wrong(text)).await;
     }
 
-    async fn subtree_call(&self, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
+    pub(super) async fn subtree_call(&self, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
         self.call(Call::Op(Op::Subtree { dir, what: Box::new(what) }), Track::None).await.map(|done| done.answer)
     }
 
     /// Until it is known whether this program has it.
-    async fn decouple(&mut self, dir: Ino, owner: u64, resume: u64, lease_ms: u32) -> FsResult<Told> {
+    pub(super) async fn decouple(&mut self, dir: Ino, owner: u64, resume: u64, lease_ms: u32) -> FsResult<Told> {
         let (inos, interfere) = (self.rng.range(3, 40), Interfere::Block);
         let mut stale = 0;
         for _ in 0..TRIES {
             let begun = self.now();
             match self.subtree_call(dir, SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere }).await {
-                Ok(Answer::Subtree(answer)) => {
-                    let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { break };
-                    let mut jobs = self.jobs.borrow_mut();
-                    jobs.decoupled(dir, record.epoch);
-                    jobs.heard(dir, record.epoch, begun);
-                    let settings = Settings { hash_key: jobs.hash_key, inline_max, split };
-                    return Ok((record, *root, settings));
-                }
+                Ok(answer @ Answer::Subtree(_)) => match self.told(dir, begun, answer) {
+                    Some(told) => return Ok(told),
+                    None => break,
+                },
                 // It may also be this client that says so, whose session was lost.
                 Err(FsError::Stale) if stale < 3 => stale += 1,
                 Err(error) if is_passing(error) => {}
@@ -116,8 +121,19 @@ impl Shell {
         Err(FsError::Unavailable)
     }
 
+    /// It is decoupled, and this program has it.
+    pub(super) fn told(&self, dir: Ino, begun: u64, answer: Answer) -> Option<Told> {
+        let Answer::Subtree(answer) = answer else { return None };
+        let SubtreeAnswer::Decoupled { record, root, inline_max, split } = *answer else { return None };
+        let mut jobs = self.jobs.borrow_mut();
+        jobs.decoupled(dir, record.epoch);
+        jobs.heard(dir, record.epoch, begun);
+        let settings = Settings { hash_key: jobs.hash_key, inline_max, split };
+        Some((record, *root, settings))
+    }
+
     /// Goes on with it in the session that the client has now.
-    async fn resume(&mut self, own: &mut Own) -> Result<DecoupledRecord, End> {
+    pub(super) async fn resume(&mut self, own: &mut Own) -> Result<DecoupledRecord, End> {
         let epoch = own.subtree.record().epoch;
         match self.decouple(own.dir, own.owner, epoch, 1000).await {
             Ok((record, ..)) if record.epoch == epoch => Ok(record),
@@ -131,7 +147,7 @@ impl Shell {
     }
 
     /// Asks until there is an answer.
-    async fn ask_rank(&mut self, own: &mut Own, what: SubtreeOp) -> Result<Answer, End> {
+    pub(super) async fn ask_rank(&mut self, own: &mut Own, what: SubtreeOp) -> Result<Answer, End> {
         let epoch = own.subtree.record().epoch;
         for _ in 0..TRIES {
             let begun = self.now();
@@ -249,6 +265,20 @@ impl Shell {
                 // What was not merged is not there.
                 break;
             }
+            if self.jobs.borrow().keeps && self.rng.one_in(2) {
+                self.keep(own, &after).await?;
+                let pause = self.rng.below(self.think * 4);
+                self.sleep(pause).await;
+                if self.rng.one_in(4) {
+                    // It makes more first.
+                    continue;
+                }
+                self.merge(own, &after).await?;
+                if self.rng.one_in(2) {
+                    self.void(own).await?;
+                }
+                continue;
+            }
             self.merge(own, &after).await?;
         }
         self.end(own).await
@@ -311,14 +341,25 @@ impl Shell {
 
     /// Sends what was made in parts, and has it become true.
     async fn merge(&mut self, own: &mut Own, after: &State) -> Result<(), End> {
-        let (dir, epoch) = (own.dir, own.subtree.record().epoch);
-        let merge = own.subtree.record().merges + 1;
         // It is little: there is one group at most.
         let Some(Group { parts, used, .. }) = own.subtree.groups().pop() else { return Ok(()) };
+        self.merge_parts(own, &parts, used, after).await
+    }
+
+    /// The same of these parts, whoever made them.
+    pub(super) async fn merge_parts(
+        &mut self,
+        own: &mut Own,
+        parts: &[Arc<[u8]>],
+        used: Ino,
+        after: &State,
+    ) -> Result<(), End> {
+        let (dir, epoch) = (own.dir, own.subtree.record().epoch);
+        let merge = own.subtree.record().merges + 1;
         let mut refused = 0;
         for _ in 0..TRIES {
             let mut failed = None;
-            for (part, body) in (0..).zip(&parts) {
+            for (part, body) in (0..).zip(parts) {
                 let begun = self.now();
                 let what = SubtreeOp::Part { epoch, merge, part, body: Arc::clone(body) };
                 match self.subtree_call(dir, what).await {
@@ -342,6 +383,7 @@ impl Shell {
                         let mut jobs = self.jobs.borrow_mut();
                         jobs.heard(dir, epoch, begun);
                         jobs.merged(dir, after);
+                        jobs.kept.merged(dir, merge);
                         own.subtree.merged(merge, used);
                         return Ok(());
                     }
@@ -362,7 +404,10 @@ impl Shell {
             }
             self.sleep(PAUSE_US).await;
             if self.resume(own).await?.merges == merge {
-                self.jobs.borrow_mut().merged(dir, after);
+                let mut jobs = self.jobs.borrow_mut();
+                jobs.merged(dir, after);
+                jobs.kept.merged(dir, merge);
+                drop(jobs);
                 own.subtree.merged(merge, used);
                 return Ok(());
             }
@@ -372,6 +417,7 @@ impl Shell {
 
     async fn end(&mut self, own: &mut Own) -> Result<(), End> {
         let epoch = own.subtree.record().epoch;
+        self.jobs.borrow_mut().kept.ends(own.dir);
         self.ask_rank(own, SubtreeOp::End { epoch }).await.map(drop)
     }
 
