@@ -182,6 +182,9 @@ pub enum Command {
         /// A preset (loligo policy presets) or a file with a policy; without it, the policy that counts at the directory.
         #[arg(long, value_name = "FILE|PRESET")]
         policy: Option<PathBuf>,
+        /// Seconds after the end of its session, within which the mount may come back before the directory is taken from it.
+        #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+        lease: f64,
     },
     /// Complete in a decoupled directory what its policy says, persist and merge; it stays decoupled.
     Sync {

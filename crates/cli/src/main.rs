@@ -75,7 +75,7 @@ fn run(cli: Cli) -> Outcome {
         }
         Command::Policy { what } => policy::run(what),
         Command::Run { policy, dir, command } => policy::run::run(&dir, policy.as_deref(), &command),
-        Command::Decouple { dir, policy } => policy::live::decouple(&dir, policy.as_deref()),
+        Command::Decouple { dir, policy, lease } => policy::live::decouple(&dir, policy.as_deref(), lease),
         Command::Sync { dir, json } => policy::live::complete(&dir, "sync", json),
         Command::Recouple { dir, json } => policy::live::complete(&dir, "recouple", json),
         Command::Merge { what, stored, target, json } => match (what, stored) {

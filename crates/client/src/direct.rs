@@ -203,7 +203,7 @@ impl Client {
     pub(crate) fn direct_tasks(&self) -> impl Iterator<Item = (Ino, u64)> + '_ {
         self.direct.data.values().filter_map(|pending| match pending.then {
             DataThen::Task(task) | DataThen::Read { task, .. } => Some((pending.request.ino, task)),
-            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) => None,
+            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
         })
     }
 }

@@ -97,7 +97,7 @@ impl Client {
         let mut lost: BTreeSet<u64> = pending.values().filter_map(|pending| task_of(&pending.then)).collect();
         lost.extend(data.values().filter_map(|pending| match pending.then {
             DataThen::Task(task) | DataThen::Read { task, .. } => Some(task),
-            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) => None,
+            DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
         }));
         let at = |ino: &Ino| self.files.map.get(ino).is_none_or(|file| file.rank == rank);
         lost.extend(self.direct_tasks().filter(|(ino, _)| at(ino)).map(|(_, task)| task));
@@ -418,7 +418,7 @@ impl Client {
             waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
             waiters.extend(session.data.values().filter_map(|pending| match pending.then {
                 DataThen::Task(task) | DataThen::Read { task, .. } => Some(Waiter::Task(task)),
-                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) => None,
+                DataThen::Flush(_) | DataThen::Block { .. } | DataThen::Own(_) | DataThen::OwnTask(_) => None,
             }));
         }
         waiters.extend(self.waiters_behind(rank));

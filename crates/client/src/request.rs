@@ -322,7 +322,8 @@ impl Client {
             return;
         }
         let Some(mut pending) = session.data.remove(&id) else { return };
-        if result == Err(DataError::Stale) && self.own.is_any() {
+        let of_task = matches!(pending.then, DataThen::OwnTask(_));
+        if result == Err(DataError::Stale) && self.own.is_any() && !of_task {
             match self.own_data_again(id, pending) {
                 None => return,
                 Some((_, back)) => pending = back,
@@ -369,6 +370,7 @@ impl Client {
             DataThen::Read { task, at } => self.events.push_back((task, Event::Block(bytes_at(at, result)))),
             DataThen::Flush(ino) => self.flush_data(ino, result),
             DataThen::Own(token) => self.own_dropped(token, result),
+            DataThen::OwnTask(task) => self.events.push_back((task, Event::Data(result))),
             DataThen::Block { ino, start } => self.fetched(id, ino, start, result),
         }
     }

@@ -81,6 +81,8 @@ pub(crate) enum DataThen {
     Flush(Ino),
     /// Bytes in a subtree that is decoupled for this client are to be dropped.
     Own(u64),
+    /// The journal of such a subtree goes into the store, for a task.
+    OwnTask(u64),
     /// A block of the read cache.
     Block {
         ino: Ino,

@@ -6,6 +6,7 @@
 //! operation is run again.
 
 mod batch;
+mod growing;
 mod ops;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use loligo_types::{
 
 use batch::Batch;
 pub use batch::Group;
+pub use growing::{Growing, Sink};
 
 /// A group of records ends when it has so many bytes: a rank holds all of a merge until it is decided.
 const GROUP_BYTES: u64 = 32 << 20;

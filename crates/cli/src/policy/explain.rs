@@ -68,7 +68,7 @@ pub fn run(path: &Path, as_json: bool) -> Outcome {
                 "decoupled": owner,
                 "outstanding": {
                     "changes": out.changes, "events": out.events, "bytes": out.bytes,
-                    "age_ms": out.age_ms, "on_disk": out.persisted,
+                    "age_ms": out.age_ms, "on_disk": out.persisted, "in_store": out.stored,
                 },
                 "lost_if": losses,
             })
@@ -137,12 +137,13 @@ fn outstanding(has: &Has) -> String {
         Has::Another(doc) => format!("known to its owner alone; {} merges are done", human_count(doc.merges)),
         Has::ThisMount(out) if out.changes == 0 => "nothing".into(),
         Has::ThisMount(out) => format!(
-            "{} changes ({} events, {} of journal), the oldest {} old; {} of them on this machine's disk",
+            "{} changes ({} events, {} of journal), the oldest {} old; {} of them on this machine's disk, {} in the store",
             human_count(out.changes),
             human_count(out.events),
             human_bytes(out.bytes),
             human_time(out.age_ms as f64 / 1000.0),
-            human_count(out.persisted)
+            human_count(out.persisted),
+            human_count(out.stored)
         ),
     }
 }
@@ -162,34 +163,28 @@ fn losses(has: &Has) -> Vec<Loss> {
             ),
         ],
         Has::ThisMount(out) => {
-            let volatile = out.changes - out.persisted;
-            let kept = if out.persisted == 0 {
-                String::new()
-            } else {
-                format!(
-                    "; {} more are merged with loligo merge {}",
-                    human_count(out.persisted),
-                    out.kept.as_deref().unwrap_or("FILE")
-                )
+            let count = |changes: u64| format!("{} changes", human_count(changes));
+            let (disk, store) = (out.persisted, out.stored);
+            let volatile = out.changes - disk.max(store);
+            let mut how = Vec::new();
+            if disk > store {
+                how.push(format!("loligo merge {}", out.kept.as_deref().unwrap_or("FILE")));
+            }
+            if store > 0 {
+                how.push("loligo merge --stored with the directory, once the mount's lease is over".into());
+            }
+            let rest = match how.is_empty() {
+                true => String::new(),
+                false => format!("; {} more are merged by {}", human_count(disk.max(store)), how.join(", or by ")),
             };
+            let machine =
+                format!("{}, if it comes back with its disk; else {}", count(volatile), count(out.changes - store));
+            let lost = "what was merged or is in the store, with the disk of the data directory; on a Ceph cluster only with all copies";
             vec![
-                loss("this client", volatile, format!("{} changes{kept}", human_count(volatile))),
-                loss(
-                    "this machine",
-                    volatile,
-                    format!(
-                        "{} changes, if it comes back with its disk; else {}",
-                        human_count(volatile),
-                        human_count(out.changes)
-                    ),
-                ),
+                loss("this client", volatile, format!("{}{rest}", count(volatile))),
+                loss("this machine", volatile, machine),
                 loss("the rank", 0, "nothing: what is merged is durable, and the rest is here".into()),
-                loss(
-                    "the store",
-                    0,
-                    "what was merged, with the disk of the data directory; on a Ceph cluster only with all copies"
-                        .into(),
-                ),
+                loss("the store", 0, lost.into()),
             ]
         }
         Has::Another(_) => vec![

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loligo_semantics::SubtreePolicy;
+use loligo_types::limits::SUBTREE_LEASE_MS_MAX;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::json;
@@ -50,6 +51,8 @@ pub struct Outstanding {
     pub bytes: u64,
     /// How many of the changes are on this machine's disk.
     pub persisted: u64,
+    /// How many of them are in the store.
+    pub stored: u64,
 }
 
 impl Live {
@@ -91,14 +94,19 @@ impl Live {
             kept: status.lines().find_map(|line| line.strip_prefix("kept ")).map(String::from),
             bytes: fact("bytes").unwrap_or(0),
             persisted: fact("persisted").unwrap_or(0),
+            stored: fact("stored").unwrap_or(0),
         }))
     }
 
     /// Has something done, and waits until it is.
     pub fn order(&self, verb: &str, document: &str) -> Result<Told, Failure> {
+        self.order_with(verb, "", document)
+    }
+
+    fn order_with(&self, verb: &str, more: &str, document: &str) -> Result<Told, Failure> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40);
-        let words = format!("{verb} {number}\n{document}");
+        let words = format!("{verb} {number}{more}\n{document}");
         rustix::fs::setxattr(&self.dir, NAME, words.as_bytes(), XattrFlags::empty())
             .map_err(|error| self.refused(verb, error))?;
         let (mut pause, mut bar) = (LOOK.0, None);
@@ -138,7 +146,7 @@ impl Live {
             Errno::NODATA => Failure::new(format!("{name} is not decoupled by this mount"))
                 .remedy(format!("who has it: loligo status {shown}; to have it: loligo decouple {shown}")),
             Errno::OPNOTSUPP if verb == "decouple" => Failure::new(format!(
-                "{name}: its policy does not permit that it is decoupled, or asks for what a mount cannot do yet (global persist)"
+                "{name}: its policy does not permit that it is decoupled, or keeps journals on this machine where the mount has no place for them (keep_dir)"
             ))
             .remedy(format!("give one that does: loligo decouple {shown} --policy batchfs")),
             Errno::BUSY if verb == "decouple" => {
@@ -218,10 +226,11 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
 }
 
 /// `loligo decouple`.
-pub fn decouple(path: &Path, given: Option<&Path>) -> Outcome {
+pub fn decouple(path: &Path, given: Option<&Path>, lease: f64) -> Outcome {
     let live = Live::of(path)?;
     let (policy, text) = policy_for(path, given)?;
-    live.order("decouple", &text)?;
+    let lease_ms = (lease * 1000.0).clamp(1.0, f64::from(SUBTREE_LEASE_MS_MAX));
+    live.order_with("decouple", &format!(" lease_ms={lease_ms:.0}"), &text)?;
     put(format_args!(
         "{} is this mount's alone, {}: to give it back, loligo recouple {}",
         live.dir.display(),
@@ -259,10 +268,11 @@ pub fn summary(live: &Live, told: &Told, left: Option<&Outstanding>, took: Durat
         None => format!("{merged}; {} is a directory like others again", live.dir.display()),
         Some(left) if left.changes == 0 => format!("{merged}; {} is this mount's still", live.dir.display()),
         Some(left) => format!(
-            "{merged}; {} changes ({}) are known to this mount alone, {} of them on this machine's disk",
+            "{merged}; {} changes ({}) are known to this mount alone, {} of them on this machine's disk, {} in the store",
             human_count(left.changes),
             human_bytes(left.bytes),
-            human_count(left.persisted)
+            human_count(left.persisted),
+            human_count(left.stored)
         ),
     }
 }

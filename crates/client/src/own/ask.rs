@@ -115,8 +115,7 @@ impl Client {
                 if let Some(record) = record_of(answer) {
                     owned.machine.take_record(record);
                 }
-                owned.rights.clear();
-                owned.ranges_count = false;
+                owned.forget_rights();
                 self.own_retry(root);
             }
             // Of this session the rank knows nothing.
@@ -191,7 +190,7 @@ impl Client {
     }
 }
 
-fn record_of(answer: Answer) -> Option<DecoupledRecord> {
+pub(super) fn record_of(answer: Answer) -> Option<DecoupledRecord> {
     let Answer::Subtree(answer) = answer else { return None };
     match *answer {
         SubtreeAnswer::Decoupled { record, .. } => Some(record),

@@ -3,7 +3,8 @@
 //! wait. Text only; what is done is `task.rs`'s.
 //!
 //! ```text
-//! set:  VERB NUMBER [policy document, from the next line on]     decouple, sync, merge, recouple, abandon
+//! set:  decouple NUMBER [lease_ms=N], with a policy document from the next line on
+//!       sync NUMBER, merge NUMBER, recouple NUMBER, abandon NUMBER
 //! get:  a line for each thing known, KEY VALUE...; of commands: command NUMBER running DONE TOTAL | done RECORDS BYTES | failed ERROR
 //! ```
 
@@ -15,7 +16,7 @@ use loligo_semantics::SubtreePolicy;
 use loligo_subtree::Subtree;
 use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Interfere, Op, SubtreeAnswer, SubtreeOp};
 
-use super::task::{Goal, can_carry_out};
+use super::task::Goal;
 use super::{Ask, Owned};
 use crate::machine::{Client, Waiter};
 use crate::session::Then;
@@ -95,10 +96,15 @@ impl Client {
     fn own_begin_command(&mut self, cred: &Arc<Cred>, root: Ino, value: &[u8]) -> FsResult<()> {
         let text = std::str::from_utf8(value).map_err(|_| FsError::Invalid)?;
         let (line, document) = text.split_once('\n').unwrap_or((text, ""));
-        let (verb, number) = line.split_once(' ').ok_or(FsError::Invalid)?;
-        let number = number.trim().parse().map_err(|_| FsError::Invalid)?;
+        let (verb, rest) = line.split_once(' ').ok_or(FsError::Invalid)?;
+        let (number, lease) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+        let number = number.parse().map_err(|_| FsError::Invalid)?;
         if verb == "decouple" {
-            return self.own_decouple(cred, root, number, document);
+            let lease_ms = match lease.trim().strip_prefix("lease_ms=") {
+                Some(ms) => ms.parse().map_err(|_| FsError::Invalid)?,
+                None => LEASE_MS,
+            };
+            return self.own_decouple(cred, root, number, (lease_ms, document));
         }
         let owned = self.own.trees.get(&root).ok_or(FsError::NoData)?;
         if !cred.is_root() && cred.uid != owned.cred.uid {
@@ -117,13 +123,16 @@ impl Client {
         Ok(())
     }
 
-    fn own_decouple(&mut self, cred: &Arc<Cred>, root: Ino, command: u64, document: &str) -> FsResult<()> {
+    fn own_decouple(
+        &mut self,
+        cred: &Arc<Cred>,
+        root: Ino,
+        command: u64,
+        (lease_ms, document): (u32, &str),
+    ) -> FsResult<()> {
         let policy = SubtreePolicy::parse(document).map_err(|_| FsError::Invalid)?;
         if !policy.pipeline().has_client_journal() {
             // Operations go to the rank one by one: there is nothing to decouple.
-            return Err(FsError::NotSupported);
-        }
-        if !can_carry_out(&policy) {
             return Err(FsError::NotSupported);
         }
         if self.own.root_of(root).is_some() {
@@ -136,7 +145,7 @@ impl Client {
         // What is known here must stay true: programs have files open.
         let interfere = Interfere::Block;
         let inos = policy.allocated_inodes().min(loligo_types::limits::SUBTREE_INOS_MAX / 2);
-        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms: LEASE_MS, interfere };
+        let what = SubtreeOp::Decouple { owner, resume: 0, inos, lease_ms, interfere };
         self.own.commands.begin(command, root);
         let ask = Ask::Begin(Box::new(Begin { policy, cred: Arc::clone(cred), command }));
         let op = Op::Subtree { dir: root, what: Box::new(what) };
@@ -192,7 +201,7 @@ impl Client {
         let (record, out) = (owned.machine.record(), owned.machine.outstanding());
         let age_ms = out.since.map_or(0, |since| (self.now.wall.0 - since.0).max(0) / 1_000_000);
         let goal = Goal::of(&owned.policy);
-        let facts: [(&str, u64); 10] = [
+        let facts: [(&str, u64); 11] = [
             ("root", record.dir.0),
             ("epoch", record.epoch),
             ("merges", record.merges),
@@ -202,6 +211,7 @@ impl Client {
             ("bytes", out.bytes),
             ("age_ms", age_ms.cast_unsigned()),
             ("persisted", if goal.local { owned.persisted.min(out.changes) } else { 0 }),
+            ("stored", owned.stored_changes.min(out.changes)),
             ("memory_bytes", owned.machine.memory_bytes() as u64),
         ];
         for (key, value) in facts {

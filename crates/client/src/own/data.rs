@@ -62,8 +62,7 @@ impl Client {
             return Some((id, pending));
         }
         pending.hops += 1;
-        owned.rights.clear();
-        owned.ranges_count = false;
+        owned.forget_rights();
         self.own_data(id, pending);
         None
     }

@@ -11,6 +11,7 @@ mod command;
 mod data;
 mod locks;
 mod serve;
+mod store;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -19,7 +20,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use loligo_semantics::SubtreePolicy;
-use loligo_subtree::Subtree;
+use loligo_subtree::{Growing, Subtree};
 use loligo_types::{About, Cred, FsError, FsResult, Ino, Lease, Op, Rank};
 
 use crate::leases::InoHasher;
@@ -83,11 +84,25 @@ pub(crate) struct Owned {
     pub persisting: u64,
     /// Where, for people.
     pub kept: Option<Box<str>>,
+    /// The journal in the store, as far as it counts, and how many of the changes that are outstanding are in it.
+    pub stored: Option<(Ino, Growing)>,
+    pub stored_changes: u64,
+    /// The number that was written last.
+    pub last_journal: Option<Ino>,
+    /// How often what this session might do with objects was found to be gone: what was written before and not synced may be, too.
+    pub life: u64,
     /// It could not be completed when the client stopped.
     pub given_up: bool,
 }
 
 impl Owned {
+    /// What this session may do with objects is not known any more.
+    pub fn forget_rights(&mut self) {
+        self.rights.clear();
+        self.ranges_count = false;
+        self.life += 1;
+    }
+
     pub fn new(machine: Subtree, policy: SubtreePolicy, cred: Arc<Cred>, now_ms: u64) -> Owned {
         Owned {
             machine,
@@ -109,6 +124,10 @@ impl Owned {
             persisted: 0,
             persisting: 0,
             kept: None,
+            stored: None,
+            stored_changes: 0,
+            last_journal: None,
+            life: 0,
             given_up: false,
         }
     }

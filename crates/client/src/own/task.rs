@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use loligo_semantics::{Mechanism, SubtreePolicy};
 use loligo_subtree::Group;
-use loligo_types::{Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Lease, Op, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, SubtreeAnswer, SubtreeOp};
 
+use super::ask::record_of;
+use super::store::Store;
 use super::{OWN, Owned};
 use crate::machine::{Client, Waiter};
 use crate::session::Then;
@@ -27,6 +29,8 @@ pub(crate) struct Goal {
     pub durable: bool,
     /// The journal goes to this machine's disk.
     pub local: bool,
+    /// It goes into the store.
+    pub global: bool,
     /// It is merged.
     pub apply: bool,
     /// The subtree is given back.
@@ -41,8 +45,9 @@ impl Goal {
         let has = |mechanism| policy.pipeline().composition().has(mechanism);
         let local = has(Mechanism::LocalPersist);
         let apply = has(Mechanism::VolatileApply) || has(Mechanism::NonvolatileApply);
-        let durable = local || has(Mechanism::GlobalPersist) || has(Mechanism::NonvolatileApply);
-        Goal { durable, local, apply, ..Goal::default() }
+        let global = has(Mechanism::GlobalPersist);
+        let durable = local || global || has(Mechanism::NonvolatileApply);
+        Goal { durable, local, global, apply, ..Goal::default() }
     }
 
     /// What makes it durable, without making it visible.
@@ -52,10 +57,13 @@ impl Goal {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(super) enum Stage {
     Flush,
     Sync,
     Persist,
+    Store,
+    StoreSync,
+    StoreKeep,
     Parts,
     Merge,
     Resume,
@@ -73,13 +81,15 @@ pub(crate) struct OwnTask {
     pub command: Option<u64>,
     /// The policy that counts when all else is done, and the request that says so to the rank.
     policy: Option<Box<(SubtreePolicy, Op)>>,
-    stage: Stage,
+    pub(super) stage: Stage,
+    /// What goes into the store.
+    pub(super) store: Option<Store>,
     /// Files that are being written, requests that were not answered.
-    left: usize,
+    pub(super) left: usize,
     groups: VecDeque<Group>,
     next_part: usize,
     failed: Option<FsError>,
-    tries: u32,
+    pub(super) tries: u32,
     /// Bytes of the journal that are merged, and of all that is to be.
     pub merged: u64,
     pub total: u64,
@@ -94,6 +104,7 @@ impl OwnTask {
             command,
             policy: None,
             stage: Stage::Flush,
+            store: None,
             left: 0,
             groups: VecDeque::new(),
             next_part: 0,
@@ -130,13 +141,11 @@ impl Client {
     /// one does, whoever dies.
     pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
         let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
-        if !can_carry_out(&policy) {
-            return self.fail(waiter, FsError::NotSupported);
-        }
         let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
         let end = !policy.pipeline().has_client_journal();
         let apply = new.apply && !old.apply || end;
-        let goal = Goal { durable: new.durable, local: new.local && !old.local, apply, end, abandon: false };
+        let (local, global) = (new.local && !old.local, new.global && !old.global);
+        let goal = Goal { durable: new.durable, local, global, apply, end, abandon: false };
         let policy = Some(Box::new((policy, op)));
         self.own_enqueue(waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
     }
@@ -190,10 +199,12 @@ impl Client {
                     if let Some(owned) = self.own.trees.get_mut(&own.root) {
                         (owned.persisted, owned.kept) = (owned.persisting, Some(file));
                     }
-                    self.own_kept(id, own, &cred)
+                    self.own_store(id, own, &cred)
                 }
                 Err(error) => Some(Err(error)),
             },
+            (Stage::Store | Stage::StoreSync, Event::Data(result)) => self.own_store_data(id, own, &cred, result),
+            (Stage::StoreKeep, Event::Reply(result)) => self.own_store_kept(id, own, &cred, result),
             (Stage::Parts, Event::Reply(result)) => {
                 own.left = own.left.saturating_sub(1);
                 if let Err(error) = result {
@@ -265,7 +276,7 @@ impl Client {
     fn own_synced(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         if !own.goal.local || owned.machine.outstanding().changes == 0 {
-            return self.own_kept(id, own, cred);
+            return self.own_store(id, own, cred);
         }
         own.stage = Stage::Persist;
         owned.persisting = owned.machine.outstanding().changes;
@@ -280,7 +291,7 @@ impl Client {
         self.events.push_back((token, Event::Kept(result)));
     }
 
-    fn own_kept(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
+    pub(super) fn own_kept(&mut self, id: u64, own: &mut OwnTask, cred: &Arc<Cred>) -> Option<FsResult<()>> {
         let now = self.now.ms;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         if !own.goal.apply {
@@ -364,8 +375,7 @@ impl Client {
             Ok(answer) => {
                 let merges = record_of(answer).map_or(0, |record| record.merges);
                 let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
-                owned.rights.clear();
-                owned.ranges_count = false;
+                owned.forget_rights();
                 if merges > owned.machine.record().merges {
                     // The answer to the merge was lost, and it was done.
                     return self.own_group_done(id, own, cred, merges);
@@ -405,7 +415,10 @@ impl Client {
         own.records += group.parts.len() as u64;
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
         owned.machine.merged(merges, group.used);
-        owned.persisted = owned.persisted.min(owned.machine.outstanding().changes);
+        let outstanding = owned.machine.outstanding().changes;
+        (owned.persisted, owned.stored_changes) =
+            (owned.persisted.min(outstanding), owned.stored_changes.min(outstanding));
+        owned.stored.iter_mut().for_each(|(_, form)| form.one_is_merged());
         let (epoch, all) = (owned.machine.record().epoch, owned.machine.outstanding().changes == 0);
         self.out.push_back(Output::KeptMerged { epoch, all });
         self.own_parts(id, own, cred)
@@ -554,18 +567,5 @@ impl Client {
         let root = if self.own.is_any() { self.own.root_of(ino)? } else { return None };
         let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();
         goal.durable.then_some((root, goal))
-    }
-}
-
-/// Whether a client's programs can work under a policy that has a journal of the client.
-pub(crate) fn can_carry_out(policy: &SubtreePolicy) -> bool {
-    !policy.pipeline().composition().has(Mechanism::GlobalPersist)
-}
-
-fn record_of(answer: Answer) -> Option<DecoupledRecord> {
-    let Answer::Subtree(answer) = answer else { return None };
-    match *answer {
-        SubtreeAnswer::Decoupled { record, .. } => Some(record),
-        _ => None,
     }
 }

@@ -26,8 +26,8 @@ use loligo_types::{
 };
 
 use super::{Call, CallResult, Client, Fs};
-pub(in crate::client) use keep::Keeper;
 pub use form::{KeptError, Place};
+pub(in crate::client) use keep::Keeper;
 pub use kept::Kept;
 
 /// Parts of a merge that are on their way at once: few, because others wait for those that have come.
