@@ -133,7 +133,10 @@ impl Window {
 
     /// It changed something.
     pub(crate) fn applied(&mut self, seq: Seq, ino: Ino, value: u64) {
-        if let Some(state) = self.at(seq) {
+        // What was done before, and is only answered again, is not under way.
+        if let Some(state) = self.at(seq)
+            && matches!(state, State::Running | State::Applied(..))
+        {
             *state = State::Applied(ino, value);
         }
     }
