@@ -295,3 +295,40 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     order(&fs, root, "abandon").expect("its own");
     stop(&client);
 }
+
+#[test]
+fn what_goes_into_the_store_counts_over_lost_power_and_is_merged_once() {
+    let site = Site::new();
+    let server = site.start();
+    let (client, fs) = connect(&site);
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    decouple(&fs, root, "preset = 'hdfs'\nallocated_inodes = 2000\n");
+    for n in 0..1500 {
+        fs.write(format!("/job/f{n}"), format!("{n}").into_bytes()).expect("written");
+    }
+    let open = fs.open("/job/big", OpenHow::create()).expect("made");
+    open.write_at(0, big(7)).expect("open");
+    open.sync().expect("in the store");
+    assert_eq!(fact(&fs, root, "stored"), fact(&fs, root, "changes"), "{}", status(&fs, root));
+    fs.write("/job/more", b"more".to_vec()).expect("written");
+    open.sync().expect("added");
+    // It is merged, and what comes then is stored again.
+    order(&fs, root, "sync").expect("its own");
+    assert_eq!((fact(&fs, root, "stored"), fact(&fs, root, "changes")), (Some(0), Some(0)));
+    fs.write("/job/second", b"second".to_vec()).expect("written");
+    open.sync().expect("in the store");
+    site.power_loss(server);
+    let server = site.start();
+    fs.write("/job/third", b"third".to_vec()).expect("written");
+    open.sync().expect("in the store of the new life");
+    assert_eq!(fact(&fs, root, "stored"), fact(&fs, root, "changes"), "{}", status(&fs, root));
+    drop(open);
+    order(&fs, root, "recouple").expect("its own");
+    assert_eq!(fs.readdir("/job").expect("there").len(), 1504);
+    assert_eq!(
+        (fs.read("/job/big").expect("there"), fs.read("/job/third").expect("there")),
+        (big(7), b"third".to_vec())
+    );
+    stop(&client);
+    server.stop().expect("it stops");
+}

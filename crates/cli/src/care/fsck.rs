@@ -213,7 +213,14 @@ impl Rows {
                 self.owners.insert(ino.0, u64::MAX);
                 Event::Discard { ino, from, object_size }
             }
-            Row::Decoupled { record, .. } => Event::Decoupled(record),
+            Row::Decoupled { record, .. } => {
+                // Of files that it has made and not merged, and its journal. What comes to nothing is dropped when it is given back.
+                let noted = record.objects.iter().flat_map(|(first, count)| first.0..first.0.saturating_add(*count));
+                if first {
+                    noted.for_each(|ino| _ = self.owners.entry(ino).or_insert(u64::MAX));
+                }
+                Event::Decoupled(record)
+            }
             Row::Session(session) => Event::Session(session),
             Row::Route { route, .. } => Event::Route(route),
             Row::Peer { peer, .. } => Event::Peer(peer),

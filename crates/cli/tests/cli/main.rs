@@ -7,6 +7,7 @@ mod bad_input;
 mod balancer;
 mod bench;
 mod care;
+mod cells;
 mod copy;
 mod cycle;
 mod deploy;
