@@ -33,7 +33,10 @@ fn file_of(record: &DecoupledRecord, parts: &[Arc<[u8]>]) -> Vec<u8> {
 }
 
 /// What a journal says: the merges that were done before, and the parts of the next one.
-fn read(bytes: Vec<u8>) -> Result<(u64, Vec<Arc<[u8]>>), String> {
+type Said = (u64, Vec<Arc<[u8]>>);
+
+/// Reads one.
+fn read(bytes: Vec<u8>) -> Result<Said, String> {
     struct Bytes(Vec<u8>);
     impl Source for Bytes {
         type Error = std::convert::Infallible;
