@@ -46,5 +46,7 @@ pub use name::Name;
 pub use op::{About, Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, XattrMode};
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};
-pub use subtree::{DecoupledRecord, Interfere, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp};
+pub use subtree::{
+    Conflict, ConflictKind, DecoupledRecord, Interfere, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
+};
 pub use time::Time;

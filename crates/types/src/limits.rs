@@ -46,6 +46,8 @@ pub const SUBTREE_JOURNALS: u64 = 2;
 pub const SUBTREE_GRANTS_MAX: usize = 4096;
 /// Longest part of a merge, bytes: a rank applies one part without looking at anything else.
 pub const MERGE_PART_MAX: usize = 256 << 10;
+/// Most conflicts told of one by one in the answer to a merge.
+pub const CONFLICTS_TOLD_MAX: usize = 64;
 /// Most records that are asked for, or answered, at once about a decoupled subtree.
 pub const FETCH_MAX: usize = 4096;
 /// Longest time that the owner of a decoupled subtree may be away and keep it, milliseconds: a week.

@@ -150,8 +150,73 @@ pub enum SubtreeAnswer {
     Decoupled { record: DecoupledRecord, root: Box<Inode>, inline_max: u32, split: SplitRule },
     /// Records as the rank has them.
     Records(Vec<Loaded>),
-    /// It is merged: so many merges are done.
-    Merged { merges: u64 },
+    /// It is merged: so many merges are done. Where others might work meanwhile: how often their work and the owner's did not go
+    /// together in this merge, and the first of these ([`crate::limits::CONFLICTS_TOLD_MAX`]). Of a merge that was done before the rank
+    /// began its life nothing is told.
+    Merged { merges: u64, conflicts: u64, told: Vec<Conflict> },
+}
+
+/// What did not go together in a merge. The owner's word counts; nothing that others made is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ConflictKind {
+    /// Something of others had a name that the owner has given: it is kept under another one.
+    Name = 1,
+    /// Both wrote a file: the others' version is kept.
+    Data = 2,
+    /// The owner has removed what others had changed meanwhile: it is kept.
+    Removed = 3,
+    /// Others had removed what the owner has changed: it is back.
+    Returned = 4,
+    /// Both gave it another name: it has the owner's.
+    Moved = 5,
+    /// Directories were moved into each other: one is kept elsewhere.
+    Loop = 6,
+    /// Both set the same attributes: the owner's count.
+    Attributes = 7,
+    /// What the owner made has no place any more: it is kept.
+    Homeless = 8,
+}
+
+impl ConflictKind {
+    /// All of them.
+    pub const ALL: [ConflictKind; 8] = [
+        ConflictKind::Name,
+        ConflictKind::Data,
+        ConflictKind::Removed,
+        ConflictKind::Returned,
+        ConflictKind::Moved,
+        ConflictKind::Loop,
+        ConflictKind::Attributes,
+        ConflictKind::Homeless,
+    ];
+
+    /// Short name, the same in commands and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            ConflictKind::Name => "name",
+            ConflictKind::Data => "data",
+            ConflictKind::Removed => "removed",
+            ConflictKind::Returned => "returned",
+            ConflictKind::Moved => "moved",
+            ConflictKind::Loop => "loop",
+            ConflictKind::Attributes => "attributes",
+            ConflictKind::Homeless => "homeless",
+        }
+    }
+}
+
+/// One thing that did not go together.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct Conflict {
+    /// What happened.
+    pub kind: ConflictKind,
+    /// What it is about.
+    pub ino: Ino,
+    /// The last name that it had; empty: none is known.
+    pub name: Box<[u8]>,
+    /// The name under which something is kept in the directory of conflicts; empty: nothing is.
+    pub kept: Box<[u8]>,
 }
 
 /// When a directory is cut into fragments, as the rank that gave it away does it.

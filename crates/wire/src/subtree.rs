@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use loligo_journal::codec::DecodeError as Bad;
-use loligo_journal::codec::parts::{Cursor, put_decoupled, put_inode, put_list, put_u64};
+use loligo_journal::codec::parts::{Cursor, put_bytes, put_decoupled, put_inode, put_list, put_u64};
 use loligo_journal::codec::parts::{take_decoupled, take_inode, take_list};
-use loligo_types::limits::{FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
+use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, NAME_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::peer::Want;
-use loligo_types::{Ino, Interfere, Lease, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Conflict, ConflictKind, Ino, Interfere, Lease, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp};
 
 use crate::DecodeError;
 use crate::common::limit;
@@ -33,6 +33,7 @@ mod answer {
     pub const DECOUPLED: u8 = 1;
     pub const RECORDS: u8 = 2;
     pub const MERGED: u8 = 3;
+    pub const MERGED_OVER: u8 = 4;
 }
 
 /// What goes behind the frame: of a part of a merge its bytes.
@@ -144,9 +145,15 @@ pub(crate) fn encode_answer(answer: &SubtreeAnswer) -> Vec<u8> {
             out.push(answer::RECORDS);
             put_items(&mut out, items);
         }
-        SubtreeAnswer::Merged { merges } => {
+        SubtreeAnswer::Merged { merges, conflicts: 0, .. } => {
             out.push(answer::MERGED);
             put_u64(&mut out, *merges);
+        }
+        SubtreeAnswer::Merged { merges, conflicts, told } => {
+            out.push(answer::MERGED_OVER);
+            put_u64(&mut out, *merges);
+            put_u64(&mut out, *conflicts);
+            put_list(&mut out, told, put_conflict);
         }
     }
     out
@@ -156,8 +163,10 @@ pub(crate) fn decode_answer(bytes: &[u8]) -> Result<SubtreeAnswer, DecodeError> 
     let mut from = Cursor::new(bytes);
     let answer = take_answer(&mut from)?;
     from.finish()?;
-    if let SubtreeAnswer::Decoupled { record, .. } = &answer {
-        limit(record.grants.len(), SUBTREE_GRANTS_MAX, "ranges of numbers")?;
+    match &answer {
+        SubtreeAnswer::Decoupled { record, .. } => limit(record.grants.len(), SUBTREE_GRANTS_MAX, "ranges of numbers")?,
+        SubtreeAnswer::Merged { told, .. } => limit(told.len(), CONFLICTS_TOLD_MAX, "conflicts of a merge")?,
+        SubtreeAnswer::Records(_) => {}
     }
     Ok(answer)
 }
@@ -174,7 +183,34 @@ fn take_answer(from: &mut Cursor<'_>) -> Result<SubtreeAnswer, Bad> {
             }
         }
         answer::RECORDS => SubtreeAnswer::Records(take_items(from)?),
-        answer::MERGED => SubtreeAnswer::Merged { merges: from.u64()? },
+        answer::MERGED => SubtreeAnswer::Merged { merges: from.u64()?, conflicts: 0, told: Vec::new() },
+        answer::MERGED_OVER => {
+            let (merges, conflicts) = (from.u64()?, from.u64()?);
+            if conflicts == 0 {
+                return Err(from.invalid("a number of conflicts"));
+            }
+            SubtreeAnswer::Merged { merges, conflicts, told: take_list(from, 4, "number of conflicts", take_conflict)? }
+        }
         _ => return Err(from.invalid("an answer about a subtree")),
     })
+}
+
+fn put_conflict(out: &mut Vec<u8>, conflict: &Conflict) {
+    out.push(conflict.kind as u8);
+    put_u64(out, conflict.ino.0);
+    for text in [&conflict.name, &conflict.kept] {
+        put_bytes(out, text);
+    }
+}
+
+fn take_conflict(from: &mut Cursor<'_>) -> Result<Conflict, Bad> {
+    let code = from.u8()?;
+    let kind = ConflictKind::ALL.into_iter().find(|kind| *kind as u8 == code);
+    let kind = kind.ok_or_else(|| from.invalid("the kind of a conflict"))?;
+    let ino = Ino(from.u64()?);
+    let mut text = || -> Result<Box<[u8]>, Bad> {
+        let bytes = from.bytes()?;
+        if bytes.len() > NAME_MAX { Err(from.invalid("a name in a conflict")) } else { Ok(bytes.into()) }
+    };
+    Ok(Conflict { kind, ino, name: text()?, kept: text()? })
 }

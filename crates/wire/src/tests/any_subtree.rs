@@ -1,7 +1,8 @@
 //! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
 
 use loligo_types::{
-    DecoupledRecord, Ino, Interfere, Op, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
+    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, Op, SessionId, SplitRule, StoredJournal, SubtreeAnswer,
+    SubtreeOp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -84,6 +85,18 @@ pub fn subtree_answer() -> impl Strategy<Value = SubtreeAnswer> {
             SubtreeAnswer::Decoupled { record, root: Box::new(root), inline_max, split }
         }),
         vec(loaded(), 0..6).prop_map(SubtreeAnswer::Records),
-        any::<u64>().prop_map(|merges| SubtreeAnswer::Merged { merges }),
+        any::<u64>().prop_map(|merges| SubtreeAnswer::Merged { merges, conflicts: 0, told: Vec::new() }),
+        (any::<u64>(), 1..u64::MAX, vec(conflict(), 0..5))
+            .prop_map(|(merges, conflicts, told)| SubtreeAnswer::Merged { merges, conflicts, told }),
     ]
+}
+
+fn conflict() -> impl Strategy<Value = Conflict> {
+    let text = || vec(any::<u8>(), 0..=255).prop_map(Vec::into_boxed_slice);
+    (0..ConflictKind::ALL.len(), any::<u64>(), text(), text()).prop_map(|(kind, ino, name, kept)| Conflict {
+        kind: ConflictKind::ALL[kind],
+        ino: Ino(ino),
+        name,
+        kept,
+    })
 }

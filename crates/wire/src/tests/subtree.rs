@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use loligo_types::limits::{FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
+use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, Name, Need, Op, Seq, SessionId,
-    SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
+    Answer, Conflict, ConflictKind, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, Name, Need, Op,
+    Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
 };
 
 use super::golden::{to_client, to_server};
@@ -102,7 +102,40 @@ fn what_is_answered() {
         answers(SubtreeAnswer::Records(items)),
         "4c6f01021600000000000000247f796b1a140803d2010f020201ae020002ac02016601ad0201",
     );
-    to_client(answers(SubtreeAnswer::Merged { merges: 4 }), "4c6f01020900000000000000557411971a070803d201020304");
+    let merged = SubtreeAnswer::Merged { merges: 4, conflicts: 0, told: Vec::new() };
+    to_client(answers(merged), "4c6f01020900000000000000557411971a070803d201020304");
+    to_client(
+        answers(over(300, told(1))),
+        "4c6f01021700000000000000f8bde64e1a150803d201100404ac020101ae02016605667e342d31",
+    );
+}
+
+/// A merge with conflicts.
+fn over(conflicts: u64, told: Vec<Conflict>) -> SubtreeAnswer {
+    SubtreeAnswer::Merged { merges: 4, conflicts, told }
+}
+
+fn told(count: usize) -> Vec<Conflict> {
+    let one = Conflict { kind: ConflictKind::Name, ino: Ino(302), name: b"f"[..].into(), kept: b"f~4-1"[..].into() };
+    vec![one; count]
+}
+
+#[test]
+fn not_more_conflicts_are_told_of_than_a_rank_tells_and_none_without_a_number() {
+    let decoded = |answer: SubtreeAnswer| {
+        let mut decoder = at_client();
+        decoder.feed(&client_bytes(&answers(answer)));
+        decoder.next_message()
+    };
+    let most = over(1000, told(CONFLICTS_TOLD_MAX));
+    assert_eq!(decoded(most.clone()), Ok(Some(answers(most))));
+    assert!(decoded(over(1000, told(CONFLICTS_TOLD_MAX + 1))).is_err());
+    let long = Conflict { kept: vec![b'x'; 256].into(), ..told(1).remove(0) };
+    assert!(decoded(over(1, vec![long])).is_err(), "no name is so long");
+    let bytes = crate::subtree::encode_answer(&over(1, Vec::new()));
+    let decode = crate::subtree::decode_answer;
+    assert!(decode(&bytes).is_ok() && decode(&[4, 4, 0, 0]).is_err(), "without conflicts it is said otherwise");
+    assert!(decode(&[4, 4, 1, 1, 99, 1, 0, 0]).is_err(), "no such kind");
 }
 
 fn refused(msg: &ToServer) -> DecodeError {
