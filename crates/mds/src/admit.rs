@@ -117,6 +117,7 @@ impl Mds {
             tx,
             since_ms,
             reads,
+            within: None,
             limited,
         });
     }

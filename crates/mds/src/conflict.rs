@@ -2,6 +2,9 @@
 //!
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use loligo_namespace::{Change, Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
 
@@ -19,6 +22,8 @@ fn changes_data(op: &Op) -> bool {
         Op::SetAttr { set, .. } => set.size.is_some(),
         Op::Open { flags, .. } | Op::Create { flags, .. } => flags.truncate,
         Op::WriteInline { .. } | Op::SetData { .. } | Op::Extend { .. } => true,
+        // A merge, where others may have the file open.
+        Op::Subtree { .. } => true,
         _ => false,
     }
 }
@@ -128,10 +133,15 @@ impl Mds {
             return None;
         }
         let mut claims: Vec<Claim> = Vec::new();
+        // A merge may claim very much.
+        let mut places: BTreeMap<Ino, usize> = BTreeMap::new();
         for (ino, bits) in events().chain(answer) {
-            match claims.iter_mut().find(|(other, _)| *other == ino) {
-                Some((_, all)) => *all = *all | bits,
-                None => claims.push((ino, bits)),
+            match places.entry(ino) {
+                Entry::Occupied(place) => claims[*place.get()].1 = claims[*place.get()].1 | bits,
+                Entry::Vacant(place) => {
+                    place.insert(claims.len());
+                    claims.push((ino, bits));
+                }
             }
         }
         Some(self.recall_all(job, claims))

@@ -136,6 +136,7 @@ impl Mds {
         {
             return step;
         }
+        job.within = None;
         if self.tree.has_decoupled()
             && let Some(step) = self.busy_below(job)
         {
@@ -260,12 +261,14 @@ impl Mds {
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
         let made = job.ino.unwrap_or_else(|| self.tree.next_ino());
+        // Where the owner of a subtree may have changed what is removed it counts as open.
+        let held_too = u32::from(job.within.is_some());
         let ctx = Ctx {
             cred: &job.cred,
             stamp: Stamp { now: self.now.wall, ino: made },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),
-            open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)),
+            open_count: &|ino| guest(ino).unwrap_or_else(|| opens.count(ino)) + held_too,
             route_version: &|ino| cluster.routes.version(ino),
         };
         let bad_pin = self.is_bad_pin(job);
@@ -299,6 +302,9 @@ impl Mds {
         let events = self.part(job, events);
         self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);
+        if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
+            self.hold(dir, &events);
+        }
         Step::Answer(Ok(answer))
     }
 

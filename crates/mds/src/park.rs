@@ -42,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) since_ms: u64,
     /// Reads of the table that it has waited for.
     pub(crate) reads: usize,
+    /// The decoupled subtree below whose root it is, if others may work there.
+    pub(crate) within: Option<Ino>,
     /// Who asks, if it is to be found out yet whether that one may do it there; and the last question to another rank before it came.
     pub(crate) limited: Option<(Arc<Identity>, u64)>,
 }

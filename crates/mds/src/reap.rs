@@ -66,6 +66,10 @@ impl Mds {
             if !self.opens.is_closed(ino) || !self.tree.is_orphan(ino) {
                 continue;
             }
+            if self.is_held(ino) {
+                // The merge, or the end of the decoupling, asks again.
+                continue;
+            }
             if self.spills.contains_key(&ino) {
                 // The end of the spill asks again.
                 continue;

@@ -133,6 +133,8 @@ pub struct Status {
     pub decoupled_count: DecoupledCount,
     /// Merges into decoupled subtrees.
     pub subtree_merges: u64,
+    /// What did not go together in merges, where others could work meanwhile.
+    pub subtree_conflicts: u64,
     /// Subtrees that were taken back because their owners were not heard.
     pub decouplings_lost: u64,
     /// Requests that were sent on to another rank so far.
@@ -226,6 +228,7 @@ pub(crate) struct Counters {
     pub(crate) evicted: u64,
     pub(crate) checkpoints_failed: u64,
     pub(crate) subtree_merges: u64,
+    pub(crate) subtree_conflicts: u64,
     pub(crate) decouplings_lost: u64,
     pub(crate) redirects: u64,
     pub(crate) splits: u64,
@@ -292,6 +295,7 @@ impl Mds {
             decoupled: self.decoupled_status(),
             decoupled_count: self.decoupled_count(),
             subtree_merges: self.counters.subtree_merges,
+            subtree_conflicts: self.counters.subtree_conflicts,
             decouplings_lost: self.counters.decouplings_lost,
             redirects: self.counters.redirects,
             splits: self.counters.splits,

@@ -19,6 +19,7 @@ mod merged;
 mod need;
 mod op;
 mod reap;
+mod resolve;
 mod rstat;
 #[cfg(test)]
 mod testing;
@@ -39,6 +40,7 @@ pub use need::{Need, need};
 pub use op::prepare;
 pub use op::xattr::{BALANCER, EXPECTED_ENTRIES, PIN, SUBTREE, balancer_of, pinned_ranks};
 pub use reap::reap;
+pub use resolve::{CONFLICTS, Draft, Plan, Terms, resolve};
 pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need};
 pub use touches::{Inos, Touch, touches};
 pub use tree::{

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use loligo_journal::encode_record;
-use loligo_types::{Event, Ino, Inode};
+use loligo_types::{Event, Ino, Inode, Name};
 
 /// A record is ended when it has about so many bytes: a rank looks through one, or applies it, in some 100 us, and others wait so long.
 const RECORD_BYTES: usize = 6 << 10;
@@ -63,10 +63,15 @@ impl Batch {
         self.told.insert(ino)
     }
 
-    /// How an inode of before was.
-    pub(crate) fn add_base(&mut self, inode: Inode) {
+    /// How an inode of before was, and how it was called, if that is to be said.
+    pub(crate) fn add_base(&mut self, inode: Inode, name: Option<Name>) {
         self.open_bytes += EVENT_BYTES.0;
+        let (dir, ino, kind) = (inode.parent, inode.ino, inode.kind);
         self.open.push(Event::Inode(Box::new(inode)));
+        if let Some(name) = name {
+            self.open_bytes += EVENT_BYTES.1 + name.as_bytes().len();
+            self.open.push(Event::Entry { dir, name, ino, kind, remote: false });
+        }
     }
 
     /// An event of a change.

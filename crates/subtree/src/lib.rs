@@ -15,7 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use loligo_namespace::{Config, Ctx, Found, FragConfig, Tree, apply_decided, need, prepare, reap};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Loaded, Lsn, Need, Op, SplitRule, Stamp, Time,
+    Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Loaded, Lsn, Need, Op, SplitRule,
+    Stamp, Time,
 };
 
 use batch::Batch;
@@ -24,6 +25,8 @@ pub use growing::{Growing, Sink};
 
 /// A group of records ends when it has so many bytes: a rank holds all of a merge until it is decided.
 const GROUP_BYTES: u64 = 32 << 20;
+/// The same where others may work meanwhile: a rank decides upon all of it at once.
+const ALLOW_GROUP_BYTES: u64 = 4 << 20;
 
 /// What became of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,12 +104,12 @@ impl Subtree {
         let mut subtree = Subtree {
             next: first_from(&record, record.used),
             fresh_from: record.used,
+            group_bytes: if record.interfere == Interfere::Allow { ALLOW_GROUP_BYTES } else { GROUP_BYTES },
             settings,
             record,
             tree,
             last: Lsn(0),
             batch: Batch::default(),
-            group_bytes: GROUP_BYTES,
             outstanding: Outstanding::default(),
             full: VecDeque::new(),
             objects: false,
@@ -375,9 +378,25 @@ impl Subtree {
         if is_fresh || !self.batch.begins(ino) {
             return;
         }
-        if let Found::Here(inode) = self.tree.find(ino) {
-            self.batch.add_base(inode.clone());
+        let Found::Here(inode) = self.tree.find(ino) else { return };
+        let inode = inode.clone();
+        if !self.may_change_meanwhile() {
+            return self.batch.add_base(inode, None);
         }
+        // Others may have removed it, or a directory above it: it comes back where it was. What is above says so first, because the state
+        // that it becomes stands directly behind its own.
+        let parent = inode.parent;
+        if ino != self.root() && parent.0 != 0 {
+            self.tell_base(parent);
+        }
+        let name = self.tree.primary_name(&inode);
+        self.batch.add_base(inode, name);
+    }
+
+    /// Whether others may work in it, so that what was fetched is only how it was then. After a merge it is to be fetched anew
+    /// ([`Subtree::forget`]).
+    pub fn may_change_meanwhile(&self) -> bool {
+        self.record.interfere == Interfere::Allow
     }
 
     /// Numbers below this are used up.

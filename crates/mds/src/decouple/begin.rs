@@ -1,8 +1,9 @@
 //! How a subtree comes to be decoupled, goes on to be, and ends to be.
 //!
 //! First it is put down, so that from then on nobody gets anything of it; then whatever anybody holds on it is asked back; only
-//! then its owner is answered. Who is not heard for as long as its lease says has lost it: the rank takes it back, and what was not
-//! merged is known to nobody but the owner. But one of which a journal is in the store waits for somebody who merges that (`away.rs`).
+//! then its owner is answered. Where others may work meanwhile nothing is asked back (`allow.rs`). Who is not heard for as long as its lease
+//! says has lost it: the rank takes it back, and what was not merged is known to nobody but the owner. But one of which a journal is in the
+//! store waits for somebody who merges that (`away.rs`).
 
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
 use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, StoredJournal};
@@ -79,6 +80,7 @@ impl Mds {
         }
         let owned = self.decoupled.by_dir.entry(dir).or_default();
         if !owned.alone
+            && self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Block)
             && let Some(step) = self.ask_all_back(job, dir)
         {
             return step;
@@ -101,9 +103,6 @@ impl Mds {
         inos: u64,
         (lease_ms, interfere): (u32, Interfere),
     ) -> Option<Step> {
-        if interfere == Interfere::Allow {
-            return Some(Step::Answer(Err(FsError::NotSupported)));
-        }
         if owner == 0 || dir == Ino::ROOT || lease_ms == 0 || lease_ms > SUBTREE_LEASE_MS_MAX {
             return Some(Step::Answer(Err(FsError::Invalid)));
         }
@@ -131,7 +130,9 @@ impl Mds {
                 Err(needs) => return Some(self.wait_for(job, needs)),
             }
         }
-        if let Some(step) = self.wait_for_closes(job, dir) {
+        if interfere == Interfere::Block
+            && let Some(step) = self.wait_for_closes(job, dir)
+        {
             return Some(step);
         }
         if inos == 0 || inos > SUBTREE_INOS_MAX - SUBTREE_JOURNALS {
@@ -260,6 +261,7 @@ impl Mds {
         // Before it is gone: that is begun anew after a crash.
         self.drop_unmade(&record);
         self.commit(Some(origin_of(job, Ino(0), 0)), &[Event::DecoupledGone(dir)]);
+        self.let_go(dir);
         if let Some(owned) = self.decoupled.by_dir.remove(&dir) {
             self.end_data_rights(job.session, owned.data);
         }
@@ -286,6 +288,7 @@ impl Mds {
             (record.dir, Owned { by, lost_ms, ..Owned::default() })
         };
         self.decoupled.by_dir = self.tree.all_decoupled().map(owned).collect();
+        self.hold_orphans();
     }
 
     /// Takes back those whose owners were not heard for too long, and have left nothing in the store.
@@ -303,6 +306,7 @@ impl Mds {
             let dir = record.dir;
             self.drop_unmade(&record);
             self.commit(None, &[Event::DecoupledGone(dir)]);
+            self.let_go(dir);
             self.decoupled.by_dir.remove(&dir);
             self.counters.decouplings_lost += 1;
         }

@@ -18,15 +18,18 @@ fn subject(need: &Need) -> Ino {
 
 impl Mds {
     pub(super) fn fetch(&mut self, job: &mut Job, dir: Ino, epoch: u64, needs: &[Need]) -> Step {
-        if let Err(error) = self.owned(job, dir, epoch) {
-            return Step::Answer(Err(error));
-        }
+        let record = match self.owned(job, dir, epoch) {
+            Ok(record) => record,
+            Err(error) => return Step::Answer(Err(error)),
+        };
         let mut missing = Vec::new();
         let mut items: Vec<Loaded> = Vec::new();
         for need in needs {
             let ino = subject(need);
             match if ino == dir { Ok(true) } else { self.may_be_below(ino, dir) } {
                 Ok(true) => {}
+                // Others have removed it since the owner heard of it; it does not hear of that before the merge.
+                Ok(false) if self.tree.inode(ino).is_some_and(|inode| self.is_held_for(&record, inode)) => {}
                 // It has a name there, but is counted elsewhere: it is others', too.
                 Ok(false) if self.tree.inode(ino).is_some() => return Step::Answer(Err(FsError::Busy)),
                 Ok(false) => {}

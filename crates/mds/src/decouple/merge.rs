@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loligo_journal::decode_record;
-use loligo_namespace::{Change, Found, access, merged, uncount};
+use loligo_namespace::{Change, Draft, Found, access, merged, uncount};
 use loligo_types::limits::{INLINE_MAX, MERGE_PART_MAX, XATTR_VALUE_MAX};
-use loligo_types::{Answer, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Kind, Need, SubtreeAnswer};
+use loligo_types::{Answer, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Kind, Need};
 
+use super::allow;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -28,7 +29,10 @@ const PARTS_MAX: usize = 4;
 #[derive(Default)]
 pub(super) struct Intake {
     merge: u64,
-    parts: u32,
+    pub(super) parts: u32,
+    /// Where others may work meanwhile: what the parts say, and their bytes. They are put down nowhere else.
+    pub(super) draft: Draft,
+    pub(super) bytes: u64,
     /// Inodes that were there before: as the owner fetched them, and as they are to be; `None`: gone.
     known: BTreeMap<Ino, (Box<Inode>, Option<Box<Inode>>)>,
     /// What was there before and was found to be below the root.
@@ -38,7 +42,7 @@ pub(super) struct Intake {
 }
 
 /// What stands in the way of a part.
-enum Bar {
+pub(super) enum Bar {
     /// Nobody may say it of it.
     Wrong,
     /// Its owner may not, as it is by now.
@@ -74,12 +78,23 @@ impl Mds {
                 }
             },
         };
-        let bytes = if part == 0 { 0 } else { self.tree.merge_parts(dir).1 };
-        let most = if self.log.limit == 0 { BYTES_MAX } else { BYTES_MAX.min(self.log.limit / 2) };
+        let allowed = record.interfere == Interfere::Allow;
+        let bytes = match part {
+            0 => 0,
+            _ if allowed => intake.bytes,
+            _ => self.tree.merge_parts(dir).1,
+        };
+        let most = if allowed { allow::BYTES_MAX } else { BYTES_MAX };
+        let most = if self.log.limit == 0 { most } else { most.min(self.log.limit / 2) };
         let error = if bytes + body.len() as u64 > most {
             Some(FsError::Quota)
         } else {
-            match self.look_through(&record, &job.cred, body, &mut intake) {
+            let verdict = if allowed {
+                self.look_through_allowed(&record, &job.cred, body, &mut intake)
+            } else {
+                self.look_through(&record, &job.cred, body, &mut intake)
+            };
+            match verdict {
                 Ok(()) => None,
                 Err(Bar::Wrong) => Some(FsError::Invalid),
                 Err(Bar::Denied) => Some(FsError::Access),
@@ -95,13 +110,15 @@ impl Mds {
             return Step::Answer(Err(error));
         }
         intake.parts = part + 1;
-        let event = Event::MergePart { dir, part, body: body.clone() };
-        self.commit(Some(origin_of(job, Ino(0), 0)), &[event]);
+        if !allowed {
+            let event = Event::MergePart { dir, part, body: body.clone() };
+            self.commit(Some(origin_of(job, Ino(0), 0)), &[event]);
+        }
         self.keep_intake(dir, part + 1, intake);
         Step::Answer(Ok(Answer::Done))
     }
 
-    fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
+    pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.intake = (parts > 0).then_some(intake);
         }
@@ -135,7 +152,7 @@ impl Mds {
         Ok(())
     }
 
-    fn look_at(
+    pub(super) fn look_at(
         &mut self,
         record: &DecoupledRecord,
         cred: &Cred,
@@ -206,7 +223,13 @@ impl Mds {
     }
 
     /// Whether something is in the subtree and its owner may write to it, as it is by now.
-    fn may_write(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
+    pub(super) fn may_write(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
         self.is_there(record, ino, intake)?;
         if record.is_new(ino) || cred.is_root() {
             return Ok(());
@@ -214,6 +237,8 @@ impl Mds {
         match self.tree.find(ino) {
             Found::Here(inode) if inode.uid == cred.uid => Ok(()),
             Found::Here(inode) => access::check(inode, cred, access::W).map_err(|_| Bar::Denied),
+            // Others have removed it; it counts for nothing.
+            Found::Gone if record.interfere == Interfere::Allow => Ok(()),
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
         }
@@ -221,28 +246,40 @@ impl Mds {
 
     /// Whether its owner may give something that is in the subtree another name, or take its name away: whoever may write to the directory
     /// that it is in. A directory knows its names by their number.
-    fn may_rename(&mut self, record: &DecoupledRecord, cred: &Cred, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
+    pub(super) fn may_rename(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        ino: Ino,
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
         self.is_there(record, ino, intake)?;
         if record.is_new(ino) || cred.is_root() {
             return Ok(());
         }
         match self.tree.find(ino) {
+            Found::Here(inode) if self.is_held_for(record, inode) => Ok(()),
             Found::Here(inode) => {
                 let parent = inode.parent;
                 self.may_write(record, cred, parent, intake)
             }
+            Found::Gone if record.interfere == Interfere::Allow => Ok(()),
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
         }
     }
 
     /// Whether something is in the subtree: made there, or found there.
-    fn is_there(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
+    pub(super) fn is_there(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
         if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
             return Ok(());
         }
-        if matches!(self.tree.find(ino), Found::Unknown) {
-            return Err(Bar::Load(vec![Need::Inode(ino)]));
+        match self.tree.find(ino) {
+            Found::Unknown => return Err(Bar::Load(vec![Need::Inode(ino)])),
+            // What others have removed of it is not below anything any more.
+            Found::Gone if record.interfere == Interfere::Allow => return Ok(()),
+            Found::Here(inode) if self.is_held_for(record, inode) => return Ok(()),
+            _ => {}
         }
         match self.may_be_below(ino, record.dir) {
             Ok(true) => {
@@ -267,7 +304,7 @@ impl Mds {
             Err(error) => return Step::Answer(Err(error)),
         };
         if merge == record.merges {
-            return Step::Answer(Ok(Answer::Subtree(Box::new(SubtreeAnswer::Merged { merges: merge }))));
+            return Step::Answer(self.tell_merged(dir, merge));
         }
         let intake = self.decoupled.by_dir.get_mut(&dir).and_then(|owned| owned.intake.take());
         let Some(intake) = intake.filter(|intake| intake.merge == merge && intake.parts == parts) else {
@@ -280,6 +317,9 @@ impl Mds {
         if let Some(step) = self.may_still_merge(job, dir) {
             self.keep_intake(dir, parts, intake);
             return step;
+        }
+        if record.interfere == Interfere::Allow {
+            return self.merge_allowed(job, &record, (merge, used), intake);
         }
         let finals = match self.finals(&intake) {
             Ok(finals) => finals,
@@ -381,7 +421,7 @@ impl Mds {
 }
 
 /// What of an inode changes with its names; of a directory the number of links does with those in it.
-fn names_of(inode: &Inode) -> (Ino, loligo_types::Place, u32) {
+pub(super) fn names_of(inode: &Inode) -> (Ino, loligo_types::Place, u32) {
     (inode.parent, inode.place, if inode.kind == Kind::Dir { 0 } else { inode.nlink })
 }
 
@@ -391,7 +431,7 @@ fn may_name(cred: &Cred, name: &[u8]) -> bool {
 }
 
 /// Whether a user may have made an inode with this owner, group and mode.
-fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
+pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
     let group = inode.kind == Kind::Dir || inode.mode & access::S_ISGID == 0 || cred.in_group(inode.gid);
     let device = matches!(inode.kind, Kind::Char | Kind::Block);
     cred.is_root() || inode.uid == cred.uid && group && !device

@@ -1,12 +1,13 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
-//! not heard, `shut.rs` what others meet, `fetch.rs` what
-//! the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what it made becomes true, `status.rs` what is shown. Not what the owner does meanwhile.
+//! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what
+//! it made becomes true, `allow.rs` what is otherwise where others may work meanwhile, `status.rs` what is shown. Not what the owner does meanwhile.
 //!
-//! Source: Cudele (Sevilla 2018), chapter 6, with `interfere: block`: what is decoupled is nobody else's, in no way: not by a path, nor
+//! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
 //! upon that is still right when it is merged.
 
+mod allow;
 mod away;
 mod begin;
 mod fetch;
@@ -44,6 +45,10 @@ pub(crate) struct Owned {
     data: DataRights,
     /// A merge is decided, and what it says is on its way into memory.
     merging: bool,
+    /// What others have removed and its owner may have changed.
+    held: allow::Held,
+    /// What did not go together in the last merge of this life.
+    last: allow::LastConflicts,
 }
 
 /// All of them.
@@ -93,6 +98,10 @@ impl Mds {
             SubtreeOp::Merge { epoch, merge, parts, used } => {
                 self.merge_parts(job, dir, *epoch, (*merge, *parts), *used)
             }
+            // Nothing orders what others write into a file and what its owner writes past the rank.
+            SubtreeOp::Data { inos, .. } if self.allows(dir) && !self.are_granted(dir, inos) => {
+                Step::Answer(Err(FsError::NotSupported))
+            }
             SubtreeOp::Data { epoch, inos } => self.subtree_data(job, dir, *epoch, inos),
             SubtreeOp::Keep { epoch, journal } => self.keep_journal(job, dir, *epoch, *journal),
             SubtreeOp::End { epoch } => self.recouple(job, dir, *epoch),
@@ -106,6 +115,12 @@ impl Mds {
             Some(owned) if owned.by == Some((job.slot, job.session)) => Ok(record.clone()),
             _ => Err(FsError::Stale),
         }
+    }
+
+    /// Whether these are numbers that were granted, and have made nothing that others know.
+    fn are_granted(&self, dir: Ino, inos: &[Ino]) -> bool {
+        let of = |record: &DecoupledRecord, ino: Ino| record.is_new(ino) || record.journal_inos().contains(&ino);
+        self.tree.decoupled(dir).is_some_and(|record| inos.iter().all(|ino| of(record, *ino)))
     }
 
     /// What its owner is told of a subtree.

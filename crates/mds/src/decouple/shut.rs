@@ -1,4 +1,4 @@
-//! What others meet below the root of a decoupled subtree: nothing. `Busy`, whichever way they come, the owner's own requests
+//! What others meet below the root of a decoupled subtree: nothing, unless they may work there (`allow.rs`). `Busy`, whichever way they come, the owner's own requests
 //! that are not about the subtree included: it has what is there.
 //!
 //! The root itself is an entry of a directory that is not decoupled: it is seen, and may be renamed. It cannot be removed: its
@@ -71,8 +71,21 @@ impl Mds {
         if matches!(job.op, Op::Subtree { .. }) {
             return None;
         }
+        // Which subtree each is in, of those in which others may work.
+        let mut within = [None; 2];
+        let mut at_all = 0;
         for (ino, names) in subjects(&job.op).into_iter().flatten() {
-            match self.decoupled_above(ino) {
+            let above = self.decoupled_above(ino);
+            if above == Above::Lost && self.merging_dir().is_none() {
+                // A file without a name may get one anywhere.
+                continue;
+            }
+            within[at_all] = self.allowed_in(&above, names);
+            at_all += 1;
+            if within[at_all - 1].is_some() {
+                continue;
+            }
+            match above {
                 Above::Nothing => {}
                 Above::Lost => {
                     if let Some(dir) = self.merging_dir() {
@@ -84,6 +97,10 @@ impl Mds {
                 Above::Load(needs) => return Some(self.wait_for(job, needs)),
             }
         }
+        if at_all == 2 && within[0] != within[1] {
+            return Some(Step::Answer(Err(FsError::CrossDevice)));
+        }
+        job.within = within[0];
         // Exchanged it stays.
         let exchanges = matches!(job.op, Op::Rename { mode: loligo_types::RenameMode::Exchange, .. });
         if let Some((dir, name)) = ended_names(&job.op).filter(|_| !exchanges)
@@ -157,8 +174,9 @@ impl Mds {
         match self.decoupled_above(ino) {
             Above::Nothing => false,
             Above::Lost => self.merging_dir().is_some(),
-            Above::Root(_) => bits.has(Lease::NAMES),
-            Above::Below(_) | Above::Load(_) => true,
+            Above::Root(dir) => bits.has(Lease::NAMES) && !self.allows(dir),
+            Above::Below(dir) => !self.allows(dir),
+            Above::Load(_) => true,
         }
     }
 }

@@ -104,7 +104,7 @@ impl Owner {
                 assert!(ticks < 1000, "the merge does not end");
             };
             let Answer::Subtree(answer) = result? else { panic!("no such answer") };
-            let SubtreeAnswer::Merged { merges } = *answer else { panic!("no such answer") };
+            let SubtreeAnswer::Merged { merges, .. } = *answer else { panic!("no such answer") };
             self.subtree.merged(merges, group.used);
         }
         Ok(())
@@ -433,7 +433,10 @@ fn what_was_sent_before_the_rank_died_is_sent_again_and_merged_once() {
             what: Box::new(SubtreeOp::Merge { epoch: owner.epoch(), merge: 1, parts: 1, used: owner.subtree.used() }),
         },
     );
-    assert_eq!(merged, Ok(Answer::Subtree(Box::new(SubtreeAnswer::Merged { merges: 1 }))));
+    assert_eq!(
+        merged,
+        Ok(Answer::Subtree(Box::new(SubtreeAnswer::Merged { merges: 1, conflicts: 0, told: Vec::new() })))
+    );
     owner.end(&mut world).expect("his");
     assert_eq!(world.lookup(b, Ino::ROOT, "job").map(|attr| attr.size), Ok(2));
 }

@@ -322,6 +322,14 @@ impl Tree {
         group.entries().iter().find(of_it).map(|entry| entry.name.to_name())
     }
 
+    /// The name that an inode is placed by, if that is in memory: of a directory also where it has a route of its own.
+    pub(crate) fn placed_name(&self, inode: &Inode) -> Option<Name> {
+        let group = self.dirs.get(inode.parent.0)?.entries.get(&inode.place.hash()?)?;
+        let is_dir = inode.kind == loligo_types::Kind::Dir;
+        let of_it = |entry: &&Entry| entry.ino == inode.ino && (is_dir || !entry.target().remote);
+        group.entries().iter().find(of_it).map(|entry| entry.name.to_name())
+    }
+
     /// Whether all is known of the names with the hash under which an inode is embedded.
     pub fn primary_known(&self, inode: &Inode) -> bool {
         let Some(hash) = inode.place.hash() else { return true };

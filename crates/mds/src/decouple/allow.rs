@@ -1,0 +1,284 @@
+//! Subtrees in which others may work while their owner does ("interfere: allow", Cudele §6.3): what of that is not as in any directory, and
+//! how the owner's word comes to count at the merge. Not what becomes of each pair of things that both did: that is the namespace's
+//! (`loligo_namespace::resolve`).
+//!
+//! Names do not cross the root, in or out, as between two file systems: so nothing that the owner speaks of gets elsewhere. What others
+//! remove is *held*: it lives on without a name until the merge, because the owner may have changed it. Parts are not put down: what
+//! comes of a merge is decided when all of them are there, over what the tree is by then, and is one record of plain events. So it is
+//! there whole or not at all, and its replay is nothing special.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_journal::decode_record;
+use loligo_namespace::{Change, Found, Plan, Terms, resolve};
+use loligo_types::{
+    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
+};
+
+use super::merge::{Bar, Intake, is_his_to_make, names_of};
+use super::shut::Above;
+use crate::execute::{Step, origin_of};
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+
+/// Most bytes of the parts of such a merge, and of the record that comes of it: it is decided upon at once.
+pub(super) const BYTES_MAX: u64 = 8 << 20;
+const RECORD_MAX: usize = 14 << 20;
+
+/// What others have removed below a root.
+#[derive(Default)]
+pub(super) struct Held {
+    inos: BTreeSet<Ino>,
+    /// It was found so after a restart, when nobody can tell where it was: only what is the owner's own comes back.
+    found: bool,
+}
+
+/// What did not go together in the last merge, for whoever asks again.
+#[derive(Default)]
+pub(super) struct LastConflicts {
+    pub(super) count: u64,
+    pub(super) told: Vec<Conflict>,
+}
+
+impl Mds {
+    /// Whether others may work in a subtree.
+    pub(super) fn allows(&self, dir: Ino) -> bool {
+        self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Allow)
+    }
+
+    /// The subtree in which others may work that something is in; its root is not in it but for names.
+    pub(super) fn allowed_in(&self, above: &Above, names: bool) -> Option<Ino> {
+        match above {
+            Above::Below(dir) if self.allows(*dir) => Some(*dir),
+            Above::Root(dir) if names && self.allows(*dir) => Some(*dir),
+            _ => None,
+        }
+    }
+
+    /// What a request has removed there lives on.
+    pub(crate) fn hold(&mut self, dir: Ino, events: &[Event]) {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        owned.held.inos.extend(events.iter().filter_map(|event| match event {
+            Event::Orphan(ino) => Some(*ino),
+            _ => None,
+        }));
+    }
+
+    /// Whether something that nobody has open is not to go yet.
+    pub(crate) fn is_held(&self, ino: Ino) -> bool {
+        self.decoupled.by_dir.values().any(|owned| owned.held.inos.contains(&ino))
+    }
+
+    /// What was held of a subtree is not any more.
+    pub(super) fn let_go(&mut self, dir: Ino) {
+        let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return };
+        let held = std::mem::take(&mut owned.held);
+        self.reaps.extend(held.inos);
+    }
+
+    /// After a restart whatever has no name is held: some of it may be.
+    pub(super) fn hold_orphans(&mut self) {
+        let dirs: Vec<Ino> = self.decoupled.by_dir.keys().copied().filter(|dir| self.allows(*dir)).collect();
+        for dir in dirs {
+            let inos = self.tree.orphans().collect();
+            if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+                owned.held = Held { inos, found: true };
+            }
+        }
+    }
+
+    /// Whether something was removed from a subtree by others, and its owner may have it back.
+    pub(super) fn is_held_for(&self, record: &DecoupledRecord, inode: &Inode) -> bool {
+        let held = self.decoupled.by_dir.get(&record.dir).map(|owned| &owned.held);
+        let is_his = record.uid == 0 || inode.uid == record.uid;
+        held.is_some_and(|held| held.inos.contains(&inode.ino) && (is_his || !held.found)) && inode.nlink == 0
+    }
+
+    /// Whether all that a part says is its owner's to say, and takes it down.
+    pub(super) fn look_through_allowed(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        body: &[u8],
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        let events = decode_record(body).map_err(|_| Bar::Wrong)?.events;
+        let (mut needs, mut bases, mut closed) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let mut first = None;
+        for event in &events {
+            let before: Option<Ino> = first.take();
+            let verdict = match event {
+                Event::Inode(inode) if !record.is_new(inode.ino) => {
+                    let base = intake.draft.base(inode.ino).or_else(|| bases.get(&inode.ino).copied()).cloned();
+                    match base {
+                        Some(base) => self.look_at_state(record, cred, (&base, inode), intake),
+                        None => {
+                            first = Some(inode.ino);
+                            bases.insert(inode.ino, &**inode);
+                            self.is_there(record, inode.ino, intake)
+                        }
+                    }
+                }
+                Event::Entry { dir, ino, .. } if before == Some(*ino) => {
+                    match self.may_write(record, cred, *dir, intake) {
+                        Err(Bar::Denied) => {
+                            closed.insert(*dir);
+                            Ok(())
+                        }
+                        verdict => verdict,
+                    }
+                }
+                event => self.look_at(record, cred, event, intake),
+            };
+            match verdict {
+                Ok(()) => {}
+                Err(Bar::Load(more)) => needs.extend(more),
+                Err(bar) => return Err(bar),
+            }
+        }
+        if !needs.is_empty() {
+            needs.sort_unstable();
+            needs.dedup();
+            return Err(Bar::Load(needs));
+        }
+        intake.bytes += body.len() as u64;
+        intake.draft.add(events, &|ino| record.is_new(ino), &|dir| !closed.contains(&dir));
+        Ok(())
+    }
+
+    /// Whether the owner may change an inode so: only what differs from how it says it found it is ever taken of it.
+    fn look_at_state(
+        &mut self,
+        record: &DecoupledRecord,
+        cred: &Cred,
+        (base, made): (&Inode, &Inode),
+        intake: &mut Intake,
+    ) -> Result<(), Bar> {
+        self.is_there(record, made.ino, intake)?;
+        if made.kind != base.kind || made.is_spread() {
+            return Err(Bar::Wrong);
+        }
+        let now = match self.tree.find(made.ino) {
+            Found::Here(now) => now,
+            Found::Gone => return Ok(()),
+            Found::Unknown => return Err(Bar::Load(vec![Need::Inode(made.ino)])),
+        };
+        let attributes =
+            |inode: &Inode| (inode.uid, inode.gid, inode.mode, inode.acl().cloned(), inode.default_acl().cloned());
+        let is_his = cred.is_root() || now.uid == cred.uid && is_his_to_make(made, cred);
+        if now.kind != made.kind || attributes(base) != attributes(made) && !is_his {
+            return Err(Bar::Wrong);
+        }
+        if is_his {
+            return Ok(());
+        }
+        let content =
+            |inode: &Inode| (inode.size, inode.mtime, inode.atime, inode.cuts, inode.inline, inode.has_xattrs);
+        if content(base) != content(made) {
+            self.may_write(record, cred, made.ino, intake)?;
+        }
+        if names_of(base) == names_of(made) { Ok(()) } else { self.may_rename(record, cred, made.ino, intake) }
+    }
+
+    /// Merges where others may have worked meanwhile.
+    pub(super) fn merge_allowed(
+        &mut self,
+        job: &mut Job,
+        record: &DecoupledRecord,
+        (merge, used): (u64, Ino),
+        mut intake: Intake,
+    ) -> Step {
+        let (dir, parts) = (record.dir, intake.parts);
+        let step = match self.plan(job, record, merge, &mut intake) {
+            Ok(plan) if plan.bytes > RECORD_MAX => Step::Answer(Err(FsError::Quota)),
+            Ok(plan) => {
+                let change = Change { events: plan.events, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
+                match self.settle_conflicts(job, &change) {
+                    Some(why) => Step::Wait(why),
+                    None => {
+                        let last = LastConflicts { count: plan.conflicts, told: plan.told };
+                        return self.merge_at_once(job, record, (merge, used), change.events, last);
+                    }
+                }
+            }
+            Err(step) => step,
+        };
+        self.keep_intake(dir, parts, intake);
+        step
+    }
+
+    /// What comes of a merge, or what it waits for.
+    fn plan(&mut self, job: &mut Job, record: &DecoupledRecord, merge: u64, intake: &mut Intake) -> Result<Plan, Step> {
+        let (mut there, mut needs) = (BTreeSet::new(), Vec::new());
+        for ino in intake.draft.speaks_of() {
+            if self.data_is_busy(ino) {
+                return Err(Step::Wait(Why::Data(ino)));
+            }
+            // Looked at anew: a number that meant nothing when its part came may mean something by now.
+            match self.find_there(record, ino) {
+                Ok(true) => _ = there.insert(ino),
+                Ok(false) => {}
+                Err(more) => needs.extend(more),
+            }
+        }
+        if needs.is_empty() {
+            let opens = &self.opens;
+            let terms = Terms {
+                root: record.dir,
+                merge,
+                uid: record.uid,
+                now: self.now.wall,
+                next: self.tree.next_ino(),
+                there: &there,
+                open_count: &|ino| opens.count(ino),
+            };
+            match resolve(&self.tree, &intake.draft, &terms) {
+                Ok(plan) => return Ok(plan),
+                Err(more) => needs = more,
+            }
+        }
+        needs.sort_unstable();
+        needs.dedup();
+        Err(self.wait_for(job, needs))
+    }
+
+    /// Whether something that was there before the merge is in the subtree, or was removed from it.
+    fn find_there(&mut self, record: &DecoupledRecord, ino: Ino) -> Result<bool, Vec<Need>> {
+        match self.tree.find(ino) {
+            Found::Unknown => Err(vec![Need::Inode(ino)]),
+            Found::Gone => Ok(false),
+            Found::Here(_) if ino == record.dir => Ok(true),
+            Found::Here(inode) if self.is_held_for(record, inode) => Ok(true),
+            Found::Here(_) => self.may_be_below(ino, record.dir),
+        }
+    }
+
+    fn merge_at_once(
+        &mut self,
+        job: &mut Job,
+        record: &DecoupledRecord,
+        (merge, used): (u64, Ino),
+        mut events: Vec<Event>,
+        last: LastConflicts,
+    ) -> Step {
+        let dir = record.dir;
+        let record = DecoupledRecord { used, merges: merge, ..record.clone() };
+        events.push(Event::Decoupled(Box::new(record)));
+        self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        self.counters.subtree_merges += 1;
+        self.counters.subtree_conflicts += last.count;
+        // Whoever merges learns anew, so nothing that was removed comes back any more.
+        self.let_go(dir);
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
+            owned.last = last;
+        }
+        Step::Answer(self.tell_merged(dir, merge))
+    }
+
+    /// What is answered to a merge that is done.
+    pub(super) fn tell_merged(&self, dir: Ino, merges: u64) -> Result<Answer, FsError> {
+        let last = self.decoupled.by_dir.get(&dir).map(|owned| &owned.last);
+        let (conflicts, told) = last.map_or((0, Vec::new()), |last| (last.count, last.told.clone()));
+        Ok(Answer::Subtree(Box::new(SubtreeAnswer::Merged { merges, conflicts, told })))
+    }
+}

@@ -1,0 +1,61 @@
+//! What a merge makes where others could work meanwhile ("interfere: allow", Cudele §6.3): the owner's word counts, and nothing that
+//! others made is gone. Here what the owner says, gathered from its journal; `rules.rs` what becomes of each pair, `graph.rs` how names
+//! are given and taken, `plan.rs` the events that come of it. Reads nothing, and changes nothing: what it lacks it says.
+//!
+//! The owner's journal has absolute states, decided over what it had fetched. Here only what it *meant* counts: which names it gave
+//! and took, which attributes and data it set. Numbers that follow from names (sizes, links, sums, places) are counted anew over what is
+//! there by now, so they are right whatever the two sides did.
+
+mod draft;
+mod graph;
+mod plan;
+mod rules;
+
+use std::collections::BTreeSet;
+
+use loligo_types::{Conflict, Event, Ino, Need, Time};
+
+use crate::tree::Tree;
+
+pub use draft::Draft;
+
+/// The directory in the root of a subtree that has what lost its name.
+pub const CONFLICTS: &[u8] = b".conflicts";
+
+/// What a merge depends on beside the tree and what the owner says.
+pub struct Terms<'a> {
+    /// Root of the subtree.
+    pub root: Ino,
+    /// Which merge it is.
+    pub merge: u64,
+    /// Who owns the directory of conflicts, if it is made.
+    pub uid: u32,
+    /// The time.
+    pub now: Time,
+    /// The first number for inodes that the merge makes by itself.
+    pub next: Ino,
+    /// Of what was there before: what is in the subtree, or was removed from it by others and is held.
+    pub there: &'a BTreeSet<Ino>,
+    /// How often an inode is open anywhere.
+    pub open_count: &'a dyn Fn(Ino) -> u32,
+}
+
+/// What comes of a merge.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In order, for one record.
+    pub events: Vec<Event>,
+    /// How often something did not go together.
+    pub conflicts: u64,
+    /// The first of these.
+    pub told: Vec<Conflict>,
+    /// Bytes that the events take, about.
+    pub bytes: usize,
+}
+
+/// What comes of what an owner says; an error: what must be loaded first.
+pub fn resolve(tree: &Tree, draft: &Draft, terms: &Terms<'_>) -> Result<Plan, Vec<Need>> {
+    let mut graph = graph::Graph::new(tree, draft, terms);
+    rules::carry_out(&mut graph)?;
+    plan::finish(graph)
+}
