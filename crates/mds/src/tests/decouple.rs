@@ -1,6 +1,7 @@
 //! Decoupled subtrees: who sees what when, what survives which crash, and what is refused.
 
 mod away;
+mod allow;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -8,8 +9,8 @@ use std::collections::BTreeMap;
 use loligo_journal::encode_record;
 use loligo_subtree::{Group, Outcome, Settings, Subtree};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, Op, RenameMode,
-    SubtreeAnswer, SubtreeOp, Time,
+    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, Op,
+    RenameMode, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::*;
@@ -19,6 +20,8 @@ struct Owner {
     at: usize,
     subtree: Subtree,
     cred: Cred,
+    /// What did not go together in its merges.
+    conflicts: Vec<Conflict>,
 }
 
 fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
@@ -37,9 +40,13 @@ fn told(answer: FsResult<Answer>) -> FsResult<(DecoupledRecord, Inode, Settings)
 
 impl Owner {
     fn new(world: &mut World, at: usize, dir: Ino, inos: u64) -> FsResult<Owner> {
+        Owner::with(world, at, dir, decouple_op(77, 0, inos))
+    }
+
+    fn with(world: &mut World, at: usize, dir: Ino, op: SubtreeOp) -> FsResult<Owner> {
         let cred = Cred { uid: world.clients[at].uid, ..Cred::root() };
-        let (record, root, settings) = told(ask(world, at, dir, decouple_op(77, 0, inos)))?;
-        Ok(Owner { at, subtree: Subtree::new(settings, record, root), cred })
+        let (record, root, settings) = told(ask(world, at, dir, op))?;
+        Ok(Owner { at, subtree: Subtree::new(settings, record, root), cred, conflicts: Vec::new() })
     }
 
     fn epoch(&self) -> u64 {
@@ -104,8 +111,15 @@ impl Owner {
                 assert!(ticks < 1000, "the merge does not end");
             };
             let Answer::Subtree(answer) = result? else { panic!("no such answer") };
-            let SubtreeAnswer::Merged { merges, .. } = *answer else { panic!("no such answer") };
+            let SubtreeAnswer::Merged { merges, conflicts, told } = *answer else { panic!("no such answer") };
+            assert!(conflicts as usize >= told.len());
+            self.conflicts.extend(told);
             self.subtree.merged(merges, group.used);
+        }
+        if self.subtree.may_change_meanwhile() {
+            let (dir, again) = (self.subtree.root(), decouple_op(77, self.epoch(), 1));
+            let (_, root, _) = told(ask(world, self.at, dir, again))?;
+            self.subtree.forget(root);
         }
         Ok(())
     }
@@ -634,7 +648,7 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
         assert_eq!(ask(&mut world, part(std::slice::from_ref(&event))), Err(FsError::Access), "{event:?}");
     }
     // It may take a name away from its own directory, as it might at the rank.
-    let mut owner = Owner { at, subtree: Subtree::new(settings, record, root), cred };
+    let mut owner = Owner { at, subtree: Subtree::new(settings, record, root), cred, conflicts: Vec::new() };
     owner.run(&mut world, &unlink(dir, "old")).expect("the directory is his");
     assert_eq!(owner.run(&mut world, &mkdir(dir, "d")).map(|_| ()), Ok(()));
     owner.merge(&mut world).expect("his");

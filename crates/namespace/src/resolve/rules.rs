@@ -171,8 +171,12 @@ fn give_names(graph: &mut Graph<'_>) -> Result<(), Vec<Need>> {
     let draft = graph.draft;
     for ((dir, name), ino) in &draft.names {
         let Some(ino) = *ino else { continue };
-        let is_gone = draft.known.get(&ino).is_some_and(|known| known.made.is_none());
-        if is_gone || ino == graph.terms.root || !graph.is_there(ino) {
+        let known = draft.known.get(&ino);
+        let is_gone = known.is_some_and(|known| known.made.is_none());
+        // The name that it had before: that it still has it is nothing that the owner did.
+        let primary = (*dir, Some(graph.tree.hash(name)));
+        let had = known.is_some_and(|known| (known.base.parent, known.base.place.hash()) == primary);
+        if had || is_gone || ino == graph.terms.root || !graph.is_there(ino) {
             continue;
         }
         let Some(kind) = graph.find(ino).map(|inode| inode.kind) else { continue };
