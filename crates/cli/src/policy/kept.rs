@@ -2,13 +2,15 @@
 //! the directory is given back without it. Not here: what is kept in the store (`stored.rs`), how it came to be kept (the client library),
 //! nor the looking into it (`loligo journal`).
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_driver::client::subtree::{Kept, Merged};
 use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
-use loligo_types::{Cred, FsError};
+use loligo_types::{Conflict, ConflictKind, Cred, FsError};
 use serde_json::json;
 
 use crate::args::Target;
@@ -37,6 +39,7 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     if as_json {
         return put(json_of(&merged));
     }
+    tell_conflicts(&merged);
     put(format_args!(
         "{} records ({}) were merged; the directory is one like others again, and {} was removed",
         human_count(merged.records),
@@ -47,7 +50,49 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
 
 /// What a merge was, for programs.
 pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
-    json!({ "records": merged.records, "bytes": merged.bytes, "steps": merged.steps })
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let told = merged.told.iter().map(|one| {
+        json!({ "kind": one.kind.name(), "inode": one.ino.0, "name": text(&one.name), "kept": text(&one.kept) })
+    });
+    json!({
+        "records": merged.records,
+        "bytes": merged.bytes,
+        "steps": merged.steps,
+        "conflicts": merged.conflicts,
+        "told": told.collect::<Vec<_>>(),
+    })
+}
+
+/// What did not go together with what others did, for people.
+pub(super) fn tell_conflicts(merged: &Merged) {
+    for conflict in &merged.told {
+        note(format_args!("{}", line_of(conflict)));
+    }
+    if merged.conflicts > merged.told.len() as u64 {
+        note(format_args!("and {} more", human_count(merged.conflicts - merged.told.len() as u64)));
+    }
+}
+
+/// What did not go together with what others did.
+fn line_of(conflict: &Conflict) -> String {
+    let name = match &*conflict.name {
+        [] => format!("inode {}", conflict.ino.0),
+        name => quoted(Path::new(OsStr::from_bytes(name))).to_string(),
+    };
+    let what = match conflict.kind {
+        ConflictKind::Name => "others had given its name to something else",
+        ConflictKind::Data => "others had written it, too",
+        ConflictKind::Removed => "others had changed what was removed",
+        ConflictKind::Returned => "others had removed it, and it is back",
+        ConflictKind::Moved => "others had given it another name",
+        ConflictKind::Loop => "others had moved it into what was moved into it",
+        ConflictKind::Attributes => "others had set the same attributes",
+        ConflictKind::Homeless => "its directory is gone",
+    };
+    match &*conflict.kept {
+        [] => format!("{name}: {what}"),
+        kept => format!("{name}: {what}: .conflicts has {}", quoted(Path::new(OsStr::from_bytes(kept)))),
+    }
 }
 
 /// Ends the decoupling without it; the file stays.

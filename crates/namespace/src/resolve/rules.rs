@@ -109,6 +109,14 @@ fn content(inode: &Inode) -> (u64, u32, bool) {
     (inode.size, inode.cuts, inode.inline)
 }
 
+/// Whether others may have written a file since the owner found it. Times can be set, and be the same by chance, so each change counts but
+/// that one by which it got another name or lost its name.
+fn is_written(base: &Inode, now: &Inode) -> bool {
+    let named = |inode: &Inode| (inode.parent, inode.place, inode.nlink);
+    let changes = now.change.wrapping_sub(base.change);
+    content(now) != content(base) || now.mtime != base.mtime || changes > u64::from(named(now) != named(base))
+}
+
 /// If the owner wrote a file, it has the owner's data; what others wrote is kept as a file of its own.
 fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) {
     let ino = now.ino;
@@ -116,7 +124,7 @@ fn data(graph: &mut Graph<'_>, known: &Known, now: &Inode, made: &Inode) {
     if !written {
         return;
     }
-    let others = content(now) != content(&known.base) || now.mtime != known.base.mtime;
+    let others = is_written(&known.base, now);
     if others && !now.inline {
         // It lies in objects, and stays what it is; the owner's version becomes another file in its place.
         let owners = graph.make(Inode { has_xattrs: false, ..made.clone() });

@@ -140,6 +140,8 @@ pub struct RankDoc {
     #[serde(default)]
     pub subtree_merges: u64,
     #[serde(default)]
+    pub subtree_conflicts: u64,
+    #[serde(default)]
     pub decouplings_lost: u64,
     pub orphans: u64,
     pub waiting: u64,
@@ -454,6 +456,7 @@ impl RankDoc {
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,
+            subtree_conflicts: mds.subtree_conflicts,
             decouplings_lost: mds.decouplings_lost,
             orphans: mds.orphans as u64,
             waiting: mds.waiting_count as u64,

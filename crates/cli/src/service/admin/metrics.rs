@@ -137,6 +137,11 @@ const DECOUPLED_AWAY: Metric = stable(
 );
 const SUBTREE_MERGES: Metric =
     stable("loligo_subtree_merges_total", "counter", "times that what an owner of a decoupled subtree made was merged");
+const SUBTREE_CONFLICTS: Metric = stable(
+    "loligo_subtree_conflicts_total",
+    "counter",
+    "what did not go together with what others did in a decoupled subtree when it was merged",
+);
 const DECOUPLINGS_LOST: Metric = stable(
     "loligo_decouplings_lost_total",
     "counter",
@@ -220,6 +225,7 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&DECOUPLED, status, |rank| rank.mds.decoupled_count.all as f64);
     page.ranks(&DECOUPLED_AWAY, status, |rank| rank.mds.decoupled_count.away as f64);
     page.ranks(&SUBTREE_MERGES, status, |rank| rank.mds.subtree_merges as f64);
+    page.ranks(&SUBTREE_CONFLICTS, status, |rank| rank.mds.subtree_conflicts as f64);
     page.ranks(&DECOUPLINGS_LOST, status, |rank| rank.mds.decouplings_lost as f64);
     page.ranks(&RECALLS, status, |rank| rank.mds.recalls as f64);
     page.ranks(&RECALLS_PENDING, status, |rank| rank.mds.recalls_pending as f64);

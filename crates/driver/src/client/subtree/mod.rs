@@ -19,9 +19,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loligo_subtree::{Group, Outcome, Outstanding, Settings};
-use loligo_types::limits::SUBTREE_INOS_MAX;
+use loligo_types::limits::{CONFLICTS_TOLD_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, StoredJournal, SubtreeAnswer,
+    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, StoredJournal, SubtreeAnswer,
     SubtreeOp, Time,
 };
 
@@ -44,7 +44,8 @@ pub struct SubtreeOptions {
     pub allocated_inodes: u64,
     /// How long this client may not be heard, beyond the end of its session, before the subtree is taken from it.
     pub lease: Duration,
-    /// What others meet in it.
+    /// What others meet in it. With [`Interfere::Allow`] they work there as anywhere, and a merge wins over what they did; what was there
+    /// before is then not written through [`Subtree`] beyond what fits in an inode.
     pub interfere: Interfere,
     /// Bits that new files do not get.
     pub umask: u16,
@@ -203,9 +204,9 @@ impl Subtree {
         let mut merged = Merged::default();
         for group in self.machine.groups() {
             let merge = self.record().merges + 1;
-            self.merge_group(merge, &group)?;
+            let over = self.merge_group(merge, &group)?;
             self.machine.merged(merge, group.used);
-            merged.count(&group);
+            merged.count(&group, over);
             self.kept.iter_mut().for_each(keep::Keeper::one_is_merged);
             self.stored.iter_mut().for_each(store::Stored::one_is_merged);
         }
@@ -213,6 +214,10 @@ impl Subtree {
             keeper.remove();
         }
         self.void_stored();
+        if self.machine.may_change_meanwhile() {
+            // Others have worked there, and the merge may have put things elsewhere.
+            self.learn_anew()?;
+        }
         Ok(merged)
     }
 
@@ -228,9 +233,9 @@ impl Subtree {
         let done = usize::try_from(has.saturating_sub(had)).unwrap_or(usize::MAX);
         for group in kept.groups().iter().skip(done) {
             let merge = self.record().merges + 1;
-            self.merge_group(merge, group)?;
+            let over = self.merge_group(merge, group)?;
             self.machine.merged(merge, group.used);
-            merged.count(group);
+            merged.count(group, over);
         }
         self.void_stored();
         self.learn_anew()?;
@@ -248,11 +253,11 @@ impl Subtree {
         Ok(())
     }
 
-    fn merge_group(&mut self, merge: u64, group: &Group) -> FsResult<()> {
+    fn merge_group(&mut self, merge: u64, group: &Group) -> FsResult<(u64, Vec<Conflict>)> {
         let mut last = FsError::WouldBlock;
         for _ in 0..TRIES {
             match self.try_merge(merge, group) {
-                Ok(()) => return Ok(()),
+                Ok(over) => return Ok(over),
                 // This life of the rank does not know what was sent, or not who this is.
                 Err(FsError::WouldBlock) => last = FsError::WouldBlock,
                 Err(FsError::Stale) => {
@@ -265,7 +270,7 @@ impl Subtree {
         Err(last)
     }
 
-    fn try_merge(&mut self, merge: u64, group: &Group) -> FsResult<()> {
+    fn try_merge(&mut self, merge: u64, group: &Group) -> FsResult<(u64, Vec<Conflict>)> {
         let (dir, epoch) = (self.root(), self.record().epoch);
         let (to, from) = channel::<CallResult>();
         let (mut sent, mut done) = (0, 0);
@@ -291,7 +296,10 @@ impl Subtree {
         result?;
         let parts = u32::try_from(group.parts.len()).map_err(|_| FsError::Quota)?;
         match ask(&self.client, &self.cred, dir, SubtreeOp::Merge { epoch, merge, parts, used: group.used })? {
-            Answer::Subtree(_) => Ok(()),
+            Answer::Subtree(answer) => match *answer {
+                SubtreeAnswer::Merged { conflicts, told, .. } => Ok((conflicts, told)),
+                _ => Err(FsError::Io),
+            },
             _ => Err(FsError::Io),
         }
     }
@@ -311,7 +319,7 @@ impl Subtree {
 }
 
 /// What a merge was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Merged {
     /// Steps in which it became true.
     pub steps: u64,
@@ -319,10 +327,18 @@ pub struct Merged {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// How often what others did meanwhile did not go together with it, where they might ([`Interfere::Allow`]). If the rank died after
+    /// the merge and before it was heard, those are not among them; what was kept is in the root's directory `.conflicts` all the same.
+    pub conflicts: u64,
+    /// The first of them.
+    pub told: Vec<Conflict>,
 }
 
 impl Merged {
-    fn count(&mut self, group: &Group) {
+    fn count(&mut self, group: &Group, (conflicts, told): (u64, Vec<Conflict>)) {
+        self.conflicts += conflicts;
+        let room = CONFLICTS_TOLD_MAX.saturating_sub(self.told.len());
+        self.told.extend(told.into_iter().take(room));
         self.steps += 1;
         self.records += group.parts.len() as u64;
         self.bytes += group.bytes;

@@ -134,6 +134,9 @@ impl Mixed {
             self.world.reclaim(at, loligo_types::msg::Reclaim::default());
         }
         self.world.wait_alive(100);
+        // As a driver does that hears `Stale`.
+        let again = decouple_op(77, self.owner.epoch(), 1);
+        ask(&mut self.world, self.owner.at, self.dir, again).expect("it knows its number");
     }
 }
 
@@ -144,11 +147,11 @@ fn whatever_both_do_nothing_that_either_made_is_lost_and_all_counts_are_right() 
         let mut m = Mixed::new(seed);
         for round in 0..4 {
             // First the owner, then all others: so it knows of nothing that they do in this round.
-            let steps = m.random.below(12);
+            let steps = m.random.below(25);
             (0..steps).for_each(|_| m.owner_does());
             let mine = owners_view(&mut m.owner, &mut m.world);
             let before = listing(&mut m.world, m.b, m.dir);
-            let steps = m.random.below(12);
+            let steps = m.random.below(25);
             (0..steps).for_each(|_| m.others_do());
             let theirs = listing(&mut m.world, m.b, m.dir);
             if m.random.below(4) == 0 {
@@ -191,7 +194,7 @@ fn whatever_both_do_nothing_that_either_made_is_lost_and_all_counts_are_right() 
         conflicts += m.owner.conflicts.len();
         kinds.extend(m.owner.conflicts.iter().map(|conflict| conflict.kind));
     }
-    assert!(conflicts > 500 && kinds.len() >= 6, "{conflicts} {kinds:?}");
+    assert!(conflicts > 200 && kinds.len() >= 6, "{conflicts} {kinds:?}");
 }
 
 #[test]
@@ -211,7 +214,9 @@ fn whatever_both_do_at_the_same_time_all_counts_are_right() {
         let after = listing(&mut m.world, m.b, m.dir);
         m.owner.end(&mut m.world).expect("his");
         assert_eq!(faults(&mut m.world), Vec::<String>::new(), "seed {seed}");
-        m.revive();
-        assert_eq!(listing(&mut m.world, m.b, m.dir), after, "seed {seed}: after a restart");
+        m.world.crash();
+        m.world.wait(20_000);
+        let c = m.world.client();
+        assert_eq!(listing(&mut m.world, c, m.dir), after, "seed {seed}: after a restart");
     }
 }
