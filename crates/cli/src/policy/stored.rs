@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
 use loligo_types::FsError;
 
-use super::kept::{STOP_TIME, json_of};
+use super::kept::{STOP_TIME, json_of, tell_conflicts};
 use crate::args::{Directory, Target};
 use crate::output::{Failure, Outcome, human_bytes, human_count, put, quoted};
 use crate::ranks::place;
@@ -33,6 +33,7 @@ pub fn merge(dir: &Path, target: &Target, as_json: bool) -> Outcome {
     if as_json {
         return put(json_of(&merged));
     }
+    tell_conflicts(&merged);
     put(format_args!(
         "{} records ({}) were merged; {} is a directory like others again",
         human_count(merged.records),
