@@ -24,6 +24,9 @@ impl Known {
     }
 }
 
+/// Xattrs of an inode by name; `None`: taken away.
+type Xattrs = BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>;
+
 /// What an owner says.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
@@ -32,7 +35,7 @@ pub struct Draft {
     pub(crate) fresh: BTreeMap<Ino, Box<Inode>>,
     /// Names that it gave, or took (`None`).
     pub(crate) names: BTreeMap<(Ino, Name), Option<Ino>>,
-    pub(crate) xattrs: BTreeMap<Ino, BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>>,
+    pub(crate) xattrs: BTreeMap<Ino, Xattrs>,
     pub(crate) inline: BTreeMap<Ino, Option<Arc<[u8]>>>,
     /// Objects of its own files that are to go.
     pub(crate) discards: Vec<Event>,
