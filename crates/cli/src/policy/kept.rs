@@ -51,9 +51,9 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
 /// What a merge was, for programs.
 pub(super) fn json_of(merged: &Merged) -> serde_json::Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let told = merged.told.iter().map(|one| {
-        json!({ "kind": one.kind.name(), "inode": one.ino.0, "name": text(&one.name), "kept": text(&one.kept) })
-    });
+    let told = merged.told.iter().map(
+        |one| json!({ "kind": one.kind.name(), "inode": one.ino.0, "name": text(&one.name), "kept": text(&one.kept) }),
+    );
     json!({
         "records": merged.records,
         "bytes": merged.bytes,

@@ -1,7 +1,7 @@
 //! Decoupled subtrees: who sees what when, what survives which crash, and what is refused.
 
-mod away;
 mod allow;
+mod away;
 mod objects;
 
 use std::collections::BTreeMap;

@@ -76,14 +76,22 @@ pub enum KeptError {
 mod tests {
     use std::sync::Arc;
 
+    use loligo_journal::encode_record;
+    use loligo_subtree::Group;
+    use loligo_types::limits::DATA_OP_MAX;
+    use loligo_types::{DecoupledRecord, Event};
+
     use super::super::kept::Kept;
     use super::*;
 
-    impl Sink for Vec<u8> {
+    #[derive(Default)]
+    struct Bytes(Vec<u8>);
+
+    impl Sink for Bytes {
         type Error = io::Error;
 
         fn take(&mut self, bytes: Vec<u8>) -> io::Result<()> {
-            self.extend(bytes);
+            self.0.extend(bytes);
             Ok(())
         }
     }
@@ -111,22 +119,23 @@ mod tests {
     #[test]
     fn what_is_added_after_a_merge_is_of_the_group_after_it_though_the_end_of_the_merged_one_was_not_put_down() {
         let mut record = DecoupledRecord { merges: 5, used: Ino(100), ..DecoupledRecord::default() };
-        let (mut growing, mut bytes) = Growing::begin([7; 16], &record).expect("it is short");
+        let (mut growing, begin) = Growing::begin([7; 16], &record).expect("it is short");
+        let mut bytes = Bytes(begin);
         growing.add_new(&record, &[group(&[1, 2], 102)], &mut bytes).expect("it is short");
-        assert_eq!((read(&bytes).record().merges, parts(&read(&bytes))), (5, vec![2]));
+        assert_eq!((read(&bytes.0).record().merges, parts(&read(&bytes.0))), (5, vec![2]));
         // It had grown by one part before it was merged.
         growing.one_is_merged();
         (record.merges, record.used) = (6, Ino(103));
         growing.add_new(&record, &[], &mut bytes).expect("nothing is new");
         growing.add_new(&record, &[group(&[4], 104)], &mut bytes).expect("it is short");
-        assert_eq!(parts(&read(&bytes)), [2, 1], "the first of them is passed over");
+        assert_eq!(parts(&read(&bytes.0)), [2, 1], "the first of them is passed over");
         growing.add_new(&record, &[group(&[4, 5], 105), group(&[6], 106)], &mut bytes).expect("it is short");
-        assert_eq!(parts(&read(&bytes)), [2, 2, 1]);
-        assert_eq!(growing.bytes(), bytes.len() as u64);
+        assert_eq!(parts(&read(&bytes.0)), [2, 2, 1]);
+        assert_eq!(growing.bytes(), bytes.0.len() as u64);
         growing.one_is_merged();
         record.merges = 7;
         growing.add_new(&record, &[group(&[6, 7], 107)], &mut bytes).expect("it is short");
-        assert_eq!(parts(&read(&bytes)), [2, 2, 2]);
+        assert_eq!(parts(&read(&bytes.0)), [2, 2, 2]);
     }
 
     #[test]
@@ -152,7 +161,7 @@ mod tests {
         let long = Group { parts: vec![body; 100], ..Group::default() };
         let mut sink = Counted(Vec::new(), begin);
         growing.add_new(&record, &[long], &mut sink).expect("records are short");
-        assert!(sink.0.len() == 3 && sink.0[..2] == [PIECE, PIECE], "{:?}", sink.0);
+        assert!(sink.0.len() == 3 && sink.0[..2] == [DATA_OP_MAX, DATA_OP_MAX], "{:?}", sink.0);
         assert_eq!((parts(&read(&sink.1)), growing.bytes()), (vec![100], sink.1.len() as u64));
     }
 }

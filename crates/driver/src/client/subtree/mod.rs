@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loligo_subtree::{Group, Outcome, Outstanding, Settings};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, StoredJournal, SubtreeAnswer,
-    SubtreeOp, Time,
+    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, StoredJournal,
+    SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::{Call, CallResult, Client, Fs};
