@@ -9,7 +9,7 @@ use common::Site;
 use loligo_driver::Address;
 use loligo_driver::client::subtree::{Kept, KeptError};
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
-use loligo_types::{Cred, FsError, SetAttr};
+use loligo_types::{ConflictKind, Cred, FsError, Interfere, SetAttr};
 
 fn connect(site: &Site) -> (Client, Fs) {
     let address = Address::Unix(site.socket());
@@ -196,4 +196,32 @@ fn a_merge_goes_on_over_a_restart_of_the_server() {
     assert_eq!(fs.stat("/job").expect("there").size, 2000);
     assert_eq!(fs.read("/job/f1999").expect("there"), b"data");
     stop(&client);
+}
+
+#[test]
+fn others_work_in_it_if_its_owner_allows_it_and_the_merge_tells_what_did_not_go_together() {
+    let site = Site::new();
+    let _server = site.start();
+    let (client, fs) = connect(&site);
+    let (other, seen) = connect(&site);
+    fs.mkdir("/job", 0o755).expect("made");
+    fs.write("/job/both", b"before".to_vec()).expect("written");
+    let options = SubtreeOptions { interfere: Interfere::Allow, ..SubtreeOptions::default() };
+    let mut job = Subtree::decouple(&fs, "/job", &options).expect("nobody has it");
+    job.write("both", b"own".to_vec()).expect("there");
+    job.write("new", b"own".to_vec()).expect("made");
+    seen.write("/job/new", b"theirs".to_vec()).expect("they may");
+    seen.write("/job/theirs", b"theirs".to_vec()).expect("they may");
+    seen.unlink("/job/both").expect("they may");
+    let merged = job.merge().expect("his");
+    let kinds: Vec<ConflictKind> = merged.told.iter().map(|conflict| conflict.kind).collect();
+    assert_eq!((merged.conflicts, kinds.len()), (2, 2), "{merged:?}");
+    assert!(kinds.contains(&ConflictKind::Name) && kinds.contains(&ConflictKind::Returned), "{merged:?}");
+    assert_eq!(seen.read("/job/both").expect("it is back"), b"own");
+    assert_eq!(seen.read("/job/new").expect("the owner's"), b"own");
+    assert_eq!(seen.read("/job/.conflicts/new~1-1").expect("kept"), b"theirs");
+    assert_eq!(&*job.read("theirs").expect("the owner learns anew"), b"theirs");
+    job.recouple().expect("nothing is outstanding");
+    stop(&client);
+    stop(&other);
 }
