@@ -74,20 +74,7 @@ fn run(cli: Cli) -> Outcome {
             ranks::members::hand_over(&target, rank, to.as_deref())
         }
         Command::Policy { what } => policy::run(what),
-        Command::Run { policy, dir, command } => policy::run::run(&dir, policy.as_deref(), &command),
-        Command::Decouple { dir, policy, lease } => policy::live::decouple(&dir, policy.as_deref(), lease),
-        Command::Sync { dir, json } => policy::live::complete(&dir, "sync", json),
-        Command::Recouple { dir, json } => policy::live::complete(&dir, "recouple", json),
-        Command::Merge { what, stored, target, json } => match (what, stored) {
-            (_, Some(dir)) => policy::stored::merge(&dir, &target, json),
-            (Some(dir), None) if dir.is_dir() => policy::live::complete(&dir, "merge", json),
-            (file, None) => policy::kept::merge(&file.unwrap_or_default(), &target, json),
-        },
-        Command::Abandon { what, stored, target } => match (what, stored) {
-            (_, Some(dir)) => policy::stored::abandon(&dir, &target),
-            (Some(dir), None) if dir.is_dir() => policy::live::abandon(&dir),
-            (file, None) => policy::kept::abandon(&file.unwrap_or_default(), &target),
-        },
+        Command::Decoupled(what) => policy::decoupled(what),
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),

@@ -332,3 +332,26 @@ fn what_goes_into_the_store_counts_over_lost_power_and_is_merged_once() {
     stop(&client);
     server.stop().expect("it stops");
 }
+
+#[test]
+fn a_client_that_stops_completes_what_the_policies_say() {
+    let site = Site::new();
+    let _server = site.start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { name: "job".into(), keep: Some(dir.path().into()), ..Options::default() };
+    let (client, fs) = connect_with(&site, options);
+    let roots: Vec<Ino> = ["/weak", "/invisible"].iter().map(|path| fs.mkdir(path, 0o755).expect("made").ino).collect();
+    decouple(&fs, roots[0], BATCHFS);
+    decouple(&fs, roots[1], "preset = 'deltafs'");
+    fs.write("/weak/f", big(1)).expect("written");
+    fs.write("/invisible/f", big(2)).expect("written");
+    let epoch = fact(&fs, roots[1], "epoch").expect("it is decoupled");
+    stop(&client);
+    let (other, seen) = connect(&site);
+    assert_eq!(seen.read("/weak/f").expect("it is merged and given back"), big(1));
+    assert_eq!(seen.stat("/invisible/f"), Err(FsError::Busy), "nobody was to see it");
+    let files = std::fs::read_dir(dir.path()).expect("it is there").flatten().map(|file| file.path());
+    let kept: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(&format!("-{epoch}.journal"))).collect();
+    assert!(Kept::read(&kept[0]).expect("a good file").torn().is_none() && kept.len() == 1);
+    stop(&other);
+}

@@ -13,6 +13,8 @@ use crate::session::Slot;
 
 /// How long a failed checkpoint waits before it is tried again, milliseconds.
 const RETRY_MS: u64 = 1000;
+/// A stop is given up when so many slices in a row could not be written, and not for want of room: the journal has all of it.
+const STOP_TRIES: u32 = 3;
 /// Slices with nothing to be written that are passed over at a time.
 const IDLE_SLICES: usize = 8;
 /// So many times the records that begin a round may wait with nothing to be written.
@@ -39,6 +41,8 @@ pub(crate) struct Checkpointer {
     /// When the last round ended.
     ended_ms: u64,
     retry_ms: u64,
+    /// Slices in a row that could not be written.
+    failed: u32,
     trimmed: Lsn,
 }
 
@@ -132,6 +136,7 @@ impl Mds {
         let newest = self.loads.newest();
         let Some(slice) = self.checkpointer.slice.as_mut().filter(|slice| slice.id == id) else { return };
         slice.landed = Some(newest);
+        self.checkpointer.failed = 0;
         self.log.full = false;
         self.land_checkpoint();
     }
@@ -169,6 +174,13 @@ impl Mds {
         self.tree.checkpoint_failed();
         self.checkpointer.retry_ms = self.now.mono_ms + RETRY_MS;
         self.counters.checkpoints_failed += 1;
+        self.checkpointer.failed += 1;
+        if self.stopping && !full && self.checkpointer.failed >= STOP_TRIES && !self.stopped {
+            self.stopped = true;
+            let text = "the store takes no more writes, so it cannot be stopped in order: check the disk under the data directory, or the \
+                        cluster, then start the server again; it recovers everything it acknowledged from its journal";
+            self.out.push_back(Output::Fatal { text: text.into() });
+        }
         if full && !self.log.full {
             self.log.full = true;
             // Those who wait learn that waiting does not help.

@@ -5,17 +5,17 @@
 mod chain;
 mod check;
 mod explain;
-pub mod kept;
-pub mod live;
+mod kept;
+mod live;
 mod presets;
 mod promise;
-pub mod run;
+mod run;
 mod set;
 mod show;
 mod source;
-pub mod stored;
+mod stored;
 
-use crate::args::{Directory, PolicyCommand};
+use crate::args::{DecoupledCommand, Directory, PolicyCommand};
 use crate::output::Outcome;
 
 /// Runs one.
@@ -27,5 +27,25 @@ pub fn run(what: PolicyCommand) -> Outcome {
         PolicyCommand::Explain { path, json } => explain::run(&path, json),
         PolicyCommand::Presets { json } => presets::run(json),
         PolicyCommand::Check { file } => check::run(&file),
+    }
+}
+
+/// Runs what concerns directories that are decoupled.
+pub fn decoupled(what: DecoupledCommand) -> Outcome {
+    match what {
+        DecoupledCommand::Run { policy, dir, command } => run::run(&dir, policy.as_deref(), &command),
+        DecoupledCommand::Decouple { dir, policy, lease } => live::decouple(&dir, policy.as_deref(), lease),
+        DecoupledCommand::Sync { dir, json } => live::complete(&dir, "sync", json),
+        DecoupledCommand::Recouple { dir, json } => live::complete(&dir, "recouple", json),
+        DecoupledCommand::Merge { what, stored, target, json } => match (what, stored) {
+            (_, Some(dir)) => stored::merge(&dir, &target, json),
+            (Some(dir), None) if dir.is_dir() => live::complete(&dir, "merge", json),
+            (file, None) => kept::merge(&file.unwrap_or_default(), &target, json),
+        },
+        DecoupledCommand::Abandon { what, stored, target } => match (what, stored) {
+            (_, Some(dir)) => stored::abandon(&dir, &target),
+            (Some(dir), None) if dir.is_dir() => live::abandon(&dir),
+            (file, None) => kept::abandon(&file.unwrap_or_default(), &target),
+        },
     }
 }

@@ -25,9 +25,8 @@ pub fn run(dir: &Path, policy: Option<&Path>, command: &[OsString]) -> Outcome {
     let completing = Instant::now();
     let invisible = policy.cell().consistency == loligo_semantics::Consistency::Invisible;
     let verb = if invisible { "sync" } else { "recouple" };
-    let told = live.order(verb, "").map_err(|error| {
+    let told = live.order(verb, "").inspect_err(|_| {
         note(format_args!("loligo: the command has ended ({}), and what it made cannot be completed", said(&status)));
-        error
     })?;
     if invisible && made.changes == 0 {
         live.order("recouple", "")?;

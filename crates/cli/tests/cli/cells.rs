@@ -170,8 +170,7 @@ impl Scene {
     fn kept(&self, cell: &Cell) -> Option<PathBuf> {
         let end = format!("-{}.journal", cell.epoch);
         let files = std::fs::read_dir(self.place.path("kept")).expect("it is there").flatten();
-        let found = files.map(|file| file.path()).find(|path| path.display().to_string().ends_with(&end));
-        found
+        files.map(|file| file.path()).find(|path| path.display().to_string().ends_with(&end))
     }
 
     /// The client is dead: what its policy promised is got back as an administrator would.

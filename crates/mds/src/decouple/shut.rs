@@ -4,7 +4,7 @@
 //! The root itself is an entry of a directory that is not decoupled: it is seen, and may be renamed. It cannot be removed: its
 //! owner may have made something in it.
 
-use loligo_namespace::{Found, Lookup, Need};
+use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::{FsError, Ino, Kind, Lease, Op};
 
 use crate::cluster::principal;
@@ -70,6 +70,13 @@ impl Mds {
     pub(crate) fn busy_below(&mut self, job: &mut Job) -> Option<Step> {
         if matches!(job.op, Op::Subtree { .. }) {
             return None;
+        }
+        if let Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } = &job.op
+            && **name == *SUBTREE
+            && self.decoupled.by_dir.get(ino).is_some_and(|owned| owned.by != Some((job.slot, job.session)))
+        {
+            // What is outstanding is to be brought to what another policy promises first: that its owner alone can do.
+            return Some(Step::Answer(Err(FsError::Busy)));
         }
         // Which subtree each is in, of those in which others may work.
         let mut within = [None; 2];

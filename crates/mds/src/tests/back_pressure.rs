@@ -257,3 +257,24 @@ fn totals_come_from_the_store() {
     let Ok(loligo_types::Answer::StatFs(found)) = world.call(a, Op::StatFs) else { panic!("no totals") };
     assert_eq!((found.bytes, found.bytes_free, found.inodes), (1000, 900, 2));
 }
+
+#[test]
+fn a_stop_over_a_store_that_takes_nothing_ends_and_says_that_the_journal_has_everything() {
+    let mut world = World::new();
+    let a = world.client();
+    world.mkdir(a, Ino::ROOT, "d");
+    world.checkpoints = false;
+    world.input(Input::Stop);
+    for _ in 0..3 {
+        assert_eq!(world.fatal, None);
+        world.wait(1100);
+        let (id, _) = world.pending_checkpoints.pop_front().expect("it tries");
+        world.input(Input::CheckpointFailed { id, full: false });
+    }
+    assert!(world.fatal.as_ref().is_some_and(|text| text.contains("recovers everything")), "{:?}", world.fatal);
+    assert!(!world.stopped, "not in order");
+    world.crash();
+    world.wait(20_000);
+    let b = world.client();
+    world.lookup(b, Ino::ROOT, "d").expect("the journal has it");
+}

@@ -3,6 +3,7 @@
 mod allow;
 mod away;
 mod objects;
+mod policy;
 
 use std::collections::BTreeMap;
 
