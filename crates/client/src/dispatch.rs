@@ -26,6 +26,9 @@ pub(crate) struct Pass {
 impl Client {
     pub(crate) fn dispatch(&mut self, waiter: Waiter, cred: &Arc<Cred>, call: Call) {
         match call {
+            call @ (Call::Op(Op::Sync) | Call::SyncAll) if self.own_persists() => {
+                self.own_sync_first(waiter, cred, call)
+            }
             Call::Op(Op::Sync) if !self.is_single() => self.sync_ranks(waiter, cred),
             Call::Op(Op::SetXattr { ino, name, value, .. }) if *name == *SUBTREE_XATTR => {
                 self.own_command(waiter, cred, ino, &value);

@@ -53,6 +53,7 @@ pub(crate) enum Step {
     Seek(crate::space::Seek),
     Copy(crate::space::Copy),
     Own(Box<crate::own::OwnTask>),
+    OwnSync(crate::own::SyncFirst),
     SyncAll {
         left: usize,
         closed: u64,
@@ -125,6 +126,7 @@ impl Client {
             Step::Seek(_) => self.step_seek(id, &mut task, event),
             Step::Copy(_) => self.step_copy(id, &mut task, event),
             Step::Own(_) => self.step_own(id, &mut task, event),
+            Step::OwnSync(_) => self.step_own_sync(id, &mut task, event),
             Step::SyncRanks { left } => step_sync_ranks(left, event),
             Step::Raw => step_raw(event),
             Step::SyncAll { .. } => self.step_sync_all(id, &mut task, event),

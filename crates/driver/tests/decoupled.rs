@@ -15,7 +15,7 @@ use loligo_driver::client::path::OpenHow;
 use loligo_driver::client::subtree::Kept;
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
 use loligo_store::Backend;
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Op, SetAttr, XattrMode};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Kind, Op, SetAttr, XattrMode};
 
 const BATCHFS: &str = "preset = 'batchfs'\nallocated_inodes = 50\n";
 const BIG: usize = 300_000;
@@ -354,4 +354,150 @@ fn a_client_that_stops_completes_what_the_policies_say() {
     let kept: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(&format!("-{epoch}.journal"))).collect();
     assert!(Kept::read(&kept[0]).expect("a good file").torn().is_none() && kept.len() == 1);
     stop(&other);
+}
+
+#[test]
+fn a_sync_of_everything_and_the_interval_of_a_policy_do_what_it_says() {
+    let site = Site::new();
+    let _server = site.start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options { name: "job".into(), keep: Some(dir.path().into()), ..Options::default() };
+    let (client, fs) = connect_with(&site, options);
+    let roots: Vec<Ino> = ["/a", "/b"].iter().map(|path| fs.mkdir(path, 0o755).expect("made").ino).collect();
+    decouple(&fs, roots[0], BATCHFS);
+    decouple(&fs, roots[1], "preset = 'ramdisk'\nsync_interval = '10ms'\n");
+    fs.write("/a/f", big(1)).expect("written");
+    fs.sync_all().expect("durable");
+    assert_eq!(fact(&fs, roots[0], "persisted"), fact(&fs, roots[0], "changes"));
+    fs.mkdir("/a/d", 0o755).expect("made");
+    call(&fs, Op::Sync).expect("as after an fsync of a directory");
+    assert_eq!(fact(&fs, roots[0], "persisted"), fact(&fs, roots[0], "changes"));
+    // By and by all of it is merged, while more is done.
+    for n in 0.. {
+        fs.write(format!("/b/f{n}"), b"data".to_vec()).expect("written");
+        if fact(&fs, roots[1], "merges") >= Some(2) {
+            break;
+        }
+    }
+    order(&fs, roots[1], "merge").expect("its own");
+    assert_eq!(fact(&fs, roots[1], "changes"), Some(0));
+    stop(&client);
+}
+
+/// Numbers that look random, from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// All that is below a directory: paths, kinds, modes, links, content.
+fn picture(fs: &Fs, top: &str) -> Vec<(String, u16, u32, Vec<u8>)> {
+    let (mut all, mut todo) = (Vec::new(), vec![String::new()]);
+    while let Some(at) = todo.pop() {
+        for entry in fs.readdir(format!("{top}{at}")).expect("a directory") {
+            let path = format!("{at}/{}", String::from_utf8_lossy(entry.name.as_bytes()));
+            let attr = fs.lstat(format!("{top}{path}")).expect("it was listed");
+            let content = match attr.kind {
+                Kind::Dir => {
+                    todo.push(path.clone());
+                    Vec::new()
+                }
+                Kind::File => fs.read(format!("{top}{path}")).expect("it may be read"),
+                _ => fs.readlink(format!("{top}{path}")).expect("a link").to_vec(),
+            };
+            all.push((path, attr.mode, attr.nlink, content));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn both(seed: u64) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let site = Site::new();
+    let mut server = Some(site.start());
+    let (client, fs) = connect(&site);
+    fs.mkdir("/plain", 0o755).expect("made");
+    let root = fs.mkdir("/job", 0o755).expect("made").ino;
+    decouple(&fs, root, "preset = 'hdfs'\nallocated_inodes = 10\n");
+    let mut open = Vec::new();
+    for step in 0..120 {
+        let name = |random: &mut Random| match random.below(3) {
+            0 => format!("/d{}/n{}", random.below(2), random.below(4)),
+            _ => format!("/n{}", random.below(5)),
+        };
+        let (one, other) = (name(&mut random), name(&mut random));
+        let (kind, size, at) = (random.below(16), random.below(3), random.below(90_000));
+        let content = vec![step as u8 + 1; [10, 5000, 120_000][size as usize]];
+        let run = |top: &str| -> Result<(), FsError> {
+            let (one, other) = (format!("{top}{one}"), format!("{top}{other}"));
+            match kind {
+                0..=3 => fs.write(&one, content.clone()),
+                4 => fs.mkdir(format!("{top}/d{}", at % 2), 0o755).map(drop),
+                5 => fs.rename(&one, &other),
+                6 => fs.unlink(&one),
+                7 => fs.link(&one, &other).map(drop),
+                8 => fs.symlink("n1", &one).map(drop),
+                9 => fs.set_attr(&one, SetAttr { size: Some(at), ..SetAttr::default() }).map(drop),
+                10 => {
+                    fs.set_attr(&one, SetAttr { mode: Some(0o600 + (at % 64) as u16), ..SetAttr::default() }).map(drop)
+                }
+                11 => fs.rmdir(format!("{top}/d{}", at % 2)),
+                12 => {
+                    let file = fs.open(&one, OpenHow::read_write())?;
+                    file.write_at(at, content.clone())?;
+                    file.sync()
+                }
+                _ => fs.lstat(&one).map(drop),
+            }
+        };
+        assert_eq!(run("/plain"), run("/job"), "seed {seed}, step {step}: kind {kind} of {one}, {other}");
+        if kind == 13 && open.len() < 4 {
+            let files = ["/plain", "/job"].map(|top| fs.open(format!("{top}{one}"), OpenHow::read_write()));
+            if let [Ok(plain), Ok(job)] = files {
+                open.push((plain, job));
+            }
+        }
+        for (plain, job) in &open {
+            let data = vec![random.below(250) as u8; 3000];
+            let results = [plain, job].map(|file| file.write_at(at, data.clone()));
+            assert_eq!(results[0], results[1], "seed {seed}, step {step}");
+            let sizes = [plain, job].map(|file| file.stat().map(|attr| (attr.size, attr.nlink)));
+            assert_eq!(sizes[0], sizes[1], "seed {seed}, step {step}");
+        }
+        if random.below(25) == 0 {
+            open.clear();
+        }
+        if random.below(12) == 0 {
+            order(&fs, root, "sync").unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
+        }
+        if random.below(50) == 0 {
+            if let Some(server) = server.take() {
+                server.stop().expect("it stops");
+            }
+            server = Some(site.start());
+        }
+        if random.below(20) == 0 {
+            assert_eq!(picture(&fs, "/plain"), picture(&fs, "/job"), "seed {seed}, step {step}");
+        }
+    }
+    drop(open);
+    order(&fs, root, "recouple").unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let (other, seen) = connect(&site);
+    assert_eq!(picture(&seen, "/plain"), picture(&seen, "/job"), "seed {seed}");
+    stop(&other);
+    stop(&client);
+}
+
+#[test]
+fn whatever_programs_do_comes_out_as_in_a_directory_that_is_not_decoupled() {
+    // More of them by hand.
+    let seeds = std::env::var("LOLIGO_DECOUPLED_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+    (1..seeds).for_each(both);
 }

@@ -86,6 +86,8 @@ pub(crate) enum Why {
     Above,
     /// A merge into this directory to be in memory.
     Merge(Ino),
+    /// An earlier part of what is to be merged into this directory.
+    Part(Ino),
     /// Files to be closed.
     Close,
 }
@@ -108,6 +110,7 @@ impl Why {
             Why::Moving => "moving",
             Why::Above => "above",
             Why::Merge(_) => "merge",
+            Why::Part(_) => "part",
             Why::Close => "close",
         }
     }

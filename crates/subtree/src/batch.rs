@@ -126,6 +126,9 @@ impl Batch {
             return false;
         }
         self.cut();
+        if self.now.parts.is_empty() {
+            return false;
+        }
         self.full.push(Group { used, ..std::mem::take(&mut self.now) });
         self.told.clear();
         true

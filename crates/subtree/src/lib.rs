@@ -251,7 +251,12 @@ impl Subtree {
         if !events.iter().all(ops::is_for_here) {
             return Err(FsError::NotSupported);
         }
-        self.count(events.len(), now);
+        if events.iter().all(|event| self.is_of_orphan(event)) {
+            // The journal says nothing of it.
+            self.last = self.last.next();
+        } else {
+            self.count(events.len(), now);
+        }
         let mut makes = false;
         for event in events {
             makes |= self.begin_event(&event, made);

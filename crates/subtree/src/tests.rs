@@ -104,3 +104,21 @@ fn without_somebody_who_has_objects_no_file_outgrows_its_inode() {
     let ino = create(&mut subtree, "f");
     assert_eq!(done(&mut subtree, &spilled(ino, 1 << 20), &[]), Err(FsError::NotSupported));
 }
+
+#[test]
+fn what_is_done_to_a_file_without_a_name_is_nothing_to_merge() {
+    let mut subtree = empty();
+    let ino = create(&mut subtree, "f");
+    done(&mut subtree, &unlink("f"), &[ino]).expect("it is there");
+    let used = subtree.used();
+    assert_eq!(subtree.sealed().len(), 1);
+    subtree.merged(1, used);
+    assert_eq!(subtree.outstanding().changes, 0);
+    done(&mut subtree, &spilled(ino, 1 << 20), &[ino]).expect("it is open");
+    let set = loligo_types::SetAttr { mode: Some(0o600), ..Default::default() };
+    done(&mut subtree, &Op::SetAttr { ino, set, handle: None }, &[ino]).expect("it is open");
+    assert_eq!((subtree.outstanding().changes, subtree.sealed().len()), (0, 0));
+    create(&mut subtree, "g");
+    let groups = subtree.sealed();
+    assert!(subtree.outstanding().changes == 1 && groups.len() == 1 && !groups[0].parts.is_empty());
+}

@@ -12,6 +12,7 @@ mod data;
 mod locks;
 mod serve;
 mod store;
+mod sync;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -30,6 +31,7 @@ use crate::task::Task;
 
 pub(crate) use ask::Ask;
 pub use command::NAME as SUBTREE_XATTR;
+pub(crate) use sync::SyncFirst;
 pub(crate) use task::OwnTask;
 
 /// Who answers for what is decoupled for this client: no rank has this number.

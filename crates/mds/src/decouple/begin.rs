@@ -60,7 +60,7 @@ impl Mds {
         if owned.by != by {
             // Of what another session of the owner sent, this one knows nothing.
             let before = std::mem::replace(&mut owned.by, by);
-            owned.intake = None;
+            (owned.intake, owned.part_waits) = (None, None);
             let rights = std::mem::take(&mut owned.data);
             if let Some((_, session)) = before {
                 self.end_data_rights(session, rights);
@@ -274,6 +274,7 @@ impl Mds {
         for owned in self.decoupled.by_dir.values_mut() {
             if owned.by.is_some_and(|(of, _)| of == slot) {
                 (owned.by, owned.lost_ms, owned.intake) = (None, now, None);
+                owned.part_waits = None;
                 // The object server has fenced the session.
                 owned.data = DataRights::default();
             }
@@ -295,6 +296,7 @@ impl Mds {
     pub(crate) fn end_lost_decoupled(&mut self) {
         self.parked.wake(&Why::Close);
         let now = self.now.mono_ms;
+        self.end_part_waits();
         let mut over = Vec::new();
         for record in self.tree.all_decoupled() {
             let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { continue };

@@ -22,6 +22,8 @@ use crate::park::{Job, Why};
 const BYTES_MAX: u64 = 64 << 20;
 /// A part more for so many requests that were done since the last go; one in any case.
 const REQUESTS_PER_PART: usize = 16;
+/// Parts behind one that waits for records wait for it so long, milliseconds.
+const PART_WAIT_MS: u64 = 10_000;
 /// Parts in a go at most.
 const PARTS_MAX: usize = 4;
 
@@ -67,6 +69,9 @@ impl Mds {
         if merge != record.merges + 1 || body.len() > MERGE_PART_MAX {
             return Step::Answer(Err(FsError::Invalid));
         }
+        if owned.part_waits.is_some_and(|(of, before, _)| of == merge && part > before) {
+            return Step::Wait(Why::Part(dir));
+        }
         let mut intake = match part {
             0 => Intake { merge, ..Intake::default() },
             _ => match owned.intake.take() {
@@ -78,6 +83,8 @@ impl Mds {
                 }
             },
         };
+        owned.part_waits = None;
+        self.parked.wake(&Why::Part(dir));
         let allowed = record.interfere == Interfere::Allow;
         let bytes = match part {
             0 => 0,
@@ -101,6 +108,8 @@ impl Mds {
                 Err(Bar::Load(needs)) => {
                     // What was noted of this part is noted again.
                     self.keep_intake(dir, part, intake);
+                    let since = self.now.mono_ms;
+                    self.decoupled.by_dir.entry(dir).or_default().part_waits = Some((merge, part, since));
                     return self.wait_for(job, needs);
                 }
             }
@@ -116,6 +125,18 @@ impl Mds {
         }
         self.keep_intake(dir, part + 1, intake);
         Step::Answer(Ok(Answer::Done))
+    }
+
+    /// A part may have failed while it waited: those behind it wait no longer for ever.
+    pub(super) fn end_part_waits(&mut self) {
+        let now = self.now.mono_ms;
+        let mut over = Vec::new();
+        for (dir, owned) in &mut self.decoupled.by_dir {
+            if owned.part_waits.take_if(|(_, _, since)| now > *since + PART_WAIT_MS).is_some() {
+                over.push(*dir);
+            }
+        }
+        over.into_iter().for_each(|dir| self.parked.wake(&Why::Part(dir)));
     }
 
     pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {

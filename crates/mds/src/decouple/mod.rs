@@ -43,6 +43,8 @@ pub(crate) struct Owned {
     intake: Option<Intake>,
     /// What the session of its owner may do with objects.
     data: DataRights,
+    /// Which part of which merge waits for records, and since when: those behind it wait for it.
+    part_waits: Option<(u64, u32, u64)>,
     /// A merge is decided, and what it says is on its way into memory.
     merging: bool,
     /// What others have removed and its owner may have changed.
@@ -71,7 +73,7 @@ impl Mds {
     /// Forgets what has come to be merged and is not true: it holds the journal. Its owner sends it again from the first part on.
     pub(crate) fn drop_intakes(&mut self) {
         self.tree.drop_merges();
-        self.decoupled.by_dir.values_mut().for_each(|owned| owned.intake = None);
+        self.decoupled.by_dir.values_mut().for_each(|owned| (owned.intake, owned.part_waits) = (None, None));
     }
 
     /// A request about a subtree.

@@ -2,6 +2,7 @@
 
 mod allow;
 mod away;
+mod cold;
 mod objects;
 mod policy;
 
