@@ -53,6 +53,7 @@ pub enum DecoupledCommand {
     #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
     Merge {
         /// The directory, in a mount; or the journal that the program kept on this machine.
+        #[arg(value_name = "DIRECTORY|FILE")]
         what: Option<PathBuf>,
         /// What the program has kept in the store: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]
@@ -67,6 +68,7 @@ pub enum DecoupledCommand {
     #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
     Abandon {
         /// The directory, in a mount; or the journal that a program which is gone has kept of it on this machine, and which stays.
+        #[arg(value_name = "DIRECTORY|FILE")]
         what: Option<PathBuf>,
         /// Without what such a program has kept in the store, which is gone then: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]

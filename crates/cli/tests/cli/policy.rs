@@ -261,7 +261,7 @@ fn what_a_program_kept_in_the_store_before_it_died_is_merged_by_command_or_given
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     };
-    loligo("merge", &[]).fails(2, &["<FILE|--stored <DIRECTORY>>"]);
+    loligo("merge", &[]).fails(2, &["<DIRECTORY|FILE|--stored <DIRECTORY>>"]);
     loligo("merge --stored /a/b --data {}", &[&data]).fails(1, &["/a/b", "not decoupled"]);
     loligo("merge --stored a/b --data {}", &[&data]).fails(2, &["begin it with a slash"]);
     let owner = kept("/a/b", 100);
