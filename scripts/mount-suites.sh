@@ -45,7 +45,7 @@ start() {
     # Ranks may come and go: then the next start has as many as there were.
     local asked="--ranks $ranks"
     if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ -d "$data" ]; then asked=""; fi
-    timeout -k 5 60 "$binary" up --data "$data" "${store[@]}" --mount "$mount" $asked --daemon </dev/null >"$scratch/up.log" 2>&1 || {
+    timeout -k 5 60 "$binary" up --data "$data" "${store[@]}" --mount "$mount" $asked --set keep_dir="$scratch/kept" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
         cat "$scratch/up.log"
         return 1
     }

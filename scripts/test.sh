@@ -100,6 +100,8 @@ step check 15 bash scripts/check.sh
 step unit 25 cargo test --profile $profile --workspace --no-fail-fast
 step examples 10 bash scripts/examples.sh
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
+# In directories that are decoupled, and merged after each.
+step decoupled 10 env LOLIGO_DECOUPLED=batchfs bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 # The same with four ranks, between which directories move all the time, and which are drained and added.
 step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 step rados 10 bash scripts/rados-suite.sh
