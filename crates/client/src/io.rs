@@ -71,6 +71,8 @@ pub struct Config {
     /// A rank that something is waited for and that says nothing for half of this is asked whether it lives, and left if it does not answer
     /// within this: another server may have what it had. Milliseconds; 0: only the end of a session, or of a connection, says so.
     pub doubt_ms: u64,
+    /// Whether [`Output::Keep`] can be carried out.
+    pub keeps: bool,
     /// How many inode numbers each rank is to have given before they are used; 0: none, ranks number what is made. More are
     /// asked for when half of them are left.
     pub ino_grant: u32,
@@ -95,6 +97,7 @@ impl Default for Config {
             shrink: 1,
             give_up_ms: 60_000,
             doubt_ms: 2_000,
+            keeps: false,
             ino_grant: 0,
         }
     }

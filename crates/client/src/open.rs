@@ -336,7 +336,7 @@ impl Client {
     }
 
     /// Whether something that waits to be written, or a task, may need the handle.
-    fn is_needed(&self, number: u64) -> bool {
+    pub(crate) fn is_needed(&self, number: u64) -> bool {
         let Some(handle) = self.files.handles.get(&number) else { return false };
         let Some(file) = self.files.map.get(&handle.ino) else { return false };
         !file.is_clean()

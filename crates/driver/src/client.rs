@@ -88,6 +88,7 @@ pub(crate) fn prepare(options: &Options) -> Config {
         config.name.pop();
     }
     config.cache = options.cache;
+    config.keeps = options.keep.is_some();
     if config.client == 0 {
         // The seeds of the standard library's maps come from the system.
         config.client = RandomState::new().build_hasher().finish();

@@ -219,8 +219,13 @@ fn fsync_keeps_on_this_machine_what_the_policy_says_and_after_the_clients_death_
     let open = fs.open("/job/b", OpenHow::create()).expect("made");
     open.write_at(0, b"b".to_vec()).expect("open");
     assert_eq!(fact(&fs, root, "persisted"), Some(0));
+    let held = fs.open("/job/held", OpenHow::create()).expect("made");
+    held.write_at(0, b"held".to_vec()).expect("open");
+    let changes = fact(&fs, root, "changes").expect("it is decoupled");
     open.sync().expect("kept");
+    assert_eq!(fact(&fs, root, "changes"), Some(changes + 1), "of other files nothing is written for it");
     assert_eq!(fact(&fs, root, "persisted"), fact(&fs, root, "changes"), "{}", status(&fs, root));
+    drop(held);
     fs.write("/job/lost", b"lost".to_vec()).expect("written");
     let file = status(&fs, root).lines().find_map(|line| line.strip_prefix("kept ").map(String::from)).expect("kept");
     // As if its process had died: whoever has the file knows the owner's number.
@@ -277,6 +282,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     for (words, why) in [
         ("decouple\npreset = 'posix'", "NotSupported"),
         ("decouple\npreset = 'nonsense'", "Invalid"),
+        ("decouple\npreset = 'batchfs'", "NotSupported"), // This client has no place to keep a journal.
         ("decouple\nallocated_inodes = 0\npreset = 'ramdisk'", "Invalid"),
         ("dance", "NoData"),
         ("sync", "NoData"),

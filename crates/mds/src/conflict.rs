@@ -3,7 +3,6 @@
 //! The decision itself tells: each event names the record that changes. So nobody is asked for a request that fails.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use loligo_namespace::{Change, Lookup, Tree};
 use loligo_types::{Answer, Event, Ino, Kind, Lease, Name, Op};
@@ -15,6 +14,9 @@ use crate::session::Slot;
 
 /// Bits that others must not hold.
 type Claim = (Ino, Lease);
+
+/// More are found by an index.
+const CLAIMS_FEW: usize = 32;
 
 /// Whether the operation may cut the file or change its data.
 fn changes_data(op: &Op) -> bool {
@@ -133,13 +135,22 @@ impl Mds {
             return None;
         }
         let mut claims: Vec<Claim> = Vec::new();
-        // A merge may claim very much.
+        // A merge may claim very much; other requests a few.
         let mut places: BTreeMap<Ino, usize> = BTreeMap::new();
         for (ino, bits) in events().chain(answer) {
-            match places.entry(ino) {
-                Entry::Occupied(place) => claims[*place.get()].1 = claims[*place.get()].1 | bits,
-                Entry::Vacant(place) => {
-                    place.insert(claims.len());
+            if claims.len() == CLAIMS_FEW && places.is_empty() {
+                places.extend(claims.iter().enumerate().map(|(place, (ino, _))| (*ino, place)));
+            }
+            let known = match places.is_empty() {
+                true => claims.iter().position(|(other, _)| *other == ino),
+                false => places.get(&ino).copied(),
+            };
+            match known {
+                Some(place) => claims[place].1 = claims[place].1 | bits,
+                None => {
+                    if !places.is_empty() {
+                        places.insert(ino, claims.len());
+                    }
                     claims.push((ino, bits));
                 }
             }

@@ -57,9 +57,10 @@ impl Client {
             let mut inos: Vec<Ino> = owned.data.iter().map(|(_, pending)| pending.request.ino).collect();
             inos.sort_unstable();
             inos.dedup();
-            inos.truncate(FETCH_MAX / 2);
+            inos.truncate(if owned.one_by_one { 1 } else { FETCH_MAX / 2 });
             (SubtreeOp::Data { epoch, inos: inos.clone() }, Ask::Rights(inos))
         } else {
+            owned.one_by_one = false;
             return;
         };
         owned.asked = true;
@@ -129,7 +130,13 @@ impl Client {
                 return;
             }
             (Ask::Resume, Err(FsError::Stale | FsError::Perm | FsError::NotFound)) => return self.own_lost(root),
+            // Of several it may be true of one only.
+            (Ask::Rights(inos), Err(_)) if inos.len() > 1 => owned.one_by_one = true,
             (Ask::Rights(inos), Err(error)) => self.own_fail_data(root, &inos, error),
+            (Ask::Resume, Err(error)) => {
+                self.own_fail_waiting(root, error);
+                self.own_fail_data(root, &[], error);
+            }
             (_, Err(error)) => {
                 owned.numbers = false;
                 self.own_fail_waiting(root, error);
@@ -146,6 +153,10 @@ impl Client {
         self.own.commands.lost(root);
         self.own_drop_cached(root, false);
         let Some(owned) = self.own.trees.remove(&root) else { return };
+        let of_it = |job: &mut Job| matches!(job.op, Op::SetLock { ino, .. } if owned.machine.knows(ino));
+        for job in self.own.locks.extract_if(.., of_it).collect::<Vec<_>>() {
+            self.own.answer(job.op, job.then, Err(FsError::Stale));
+        }
         // A task under way finds that it is gone.
         for task in owned.queue {
             self.fail(task.waiter, FsError::Stale);

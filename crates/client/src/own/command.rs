@@ -135,6 +135,9 @@ impl Client {
             // Operations go to the rank one by one: there is nothing to decouple.
             return Err(FsError::NotSupported);
         }
+        if Goal::of(&policy).local && !self.config.keeps {
+            return Err(FsError::NotSupported);
+        }
         if self.own.root_of(root).is_some() {
             return Err(FsError::Busy);
         }

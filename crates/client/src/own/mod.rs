@@ -72,6 +72,8 @@ pub(crate) struct Owned {
     pub rights: BTreeSet<Ino>,
     /// The rank has said so of numbers that were granted, to this session.
     pub ranges_count: bool,
+    /// Rights are asked for one after the other, because there is none to one of several.
+    pub one_by_one: bool,
     /// Data requests that wait for a right.
     pub data: Vec<(u64, PendingData)>,
     /// Nothing goes in any more: it ends. What comes meanwhile waits.
@@ -118,6 +120,7 @@ impl Owned {
             asked: false,
             rights: BTreeSet::new(),
             ranges_count: false,
+            one_by_one: false,
             data: Vec::new(),
             ending: false,
             task: None,

@@ -25,6 +25,8 @@ const TRIES: u32 = 8;
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Goal {
+    /// What programs have written and is held back goes to the server first.
+    pub flush: bool,
     /// Bytes are to be durable.
     pub durable: bool,
     /// The journal goes to this machine's disk.
@@ -47,7 +49,7 @@ impl Goal {
         let apply = has(Mechanism::VolatileApply) || has(Mechanism::NonvolatileApply);
         let global = has(Mechanism::GlobalPersist);
         let durable = local || global || has(Mechanism::NonvolatileApply);
-        Goal { durable, local, global, apply, ..Goal::default() }
+        Goal { flush: true, durable, local, global, apply, ..Goal::default() }
     }
 
     /// What makes it durable, without making it visible.
@@ -142,10 +144,13 @@ impl Client {
     pub(crate) fn own_change_policy(&mut self, waiter: Waiter, root: Ino, policy: SubtreePolicy, op: Op) {
         let Some(owned) = self.own.trees.get(&root) else { return self.fail(waiter, FsError::Stale) };
         let (old, new) = (Goal::of(&owned.policy), Goal::of(&policy));
+        if new.local && !self.config.keeps && policy.pipeline().has_client_journal() {
+            return self.fail(waiter, FsError::NotSupported);
+        }
         let end = !policy.pipeline().has_client_journal();
         let apply = new.apply && !old.apply || end;
         let (local, global) = (new.local && !old.local, new.global && !old.global);
-        let goal = Goal { durable: new.durable, local, global, apply, end, abandon: false };
+        let goal = Goal { flush: true, durable: new.durable, local, global, apply, end, abandon: false };
         let policy = Some(Box::new((policy, op)));
         self.own_enqueue(waiter, OwnTask { policy, ..OwnTask::new(root, goal, None) });
     }
@@ -182,7 +187,7 @@ impl Client {
         }
         let ended = match (own.stage, event) {
             (Stage::Flush, Event::Start) => {
-                own.left = if own.goal.abandon { 1 } else { 1 + self.own_flush(id, own) };
+                own.left = if own.goal.flush { 1 + self.own_flush(id, own) } else { 1 };
                 self.events.push_back((id, Event::Flushed));
                 None
             }
@@ -451,6 +456,12 @@ impl Client {
         if !self.stopping && handles.iter().any(in_use) {
             return Some(Err(FsError::Busy));
         }
+        if !own.goal.abandon && handles.iter().any(|handle| self.is_needed(*handle)) {
+            // Written and closed since all was flushed: it is not in the journal yet.
+            own.stage = Stage::Flush;
+            self.events.push_back((id, Event::Start));
+            return None;
+        }
         handles.into_iter().for_each(|handle| self.close(handle));
         self.send_closes();
         let Some(owned) = self.own.trees.get_mut(&own.root) else { return Some(Err(FsError::Stale)) };
@@ -566,6 +577,7 @@ impl Client {
     pub(crate) fn own_fsync(&self, ino: Ino) -> Option<(Ino, Goal)> {
         let root = if self.own.is_any() { self.own.root_of(ino)? } else { return None };
         let goal = Goal::of(&self.own.trees.get(&root)?.policy).persist();
-        goal.durable.then_some((root, goal))
+        // Other files' bytes are their own affair.
+        goal.durable.then_some((root, Goal { flush: false, durable: false, ..goal }))
     }
 }
