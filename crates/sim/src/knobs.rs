@@ -71,6 +71,7 @@ impl Knobs {
             give_up_ms: rng.pick(&[1000, 4000, 60_000]),
             // Chosen as the fragments are, below.
             doubt_ms: [0, 100, 500, 2_000][(hash_key.1 / 32 % 4) as usize],
+            keeps: false,
             ino_grant: [0, 3, 16, 1000][(hash_key.1 % 4) as usize],
         };
         // Chosen by the secret, too.
