@@ -21,6 +21,9 @@ pub(crate) struct Pass {
     pub lock: Option<(u64, loligo_types::FileLock, bool)>,
     /// Entries that other ranks have listed before.
     pub listed: Vec<loligo_types::DirEntry>,
+    /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
+    /// given back behind it.
+    pub over: bool,
 }
 
 impl Client {
@@ -137,7 +140,7 @@ impl Client {
         if let Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } | Op::SetAttr { ino, .. } = &op {
             self.forbid_reuse(*ino);
         }
-        let pass = Pass { waiter, cred: Arc::clone(cred), dir, lock: None, listed: Vec::new() };
+        let pass = Pass { waiter, cred: Arc::clone(cred), dir, lock: None, listed: Vec::new(), over: false };
         self.request(cred, op, Then::Pass(pass));
     }
 
@@ -145,7 +148,7 @@ impl Client {
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
         // The first parts of a listing were said earlier.
         let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir) && pass.listed.is_empty();
-        if let (Some((handle, lock, take)), Ok(_)) = (pass.lock, &result) {
+        if let (Some((handle, lock, take)), Ok(_), false) = (pass.lock, &result, pass.over) {
             if take && !self.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
                 return;
             }

@@ -57,7 +57,8 @@ impl Client {
     }
 
     fn lock_request(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op, lock: (u64, FileLock, bool)) {
-        let pass = Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: Some(lock), listed: Vec::new() };
+        let pass =
+            Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: Some(lock), listed: Vec::new(), over: false };
         self.request(cred, op, Then::Pass(pass));
     }
 
@@ -137,6 +138,23 @@ impl Client {
         }
     }
 
+    /// What is asked for of these locks is to be had by nobody; whether there is any.
+    fn end_taking(&mut self, key: Key) -> bool {
+        let sent = self.sessions.values_mut().flat_map(|session| session.pending.values_mut());
+        let all = sent.chain(self.paused.iter_mut().map(|paused| &mut paused.pending));
+        let all = all.map(|pending| (&pending.request.op, &mut pending.then));
+        let all = all.chain(self.behind.iter_mut().map(|behind| (&behind.op, &mut behind.then)));
+        let mut any = false;
+        for (op, then) in all.chain(self.own.asked_mut()) {
+            if taken(op) == Some(key)
+                && let Then::Pass(pass) = then
+            {
+                (pass.over, any) = (true, true);
+            }
+        }
+        any
+    }
+
     /// Notes that a lock was taken, or given back.
     pub(crate) fn lock_changed(&mut self, handle: u64, lock: &FileLock, take: bool) {
         let Some(ino) = self.files.handles.get(&handle).map(|handle| handle.ino) else { return };
@@ -160,12 +178,19 @@ impl Client {
         self.files.locks.contains_key(&(ino, kind, owner))
     }
 
-    /// The open file that a flock belongs to is gone.
+    /// The open file that a flock belongs to is gone, and so is what was asked for and is not answered yet: a kernel lets nobody close what
+    /// a lock is being taken through, but a program that uses the library may.
     pub(crate) fn drop_flock(&mut self, cred: &Arc<Cred>, opened: &Opened, owner: LockOwner) {
-        if !self.holds_locks(opened.ino, LockKind::Flock, owner) {
+        let kind = LockKind::Flock;
+        let asked = self.end_taking((opened.ino, kind, owner));
+        if asked {
+            // It may wait at the server. If it has it, it is given back below: what is asked of a rank is done in order.
+            self.cancel_behind(opened.ino, owner);
+            self.request(cred, Op::CancelLock { ino: opened.ino, owner }, Then::Nothing);
+        }
+        if !asked && !self.holds_locks(opened.ino, kind, owner) {
             return;
         }
-        let kind = LockKind::Flock;
         let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
         let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
         self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));

@@ -193,7 +193,9 @@ impl Client {
     fn begin(&mut self, id: CallId, cred: Arc<Cred>, call: Call) {
         self.calls.insert(id);
         let waiter = Waiter::Call(id);
-        let nobody = self.is_single() && self.session(self.only()).is_some_and(|session| session.gave_up);
+        // What is open here is closed whoever is there: its caller does not come again.
+        let closes = matches!(call, Call::Release { .. });
+        let nobody = self.is_single() && self.session(self.only()).is_some_and(|session| session.gave_up) && !closes;
         if self.stopping || self.refused || nobody {
             self.fail(waiter, FsError::Unavailable);
         } else {

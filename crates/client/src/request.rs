@@ -11,7 +11,7 @@ use loligo_types::{
 
 use crate::Invalidation;
 use crate::file::File;
-use crate::machine::Client;
+use crate::machine::{Client, Waiter};
 use crate::own::{Job, OWN};
 use crate::recover::task_of;
 use crate::session::{DataThen, Link, Pending, PendingData, Then};
@@ -105,6 +105,9 @@ impl Client {
         if session.gave_up && !single && self.deny(&then) {
             return;
         }
+        if is_over(&then) {
+            return self.replied(rank, then, Err(FsError::Interrupted));
+        }
         if let Some(key) = self.given_back_first(&op) {
             return self.wait_behind(key, rank, cred, op, then, hops);
         }
@@ -122,6 +125,8 @@ impl Client {
     /// Says that a rank is not there, instead of asking it. Not of what must be asked sooner or later.
     fn deny(&mut self, then: &Then) -> bool {
         match then {
+            // A lock that is given back behind everybody's back.
+            Then::Pass(pass) if pass.waiter == Waiter::Nobody => return false,
             Then::Pass(pass) => self.fail(pass.waiter, FsError::Unavailable),
             Then::Task(id) => self.events.push_back((*id, Event::Reply(Err(FsError::Unavailable)))),
             Then::Second(second) => return self.deny(&second.then),
@@ -405,6 +410,11 @@ impl Client {
             }
         }
     }
+}
+
+/// Whether nobody wants it any more, and what would come of it nobody would give back.
+fn is_over(then: &Then) -> bool {
+    matches!(then, Then::Pass(pass) if pass.over)
 }
 
 /// Whether what a rank says is busy may be so because it is in a subtree that this client has.

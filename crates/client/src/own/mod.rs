@@ -191,6 +191,12 @@ impl Own {
     pub fn answer(&mut self, op: Op, then: Then, result: FsResult<loligo_types::Answer>) {
         self.replies.push_back(OwnReply { op, then, result });
     }
+
+    /// Locks that are waited for, and answers that nobody has yet.
+    pub fn asked_mut(&mut self) -> impl Iterator<Item = (&Op, &mut Then)> {
+        let waits = self.locks.iter_mut().map(|job| (&job.op, &mut job.then));
+        waits.chain(self.replies.iter_mut().map(|reply| (&reply.op, &mut reply.then)))
+    }
 }
 
 impl Client {

@@ -127,3 +127,91 @@ fn a_lock_that_was_being_given_back_when_the_session_was_lost_is_given_back_wher
     world.answer(R1, seq, Answer::Done, &[]);
     world.result(unlock).unwrap();
 }
+
+/// A file was closed while a lock on it was asked for: the numbers of that request, of what ends the wait, and of what gives it back.
+fn closed_while_asked(world: &mut Ranks, fh: Fh) -> [u64; 3] {
+    let lock = world.call(take_lock(fh));
+    let (_, asks, op) = world.asked();
+    assert!(matches!(op, Op::SetLock { handle: 1, .. }), "{op:?}");
+    let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
+    world.result(release).unwrap();
+    let sent = world.take();
+    let [Wire::Ask(R0, ends, Op::CancelLock { .. }), Wire::Ask(R0, gives, Op::Unlock { handle: 1, .. })] = sent[..]
+    else {
+        panic!("{sent:?}")
+    };
+    assert!(world.client.has_requests(), "{lock}");
+    [asks, ends, gives]
+}
+
+#[test]
+fn a_lock_that_was_asked_for_when_the_file_was_closed_is_given_back() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let [asks, ends, gives] = closed_while_asked(&mut world, fh);
+    world.answer(R0, asks, Answer::Done, &[]);
+    world.answer(R0, ends, Answer::Done, &[]);
+    let open = world.call(Call::Open { ino: FILE, flags: rw() });
+    world.answers(R0, opened(FILE, true, Lease::NONE));
+    let fh = world.result(open).unwrap().fh.unwrap();
+    let second = world.call(take_lock(fh));
+    assert_eq!(world.take(), [], "what was got is given back first");
+    world.answer(R0, gives, Answer::Done, &[]);
+    assert!(matches!(world.answers(R0, Answer::Done), Op::SetLock { handle: 2, .. }));
+    world.result(second).unwrap();
+    let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
+    world.result(release).unwrap();
+    assert!(matches!(world.answers(R0, Answer::Done), Op::Unlock { handle: 2, .. }), "once");
+}
+
+#[test]
+fn a_lock_is_not_asked_for_where_the_file_has_moved_after_it_was_closed() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let numbers = closed_while_asked(&mut world, fh);
+    world.moves(true);
+    for seq in numbers {
+        world.says(R0, ToClient::Redirect { seq: Seq(seq), rank: R1, routes: Vec::new(), done: None });
+    }
+    let asks = |wire: &Wire| matches!(wire, Wire::Ask(_, _, Op::SetLock { .. }));
+    assert!(!world.take().iter().any(asks), "nobody would give it back");
+}
+
+/// A file is closed, with a lock on it, that is held, or asked for and not answered, when its rank has not been there for so long that calls
+/// fail: what is asked of the rank when it is there again.
+fn closed_while_nobody_is_there(ranks: u16, held: bool) -> Vec<Op> {
+    let mut world = Ranks::of(ranks);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let lock = world.call(take_lock(fh));
+    if held {
+        world.answers(R0, Answer::Done);
+        world.result(lock).unwrap();
+    }
+    world.feed(Input::Disconnected { rank: R0 });
+    world.ms += 1_000_000;
+    world.feed(Input::Tick);
+    if !held {
+        assert_eq!(world.result(lock).unwrap_err().error, FsError::Unavailable);
+    }
+    let release = world.call(Call::Release { fh, flock_owner: Some(LOCK.owner) });
+    world.result(release).unwrap();
+    world.take();
+    world.connect(R0, Welcome { resumed: true, ..welcome(R0, ranks) });
+    let asked = |wire| if let Wire::Ask(R0, _, op) = wire { Some(op) } else { None };
+    let asked = world.take().into_iter().filter_map(asked);
+    asked.filter(|op| matches!(op, Op::SetLock { .. } | Op::CancelLock { .. } | Op::Unlock { .. })).collect()
+}
+
+#[test]
+fn a_file_that_is_closed_while_nobody_is_there_is_closed_and_its_lock_given_back_when_somebody_is() {
+    for ranks in [1, 2] {
+        let asked = closed_while_nobody_is_there(ranks, true);
+        assert!(matches!(asked[..], [Op::Unlock { handle: 1, .. }]), "{ranks} ranks: {asked:?}");
+        let asked = closed_while_nobody_is_there(ranks, false);
+        let ends = matches!(asked[..], [Op::SetLock { .. }, Op::CancelLock { .. }, Op::Unlock { handle: 1, .. }]);
+        assert!(ends, "{ranks} ranks: {asked:?}");
+    }
+}
