@@ -24,7 +24,7 @@ pub mod segment;
 pub mod table;
 pub mod writer;
 
-pub use codec::{DecodeError, Record, decode_record, encode_record};
+pub use codec::{DecodeError, Record, decode_record, encode_record, view_record};
 pub use file::{FileError, FileHeader, FileReader, FileWriter, Owner};
 pub use filter::Filter;
 pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Tail, Torn};

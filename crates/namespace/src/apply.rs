@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Lsn, Name, Route, Target, Time};
+use loligo_types::{Event, EventView, Frag, Ino, Inode, Kind, Lsn, Route, Target, Time};
 
 use crate::frag::Recut;
 use crate::tree::{
@@ -26,22 +26,35 @@ pub fn apply_decided(tree: &mut Tree, event: &Event, lsn: Lsn, made: Ino) {
     change(tree, event, lsn, Some(made));
 }
 
+/// [`apply`] of an event where it stands.
+pub(crate) fn apply_view(tree: &mut Tree, event: EventView<'_>, lsn: Lsn) {
+    change_view(tree, event, lsn, None);
+}
+
+#[inline]
 fn change(tree: &mut Tree, event: &Event, lsn: Lsn, made: Option<Ino>) {
+    change_view(tree, event.view(), lsn, made);
+}
+
+#[inline]
+fn change_view(tree: &mut Tree, event: EventView<'_>, lsn: Lsn, made: Option<Ino>) {
     tree.last_lsn = tree.last_lsn.max(lsn);
     match event {
-        Event::Inode(part) if part.part_of().is_some() => {
-            if let Some(from) = tree.part(part.ino).map(|known| known.frag_bits).filter(|bits| *bits != part.frag_bits)
-            {
-                tree.recuts.push(Recut { dir: part.ino, from, to: part.frag_bits });
-            }
-            put_small(tree, |t| &mut t.parts, part.ino, Some(part.clone()), Key::Part(part.ino), lsn);
+        EventView::Inode(part) if part.part_of().is_some() => put_part(tree, part, lsn),
+        EventView::Inode(inode) => put_inode(tree, inode, lsn, made == Some(inode.ino)),
+        EventView::Entry { dir, name, ino, kind, remote } => {
+            put_entry(tree, dir, name, Target { ino, kind, remote }, lsn, made.is_some());
         }
-        Event::Inode(inode) => put_inode(tree, inode, lsn, made == Some(inode.ino)),
+        EventView::Other(event) => change_other(tree, event, lsn, made),
+    }
+}
+
+fn change_other(tree: &mut Tree, event: &Event, lsn: Lsn, made: Option<Ino>) {
+    match event {
+        // They have a view of their own.
+        Event::Inode(_) | Event::Entry { .. } => change_view(tree, event.view(), lsn, made),
         Event::InodeGone(ino) => drop_inode(tree, *ino, lsn),
-        Event::Entry { dir, name, ino, kind, remote } => {
-            put_entry(tree, *dir, name, Target { ino: *ino, kind: *kind, remote: *remote }, lsn, made.is_some());
-        }
-        Event::EntryGone { dir, name } => put_entry(tree, *dir, name, ABSENT, lsn, false),
+        Event::EntryGone { dir, name } => put_entry(tree, *dir, name.as_bytes(), ABSENT, lsn, false),
         Event::Xattr { ino, name, value } => put_xattr(tree, *ino, name, Some(value), lsn),
         Event::XattrGone { ino, name } => put_xattr(tree, *ino, name, None, lsn),
         Event::Inline { ino, data } => put_inline(tree, *ino, Some(data), lsn, is_new(tree, *ino, made)),
@@ -107,6 +120,14 @@ fn goes_unwritten(flags: &Cell<u8>) -> bool {
 /// Whether no checkpoint has taken an inode since it was made.
 fn is_new(tree: &Tree, ino: Ino, made: Option<Ino>) -> bool {
     made == Some(ino) || tree.inodes.get(ino.0).is_some_and(|slot| slot.flags.get() & flag::NEW != 0)
+}
+
+/// A rank's part of a directory that several have.
+fn put_part(tree: &mut Tree, part: &Inode, lsn: Lsn) {
+    if let Some(from) = tree.part(part.ino).map(|known| known.frag_bits).filter(|bits| *bits != part.frag_bits) {
+        tree.recuts.push(Recut { dir: part.ino, from, to: part.frag_bits });
+    }
+    put_small(tree, |t| &mut t.parts, part.ino, Some(Box::new(part.clone())), Key::Part(part.ino), lsn);
 }
 
 fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn, made: bool) {
@@ -179,9 +200,9 @@ fn drop_inode(tree: &mut Tree, ino: Ino, lsn: Lsn) {
 }
 
 /// `known`: what memory denies, the table does not have either.
-fn put_entry(tree: &mut Tree, dir: Ino, name: &Name, target: Target, lsn: Lsn, known: bool) {
-    let hash = hash63(tree.key, name.as_bytes());
-    let (entry, added, lacked) = tree.dir_slot(dir).put(hash, name.as_bytes(), target);
+fn put_entry(tree: &mut Tree, dir: Ino, name: &[u8], target: Target, lsn: Lsn, known: bool) {
+    let hash = hash63(tree.key, name);
+    let (entry, added, lacked) = tree.dir_slot(dir).put(hash, name, target);
     if known && lacked {
         entry.flags.set(entry.flags.get() | flag::NEW);
     }
@@ -304,7 +325,7 @@ fn raise_next_ino(tree: &mut Tree, ino: Ino, lsn: Lsn) {
 
 #[cfg(test)]
 mod tests {
-    use loligo_types::{Cred, Op, OpenFlags, RenameMode, SetTime};
+    use loligo_types::{Cred, Name, Op, OpenFlags, RenameMode, SetTime};
 
     use super::*;
     use crate::testing::{Fs, empty_tree};

@@ -46,6 +46,30 @@ pub struct SessionRecord {
     pub addresses: Vec<Box<[u8]>>,
 }
 
+/// An event that is looked at where it is: those that there are most of need no memory of their own.
+#[derive(Clone, Copy, Debug)]
+pub enum EventView<'a> {
+    /// [`Event::Inode`].
+    Inode(&'a Inode),
+    /// [`Event::Entry`]; the name is a good one.
+    Entry { dir: Ino, name: &'a [u8], ino: Ino, kind: Kind, remote: bool },
+    /// Any other.
+    Other(&'a Event),
+}
+
+impl Event {
+    /// The same, to be looked at.
+    pub fn view(&self) -> EventView<'_> {
+        match self {
+            Event::Inode(inode) => EventView::Inode(inode),
+            Event::Entry { dir, name, ino, kind, remote } => {
+                EventView::Entry { dir: *dir, name: name.as_bytes(), ino: *ino, kind: *kind, remote: *remote }
+            }
+            event => EventView::Other(event),
+        }
+    }
+}
+
 /// One record of the table changes. The order of the variants is not persisted; codes stand in the journal's codec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {

@@ -36,7 +36,7 @@ pub use beat::{Beat, Load};
 pub use cred::Cred;
 pub use data::{DataAnswer, DataError, DataOp};
 pub use error::{FsError, FsResult};
-pub use event::{Event, Letter, MovedClient, Origin, PeerRecord, SessionRecord};
+pub use event::{Event, EventView, Letter, MovedClient, Origin, PeerRecord, SessionRecord};
 pub use grant::{Granted, InoGrant, InoGrants};
 pub use heat::{FragHeat, Hit, LoadVec};
 pub use ids::{Ino, Lsn, Seq, SessionId};

@@ -9,13 +9,19 @@ pub struct Name(Box<[u8]>);
 impl Name {
     /// Checks and takes a name. `NameTooLong` over 255 bytes, `Invalid` for anything else that is no name.
     pub fn new(bytes: &[u8]) -> Result<Name, FsError> {
+        Name::check(bytes)?;
+        Ok(Name(bytes.into()))
+    }
+
+    /// Whether these bytes are a name; the errors of [`Name::new`].
+    pub fn check(bytes: &[u8]) -> Result<(), FsError> {
         if bytes.len() > limits::NAME_MAX {
             return Err(FsError::NameTooLong);
         }
         if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.iter().any(|b| *b == b'/' || *b == 0) {
             return Err(FsError::Invalid);
         }
-        Ok(Name(bytes.into()))
+        Ok(())
     }
 
     /// The bytes.

@@ -139,6 +139,14 @@ impl<'a> Cursor<'a> {
         Name::new(bytes).map_err(|_| self.invalid("name"))
     }
 
+    /// The same where it stands.
+    #[inline]
+    pub fn name_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let bytes = self.bytes()?;
+        Name::check(bytes).map_err(|_| self.invalid("name"))?;
+        Ok(bytes)
+    }
+
     /// A number of items that take at least `min` bytes each, so that it is bounded by what is left.
     pub fn count(&mut self, min: usize, what: &'static str) -> Result<usize, DecodeError> {
         let count = self.u64()?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Event, Ino, Kind, Rank, SessionId};
+use loligo_types::{Event, EventView, Ino, Kind, Rank, SessionId};
 
 use super::letter::{put_frag, put_inos, put_letter, put_peer, put_rank, put_route, take_inos, take_letter};
 use super::letter::{take_frag, take_peer, take_rank, take_route};
@@ -198,14 +198,44 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
     }
 }
 
-pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
+/// The code and the number that every event starts with.
+#[inline]
+fn take_head(from: &mut Cursor<'_>) -> Result<(u8, u64), DecodeError> {
     let at = from.at();
     let code = from.u8()?;
     if !(code::INODE..=code::DECOUPLED).contains(&code) {
         // Before its number: that field may not exist in an event of the future.
         return Err(DecodeError::UnknownEvent { code, at });
     }
-    let number = from.u64()?;
+    Ok((code, from.u64()?))
+}
+
+pub(super) fn take_event(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
+    let at = from.at();
+    let (code, number) = take_head(from)?;
+    take_rest(from, (code, number), at)
+}
+
+/// Shows an event where it stands. `visit` is not asked about one that cannot be read.
+#[inline]
+pub(super) fn view_event<T>(
+    from: &mut Cursor<'_>,
+    visit: &mut impl FnMut(EventView<'_>) -> T,
+) -> Result<T, DecodeError> {
+    let at = from.at();
+    let (code, number) = take_head(from)?;
+    Ok(match code {
+        code::INODE => visit(EventView::Inode(&take_inode(from, Ino(number))?)),
+        code::ENTRY => {
+            let (name, ino) = (from.name_bytes()?, Ino(from.u64()?));
+            let (kind, remote) = take_entry_kind(from)?;
+            visit(EventView::Entry { dir: Ino(number), name, ino, kind, remote })
+        }
+        code => visit(EventView::Other(&take_rest(from, (code, number), at)?)),
+    })
+}
+
+fn take_rest(from: &mut Cursor<'_>, (code, number): (u8, u64), at: usize) -> Result<Event, DecodeError> {
     let ino = Ino(number);
     Ok(match code {
         code::INODE => Event::Inode(Box::new(take_inode(from, ino)?)),

@@ -19,7 +19,9 @@ pub(crate) use inode::{put_object_size, take_object_size};
 pub(crate) use letter::{put_peer, take_peer};
 pub(crate) use session::{put_session, take_session};
 
-use loligo_types::{Event, Ino, Origin, Seq, SessionId};
+use std::ops::ControlFlow;
+
+use loligo_types::{Event, EventView, Ino, Origin, Seq, SessionId};
 
 /// Parts of the format, for what else sends the same records: the messages between ranks.
 pub mod parts {
@@ -78,6 +80,23 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record, DecodeError> {
     }
     from.finish()?;
     Ok(Record { origin, events })
+}
+
+/// Shows the events of a record in their order, where they stand, until one ends it. What cannot be read is found when its turn
+/// comes: those before it have been shown.
+pub fn view_record(
+    bytes: &[u8],
+    mut visit: impl FnMut(EventView<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, DecodeError> {
+    let mut from = Cursor::new(bytes);
+    take_head(&mut from)?;
+    for _ in 0..from.count(EVENT_MIN, "number of events")? {
+        if event::view_event(&mut from, &mut visit)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    from.finish()?;
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Reads only who asked for a record, without its events.

@@ -31,6 +31,34 @@ proptest! {
     }
 
     #[test]
+    fn what_is_shown_of_a_record_is_what_is_read_of_it_and_can_be_ended(
+        events in vec(arbitrary::event(), 1..6), cut in any::<prop::sample::Index>(),
+    ) {
+        let bytes = encoded(None, &events);
+        let mut seen = Vec::new();
+        let all = view_record(&bytes, |event| {
+            seen.push(match event {
+                EventView::Inode(inode) => Event::Inode(Box::new(inode.clone())),
+                EventView::Entry { dir, name, ino, kind, remote } => {
+                    Event::Entry { dir, name: loligo_types::Name::new(name).unwrap(), ino, kind, remote }
+                }
+                EventView::Other(event) => event.clone(),
+            });
+            ControlFlow::Continue(())
+        });
+        prop_assert_eq!(all, Ok(ControlFlow::Continue(())));
+        prop_assert_eq!(&seen, &events);
+        let (last, mut count) = (cut.index(events.len()), 0);
+        let ended = view_record(&bytes, |_| {
+            count += 1;
+            if count > last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        prop_assert_eq!((ended, count), (Ok(ControlFlow::Break(())), last + 1));
+        let cut = &bytes[..cut.index(bytes.len())];
+        prop_assert_eq!(view_record(cut, |_| ControlFlow::Continue(())).is_err(), decode_record(cut).is_err());
+    }
+
+    #[test]
     fn a_record_cut_anywhere_or_with_a_byte_more_is_an_error(
         origin in option::of(arbitrary::origin()),
         events in vec(arbitrary::event(), 0..4),

@@ -128,7 +128,7 @@ impl Mds {
                         verdict => verdict,
                     }
                 }
-                event => self.look_at(record, cred, event, intake),
+                event => self.look_at(record, cred, event.view(), intake),
             };
             match verdict {
                 Ok(()) => {}

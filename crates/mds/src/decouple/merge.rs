@@ -6,12 +6,13 @@
 //! them, and so does replay. Nothing of it can be seen halfway, since nobody but the owner may look below the root.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use loligo_journal::decode_record;
+use loligo_journal::view_record;
 use loligo_namespace::{Change, Draft, Found, access, merged, uncount};
 use loligo_types::limits::{INLINE_MAX, MERGE_PART_MAX, XATTR_VALUE_MAX};
-use loligo_types::{Answer, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Kind, Need};
+use loligo_types::{Answer, Cred, DecoupledRecord, Event, EventView, FsError, Ino, Inode, Interfere, Kind, Need};
 
 use super::allow;
 use crate::execute::{Step, origin_of};
@@ -153,23 +154,28 @@ impl Mds {
         body: &[u8],
         intake: &mut Intake,
     ) -> Result<(), Bar> {
-        let events = decode_record(body).map_err(|_| Bar::Wrong)?.events;
-        let mut needs = Vec::new();
-        for event in &events {
+        let (mut needs, mut noted, mut verdict) = (Vec::new(), Vec::new(), Ok(()));
+        let read = view_record(body, |event| {
             match self.look_at(record, cred, event, intake) {
-                Ok(()) => {}
+                Ok(()) => noted.extend(to_be_noted(record, event)),
                 Err(Bar::Load(more)) => needs.extend(more),
-                Err(bar) => return Err(bar),
+                Err(bar) => {
+                    verdict = Err(bar);
+                    return ControlFlow::Break(());
+                }
             }
+            ControlFlow::Continue(())
+        });
+        verdict?;
+        if read.is_err() {
+            return Err(Bar::Wrong);
         }
         if !needs.is_empty() {
             needs.sort_unstable();
             needs.dedup();
             return Err(Bar::Load(needs));
         }
-        for event in events {
-            note(record, event, intake);
-        }
+        noted.into_iter().for_each(|event| note(event, intake));
         Ok(())
     }
 
@@ -177,16 +183,16 @@ impl Mds {
         &mut self,
         record: &DecoupledRecord,
         cred: &Cred,
-        event: &Event,
+        event: EventView<'_>,
         intake: &mut Intake,
     ) -> Result<(), Bar> {
         let right = |is: bool| if is { Ok(()) } else { Err(Bar::Wrong) };
-        match event {
-            Event::Inode(inode) if record.is_new(inode.ino) => {
+        let event = match event {
+            EventView::Inode(inode) if record.is_new(inode.ino) => {
                 right(inode.nlink > 0 && !inode.is_spread() && is_his_to_make(inode, cred))?;
-                self.is_there(record, inode.parent, intake)
+                return self.is_there(record, inode.parent, intake);
             }
-            Event::Inode(inode) => {
+            EventView::Inode(inode) => {
                 self.is_there(record, inode.ino, intake)?;
                 let now = match self.tree.find(inode.ino) {
                     Found::Here(now) => now,
@@ -206,17 +212,20 @@ impl Mds {
                 if written {
                     self.may_write(record, cred, inode.ino, intake)?;
                 }
-                if renamed { self.may_rename(record, cred, inode.ino, intake) } else { Ok(()) }
+                return if renamed { self.may_rename(record, cred, inode.ino, intake) } else { Ok(()) };
             }
+            EventView::Entry { dir, ino, kind, remote, .. } => {
+                // A file with several names lives with one of them; a directory lives where its name is.
+                right((!remote || kind != Kind::Dir) && ino != record.dir)?;
+                self.may_write(record, cred, dir, intake)?;
+                return self.is_there(record, ino, intake);
+            }
+            EventView::Other(event) => event,
+        };
+        match event {
             Event::InodeGone(ino) => {
                 right(*ino != record.dir)?;
                 self.may_rename(record, cred, *ino, intake)
-            }
-            Event::Entry { dir, ino, kind, remote, .. } => {
-                // A file with several names lives with one of them; a directory lives where its name is.
-                right((!remote || *kind != Kind::Dir) && *ino != record.dir)?;
-                self.may_write(record, cred, *dir, intake)?;
-                self.is_there(record, *ino, intake)
             }
             Event::EntryGone { dir, .. } => self.may_write(record, cred, *dir, intake),
             Event::Xattr { ino, name, value } => {
@@ -458,10 +467,19 @@ pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
     cred.is_root() || inode.uid == cred.uid && group && !device
 }
 
-/// Notes what an event says of what was there before.
-fn note(record: &DecoupledRecord, event: Event, intake: &mut Intake) {
+/// An event, if it says something of what was there before.
+fn to_be_noted(record: &DecoupledRecord, event: EventView<'_>) -> Option<Event> {
     match event {
-        Event::Inode(inode) if !record.is_new(inode.ino) => match intake.known.get_mut(&inode.ino) {
+        EventView::Inode(inode) if !record.is_new(inode.ino) => Some(Event::Inode(Box::new(inode.clone()))),
+        EventView::Other(event @ (Event::InodeGone(_) | Event::Discard { .. })) => Some(event.clone()),
+        _ => None,
+    }
+}
+
+/// Notes it.
+fn note(event: Event, intake: &mut Intake) {
+    match event {
+        Event::Inode(inode) => match intake.known.get_mut(&inode.ino) {
             // The first time the owner says how it found it.
             None => _ = intake.known.insert(inode.ino, (inode.clone(), Some(inode))),
             Some((_, made)) => *made = Some(inode),

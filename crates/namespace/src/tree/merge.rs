@@ -5,13 +5,14 @@
 //! changed is in the table the journal is needed from its first part on: the record that makes it true names none of it.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use loligo_journal::decode_record;
-use loligo_types::{DecoupledRecord, Event, Ino, Lsn};
+use loligo_journal::view_record;
+use loligo_types::{DecoupledRecord, Event, EventView, Ino, Lsn};
 
 use super::Tree;
-use crate::apply::apply;
+use crate::apply::apply_view;
 
 /// What has come to be merged into a subtree.
 pub(crate) struct Merge {
@@ -82,21 +83,25 @@ impl Tree {
     /// the subtree's root. `lsn`: the last record that was applied.
     pub fn merge_some(&mut self, dir: Ino, lsn: Lsn) -> bool {
         let Some(merge) = self.merges.get_mut(&dir) else { return true };
-        let Some(record) = &merge.begun else { return true };
-        let is_new = |ino: Ino| record.is_new(ino);
-        let mut events = Vec::new();
-        if let Some(body) = merge.parts.pop_front() {
-            // It was looked through when it came; what cannot be read is not there.
-            events = decode_record(&body).map(|record| record.events).unwrap_or_default();
-            events.retain(|event| match event {
-                Event::Inode(inode) => is_new(inode.ino),
-                // Others have it in the record that made this true.
-                Event::Discard { .. } => false,
-                _ => true,
-            });
-        }
+        let Some(record) = merge.begun.take() else { return true };
+        let part = merge.parts.pop_front();
         let (done, from) = (merge.parts.is_empty(), merge.first);
-        events.iter().for_each(|event| apply(self, event, lsn));
+        if let Some(body) = part {
+            // It was looked through when it came, and can be read.
+            let read = view_record(&body, |event| {
+                match event {
+                    EventView::Inode(inode) if !record.is_new(inode.ino) => {}
+                    // Others have it in the record that made this true.
+                    EventView::Other(Event::Discard { .. }) => {}
+                    event => apply_view(self, event, lsn),
+                }
+                ControlFlow::Continue(())
+            });
+            debug_assert!(read.is_ok(), "a part that cannot be read: {read:?}");
+        }
+        if let Some(merge) = self.merges.get_mut(&dir) {
+            merge.begun = Some(record);
+        }
         if done {
             self.merges.remove(&dir);
             self.pins.push(Pin { from, until: lsn });
