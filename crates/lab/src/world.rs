@@ -416,6 +416,13 @@ impl World {
                 assert!(written, "the table in memory takes everything");
                 (sync, Input::CheckpointDone { id })
             }
+            Output::MergeRows { id, rows } => {
+                let mut merged = rows.rows();
+                let written = rows::batch_of(&*self.table, Rank(rank as u16), &std::mem::take(&mut merged.records))
+                    .is_ok_and(|batch| batch.is_empty() || self.table.write(&batch, Durability::Sync).is_ok());
+                assert!(written, "the table in memory takes everything");
+                (sync, Input::MergeRowsDone { id, merged: Some(Box::new(merged)) })
+            }
             Output::Settle { table_upto, .. } => (sync, Input::Settled { table_upto }),
             Output::SyncData { ticket } => (sync, Input::DataSynced { ticket, ok: true }),
             Output::Quiesce { ticket, .. } => (0, Input::Quiesced { ticket, ok: true }),

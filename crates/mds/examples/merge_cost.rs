@@ -1,14 +1,15 @@
 //! What a merge costs in the machine alone, beside the same creates by request:
-//! `cargo run --release -p loligo-mds --example merge_cost [FILES [steps]]`.
+//! `cargo run --release -p loligo-mds --example merge_cost [FILES [steps|table]]`.
 //!
-//! One session that wants no leases. Without wire, bytes of the journal and table; what of memory goes into a checkpoint is drained, and counts.
+//! One session that wants no leases. Without wire, bytes of the journal and table; what of memory goes into a checkpoint is drained, and counts. `table`:
+//! what is new goes into the table at once.
 //! The owner's own work does not count.
 
 use loligo_mds::{Config, ConnId, Input, Mds, Now, Output, Peer};
 use loligo_subtree::{Outcome, Settings, Subtree};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, Cred, FsResult, Ino, Interfere, Kind, Lease, Lsn, Name, Op, Seq, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Cred, FsResult, Ino, Interfere, Kind, Lease, Lsn, MergeInto, Name, Op, Seq, SubtreeAnswer, SubtreeOp, Time,
 };
 
 /// Requests between two syncs of the journal, and between two ticks.
@@ -27,6 +28,10 @@ struct Bench {
     seq: u64,
     last: Lsn,
     answer: Option<FsResult<Answer>>,
+    /// Where merges go.
+    into: MergeInto,
+    /// Spent by other threads, nanoseconds.
+    elsewhere: u64,
     /// Steps are measured, which takes longer than most of them; the longest one, nanoseconds.
     steps: bool,
     longest: u64,
@@ -37,7 +42,17 @@ impl Bench {
         let now = Now { mono_ms: 1, wall: Time(1_000_000_000) };
         let config = Config { cache_bytes_max: usize::MAX, ..Config::default() };
         let mds = Mds::new(config, now);
-        let mut bench = Bench { mds, now, seq: 0, last: Lsn(0), answer: None, steps: false, longest: 0 };
+        let mut bench = Bench {
+            mds,
+            now,
+            seq: 0,
+            last: Lsn(0),
+            answer: None,
+            into: MergeInto::Memory,
+            elsewhere: 0,
+            steps: false,
+            longest: 0,
+        };
         let peer = Peer { uid: Some(0), groups: Vec::new(), trusted: true, local: false, identity: None };
         bench.input(Input::Connected { conn: ConnId(1), peer });
         let versions = (PROTOCOL_VERSION, PROTOCOL_VERSION);
@@ -59,6 +74,14 @@ impl Bench {
                 match output {
                     Output::Append { lsn, .. } => self.last = lsn,
                     Output::Checkpoint { id, .. } => todo.push(Input::CheckpointDone { id }),
+                    Output::MergeRows { id, rows } => {
+                        // Another thread's work, which does not count here.
+                        let begun = cpu_ns();
+                        let mut merged = rows.rows();
+                        merged.records.clear();
+                        self.elsewhere += cpu_ns() - begun;
+                        todo.push(Input::MergeRowsDone { id, merged: Some(Box::new(merged)) });
+                    }
                     Output::Settle { table_upto, .. } => todo.push(Input::Settled { table_upto }),
                     Output::Again => todo.push(Input::Again),
                     Output::Send { msg: ToClient::Reply { result, .. }, .. } => self.answer = Some(result),
@@ -120,14 +143,14 @@ impl Bench {
             let (merge, parts) = (subtree.record().merges + 1, group.parts.len() as u32);
             let begun = cpu_ns();
             for (part, body) in (0..).zip(&group.parts) {
-                let what = SubtreeOp::Part { epoch, merge, part, body: body.clone() };
+                let what = SubtreeOp::Part { epoch, merge, part, blind: false, body: body.clone() };
                 self.request(Op::Subtree { dir, what: Box::new(what) });
             }
-            let what = SubtreeOp::Merge { epoch, merge, parts, used: group.used };
+            let what = SubtreeOp::Merge { epoch, merge, parts, used: group.used, into: self.into };
             let Answer::Subtree(answer) = self.call(Op::Subtree { dir, what: Box::new(what) }) else {
                 panic!("no such answer")
             };
-            ns += cpu_ns() - begun;
+            ns += cpu_ns() - begun - std::mem::take(&mut self.elsewhere);
             let SubtreeAnswer::Merged { merges, .. } = *answer else { panic!("no such answer") };
             subtree.merged(merges, group.used);
         }
@@ -171,7 +194,11 @@ fn main() {
             }
         }
     }
-    bench.steps = std::env::args().nth(2).is_some();
+    let how = std::env::args().nth(2).unwrap_or_default();
+    bench.steps = how == "steps";
+    if how == "table" {
+        bench.into = MergeInto::Table;
+    }
     let merged = bench.merge(own, &mut subtree) / files;
     if bench.steps {
         return println!("the longest step of the merge: {} us", bench.longest / 1000);

@@ -116,6 +116,7 @@ impl Mds {
         self.log.durable = self.log.durable.max(lsn).min(self.log.last);
         self.emit_discards();
         self.emit_checkpoint();
+        self.emit_merge_rows();
         let greeted = self.cluster_durable();
         while self.gate.queue.front().is_some_and(|(upto, _)| *upto <= self.log.durable) {
             match self.gate.queue.pop_front() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_namespace::{Loaded, Need, Record};
+use loligo_namespace::{Loaded, MergeRows, MergedRows, Need, Record};
 pub use loligo_types::link::Member;
 use loligo_types::msg::{ToClient, ToServer};
 use loligo_types::{ClusterMap, Decision, Ino, Lsn, Rank, SessionId, Snapshot, StatFs};
@@ -85,6 +85,8 @@ pub enum Input {
     CheckpointDone { id: u64 },
     /// It is not; `full`: for want of space. It is to be tried again later.
     CheckpointFailed { id: u64, full: bool },
+    /// Rows of a merge are in the table, or not all of them.
+    MergeRowsDone { id: u64, merged: Option<Box<MergedRows>> },
     /// Objects of the inode are dropped from the offset on, durably.
     Discarded { ino: Ino },
     /// The inode's inline bytes are in its first object, durably.
@@ -186,6 +188,9 @@ pub enum Output {
     Load { ticket: u64, needs: Vec<Need> },
     /// Write these records into the table, atomically and durably. One at a time.
     Checkpoint { id: u64, records: Vec<Record> },
+    /// Make rows of these parts of a merge ([`MergeRows::rows`]) and write them into the table, in any order, after the checkpoints before it.
+    /// They may take long.
+    MergeRows { id: u64, rows: Box<MergeRows> },
     /// Records of the journal below this are not needed any more.
     Trim { below: Lsn },
     /// Drop the objects' bytes from an offset on.

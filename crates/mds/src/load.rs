@@ -172,6 +172,7 @@ impl Mds {
         missed.into_iter().for_each(|(dir, hash)| self.read_ahead(dir, hash));
         listed.into_iter().for_each(|(dir, hash)| self.read_on(dir, hash));
         self.land_checkpoint();
+        self.land_merge_rows();
     }
 
     /// They could not be read: the requests fail, background work is tried again later.
@@ -197,6 +198,7 @@ impl Mds {
             }
         }
         self.land_checkpoint();
+        self.land_merge_rows();
     }
 
     /// Gives memory back between ticks, when much was read; after those who waited for it have gone on.

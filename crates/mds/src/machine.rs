@@ -129,6 +129,7 @@ impl Mds {
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::JournalFailed => return self.journal_failed(),
             Input::CheckpointDone { id } => self.checkpoint_done(id),
+            Input::MergeRowsDone { id, merged } => self.merge_rows_done(id, merged),
             Input::CheckpointFailed { id, full } => self.checkpoint_failed(id, full),
             Input::Discarded { ino } => self.discarded(ino),
             Input::Spilled { ino, ok } => self.spilled(ino, ok),

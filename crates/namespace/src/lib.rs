@@ -15,6 +15,7 @@ mod evict;
 mod frag;
 pub mod fsck;
 pub mod invariants;
+mod merge_rows;
 mod merged;
 mod need;
 mod op;
@@ -35,13 +36,14 @@ pub use checkpoint::{Checkpoint, Record};
 pub use ctx::{Change, Ctx};
 pub use decided::{decided, lent_dirs};
 pub use frag::{FragConfig, Recut};
+pub use merge_rows::{MergeRows, MergedRows};
 pub use merged::{merged, uncount};
 pub use need::{Need, need};
 pub use op::prepare;
 pub use op::xattr::{BALANCER, EXPECTED_ENTRIES, PIN, SUBTREE, balancer_of, pinned_ranks};
 pub use reap::reap;
 pub use resolve::{CONFLICTS, Draft, Plan, Terms, resolve};
-pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need};
+pub use rstat::{add_sum, propagate, propagate_abroad, propagate_need, settle};
 pub use touches::{Inos, Touch, touches};
 pub use tree::{
     Config, Estimate, Found, HASH_MAX, Key as DirtyKey, Loaded, Lookup, Tree, XattrPair, ended_lines, hash63,

@@ -3,7 +3,7 @@
 //! An operation that holds both the child and its directory settles at once. What remains are changes of size and the
 //! levels above; those wait in a queue of inodes whose worth differs from what their parent has counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_types::{Event, Ino, Inode, RStat};
 
@@ -118,6 +118,30 @@ pub fn propagate_abroad(
     }
     let events = work.into_values().map(|inode| Event::Inode(Box::new(inode))).collect();
     (events, sums.into_iter().collect())
+}
+
+/// The events that settle these inodes with their parents, and those that they unsettle in turn, as far as `may` lets inodes be settled and
+/// their parents are in memory.
+pub fn settle(tree: &Tree, inos: impl IntoIterator<Item = Ino>, may: &dyn Fn(Ino) -> bool) -> Vec<Event> {
+    let mut work: BTreeMap<Ino, Inode> = BTreeMap::new();
+    let mut due: BTreeSet<Ino> = inos.into_iter().filter(|ino| may(*ino)).collect();
+    // A parent is made before what is in it, most often: from below.
+    while let Some(ino) = due.pop_last() {
+        let Some(mut inode) = work.get(&ino).or_else(|| tree.inode(ino)).cloned() else { continue };
+        if !is_unsettled(&inode) {
+            continue;
+        }
+        if let Found::Here(parent) = tree.find(inode.parent) {
+            let own = inode.own();
+            add(work.entry(inode.parent).or_insert_with(|| parent.clone()), minus(own, inode.accounted));
+            if may(inode.parent) {
+                due.insert(inode.parent);
+            }
+            inode.accounted = own;
+            work.insert(ino, inode);
+        }
+    }
+    work.into_values().map(|inode| Event::Inode(Box::new(inode))).collect()
 }
 
 impl Tree {

@@ -11,7 +11,7 @@ use loligo_journal::{Writer, WriterConfig};
 use loligo_mds::admin::{Ask, Told};
 use loligo_mds::peer::PeerMsg;
 use loligo_mds::{ConnId, DataAccess, Input, Mds, Member, Now, Output, Peer, Scan};
-use loligo_namespace::{Loaded, Need, Record};
+use loligo_namespace::{Loaded, MergeRows, Need, Record};
 use loligo_osd::{Access, Effect, EffectId, EffectResult, Osd};
 use loligo_store::{Backend, Batch, Blobs, Durability, LogDir, LogFile, Table};
 use loligo_types::msg::{ToClient, ToServer};
@@ -89,6 +89,11 @@ enum TableWork {
     Checkpoint {
         id: u64,
         records: Vec<Record>,
+    },
+    /// Rows of a merge.
+    MergeRows {
+        id: u64,
+        rows: Box<MergeRows>,
     },
     /// What is left of one whose rows are written bit by bit.
     Rest {
@@ -387,6 +392,7 @@ impl Server {
             }
             Output::Load { ticket, needs } => self.out.push_back(Act::Begin(Work::LoadRead { ticket, needs })),
             Output::Checkpoint { id, records } => self.push_table(TableWork::Checkpoint { id, records }),
+            Output::MergeRows { id, rows } => self.push_table(TableWork::MergeRows { id, rows }),
             Output::Trim { below } => self.push_table(TableWork::Trim { below }),
             Output::Settle { replay_from, table_upto } => {
                 self.push_table(TableWork::Settle { replay_from, table_upto });

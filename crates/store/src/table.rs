@@ -3,6 +3,9 @@
 
 use crate::Result;
 
+/// Rows in a batch of many.
+const INGEST_ROWS: usize = 4096;
+
 /// A key and its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
@@ -85,6 +88,16 @@ pub trait Table: Send + Sync {
     /// error; to do it again makes it whole. For rows that a journal has, too, until [`Table::flush`].
     fn write_rows(&self, batch: &Batch) -> Result<()> {
         self.write(batch, Durability::Buffered)
+    }
+
+    /// The same of very many rows at once, no two of one key: in whatever way is the cheapest for so many.
+    fn ingest(&self, mut batch: Batch) -> Result<()> {
+        while !batch.is_empty() {
+            let puts = batch.puts.split_off(batch.puts.len().saturating_sub(INGEST_ROWS));
+            let deletes = batch.deletes.split_off(batch.deletes.len().saturating_sub(INGEST_ROWS));
+            self.write_rows(&Batch { puts, deletes })?;
+        }
+        Ok(())
     }
 
     /// Makes every batch written so far durable.

@@ -101,9 +101,14 @@ impl Batch {
 
     /// All events of a change are there: a record has whole ones.
     pub(crate) fn end_change(&mut self) {
-        if self.open_bytes >= RECORD_BYTES {
+        if self.is_full() {
             self.cut();
         }
+    }
+
+    /// Whether the record is to end with this change.
+    pub(crate) fn is_full(&self) -> bool {
+        self.open_bytes >= RECORD_BYTES
     }
 
     /// Ends the record.
@@ -120,9 +125,14 @@ impl Batch {
         self.open_bytes = 0;
     }
 
+    /// Whether the group that is being filled has so many bytes.
+    pub(crate) fn has_bytes(&self, bytes: u64) -> bool {
+        self.now.bytes + self.open_bytes as u64 >= bytes
+    }
+
     /// Ends a group that has so many bytes; whether it did. `used`: numbers below this have made inodes.
     pub(crate) fn end_group(&mut self, bytes: u64, used: Ino) -> bool {
-        if self.now.bytes + (self.open_bytes as u64) < bytes {
+        if !self.has_bytes(bytes) {
             return false;
         }
         self.cut();

@@ -8,6 +8,7 @@
 mod batch;
 mod growing;
 mod ops;
+mod settle;
 #[cfg(test)]
 mod tests;
 
@@ -89,6 +90,7 @@ pub struct Subtree {
     /// Of the group that is being filled, and of those before it.
     outstanding: Outstanding,
     full: VecDeque<Outstanding>,
+    unsettled: settle::Unsettled,
     /// Files may have objects.
     objects: bool,
     /// Bytes of objects to be dropped before the last operation is answered.
@@ -112,6 +114,7 @@ impl Subtree {
             batch: Batch::default(),
             outstanding: Outstanding::default(),
             full: VecDeque::new(),
+            unsettled: settle::Unsettled::default(),
             objects: false,
             drops: Vec::new(),
             orphans: BTreeSet::new(),
@@ -211,6 +214,10 @@ impl Subtree {
         self.drops.clear();
         if let Err(error) = ops::may_run(&self.tree, self.root(), op, self.objects) {
             return Outcome::Done(Err(error));
+        }
+        if self.batch.has_bytes(self.group_bytes) {
+            // The group ends, before what is decided now.
+            self.settle_new();
         }
         let needs = need(&self.tree, op, cred);
         if !needs.is_empty() {
@@ -328,6 +335,9 @@ impl Subtree {
 
     /// Whether an event makes the inode of the change.
     fn begin_event(&mut self, event: &Event, made: Ino) -> bool {
+        if let Event::Inode(inode) = event {
+            self.unsettled.note(inode);
+        }
         match event {
             Event::Inode(inode) if inode.ino == made && made.0 != 0 => return true,
             Event::Inode(inode) if !self.orphans.contains(&inode.ino) => self.tell_base(inode.ino),
@@ -350,6 +360,9 @@ impl Subtree {
     }
 
     fn end_change(&mut self, makes: bool, made: Ino) {
+        if self.batch.is_full() {
+            self.settle_new();
+        }
         self.batch.end_change();
         if makes {
             self.next = first_from(&self.record, Ino(made.0 + 1));
@@ -415,12 +428,14 @@ impl Subtree {
     /// All that is outstanding, in groups that are merged one after the other, the oldest first. What is done next goes into another
     /// record.
     pub fn groups(&mut self) -> Vec<Group> {
+        self.settle_new();
         let used = self.used();
         self.batch.groups(used)
     }
 
     /// All that is outstanding, in groups, to be merged while more is done: that goes into other groups.
     pub fn sealed(&mut self) -> Vec<Group> {
+        self.settle_new();
         if self.outstanding.changes > 0 && self.batch.end_group(0, self.used()) {
             self.group_is_full();
         }
@@ -442,6 +457,7 @@ impl Subtree {
     pub fn forget(&mut self, root: Inode) {
         debug_assert_eq!(self.outstanding().changes, 0, "what is outstanding is nowhere else");
         self.tree = Subtree::empty(&self.settings, &self.record);
+        self.unsettled = settle::Unsettled::default();
         self.last = Lsn(0);
         self.load_root(root);
     }

@@ -122,3 +122,53 @@ fn what_is_done_to_a_file_without_a_name_is_nothing_to_merge() {
     let groups = subtree.sealed();
     assert!(subtree.outstanding().changes == 1 && groups.len() == 1 && !groups[0].parts.is_empty());
 }
+
+#[test]
+fn what_is_new_is_counted_before_it_is_merged_and_the_root_says_of_all_of_it() {
+    let mut subtree = empty();
+    let dir = |dir: u64, text: &str| {
+        let name = Name::new(text.as_bytes()).expect("a name");
+        Op::Mkdir { dir: Ino(dir), name, mode: 0o755, umask: 0 }
+    };
+    let made =
+        |subtree: &mut Subtree, op: &Op| done(subtree, op, &[]).expect("it is new").attr().expect("it has some").ino;
+    let outer = made(&mut subtree, &dir(300, "a"));
+    let inner = made(&mut subtree, &dir(outer.0, "b"));
+    for text in ["f", "g"] {
+        let name = Name::new(text.as_bytes()).expect("a name");
+        let op = Op::Create { dir: inner, name, mode: 0o644, umask: 0, flags: WRITE, exclusive: true, handle: 1 };
+        let file = made(&mut subtree, &op);
+        done(&mut subtree, &spilled(file, 100), &[]).expect("his");
+    }
+    let events = events(&mut subtree);
+    let last = |ino: Ino| {
+        let is_it = |event: &&Event| matches!(event, Event::Inode(inode) if inode.ino == ino);
+        match events.iter().rfind(is_it) {
+            Some(Event::Inode(inode)) => inode.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for event in &events {
+        if let Event::Inode(inode) = event
+            && inode.ino.0 > EPOCH
+        {
+            let last = last(inode.ino);
+            assert_eq!(last.own(), last.accounted, "{last:?}");
+        }
+    }
+    let below = |ino| (last(ino).rstat().entries, last(ino).rstat().bytes);
+    assert_eq!((below(inner), below(outer), below(Ino(300))), ((2, 200), (3, 200), (4, 200)));
+    // Of what was merged the rank counts by itself.
+    let used = subtree.used();
+    subtree.merged(1, used);
+    let late = Ino(used.0 - 1);
+    done(&mut subtree, &spilled(late, 500), &[]).expect("his");
+    let events = self::events(&mut subtree);
+    let counts: Vec<_> = events
+        .iter()
+        .filter_map(
+            |event| if let Event::Inode(inode) = event { Some((inode.ino, inode.accounted.bytes)) } else { None },
+        )
+        .collect();
+    assert_eq!(counts, [(late, 100), (late, 100)], "as it was, and as it is");
+}

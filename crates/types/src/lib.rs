@@ -47,6 +47,6 @@ pub use op::{About, Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, 
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};
 pub use subtree::{
-    Conflict, ConflictKind, DecoupledRecord, Interfere, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
+    Conflict, ConflictKind, DecoupledRecord, Interfere, MergeInto, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp,
 };
 pub use time::Time;

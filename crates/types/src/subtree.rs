@@ -111,11 +111,12 @@ pub enum SubtreeOp {
     Fetch { epoch: u64, needs: Vec<Need> },
     /// A part of what is to be merged: the body of one record of the owner's journal. Part 0 begins anew. `Done` when it has come,
     /// which need not be durable; nobody sees anything of it. `Invalid` if an event in it is not the owner's to make,
-    /// `Quota` if it is more than can be merged at once: merge what has come before.
-    Part { epoch: u64, merge: u64, part: u32, body: Arc<[u8]> },
+    /// `Quota` if it is more than can be merged at once: merge what has come before. `blind`: the owner's word is taken for it, whatever it
+    /// says of the subtree (Cudele §6.3); root's alone, else `Perm`, and not where others may work meanwhile.
+    Part { epoch: u64, merge: u64, part: u32, blind: bool, body: Arc<[u8]> },
     /// All parts that have come become true at once. `Merged`. `merge`: one more than those that are done; of one that is done
-    /// already the answer is given again. `used`: numbers below this are not used any more.
-    Merge { epoch: u64, merge: u64, parts: u32, used: Ino },
+    /// already the answer is given again. `used`: numbers below this are not used any more. `into`: where what is new goes first.
+    Merge { epoch: u64, merge: u64, parts: u32, used: Ino, into: MergeInto },
     /// To read and write objects of these by data requests: of files that are there, as the owner may do it; of numbers that were
     /// granted, everything. `Decoupled`. `NotFound` if one is not of the subtree.
     Data { epoch: u64, inos: Vec<Ino> },
@@ -141,6 +142,16 @@ impl SubtreeOp {
             SubtreeOp::End { .. } => "recouple",
         }
     }
+}
+
+/// Where a rank brings what is new in a merge. What it means and promises is the same; it differs in what it costs whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MergeInto {
+    /// Its memory, from where it gets into the table as any change does ("volatile apply", Cudele §6.2).
+    #[default]
+    Memory,
+    /// The table, as rows in bulk; memory learns of it when somebody looks ("nonvolatile apply").
+    Table,
 }
 
 /// What is answered.

@@ -8,7 +8,8 @@ use loligo_journal::codec::parts::{Cursor, put_bytes, put_decoupled, put_inode, 
 use loligo_journal::codec::parts::{take_decoupled, take_inode, take_list};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, NAME_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::peer::Want;
-use loligo_types::{Conflict, ConflictKind, Ino, Interfere, Lease, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Conflict, ConflictKind, Ino, Interfere, Lease, MergeInto, SplitRule};
+use loligo_types::{StoredJournal, SubtreeAnswer, SubtreeOp};
 
 use crate::DecodeError;
 use crate::common::limit;
@@ -26,6 +27,8 @@ mod ask {
     pub const DATA: u8 = 7;
     pub const KEEP: u8 = 8;
     pub const TAKE_OVER: u8 = 9;
+    pub const PART_BLIND: u8 = 10;
+    pub const MERGE_INTO_TABLE: u8 = 11;
 }
 
 /// The codes of answers. On the wire: keep stable, never reuse.
@@ -62,9 +65,15 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
                 put_want(out, &Want { need: need.clone(), recall: Lease::NONE });
             });
         }
-        SubtreeOp::Part { epoch, merge, part, body: _ } => put(ask::PART, &[*epoch, *merge, u64::from(*part)]),
-        SubtreeOp::Merge { epoch, merge, parts, used } => {
-            put(ask::MERGE, &[*epoch, *merge, u64::from(*parts), used.0]);
+        SubtreeOp::Part { epoch, merge, part, blind, body: _ } => {
+            put(if *blind { ask::PART_BLIND } else { ask::PART }, &[*epoch, *merge, u64::from(*part)]);
+        }
+        SubtreeOp::Merge { epoch, merge, parts, used, into } => {
+            let code = match into {
+                MergeInto::Memory => ask::MERGE,
+                MergeInto::Table => ask::MERGE_INTO_TABLE,
+            };
+            put(code, &[*epoch, *merge, u64::from(*parts), used.0]);
         }
         SubtreeOp::Data { epoch, inos } => {
             put(ask::DATA, &[*epoch]);
@@ -109,12 +118,20 @@ fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> 
             let wants = take_list(from, 3, "number of records", take_want)?;
             SubtreeOp::Fetch { epoch, needs: wants.into_iter().map(|want| want.need).collect() }
         }
-        ask::PART => {
-            SubtreeOp::Part { epoch: from.u64()?, merge: from.u64()?, part: from.u32()?, body: payload.take() }
-        }
-        ask::MERGE => {
-            SubtreeOp::Merge { epoch: from.u64()?, merge: from.u64()?, parts: from.u32()?, used: Ino(from.u64()?) }
-        }
+        code @ (ask::PART | ask::PART_BLIND) => SubtreeOp::Part {
+            epoch: from.u64()?,
+            merge: from.u64()?,
+            part: from.u32()?,
+            blind: code == ask::PART_BLIND,
+            body: payload.take(),
+        },
+        code @ (ask::MERGE | ask::MERGE_INTO_TABLE) => SubtreeOp::Merge {
+            epoch: from.u64()?,
+            merge: from.u64()?,
+            parts: from.u32()?,
+            used: Ino(from.u64()?),
+            into: if code == ask::MERGE { MergeInto::Memory } else { MergeInto::Table },
+        },
         ask::DATA => SubtreeOp::Data {
             epoch: from.u64()?,
             inos: take_list(from, 1, "numbers of files", |from| from.u64().map(Ino))?,

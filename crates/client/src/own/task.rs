@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_semantics::{Mechanism, SubtreePolicy};
 use loligo_subtree::Group;
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, Op, SubtreeAnswer, SubtreeOp};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Lease, MergeInto, Op, SubtreeAnswer, SubtreeOp};
 
 use super::ask::record_of;
 use super::store::Store;
@@ -316,6 +316,7 @@ impl Client {
             return Some(Err(FsError::Stale));
         };
         let (epoch, merge) = (record.epoch, record.merges + 1);
+        let (into, blind) = self.own_how(own.root, cred);
         let Some(group) = own.groups.front() else { return self.own_applied(id, own, cred) };
         if let Some(error) = own.failed {
             // What was sent is still answered.
@@ -333,16 +334,25 @@ impl Client {
         }
         let used = group.used;
         for (part, body) in bodies {
-            let what = Box::new(SubtreeOp::Part { epoch, merge, part, body });
+            let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind, body });
             let op = Op::Subtree { dir: own.root, what };
             self.request_at(rank, Cred::clone(cred), op, Then::OwnTask(id), 0);
         }
         if own.left == 0 {
             own.stage = Stage::Merge;
-            let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used });
+            let what = Box::new(SubtreeOp::Merge { epoch, merge, parts: parts as u32, used, into });
             self.request_at(rank, Cred::clone(cred), Op::Subtree { dir: own.root, what }, Then::OwnTask(id), 0);
         }
         None
+    }
+
+    /// How its policy has it merged: where what is new goes first, and whether the rank is to take its owner's word, which only root's counts
+    /// for.
+    fn own_how(&self, root: Ino, cred: &Cred) -> (MergeInto, bool) {
+        let policy = self.own.trees.get(&root).map(|owned| &owned.policy);
+        let has = |mechanism| policy.is_some_and(|policy| policy.pipeline().composition().has(mechanism));
+        let into = if has(Mechanism::NonvolatileApply) { MergeInto::Table } else { MergeInto::Memory };
+        (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root())
     }
 
     /// This life of the rank does not know what was sent, or not who this is: from the first part on.

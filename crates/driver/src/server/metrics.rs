@@ -229,6 +229,10 @@ pub struct Metrics {
     pub checkpoint_records: Counter,
     /// Time of one, nanoseconds.
     pub checkpoint_time: Histogram,
+    /// Rows of merges that went into the table in bulk.
+    pub merge_rows: Counter,
+    /// Time of one such merge, nanoseconds.
+    pub merge_rows_time: Histogram,
 }
 
 #[cfg(test)]

@@ -281,6 +281,7 @@ impl Rank {
             Done::Replaced(text) => self.fatal(text),
             Done::Checkpoint { id, full: None } => self.feed(Input::CheckpointDone { id }),
             Done::Checkpoint { id, full: Some(full) } => self.feed(Input::CheckpointFailed { id, full }),
+            Done::MergeRows { id, merged } => self.feed(Input::MergeRowsDone { id, merged }),
             Done::Settled { table_upto } => self.feed(Input::Settled { table_upto }),
             Done::Data(done) => {
                 self.data.done(done);
@@ -457,6 +458,7 @@ impl Rank {
             Output::Append { lsn, record } => self.appends.push((lsn, record)),
             Output::Load { ticket, needs } => self.queues.loads.push((ticket, needs)),
             Output::Checkpoint { id, records } => self.queues.table.push(table::Work::Checkpoint { id, records }),
+            Output::MergeRows { id, rows } => self.queues.table.push(table::Work::MergeRows { id, rows }),
             Output::Again => self.again = true,
             Output::Settle { replay_from, table_upto } => {
                 self.queues.table.push(table::Work::Settle { replay_from, table_upto });

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use loligo_journal::table::Meta;
 use loligo_mds::{Page, Scan};
-use loligo_namespace::{Need, Record};
+use loligo_namespace::{MergeRows, Need, Record};
 use loligo_store::{Backend, Batch, Durability, StoreError, Table};
 use loligo_types::{Ino, Lsn, Rank};
 
@@ -25,6 +25,8 @@ const LOADS_AT_ONCE: usize = 32;
 pub(crate) enum Work {
     /// Write these records, atomically.
     Checkpoint { id: u64, records: Vec<Record> },
+    /// Write the rows of a merge, in bulk.
+    MergeRows { id: u64, rows: Box<MergeRows> },
     /// The journal's records below this are in the table.
     Trim { below: Lsn },
     /// Make all checkpoints durable, and where replay begins.
@@ -53,6 +55,7 @@ impl Checkpointer {
             for item in work {
                 match item {
                     Work::Checkpoint { id, records } => inbox.push(self.checkpoint(id, &records)),
+                    Work::MergeRows { id, rows } => inbox.push(self.merge_rows(id, &rows)),
                     Work::Trim { below } => {
                         trimmed = Some(below);
                         self.trim(below);
@@ -102,6 +105,29 @@ impl Checkpointer {
                 let full = matches!(&error, ServerError::Store(e) if e.is_full());
                 tracing::warn!("a checkpoint could not be written and is tried again: {error}");
                 Done::Checkpoint { id, full: Some(full) }
+            }
+        }
+    }
+
+    /// Rows of a merge, which the journal has, too, until the table is synced, as it has what was checkpointed.
+    fn merge_rows(&self, id: u64, rows: &MergeRows) -> Done {
+        let begun = Instant::now();
+        let mut merged = rows.rows();
+        let records = std::mem::take(&mut merged.records);
+        let count = records.len();
+        let written = batch_of(&*self.table, self.rank, &records).and_then(|batch| {
+            drop(records);
+            self.table.ingest(batch).map_err(Into::into)
+        });
+        match written {
+            Ok(()) => {
+                self.metrics.merge_rows.add(count as u64);
+                self.metrics.merge_rows_time.record(begun.elapsed().as_nanos() as u64);
+                Done::MergeRows { id, merged: Some(Box::new(merged)) }
+            }
+            Err(error) => {
+                tracing::warn!("a merge could not be written into the table in bulk and goes through memory: {error}");
+                Done::MergeRows { id, merged: None }
             }
         }
     }

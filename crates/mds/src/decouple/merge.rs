@@ -12,9 +12,12 @@ use std::sync::Arc;
 use loligo_journal::view_record;
 use loligo_namespace::{Change, Draft, Found, access, merged, uncount};
 use loligo_types::limits::{INLINE_MAX, MERGE_PART_MAX, XATTR_VALUE_MAX};
-use loligo_types::{Answer, Cred, DecoupledRecord, Event, EventView, FsError, Ino, Inode, Interfere, Kind, Need};
+use loligo_types::{
+    Answer, Cred, DecoupledRecord, Event, EventView, FsError, Ino, Inode, Interfere, Kind, MergeInto, Need,
+};
 
 use super::allow;
+use super::into_table::IntoTable;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -60,12 +63,19 @@ impl Mds {
         dir: Ino,
         epoch: u64,
         (merge, part): (u64, u32),
-        body: &Arc<[u8]>,
+        (blind, body): (bool, &Arc<[u8]>),
     ) -> Step {
         let record = match self.owned(job, dir, epoch) {
             Ok(record) => record,
             Err(error) => return Step::Answer(Err(error)),
         };
+        if blind && record.interfere == Interfere::Allow {
+            // What does not go together is found by looking.
+            return Step::Answer(Err(FsError::NotSupported));
+        }
+        if blind && !job.cred.is_root() {
+            return Step::Answer(Err(FsError::Perm));
+        }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
         if merge != record.merges + 1 || body.len() > MERGE_PART_MAX {
             return Step::Answer(Err(FsError::Invalid));
@@ -100,7 +110,7 @@ impl Mds {
             let verdict = if allowed {
                 self.look_through_allowed(&record, &job.cred, body, &mut intake)
             } else {
-                self.look_through(&record, &job.cred, body, &mut intake)
+                self.look_through(&record, (!blind).then_some(&job.cred), body, &mut intake)
             };
             match verdict {
                 Ok(()) => None,
@@ -146,17 +156,23 @@ impl Mds {
         }
     }
 
-    /// Whether all that a part says is its owner's to say; notes what it says of what was there before.
+    /// Whether all that a part says is its owner's to say; notes what it says of what was there before. `cred`: nobody's if its word is
+    /// taken for it, as long as it speaks of what there is in a subtree.
     fn look_through(
         &mut self,
         record: &DecoupledRecord,
-        cred: &Cred,
+        cred: Option<&Cred>,
         body: &[u8],
         intake: &mut Intake,
     ) -> Result<(), Bar> {
         let (mut needs, mut noted, mut verdict) = (Vec::new(), Vec::new(), Ok(()));
         let read = view_record(body, |event| {
-            match self.look_at(record, cred, event, intake) {
+            let looked = match cred {
+                Some(cred) => self.look_at(record, cred, event, intake),
+                None if is_of_a_subtree(event) => Ok(()),
+                None => Err(Bar::Wrong),
+            };
+            match looked {
                 Ok(()) => noted.extend(to_be_noted(record, event)),
                 Err(Bar::Load(more)) => needs.extend(more),
                 Err(bar) => {
@@ -327,7 +343,7 @@ impl Mds {
         dir: Ino,
         epoch: u64,
         (merge, parts): (u64, u32),
-        used: Ino,
+        (used, into): (Ino, MergeInto),
     ) -> Step {
         let record = match self.owned(job, dir, epoch) {
             Ok(record) => record,
@@ -370,10 +386,12 @@ impl Mds {
         events.extend(intake.discards);
         let record = DecoupledRecord { used, merges: merge, ..record };
         events.push(Event::Decoupled(Box::new(record)));
-        self.commit(Some(origin_of(job, Ino(0), merge)), &events);
+        let touched = intake.known.keys().copied().chain([dir]).collect();
+        let at = self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.counters.subtree_merges += 1;
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = true;
+            owned.into_table = (into == MergeInto::Table).then_some(IntoTable::Waits(at, touched));
         }
         self.out.push_back(crate::io::Output::Again);
         // It is answered when what it has made can be seen.
@@ -426,8 +444,8 @@ impl Mds {
 
     /// Brings some of what is merged into memory.
     pub(crate) fn step_merges(&mut self) {
-        let merging = self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging);
-        let Some(dir) = merging.map(|(dir, _)| *dir) else { return };
+        let merging = self.decoupled.by_dir.iter().find(|(_, owned)| owned.merging && !owned.waits_for_table());
+        let Some((dir, follows)) = merging.map(|(dir, owned)| (*dir, owned.into_table.is_some())) else { return };
         if self.is_overfull(0) {
             // What is in memory of it goes into the table first; the tick looks again.
             return self.checkpoint();
@@ -435,16 +453,14 @@ impl Mds {
         self.pace.begin(&self.config);
         let parts = (self.pace.left() / (80 * REQUESTS_PER_PART)).clamp(1, PARTS_MAX);
         let lsn = self.log.last;
-        for _ in 0..parts {
-            if self.tree.merge_some(dir, lsn) {
-                if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
-                    owned.merging = false;
-                }
-                self.parked.wake(&Why::Merge(dir));
-                break;
-            }
+        let is_over = match follows {
+            true => self.follow_table(dir),
+            false => (0..parts).any(|_| self.tree.merge_some(dir, lsn)),
+        };
+        if is_over {
+            self.merge_is_over(dir);
         }
-        if self.decoupled.by_dir.values().any(|owned| owned.merging) {
+        if self.decoupled.by_dir.values().any(|owned| owned.merging && !owned.waits_for_table()) {
             self.out.push_back(crate::io::Output::Again);
         }
     }
@@ -465,6 +481,24 @@ pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
     let group = inode.kind == Kind::Dir || inode.mode & access::S_ISGID == 0 || cred.in_group(inode.gid);
     let device = matches!(inode.kind, Kind::Char | Kind::Block);
     cred.is_root() || inode.uid == cred.uid && group && !device
+}
+
+/// Whether an event is about what a subtree consists of.
+fn is_of_a_subtree(event: EventView<'_>) -> bool {
+    match event {
+        EventView::Inode(inode) => !inode.is_spread(),
+        EventView::Entry { .. } => true,
+        EventView::Other(event) => matches!(
+            event,
+            Event::InodeGone(_)
+                | Event::EntryGone { .. }
+                | Event::Xattr { .. }
+                | Event::XattrGone { .. }
+                | Event::Inline { .. }
+                | Event::InlineGone(_)
+                | Event::Discard { .. }
+        ),
+    }
 }
 
 /// An event, if it says something of what was there before.

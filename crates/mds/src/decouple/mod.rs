@@ -1,7 +1,7 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
 //! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what
-//! it made becomes true, `allow.rs` what is otherwise where others may work meanwhile, `status.rs` what is shown. Not what the owner does meanwhile.
+//! it made becomes true, `into_table.rs` how it gets into the table without memory, `allow.rs` what is otherwise where others may work meanwhile, `status.rs` what is shown. Not what the owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
@@ -11,6 +11,7 @@ mod allow;
 mod away;
 mod begin;
 mod fetch;
+mod into_table;
 mod merge;
 mod objects;
 mod shut;
@@ -47,6 +48,8 @@ pub(crate) struct Owned {
     part_waits: Option<(u64, u32, u64)>,
     /// A merge is decided, and what it says is on its way into memory.
     merging: bool,
+    /// It goes into the table first.
+    into_table: Option<into_table::IntoTable>,
     /// What others have removed and its owner may have changed.
     held: allow::Held,
     /// What did not go together in the last merge of this life.
@@ -57,6 +60,8 @@ pub(crate) struct Owned {
 #[derive(Default)]
 pub(crate) struct Decoupled {
     by_dir: BTreeMap<Ino, Owned>,
+    /// The number of the last question to the table.
+    last_rows: u64,
 }
 
 impl Mds {
@@ -96,9 +101,11 @@ impl Mds {
             SubtreeOp::TakeOver { owner } => self.take_over_subtree(job, dir, *owner),
             SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
             SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
-            SubtreeOp::Part { epoch, merge, part, body } => self.merge_part(job, dir, *epoch, (*merge, *part), body),
-            SubtreeOp::Merge { epoch, merge, parts, used } => {
-                self.merge_parts(job, dir, *epoch, (*merge, *parts), *used)
+            SubtreeOp::Part { epoch, merge, part, blind, body } => {
+                self.merge_part(job, dir, *epoch, (*merge, *part), (*blind, body))
+            }
+            SubtreeOp::Merge { epoch, merge, parts, used, into } => {
+                self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
             }
             // Nothing orders what others write into a file and what its owner writes past the rank.
             SubtreeOp::Data { inos, .. } if self.allows(dir) && !self.are_granted(dir, inos) => {

@@ -3,6 +3,7 @@
 mod allow;
 mod away;
 mod cold;
+mod into_table;
 mod objects;
 mod policy;
 
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use loligo_journal::encode_record;
 use loligo_subtree::{Group, Outcome, Settings, Subtree};
 use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, Op,
+    Answer, Conflict, Cred, DecoupledRecord, Event, FsError, FsResult, Ino, Inode, Interfere, Kind, Lsn, MergeInto, Op,
     RenameMode, SubtreeAnswer, SubtreeOp, Time,
 };
 
@@ -24,6 +25,8 @@ struct Owner {
     cred: Cred,
     /// What did not go together in its merges.
     conflicts: Vec<Conflict>,
+    /// Where its merges go.
+    into: MergeInto,
 }
 
 fn ask(world: &mut World, at: usize, dir: Ino, what: SubtreeOp) -> FsResult<Answer> {
@@ -48,7 +51,13 @@ impl Owner {
     fn with(world: &mut World, at: usize, dir: Ino, op: SubtreeOp) -> FsResult<Owner> {
         let cred = Cred { uid: world.clients[at].uid, ..Cred::root() };
         let (record, root, settings) = told(ask(world, at, dir, op))?;
-        Ok(Owner { at, subtree: Subtree::new(settings, record, root), cred, conflicts: Vec::new() })
+        Ok(Owner {
+            at,
+            subtree: Subtree::new(settings, record, root),
+            cred,
+            conflicts: Vec::new(),
+            into: MergeInto::Memory,
+        })
     }
 
     fn epoch(&self) -> u64 {
@@ -88,14 +97,14 @@ impl Owner {
     fn send_parts(&mut self, world: &mut World, group: &Group) -> FsResult<()> {
         let (dir, epoch, merge) = (self.subtree.root(), self.epoch(), self.subtree.record().merges + 1);
         for (part, body) in (0..).zip(&group.parts) {
-            ask(world, self.at, dir, SubtreeOp::Part { epoch, merge, part, body: body.clone() })?;
+            ask(world, self.at, dir, SubtreeOp::Part { epoch, merge, part, blind: false, body: body.clone() })?;
         }
         Ok(())
     }
 
     fn merge_op(&self, group: &Group) -> Op {
         let (merge, parts) = (self.subtree.record().merges + 1, group.parts.len() as u32);
-        let what = SubtreeOp::Merge { epoch: self.epoch(), merge, parts, used: group.used };
+        let what = SubtreeOp::Merge { epoch: self.epoch(), merge, parts, used: group.used, into: self.into };
         Op::Subtree { dir: self.subtree.root(), what: Box::new(what) }
     }
 
@@ -299,6 +308,7 @@ fn compare(seed: u64, merges: usize, each: usize) {
     let mut owner = Owner::new(&mut world, a, dirs[0], 20).expect("free");
     // The numbers of its journals are granted with it.
     plain.call(p, Op::GrantInos { count: 2 }).expect("it has none");
+    owner.into = if seed.is_multiple_of(2) { MergeInto::Memory } else { MergeInto::Table };
     // Some in one group, some in many.
     owner.subtree = owner.subtree.with_groups(if seed.is_multiple_of(3) { 300 } else { 1 << 20 });
     let mut files = Vec::new();
@@ -446,7 +456,13 @@ fn what_was_sent_before_the_rank_died_is_sent_again_and_merged_once() {
         a,
         Op::Subtree {
             dir,
-            what: Box::new(SubtreeOp::Merge { epoch: owner.epoch(), merge: 1, parts: 1, used: owner.subtree.used() }),
+            what: Box::new(SubtreeOp::Merge {
+                epoch: owner.epoch(),
+                merge: 1,
+                parts: 1,
+                used: owner.subtree.used(),
+                into: owner.into,
+            }),
         },
     );
     assert_eq!(
@@ -587,7 +603,7 @@ fn nothing_is_merged_that_is_not_the_owners_to_make() {
         vec![Event::DecoupledGone(dir)],
         vec![Event::Merge { dir }],
     ];
-    let part = |body: &[u8]| SubtreeOp::Part { epoch, merge: 1, part: 0, body: body.into() };
+    let part = |body: &[u8]| SubtreeOp::Part { epoch, merge: 1, part: 0, blind: false, body: body.into() };
     for events in bad {
         let mut body = Vec::new();
         encode_record(&mut body, None, &events);
@@ -595,7 +611,7 @@ fn nothing_is_merged_that_is_not_the_owners_to_make() {
     }
     assert_eq!(ask(&mut world, a, dir, part(b"no record at all")), Err(FsError::Invalid));
     assert_eq!(ask(&mut world, b, dir, part(&[2, 0, 0])), Err(FsError::Stale), "another's");
-    let merge = |epoch, merge, used| SubtreeOp::Merge { epoch, merge, parts: 1, used };
+    let merge = |epoch, merge, used| SubtreeOp::Merge { epoch, merge, parts: 1, used, into: MergeInto::Memory };
     assert_eq!(ask(&mut world, a, dir, part(&[2, 0, 0])), Ok(Answer::Done));
     assert_eq!(ask(&mut world, a, dir, merge(epoch, 1, Ino(own.0 + 101))), Err(FsError::Invalid));
     assert_eq!(ask(&mut world, a, dir, part(&[2, 0, 0])), Ok(Answer::Done));
@@ -622,7 +638,7 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
     let part = |events: &[Event]| {
         let mut body = Vec::new();
         encode_record(&mut body, None, events);
-        SubtreeOp::Part { epoch, merge: 1, part: 0, body: body.into() }
+        SubtreeOp::Part { epoch, merge: 1, part: 0, blind: false, body: body.into() }
     };
     let before = world.mds.tree.inode(old).expect("there").clone();
     let setuid = Inode { mode: 0o4777, ..before.clone() };
@@ -650,7 +666,13 @@ fn an_owner_that_is_not_root_changes_of_others_only_what_it_may() {
         assert_eq!(ask(&mut world, part(std::slice::from_ref(&event))), Err(FsError::Access), "{event:?}");
     }
     // It may take a name away from its own directory, as it might at the rank.
-    let mut owner = Owner { at, subtree: Subtree::new(settings, record, root), cred, conflicts: Vec::new() };
+    let mut owner = Owner {
+        at,
+        subtree: Subtree::new(settings, record, root),
+        cred,
+        conflicts: Vec::new(),
+        into: MergeInto::Memory,
+    };
     owner.run(&mut world, &unlink(dir, "old")).expect("the directory is his");
     assert_eq!(owner.run(&mut world, &mkdir(dir, "d")).map(|_| ()), Ok(()));
     owner.merge(&mut world).expect("his");

@@ -77,6 +77,8 @@ pub struct World {
     /// All that was to be read, until a test clears it.
     pub read: Vec<Need>,
     pub pending_checkpoints: VecDeque<(u64, Vec<Record>)>,
+    /// Rows of merges; they get into the table by themselves if `checkpoints` do.
+    pub pending_rows: VecDeque<(u64, Box<loligo_namespace::MergeRows>)>,
     pub pending_discards: VecDeque<(Ino, u64)>,
     /// Syncs of all data that were asked for.
     pub data_syncs: Vec<u64>,
@@ -142,6 +144,7 @@ impl World {
             pending_loads: VecDeque::new(),
             read: Vec::new(),
             pending_checkpoints: VecDeque::new(),
+            pending_rows: VecDeque::new(),
             pending_discards: VecDeque::new(),
             data_syncs: Vec::new(),
             syncs_data: false,
@@ -185,6 +188,8 @@ impl World {
                 self.load_one();
             } else if self.checkpoints && !self.pending_checkpoints.is_empty() {
                 self.checkpoint_one();
+            } else if self.checkpoints && !self.pending_rows.is_empty() {
+                self.merge_rows_one(true);
             } else if self.discards && !self.pending_discards.is_empty() {
                 self.discard_one();
             } else if self.quiesces && !self.pending_quiesces.is_empty() {
@@ -216,6 +221,7 @@ impl World {
                 assert!(self.pending_checkpoints.is_empty(), "one checkpoint at a time");
                 self.pending_checkpoints.push_back((id, records));
             }
+            Output::MergeRows { id, rows } => self.pending_rows.push_back((id, rows)),
             Output::Trim { below } => {
                 assert!(below >= self.trimmed, "the journal is not trimmed backwards");
                 self.trimmed = below;
@@ -296,6 +302,18 @@ impl World {
         let Some((id, records)) = self.pending_checkpoints.pop_front() else { return };
         records.into_iter().for_each(|record| write(&mut self.table, self.config.rank, record));
         self.mds.handle(self.now, Input::CheckpointDone { id });
+    }
+
+    /// Rows of a merge get into the table, or, `ok` not said, only every other one of them.
+    pub fn merge_rows_one(&mut self, ok: bool) {
+        let Some((id, rows)) = self.pending_rows.pop_front() else { return };
+        let mut merged = rows.rows();
+        for (at, record) in std::mem::take(&mut merged.records).into_iter().enumerate() {
+            if ok || at % 2 == 0 {
+                write(&mut self.table, self.config.rank, record);
+            }
+        }
+        self.mds.handle(self.now, Input::MergeRowsDone { id, merged: ok.then(|| Box::new(merged)) });
     }
 
     pub fn discard_one(&mut self) {
@@ -509,6 +527,7 @@ impl World {
         self.volatile.clear();
         self.pending_loads.clear();
         self.pending_checkpoints.clear();
+        self.pending_rows.clear();
         self.pending_discards.clear();
         self.to_peers.clear();
         self.pending_quiesces.clear();

@@ -30,7 +30,8 @@ fn root() -> Peer {
 #[test]
 fn a_handshake_says_why_it_fails() {
     let mut world = World::new();
-    let fine = Hello { versions: (1, 7), client: 0, resume: None, name: "x".into(), fs_id: Some([0; 16]) };
+    let fine =
+        Hello { versions: (1, PROTOCOL_VERSION), client: 0, resume: None, name: "x".into(), fs_id: Some([0; 16]) };
     assert_eq!(refusal(&mut world, fine.clone(), root()), None);
     let newer = Hello { versions: (PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 2), ..fine.clone() };
     assert_eq!(refusal(&mut world, newer, root()), Some(Refusal::Version));

@@ -122,6 +122,11 @@ impl DirSlot {
         }
     }
 
+    /// Whether something is so of all known entries.
+    pub fn all(&self, test: impl Fn(&Entry) -> bool) -> bool {
+        self.entries.values().all(|group| group.entries().iter().all(&test))
+    }
+
     /// The known entry of a name.
     pub fn get(&self, hash: u64, name: &[u8]) -> Option<&Entry> {
         self.entries.get(&hash)?.find(name)

@@ -9,10 +9,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loligo_journal::view_record;
-use loligo_types::{DecoupledRecord, Event, EventView, Ino, Lsn};
+use loligo_types::{DecoupledRecord, Event, EventView, Ino, Kind, Lsn};
 
-use super::Tree;
+use super::{Tree, flag};
+use crate::MergeRows;
 use crate::apply::apply_view;
+
+/// Names of a directory that are looked at, whether the table has them.
+const NAMES_MAX: usize = 4096;
 
 /// What has come to be merged into a subtree.
 pub(crate) struct Merge {
@@ -107,6 +111,35 @@ impl Tree {
             self.pins.push(Pin { from, until: lsn });
         }
         done
+    }
+
+    /// What of a merge that is true is to become rows of the table, instead of getting into the cache by [`Tree::merge_some`].
+    /// `touched`: what was there before and may get other names. Nothing below the root may change until
+    /// [`Tree::merge_rest`] has said the last of it.
+    pub fn merge_rows(&self, dir: Ino, touched: impl Iterator<Item = Ino>) -> Option<MergeRows> {
+        let merge = self.merges.get(&dir)?;
+        let record = merge.begun.clone()?;
+        let is_dir = |ino: &Ino| self.inode(*ino).is_some_and(|inode| inode.kind == Kind::Dir);
+        let dirs = touched.filter(is_dir).filter(|dir| self.names_are_in_table(*dir)).collect();
+        Some(MergeRows { parts: merge.parts.iter().cloned().collect(), record, dirs, key: self.key })
+    }
+
+    /// Whether the table has all that the cache has of a directory's names; not if that takes long to tell.
+    fn names_are_in_table(&self, dir: Ino) -> bool {
+        let Some(slot) = self.dirs.get(dir.0) else { return true };
+        slot.entries.len() <= NAMES_MAX && slot.all(|entry| entry.flags.get() & flag::HELD == 0)
+    }
+
+    /// Rows of a merge are in the table: the cache forgets what it knows of names in `dir`, which may be old.
+    pub fn forget_merged_names(&mut self, dir: Ino) {
+        self.forget_known_names(dir);
+    }
+
+    /// The last of a merge that went into the table: it is over, and what was to be done in the cache was applied as of `lsn`.
+    pub fn merge_rest(&mut self, dir: Ino, lsn: Lsn) {
+        if let Some(merge) = self.merges.remove(&dir) {
+            self.pins.push(Pin { from: merge.first, until: lsn });
+        }
     }
 
     /// The first record of what came to be merged and is not all in memory.

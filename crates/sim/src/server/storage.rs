@@ -1,6 +1,7 @@
 //! The threads of journal and table: what they do when their time has come.
 
 use loligo_mds::{Input, Now};
+use loligo_namespace::MergeRows;
 use loligo_store::{Batch, StoreError};
 use loligo_types::Lsn;
 
@@ -87,6 +88,7 @@ impl Server {
                 Ok(rows) => self.write_rows(now, id, 0, rows),
                 Err(_) => self.feed(now, Input::CheckpointFailed { id, full: false }),
             },
+            Some(TableWork::MergeRows { id, rows }) => self.merge_rows(now, id, &rows),
             Some(TableWork::Rest { id, turn, rows }) => self.write_rows(now, id, turn, rows),
             Some(TableWork::Scan { ticket, what, from }) => {
                 let rows = |start: &[u8], end: &[u8], limit: usize| self.table.scan(start, end, limit).map_err(drop);
@@ -122,6 +124,18 @@ impl Server {
         } else {
             self.table_queue.push_front(TableWork::Rest { id, turn: turn + 1, rows });
         }
+    }
+
+    /// Rows of a merge: in two writes, of which the second may fail.
+    fn merge_rows(&mut self, now: Now, id: u64, rows: &MergeRows) {
+        let mut merged = rows.rows();
+        let records = std::mem::take(&mut merged.records);
+        let (first, second) = records.split_at(records.len() / 2);
+        let written = [first, second].into_iter().all(|records| {
+            let batch = rows::batch_of(&*self.table, self.rank, records);
+            batch.is_ok_and(|batch| batch.is_empty() || self.table.write(&batch, self.durability).is_ok())
+        });
+        self.feed(now, Input::MergeRowsDone { id, merged: written.then(|| Box::new(merged)) });
     }
 
     /// Makes all that was written durable: it is to end, or be started again.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use loligo_client::Call;
 use loligo_subtree::{Group, Outcome as Run, Settings, Subtree};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, Name, Op, OpenFlags, RenameMode,
-    SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, MergeInto, Name, Op, OpenFlags,
+    RenameMode, SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use crate::data::filled;
@@ -361,7 +361,7 @@ impl Shell {
             let mut failed = None;
             for (part, body) in (0..).zip(parts) {
                 let begun = self.now();
-                let what = SubtreeOp::Part { epoch, merge, part, body: Arc::clone(body) };
+                let what = SubtreeOp::Part { epoch, merge, part, blind: false, body: Arc::clone(body) };
                 match self.subtree_call(dir, what).await {
                     Ok(_) => self.jobs.borrow_mut().heard(dir, epoch, begun),
                     Err(error) => {
@@ -377,7 +377,8 @@ impl Shell {
                 }
                 self.jobs.borrow_mut().sends(dir, after);
                 let begun = self.now();
-                let what = SubtreeOp::Merge { epoch, merge, parts: parts.len() as u32, used };
+                let what =
+                    SubtreeOp::Merge { epoch, merge, parts: parts.len() as u32, used, into: into_of(epoch, merge) };
                 match self.subtree_call(dir, what).await {
                     Ok(_) => {
                         let mut jobs = self.jobs.borrow_mut();
@@ -489,4 +490,9 @@ impl Shell {
         self.release(Some(fh)).await?;
         read.map(drop)
     }
+}
+
+/// Every other merge goes into the table.
+fn into_of(epoch: u64, merge: u64) -> MergeInto {
+    if (epoch + merge).is_multiple_of(2) { MergeInto::Memory } else { MergeInto::Table }
 }

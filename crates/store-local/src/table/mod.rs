@@ -1,6 +1,7 @@
 //! The table on RocksDB: one column family, write-ahead log always on, `Sync` syncs that log. Not a
 //! cache: the metadata server holds what it uses.
 
+mod ingest;
 mod options;
 
 use std::path::{Path, PathBuf};
@@ -100,6 +101,7 @@ impl LocalTable {
 }
 
 fn open(path: &Path, options: &rocksdb::Options) -> Result<DB> {
+    ingest::sweep(path);
     // Named with its options: a family that is only named, even the default one, is opened with RocksDB's defaults.
     DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
@@ -171,6 +173,13 @@ impl Table for LocalTable {
             return if durability == Durability::Sync { self.flush() } else { Ok(()) };
         }
         self.write_with(|db| db.write_opt(to_rocksdb(batch), &write))
+    }
+
+    fn ingest(&self, batch: Batch) -> Result<()> {
+        match self.ingest_files(batch)? {
+            Some(few) => self.write_rows(&few),
+            None => Ok(()),
+        }
     }
 
     fn flush(&self) -> Result<()> {

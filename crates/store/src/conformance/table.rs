@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use super::{Make, Rng, Scenario};
 use crate::{Batch, Durability, KeyValue, Table};
 
-pub(super) const SCENARIOS: [Scenario; 8] = [
+pub(super) const SCENARIOS: [Scenario; 9] = [
     ("a batch is seen whole by every kind of read", batch_is_seen),
     ("a key both deleted and put in one batch is put", put_wins_over_delete),
     ("a scan keeps its bounds and its limit", scan_bounds),
     ("a table equals a sorted map under random batches", equals_a_map),
     ("rows written one by one are there, too", rows_are_there),
+    ("very many rows at once are there, over those before and below those after", very_many_rows_are_there),
     ("keys of all bytes keep their order", all_bytes_in_keys),
     ("what was written is there after opening again", survives_reopening),
     ("the size of a table grows with it", size_grows),
@@ -118,6 +119,36 @@ fn rows_are_there(make: Make<'_>) {
     table.flush().expect("flush");
     let rows = table.scan(b"", b"", 10).expect("scan");
     assert_eq!(rows, [(b"b".to_vec(), b"2".to_vec()), (b"c".to_vec(), b"3".to_vec())]);
+}
+
+fn very_many_rows_are_there(make: Make<'_>) {
+    let mut fixture = make();
+    let store = fixture.open();
+    let table = store.table();
+    let mut model = BTreeMap::new();
+    let key = |n: u32| [&[(n % 3) as u8][..], &n.wrapping_mul(2_654_435_761).to_be_bytes()].concat();
+    for round in 0u32..3 {
+        let mut batch = Batch::new();
+        for n in 0..20_000 {
+            let key = key(n + round * 7_000);
+            if n % 11 == round {
+                model.remove(&key);
+                batch.delete(key);
+            } else {
+                model.insert(key.clone(), vec![round as u8; 20]);
+                batch.put(key, [round as u8; 20]);
+            }
+        }
+        table.ingest(batch).expect("ingest");
+        compare(table.as_ref(), &model, round as i32);
+    }
+    let mut batch = Batch::new();
+    batch.put(key(1), b"later".as_slice());
+    model.insert(key(1), b"later".to_vec());
+    table.write(&batch, Durability::Buffered).expect("write");
+    compare(table.as_ref(), &model, 3);
+    drop((table, store));
+    compare(fixture.open().table().as_ref(), &model, 4);
 }
 
 fn all_bytes_in_keys(make: Make<'_>) {

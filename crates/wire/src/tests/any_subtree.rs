@@ -1,8 +1,8 @@
 //! Anything that is said about decoupled subtrees, for property tests. What must be refused is in `subtree.rs`.
 
 use loligo_types::{
-    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, Op, SessionId, SplitRule, StoredJournal, SubtreeAnswer,
-    SubtreeOp,
+    Conflict, ConflictKind, DecoupledRecord, Ino, Interfere, MergeInto, Op, SessionId, SplitRule, StoredJournal,
+    SubtreeAnswer, SubtreeOp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,13 +29,15 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
             epoch,
             merge,
             part,
+            blind: epoch.is_multiple_of(3),
             body
         }),
         (n(), n(), any::<u32>(), ino()).prop_map(|(epoch, merge, parts, used)| SubtreeOp::Merge {
             epoch,
             merge,
             parts,
-            used
+            used,
+            into: if epoch.is_multiple_of(2) { MergeInto::Memory } else { MergeInto::Table },
         }),
         n().prop_map(|epoch| SubtreeOp::End { epoch }),
         n().prop_map(|owner| SubtreeOp::TakeOver { owner }),

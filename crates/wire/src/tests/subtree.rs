@@ -6,8 +6,8 @@ use std::sync::Arc;
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, FETCH_MAX, MERGE_PART_MAX, SUBTREE_GRANTS_MAX};
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{
-    Answer, Conflict, ConflictKind, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, Name, Need, Op,
-    Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
+    Answer, Conflict, ConflictKind, Cred, DecoupledRecord, Ino, Inode, Interfere, Kind, Lease, Loaded, MergeInto, Name,
+    Need, Op, Seq, SessionId, SplitRule, StoredJournal, SubtreeAnswer, SubtreeOp, Target, Time,
 };
 
 use super::golden::{to_client, to_server};
@@ -66,12 +66,20 @@ fn what_is_asked() {
         "4c6f01011c000000000000009dab54461a1a0803100292031308ac02120e0390030201ac020002ac02016600",
     );
     to_server(
-        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, body: b"abc"[..].into() }),
+        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, blind: false, body: b"abc"[..].into() }),
         "4c6f01011300000003000000df8da42b1a110803100292030a08ac0212050490030401616263",
     );
     to_server(
-        asks(SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402) }),
+        asks(SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402), into: MergeInto::Memory }),
         "4c6f010115000000000000007447a7751a130803100292030c08ac02120705900304029203",
+    );
+    to_server(
+        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, blind: true, body: b"abc"[..].into() }),
+        "4c6f01011300000003000000a6e7a47e1a110803100292030a08ac0212050a90030401616263",
+    );
+    to_server(
+        asks(SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402), into: MergeInto::Table }),
+        "4c6f0101150000000000000066266c4e1a130803100292030c08ac0212070b900304029203",
     );
     to_server(
         asks(SubtreeOp::Data { epoch: 400, inos: vec![Ino(300), Ino(401)] }),
@@ -148,7 +156,7 @@ fn refused(msg: &ToServer) -> DecodeError {
 fn a_part_is_not_longer_than_a_rank_takes() {
     let part = |len: usize| {
         let body: Arc<[u8]> = vec![7; len].into();
-        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, body })
+        asks(SubtreeOp::Part { epoch: 400, merge: 4, part: 1, blind: false, body })
     };
     let mut decoder = at_server();
     decoder.feed(&server_bytes(&part(MERGE_PART_MAX)));
@@ -190,7 +198,7 @@ fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
     let all = [
         SubtreeOp::Decouple { owner: 77, resume: 400, inos: 16, lease_ms: 5000, interfere: Interfere::Allow },
         SubtreeOp::Fetch { epoch: 400, needs: vec![Need::Inode(Ino(300))] },
-        SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402) },
+        SubtreeOp::Merge { epoch: 400, merge: 4, parts: 2, used: Ino(402), into: MergeInto::Memory },
         SubtreeOp::End { epoch: 400 },
     ];
     let decode = |bytes: &[u8]| {

@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use loligo_subtree::{Group, Outcome, Outstanding, Settings};
 use loligo_types::limits::{CONFLICTS_TOLD_MAX, SUBTREE_INOS_MAX};
 use loligo_types::{
-    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Need, Op, StoredJournal,
-    SubtreeAnswer, SubtreeOp, Time,
+    Answer, Conflict, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, MergeInto, Need, Op,
+    StoredJournal, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use super::{Call, CallResult, Client, Fs};
@@ -49,13 +49,24 @@ pub struct SubtreeOptions {
     pub interfere: Interfere,
     /// Bits that new files do not get.
     pub umask: u16,
+    /// Where the rank brings what is new in a merge. Where others may work meanwhile into its memory, whatever is said here.
+    pub into: MergeInto,
+    /// The rank takes the owner's word for what is merged (Cudele §6.3): root's alone, and not where others may work meanwhile. For
+    /// comparison; it saves the rank a look at each event.
+    pub blind: bool,
 }
 
 impl Default for SubtreeOptions {
-    /// 100 inodes, as in the paper; a minute; others are refused; umask 022.
+    /// 100 inodes, as in the paper; a minute; others are refused; umask 022; merged into memory, and looked through.
     fn default() -> SubtreeOptions {
-        let lease = Duration::from_secs(60);
-        SubtreeOptions { allocated_inodes: 100, lease, interfere: Interfere::Block, umask: 0o022 }
+        SubtreeOptions {
+            allocated_inodes: 100,
+            lease: Duration::from_secs(60),
+            interfere: Interfere::Block,
+            umask: 0o022,
+            into: MergeInto::Memory,
+            blind: false,
+        }
     }
 }
 
@@ -65,6 +76,8 @@ pub struct Subtree {
     client: Client,
     cred: Arc<Cred>,
     umask: u16,
+    into: MergeInto,
+    blind: bool,
     machine: loligo_subtree::Subtree,
     kept: Option<keep::Keeper>,
     stored: Option<store::Stored>,
@@ -109,7 +122,18 @@ impl Subtree {
         let (record, root, settings) = told(&client, ask(&client, &cred, dir, what)?)?;
         let left = record.journal;
         let machine = loligo_subtree::Subtree::new(settings, record, root);
-        Ok(Subtree { client, cred, umask: options.umask, machine, kept: None, stored: None, last: None, left })
+        Ok(Subtree {
+            client,
+            cred,
+            umask: options.umask,
+            into: options.into,
+            blind: options.blind,
+            machine,
+            kept: None,
+            stored: None,
+            last: None,
+            left,
+        })
     }
 
     /// What its rank keeps of it.
@@ -280,7 +304,7 @@ impl Subtree {
             while sent < group.parts.len() && sent - done < PARTS_IN_FLIGHT && result.is_ok() {
                 let (to, body) = (to.clone(), group.parts[sent].clone());
                 let part = u32::try_from(sent).map_err(|_| FsError::Quota)?;
-                let what = Box::new(SubtreeOp::Part { epoch, merge, part, body });
+                let what = Box::new(SubtreeOp::Part { epoch, merge, part, blind: self.blind, body });
                 // Who waits has gone only if this thread panicked.
                 self.client.submit(&self.cred, Call::Op(Op::Subtree { dir, what }), move |result| _ = to.send(result));
                 sent += 1;
@@ -295,7 +319,8 @@ impl Subtree {
         }
         result?;
         let parts = u32::try_from(group.parts.len()).map_err(|_| FsError::Quota)?;
-        match ask(&self.client, &self.cred, dir, SubtreeOp::Merge { epoch, merge, parts, used: group.used })? {
+        let what = SubtreeOp::Merge { epoch, merge, parts, used: group.used, into: self.into };
+        match ask(&self.client, &self.cred, dir, what)? {
             Answer::Subtree(answer) => match *answer {
                 SubtreeAnswer::Merged { conflicts, told, .. } => Ok((conflicts, told)),
                 _ => Err(FsError::Io),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use loligo_mds::IdentityKey;
 use loligo_mds::admin::Told;
 use loligo_mds::peer::PeerMsg;
-use loligo_namespace::Loaded;
+use loligo_namespace::{Loaded, MergedRows};
 use loligo_store::{LogFile, StoreError};
 use loligo_types::{Ino, Lsn};
 
@@ -56,6 +56,11 @@ pub(crate) enum Done {
     Checkpoint {
         id: u64,
         full: Option<bool>,
+    },
+    /// What [`loligo_mds::Output::MergeRows`] asked for is so; `None`: not all of it.
+    MergeRows {
+        id: u64,
+        merged: Option<Box<MergedRows>>,
     },
     /// What [`loligo_mds::Output::Settle`] asked for is so.
     Settled {
