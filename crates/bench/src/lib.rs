@@ -5,6 +5,7 @@
 //! docs/performance.md.
 
 pub mod cpu;
+pub mod figure;
 pub mod md;
 pub mod result;
 pub mod workload;

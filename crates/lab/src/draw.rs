@@ -7,14 +7,15 @@ const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 80.0;
 const TOP: f64 = 30.0;
 const PLOT: (f64, f64) = (560.0, 290.0);
-const COLOURS: [&str; 8] = ["#1b6ca8", "#2a9d5c", "#c77d0a", "#8a4fbf", "#b8323a", "#3aa6a6", "#7a6a2b", "#d46a9f"];
+pub(crate) const COLOURS: [&str; 8] =
+    ["#1b6ca8", "#2a9d5c", "#c77d0a", "#8a4fbf", "#b8323a", "#3aa6a6", "#7a6a2b", "#d46a9f"];
 /// More ranks than this are not named beside the picture.
 const NAMED_MAX: usize = 16;
 /// About so many lines across.
 const LINES: f64 = 5.0;
 
 /// A round number of which about five make up this much.
-fn step(most: f64) -> f64 {
+pub(crate) fn step(most: f64) -> f64 {
     let rough = (most / LINES).max(f64::MIN_POSITIVE);
     let ten = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * ten).find(|n| *n >= rough).unwrap_or(rough)
@@ -26,6 +27,11 @@ pub fn svg_head(width: f64, height: f64) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
     )
+}
+
+/// Text as it may stand in a picture.
+pub(crate) fn clean(text: &str) -> String {
+    text.replace('&', "and").replace('<', "")
 }
 
 impl Report {
@@ -111,7 +117,6 @@ impl Report {
             "<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">requests answered a second</text>",
             TOP + PLOT.1 / 2.0
         ));
-        let clean = |text: &str| text.replace('&', "and").replace('<', "");
         put(format!(
             "<text x=\"{LEFT}\" y=\"{}\" fill=\"#555\" font-size=\"11\">{}; at first: {}; policy: {}. Simulated in virtual time with the production machines.</text>",
             HEIGHT - 26.0,

@@ -14,12 +14,17 @@
 //! | `lab.rs`, `spread.rs` | a run from its set-up to its report, and who has what at its beginning |
 //! | `policy.rs` | a policy's text as what decides |
 //! | `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
+//!
+//! Two things stand beside that: [`chart`] draws numbers of any kind, for the benchmarks, too, and [`Many`] is a small model of clients that
+//! work decoupled, in which there are no machines at all.
 
+pub mod chart;
 pub mod clients;
 mod costs;
 mod draw;
 mod kernel;
 mod lab;
+mod many;
 mod policy;
 mod queue;
 mod report;
@@ -36,6 +41,7 @@ pub mod world;
 pub use costs::Costs;
 pub use draw::svg_head;
 pub use lab::{Decider, Lab, Plan, run};
+pub use many::Many;
 pub use policy::PolicyDecider;
 pub use report::{Client, Moving, Phase, Report, Second};
 pub use spread::Spread;
