@@ -433,7 +433,7 @@ impl World {
         wrong.into_iter().for_each(|text| self.wrong(text));
         self.compare_names(&rows::counted(&rows));
         if self.has_subtrees() {
-            self.jobs.borrow_mut().compare(&rows);
+            self.jobs.borrow_mut().compare(&rows::counted(&rows));
             self.gather();
         }
     }

@@ -188,6 +188,14 @@ impl Jobs {
         if rng.one_in(2) { root } else { rng.pick(&dirs) }
     }
 
+    /// Those directories, and the directories in them that may be there.
+    pub fn all_dirs(&self) -> Vec<Ino> {
+        let states = self.jobs.values().filter_map(|job| job.ways.last()).map(|way| &way.state);
+        states
+            .flat_map(|state| state.iter().filter(|(_, thing)| thing.kind == Kind::Dir).map(|(ino, _)| *ino))
+            .collect()
+    }
+
     fn wrong(&mut self, dir: Ino, text: String) {
         self.findings.push(format!("decoupled directory {dir}: {text}"));
     }
