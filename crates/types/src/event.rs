@@ -122,6 +122,8 @@ impl Event {
                 | Event::InlineGone(_)
                 | Event::PartGone { .. }
                 | Event::Merge { .. }
+                | Event::Decoupled(_)
+                | Event::DecoupledGone(_)
         )
     }
 }

@@ -92,7 +92,7 @@ impl Mds {
     }
 
     /// Wants files to be moved that live by themselves here.
-    pub(super) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
+    pub(crate) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
         let first = files.first().copied()?;
         let id = self.cluster.exports.wait(first, None, to);
         self.cluster.exports.files.insert(id, files);

@@ -5,6 +5,7 @@ mod away;
 mod cold;
 mod objects;
 mod policy;
+mod ranks;
 
 use std::collections::BTreeMap;
 
