@@ -247,6 +247,12 @@ impl Mds {
     }
 
     fn next(&mut self, at: Ino) -> Next {
+        // What has moved and is not dropped from memory yet says where it was.
+        match self.has_moved(at) {
+            Ok(None) => {}
+            Ok(Some(rank)) => return Next::Elsewhere(rank),
+            Err(needs) => return Next::Load(needs),
+        }
         loop {
             match self.tree.find(at) {
                 Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,

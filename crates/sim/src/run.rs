@@ -160,6 +160,7 @@ impl World {
                 let mut jobs = self.jobs.borrow_mut();
                 jobs.hash_key = self.knobs.server.hash_key;
                 jobs.keeps = self.options.stored;
+                jobs.several = self.seats.len() > 1;
                 jobs.create(dir);
             }
         }
