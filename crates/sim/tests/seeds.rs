@@ -421,6 +421,13 @@ fn seeds_that_were_wrong_while_directories_of_several_ranks_were_decoupled_are_c
         let options = Options { ranks: (2, 3), ..subtrees() };
         seeds.iter().for_each(|seed| _ = assert_clean(&options, *seed..seed + 1));
     }
+    let options = Options { ranks: (2, 4), ..subtrees() };
+    // A file that was gone kept others from going home.
+    assert_clean(&options, 3438..3439);
+    // A rank told the way through what had moved from it, and a directory was decoupled that was not all at one rank.
+    for seed in [7, 291] {
+        assert_clean(&Options { members: true, ..options.clone() }, seed..seed + 1);
+    }
 }
 
 /// What was wrong with decoupled directories, and the seeds that showed it.
