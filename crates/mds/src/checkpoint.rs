@@ -206,10 +206,13 @@ impl Mds {
         if self.cluster.settled > lsn {
             return true;
         }
-        let oldest = self.tree.oldest_dirty().into_iter().chain(self.tree.oldest_merge()).min();
-        let table_upto = oldest.unwrap_or(self.log.last.next()).min(self.log.durable.next());
+        let oldest = self.tree.oldest_dirty().unwrap_or(self.log.last.next());
+        // What a merge made true gets into memory after its record, and is dirty from then on only.
+        let written = oldest.min(self.log.durable.next());
+        let table_upto = self.tree.settled_for_merges(written);
         if table_upto <= lsn {
-            self.checkpoint_upto(lsn);
+            let with_merges = if table_upto < written { self.log.last } else { lsn };
+            self.checkpoint_upto(with_merges.max(lsn));
         } else if self.cluster.settling <= lsn || self.now.mono_ms >= self.cluster.settling_ms + SETTLE_AGAIN_MS {
             self.cluster.settling = table_upto;
             self.cluster.settling_ms = self.now.mono_ms;

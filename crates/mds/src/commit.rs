@@ -46,6 +46,9 @@ impl Mds {
         self.log.last_len = record.len();
         self.log.used += record.len() as u64;
         let alone = self.cluster.is_alone();
+        if !alone {
+            self.note_arrivals(events);
+        }
         for event in events {
             if !alone {
                 self.note_for_others(event);

@@ -137,7 +137,7 @@ impl Mds {
             return step;
         }
         job.within = None;
-        if self.tree.has_decoupled()
+        if (self.tree.has_decoupled() || self.has_apart(job))
             && let Some(step) = self.busy_below(job)
         {
             return step;
@@ -184,6 +184,7 @@ impl Mds {
         let step = match self.gather(job) {
             Gathered::All => match self.blocked(job) {
                 Some(step) => step,
+                None if self.has_apart(job) && self.ends_root(job) => Step::Answer(Err(FsError::Busy)),
                 None => self.step_loaded(job, held),
             },
             Gathered::Own(needs) => self.wait_for(job, needs),

@@ -90,6 +90,8 @@ pub(crate) enum Why {
     Part(Ino),
     /// Files to be closed.
     Close,
+    /// What is below a directory and other ranks have.
+    Gather,
 }
 
 impl Why {
@@ -112,6 +114,7 @@ impl Why {
             Why::Merge(_) => "merge",
             Why::Part(_) => "part",
             Why::Close => "close",
+            Why::Gather => "gather",
         }
     }
 }

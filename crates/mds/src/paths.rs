@@ -42,7 +42,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// How often something was asked.
+    /// How often something was asked: the number of the last question.
     pub(crate) fn asks(&self) -> u64 {
         self.last
     }
@@ -70,12 +70,14 @@ enum Next {
     Elsewhere(Rank),
 }
 
-/// The next step of a way that is all this rank's.
+/// The next step of a way as far as it is this rank's.
 pub(crate) enum Up {
-    /// The directory that an inode is in.
-    To(Ino),
-    /// It is in none, or is gone, or another rank's.
+    /// The directory that an inode is in, and the hash of its name there.
+    To(Ino, u64),
+    /// It is in none, or is gone.
     Nowhere,
+    /// It is another rank's.
+    Elsewhere(Rank),
     /// That is to be read first.
     Load(Vec<Need>),
 }
@@ -232,14 +234,25 @@ impl Mds {
 
     /// The directory that an inode is in.
     pub(crate) fn up(&mut self, at: Ino) -> Up {
+        if let Some(home) = self.home_of_part(at) {
+            // What this rank has of it says what its names are, not where it is.
+            return Up::Elsewhere(home);
+        }
         match self.next(at) {
-            Next::Up { parent, .. } => Up::To(parent),
-            Next::Nowhere | Next::Elsewhere(_) => Up::Nowhere,
+            Next::Up { parent, hash } => Up::To(parent, hash),
+            Next::Nowhere => Up::Nowhere,
+            Next::Elsewhere(rank) => Up::Elsewhere(rank),
             Next::Load(needs) => Up::Load(needs),
         }
     }
 
     fn next(&mut self, at: Ino) -> Next {
+        // What has moved and is not dropped from memory yet says where it was.
+        match self.has_moved(at) {
+            Ok(None) => {}
+            Ok(Some(rank)) => return Next::Elsewhere(rank),
+            Err(needs) => return Next::Load(needs),
+        }
         loop {
             match self.tree.find(at) {
                 Found::Here(inode) if inode.parent.0 == 0 => return Next::Nowhere,
@@ -256,6 +269,18 @@ impl Mds {
                 Where::Here => {}
                 Where::Elsewhere(rank) => return Next::Elsewhere(rank),
                 Where::Unknown => return Next::Load(wants),
+            }
+        }
+    }
+
+    /// The first directory above something of another rank that that one does not have, or 0 if it is in none: as it has answered a
+    /// question after this one. `None`: it is asked.
+    pub(crate) fn above_there(&mut self, ino: Ino, rank: Rank, after: u64) -> Option<Ino> {
+        match self.ways.known.get(&ino).filter(|heard| heard.number > after) {
+            Some(heard) => Some(heard.at),
+            None => {
+                self.ask_way(ino, rank);
+                None
             }
         }
     }

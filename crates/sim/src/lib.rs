@@ -10,7 +10,7 @@
 //! - names and attributes: some order of the calls explains all answers, also those out of a cache ([`history`]);
 //! - file data: nothing that was surely written is missing, nothing is seen that cannot be there ([`data`]);
 //! - locks exclude each other ([`locks`]), and no change passes a lease of another session ([`watch`]);
-//! - what is decoupled is nobody else's meanwhile, and what is merged there whole or not at all ([`subtrees`]; with a lone rank only);
+//! - what is decoupled is nobody else's meanwhile, and what is merged there whole or not at all ([`subtrees`]);
 //! - after every restart of a lone rank the whole tree is sound; at the end every call was answered, nothing is under way
 //!   between ranks, no inode is in the memory of two, nothing is left over, the table alone is a sound tree, fsck is silent.
 //!

@@ -65,7 +65,7 @@ pub struct Options {
     pub clocks: bool,
     /// The store is a cluster's, and clients read and write file data there by themselves.
     pub direct: bool,
-    /// Clients decouple directories now and then, if there is one rank.
+    /// Clients decouple directories now and then.
     pub subtrees: bool,
     /// Their owners keep journals in the store, and others take over what they have left.
     pub stored: bool,

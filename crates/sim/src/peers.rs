@@ -240,6 +240,9 @@ impl World {
         let ways = self.history.ways.iter().take(1);
         let nodes = ways.flat_map(|way| way.state.nodes.values());
         dirs.extend(nodes.filter(|node| node.dir && node.ino != 0).map(|node| Ino(node.ino)));
+        if self.has_subtrees() {
+            dirs.extend(self.jobs.borrow().all_dirs());
+        }
         dirs
     }
 

@@ -160,6 +160,7 @@ impl World {
                 let mut jobs = self.jobs.borrow_mut();
                 jobs.hash_key = self.knobs.server.hash_key;
                 jobs.keeps = self.options.stored;
+                jobs.several = self.seats.len() > 1;
                 jobs.create(dir);
             }
         }
@@ -433,7 +434,7 @@ impl World {
         wrong.into_iter().for_each(|text| self.wrong(text));
         self.compare_names(&rows::counted(&rows));
         if self.has_subtrees() {
-            self.jobs.borrow_mut().compare(&rows);
+            self.jobs.borrow_mut().compare(&rows::counted(&rows));
             self.gather();
         }
     }

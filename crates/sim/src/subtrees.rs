@@ -6,7 +6,7 @@
 //! for himself. Who decouples the directory looks at all of it. What the owners do is in [`crate::workload`].
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use loligo_journal::table::Row;
@@ -162,6 +162,11 @@ pub struct Jobs {
     /// Those.
     pub kept: Kept,
     jobs: BTreeMap<Ino, Job>,
+    /// There are several ranks. A file that had several names may then live by itself at another one than its directory does, where others
+    /// reach it by its number; it is not its owner's before it comes there.
+    pub several: bool,
+    /// Files that had several names.
+    linked: BTreeSet<Ino>,
     /// Whose owners have died.
     left: Vec<Left>,
     pub counts: Counts,
@@ -186,6 +191,14 @@ impl Jobs {
         let Some(way) = self.jobs.get(&root).and_then(|job| job.ways.last()) else { return root };
         let dirs: Vec<Ino> = way.state.iter().filter(|(_, t)| t.kind == Kind::Dir).map(|(ino, _)| *ino).collect();
         if rng.one_in(2) { root } else { rng.pick(&dirs) }
+    }
+
+    /// Those directories, and the directories in them that may be there.
+    pub fn all_dirs(&self) -> Vec<Ino> {
+        let states = self.jobs.values().filter_map(|job| job.ways.last()).map(|way| &way.state);
+        states
+            .flat_map(|state| state.iter().filter(|(_, thing)| thing.kind == Kind::Dir).map(|(ino, _)| *ino))
+            .collect()
     }
 
     fn wrong(&mut self, dir: Ino, text: String) {
@@ -226,9 +239,15 @@ impl Jobs {
         }
     }
 
+    fn note_linked(&mut self, state: &State) {
+        let linked = |(_, thing): &(&Ino, &Thing)| thing.kind == Kind::File && thing.nlink > 1;
+        self.linked.extend(state.iter().filter(linked).map(|(ino, _)| *ino));
+    }
+
     /// Its new owner has looked at all of it.
     pub fn found(&mut self, dir: Ino, state: &State) {
         let now = self.now;
+        self.note_linked(state);
         let Some(job) = self.jobs.get_mut(&dir) else { return };
         let fits = job.ways.iter().any(|way| way.until.is_none() && way.state == *state);
         if !fits {
@@ -241,6 +260,7 @@ impl Jobs {
     /// A merge is about to be sent which makes it so.
     pub fn sends(&mut self, dir: Ino, state: &State) {
         let now = self.now;
+        self.note_linked(state);
         let Some(job) = self.jobs.get_mut(&dir) else { return };
         if !job.ways.iter().any(|way| way.until.is_none() && way.state == *state) {
             job.ways.push(Way { state: state.clone(), from: now, until: None });
@@ -263,7 +283,8 @@ impl Jobs {
             let text = format!("{sight:?} was seen from {begun} to {now}, and there may be {}", self.show(root));
             return self.wrong(root, text);
         }
-        if !sight.is_inside(root) {
+        let is_apart = |ino: &Ino| self.several && self.linked.contains(ino);
+        if !sight.is_inside(root) || matches!(&sight, Sight::Data(ino, _) if is_apart(ino)) {
             return;
         }
         if let Some((epoch, held)) = job.held.iter().find(|(_, held)| held.from <= begun && now <= held.until) {

@@ -352,9 +352,9 @@ impl World {
         self.outcome
     }
 
-    /// Whether directories are decoupled: of several ranks none does that.
+    /// Whether directories are decoupled.
     pub fn has_subtrees(&self) -> bool {
-        self.options.subtrees && self.seats.len() == 1
+        self.options.subtrees
     }
 
     // Events.

@@ -132,7 +132,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether it is about a record that another rank may come to have: an inode with all it has, an entry.
+    /// Whether it is about a record that another rank may come to have: an inode with all it has, an entry, that a directory is decoupled.
     pub fn is_of_inode(&self) -> bool {
         matches!(
             self,
@@ -146,6 +146,8 @@ impl Event {
                 | Event::InlineGone(_)
                 | Event::PartGone { .. }
                 | Event::Merge { .. }
+                | Event::Decoupled(_)
+                | Event::DecoupledGone(_)
         )
     }
 }

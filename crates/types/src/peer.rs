@@ -23,6 +23,17 @@ pub struct Want {
     pub recall: Lease,
 }
 
+/// Where an inode that was lent is, if that is a decoupled subtree of its rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Apart {
+    /// The inode.
+    pub ino: Ino,
+    /// The root of the subtree; the inode itself, if it is that.
+    pub root: Ino,
+    /// Others than its owner may work there.
+    pub allows: bool,
+}
+
 /// What was lent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Lent {
@@ -32,6 +43,8 @@ pub struct Lent {
     pub opens: Vec<(Ino, u32)>,
     /// Inodes that are not this rank's, and the rank that may have them.
     pub elsewhere: Vec<(Ino, Rank)>,
+    /// Those of the inodes that are in decoupled subtrees.
+    pub apart: Vec<Apart>,
 }
 
 /// The messages.
@@ -69,6 +82,10 @@ pub enum PeerMsg {
     Offer { moving: u64, dir: Ino },
     /// Give your fragments of this directory to that rank.
     GiveBack { dir: Ino, to: Rank },
+    /// Give all that you have of this directory to me: it is below one that is to be decoupled here. Asked again until it comes.
+    Summon { dir: Ino },
+    /// In answer to `Summon`: it does not go there.
+    Stays { dir: Ino },
     /// Yes, or no and why.
     Accept { moving: u64, refused: Option<FsError> },
     /// The sender is drained and has nothing any more: what the receiver has to say to it, it says now.

@@ -162,15 +162,18 @@ impl Live {
         let (name, shown) = (self.dir.display(), quoted(&self.dir));
         match (verb, error) {
             ("decouple", "Busy") => Failure::new(format!(
-                "{name} is in use: something below it is open, or it, or something above or below it, is decoupled"
+                "{name} is in use: something below it is open, or it, or something above or below it, is decoupled, or another rank keeps \
+                 something below it"
             ))
-            .remedy(format!("end what uses it (fuser -vm {shown}), or see who has it: loligo status {shown}")),
+            .remedy(format!(
+                "end what uses it (fuser -vm {shown}), or see who has it: loligo status {shown}; where what is below it is pinned: loligo \
+                 subtree list"
+            )),
             ("decouple", "Perm") => {
                 Failure::new(format!("{name} is another user's")).remedy("do it as its owner, or as root")
             }
-            ("decouple", "NotSupported") => {
-                Failure::new(format!("{name} cannot be decoupled: there is more than one metadata rank"))
-            }
+            ("decouple", "NotSupported") => Failure::new(format!("{name} cannot be decoupled with this policy on this mount"))
+                .remedy("choose one whose operations wait for a merge; one that keeps journals on this machine needs keep_dir"),
             (_, "Busy") => Failure::new(format!("something below {name} is open still")).remedy("close it, and try again"),
             (_, "NotEmpty") => {
                 Failure::new(format!("{name} has changes that nobody else knows, and its policy does not merge them"))

@@ -109,10 +109,21 @@ pub(super) struct Node {
     /// What it says by itself, and then with all above; `None`: something must be read to know that.
     pub(super) rules: Option<Rules>,
     is_part: bool,
+    /// It is decoupled, or in a directory that is.
+    is_decoupled: bool,
+    /// Hashes of names below which something is decoupled.
+    decoupled: Vec<u64>,
     /// There are lines of the subtree map for names in it; `None`: nobody has asked yet.
     has_lines: Option<bool>,
     /// Where it has come to lie among the pieces, and how many of its fragments behind it.
     shown: (u32, u32),
+}
+
+impl Node {
+    /// Whether a fragment of it stays because something in it is decoupled, or all of it is in such a directory.
+    fn keeps(&self, frag: Frag) -> bool {
+        self.is_decoupled || self.decoupled.iter().any(|hash| frag.contains(*hash))
+    }
 }
 
 /// All of them, those above first.
@@ -154,6 +165,7 @@ impl Mds {
             sum.add(load);
             total += load.metaload();
         }
+        self.mark_decoupled(nodes);
         let mut all = Vec::with_capacity(nodes.list.len() * 2);
         for at in 0..nodes.list.len() {
             self.show(at, &mut nodes.list, spots, total * SHOW_PARTS, &mut all);
@@ -162,6 +174,30 @@ impl Mds {
             keep_together(&mut all);
         }
         Pieces { names: names_of(&mut all, &look.names), all, sum }
+    }
+
+    /// Notes which of them stay here because of decoupled subtrees.
+    fn mark_decoupled(&self, nodes: &mut Nodes) {
+        if !self.tree.has_decoupled() {
+            return;
+        }
+        for record in self.tree.all_decoupled() {
+            let (mut at, mut below) = (record.dir, None);
+            for _ in 0..DEPTH_MAX {
+                if let Some(node) = nodes.places.get(&at).and_then(|place| nodes.list.get_mut(*place as usize)) {
+                    match below {
+                        None => node.is_decoupled = true,
+                        Some(hash) => node.decoupled.push(hash),
+                    }
+                }
+                let Some(inode) = self.tree.peek(at).filter(|inode| inode.ino != Ino::ROOT) else { break };
+                (at, below) = (inode.parent, Some(inode.place.hash().unwrap_or_default()));
+            }
+        }
+        for at in 0..nodes.list.len() {
+            let above = nodes.list[at].above.and_then(|above| nodes.list.get(above as usize));
+            nodes.list[at].is_decoupled |= above.is_some_and(|above| above.is_decoupled);
+        }
     }
 
     /// Puts a directory and its fragments behind the pieces that are there.
@@ -194,7 +230,7 @@ impl Mds {
             above,
             load: own,
             inodes: node.inodes,
-            fixed: hands_off || node.dir == Ino::ROOT,
+            fixed: hands_off || node.dir == Ino::ROOT || node.is_decoupled || !node.decoupled.is_empty(),
             under,
             home: node.home,
         });
@@ -210,7 +246,7 @@ impl Mds {
                 load,
                 inodes: node.inodes >> frag.bits.min(63),
                 // The directory's own inode lives with its first names.
-                fixed: hands_off || (frag.first() == 0 && !node.is_part),
+                fixed: hands_off || (frag.first() == 0 && !node.is_part) || node.keeps(frag),
                 under,
                 home: None,
             });
@@ -287,6 +323,8 @@ impl Mds {
             inodes: PART_INODES,
             rules,
             is_part,
+            is_decoupled: false,
+            decoupled: Vec::new(),
             has_lines: None,
             shown: (0, 0),
         };

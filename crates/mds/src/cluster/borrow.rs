@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Loaded, Need, need};
+use loligo_types::peer::Apart;
 use loligo_types::{Event, Frag, FsError, Ino, Kind, Lease, Letter, Op, Rank};
 
 use super::Where;
@@ -34,6 +35,8 @@ pub(crate) struct Tx {
     calls: BTreeSet<Rank>,
     /// Where inodes are that a rank did not have.
     found: BTreeMap<Ino, Rank>,
+    /// Those of what was lent that are in decoupled subtrees of their ranks.
+    apart: Vec<Apart>,
     /// One rank said no: all is given back when the others have answered.
     denied: Option<FsError>,
 }
@@ -41,7 +44,7 @@ pub(crate) struct Tx {
 impl Tx {
     /// Puts down what a rank has lent.
     fn keep(&mut self, from: Rank, lent: Lent) {
-        let Lent { items, opens, elsewhere } = lent;
+        let Lent { items, opens, elsewhere, apart } = lent;
         for item in &items {
             if let Loaded::Part { dir, frags, .. } = item {
                 self.parts.entry(*dir).or_default().insert(from, frags.clone());
@@ -50,6 +53,7 @@ impl Tx {
         self.guests.insert(from, items);
         self.opens.extend(opens);
         self.found.extend(elsewhere);
+        self.apart.extend(apart);
     }
 }
 
@@ -243,6 +247,7 @@ impl Mds {
                 let ranks: Vec<Rank> = std::mem::take(&mut state.guests).into_keys().collect();
                 state.found.clear();
                 state.parts.clear();
+                state.apart.clear();
                 if state.calls.is_empty() {
                     // All have called before the last one answered.
                     self.parked.ready(id);
@@ -300,6 +305,7 @@ impl Mds {
         state.opens.clear();
         state.parts.clear();
         state.found.clear();
+        state.apart.clear();
         state.outstanding.clear();
         state.calls.clear();
         state.denied = None;
@@ -321,6 +327,7 @@ impl Mds {
             state.calls.clear();
             state.found.clear();
             state.parts.clear();
+            state.apart.clear();
             state.denied = None;
             state.asked.remove(&rank);
             let id = state.job;
@@ -345,6 +352,17 @@ impl Mds {
                 self.tree.set_whole(*dir);
             }
         }
+    }
+
+    /// Where an inode is that was lent for a request, if it is in a decoupled subtree of its rank.
+    pub(crate) fn lent_apart(&self, job: &Job, ino: Ino) -> Option<Apart> {
+        let apart = &self.cluster.txs.get(&job.tx?)?.apart;
+        apart.iter().find(|apart| apart.ino == ino).copied()
+    }
+
+    /// Whether something was lent for a request that is in one.
+    pub(crate) fn has_apart(&self, job: &Job) -> bool {
+        job.tx.and_then(|tx| self.cluster.txs.get(&tx)).is_some_and(|tx| !tx.apart.is_empty())
     }
 
     /// How often an inode is open, wherever it is.

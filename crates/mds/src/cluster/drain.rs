@@ -326,7 +326,7 @@ impl Mds {
             }
         }
         let dirs = self.own_dirs();
-        let Some(dir) = dirs.first().copied() else {
+        let Some(dir) = self.next_to_give(&dirs) else {
             (drain.stuck, drain.refused) = (None, None);
             drain.stage = Stage::Settling(None, Scan::Floating);
             return;
@@ -349,6 +349,15 @@ impl Mds {
         }
     }
 
+    /// The first directory that nothing keeps here; if all are kept, the first one: why it is says the attempt.
+    fn next_to_give(&mut self, dirs: &[Ino]) -> Option<Ino> {
+        let is_free = |dir: &Ino, mds: &mut Mds| {
+            let frags = mds.frags_of(*dir);
+            matches!(mds.stays_for(*dir, &frags), Ok(None))
+        };
+        dirs.iter().find(|dir| is_free(dir, self)).or(dirs.first()).copied()
+    }
+
     fn give_dir(&mut self, drain: &mut Drain, dir: Ino, pinned: &[Rank]) {
         drain.not_before_ms = self.now.mono_ms + RETRY_MS;
         let Some(to) = self.receiver(drain, pinned) else {
@@ -365,7 +374,10 @@ impl Mds {
                 drain.not_before_ms = 0;
                 drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
             }
-            Told::Refused(why) => drain.refused = Some(why),
+            Told::Refused(why) => {
+                drain.refused = Some(why);
+                drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
+            }
             _ => {}
         }
     }
@@ -410,7 +422,7 @@ impl Mds {
     }
 
     /// Whether an inode is in memory, has a name and lives by itself here.
-    pub(super) fn floats_here(&self, ino: Ino) -> bool {
+    pub(crate) fn floats_here(&self, ino: Ino) -> bool {
         let here = |inode: &loligo_types::Inode| inode.place.rank() == Some(self.config.rank);
         self.tree.inode(ino).is_some_and(here) && !self.tree.is_orphan(ino)
     }

@@ -224,6 +224,10 @@ impl Mds {
                 if to == self.me() {
                     return Told::Refused(format!("directory {dir} is rank {to}'s already"));
                 }
+                let (moves, _) = cut(&self.frags_of(dir), frag);
+                if let Ok(Some(root)) = self.stays_for(dir, &moves) {
+                    return Told::Refused(self.stays_text(dir, root));
+                }
             }
         }
         Told::Begun(self.cluster.exports.wait(dir, frag, to))
@@ -329,7 +333,20 @@ impl Mds {
         };
         let mut wants = Vec::new();
         self.cluster.exports.seeking = false;
-        match self.locate_of(dir, &mut wants) {
+        let place = self.locate_of(dir, &mut wants);
+        let stays = if place == Where::Here { self.stays(&export) } else { Ok(false) };
+        match place {
+            Where::Here if stays.is_err() => {
+                self.load(stays.err().unwrap_or_default(), Waiter::Nobody);
+                self.cluster.exports.seeking = true;
+                self.cluster.exports.waiting.push_front(wanted);
+            }
+            Where::Here if stays == Ok(true) => {
+                self.end_export(
+                    &export,
+                    "failed: it is in, or contains, what is decoupled: try again when that has ended",
+                );
+            }
             Where::Unknown => {
                 self.load(wants, Waiter::Nobody);
                 self.cluster.exports.seeking = true;

@@ -78,8 +78,9 @@ impl Mds {
         let inode = self.tree.peek(self.tree.inode_at(place)?)?;
         let floats = inode.place.rank() == Some(self.me()) && inode.nlink > 0 && inode.kind != Kind::Dir;
         let known = self.tree.peek(inode.parent).is_some_and(|dir| dir.part_of().is_none());
-        (floats && inode.parent.0 != 0 && !known && !self.tree.is_orphan(inode.ino))
-            .then_some((inode.ino, inode.parent))
+        let abroad = floats && inode.parent.0 != 0 && !known && !self.tree.is_orphan(inode.ino);
+        // What is gone may say so still.
+        (abroad && self.tree.inode(inode.ino).is_some()).then_some((inode.ino, inode.parent))
     }
 
     /// Files in memory that live by themselves here though the directory that counts them is another rank's, as far as that is
@@ -92,7 +93,7 @@ impl Mds {
     }
 
     /// Wants files to be moved that live by themselves here.
-    pub(super) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
+    pub(crate) fn want_export_of_files(&mut self, files: Vec<Ino>, to: Rank) -> Option<u64> {
         let first = files.first().copied()?;
         let id = self.cluster.exports.wait(first, None, to);
         self.cluster.exports.files.insert(id, files);

@@ -193,7 +193,8 @@ impl Mds {
     }
 
     fn consider_loan(&mut self, tx: TxId) -> Verdict {
-        if self.grace.is_some() || !self.cluster.ready {
+        if self.grace.is_some() || !self.cluster.ready || self.is_merging() {
+            // Of what is merged half is in memory.
             return Verdict::Wait;
         }
         let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return Verdict::Wait };
@@ -222,6 +223,14 @@ impl Mds {
         let mut busy = |ino: Ino| self.data_is_busy(ino) || self.is_leaving(ino) || self.is_spreading(ino);
         if claims.iter().any(|claim| busy(claim.ino)) {
             return Verdict::Deny;
+        }
+        let inos: Vec<Ino> = claims.iter().map(|claim| claim.ino).collect();
+        match self.apart_of(&inos) {
+            Ok(apart) => lent.apart = apart,
+            Err(needs) => {
+                self.load(needs, Waiter::Loan(tx));
+                return Verdict::Wait;
+            }
         }
         if self.ask_back(tx, client, &claims) {
             return Verdict::Deny;

@@ -115,6 +115,8 @@ impl Mds {
             PeerMsg::Return { tx, again } => self.returned(tx, again),
             PeerMsg::Offer { moving, .. } => self.offered(from, moving),
             PeerMsg::GiveBack { dir, to } => self.give_back_fragments(dir, to),
+            PeerMsg::Summon { dir } => self.summoned(from, dir),
+            PeerMsg::Stays { dir } => self.not_given(from, dir),
             PeerMsg::Accept { moving, refused } => self.accepted(from, moving, refused),
             PeerMsg::Cached(items) => link.cached = items,
             PeerMsg::Heat(heat) => self.heat_came(&heat),

@@ -1,16 +1,53 @@
 //! What a migration from this rank means to requests while it goes on: they wait for what moves, and go where it has moved.
 //! How it goes on is `export.rs`'s.
 
-use loligo_types::Ino;
+use loligo_namespace::Need;
+use loligo_types::{Frag, Ino, Rank};
 
-use super::export::{Export, Stage};
+use super::Where;
+use super::export::{Export, Exports, Stage};
 use super::survey::Moves;
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
 
+impl Exports {
+    /// What the one under way is of, until what moved is the other rank's: a directory and which of its fragments, or files.
+    pub(crate) fn what(&self) -> Option<(Ino, Vec<Frag>, bool)> {
+        let export = self.now.as_ref().filter(|export| export.stage != Stage::Cleaning)?;
+        Some((export.dir, export.moves.clone(), !export.files.is_empty()))
+    }
+
+    /// Whether a directory is about to go to a rank as a whole, or waits for that.
+    pub(crate) fn goes(&self, dir: Ino, to: Rank) -> bool {
+        let now = self.now.as_ref().is_some_and(|now| (now.dir, now.frag, now.to) == (dir, None, to));
+        now || self.waiting.iter().any(|wanted| (wanted.dir, wanted.frag, wanted.to) == (dir, None, to))
+    }
+}
+
 impl Mds {
+    /// Whether what is about to move stays, because of a decoupled subtree. `Err`: that is to be read first.
+    pub(super) fn stays(&mut self, export: &Export) -> Result<bool, Vec<Need>> {
+        if export.files.is_empty() {
+            return Ok(self.stays_for(export.dir, &export.moves)?.is_some());
+        }
+        if !self.is_any_decoupled() {
+            return Ok(false);
+        }
+        for ino in export.files.clone() {
+            let Some(parent) = self.tree.inode(ino).map(|inode| inode.parent) else { continue };
+            let mut wants = Vec::new();
+            match self.locate(parent, &mut wants) {
+                Where::Elsewhere(_) => {}
+                // Its directory is decoupled itself, or is gone, and it may have a name in one that is.
+                Where::Here => return Ok(true),
+                Where::Unknown => return Err(wants),
+            }
+        }
+        Ok(false)
+    }
+
     /// A request on something that moves waits; on something that has moved it goes where that is.
     pub(crate) fn moved(&mut self, ino: Ino) -> Option<Step> {
         let mut export = self.cluster.exports.now.take()?;

@@ -100,7 +100,7 @@ impl Mds {
     }
 
     /// The home of a directory of which this rank has only a part.
-    pub(super) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
+    pub(crate) fn home_of_part(&self, dir: Ino) -> Option<Rank> {
         self.tree.part(dir)?;
         self.cluster.routes.home(dir).filter(|rank| *rank != self.me())
     }

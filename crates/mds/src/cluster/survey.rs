@@ -176,7 +176,7 @@ impl Mds {
 
     /// The rank to which something that is still in memory has moved: the record is made, and it is not dropped yet. `Err`: these
     /// must be read first.
-    pub(super) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
+    pub(crate) fn has_moved(&mut self, ino: Ino) -> Result<Option<Rank>, Vec<Need>> {
         self.has_moved_by(|mds, survey| match mds.tree.peek(ino).is_some() || survey.knows(ino) {
             true => mds.moves(survey, ino),
             false => Moves::No,

@@ -16,7 +16,6 @@ use loligo_types::{
 };
 
 use super::merge::{Bar, Intake, is_his_to_make, names_of};
-use super::shut::Above;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -44,15 +43,6 @@ impl Mds {
     /// Whether others may work in a subtree.
     pub(super) fn allows(&self, dir: Ino) -> bool {
         self.tree.decoupled(dir).is_some_and(|record| record.interfere == Interfere::Allow)
-    }
-
-    /// The subtree in which others may work that something is in; its root is not in it but for names.
-    pub(super) fn allowed_in(&self, above: &Above, names: bool) -> Option<Ino> {
-        match above {
-            Above::Below(dir) if self.allows(*dir) => Some(*dir),
-            Above::Root(dir) if names && self.allows(*dir) => Some(*dir),
-            _ => None,
-        }
     }
 
     /// What a request has removed there lives on.
@@ -239,7 +229,7 @@ impl Mds {
         }
         needs.sort_unstable();
         needs.dedup();
-        Err(self.wait_for(job, needs))
+        Err(self.wait_to_know(job, needs))
     }
 
     /// Whether something that was there before the merge is in the subtree, or was removed from it.
@@ -263,6 +253,12 @@ impl Mds {
     ) -> Step {
         let dir = record.dir;
         let record = DecoupledRecord { used, merges: merge, ..record.clone() };
+        let gone = events.iter().filter_map(|event| match event {
+            Event::InodeGone(ino) => Some(*ino),
+            _ => None,
+        });
+        let lines = self.lines_gone(gone);
+        events.extend(lines);
         events.push(Event::Decoupled(Box::new(record)));
         self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.counters.subtree_merges += 1;

@@ -113,7 +113,7 @@ impl Mds {
                 None => return Some(Step::Answer(Err(FsError::Stale))),
             },
             Above::Root(_) | Above::Below(_) => return Some(Step::Answer(Err(FsError::Busy))),
-            Above::Load(needs) => return Some(self.wait_for(job, needs)),
+            Above::Load(needs) => return Some(self.wait_to_know(job, needs)),
         }
         let Some(root) = self.tree.inode(dir) else { return Some(Step::Answer(Err(FsError::Stale))) };
         if root.kind != Kind::Dir {
@@ -127,16 +127,24 @@ impl Mds {
             match self.is_below(used, dir) {
                 Ok(false) => {}
                 Ok(true) => return Some(Step::Answer(Err(FsError::Busy))),
-                Err(needs) => return Some(self.wait_for(job, needs)),
+                Err(needs) => return Some(self.wait_to_know(job, needs)),
             }
+        }
+        if inos == 0 || inos > SUBTREE_INOS_MAX - SUBTREE_JOURNALS {
+            return Some(Step::Answer(Err(FsError::Invalid)));
+        }
+        match self.is_moving(dir) {
+            Ok(false) => {}
+            Ok(true) => return Some(Step::Wait(Why::Moving)),
+            Err(needs) => return Some(self.wait_to_know(job, needs)),
+        }
+        if let Some(step) = self.gather_subtree(job, dir).or_else(|| self.wait_for_loans(job, dir)) {
+            return Some(step);
         }
         if interfere == Interfere::Block
             && let Some(step) = self.wait_for_closes(job, dir)
         {
             return Some(step);
-        }
-        if inos == 0 || inos > SUBTREE_INOS_MAX - SUBTREE_JOURNALS {
-            return Some(Step::Answer(Err(FsError::Invalid)));
         }
         let inos = inos + SUBTREE_JOURNALS;
         let first = match self.next_numbers(inos) {
@@ -162,6 +170,7 @@ impl Mds {
         let events = [Event::NextIno(Ino(first.0 + inos)), Event::Decoupled(Box::new(record))];
         self.commit(Some(origin_of(job, dir, first.0)), &events);
         self.decoupled.by_dir.insert(dir, Owned::default());
+        self.decoupled.gathering.remove(&dir);
         None
     }
 
@@ -173,9 +182,14 @@ impl Mds {
             match self.is_below(ino, dir) {
                 Ok(false) => {}
                 Ok(true) => open.push(ino),
-                Err(needs) => return Some(self.wait_for(job, needs)),
+                Err(needs) => return Some(self.wait_to_know(job, needs)),
             }
         }
+        self.wait_for_closes_of(job, &open)
+    }
+
+    /// The same of these.
+    pub(super) fn wait_for_closes_of(&mut self, job: &mut Job, open: &[Ino]) -> Option<Step> {
         if open.is_empty() {
             return None;
         }
@@ -226,7 +240,7 @@ impl Mds {
             match self.is_below(ino, dir) {
                 Ok(below) if below || ino == dir => due.push((ino, slot, bits)),
                 Ok(_) => {}
-                Err(needs) => return Some(self.wait_for(job, needs)),
+                Err(needs) => return Some(self.wait_to_know(job, needs)),
             }
         }
         if due.is_empty() {
@@ -295,6 +309,7 @@ impl Mds {
     /// Takes back those whose owners were not heard for too long, and have left nothing in the store.
     pub(crate) fn end_lost_decoupled(&mut self) {
         self.parked.wake(&Why::Close);
+        self.gather_again();
         let now = self.now.mono_ms;
         self.end_part_waits();
         let mut over = Vec::new();

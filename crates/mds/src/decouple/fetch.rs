@@ -2,19 +2,13 @@
 //! root, and its root.
 
 use loligo_types::limits::FETCH_MAX;
-use loligo_types::{Answer, FsError, Ino, Loaded, Need, SubtreeAnswer};
+use loligo_types::{Answer, FsError, Ino, Interfere, Lease, Loaded, Need, SubtreeAnswer};
 
+use super::stays::need_of;
 use crate::execute::Step;
 use crate::machine::Mds;
-use crate::park::Job;
-
-/// What a need is about.
-fn subject(need: &Need) -> Ino {
-    match need {
-        Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,
-        Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
-    }
-}
+use crate::park::{Job, Why};
+use crate::session::Slot;
 
 impl Mds {
     pub(super) fn fetch(&mut self, job: &mut Job, dir: Ino, epoch: u64, needs: &[Need]) -> Step {
@@ -25,18 +19,26 @@ impl Mds {
         let mut missing = Vec::new();
         let mut items: Vec<Loaded> = Vec::new();
         for need in needs {
-            let ino = subject(need);
+            let ino = need_of(need);
             match if ino == dir { Ok(true) } else { self.may_be_below(ino, dir) } {
                 Ok(true) => {}
                 // Others have removed it since the owner heard of it; it does not hear of that before the merge.
                 Ok(false) if self.tree.inode(ino).is_some_and(|inode| self.is_held_for(&record, inode)) => {}
                 // It has a name there, but is counted elsewhere: it is others', too.
                 Ok(false) if self.tree.inode(ino).is_some() => return Step::Answer(Err(FsError::Busy)),
+                // Or it lives by itself at another rank.
+                Ok(false) if self.is_elsewhere(ino) => return self.fetch_home(job, dir, ino),
                 Ok(false) => {}
                 Err(needs) => {
                     missing.extend(needs);
                     continue;
                 }
+            }
+            if record.interfere == Interfere::Block
+                && ino != dir
+                && let Some(step) = self.ask_late_back(job, ino)
+            {
+                return step;
             }
             match self.tree.lend(need, FETCH_MAX) {
                 Some(item) => items.push(item),
@@ -49,7 +51,27 @@ impl Mds {
         }
         missing.sort_unstable();
         missing.dedup();
-        self.wait_for(job, missing)
+        self.wait_to_know(job, missing)
+    }
+
+    /// A file that lived by itself at another rank may have come here since, with what clients held of it: the owner has it when they do not
+    /// any more.
+    fn ask_late_back(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
+        if self.cluster.is_alone() {
+            return None;
+        }
+        if !self.opens.is_closed(ino)
+            && let Some(step) = self.wait_for_closes_of(job, &[ino])
+        {
+            return Some(step);
+        }
+        let held: Vec<(Slot, Lease)> = self.leases.holders(ino).filter(|(_, held)| !held.is_none()).collect();
+        if held.is_empty() {
+            return None;
+        }
+        let (id, count) = (self.parked.number(job), held.len());
+        held.into_iter().for_each(|(slot, bits)| self.recall(ino, slot, bits, id));
+        Some(Step::Wait(Why::Recall(count)))
     }
 
     /// Names are wanted, whatever was asked for of them.

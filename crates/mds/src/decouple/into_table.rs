@@ -123,10 +123,11 @@ impl Mds {
     }
 
     /// One of them has ended.
-    pub(super) fn merge_is_over(&mut self, dir: Ino) {
+    pub(super) fn end_merge(&mut self, dir: Ino) {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.merging = false;
         }
         self.parked.wake(&Why::Merge(dir));
+        self.merge_is_over();
     }
 }

@@ -121,7 +121,7 @@ impl Mds {
                     self.keep_intake(dir, part, intake);
                     let since = self.now.mono_ms;
                     self.decoupled.by_dir.entry(dir).or_default().part_waits = Some((merge, part, since));
-                    return self.wait_for(job, needs);
+                    return self.wait_to_know(job, needs);
                 }
             }
         };
@@ -204,6 +204,10 @@ impl Mds {
     ) -> Result<(), Bar> {
         let right = |is: bool| if is { Ok(()) } else { Err(Bar::Wrong) };
         let event = match event {
+            // What lives by itself lives here.
+            EventView::Inode(inode) if inode.place.rank().is_some_and(|rank| rank != self.me()) => {
+                return Err(Bar::Wrong);
+            }
             EventView::Inode(inode) if record.is_new(inode.ino) => {
                 right(inode.nlink > 0 && !inode.is_spread() && is_his_to_make(inode, cred))?;
                 return self.is_there(record, inode.parent, intake);
@@ -232,7 +236,9 @@ impl Mds {
             }
             EventView::Entry { dir, ino, kind, remote, .. } => {
                 // A file with several names lives with one of them; a directory lives where its name is.
-                right((!remote || kind != Kind::Dir) && ino != record.dir)?;
+                // Or it has a line of the subtree map, because it was another rank's once.
+                let lives_there = kind != Kind::Dir || self.cluster.routes.home(ino) == Some(self.me());
+                right((!remote || lives_there) && ino != record.dir)?;
                 self.may_write(record, cred, dir, intake)?;
                 return self.is_there(record, ino, intake);
             }
@@ -320,6 +326,9 @@ impl Mds {
         if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
             return Ok(());
         }
+        if self.is_elsewhere(ino) {
+            return Err(Bar::Wrong);
+        }
         match self.tree.find(ino) {
             Found::Unknown => return Err(Bar::Load(vec![Need::Inode(ino)])),
             // What others have removed of it is not below anything any more.
@@ -368,10 +377,15 @@ impl Mds {
             return self.merge_allowed(job, &record, (merge, used), intake);
         }
         let finals = match self.finals(&intake) {
-            Ok(finals) => finals,
+            Ok(mut finals) => {
+                finals.extend(
+                    self.lines_gone(intake.known.iter().filter(|(_, known)| known.1.is_none()).map(|(ino, _)| *ino)),
+                );
+                finals
+            }
             Err(needs) => {
                 self.keep_intake(dir, parts, intake);
-                return self.wait_for(job, needs);
+                return self.wait_to_know(job, needs);
             }
         };
         // Of the root others may know attributes.
@@ -401,7 +415,7 @@ impl Mds {
     /// Whether its owner may change the root as it is by now: it may have been given to somebody else, or be gone.
     fn may_still_merge(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         match self.tree.find(dir) {
-            Found::Unknown => Some(self.wait_for(job, vec![Need::Inode(dir)])),
+            Found::Unknown => Some(self.wait_to_know(job, vec![Need::Inode(dir)])),
             Found::Gone => Some(Step::Answer(Err(FsError::NotFound))),
             Found::Here(root) => {
                 let may = job.cred.is_root() || root.uid == job.cred.uid;
@@ -458,7 +472,7 @@ impl Mds {
             false => (0..parts).any(|_| self.tree.merge_some(dir, lsn)),
         };
         if is_over {
-            self.merge_is_over(dir);
+            self.end_merge(dir);
         }
         if self.decoupled.by_dir.values().any(|owned| owned.merging && !owned.waits_for_table()) {
             self.out.push_back(crate::io::Output::Again);

@@ -1,7 +1,9 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
 //! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what
-//! it made becomes true, `into_table.rs` how it gets into the table without memory, `allow.rs` what is otherwise where others may work meanwhile, `status.rs` what is shown. Not what the owner does meanwhile.
+//! it made becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
+//! `status.rs` what is shown; with several ranks, `gather.rs` how all of it comes to one of them, and `stays.rs` that it stays there. Not what the
+//! owner does meanwhile.
 //!
 //! Source: Cudele (Sevilla 2018), chapter 6. With `interfere: block`, what is decoupled is nobody else's, in no way: not by a path, nor
 //! by a number, nor through something that was open. So what the owner fetched stays as it was fetched, and what it has decided
@@ -11,11 +13,13 @@ mod allow;
 mod away;
 mod begin;
 mod fetch;
+mod gather;
 mod into_table;
 mod merge;
 mod objects;
 mod shut;
 mod status;
+mod stays;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +30,7 @@ use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::session::Slot;
+use gather::Gathering;
 use merge::Intake;
 use objects::DataRights;
 
@@ -62,6 +67,10 @@ pub(crate) struct Decoupled {
     by_dir: BTreeMap<Ino, Owned>,
     /// The number of the last question to the table.
     last_rows: u64,
+    /// Directories that are to be, of which it is found out what other ranks have of them.
+    gathering: BTreeMap<Ino, Gathering>,
+    /// How often directories of other ranks may have come below directories of this one.
+    arrivals: u64,
 }
 
 impl Mds {
@@ -83,10 +92,6 @@ impl Mds {
 
     /// A request about a subtree.
     pub(crate) fn subtree_op(&mut self, job: &mut Job, dir: Ino, what: &SubtreeOp) -> Step {
-        if !self.cluster.is_alone() {
-            // Parts of it could be other ranks', or go there.
-            return Step::Answer(Err(FsError::NotSupported));
-        }
         if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.merging) {
             // Half of it is in memory.
             return Step::Wait(Why::Merge(dir));
@@ -105,6 +110,9 @@ impl Mds {
                 self.merge_part(job, dir, *epoch, (*merge, *part), (*blind, body))
             }
             SubtreeOp::Merge { epoch, merge, parts, used, into } => {
+                if let Some(step) = self.wait_for_loans(job, dir) {
+                    return step;
+                }
                 self.merge_parts(job, dir, *epoch, (*merge, *parts), (*used, *into))
             }
             // Nothing orders what others write into a file and what its owner writes past the rank.
@@ -146,7 +154,7 @@ impl Mds {
     /// restart.
     fn load_root(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
         let is_missing = self.tree.decoupled(dir).is_some() && matches!(self.tree.find(dir), Found::Unknown);
-        is_missing.then(|| self.wait_for(job, vec![Need::Inode(dir)]))
+        is_missing.then(|| self.wait_to_know(job, vec![Need::Inode(dir)]))
     }
 
     /// The answer to a request that was executed before, made again.

@@ -54,7 +54,7 @@ impl Mds {
         if !missing.is_empty() {
             missing.sort_unstable();
             missing.dedup();
-            return self.wait_for(job, missing);
+            return self.wait_to_know(job, missing);
         }
         if noted {
             self.commit(Some(origin_of(job, dir, epoch)), &[Event::Decoupled(Box::new(record.clone()))]);

@@ -3,8 +3,13 @@
 //!
 //! The root itself is an entry of a directory that is not decoupled: it is seen, and may be renamed. It cannot be removed: its
 //! owner may have made something in it.
+//!
+//! All below a root is this rank's (`gather.rs`), so nobody comes there but by this rank: with requests of clients, and with what other ranks
+//! borrow for theirs. To those it is said of each inode that it lends whether that is in a decoupled subtree, and the other rank refuses then
+//! what this one would.
 
 use loligo_namespace::{Found, Lookup, Need, SUBTREE};
+use loligo_types::peer::Apart;
 use loligo_types::{FsError, Ino, Kind, Lease, Op};
 
 use crate::cluster::principal;
@@ -27,6 +32,17 @@ pub(super) enum Above {
     Lost,
     /// That is to be read first.
     Load(Vec<Need>),
+}
+
+impl Above {
+    /// The subtree in which others may work that something is in; its root is not in it but for names.
+    fn allowed(&self, names: bool, allows: bool) -> Option<Ino> {
+        match self {
+            Above::Below(dir) if allows => Some(*dir),
+            Above::Root(dir) if names && allows => Some(*dir),
+            _ => None,
+        }
+    }
 }
 
 /// What of a request must not be below the root of a decoupled subtree, and what not even the root.
@@ -82,12 +98,12 @@ impl Mds {
         let mut within = [None; 2];
         let mut at_all = 0;
         for (ino, names) in subjects(&job.op).into_iter().flatten() {
-            let above = self.decoupled_above(ino);
+            let (above, allows) = self.stand_of(job, ino);
             if above == Above::Lost && self.merging_dir().is_none() {
                 // A file without a name may get one anywhere.
                 continue;
             }
-            within[at_all] = self.allowed_in(&above, names);
+            within[at_all] = above.allowed(names, allows);
             at_all += 1;
             if within[at_all - 1].is_some() {
                 continue;
@@ -108,15 +124,47 @@ impl Mds {
             return Some(Step::Answer(Err(FsError::CrossDevice)));
         }
         job.within = within[0];
+        self.ends_root(job).then_some(Step::Answer(Err(FsError::Busy)))
+    }
+
+    /// Whether a request would remove the root of a decoupled subtree, as far as its entry is known here.
+    pub(crate) fn ends_root(&self, job: &Job) -> bool {
         // Exchanged it stays.
         let exchanges = matches!(job.op, Op::Rename { mode: loligo_types::RenameMode::Exchange, .. });
-        if let Some((dir, name)) = ended_names(&job.op).filter(|_| !exchanges)
-            && let Lookup::Present(target) = self.tree.entry(dir, name)
-            && self.tree.decoupled(target.ino).is_some()
-        {
-            return Some(Step::Answer(Err(FsError::Busy)));
+        let Some((dir, name)) = ended_names(&job.op).filter(|_| !exchanges) else { return false };
+        let Lookup::Present(target) = self.tree.entry(dir, name) else { return false };
+        let lent = self.lent_apart(job, target.ino);
+        self.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
+    }
+
+    /// Where something is that a request is about, and whether others may work there. Of what is another rank's that one has said it when
+    /// it lent it: so it is there until the request is over.
+    fn stand_of(&mut self, job: &Job, ino: Ino) -> (Above, bool) {
+        if let Some(apart) = self.lent_apart(job, ino) {
+            let above = if apart.root == ino { Above::Root(ino) } else { Above::Below(apart.root) };
+            return (above, apart.allows);
         }
-        None
+        let above = self.decoupled_above(ino);
+        let allows = matches!(above, Above::Root(dir) | Above::Below(dir) if self.allows(dir));
+        (above, allows)
+    }
+
+    /// Which of these inodes, which are to be lent, are in decoupled subtrees. `Err`: that is to be read first.
+    pub(crate) fn apart_of(&mut self, inos: &[Ino]) -> Result<Vec<Apart>, Vec<Need>> {
+        let mut apart = Vec::new();
+        if !self.tree.has_decoupled() {
+            return Ok(apart);
+        }
+        for ino in inos.iter().copied() {
+            match self.decoupled_above(ino) {
+                Above::Root(root) | Above::Below(root) => {
+                    apart.push(Apart { ino, root, allows: self.allows(root) });
+                }
+                Above::Nothing | Above::Lost => {}
+                Above::Load(needs) => return Err(needs),
+            }
+        }
+        Ok(apart)
     }
 
     /// Where something is.
@@ -130,8 +178,11 @@ impl Mds {
                 return Above::Nothing;
             }
             match if at.0 == 0 { Up::Nowhere } else { self.up(at) } {
-                Up::To(parent) => at = parent,
+                Up::To(parent, _) => at = parent,
                 Up::Nowhere => break,
+                // Nor is that in a subtree which that rank has decoupled: this would have been gathered there first (`gather.rs`), and nothing
+                // comes below a root later, nor leaves the rank that has it.
+                Up::Elsewhere(_) => return Above::Nothing,
                 Up::Load(needs) => return Above::Load(needs),
             }
         }
@@ -146,9 +197,9 @@ impl Mds {
                 break;
             }
             match self.up(at) {
-                Up::To(parent) if parent == dir => return Ok(true),
-                Up::To(parent) => at = parent,
-                Up::Nowhere => break,
+                Up::To(parent, _) if parent == dir => return Ok(true),
+                Up::To(parent, _) => at = parent,
+                Up::Nowhere | Up::Elsewhere(_) => break,
                 Up::Load(needs) => return Err(needs),
             }
         }
@@ -168,8 +219,10 @@ impl Mds {
         let mut at = inode.parent;
         for _ in 0..loligo_types::limits::DEPTH_MAX {
             match if at == Ino::ROOT { return Ok(false) } else { self.up(at) } {
-                Up::To(parent) => at = parent,
+                Up::To(parent, _) => at = parent,
                 Up::Nowhere => break,
+                // Counted there.
+                Up::Elsewhere(_) => return Ok(false),
                 Up::Load(needs) => return Err(needs),
             }
         }

@@ -6,6 +6,7 @@ mod cold;
 mod into_table;
 mod objects;
 mod policy;
+mod ranks;
 
 use std::collections::BTreeMap;
 

@@ -159,6 +159,17 @@ impl Tree {
         needed
     }
 
+    /// The table has what records say of inodes up to one, but for merges; up to where with them: of those that are true the record that says
+    /// so must be replayed until all of it is there.
+    pub fn settled_for_merges(&self, upto: Lsn) -> Lsn {
+        let begun = self.merges.values().filter(|merge| merge.begun.is_some()).map(|merge| merge.first);
+        let mut upto = begun.min().map_or(upto, |first| first.min(upto));
+        while let Some(pin) = self.pins.iter().find(|pin| pin.until >= upto && pin.from < upto) {
+            upto = pin.from;
+        }
+        upto
+    }
+
     /// The journal is needed from there on, and no record before it will be again.
     pub fn drop_pins(&mut self, needed: Lsn) {
         self.pins.retain(|pin| pin.until >= needed);

@@ -160,6 +160,8 @@ impl Shell {
                 // More numbers than it may have.
                 Err(FsError::Quota) => return Err(End::GivesUp),
                 Err(error) if is_passing(error) => {}
+                // A file that lives by itself at another rank, and does not come.
+                Err(FsError::Busy) if matches!(what, SubtreeOp::Fetch { .. }) => {}
                 Err(error) => {
                     self.wrong(format!("{what:?} of {} was answered {error:?}", own.dir)).await;
                     return Err(End::GivesUp);

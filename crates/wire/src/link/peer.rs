@@ -34,6 +34,8 @@ mod code {
     pub const CLIENT_GONE: u8 = 20;
     pub const ASK_WAY: u8 = 21;
     pub const WAY: u8 = 22;
+    pub const SUMMON: u8 = 23;
+    pub const STAYS: u8 = 24;
 }
 
 /// The shortest route: directory, bits, value, rank, version.
@@ -101,6 +103,8 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
             put(out, code::GIVE_BACK, dir.0);
             put_rank(out, *to);
         }
+        PeerMsg::Summon { dir } => put(out, code::SUMMON, dir.0),
+        PeerMsg::Stays { dir } => put(out, code::STAYS, dir.0),
         PeerMsg::Accept { moving, refused } => {
             put(out, code::ACCEPT, *moving);
             out.push(refused.map_or(0, FsError::code));
@@ -159,6 +163,8 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
         code::RETURN => PeerMsg::Return { tx: take_tx(from)?, again: take_bool(from)? },
         code::OFFER => PeerMsg::Offer { moving: from.u64()?, dir: Ino(from.u64()?) },
         code::GIVE_BACK => PeerMsg::GiveBack { dir: Ino(from.u64()?), to: take_rank(from)? },
+        code::SUMMON => PeerMsg::Summon { dir: Ino(from.u64()?) },
+        code::STAYS => PeerMsg::Stays { dir: Ino(from.u64()?) },
         code::ACCEPT => {
             let moving = from.u64()?;
             let refused = match from.u8()? {

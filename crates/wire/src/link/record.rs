@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loligo_journal::codec::parts::{Cursor, entry_kind, put_bytes, put_frag, put_inode, put_list, put_rank, put_u64};
 use loligo_journal::codec::parts::{take_entry_kind, take_frag, take_inode, take_lease, take_list, take_rank};
-use loligo_types::peer::{Lent, Want};
+use loligo_types::peer::{Apart, Lent, Want};
 use loligo_types::{Ino, Inode, Loaded, Name, Need, Target, XattrPair};
 
 use super::Result;
@@ -80,6 +80,11 @@ pub(super) fn put_lent(out: &mut Vec<u8>, lent: &Lent) {
         put_u64(out, ino.0);
         put_rank(out, *rank);
     });
+    put_list(out, &lent.apart, |out, apart| {
+        put_u64(out, apart.ino.0);
+        put_u64(out, apart.root.0);
+        out.push(u8::from(apart.allows));
+    });
 }
 
 pub(super) fn take_lent(from: &mut Cursor<'_>) -> Result<Lent> {
@@ -87,6 +92,9 @@ pub(super) fn take_lent(from: &mut Cursor<'_>) -> Result<Lent> {
         items: take_items(from)?,
         opens: take_list(from, 2, "number of open inodes", |from| Ok((Ino(from.u64()?), from.u32()?)))?,
         elsewhere: take_list(from, 2, "number of inodes elsewhere", |from| Ok((Ino(from.u64()?), take_rank(from)?)))?,
+        apart: take_list(from, 3, "number of inodes apart", |from| {
+            Ok(Apart { ino: Ino(from.u64()?), root: Ino(from.u64()?), allows: take_bool(from)? })
+        })?,
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, Method, NotJoined, Question, Reply};
 use loligo_types::msg::Reclaim;
-use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
+use loligo_types::peer::{Apart, Lent, PeerMsg, TxId, Want};
 use loligo_types::{
     Beat, Event, FragHeat, FsError, Ino, Inode, Kind, Letter, Load, LoadVec, Loaded, MovedClient, Need, PolicyId, Rank,
     Spread, Target, Time, Weighed,
@@ -122,8 +122,9 @@ pub fn loaded() -> impl Strategy<Value = Loaded> {
 }
 
 fn lent() -> impl Strategy<Value = Lent> {
-    (vec(loaded(), 0..5), vec((ino(), any::<u32>()), 0..3), vec((ino(), rank()), 0..3))
-        .prop_map(|(items, opens, elsewhere)| Lent { items, opens, elsewhere })
+    let apart = (ino(), ino(), any::<bool>()).prop_map(|(ino, root, allows)| Apart { ino, root, allows });
+    (vec(loaded(), 0..5), vec((ino(), any::<u32>()), 0..3), vec((ino(), rank()), 0..3), vec(apart, 0..3))
+        .prop_map(|(items, opens, elsewhere, apart)| Lent { items, opens, elsewhere, apart })
 }
 
 fn counts() -> impl Strategy<Value = LoadVec> {
@@ -191,6 +192,8 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         (any::<u64>(), ino()).prop_map(|(moving, dir)| PeerMsg::Offer { moving, dir }),
         (ino(), rank()).prop_map(|(dir, to)| PeerMsg::GiveBack { dir, to }),
         (any::<u64>(), of(error())).prop_map(|(moving, refused)| PeerMsg::Accept { moving, refused }),
+        ino().prop_map(|dir| PeerMsg::Summon { dir }),
+        ino().prop_map(|dir| PeerMsg::Stays { dir }),
         Just(PeerMsg::Empty),
         Just(PeerMsg::Farewell),
         any::<u64>().prop_map(|client| PeerMsg::ClientGone { client }),

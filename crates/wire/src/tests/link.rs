@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_types::limits::{QUESTION_PATH_MAX, QUESTION_TEXT_MAX, REPLY_TEXT_MAX};
 use loligo_types::link::{Greet, Join, Joined, LinkMsg, Member, Method, NotJoined, Question, Reply};
-use loligo_types::peer::{Lent, PeerMsg, TxId, Want};
+use loligo_types::peer::{Apart, Lent, PeerMsg, TxId, Want};
 use loligo_types::{
     Beat, ClusterMap, Frag, FragHeat, FsError, Ino, Inode, Kind, Lease, Letter, Load, LoadVec, Loaded, Name, Need,
     PolicyId, Rank, RankInfo, RankState, Route, Target, Time, Weighed,
@@ -191,6 +191,8 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
     golden("offer", between(PeerMsg::Offer { moving: 5, dir: Ino(256) }));
     golden("give-back", between(PeerMsg::GiveBack { dir: Ino(256), to: Rank(3) }));
     golden("accept", between(PeerMsg::Accept { moving: 5, refused: Some(FsError::Busy) }));
+    golden("summon", between(PeerMsg::Summon { dir: Ino(256) }));
+    golden("stays", between(PeerMsg::Stays { dir: Ino(256) }));
     golden("empty", between(PeerMsg::Empty));
     golden("farewell", between(PeerMsg::Farewell));
     golden("client-gone", between(PeerMsg::ClientGone { client: 300 }));
@@ -247,6 +249,7 @@ fn the_bytes_of_records_are_fixed() {
         Loaded::Part { dir: Ino(1), part: None, frags: vec![Frag { bits: 3, value: 5 }] },
     ];
     golden("cached", between(PeerMsg::Cached(vec![items[2].clone()])));
-    let lent = Lent { items, opens: vec![(Ino(256), 2)], elsewhere: vec![(Ino(258), Rank(3))] };
+    let apart = vec![Apart { ino: Ino(256), root: Ino(1), allows: true }];
+    let lent = Lent { items, opens: vec![(Ino(256), 2)], elsewhere: vec![(Ino(258), Rank(3))], apart };
     golden("lent", between(PeerMsg::Lent { tx: TX, round: 1, lent }));
 }

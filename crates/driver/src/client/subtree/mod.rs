@@ -88,8 +88,8 @@ pub struct Subtree {
 }
 
 impl Subtree {
-    /// Decouples a directory. `Busy` if something below it is open or decoupled, or it is below something decoupled; `Perm` if the
-    /// user does not own it; `NotSupported` in a file system of several ranks.
+    /// Decouples a directory. `Busy` if something below it is open or decoupled, or it is below something decoupled, or if what other ranks
+    /// have of it did not come to the one that has it; `Perm` if the user does not own it.
     pub fn decouple(fs: &Fs, path: impl AsRef<std::path::Path>, options: &SubtreeOptions) -> FsResult<Subtree> {
         let owner = RandomState::new().build_hasher().finish() | 1;
         let dir = fs.stat(path)?.ino;

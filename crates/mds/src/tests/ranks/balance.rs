@@ -267,3 +267,31 @@ fn a_move_that_would_keep_requests_waiting_is_given_up_and_they_go_on() {
     cluster.at(0, |world| world.quiesces = true);
     cluster.finish();
 }
+
+#[test]
+fn what_is_decoupled_and_what_it_is_in_is_shown_to_policies_as_fixed() {
+    let mut cluster = balanced(2);
+    let a = cluster.client();
+    let (top, free) = (cluster.mkdir(a, Ino::ROOT, "top"), cluster.mkdir(a, Ino::ROOT, "free"));
+    let (job, beside) = (cluster.mkdir(a, top, "job"), cluster.mkdir(a, top, "beside"));
+    let below = cluster.mkdir(a, job, "below");
+    for dir in [top, job, below, beside, free] {
+        cluster.touch_all(a, dir, 5);
+    }
+    let interfere = loligo_types::Interfere::Allow;
+    let decouple = loligo_types::SubtreeOp::Decouple { owner: 7, resume: 0, inos: 10, lease_ms: 100_000, interfere };
+    let answer = cluster.call(a, Op::Subtree { dir: job, what: Box::new(decouple) }).expect("nobody has it");
+    let loligo_types::Answer::Subtree(answer) = answer else { panic!("{answer:?}") };
+    let loligo_types::SubtreeAnswer::Decoupled { record, .. } = *answer else { panic!("{answer:?}") };
+    let fixed = |cluster: &mut Cluster| {
+        let snapshot = asked(cluster, 0).expect("it is time");
+        let of = |dir| snapshot.pieces[piece(&snapshot, whole(dir)).expect("it is hot")].fixed;
+        [top, job, below, beside, free].map(of)
+    };
+    assert_eq!(fixed(&mut cluster), [true, true, true, false, false]);
+    let end = loligo_types::SubtreeOp::End { epoch: record.epoch };
+    cluster.call(a, Op::Subtree { dir: job, what: Box::new(end) }).expect("it is his");
+    cluster.wait(TICK_MS);
+    assert_eq!(fixed(&mut cluster), [false; 5]);
+    cluster.finish();
+}

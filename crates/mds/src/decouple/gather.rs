@@ -1,0 +1,196 @@
+//! Before a directory is decoupled all below it comes to the rank that has it: of what is another rank's that one is asked for it, and
+//! gives it as it would give anything (a migration). Not how something moves (`cluster/export.rs`), and not why nothing leaves as long as
+//! it is decoupled (`stays.rs`).
+//!
+//! What is another rank's is below a line of the subtree map. Where such a directory is says its own rank, up to where its way leaves
+//! that; so each of those that are other ranks' is asked after, once. That is still so when the last has answered, because
+//! nothing can have come below the directory meanwhile without a remote entry of a directory being made here, which is noted: then it is asked
+//! again. Two of which one is above the other never come to be decoupled both: who has the inner one does not give it, and who
+//! gathers the outer one hears that.
+//!
+//! Files that live by themselves at other ranks are not looked for: their names say nothing of where they are. Such a file comes when the
+//! owner asks for it; if it does not, the owner is told `Busy`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_types::{Event, FsError, Ino, Kind, Rank};
+
+use crate::admin::Told;
+use crate::cluster::Where;
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::paths::Up;
+use crate::peer::PeerMsg;
+
+/// How long it is waited for what other ranks have, milliseconds.
+const GATHER_MS: u64 = 20_000;
+/// How long before a rank is asked again for something, milliseconds.
+const AGAIN_MS: u64 = 500;
+/// How long it is waited for a file, milliseconds.
+const FILE_MS: u64 = 5000;
+
+/// How far one is.
+#[derive(Default)]
+pub(super) struct Gathering {
+    /// Only answers to later questions count.
+    after: u64,
+    /// How many directories had come here from others by then.
+    arrivals: u64,
+    /// Directories of others that are not below it.
+    clear: BTreeSet<Ino>,
+    /// Those that are, who has them, and when that one was asked last, milliseconds.
+    asked: BTreeMap<(Ino, Rank), u64>,
+    /// One of those that were asked does not give it.
+    refused: bool,
+    /// When it was last looked at, milliseconds.
+    at_ms: u64,
+}
+
+/// Where a directory of another rank is.
+enum Far {
+    Below,
+    Elsewhere,
+    Load(Vec<loligo_namespace::Need>),
+    /// Its rank was asked.
+    Asked,
+}
+
+impl Mds {
+    /// What a request to decouple a directory waits for because something of it is another rank's; `None`: all is here.
+    pub(super) fn gather_subtree(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        if self.cluster.is_alone() {
+            return None;
+        }
+        if !self.cluster.takes_more(self.me()) {
+            // It is to be given away, and would have to wait.
+            return Some(Step::Answer(Err(FsError::Busy)));
+        }
+        let mut gathering = self.decoupled.gathering.remove(&dir).unwrap_or_default();
+        gathering.at_ms = self.now.mono_ms;
+        let late = self.now.mono_ms >= job.since_ms + GATHER_MS;
+        let step = match self.look_below(job, dir, &mut gathering) {
+            Some(Step::Wait(Why::Gather | Why::Above)) if late || gathering.refused => {
+                return Some(Step::Answer(Err(FsError::Busy)));
+            }
+            step => step,
+        };
+        self.decoupled.gathering.insert(dir, gathering);
+        step
+    }
+
+    fn look_below(&mut self, job: &mut Job, dir: Ino, gathering: &mut Gathering) -> Option<Step> {
+        if gathering.arrivals != self.decoupled.arrivals || gathering.after == 0 {
+            gathering.clear.clear();
+            (gathering.arrivals, gathering.after) = (self.decoupled.arrivals, self.ways.asks());
+        }
+        let me = self.me();
+        let (mut needs, mut asks, mut below) = (Vec::new(), false, BTreeSet::new());
+        for route in self.cluster.routes.all().into_iter().filter(|route| route.rank != me) {
+            if gathering.clear.contains(&route.dir) {
+                continue;
+            }
+            match self.is_below_far(route.dir, dir, gathering.after) {
+                Far::Below => _ = below.insert((route.dir, route.rank)),
+                Far::Elsewhere => _ = gathering.clear.insert(route.dir),
+                Far::Load(more) => needs.extend(more),
+                Far::Asked => asks = true,
+            }
+        }
+        let now = self.now.mono_ms;
+        gathering.asked.retain(|of, _| below.contains(of));
+        for (sub, rank) in &below {
+            let before = gathering.asked.get(&(*sub, *rank)).copied();
+            if before.is_none_or(|before| now >= before + AGAIN_MS) {
+                gathering.asked.insert((*sub, *rank), now);
+                self.tell(*rank, PeerMsg::Summon { dir: *sub });
+            }
+        }
+        match (needs.is_empty(), below.is_empty(), asks) {
+            (false, ..) => Some(self.wait_to_know(job, needs)),
+            (true, false, _) => Some(Step::Wait(Why::Gather)),
+            (true, true, true) => Some(Step::Wait(Why::Above)),
+            (true, true, false) => None,
+        }
+    }
+
+    fn is_below_far(&mut self, ino: Ino, dir: Ino, after: u64) -> Far {
+        let mut at = ino;
+        for _ in 0..loligo_types::limits::DEPTH_MAX {
+            if at == dir {
+                return Far::Below;
+            }
+            if at == Ino::ROOT || at.0 == 0 {
+                break;
+            }
+            match self.up(at) {
+                Up::To(parent, _) => at = parent,
+                Up::Nowhere => break,
+                Up::Load(needs) => return Far::Load(needs),
+                Up::Elsewhere(rank) => match self.above_there(at, rank, after) {
+                    Some(above) => at = above,
+                    None => return Far::Asked,
+                },
+            }
+        }
+        Far::Elsewhere
+    }
+
+    /// The owner of a subtree asks for a file that lives by itself at another rank. If a directory of the subtree counts it, it comes here, as
+    /// it would by and by without that; else it is others', too.
+    pub(super) fn fetch_home(&mut self, job: &mut Job, dir: Ino, ino: Ino) -> Step {
+        let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(Why::Gather) };
+        let counts = match self.cluster.strangers.parent(ino) {
+            Some(parent) if parent == dir => Ok(true),
+            Some(parent) => self.is_below(parent, dir),
+            None => Ok(false),
+        };
+        match counts {
+            Ok(true) if self.now.mono_ms < job.since_ms + FILE_MS => {
+                self.tell(rank, PeerMsg::Summon { dir: ino });
+                Step::Wait(Why::Gather)
+            }
+            Ok(_) => Step::Answer(Err(FsError::Busy)),
+            Err(needs) => self.wait_to_know(job, needs),
+        }
+    }
+
+    /// Another rank wants what this one has of a directory, or a file that lives by itself.
+    pub(crate) fn summoned(&mut self, from: Rank, dir: Ino) {
+        if self.cluster.exports.goes(dir, from) {
+            return;
+        }
+        if self.floats_here(dir) {
+            self.want_export_of_files(vec![dir], from);
+            return;
+        }
+        let is_pinned = self.pins_known(dir).is_some_and(|ranks| !ranks.is_empty() && !ranks.contains(&from));
+        if is_pinned || matches!(self.want_export(dir, None, from), Told::Refused(_)) {
+            self.tell(from, PeerMsg::Stays { dir });
+        }
+    }
+
+    /// It does not give it.
+    pub(crate) fn not_given(&mut self, from: Rank, dir: Ino) {
+        let wants = |gathering: &&mut Gathering| gathering.asked.contains_key(&(dir, from));
+        self.decoupled.gathering.values_mut().filter(wants).for_each(|gathering| gathering.refused = true);
+        self.parked.wake(&Why::Gather);
+    }
+
+    /// A record was made: directories of other ranks may have come below directories of this one, or with them.
+    pub(crate) fn note_arrivals(&mut self, events: &[Event]) {
+        let comes = |event: &Event| match event {
+            Event::Entry { kind: Kind::Dir, remote: true, .. } => true,
+            Event::Route(route) => route.rank == self.me(),
+            _ => false,
+        };
+        self.decoupled.arrivals += u64::from(events.iter().any(comes));
+    }
+
+    /// A tick: who gathers looks again; those whose requests have ended are forgotten.
+    pub(super) fn gather_again(&mut self) {
+        let now = self.now.mono_ms;
+        self.decoupled.gathering.retain(|_, gathering| now <= gathering.at_ms + GATHER_MS);
+        self.parked.wake(&Why::Gather);
+    }
+}

@@ -1,0 +1,150 @@
+//! What a decoupled subtree means to migrations: nothing of it, nor what it is in as far as that is this rank's, goes to another rank
+//! before it ends. So its owner has one rank to speak to, and what it was told is that rank's to keep. Not here what is brought together
+//! before (`gather.rs`).
+
+use loligo_namespace::{Found, Need};
+use loligo_types::{Event, Frag, FsError, Ino};
+
+use crate::cluster::Where;
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::paths::Up;
+
+impl Mds {
+    /// Whether something is decoupled here, or about to be.
+    pub(crate) fn is_any_decoupled(&self) -> bool {
+        !self.decoupled.by_dir.is_empty() || !self.decoupled.gathering.is_empty()
+    }
+
+    /// The root of a decoupled subtree because of which these fragments of a directory, and what is below them, stay here: it is in them,
+    /// or they are in it. `Err`: that is to be read first.
+    pub(crate) fn stays_for(&mut self, dir: Ino, frags: &[Frag]) -> Result<Option<Ino>, Vec<Need>> {
+        if !self.is_any_decoupled() {
+            return Ok(None);
+        }
+        let roots: Vec<Ino> = self.decoupled.by_dir.keys().chain(self.decoupled.gathering.keys()).copied().collect();
+        for root in roots {
+            if root == dir || self.is_below(dir, root)? {
+                return Ok(Some(root));
+            }
+            let hash = self.hash_below(root, dir)?;
+            if hash.is_some_and(|hash| frags.iter().any(|frag| frag.contains(hash))) {
+                return Ok(Some(root));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What an administrator is told who wants to move such a directory.
+    pub(crate) fn stays_text(&self, dir: Ino, root: Ino) -> String {
+        let what = if root == dir { "is".into() } else { format!("is in, or contains, directory {root}, which is") };
+        format!(
+            "directory {dir} {what} decoupled for a client, and stays with rank {} until that ends (loligo recouple; loligo \
+             status says whose it is)",
+            self.me()
+        )
+    }
+
+    /// Whether the migration under way, if there is one, is of something in a directory, or of what that is in.
+    pub(super) fn is_moving(&mut self, dir: Ino) -> Result<bool, Vec<Need>> {
+        let Some((moving, frags, files)) = self.cluster.exports.what() else { return Ok(false) };
+        if files || moving == dir || self.is_below(moving, dir)? {
+            return Ok(true);
+        }
+        Ok(self.hash_below(dir, moving)?.is_some_and(|hash| frags.iter().any(|frag| frag.contains(hash))))
+    }
+
+    /// The hash of the name in a directory that something below it is below, as far as all between is this rank's.
+    fn hash_below(&mut self, ino: Ino, dir: Ino) -> Result<Option<u64>, Vec<Need>> {
+        let mut at = ino;
+        for _ in 0..loligo_types::limits::DEPTH_MAX {
+            if at == Ino::ROOT || at.0 == 0 {
+                break;
+            }
+            match self.up(at) {
+                Up::To(parent, hash) if parent == dir => return Ok(Some(hash)),
+                Up::To(parent, _) => at = parent,
+                Up::Nowhere | Up::Elsewhere(_) => break,
+                Up::Load(needs) => return Err(needs),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a request about a subtree waits for because something of it is lent to another rank: what that makes of it comes before.
+    pub(super) fn wait_for_loans(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        if self.cluster.loans.is_idle() {
+            return None;
+        }
+        for ino in self.cluster.loans.locked_inos() {
+            match self.is_below(ino, dir) {
+                Ok(below) if below || ino == dir => {
+                    if let Some(holder) = self.cluster.loans.in_the_way(ino, None) {
+                        return Some(self.give_way(job, holder));
+                    }
+                }
+                Ok(_) => {}
+                Err(needs) => return Some(self.wait_to_know(job, needs)),
+            }
+        }
+        None
+    }
+
+    /// Lets a request about a subtree wait for records. What the table has is taken for this rank's only when it is known whose it is;
+    /// with several ranks that is found out first. Of what is another rank's nothing comes.
+    pub(super) fn wait_to_know(&mut self, job: &mut Job, needs: Vec<Need>) -> Step {
+        if self.cluster.is_alone() {
+            return self.wait_for(job, needs);
+        }
+        let mut wants = Vec::new();
+        for need in needs {
+            let ino = need_of(&need);
+            let before = wants.len();
+            match self.locate(ino, &mut wants) {
+                Where::Elsewhere(_) => return Step::Answer(Err(FsError::Busy)),
+                Where::Unknown if wants.len() > before => {}
+                Where::Here | Where::Unknown => wants.push(need),
+            }
+        }
+        wants.sort_unstable();
+        wants.dedup();
+        self.wait_for(job, wants)
+    }
+
+    /// Whether something is known to be another rank's.
+    pub(super) fn is_elsewhere(&mut self, ino: Ino) -> bool {
+        let unknown = !self.cluster.is_alone() && matches!(self.tree.find(ino), Found::Unknown);
+        unknown && matches!(self.locate(ino, &mut Vec::new()), Where::Elsewhere(_))
+    }
+
+    /// The lines of the subtree map that end because an owner has removed directories which had some: it knows nothing of those.
+    pub(super) fn lines_gone(&self, inos: impl Iterator<Item = Ino>) -> Vec<Event> {
+        inos.filter(|ino| self.cluster.routes.version(*ino).is_some()).map(Event::RouteGone).collect()
+    }
+
+    /// Something of a merge was brought into memory, the last of it: what waited for that goes on.
+    pub(super) fn merge_is_over(&mut self) {
+        if self.cluster.is_alone() {
+            return;
+        }
+        // Somebody may have asked for what it made before it was there.
+        self.cluster.strangers.clear();
+        self.forget_absent();
+        if self.is_merging() {
+            return;
+        }
+        let others: Vec<loligo_types::Rank> = self.cluster.links.keys().copied().collect();
+        others.into_iter().for_each(|rank| self.open_letters(rank));
+        self.parked.wake(&Why::Locked);
+        self.next_loans();
+    }
+}
+
+/// What a need is about.
+pub(super) fn need_of(need: &Need) -> Ino {
+    match need {
+        Need::Inode(ino) | Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => *ino,
+        Need::Entry { dir, .. } | Need::Range { dir, .. } | Need::Hashes { dir, .. } => *dir,
+    }
+}
