@@ -144,8 +144,14 @@ fn measure(fs: &Fs, client: &Client, address: &Address, server: u32, files: u64,
     if there != files {
         return Err(format!("{there} of {files} files are there after the merge"));
     }
+    let into_table = past_memory(fs, server, files)?;
     let n = files as f64;
     println!();
+    println!(
+        "nonvolatile beside volatile apply  {:.2} times the time, {:.2} times the rank's processor",
+        into_table.time.as_secs_f64() / merge.time.as_secs_f64(),
+        into_table.rank / merge.rank
+    );
     println!("journal bytes a create             {:.1}, in {} steps of the merge", bytes as f64 / n, merged.steps);
     println!("memory a create, bytes             {:.0}", memory as f64 / n);
     let rate = |took: Took, n: u64| n as f64 / took.time.as_secs_f64();
@@ -171,6 +177,26 @@ fn measure(fs: &Fs, client: &Client, address: &Address, server: u32, files: u64,
         quiet.0, quiet.1, busy.0, busy.1
     );
     Ok(())
+}
+
+/// The same files merged into the table, past the rank's memory.
+fn past_memory(fs: &Fs, server: u32, files: u64) -> Result<Took, String> {
+    let text = |error: loligo_types::FsError| error.to_string();
+    fs.mkdir("/past", 0o755).map_err(text)?;
+    let into = loligo_types::MergeInto::Table;
+    let options = SubtreeOptions { allocated_inodes: files, into, ..SubtreeOptions::default() };
+    let mut past = Subtree::decouple(fs, "/past", &options).map_err(text)?;
+    let dir = past.root();
+    for n in 0..files {
+        past.create_in(dir, name(n), 0o644).map_err(text)?;
+    }
+    let meter = Meter::start(server);
+    past.merge().map_err(text)?;
+    let took = meter.stop();
+    line("nonvolatile apply (into the table)", files, took);
+    past.recouple().map_err(text)?;
+    let there = fs.stat("/past").map_err(text)?.size;
+    if there == files { Ok(took) } else { Err(format!("{there} of {files} files are there after the merge")) }
 }
 
 /// How long a neighbour works while nothing else does.

@@ -431,7 +431,12 @@ fn both(seed: u64) {
     let (client, fs) = connect(&site);
     fs.mkdir("/plain", 0o755).expect("made");
     let root = fs.mkdir("/job", 0o755).expect("made").ino;
-    decouple(&fs, root, "preset = 'hdfs'\nallocated_inodes = 10\n");
+    let policy = match seed % 3 {
+        0 => "preset = 'hdfs'",
+        1 => "pipeline = 'append_client_journal + nonvolatile_apply'",
+        _ => "pipeline = 'append_client_journal + nonvolatile_apply'\nblind = true",
+    };
+    decouple(&fs, root, &format!("{policy}\nallocated_inodes = 10\n"));
     let mut open = Vec::new();
     for step in 0..120 {
         let name = |random: &mut Random| match random.below(3) {

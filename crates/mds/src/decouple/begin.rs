@@ -45,6 +45,9 @@ impl Mds {
             Ok(false) if known.is_some() => return Step::Answer(Err(FsError::Perm)),
             Ok(false) => {
                 if let Some(step) = self.begin_decoupling(job, dir, owner, inos, (lease_ms, interfere)) {
+                    if matches!(step, Step::Answer(_)) {
+                        self.decoupled.gathering.remove(&dir);
+                    }
                     return step;
                 }
             }

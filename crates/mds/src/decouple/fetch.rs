@@ -21,7 +21,7 @@ impl Mds {
         for need in needs {
             let ino = need_of(need);
             match if ino == dir { Ok(true) } else { self.may_be_below(ino, dir) } {
-                Ok(true) => {}
+                Ok(true) => self.note_lent(ino, dir),
                 // Others have removed it since the owner heard of it; it does not hear of that before the merge.
                 Ok(false) if self.tree.inode(ino).is_some_and(|inode| self.is_held_for(&record, inode)) => {}
                 // It has a name there, but is counted elsewhere: it is others', too.

@@ -119,9 +119,12 @@ impl Mds {
                 Err(Bar::Load(needs)) => {
                     // What was noted of this part is noted again.
                     self.keep_intake(dir, part, intake);
-                    let since = self.now.mono_ms;
-                    self.decoupled.by_dir.entry(dir).or_default().part_waits = Some((merge, part, since));
-                    return self.wait_to_know(job, needs);
+                    let step = self.wait_to_know(job, needs);
+                    if matches!(step, Step::Wait(_)) {
+                        let since = self.now.mono_ms;
+                        self.decoupled.by_dir.entry(dir).or_default().part_waits = Some((merge, part, since));
+                    }
+                    return step;
                 }
             }
         };
@@ -338,6 +341,7 @@ impl Mds {
         }
         match self.may_be_below(ino, record.dir) {
             Ok(true) => {
+                self.note_lent(ino, record.dir);
                 intake.below.insert(ino);
                 Ok(())
             }

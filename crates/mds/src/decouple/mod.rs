@@ -21,7 +21,7 @@ mod shut;
 mod status;
 mod stays;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Found, Need};
 use loligo_types::{Answer, DecoupledRecord, FsError, FsResult, Ino, SessionId, SplitRule, SubtreeAnswer, SubtreeOp};
@@ -53,6 +53,8 @@ pub(crate) struct Owned {
     part_waits: Option<(u64, u32, u64)>,
     /// A merge is decided, and what it says is on its way into memory.
     merging: bool,
+    /// Files with several names that were found to be below it.
+    lent: BTreeSet<Ino>,
     /// It goes into the table first.
     into_table: Option<into_table::IntoTable>,
     /// What others have removed and its owner may have changed.

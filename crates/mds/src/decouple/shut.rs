@@ -72,6 +72,15 @@ fn subjects(op: &Op) -> [Option<(Ino, bool)>; 2] {
     [first, second]
 }
 
+/// Names by which an operation gets at what is called so, to change or to open it.
+fn reached_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
+    match op {
+        Op::Unlink { dir, name } | Op::Create { dir, name, .. } => [Some((*dir, name)), None],
+        Op::Rename { dir, name, new_dir, new_name, .. } => [Some((*dir, name)), Some((*new_dir, new_name))],
+        _ => [None, None],
+    }
+}
+
 /// The names that an operation may take away.
 fn ended_names(op: &Op) -> Option<(Ino, &loligo_types::Name)> {
     match op {
@@ -124,6 +133,9 @@ impl Mds {
             return Some(Step::Answer(Err(FsError::CrossDevice)));
         }
         job.within = within[0];
+        if let Some(step) = self.busy_through_a_name_outside(job) {
+            return Some(step);
+        }
         self.ends_root(job).then_some(Step::Answer(Err(FsError::Busy)))
     }
 
@@ -165,6 +177,23 @@ impl Mds {
             }
         }
         Ok(apart)
+    }
+
+    /// A file in a subtree may have a name outside of it, too: what it is and how many names it has is its owner's to say.
+    fn busy_through_a_name_outside(&mut self, job: &mut Job) -> Option<Step> {
+        let names = reached_names(&job.op).map(|reached| reached.map(|(dir, name)| self.tree.entry(dir, name)));
+        for lookup in names.into_iter().flatten() {
+            let Lookup::Present(target) = lookup else { continue };
+            if target.kind == Kind::Dir {
+                continue;
+            }
+            match self.decoupled_above(target.ino) {
+                Above::Below(root) if !self.allows(root) => return Some(Step::Answer(Err(FsError::Busy))),
+                Above::Load(needs) => return Some(self.wait_for(job, needs)),
+                _ => {}
+            }
+        }
+        None
     }
 
     /// Where something is.
@@ -216,17 +245,33 @@ impl Mds {
         if inode.kind == Kind::Dir || inode.nlink == 0 {
             return Ok(false);
         }
+        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.lent.contains(&ino)) {
+            // It was found to be there before: what counted it may be gone since, and nothing leaves.
+            return Ok(true);
+        }
         let mut at = inode.parent;
         for _ in 0..loligo_types::limits::DEPTH_MAX {
-            match if at == Ino::ROOT { return Ok(false) } else { self.up(at) } {
+            if at == Ino::ROOT {
+                return Ok(false);
+            }
+            match if at.0 == 0 { Up::Nowhere } else { self.up(at) } {
                 Up::To(parent, _) => at = parent,
                 Up::Nowhere => break,
-                // Counted there.
+                // Counted there, or gone, which only that rank knows.
                 Up::Elsewhere(_) => return Ok(false),
                 Up::Load(needs) => return Err(needs),
             }
         }
         Ok(true)
+    }
+
+    /// Something that is no directory and may lose the directory which counts it was found to be in a subtree.
+    pub(super) fn note_lent(&mut self, ino: Ino, dir: Ino) {
+        if self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && inode.nlink > 1)
+            && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
+        {
+            owned.lent.insert(ino);
+        }
     }
 
     /// Whether nobody gets these bits on something because it is decoupled, as far as memory tells; where it does not, neither.

@@ -128,6 +128,8 @@ impl Mds {
         if self.cluster.is_alone() {
             return;
         }
+        // What it says of directories that had lines others learn from the table alone.
+        self.cluster.told_by_table = true;
         // Somebody may have asked for what it made before it was there.
         self.cluster.strangers.clear();
         self.forget_absent();

@@ -1,6 +1,7 @@
 //! Very many rows at once: they are sorted into files that RocksDB takes as they are, past its log and its memory. Not for few.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use loligo_store::{Batch, Result};
 use rocksdb::{DB, IngestExternalFileOptions, Options, SstFileWriter};
@@ -11,6 +12,10 @@ use super::{LocalTable, family, kind_of};
 const ROWS_MIN: usize = 10_000;
 /// What files that are being made are called. RocksDB knows no such names.
 const NAME: &str = "ingest-";
+
+/// Files are made by one at a time: the ranks of a server share a table. How often that was done, so that no file is called as one before.
+#[derive(Default)]
+pub(super) struct Ingesting(Mutex<u64>);
 
 /// A key with its new value, or none: it is to be removed.
 type Row = (Vec<u8>, Option<Vec<u8>>);
@@ -25,7 +30,7 @@ impl Drop for Files {
     }
 }
 
-/// Removes what a crash has left.
+/// Removes what a crash has left. Only before the table is used.
 pub(super) fn sweep(table: &Path) {
     let Ok(files) = std::fs::read_dir(table) else { return };
     for file in files.flatten() {
@@ -41,6 +46,8 @@ impl LocalTable {
         if batch.puts.len() + batch.deletes.len() < ROWS_MIN {
             return Ok(Some(batch));
         }
+        let mut number = self.ingesting.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *number += 1;
         let Batch { puts, deletes } = batch;
         let puts = puts.into_iter().map(|(key, value)| (key, Some(value)));
         let mut rows: Vec<Row> = puts.chain(deletes.into_iter().map(|key| (key, None))).collect();
@@ -48,7 +55,7 @@ impl LocalTable {
         // A file for each kind of row: so it covers few others, and what RocksDB has of those in memory need not be written first.
         let mut files = Files(Vec::new());
         for (at, rows) in rows.chunk_by(|a, b| a.0.first() == b.0.first()).enumerate() {
-            let path = self.path.join(format!("{NAME}{at}.sst"));
+            let path = self.path.join(format!("{NAME}{number}-{at}.sst"));
             files.0.push(path.clone());
             write(&self.options, &path, rows).map_err(|error| kind_of(&path, &error))?;
         }
@@ -116,6 +123,28 @@ mod tests {
         let own =
             rows.iter().filter(|(key, value)| key.len() == 4 && value.len() == 4 && key.iter().rev().eq(value.iter()));
         assert_eq!(own.count(), ROWS_MIN + 7);
+    }
+
+    #[test]
+    fn the_ranks_of_a_server_put_many_rows_into_their_table_at_the_same_time_and_none_is_lost() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data");
+        LocalStore::format(&data, &FormatOptions::default()).expect("it is empty");
+        let store = LocalStore::open(&data, &OpenOptions::default()).expect("it is there");
+        let table: Arc<dyn Table> = store.table();
+        std::thread::scope(|scope| {
+            for rank in 0..4u32 {
+                let table = &table;
+                scope.spawn(move || {
+                    for round in 0..3 {
+                        table.ingest(many((rank * 3 + round) * ROWS_MIN as u32)).expect("there is room");
+                    }
+                });
+            }
+        });
+        let rows = table.scan(b"\x00", b"\x01", usize::MAX).expect("it can be read");
+        let own = rows.iter().filter(|(key, value)| key.len() == 4 && key.iter().rev().eq(value.iter()));
+        assert_eq!(own.count(), 12 * ROWS_MIN);
     }
 
     /// The table's directory.

@@ -26,18 +26,21 @@ pub(crate) struct LocalTable {
     db: RwLock<Option<DB>>,
     /// Set when a write met a full disk: RocksDB then refuses writes until it is opened again.
     stuck: AtomicBool,
+    ingesting: ingest::Ingesting,
     _owner: Arc<Owner>,
 }
 
 impl LocalTable {
     pub(crate) fn open(path: &Path, options: &OpenOptions, owner: Arc<Owner>) -> Result<Self> {
         let options = options::database(options);
+        ingest::sweep(path);
         let db = open(path, &options)?;
         Ok(Self {
             path: path.to_path_buf(),
             options,
             db: RwLock::new(Some(db)),
             stuck: AtomicBool::new(false),
+            ingesting: ingest::Ingesting::default(),
             _owner: owner,
         })
     }
@@ -101,7 +104,6 @@ impl LocalTable {
 }
 
 fn open(path: &Path, options: &rocksdb::Options) -> Result<DB> {
-    ingest::sweep(path);
     // Named with its options: a family that is only named, even the default one, is opened with RocksDB's defaults.
     DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
