@@ -74,6 +74,10 @@ const CHECKPOINTS_FAILED: Metric =
     stable("loligo_checkpoints_failed_total", "counter", "checkpoints that failed and were tried again");
 const CHECKPOINT_RECORDS: Metric = stable("loligo_checkpoint_records_total", "counter", "records in them");
 const CHECKPOINT_SECONDS: Metric = stable("loligo_checkpoint_seconds", "histogram", "time of a checkpoint");
+const MERGE_ROWS: Metric =
+    stable("loligo_merge_rows_total", "counter", "rows of merges that went into the table in bulk");
+const MERGE_ROWS_SECONDS: Metric =
+    stable("loligo_merge_rows_seconds", "histogram", "time in which the rows of such a merge were made and written");
 const RANK_CPU: Metric = stable("loligo_rank_cpu_seconds_total", "counter", "CPU time of the rank's thread");
 const LOAD_AUTH: Metric = stable(
     "loligo_rank_load_auth",
@@ -260,6 +264,8 @@ fn disk(page: &mut Page, status: &Status) {
     page.ranks(&CHECKPOINTS_FAILED, status, |rank| rank.mds.checkpoints_failed as f64);
     page.ranks(&CHECKPOINT_RECORDS, status, |rank| rank.metrics.checkpoint_records.get() as f64);
     page.histograms(&CHECKPOINT_SECONDS, status, |rank| rank.metrics.checkpoint_time.snapshot());
+    page.ranks(&MERGE_ROWS, status, |rank| rank.metrics.merge_rows.get() as f64);
+    page.histograms(&MERGE_ROWS_SECONDS, status, |rank| rank.metrics.merge_rows_time.snapshot());
     page.one(&SPACE_TOTAL, status.space.total_bytes as f64);
     page.one(&SPACE_FREE, status.space.free_bytes as f64);
 }
