@@ -225,6 +225,6 @@ mod tests {
         counts.size = 7;
         assert!(is_unsettled(&counts));
         let counts = Event::Inode(Box::new(counts));
-        assert_eq!(rows_of(&[inode(400, DIR)], &[counts.clone()]).rest, [counts]);
+        assert_eq!(rows_of(&[inode(400, DIR)], std::slice::from_ref(&counts)).rest, [counts]);
     }
 }

@@ -63,11 +63,8 @@ impl Mds {
         let asked = |owned: &&mut Owned| matches!(&owned.into_table, Some(IntoTable::Asked(of, _)) if *of == id);
         let Some(owned) = self.decoupled.by_dir.values_mut().find(asked) else { return };
         let Some(IntoTable::Asked(_, dirs)) = owned.into_table.take() else { return };
-        match merged {
-            Some(merged) => owned.into_table = Some(IntoTable::There(newest, dirs, merged)),
-            // Memory takes it. What is there of the rows is what memory will write there.
-            None => {}
-        }
+        // If they are not, memory takes it: what is there of the rows is what memory will write there.
+        owned.into_table = merged.map(|merged| IntoTable::There(newest, dirs, merged));
         self.land_merge_rows();
         self.out.push_back(Output::Again);
     }
