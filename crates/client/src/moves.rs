@@ -95,6 +95,13 @@ impl Client {
             }
             Subject::Root | Subject::Handles => {}
         }
+        if let Op::Close { handles, .. } = &pending.request.op
+            && handles.len() > 1
+        {
+            // Of those that were there some may have moved to others still: each answer names one of them.
+            let (cred, op) = (pending.request.cred.clone(), pending.request.op.clone());
+            self.request_at(rank, cred, op, Then::Nothing, 0);
+        }
         match done {
             Some((ino, value)) => self.make_answer(to, pending, ino, value),
             None => self.send_on(to, pending),

@@ -116,6 +116,7 @@ impl Mds {
             marks,
             tx,
             since_ms,
+            closing_ms: None,
             reads,
             within: None,
             limited,

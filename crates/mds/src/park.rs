@@ -40,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) tx: Option<TxId>,
     /// When it came.
     pub(crate) since_ms: u64,
+    /// Since when all that it waits for is that others close what they have open.
+    pub(crate) closing_ms: Option<u64>,
     /// Reads of the table that it has waited for.
     pub(crate) reads: usize,
     /// The decoupled subtree below whose root it is, if others may work there.

@@ -1,12 +1,14 @@
 //! Closing handles, and the end of inodes that have no name and no handle any more.
 
+use std::collections::BTreeSet;
+
 use loligo_namespace::{Found, Need, reap};
-use loligo_types::{Answer, FsError, Ino, Kind, Op, SessionId};
+use loligo_types::{Answer, FsError, Ino, Kind, Op, Rank, SessionId};
 
 use crate::execute::Step;
 use crate::load::Waiter;
 use crate::machine::Mds;
-use crate::park::Job;
+use crate::park::{Job, Why};
 use crate::session::Slot;
 
 impl Mds {
@@ -14,7 +16,14 @@ impl Mds {
     pub(crate) fn close(&mut self, job: &mut Job) -> Step {
         let Op::Close { handles, lost } = &job.op else { return Step::Answer(Ok(Answer::Done)) };
         let (handles, lost) = (handles.clone(), *lost);
-        let mut moved = None;
+        // The client had not heard that these have moved: whoever has them now is to close them. If those are several, it asks again.
+        let went = |number: &u64| self.cluster.moved_handles.get(&(job.slot, *number)).copied();
+        let ranks: BTreeSet<Rank> = handles.iter().filter_map(went).collect();
+        if ranks.iter().any(|rank| self.gives_to(*rank)) {
+            // That one cannot be asked yet. Nothing may be forgotten before: all this is done again then.
+            return Step::Wait(Why::Moving);
+        }
+        let to = ranks.first().copied();
         for number in handles {
             let left =
                 self.opens.handle(job.slot, number).filter(|handle| lost && handle.write).map(|handle| handle.ino);
@@ -23,12 +32,13 @@ impl Mds {
                 self.tidy.forget(ino);
                 self.tidy.leave(ino);
             }
-            moved = moved.or(self.cluster.moved_handles.remove(&(job.slot, number)));
+            if to.is_some() && self.cluster.moved_handles.get(&(job.slot, number)).copied() == to {
+                self.cluster.moved_handles.remove(&(job.slot, number));
+            }
             self.close_handle(job.slot, job.session, number);
             left.into_iter().for_each(|ino| self.tidy_one(ino));
         }
-        // The client had not heard that it had moved: whoever has it now is to close it.
-        moved.map_or(Step::Answer(Ok(Answer::Done)), Step::Redirect)
+        to.map_or(Step::Answer(Ok(Answer::Done)), Step::Redirect)
     }
 
     /// Ends a handle with what was taken through it.

@@ -112,8 +112,9 @@ pub enum Op {
     Create { dir: Ino, name: Name, mode: u16, umask: u16, flags: OpenFlags, exclusive: bool, handle: u64 },
     /// Opens a new file that has no name (O_TMPFILE). `Opened`. `linkable`: a later `Link` may name it.
     Tmpfile { dir: Ino, mode: u16, umask: u16, flags: OpenFlags, linkable: bool, handle: u64 },
-    /// Ends handles. `Done`. Unknown handles are ignored, so that a repeat is harmless. `lost`: the client lost them with a
-    /// session, and does not know what became of data that it was writing through them.
+    /// Ends handles. `Done`. Unknown handles are ignored, so that a repeat is harmless. If some have moved to another rank that one is to
+    /// be asked, and this one again if they were several. `lost`: the client lost them with a session, and does not know what became of data
+    /// that it was writing through them.
     Close { handles: Vec<u64>, lost: bool },
     /// Makes a node of any kind but directory and symlink. `Entry`.
     Mknod { dir: Ino, name: Name, kind: Kind, mode: u16, umask: u16, rdev: u32 },

@@ -124,6 +124,8 @@ impl Mds {
         let Some(id) = self.sessions.get(slot).map(|session| session.id) else { return };
         for (number, ino, flags, rights) in &client.held.opens {
             let Some(kind) = self.tree.inode(*ino).map(|inode| inode.kind) else { continue };
+            // It may have been here before.
+            self.cluster.moved_handles.remove(&(slot, *number));
             if self.opens.handle(slot, *number).is_some() {
                 continue;
             }

@@ -142,6 +142,7 @@ impl Mds {
             Err(needs) => return Some(self.wait_to_know(job, needs)),
         }
         if let Some(step) = self.gather_subtree(job, dir).or_else(|| self.wait_for_loans(job, dir)) {
+            job.closing_ms = None;
             return Some(step);
         }
         if interfere == Interfere::Block
@@ -196,7 +197,8 @@ impl Mds {
         if open.is_empty() {
             return None;
         }
-        if self.now.mono_ms >= job.since_ms + CLOSE_MS {
+        let since_ms = *job.closing_ms.get_or_insert(self.now.mono_ms);
+        if self.now.mono_ms >= since_ms + CLOSE_MS {
             return Some(Step::Answer(Err(FsError::Busy)));
         }
         let rights = open.iter().flat_map(|ino| self.opens.all_rights(*ino).map(|(slot, held)| (*ino, slot, held)));

@@ -304,6 +304,29 @@ fn one_that_is_asked_for_while_it_moves_is_decoupled_where_it_comes_to() {
 }
 
 #[test]
+fn what_is_open_may_be_closed_once_all_is_there_however_long_that_took() {
+    let (mut cluster, b, here, _) = two_ranks();
+    let a = cluster.client();
+    let below = cluster.mkdir(b, here, "below");
+    cluster.call(b, create(below, "open", WRITE, 9)).expect("it is made");
+    cluster.migrate(below, 0, 1);
+    cluster.hold(0, 1);
+    let seq = cluster.send(a, 0, Op::Subtree { dir: here, what: Box::new(decouple_op(77, 0, 10)) });
+    cluster.wait(4000);
+    cluster.release();
+    cluster.wait_for("what is the other rank's", |cluster| cluster.has(0, below) && !cluster.has(1, below));
+    cluster.wait(200);
+    assert_eq!(cluster.outcome(a, 0, seq), None, "a file in it is open, and may be closed soon");
+    cluster.ask(b, 0, close(9));
+    cluster.wait(200);
+    let Some(Become::Answered(answer)) = cluster.outcome(a, 0, seq) else { panic!("nothing is in the way") };
+    let (record, root, settings) = told(answer).expect("decoupled");
+    let mut owner = Far { client: a, subtree: Subtree::new(settings, record, root) };
+    owner.end(&mut cluster).expect("it is his");
+    cluster.finish();
+}
+
+#[test]
 fn a_rank_that_is_drained_waits_for_what_is_decoupled_at_it_and_says_so() {
     let (mut cluster, b, _, there) = two_ranks();
     let a = cluster.client();

@@ -2,6 +2,7 @@
 
 mod back;
 mod balance;
+mod closes;
 mod contention;
 mod crashes;
 mod dropped;
