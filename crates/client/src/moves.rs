@@ -326,7 +326,7 @@ impl Client {
                 self.move_file(*ino, to);
                 self.files.is_known(*ino);
             }
-            self.move_dir(*ino, to);
+            self.move_dir(*ino, Some(from), to);
             self.moved_guess(from, *ino, to);
             self.move_lease(from, to, *ino, Lease::ATTR | Lease::NAMES);
             if forgotten {
@@ -440,7 +440,7 @@ impl Client {
             }
         }
         self.follow_file(ino, to);
-        self.move_dir(ino, to);
+        self.move_dir(ino, None, to);
     }
 
     /// What may have been at a rank still was there, and has moved on.
@@ -491,13 +491,13 @@ impl Client {
         self.unpark(ino, to);
     }
 
-    /// The same for an open directory, unless its fragments are at several ranks: then it stays where it was opened.
-    fn move_dir(&mut self, ino: Ino, to: Rank) {
-        if self.router.is_parted(ino) {
-            return;
-        }
+    /// The same for an open directory. If its fragments are at several ranks, it stays where it was opened, unless just that rank says that
+    /// it has gone from there.
+    fn move_dir(&mut self, ino: Ino, from: Option<Rank>, to: Rank) {
+        let parted = self.router.is_parted(ino);
+        let at = |number: &u64| from.is_some() && self.files.at.get(number).copied() == from;
         let handles = self.files.handles.iter().filter(|(_, handle)| handle.dir && handle.ino == ino);
-        let numbers: Vec<u64> = handles.map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> = handles.map(|(number, _)| *number).filter(|number| !parted || at(number)).collect();
         for number in &numbers {
             self.files.at.insert(*number, to);
         }
