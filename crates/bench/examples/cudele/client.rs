@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use loligo_bench::cpu;
 use loligo_driver::Address;
 use loligo_driver::client::{Call, CallResult, Client, Fs, Options, Subtree, SubtreeOptions};
-use loligo_types::{Cred, FsError, Ino, Interfere, Kind, Name, Op};
+use loligo_types::{Cred, FsError, Ino, Interfere, Kind, MergeInto, Name, Op};
 
 use crate::paced;
 
@@ -95,10 +95,11 @@ impl Worker {
             }
             ("rpc", [path, files, in_flight]) => self.rpc(self.dir(path)?, number(files)?, number(in_flight)?),
             ("interfere", [files, expect, paths]) => self.interfere(number(files)?, expect, paths),
-            ("decouple", [path, inos, interfere]) => {
-                let interfere = if *interfere == "allow" { Interfere::Allow } else { Interfere::Block };
+            ("decouple", [path, inos, how]) => {
+                let interfere = if *how == "allow" { Interfere::Allow } else { Interfere::Block };
+                let into = if *how == "table" { MergeInto::Table } else { MergeInto::Memory };
                 let options =
-                    SubtreeOptions { allocated_inodes: number(inos)?, interfere, ..SubtreeOptions::default() };
+                    SubtreeOptions { allocated_inodes: number(inos)?, interfere, into, ..SubtreeOptions::default() };
                 self.subtree = Some(Subtree::decouple(&self.fs, path, &options).map_err(text)?);
                 Ok(1)
             }
