@@ -168,6 +168,12 @@ impl Client {
             || self.sessions.values().any(|session| !session.pending.is_empty())
     }
 
+    /// Whether a handle of a rank is open here: also one that was closed, and is kept for who opens the same again. `client`: the number that
+    /// this client calls itself.
+    pub fn has_handle(&self, client: u64, number: u64) -> bool {
+        self.config.client == client && self.files.handles.contains_key(&number)
+    }
+
     /// What it does next; `None`: nothing until something happens.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()

@@ -87,7 +87,8 @@ impl Client {
             Subject::Names(dir, _) if self.router.is_parted(dir) => {}
             Subject::Names(dir, _) => {
                 self.router.correct(dir, to);
-                self.believe(dir, to, Some(rank));
+                // Or that one has the name alone: what is open of the directory may be where it was.
+                self.believe(dir, to, None);
             }
             Subject::Inode(ino) => {
                 self.router.correct(ino, to);

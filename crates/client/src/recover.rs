@@ -380,9 +380,31 @@ impl Client {
             claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
         }
         self.send(rank, ToServer::Reclaim(claim));
+        self.close_what_may_have_moved(rank);
         self.ask_where(rank, &opened);
         for ino in self.files.map.keys().copied().collect::<Vec<_>>() {
             self.start_waiting(ino);
+        }
+    }
+
+    /// What is to be closed at a rank that was restarted may have moved away before, and it may have forgotten that: it is not claimed, so
+    /// nobody says where it is.
+    fn close_what_may_have_moved(&mut self, rank: Rank) {
+        if self.router.is_single() {
+            return;
+        }
+        let Some(session) = self.sessions.get(&rank) else { return };
+        let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
+            Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
+            _ => None,
+        });
+        let mut closes: Vec<(Cred, Vec<u64>)> = asked.collect();
+        if let Some(cred) = &self.files.close_cred {
+            let here = self.files.closing.iter().filter(|number| self.files.at.get(number) == Some(&rank));
+            closes.push((Cred::clone(cred), here.copied().collect()));
+        }
+        for (cred, handles) in closes.into_iter().filter(|(_, handles)| !handles.is_empty()) {
+            self.close_elsewhere(rank, &cred, &handles);
         }
     }
 

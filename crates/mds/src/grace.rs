@@ -7,6 +7,7 @@ use loligo_namespace::{Ctx, Found, Need, prepare};
 use loligo_types::msg::Reclaim;
 use loligo_types::{Cred, Ino, Kind, Lease, Op, OpenFlags, SessionId, Stamp};
 
+use crate::cluster::Where;
 use crate::io::{Identity, Peer};
 use crate::load::Waiter;
 use crate::machine::Mds;
@@ -283,8 +284,14 @@ impl Mds {
 
     fn take_back_open(&mut self, slot: Slot, id: SessionId, number: u64, ino: Ino, flags: OpenFlags, rights: Lease) {
         let taken = self.opens.handles(slot) >= HANDLES_MAX || self.opens.handle(slot, number).is_some();
-        let kind = self.tree.inode(ino).map(|inode| inode.kind);
+        // A directory of which this rank has only a part is open where its home is.
+        let is_here = self.home_of_part(ino).is_none();
+        let kind = self.tree.inode(ino).filter(|_| is_here).map(|inode| inode.kind);
         if taken || !matches!(kind, Some(Kind::File | Kind::Dir)) {
+            if let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) {
+                // What was open of it has gone there before the restart, if it was here. The client may close it before it hears of that.
+                self.note_moved_handles(&[(slot, number)], rank);
+            }
             return;
         }
         let is_file = kind == Some(Kind::File);

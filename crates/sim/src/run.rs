@@ -48,6 +48,9 @@ impl World {
             self.look_at_everything();
         }
         if !self.is_broken() {
+            self.look_at_handles();
+        }
+        if !self.is_broken() {
             self.stop_clients();
         }
         if !self.is_broken() {
@@ -256,6 +259,23 @@ impl World {
                     }
                 }
             });
+        }
+    }
+
+    /// Nothing stays open at a rank that its client has closed, and nobody else's: such a file would never end, and nobody could decouple
+    /// what it is in.
+    fn look_at_handles(&mut self) {
+        let left = |world: &World| {
+            let servers = world.seats.iter().enumerate().filter_map(|(rank, seat)| Some((rank, seat.server.as_ref()?)));
+            let all = servers.flat_map(|(rank, server)| {
+                server.mds.open_handles().into_iter().map(move |(client, number, ino)| (rank, client, number, ino))
+            });
+            let known = |client, number| world.nodes.iter().any(|node| node.client.has_handle(client, number));
+            all.filter(|(_, client, number, _)| !known(*client, *number)).collect::<Vec<_>>()
+        };
+        if !self.until(QUIET_MS, |world| left(world).is_empty()) && !self.is_broken() {
+            let left = left(self);
+            self.wrong(format!("handles that nobody has are open (rank, client, handle, inode): {left:?}"));
         }
     }
 

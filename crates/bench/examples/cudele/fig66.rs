@@ -167,8 +167,14 @@ impl All {
                 times(&ratio(on, off)),
                 times(&ratio(many_on, many_off))
             ),
-            format!("Append with local persist: {} times the append (target 1.1; thesis 1.21).", times(&self.with_local)),
-            format!("Append with global persist: {} times the append (target 1.3; thesis 1.36).", times(&self.with_global)),
+            format!(
+                "Append with local persist: {} times the append (target 1.1; thesis 1.21).",
+                times(&self.with_local)
+            ),
+            format!(
+                "Append with global persist: {} times the append (target 1.3; thesis 1.36).",
+                times(&self.with_global)
+            ),
             format!(
                 "Volatile apply here goes over the socket and is durable at its end; {apply_a_core:.0} files a second of the rank's core. The 0.93 of the thesis are 0.13 of work and 0.8 of a constant for a transfer."
             ),

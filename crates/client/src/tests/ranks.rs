@@ -478,7 +478,8 @@ fn an_open_directory_is_listed_and_closed_where_it_has_moved() {
         world.call(Call::Release { fh, flock_owner: None });
     }
     world.feed(Input::Tick);
-    assert_eq!(world.answers(R1, Answer::Done), Op::Close { handles: vec![1, 2], lost: false });
+    // Of the other one it may be that the rank had the name alone that it was asked for.
+    assert_eq!(world.closes(), [(R0, vec![2]), (R1, vec![1, 2])]);
 }
 
 #[test]

@@ -34,6 +34,12 @@ impl Mds {
         loligo_namespace::hash63(self.config.hash_key, name.as_bytes())
     }
 
+    /// The handles that are open: the number that their client calls itself, their own, and of what they are.
+    pub fn open_handles(&self) -> Vec<(u64, u64, Ino)> {
+        let sessions = self.sessions.iter().map(|(slot, session)| (session.client, self.opens.handles_of(slot)));
+        sessions.flat_map(|(client, all)| all.into_iter().map(move |(number, of)| (client, number, of.ino))).collect()
+    }
+
     /// The inodes that are in memory, and so this rank's, ascending.
     pub fn inodes_held(&self) -> Vec<Ino> {
         let (inodes, _) = self.tree.places();

@@ -233,6 +233,17 @@ fn handles_that_are_lost_with_a_session_are_closed_at_a_rank_that_is_met_later()
     }
 }
 
+impl Ranks {
+    /// What is closed, and where, since the last look.
+    pub(super) fn closes(&mut self) -> Vec<(Rank, Vec<u64>)> {
+        let closed = |wire| match wire {
+            Wire::Ask(rank, _, Op::Close { handles, .. }) => Some((rank, handles)),
+            _ => None,
+        };
+        self.take().into_iter().filter_map(closed).collect()
+    }
+}
+
 /// `closes`: the rank was to close it, and was not there.
 fn lost_and_closed_later(closes: bool) {
     let mut world = Ranks::of(2);
@@ -626,4 +637,38 @@ fn requests_of_a_session_that_begins_have_other_numbers_than_those_of_the_one_be
     world.connect(R0, Welcome { session: SessionId(9), ..welcome(R0, 1) });
     let after = ask(&mut world);
     assert!(after > before[1], "{before:?} {after}");
+}
+
+#[test]
+fn a_directory_of_which_another_rank_has_a_name_is_closed_where_it_was_opened_too() {
+    let mut world = Ranks::with_second();
+    let id = world.call(Call::Open { ino: DIR, flags: OpenFlags { read: true, ..OpenFlags::default() } });
+    let opened = Answer::Opened { attr: attr(DIR, Kind::Dir), created: false, rights: Lease::NONE, data: None };
+    let (at, seq, _) = world.asked();
+    world.answer(at, seq, opened, &[]);
+    let fh = world.result(id).unwrap().fh.unwrap();
+    world.call(lookup(DIR, "there"));
+    let other = if at == R0 { R1 } else { R0 };
+    world.redirects(at, other, &[], None);
+    world.answers(other, entry(FILE, Kind::File));
+    world.call(Call::Release { fh, flock_owner: None });
+    world.feed(Input::Tick);
+    assert_eq!(world.closes(), [(R0, vec![1]), (R1, vec![1])]);
+}
+
+#[test]
+fn what_was_to_be_closed_at_a_rank_that_was_restarted_is_closed_where_it_may_have_moved_before() {
+    let mut world = Ranks::with_second();
+    let fh = world.create(R1, DIR, FILE, true, Lease::NONE);
+    world.call(Call::Release { fh, flock_owner: None });
+    world.ms += 1500;
+    world.feed(Input::Tick);
+    assert_eq!(world.closes(), [(R1, vec![1])]);
+    world.feed(Input::Disconnected { rank: R1 });
+    world.connect(R1, Welcome { resumed: true, kept: false, ..welcome(R1, 3) });
+    world.feed(Input::Tick);
+    let closes = world.closes();
+    for rank in [R0, R1] {
+        assert!(closes.contains(&(rank, vec![1])), "{rank}: {closes:?}");
+    }
 }

@@ -1,10 +1,11 @@
 //! Handles that are closed while, and after, what they are of moves: nobody has them open in the end.
 
-use loligo_types::{Ino, Op};
+use loligo_types::msg::Reclaim;
+use loligo_types::{Frag, Ino, Lease, Op};
 
 use crate::peer::PeerMsg;
 use crate::tests::cluster_harness::{Cluster, Outcome, here_and_there, two_ranks};
-use crate::tests::harness::{WRITE, create};
+use crate::tests::harness::{READ, WRITE, create};
 
 fn close(handles: &[u64]) -> Op {
     Op::Close { handles: handles.into(), lost: false }
@@ -64,5 +65,42 @@ fn what_has_come_back_is_closed_where_it_is_and_nobody_else_is_asked() {
     cluster.migrate(here, 1, 0);
     assert!(matches!(cluster.ask(a, 0, close(&[7])), Outcome::Answered(Ok(_))));
     assert!(cluster.world(0).mds.opens.is_closed(file));
+    cluster.finish();
+}
+
+#[test]
+fn what_had_gone_before_its_rank_was_restarted_is_closed_where_it_is_by_who_has_not_heard_of_that() {
+    let (mut cluster, _, here, _) = two_ranks();
+    let a = cluster.client();
+    let file = open(&mut cluster, a, here, 7);
+    cluster.migrate(here, 0, 1);
+    cluster.kill(0);
+    cluster.start(0);
+    let claim = Reclaim { opens: vec![(7, file, WRITE, Lease::NONE)], ..Reclaim::default() };
+    cluster.come_back(a, 0, claim);
+    assert!(!cluster.world(1).mds.opens.is_closed(file));
+    let Outcome::Redirected { rank, .. } = cluster.ask(a, 0, close(&[7])) else { panic!("it is another rank's") };
+    cluster.ask(a, rank, close(&[7]));
+    assert!(cluster.world(1).mds.opens.is_closed(file));
+    cluster.finish();
+}
+
+#[test]
+fn a_directory_is_not_open_where_only_a_part_of_it_is_though_that_is_claimed_after_a_restart() {
+    let (mut cluster, _, here, _) = two_ranks();
+    let a = cluster.client();
+    cluster.touch_all(a, here, 8);
+    let open = Op::Open { ino: here, flags: READ, handle: 7 };
+    assert!(matches!(cluster.ask(a, 0, open), Outcome::Answered(Ok(_))));
+    cluster.migrate_frag(here, Frag { bits: 1, value: 1 }, 0, 1);
+    cluster.connect(a, 1);
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.come_back(a, 1, Reclaim { opens: vec![(7, here, READ, Lease::NONE)], ..Reclaim::default() });
+    cluster.wait(2000);
+    let opens = |cluster: &Cluster, at| !cluster.world(at).mds.opens.is_closed(here);
+    assert_eq!([0, 1].map(|at| opens(&cluster, at)), [true, false]);
+    cluster.ask(a, 0, close(&[7]));
+    assert_eq!([0, 1].map(|at| opens(&cluster, at)), [false, false]);
     cluster.finish();
 }
