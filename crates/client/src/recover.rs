@@ -395,7 +395,8 @@ impl Client {
         }
         let Some(session) = self.sessions.get(&rank) else { return };
         let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
-            Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
+            // Others were told to all already.
+            Op::Close { handles, lost: false } => Some((pending.request.cred.clone(), handles.clone())),
             _ => None,
         });
         let mut closes: Vec<(Cred, Vec<u64>)> = asked.collect();
@@ -403,8 +404,12 @@ impl Client {
             let here = self.files.closing.iter().filter(|number| self.files.at.get(number) == Some(&rank));
             closes.push((Cred::clone(cred), here.copied().collect()));
         }
-        for (cred, handles) in closes.into_iter().filter(|(_, handles)| !handles.is_empty()) {
-            self.close_elsewhere(rank, &cred, &handles);
+        let told: BTreeSet<u64> = self.files.lost.iter().copied().collect();
+        for (cred, mut handles) in closes {
+            handles.retain(|number| !told.contains(number));
+            if !handles.is_empty() {
+                self.close_elsewhere(rank, &cred, &handles);
+            }
         }
     }
 
