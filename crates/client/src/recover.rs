@@ -106,9 +106,12 @@ impl Client {
             // Whether its server was restarted is not known.
             self.rewrite_unstable(rank);
         }
-        // What it was to close may have moved, as well as what is lost now.
+        // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
             Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
+            Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } if !single => {
+                Some((pending.request.cred.clone(), vec![*handle]))
+            }
             _ => None,
         });
         for (cred, handles) in closes.collect::<Vec<_>>() {

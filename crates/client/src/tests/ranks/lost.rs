@@ -672,3 +672,13 @@ fn what_was_to_be_closed_at_a_rank_that_was_restarted_is_closed_where_it_may_hav
         assert!(closes.contains(&(rank, vec![1])), "{rank}: {closes:?}");
     }
 }
+
+#[test]
+fn what_a_lost_session_may_have_opened_before_it_moved_is_closed_at_the_others() {
+    let mut world = Ranks::with_second();
+    world.call(create(DIR, "new"));
+    assert!(matches!(world.asked(), (R1, _, Op::Create { handle: 1, .. })));
+    world.feed(Input::Disconnected { rank: R1 });
+    world.connect(R1, Welcome { session: SessionId(77), resumed: false, kept: false, ..welcome(R1, 3) });
+    assert!(world.closes().contains(&(R0, vec![1])));
+}
