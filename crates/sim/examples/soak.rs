@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--clocks] [--direct] [--subtrees] [--stored] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -62,6 +62,7 @@ fn args() -> Result<Args, String> {
             "--members" => args.options.members = true,
             "--balance" => args.options.balance = true,
             "--removers" => args.options.removers = true,
+            "--handles" => args.options.handles = true,
             "--clocks" => args.options.clocks = true,
             "--direct" => args.options.direct = true,
             "--subtrees" => args.options.subtrees = true,

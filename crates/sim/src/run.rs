@@ -47,7 +47,7 @@ impl World {
         if !self.is_broken() {
             self.look_at_everything();
         }
-        if !self.is_broken() {
+        if !self.is_broken() && self.options.handles {
             self.look_at_handles();
         }
         if !self.is_broken() {

@@ -37,12 +37,13 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let members = if options.members { " --members" } else { "" };
         let balance = if options.balance { " --balance" } else { "" };
         let removers = if options.removers { " --removers" } else { "" };
+        let handles = if options.handles { " --handles" } else { "" };
         let clocks = if options.clocks { " --clocks" } else { "" };
         let direct = if options.direct { " --direct" } else { "" };
         let subtrees = if options.subtrees { " --subtrees" } else { "" };
         let stored = if options.stored { " --stored" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{clocks}{direct}{subtrees}{stored} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -58,6 +59,12 @@ fn found_after_with(options: Options, canary: Canary, most: u64) -> u64 {
     let options = Options { canary: Some(canary), ..options };
     let found = (0..most).find(|seed| !run(*seed, options.clone()).findings.is_empty());
     found.unwrap_or_else(|| panic!("{canary:?} was not found with {most} seeds")) + 1
+}
+
+#[test]
+fn seeds_that_once_left_handles_open_that_no_client_had_are_clean() {
+    let options = Options { ranks: (2, 4), handles: true, ..Options::default() };
+    assert_clean(&options, [1901, 2389, 2710, 3115, 3344, 3664, 3854, 3917, 5196, 5847, 6862, 20_296]);
 }
 
 #[test]
