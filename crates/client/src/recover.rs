@@ -106,10 +106,11 @@ impl Client {
             // Whether its server was restarted is not known.
             self.rewrite_unstable(rank);
         }
+        let alone = self.router.is_single();
         // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
             Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
-            Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } if !single => {
+            Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } if !alone => {
                 Some((pending.request.cred.clone(), vec![*handle]))
             }
             _ => None,
@@ -398,7 +399,7 @@ impl Client {
         }
         let Some(session) = self.sessions.get(&rank) else { return };
         let asked = session.pending.values().filter_map(|pending| match &pending.request.op {
-            // Others were told to all already.
+            // Those that are said to be lost were told to all already.
             Op::Close { handles, lost: false } => Some((pending.request.cred.clone(), handles.clone())),
             _ => None,
         });
@@ -406,6 +407,10 @@ impl Client {
         if let Some(cred) = &self.files.close_cred {
             let here = self.files.closing.iter().filter(|number| self.files.at.get(number) == Some(&rank));
             closes.push((Cred::clone(cred), here.copied().collect()));
+        }
+        closes.retain(|(_, handles)| !handles.is_empty());
+        if closes.is_empty() {
+            return;
         }
         let told: BTreeSet<u64> = self.files.lost.iter().copied().collect();
         for (cred, mut handles) in closes {

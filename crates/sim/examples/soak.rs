@@ -139,12 +139,13 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
         args.options.balance,
         args.options.removers,
+        if args.options.handles { " handles" } else { "" },
         if args.options.clocks { " clocks" } else { "" },
         if args.options.direct { " direct" } else { "" },
         if args.options.subtrees { " subtrees" } else { "" },

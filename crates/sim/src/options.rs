@@ -61,7 +61,8 @@ pub struct Options {
     pub balance: bool,
     /// Programs fill directories, and empty and remove them, besides what they do else.
     pub removers: bool,
-    /// At the end it is looked whether ranks have handles open that no client has. Not of itself: a few of ten thousand seeds still end so.
+    /// At the end it is looked whether ranks have handles open that no client has. Not of itself: a rank remembers only so many handles
+    /// that have moved, of some limits very few, and so one of some ten thousand seeds ends with some.
     pub handles: bool,
     /// The wall clocks of ranks and clients jump, each by itself, by up to an hour forward and back.
     pub clocks: bool,

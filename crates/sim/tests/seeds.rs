@@ -62,8 +62,10 @@ fn found_after_with(options: Options, canary: Canary, most: u64) -> u64 {
 }
 
 #[test]
-fn seeds_that_once_left_handles_open_that_no_client_had_are_clean() {
+fn no_handles_are_left_open_that_no_client_has_also_in_seeds_that_once_left_some() {
     let options = Options { ranks: (2, 4), handles: true, ..Options::default() };
+    assert_clean(&Options { handles: true, ..several() }, [505]);
+    assert_clean(&options, 0..100);
     assert_clean(&options, [1901, 2389, 2710, 3115, 3344, 3664, 3854, 3917, 5196, 5847, 6862, 20_296]);
 }
 

@@ -682,3 +682,18 @@ fn what_a_lost_session_may_have_opened_before_it_moved_is_closed_at_the_others()
     world.connect(R1, Welcome { session: SessionId(77), resumed: false, kept: false, ..welcome(R1, 3) });
     assert!(world.closes().contains(&(R0, vec![1])));
 }
+
+#[test]
+fn what_the_only_session_may_have_opened_before_it_was_lost_is_closed_at_a_rank_that_is_met_later() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    world.call(create(DIR, "new"));
+    assert!(matches!(world.asked(), (R0, _, Op::Create { handle: 1, .. })));
+    world.feed(Input::Disconnected { rank: R0 });
+    world.connect(R0, Welcome { session: SessionId(77), resumed: false, kept: false, ..welcome(R0, 3) });
+    world.take();
+    world.call(lookup(DIR, "other"));
+    world.redirects(R0, R1, &[route(DIR, R1, 1)], None);
+    world.connect(R1, Welcome { resumed: true, kept: true, ..welcome(R1, 3) });
+    assert!(world.closes().contains(&(R1, vec![1])));
+}
