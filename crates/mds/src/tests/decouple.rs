@@ -228,13 +228,7 @@ fn nobody_comes_in_by_any_request_neither_by_name_nor_by_number_nor_through_what
     // The root is an entry like others, and moves.
     assert!(world.call(b, Op::GetAttr { ino: dir }).is_ok());
     assert!(world.call(b, chmod(dir, 0o750)).is_ok());
-    let rename = |from: &str, to: &str| Op::Rename {
-        dir: Ino::ROOT,
-        name: name(from),
-        new_dir: Ino::ROOT,
-        new_name: name(to),
-        mode: RenameMode::Replace,
-    };
+    let rename = |from, to| super::cluster_harness::rename(Ino::ROOT, from, Ino::ROOT, to);
     assert!(world.call(b, rename("job", "moved")).is_ok());
     world.mkdir(b, Ino::ROOT, "empty");
     assert_eq!(world.call(b, rename("empty", "moved")), Err(FsError::Busy), "what its owner made would be gone");

@@ -1,6 +1,7 @@
 //! Files of a decoupled subtree that have a name outside of it, too.
 
 use super::*;
+use crate::tests::cluster_harness::rename;
 
 #[test]
 fn a_file_in_it_is_not_changed_or_opened_through_a_name_outside_before_it_is_given_back() {
@@ -12,13 +13,7 @@ fn a_file_in_it_is_not_changed_or_opened_through_a_name_outside_before_it_is_giv
     world.create(b, Ino::ROOT, "other", WRITE, 5);
     world.call(b, close(5)).expect("it is open");
     let mut owner = Owner::new(&mut world, a, dir, 100).expect("free");
-    let rename = |from: &str, to: &str| Op::Rename {
-        dir: Ino::ROOT,
-        name: name(from),
-        new_dir: Ino::ROOT,
-        new_name: name(to),
-        mode: RenameMode::Replace,
-    };
+    let rename = |from, to| rename(Ino::ROOT, from, Ino::ROOT, to);
     let open = |exclusive| Op::Create {
         dir: Ino::ROOT,
         name: name("out"),
