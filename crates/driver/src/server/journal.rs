@@ -354,6 +354,18 @@ impl Journal {
     fn commit(&mut self) -> Result<Commit, StoreError> {
         let before = self.writer.durable();
         let mut full = false;
+        // A new segment waits for the sync of the one before it, and nobody may come with more after which the rest would go.
+        while !full && (self.waiting.is_some() || self.writer.has_pending()) {
+            full = !self.write_pending()?;
+            self.sync()?;
+        }
+        let durable = self.writer.durable();
+        self.became_durable(before, durable);
+        Ok(Commit { durable: (durable > before).then_some(durable), full })
+    }
+
+    /// Writes what can be written before a sync; whether there was space for it.
+    fn write_pending(&mut self) -> Result<bool, StoreError> {
         while let Some(batch) = self.waiting.take().or_else(|| self.writer.take_batch()) {
             match self.write(&batch) {
                 Ok(()) => {
@@ -363,16 +375,12 @@ impl Journal {
                 }
                 Err(error) if error.is_full() => {
                     self.waiting = Some(batch);
-                    full = true;
-                    break;
+                    return Ok(false);
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.sync()?;
-        let durable = self.writer.durable();
-        self.became_durable(before, durable);
-        Ok(Commit { durable: (durable > before).then_some(durable), full })
+        Ok(true)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), StoreError> {
@@ -425,6 +433,8 @@ fn delete(log: &dyn LogDir, ids: &[u64]) {
 #[cfg(test)]
 mod tests {
     use loligo_journal::WriterConfig;
+    use loligo_store::mem::MemDisk;
+    use loligo_store::{Backend, Identity};
 
     use super::*;
 
@@ -435,6 +445,21 @@ mod tests {
         assert!(!is_lone(0, 0, soon), "nothing is under way");
         assert!(!is_lone(2, 2, soon) && !is_lone(1, 3, soon), "there is other work");
         assert!(!is_lone(1, 1, late), "a disk takes its time");
+    }
+
+    #[test]
+    fn what_a_commit_brings_beyond_the_end_of_a_segment_is_durable_with_it() {
+        // Nobody may come with more, after which the rest would go.
+        let segment_size = 4096;
+        let writer = Writer::new(WriterConfig { segment_size, ..WriterConfig::new([1; 16], 0) });
+        let log =
+            MemDisk::new(Identity::new([1; 16], [2; 16])).open().expect("memory opens").log_dir(0).expect("a log");
+        let mut journal = Journal::new(writer, log.clone(), Arc::default(), Arc::default());
+        let queue = Queue::new();
+        let records: Vec<_> = (1..=100).map(|lsn| (Lsn(lsn), vec![7; 100])).collect();
+        queue.push(Work::Append(records));
+        assert_eq!(journal.step(&queue), Ok(Some(Lsn(100))));
+        assert!(log.list().expect("a list").len() > 2, "it went over the ends of segments");
     }
 
     #[test]
