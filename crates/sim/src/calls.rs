@@ -223,10 +223,15 @@ impl World {
         match req {
             Req::Sleep(us) => self.after(us, Event::Program { node, life, program }),
             Req::Call(call, track) => self.call(node, caller, Want::Plain, call, track),
+            Req::Try(call) => self.call_as(Cred::user(1, 1), node, caller, Want::Plain, call, Track::None),
             Req::Tag => {
                 self.next_tag += 1;
                 let tag = self.next_tag;
                 self.reply(node, caller, Rep::Tag(tag));
+            }
+            Req::Crash => {
+                self.after(1, Event::CrashNode { node, life });
+                self.reply(node, caller, Rep::Woken);
             }
             Req::Wrong(text) => {
                 self.wrong(text);
@@ -273,6 +278,10 @@ impl World {
     // Calls.
 
     pub fn call(&mut self, at: usize, caller: Caller, want: Want, call: Call, track: Track) {
+        self.call_as(Cred::root(), at, caller, want, call, track);
+    }
+
+    fn call_as(&mut self, cred: Cred, at: usize, caller: Caller, want: Want, call: Call, track: Track) {
         let id = CallId(self.next_call);
         self.next_call += 1;
         self.next_op += 1;
@@ -304,7 +313,7 @@ impl World {
         let turn = self.nodes[at].kernel.turn;
         let pending = Pending { caller, want, track, op, write, begun, by, sessions, turn, through_handle };
         self.nodes[at].calls.insert(id, pending);
-        self.feed_client(at, Input::Call { id, cred: Arc::new(Cred::root()), call });
+        self.feed_client(at, Input::Call { id, cred: Arc::new(cred), call });
     }
 
     fn owner(&self, node: usize, caller: Caller) -> u64 {

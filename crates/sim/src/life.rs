@@ -1,6 +1,7 @@
 //! The ranks as the world sees them: they start, do what they want done, stop in order or at any moment, alone or all
 //! together, and start again.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use loligo_store::mem::{CrashPlan, Keep};
@@ -48,6 +49,7 @@ impl World {
             segment_size: self.knobs.segment_size,
             journal_limit: self.knobs.journal_limit,
             canary: self.options.canary,
+            rows_upto: Rc::clone(&self.seats[rank].rows_upto),
             chance: self.rng.bits(),
             trace: self.options.trace,
             rows_apart: self.knobs.rows_apart,

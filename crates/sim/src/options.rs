@@ -27,12 +27,29 @@ pub enum Canary {
     ShutOutDoesNothing,
     /// Replay forgets the last part of what was to be merged into a decoupled directory.
     PartsForgotten,
+    /// A lookup in a decoupled directory, or below it, is answered with what the table says, and not refused.
+    LookupsLetIn,
+    /// A change there is refused only if its user may not make it, as elsewhere, and not because somebody has the directory for himself.
+    ChangesLetIn,
+    /// A rank does not say of what it lends to another one that it is in a decoupled directory.
+    ApartNotSaid,
+    /// The rank takes a journal that is kept in the store for longer than its owner said, or for shorter.
+    KeptLonger,
+    /// Shorter.
+    KeptShorter,
+    /// Who takes a directory over merges the journal in the store, also if that was merged.
+    KeptMergedTwice,
+    /// Of what a merge puts into the table in bulk one row is left out.
+    RowDropped,
+    /// The record of a merge into the table is not replayed once the rows were said to be there, also if they are not durable.
+    RowsTrimmedEarly,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
-    /// that reach file data by themselves, that on parts decoupled directories.
-    pub const ALL: [Canary; 12] = [
+    /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
+    /// journals in the store.
+    pub const ALL: [Canary; 20] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -45,6 +62,14 @@ impl Canary {
         Canary::SessionsByTheWallClock,
         Canary::ShutOutDoesNothing,
         Canary::PartsForgotten,
+        Canary::LookupsLetIn,
+        Canary::ChangesLetIn,
+        Canary::ApartNotSaid,
+        Canary::KeptLonger,
+        Canary::KeptShorter,
+        Canary::KeptMergedTwice,
+        Canary::RowDropped,
+        Canary::RowsTrimmedEarly,
     ];
 }
 

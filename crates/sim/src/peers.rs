@@ -118,6 +118,9 @@ impl World {
         if !pair.ends[own].up {
             return;
         }
+        if let (Some(Canary::ApartNotSaid), PeerMsg::Lent { lent, .. }) = (self.options.canary, &mut msg) {
+            lent.apart.clear();
+        }
         let mut again = None;
         if let PeerMsg::Letter { seq, letter } = &mut msg {
             match self.options.canary {
@@ -241,6 +244,8 @@ impl World {
         let nodes = ways.flat_map(|way| way.state.nodes.values());
         dirs.extend(nodes.filter(|node| node.dir && node.ino != 0).map(|node| Ino(node.ino)));
         if self.has_subtrees() {
+            // Often: it is to be another rank's than those that are decoupled.
+            dirs.extend([self.places.common.0; 4]);
             dirs.extend(self.jobs.borrow().all_dirs());
         }
         dirs

@@ -101,6 +101,23 @@ pub fn forget_parts(records: &mut [(Lsn, Record)]) {
     }
 }
 
+/// Leaves out what became true with each merge, and that it did; not what became of inodes that were there before.
+pub fn forget_merges(records: &mut [(Lsn, Record)]) {
+    let mut parts: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
+    for at in 0..records.len() {
+        for event in records[at].1.events.clone() {
+            match event {
+                Event::MergePart { dir, .. } => parts.entry(dir).or_default().push(at),
+                Event::Merge { dir } => {
+                    parts.remove(&dir).into_iter().flatten().for_each(|at| records[at].1.events.clear());
+                    records[at].1.events.retain(|event| !matches!(event, Event::Merge { .. }));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The whole tree of these rows and records, all in memory; checks what must hold after every change. With several ranks
 /// that is so only when nothing is on its way between them and all is in the table.
 pub fn check_tree(rows: &[Row], records: &[(Lsn, Record)], key: (u64, u64), inline_max: u32) -> Vec<String> {

@@ -14,7 +14,7 @@ use loligo_types::{Answer, FsError, Ino, Kind, Layout, Name, Op, OpenFlags, SetA
 
 use crate::data::{BLOCK, BLOCKS, HEAD, OBJECT, offset_of};
 use crate::node::{Caller, Want};
-use crate::options::{Options, Outcome};
+use crate::options::{Canary, Options, Outcome};
 use crate::rows;
 use crate::tree::{NameId, Node as TreeNode, NsOp, State};
 use crate::workload::{NAMES, Places, Track};
@@ -156,6 +156,12 @@ impl World {
             state.nodes.insert(id, node);
         }
         self.history.start(state);
+        if self.has_subtrees() {
+            let dir = self.make_dir("common");
+            let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+            self.must(Call::SetAttr { ino: dir, set, fh: None }, Track::None);
+            places.common = (dir, self.make_file(dir, "f", false));
+        }
         self.places = Rc::new(places);
         for name in ["job0", "job1"] {
             if self.has_subtrees() {
@@ -163,6 +169,7 @@ impl World {
                 let mut jobs = self.jobs.borrow_mut();
                 jobs.hash_key = self.knobs.server.hash_key;
                 jobs.keeps = self.options.stored;
+                jobs.merges_twice = self.options.canary == Some(Canary::KeptMergedTwice);
                 jobs.several = self.seats.len() > 1;
                 jobs.create(dir);
             }

@@ -1,5 +1,8 @@
 //! A rank's place: what stays of it when it stops or crashes. What it does is in [`crate::server`].
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use loligo_store::Identity;
 use loligo_store::mem::MemDisk;
 use loligo_types::{ClusterMap, Lsn, Rank, RankInfo, RankState, SessionId};
@@ -17,6 +20,8 @@ pub struct Seat {
     pub data_epoch: u64,
     /// Sessions that it ended, and with which record; gone from here when that is durable.
     pub fences: Vec<(SessionId, Lsn)>,
+    /// Up to which record merges are not replayed: for [`crate::Canary::RowsTrimmedEarly`].
+    pub rows_upto: Rc<Cell<Lsn>>,
     /// It has come to a stop in order.
     pub stopped: bool,
     /// It is to stop alone, and to be removed then.
@@ -27,7 +32,16 @@ impl Seat {
     /// A free one.
     pub fn new(identity: Identity) -> Seat {
         let journal = MemDisk::new(identity);
-        Seat { journal, server: None, life: 0, data_epoch: 1, fences: Vec::new(), stopped: false, leaves: false }
+        Seat {
+            journal,
+            server: None,
+            life: 0,
+            data_epoch: 1,
+            fences: Vec::new(),
+            rows_upto: Rc::default(),
+            stopped: false,
+            leaves: false,
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! One life of a simulated rank: the production machines and journal, driven as the driver's threads do it, with
 //! every wait an event that the world brings later, or never.
 
+mod lies;
 mod objects;
 mod storage;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use loligo_journal::{Writer, WriterConfig};
@@ -149,6 +152,7 @@ pub struct Server {
     results: BTreeMap<EffectId, EffectResult>,
     journal_limit: u64,
     canary: Option<Canary>,
+    lies: lies::Lies,
     /// Files that are to be quiet, by the ticket of who wants it.
     quieting: BTreeMap<u64, Vec<Ino>>,
     durability: Durability,
@@ -181,6 +185,8 @@ pub struct Start {
     pub segment_size: u64,
     pub journal_limit: u64,
     pub canary: Option<Canary>,
+    /// What deliberate faults know of the lives before.
+    pub rows_upto: Rc<Cell<Lsn>>,
     /// A number for choices of canaries.
     pub chance: u64,
     /// That of checkpoints: the journal keeps what they wrote until a trim has synced the table.
@@ -193,8 +199,8 @@ pub struct Start {
 impl Server {
     /// Recovers. Also says what is wrong with the tree that was found.
     pub fn start(disks: Disks, start: Start, now: Now) -> Result<(Server, Vec<String>)> {
-        let Start { blobs, direct, config, segment_size, journal_limit, canary, chance, durability, rows_apart, trace } =
-            start;
+        let Start { blobs, direct, config, segment_size, journal_limit, canary, .. } = start;
+        let Start { rows_upto, chance, durability, rows_apart, trace, .. } = start;
         let (rank, alone) = (config.rank, config.map.ranks.is_empty());
         if !alone {
             // What the life before had written is on no disk yet, and this one cannot know of it: so does every backend.
@@ -208,6 +214,7 @@ impl Server {
         if canary == Some(Canary::PartsForgotten) {
             recovery::forget_parts(&mut found.records);
         }
+        lies::trim_merges(&mut found.records, rows_upto.get());
         let mut watch = Watch::default();
         let mut faults = Vec::new();
         if alone {
@@ -249,6 +256,7 @@ impl Server {
             results: BTreeMap::new(),
             journal_limit,
             canary,
+            lies: lies::Lies::after(rows_upto),
             quieting: BTreeMap::new(),
             durability,
             rows_apart,
@@ -276,7 +284,8 @@ impl Server {
     }
 
     /// A message came.
-    pub fn message(&mut self, now: Now, conn: u64, msg: ToServer) {
+    pub fn message(&mut self, now: Now, conn: u64, mut msg: ToServer) {
+        self.hear_wrongly(conn, &mut msg);
         match msg {
             ToServer::Data(request) => {
                 let Some(session) = self.sessions.get(&conn).copied() else {
@@ -379,7 +388,10 @@ impl Server {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Send { conn, msg } => self.out.push_back(Act::Send { conn: conn.0, msg }),
+            Output::Send { conn, mut msg } => {
+                self.tell_wrongly(conn.0, &mut msg);
+                self.out.push_back(Act::Send { conn: conn.0, msg });
+            }
             Output::Close { conn } => self.out.push_back(Act::Close { conn: conn.0 }),
             Output::Append { lsn, record } => {
                 if self.trace
@@ -387,6 +399,7 @@ impl Server {
                 {
                     self.out.push_back(Act::Note(format!("record {lsn} {:?} {:?}", record.origin, record.events)));
                 }
+                self.note_merges(lsn, &record);
                 self.appends.push((lsn, record));
                 self.kick_journal();
             }

@@ -8,11 +8,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use loligo_journal::table::Row;
 use loligo_types::{Ino, Kind};
 
-use crate::kept::Kept;
+use crate::kept::{Keeping, Kept};
 use crate::rng::Rng;
 
 /// Something in such a directory, or itself.
@@ -48,6 +49,8 @@ pub enum Sight {
     Name(Ino, Vec<u8>, Option<(Ino, u16, u32, u64)>),
     /// What is in a file.
     Data(Ino, Vec<u8>),
+    /// What was asked for was not refused as busy, whatever else became of it.
+    Met(String),
 }
 
 impl Sight {
@@ -64,6 +67,7 @@ impl Sight {
                 there.and_then(|ino| told(*ino)) == *found
             }
             Sight::Data(ino, data) => state.get(ino).is_some_and(|thing| thing.data == *data),
+            Sight::Met(_) => true,
         }
     }
 
@@ -73,7 +77,7 @@ impl Sight {
             Sight::Root(..) => false,
             Sight::List(dir, names) => *dir == root || !names.is_empty(),
             Sight::Name(dir, _, found) => *dir == root || found.is_some(),
-            Sight::Data(..) => true,
+            Sight::Data(..) | Sight::Met(_) => true,
         }
     }
 }
@@ -159,6 +163,8 @@ pub struct Jobs {
     pub hash_key: (u64, u64),
     /// Owners keep journals in the store.
     pub keeps: bool,
+    /// They merge what is there, also if that was merged: [`crate::Canary::KeptMergedTwice`].
+    pub merges_twice: bool,
     /// Those.
     pub kept: Kept,
     jobs: BTreeMap<Ino, Job>,
@@ -191,6 +197,15 @@ impl Jobs {
         let Some(way) = self.jobs.get(&root).and_then(|job| job.ways.last()) else { return root };
         let dirs: Vec<Ino> = way.state.iter().filter(|(_, t)| t.kind == Kind::Dir).map(|(ino, _)| *ino).collect();
         if rng.one_in(2) { root } else { rng.pick(&dirs) }
+    }
+
+    /// Something below one of them that may be there and is not at another rank by itself.
+    pub fn some_inside(&self, root: Ino, rng: &mut Rng) -> Option<(Ino, Kind)> {
+        let way = self.jobs.get(&root)?.ways.last()?;
+        let is_apart = |ino: Ino| self.several && self.linked.contains(&ino);
+        let inside = way.state.iter().map(|(ino, thing)| (*ino, thing.kind));
+        let inside: Vec<_> = inside.filter(|(ino, _)| *ino != root && !is_apart(*ino)).collect();
+        (!inside.is_empty()).then(|| rng.pick(&inside))
     }
 
     /// Those directories, and the directories in them that may be there.
@@ -237,6 +252,11 @@ impl Jobs {
             }
             std::collections::btree_map::Entry::Occupied(_) => self.counts.resumed += 1,
         }
+    }
+
+    /// Its owner has given a file another name.
+    pub fn links(&mut self, ino: Ino) {
+        self.linked.insert(ino);
     }
 
     fn note_linked(&mut self, state: &State) {
@@ -297,6 +317,12 @@ impl Jobs {
             living.for_each(|way| way.until = Some(now));
         }
         job.seen.push((begun, now, sight));
+    }
+
+    /// Parts that were merged, as if they had not been and nothing had come of them.
+    pub fn again(&self, dir: Ino, parts: Vec<Arc<[u8]>>, used: Ino) -> Option<Keeping> {
+        let state = self.jobs.get(&dir)?.ways.last()?.state.clone();
+        Some(Keeping { merges: 0, parts, used, state })
     }
 
     /// One whose owner has died, to go on with.

@@ -3,6 +3,7 @@
 
 mod keep;
 mod owner;
+mod tries;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -77,6 +78,8 @@ pub enum Req {
     /// Wait, microseconds.
     Sleep(u64),
     Call(Call, Track),
+    /// In the name of somebody who may do nothing in particular.
+    Try(Call),
     /// Through the cache of names.
     Lookup(Ino, NameId),
     /// Through the cache of attributes.
@@ -85,6 +88,8 @@ pub enum Req {
     Forget(Ino),
     /// A new tag for a write.
     Tag,
+    /// The machine is to crash soon.
+    Crash,
     /// The program itself saw something that cannot be.
     Wrong(String),
 }
@@ -121,6 +126,8 @@ pub struct Places {
     pub own: Ino,
     /// A file to lock.
     pub lock: Ino,
+    /// Where everybody may do everything, if directories are decoupled; and a file in it.
+    pub common: (Ino, Ino),
 }
 
 /// A program's way to the world.

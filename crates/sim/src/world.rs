@@ -113,6 +113,11 @@ pub enum Event {
         node: usize,
         life: u64,
     },
+    /// A client's machine crashes because a program on it wants it to.
+    CrashNode {
+        node: usize,
+        life: u64,
+    },
     StartNode(usize),
     Fault,
     /// Something between a client and the store, or a rank and the store.
@@ -444,6 +449,11 @@ impl World {
             Event::Order { rank, dir, frag, to, hops } => self.order_again(rank, dir, frag, to, hops),
             Event::Refused { node, life } => {
                 if self.is_alive(node, life) {
+                    self.crash_node(node);
+                }
+            }
+            Event::CrashNode { node, life } => {
+                if self.is_alive(node, life) && !self.quiet {
                     self.crash_node(node);
                 }
             }

@@ -400,6 +400,8 @@ fn seeds_are_clean_while_owners_keep_journals_in_the_store_and_others_merge_what
     let runs: Vec<_> = (0..20).map(|seed| run(seed, options.clone()).subtrees).collect();
     let kept: u64 = runs.iter().map(|run| run.kept).sum();
     assert!(kept > 50, "hardly anything is kept: {kept}");
+    let taken: u64 = runs.iter().map(|run| run.taken).sum();
+    assert!(taken > 5, "hardly anything is merged by others: {taken}");
     assert_clean(&options, 0..150);
 }
 
@@ -479,6 +481,27 @@ fn the_same_seed_gives_the_same_trace_while_directories_are_decoupled() {
 #[test]
 fn a_merge_of_which_replay_forgets_a_part_is_found() {
     found_after_with(subtrees(), Canary::PartsForgotten, 40);
+}
+
+#[test]
+fn a_request_that_is_let_into_a_decoupled_directory_is_found() {
+    found_after_with(subtrees(), Canary::LookupsLetIn, 20);
+    found_after_with(subtrees(), Canary::ChangesLetIn, 20);
+    found_after_with(Options { ranks: (2, 4), ..subtrees() }, Canary::ApartNotSaid, 100);
+}
+
+#[test]
+fn a_journal_in_the_store_that_is_counted_wrong_or_merged_twice_is_found() {
+    let stored = Options { stored: true, ..subtrees() };
+    found_after_with(stored.clone(), Canary::KeptLonger, 100);
+    found_after_with(stored.clone(), Canary::KeptShorter, 20);
+    found_after_with(stored, Canary::KeptMergedTwice, 100);
+}
+
+#[test]
+fn a_row_that_is_left_out_of_a_merge_and_a_merge_that_is_trimmed_before_its_rows_are_durable_are_found() {
+    found_after_with(subtrees(), Canary::RowDropped, 20);
+    found_after_with(subtrees(), Canary::RowsTrimmedEarly, 40);
 }
 
 #[test]

@@ -129,12 +129,16 @@ impl Server {
     /// Rows of a merge: in two writes, of which the second may fail.
     fn merge_rows(&mut self, now: Now, id: u64, rows: &MergeRows) {
         let mut merged = rows.rows();
+        self.write_wrongly(&mut merged);
         let records = std::mem::take(&mut merged.records);
         let (first, second) = records.split_at(records.len() / 2);
         let written = [first, second].into_iter().all(|records| {
             let batch = rows::batch_of(&*self.table, self.rank, records);
             batch.is_ok_and(|batch| batch.is_empty() || self.table.write(&batch, self.durability).is_ok())
         });
+        if written {
+            self.trim_wrongly(rows.record.dir);
+        }
         self.feed(now, Input::MergeRowsDone { id, merged: written.then(|| Box::new(merged)) });
     }
 

@@ -101,7 +101,12 @@ impl Shell {
 
     async fn get(&mut self, journal: StoredJournal) -> FsResult<Vec<u8>> {
         match self.data(journal.ino, DataOp::Read { offset: 0, len: journal.bytes as u32 }).await? {
-            Answer::Bytes(bytes) => Ok(bytes.to_vec()),
+            Answer::Bytes(bytes) => {
+                if bytes.len() as u64 != journal.bytes {
+                    self.wrong(format!("of {journal:?} there are {} bytes", bytes.len())).await;
+                }
+                Ok(bytes.to_vec())
+            }
             _ => Err(FsError::Io),
         }
     }
@@ -166,6 +171,7 @@ impl Shell {
         let found = read(bytes).and_then(|(merges, parts)| {
             let jobs = self.jobs.borrow();
             match jobs.kept.found(dir, merges, &parts) {
+                _ if merges < done && jobs.merges_twice => Ok(jobs.again(dir, parts, own.subtree.record().used)),
                 _ if merges < done => Ok(None),
                 Some(keeping) => Ok(Some(keeping.clone())),
                 None => Err(format!("nobody has kept that, or something newer: {merges} merges, of {done}, {parts:?}")),

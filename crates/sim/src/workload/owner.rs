@@ -128,6 +128,8 @@ impl Shell {
         let mut jobs = self.jobs.borrow_mut();
         jobs.decoupled(dir, record.epoch);
         jobs.heard(dir, record.epoch, begun);
+        // An owner of before may have died without having heard of its last one.
+        jobs.kept.merged(dir, record.merges);
         let settings = Settings { hash_key: jobs.hash_key, inline_max, split };
         Some((record, *root, settings))
     }
@@ -269,6 +271,10 @@ impl Shell {
             }
             if self.jobs.borrow().keeps && self.rng.one_in(2) {
                 self.keep(own, &after).await?;
+                if self.rng.one_in(8) {
+                    // What it leaves is another's to merge.
+                    self.ask(Req::Crash).await;
+                }
                 let pause = self.rng.below(self.think * 4);
                 self.sleep(pause).await;
                 if self.rng.one_in(4) {
@@ -286,7 +292,7 @@ impl Shell {
         self.end(own).await
     }
 
-    fn own_name(&mut self) -> Name {
+    pub(super) fn own_name(&mut self) -> Name {
         Name::new(self.rng.pick(&OWN_NAMES).as_bytes()).expect("the names are valid")
     }
 
@@ -310,7 +316,13 @@ impl Shell {
                 let file = self.rng.pick(&own.files);
                 return self.write(own, file).await;
             }
-            5 if !own.files.is_empty() => Op::Link { ino: self.rng.pick(&own.files), dir, name },
+            5 if !own.files.is_empty() => {
+                let ino = self.rng.pick(&own.files);
+                if self.run_in(own, &Op::Link { ino, dir, name }).await?.is_ok() {
+                    self.jobs.borrow_mut().links(ino);
+                }
+                return Ok(());
+            }
             6 if !own.files.is_empty() => {
                 let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
                 Op::SetAttr { ino: self.rng.pick(&own.files), set, handle: None }
@@ -428,13 +440,16 @@ impl Shell {
 
     /// Looks at something in the directory, or at itself; or changes its mode, which is not decoupled.
     async fn look(&mut self, root: Ino) -> Outcome<()> {
-        let result = match self.rng.below(9) {
+        let result = match self.rng.below(12) {
             0 => {
-                let set = SetAttr { mode: Some(0o700 + self.rng.below(8) as u16), ..SetAttr::default() };
+                // Nobody else may write there.
+                let set = SetAttr { mode: Some(0o700 + (self.rng.below(8) as u16 & 5)), ..SetAttr::default() };
                 self.call(Call::SetAttr { ino: root, set, fh: None }, Track::None).await.map(drop)
             }
             1 | 2 => self.look_at_root(root).await,
             3..6 => self.look_at_list(root).await,
+            6..8 => self.try_names(root).await,
+            8 => self.try_inside(root).await,
             _ => self.look_at_name(root).await,
         };
         if result == Err(FsError::Busy) {

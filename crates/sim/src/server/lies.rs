@@ -1,0 +1,120 @@
+//! Deliberate faults about decoupled directories that need more than a line in the driver: what [`crate::Canary`] says of each. Those of
+//! journals and disks are where these are driven.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use loligo_journal::decode_record;
+use loligo_namespace::{Loaded, MergedRows, Need};
+use loligo_types::msg::{Request, ToClient, ToServer};
+use loligo_types::{Answer, Event, FsError, FsResult, Ino, Lsn, Name, Op, Seq, SubtreeOp};
+
+use super::Server;
+use crate::options::Canary;
+use crate::recovery;
+use crate::rows;
+
+/// Bytes by which a journal in the store is counted too long: so many that what another one left behind it is met. And too short.
+const LONGER: u64 = 400;
+const SHORTER: u64 = 5;
+
+/// What the faults remember.
+#[derive(Default)]
+pub struct Lies {
+    /// Requests that were not answered yet.
+    asked: BTreeMap<(u64, Seq), Op>,
+    /// The last record of a merge of each directory.
+    merges: BTreeMap<Ino, Lsn>,
+    /// Rows of merges up to this one were said to be there: of all lives of the rank.
+    rows_upto: Rc<Cell<Lsn>>,
+}
+
+/// Whether somebody who may not write to a directory is refused this in it.
+fn is_change(op: &Op) -> bool {
+    matches!(op, Op::Mkdir { .. } | Op::Symlink { .. } | Op::Mknod { .. } | Op::Unlink { .. } | Op::Rmdir { .. })
+}
+
+impl Lies {
+    /// Those of a new life.
+    pub fn after(rows_upto: Rc<Cell<Lsn>>) -> Lies {
+        Lies { rows_upto, ..Lies::default() }
+    }
+}
+
+impl Server {
+    /// A message comes.
+    pub(super) fn hear_wrongly(&mut self, conn: u64, msg: &mut ToServer) {
+        let (Some(canary), ToServer::Request(Request { seq, op, .. })) = (self.canary, msg) else { return };
+        match (canary, &mut *op) {
+            (Canary::LookupsLetIn, Op::Lookup { .. }) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
+            (Canary::ChangesLetIn, op) if is_change(op) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
+            (Canary::KeptLonger | Canary::KeptShorter, Op::Subtree { what, .. }) => {
+                if let SubtreeOp::Keep { journal, .. } = &mut **what
+                    && journal.bytes > 0
+                {
+                    let longer = canary == Canary::KeptLonger;
+                    journal.bytes = if longer { journal.bytes + LONGER } else { journal.bytes.saturating_sub(SHORTER) };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message goes.
+    pub(super) fn tell_wrongly(&mut self, conn: u64, msg: &mut ToClient) {
+        let ToClient::Reply { seq, result, .. } = msg else { return };
+        let Some(op) = self.lies.asked.remove(&(conn, *seq)) else { return };
+        if *result == Err(FsError::Busy) {
+            *result = match op {
+                Op::Lookup { dir, name } => self.found_in_table(dir, name),
+                _ => Err(FsError::Access),
+            };
+        }
+    }
+
+    fn found_in_table(&self, dir: Ino, name: Name) -> FsResult<Answer> {
+        let load = |need| rows::load(&*self.table, self.key, &[need]).ok().and_then(|items| items.into_iter().next());
+        let Some(Loaded::Entry { found: Some(target), .. }) = load(Need::Entry { dir, name }) else {
+            return Err(FsError::NotFound);
+        };
+        match load(Need::Inode(target.ino)) {
+            Some(Loaded::Inode(_, Some(inode))) => Ok(Answer::Entry(inode.attr())),
+            _ => Err(FsError::NotFound),
+        }
+    }
+
+    /// A record goes into the journal.
+    pub(super) fn note_merges(&mut self, lsn: Lsn, record: &[u8]) {
+        if self.canary != Some(Canary::RowsTrimmedEarly) {
+            return;
+        }
+        let events = decode_record(record).map(|record| record.events).unwrap_or_default();
+        for event in events {
+            if let Event::Merge { dir } = event {
+                self.lies.merges.insert(dir, lsn);
+            }
+        }
+    }
+
+    /// Rows of a merge are about to be written.
+    pub(super) fn write_wrongly(&self, merged: &mut MergedRows) {
+        let middle = merged.records.len() / 2;
+        if self.canary == Some(Canary::RowDropped) && middle < merged.records.len() {
+            merged.records.remove(middle);
+        }
+    }
+
+    /// Those of a merge into a directory were written.
+    pub(super) fn trim_wrongly(&self, dir: Ino) {
+        if let Some(upto) = self.lies.merges.get(&dir) {
+            self.lies.rows_upto.set(self.lies.rows_upto.get().max(*upto));
+        }
+    }
+}
+
+/// The records of merges up to this one are gone from the journal.
+pub(super) fn trim_merges(records: &mut [(Lsn, loligo_journal::Record)], upto: Lsn) {
+    let upto = records.partition_point(|(lsn, _)| *lsn <= upto);
+    recovery::forget_merges(&mut records[..upto]);
+}
