@@ -300,6 +300,10 @@ impl Mds {
         let Some(wanted) = self.cluster.exports.waiting.pop_front() else { return };
         let Wanted { id, dir, frag, to } = wanted;
         let begun_ms = self.now.mono_ms;
+        if frag.is_none() && self.floats_here(dir) {
+            // When it was asked for it was not in memory, so nobody could tell that it is a file.
+            self.cluster.exports.files.entry(id).or_insert_with(|| vec![dir]);
+        }
         let files = self.cluster.exports.files.get(&id).cloned().unwrap_or_default();
         let own = if files.is_empty() { self.frags_of(dir) } else { Vec::new() };
         let (moves, _) = cut(&own, frag);

@@ -1,6 +1,6 @@
 //! Decoupled subtrees where there are several ranks: they come to one of them, stay there, and nobody comes in by another one.
 
-use loligo_types::{Frag, StoredJournal};
+use loligo_types::{Frag, Need, StoredJournal};
 
 use super::*;
 use crate::admin::{Ask, Told};
@@ -382,6 +382,39 @@ fn a_file_that_lives_by_itself_at_another_rank_is_others_and_its_name_stays() {
     }
     owner.end(&mut cluster).expect("it is his");
     assert_eq!(cluster.lookup(b, there, "f").is_ok(), at == 0);
+    cluster.finish();
+}
+
+#[test]
+fn a_file_that_lives_by_itself_at_another_rank_comes_also_if_that_one_has_not_got_it_in_memory() {
+    let (mut cluster, b, here, there) = two_ranks();
+    let (a, other) = (cluster.client(), cluster.mkdir(b, Ino::ROOT, "other"));
+    let f = cluster.touch(b, here, "f");
+    cluster.call(b, rename(here, "f", there, "f")).expect("it may");
+    let mut owner = Far::new(&mut cluster, a, there).expect("nobody has it");
+    // Rank 0 has something to move that does not come to its end, so the file does not go home.
+    cluster.hold(0, 1);
+    cluster.begin_move(other, 0, 1);
+    cluster.at(0, |world| world.mds.config.cache_bytes_max = 1);
+    cluster.wait(10_000);
+    assert!(!cluster.has(0, f) && !cluster.has(1, f), "it is in the table alone");
+    cluster.at(0, |world| world.loads = false);
+    cluster.release();
+    let what = SubtreeOp::Fetch { epoch: owner.epoch(), needs: vec![Need::Inode(f)] };
+    let seq = cluster.send(a, 1, Op::Subtree { dir: there, what: Box::new(what) });
+    // Between two reads everything leaves memory that may. It is not what looks now and then for files to go home that finds it.
+    let mut found = None;
+    for _ in 0..25 {
+        found = cluster.outcome(a, 1, seq);
+        if found.is_some() {
+            break;
+        }
+        cluster.at(0, World::load_one);
+        cluster.wait(50);
+    }
+    assert!(matches!(found, Some(Become::Answered(Ok(_)))), "{found:?}");
+    cluster.at(0, |world| world.loads = true);
+    owner.end(&mut cluster).expect("it is his");
     cluster.finish();
 }
 
