@@ -71,7 +71,7 @@ pub enum Call {
     /// Everything that was written through this client before, through closed handles too, is at the server and durable
     /// (syncfs). An error if some of it was lost that no call of this kind has told of.
     SyncAll,
-    /// One data request for objects that are no open file's: of a decoupled subtree, as `SubtreeOp::Data` has allowed. `Answer::Bytes`,
+    /// One data request for objects that are no open file's: of numbers that a decoupled subtree was granted, as `SubtreeOp::Data` has allowed. `Answer::Bytes`,
     /// `Done`, or `Offset`. `Stale`: it is not allowed (any more), and what was written since the last `DataOp::Sync` may be lost.
     Data { ino: Ino, op: DataOp },
 }

@@ -16,12 +16,14 @@ use crate::session::DataThen;
 use crate::task::{Event, Step, Task, data_error};
 
 impl Client {
-    /// Asks for it. Objects have the default size: there is no layout that says otherwise.
+    /// Asks for it. Objects have the default size: there is no layout that says otherwise. Nor is there a name by which they could be found: a
+    /// rank lets its own numbers be used in what it has decoupled, and keeps that as long as it lasts.
     pub(crate) fn data_raw(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: DataOp) {
         // It is no open file's, and waits for none.
         let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Raw };
         let id = self.new_task(task);
-        self.data_request(ino, op, DataThen::Task(id));
+        let at = (!self.is_single()).then(|| self.router.some_rank(ino.birth_rank()));
+        self.data_request_of(ino, op, DataThen::Task(id), at);
     }
 
     /// Calls have failed because the rank is not there: of these nothing shall be done when it is back, beside what is asked then.

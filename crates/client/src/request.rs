@@ -286,9 +286,14 @@ impl Client {
 
     /// Asks the data server something; the request's number. The file must be known.
     pub(crate) fn data_request(&mut self, ino: Ino, op: DataOp, then: DataThen) -> u64 {
+        self.data_request_of(ino, op, then, None)
+    }
+
+    /// The same of what is no file; `at`: the rank that has it.
+    pub(crate) fn data_request_of(&mut self, ino: Ino, op: DataOp, then: DataThen, at: Option<Rank>) -> u64 {
         let file = self.files.map.get(&ino);
         let object_size = file.map(|file| file.attr.layout).unwrap_or_default().object_size;
-        let rank = file.map_or_else(|| self.router.some_rank(self.home), |file| file.rank);
+        let rank = file.map(|file| file.rank).or(at).unwrap_or_else(|| self.router.some_rank(self.home));
         self.next_data += 1;
         let id = self.next_data;
         let direct = self.goes_direct(ino, &op);

@@ -9,6 +9,7 @@ mod lost;
 mod members;
 mod numbers;
 mod outgrown;
+mod raw;
 mod stayed;
 mod suspended;
 mod unsynced;
