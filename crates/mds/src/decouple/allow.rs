@@ -263,6 +263,8 @@ impl Mds {
         self.commit(Some(origin_of(job, Ino(0), merge)), &events);
         self.counters.subtree_merges += 1;
         self.counters.subtree_conflicts += last.count;
+        // Somebody may have asked for a number before it meant anything.
+        self.merge_is_over();
         // Whoever merges learns anew, so nothing that was removed comes back any more.
         self.let_go(dir);
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {

@@ -85,6 +85,10 @@ impl Far {
     }
 }
 
+fn allow_op() -> SubtreeOp {
+    SubtreeOp::Decouple { owner: 77, resume: 0, inos: 100, lease_ms: 5000, interfere: Interfere::Allow }
+}
+
 fn refusal(cluster: &mut Cluster, at: usize, ask: Ask) -> String {
     match cluster.admin(at, ask) {
         Told::Refused(text) => text,
@@ -147,8 +151,7 @@ fn in_one_where_others_may_work_names_do_not_cross_its_root_to_other_ranks() {
     let a = cluster.client();
     let old = cluster.touch(b, there, "old");
     cluster.touch(b, here, "f");
-    let allow = SubtreeOp::Decouple { owner: 77, resume: 0, inos: 100, lease_ms: 5000, interfere: Interfere::Allow };
-    let mut owner = Far::with(&mut cluster, a, there, allow).expect("nobody has it");
+    let mut owner = Far::with(&mut cluster, a, there, allow_op()).expect("nobody has it");
     let cross = [
         rename(here, "f", there, "f"),
         rename(there, "old", here, "old"),
@@ -416,6 +419,29 @@ fn a_file_that_lives_by_itself_at_another_rank_comes_also_if_that_one_has_not_go
     cluster.at(0, |world| world.loads = true);
     owner.end(&mut cluster).expect("it is his");
     cluster.finish();
+}
+
+#[test]
+fn what_was_asked_for_before_a_merge_made_it_is_there_after_that_also_when_it_has_left_memory() {
+    for what in [decouple_op(77, 0, 100), allow_op()] {
+        let (mut cluster, b, _, there) = two_ranks();
+        let a = cluster.client();
+        let mut owner = Far::with(&mut cluster, a, there, what).expect("nobody has it");
+        let sub = owner.made(&mut cluster, &mkdir(there, "sub"));
+        cluster.at(1, |world| (world.mds.config.cache_bytes_max, world.mds.config.dirty_ms_max) = (1, 50));
+        assert_eq!(cluster.attr(b, sub).err(), Some(FsError::Stale), "it is its owner's alone");
+        owner.merge(&mut cluster).expect("it is his");
+        owner.end(&mut cluster).expect("it is his");
+        // Sooner than what the table says is forgotten.
+        for _ in 0..30 {
+            if cluster.has(1, sub) {
+                cluster.wait(50);
+            }
+        }
+        assert!(!cluster.has(1, sub), "it is in the table alone");
+        assert_eq!(cluster.attr(b, sub).map(|attr| attr.ino), Ok(sub));
+        cluster.finish();
+    }
 }
 
 #[test]
