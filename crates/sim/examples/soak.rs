@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--allow] [--calm] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use loligo_sim::shared::Counts as Shared;
 use loligo_sim::subtrees::Counts;
 use loligo_sim::{Canary, Options, Outcome, run};
 
@@ -67,6 +68,8 @@ fn args() -> Result<Args, String> {
             "--direct" => args.options.direct = true,
             "--subtrees" => args.options.subtrees = true,
             "--stored" => (args.options.subtrees, args.options.stored) = (true, true),
+            "--allow" => args.options.allow = true,
+            "--calm" => args.options.calm = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
                 let text = value()?;
@@ -95,6 +98,7 @@ struct Sums {
     refused: u64,
     unchecked: u64,
     subtrees: Counts,
+    shared: Shared,
     faults: [u64; 4],
     /// Seeds that failed, with what was found first.
     failed: BTreeMap<u64, String>,
@@ -112,6 +116,7 @@ impl Sums {
         self.refused += outcome.refused;
         self.unchecked += u64::from(outcome.unchecked);
         self.subtrees.add(&outcome.subtrees);
+        self.shared.add(&outcome.shared);
         self.faults.iter_mut().zip(outcome.faults).for_each(|(all, one)| *all += one);
         if let Some(first) = outcome.findings.first() {
             self.failed.insert(seed, first.replace('\n', " "));
@@ -129,6 +134,7 @@ impl Sums {
         self.refused += other.refused;
         self.unchecked += other.unchecked;
         self.subtrees.add(&other.subtrees);
+        self.shared.add(&other.shared);
         self.faults.iter_mut().zip(other.faults).for_each(|(all, one)| *all += one);
         self.failed.extend(other.failed);
     }
@@ -139,7 +145,7 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
@@ -149,7 +155,9 @@ fn title(args: &Args) -> String {
         if args.options.clocks { " clocks" } else { "" },
         if args.options.direct { " direct" } else { "" },
         if args.options.subtrees { " subtrees" } else { "" },
-        if args.options.stored { " stored" } else { "" }
+        if args.options.stored { " stored" } else { "" },
+        if args.options.allow { " allow" } else { "" },
+        if args.options.calm { " calm" } else { "" }
     )
 }
 
@@ -276,6 +284,13 @@ fn soak(args: &Args) -> Result<bool, String> {
         println!(
             "{decoupled} directories decoupled, {resumed} gone on with, {merged} merges, {again} sent again, {lost} taken back; \
              {kept} journals kept, {taken} of them merged by others; {seen} looks at them, {busy} refused"
+        );
+    }
+    if args.options.allow {
+        let Shared { merged, conflicts, wanted, made, looks } = all.shared;
+        println!(
+            "{merged} merges where others worked, {conflicts} things that did not go together; {made} things made, {wanted} of which had \
+             to be there at the end, {looks} looks at them"
         );
     }
     if let (Some((seed, _)), false, false) = (all.failed.first_key_value(), args.go_on, args.options.trace) {

@@ -148,7 +148,8 @@ impl World {
                 think: self.knobs.think_us,
                 removes: self.options.removers,
                 direct: self.options.direct,
-                subtrees: self.has_subtrees(),
+                subtrees: self.options.subtrees,
+                allow: self.options.allow,
                 jobs: Rc::clone(&self.jobs),
             };
             self.nodes[at].programs.push(Program { mail, future: Some(Box::pin(shell.run())), id });

@@ -11,6 +11,7 @@
 //! - file data: nothing that was surely written is missing, nothing is seen that cannot be there ([`data`]);
 //! - locks exclude each other ([`locks`]), and no change passes a lease of another session ([`watch`]);
 //! - what is decoupled is nobody else's meanwhile, and what is merged there whole or not at all ([`subtrees`]);
+//! - where others work in what is decoupled, nothing that either side made is lost in a merge ([`shared`]);
 //! - after every restart of a lone rank the whole tree is sound; at the end every call was answered, nothing is under way
 //!   between ranks, no inode is in the memory of two, nothing is left over, the table alone is a sound tree, fsck is silent.
 //!
@@ -42,6 +43,7 @@ pub mod rows;
 mod run;
 mod seat;
 mod server;
+pub mod shared;
 pub mod subtrees;
 pub mod tree;
 pub mod watch;

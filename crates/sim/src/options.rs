@@ -41,6 +41,8 @@ pub enum Canary {
     KeptMergedTwice,
     /// Of what a merge puts into the table in bulk one row is left out.
     RowDropped,
+    /// What an owner says of how it found an inode is made what the table says of it: as if it knew what others did meanwhile.
+    BasesAnew,
     /// The record of a merge into the table is not replayed once the rows were said to be there, also if they are not durable.
     RowsTrimmedEarly,
 }
@@ -48,8 +50,8 @@ pub enum Canary {
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
-    /// journals in the store.
-    pub const ALL: [Canary; 20] = [
+    /// journals in the store, how an owner found something one in which others work.
+    pub const ALL: [Canary; 21] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -69,6 +71,7 @@ impl Canary {
         Canary::KeptShorter,
         Canary::KeptMergedTwice,
         Canary::RowDropped,
+        Canary::BasesAnew,
         Canary::RowsTrimmedEarly,
     ];
 }
@@ -97,6 +100,10 @@ pub struct Options {
     pub subtrees: bool,
     /// Their owners keep journals in the store, and others take over what they have left.
     pub stored: bool,
+    /// Nothing goes wrong by itself.
+    pub calm: bool,
+    /// Clients decouple a directory in which others work meanwhile.
+    pub allow: bool,
     /// Keep what happened as lines; without it only numbers are hashed.
     pub trace: bool,
     /// Print the lines as they come.
@@ -118,6 +125,8 @@ impl Default for Options {
             direct: false,
             subtrees: false,
             stored: false,
+            allow: false,
+            calm: false,
             trace: false,
             print: false,
             canary: None,
@@ -154,6 +163,8 @@ pub struct Outcome {
     pub refused: u64,
     /// What was done in decoupled directories.
     pub subtrees: crate::subtrees::Counts,
+    /// And in one in which others worked meanwhile.
+    pub shared: crate::shared::Counts,
     /// The history of names was too wide to be followed to the end.
     pub unchecked: bool,
     /// What is wrong; empty for a clean run.

@@ -244,8 +244,10 @@ impl World {
         let nodes = ways.flat_map(|way| way.state.nodes.values());
         dirs.extend(nodes.filter(|node| node.dir && node.ino != 0).map(|node| Ino(node.ino)));
         if self.has_subtrees() {
-            // Often: it is to be another rank's than those that are decoupled.
-            dirs.extend([self.places.common.0; 4]);
+            if self.options.subtrees {
+                // Often: it is to be another rank's than those that are decoupled.
+                dirs.extend([self.places.common.0; 4]);
+            }
             dirs.extend(self.jobs.borrow().all_dirs());
         }
         dirs

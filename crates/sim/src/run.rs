@@ -156,7 +156,7 @@ impl World {
             state.nodes.insert(id, node);
         }
         self.history.start(state);
-        if self.has_subtrees() {
+        if self.options.subtrees {
             let dir = self.make_dir("common");
             let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
             self.must(Call::SetAttr { ino: dir, set, fh: None }, Track::None);
@@ -164,7 +164,7 @@ impl World {
         }
         self.places = Rc::new(places);
         for name in ["job0", "job1"] {
-            if self.has_subtrees() {
+            if self.options.subtrees {
                 let dir = self.make_dir(name);
                 let mut jobs = self.jobs.borrow_mut();
                 jobs.hash_key = self.knobs.server.hash_key;
@@ -174,6 +174,12 @@ impl World {
                 jobs.create(dir);
             }
         }
+        if self.options.allow {
+            let dir = self.make_dir("both");
+            let mut jobs = self.jobs.borrow_mut();
+            jobs.hash_key = self.knobs.server.hash_key;
+            jobs.shared.begin(dir);
+        }
     }
 
     fn random_part(&mut self) {
@@ -182,7 +188,9 @@ impl World {
             self.begin_programs(at);
         }
         let first = self.rng.range(1_000, 200_000);
-        self.after(first, Event::Fault);
+        if !self.options.calm {
+            self.after(first, Event::Fault);
+        }
         // Something must happen for programs that were put in to begin.
         self.after(0, Event::Crash { rank: 0, life: u64::MAX, all: false });
         if self.seats.len() > 1 {
@@ -422,7 +430,7 @@ impl World {
             self.wrong(format!("after a stop in order the table has {row:?}"));
         }
         self.check_letters(&rows);
-        if self.seats.len() > 1 {
+        if self.seats.len() > 1 || self.options.allow {
             let config = &self.knobs.server;
             let faults = crate::recovery::check_tree(&rows::counted(&rows), &[], config.hash_key, config.inline_max);
             faults.into_iter().for_each(|fault| self.wrong(format!("at the end: {fault}")));

@@ -15,6 +15,7 @@ use loligo_types::{Ino, Kind};
 
 use crate::kept::{Keeping, Kept};
 use crate::rng::Rng;
+use crate::shared::Shared;
 
 /// Something in such a directory, or itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,6 +174,8 @@ pub struct Jobs {
     pub several: bool,
     /// Files that had several names.
     linked: BTreeSet<Ino>,
+    /// A directory in which others work besides its owner.
+    pub shared: Shared,
     /// Whose owners have died.
     left: Vec<Left>,
     pub counts: Counts,
@@ -213,6 +216,7 @@ impl Jobs {
         let states = self.jobs.values().filter_map(|job| job.ways.last()).map(|way| &way.state);
         states
             .flat_map(|state| state.iter().filter(|(_, thing)| thing.kind == Kind::Dir).map(|(ino, _)| *ino))
+            .chain(self.shared.dirs.iter().copied())
             .collect()
     }
 
@@ -335,6 +339,10 @@ impl Jobs {
     pub fn compare(&mut self, rows: &[Row]) {
         for (dir, state) in self.jobs.keys().map(|dir| (*dir, state_of(rows, *dir))).collect::<Vec<_>>() {
             self.found(dir, &state);
+        }
+        if self.shared.root.0 != 0 {
+            let wrong = self.shared.compare(&state_of(rows, self.shared.root));
+            self.findings.extend(wrong);
         }
         for row in rows {
             if let Row::Decoupled { record, .. } = row

@@ -3,6 +3,7 @@
 
 mod keep;
 mod owner;
+mod shared;
 mod tries;
 
 use std::cell::{Cell, RefCell};
@@ -146,6 +147,8 @@ pub struct Shell {
     pub direct: bool,
     /// Decoupled directories, too.
     pub subtrees: bool,
+    /// One in which others work meanwhile.
+    pub allow: bool,
     pub jobs: Rc<RefCell<Jobs>>,
 }
 
@@ -197,6 +200,10 @@ impl Shell {
             }
             if self.subtrees && self.rng.one_in(3) {
                 let _ = self.job().await;
+                continue;
+            }
+            if self.allow && self.rng.one_in(2) {
+                let _ = self.both().await;
                 continue;
             }
             // Errors are for the checks.

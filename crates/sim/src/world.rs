@@ -353,13 +353,14 @@ impl World {
     pub fn finish(mut self) -> Outcome {
         self.outcome.unchecked = self.history.gave_up;
         self.outcome.subtrees = self.jobs.borrow().counts;
+        self.outcome.shared = self.jobs.borrow().shared.counts;
         self.outcome.trace = self.tail.into();
         self.outcome
     }
 
     /// Whether directories are decoupled.
     pub fn has_subtrees(&self) -> bool {
-        self.options.subtrees
+        self.options.subtrees || self.options.allow
     }
 
     // Events.

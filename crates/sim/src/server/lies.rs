@@ -2,10 +2,11 @@
 //! journals and disks are where these are driven.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use loligo_journal::decode_record;
+use loligo_journal::{decode_record, encode_record};
 use loligo_namespace::{Loaded, MergedRows, Need};
 use loligo_types::msg::{Request, ToClient, ToServer};
 use loligo_types::{Answer, Event, FsError, FsResult, Ino, Lsn, Name, Op, Seq, SubtreeOp};
@@ -24,6 +25,8 @@ const SHORTER: u64 = 5;
 pub struct Lies {
     /// Requests that were not answered yet.
     asked: BTreeMap<(u64, Seq), Op>,
+    /// Inodes of which the merge that comes has said how they were found.
+    based: BTreeSet<Ino>,
     /// The last record of a merge of each directory.
     merges: BTreeMap<Ino, Lsn>,
     /// Rows of merges up to this one were said to be there: of all lives of the rank.
@@ -49,6 +52,11 @@ impl Server {
         match (canary, &mut *op) {
             (Canary::LookupsLetIn, Op::Lookup { .. }) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
             (Canary::ChangesLetIn, op) if is_change(op) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
+            (Canary::BasesAnew, Op::Subtree { what, .. }) => {
+                if let SubtreeOp::Part { part, body, .. } = &mut **what {
+                    self.renew_bases(*part, body);
+                }
+            }
             (Canary::KeptLonger | Canary::KeptShorter, Op::Subtree { what, .. }) => {
                 if let SubtreeOp::Keep { journal, .. } = &mut **what
                     && journal.bytes > 0
@@ -59,6 +67,25 @@ impl Server {
             }
             _ => {}
         }
+    }
+
+    fn renew_bases(&mut self, part: u32, body: &mut Arc<[u8]>) {
+        if part == 0 {
+            self.lies.based.clear();
+        }
+        let Ok(mut record) = decode_record(body) else { return };
+        for event in &mut record.events {
+            if let Event::Inode(base) = event
+                && self.lies.based.insert(base.ino)
+                && let Ok(items) = rows::load(&*self.table, self.key, &[Need::Inode(base.ino)])
+                && let Some(Loaded::Inode(_, Some(now))) = items.into_iter().next()
+            {
+                *base = now;
+            }
+        }
+        let mut bytes = Vec::new();
+        encode_record(&mut bytes, record.origin.as_ref(), &record.events);
+        *body = bytes.into();
     }
 
     /// A message goes.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use loligo_client::Call;
 use loligo_subtree::{Group, Outcome as Run, Settings, Subtree};
 use loligo_types::{
-    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, MergeInto, Name, Op, OpenFlags,
-    RenameMode, SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
+    Answer, Cred, DecoupledRecord, FsError, FsResult, Ino, Inode, Interfere, Kind, Loaded, MergeInto, Name, Op,
+    OpenFlags, RenameMode, SetAttr, SetTime, SubtreeAnswer, SubtreeOp, Time,
 };
 
 use crate::data::filled;
+use crate::shared::Mine;
 use crate::subtrees::{Guard, Left, Sight, State, Thing};
 
 use super::{Outcome, Req, Shell, Track};
@@ -38,8 +39,17 @@ pub(super) struct Own {
     pub owner: u64,
     pub subtree: Subtree,
     /// Directories and files that were there when it was last looked at, or made since.
-    dirs: Vec<Ino>,
-    files: Vec<Ino>,
+    pub dirs: Vec<Ino>,
+    pub files: Vec<Ino>,
+    /// What it has made where others work, too.
+    pub mine: Mine,
+}
+
+impl Own {
+    /// It was just decoupled.
+    pub fn new(dir: Ino, owner: u64, subtree: Subtree) -> Own {
+        Own { dir, owner, subtree, dirs: Vec::new(), files: Vec::new(), mine: Mine::default() }
+    }
 }
 
 pub(super) type Told = (DecoupledRecord, Inode, Settings);
@@ -69,8 +79,7 @@ impl Shell {
         };
         let left = Left { epoch: record.epoch, ..left };
         let mut guard = Guard { jobs: Rc::clone(&self.jobs), left, lives: true };
-        let (dirs, files) = (Vec::new(), Vec::new());
-        let mut own = Own { dir, owner: left.owner, subtree: Subtree::new(settings, record, root), dirs, files };
+        let mut own = Own::new(dir, left.owner, Subtree::new(settings, record, root));
         let begun = self.merge_stored(&mut own).await;
         let done = if begun.is_ok() { self.work(&mut own).await } else { begun };
         match done {
@@ -98,7 +107,9 @@ impl Shell {
 
     /// Until it is known whether this program has it.
     pub(super) async fn decouple(&mut self, dir: Ino, owner: u64, resume: u64, lease_ms: u32) -> FsResult<Told> {
-        let (inos, interfere) = (self.rng.range(3, 40), Interfere::Block);
+        let inos = self.rng.range(3, 40);
+        let allows = self.jobs.borrow().shared.root == dir;
+        let interfere = if allows { Interfere::Allow } else { Interfere::Block };
         let mut stale = 0;
         for _ in 0..TRIES {
             let begun = self.now();
@@ -175,7 +186,7 @@ impl Shell {
     }
 
     /// One operation in the subtree.
-    async fn run_in(&mut self, own: &mut Own, op: &Op) -> Result<FsResult<Answer>, End> {
+    pub(super) async fn run_in(&mut self, own: &mut Own, op: &Op) -> Result<FsResult<Answer>, End> {
         for _ in 0..200 {
             let now = Time(self.now() as i64 * 1000);
             let epoch = own.subtree.record().epoch;
@@ -186,6 +197,12 @@ impl Shell {
                     if let Answer::Subtree(answer) = answer
                         && let SubtreeAnswer::Records(items) = *answer
                     {
+                        let now = self.now();
+                        let fetched = |item: &Loaded| match item {
+                            Loaded::Inode(ino, _) | Loaded::Inline(ino, _) => Some((*ino, now)),
+                            _ => None,
+                        };
+                        own.mine.fetched.extend(items.iter().filter_map(fetched));
                         own.subtree.learn(items);
                     }
                 }
@@ -394,8 +411,13 @@ impl Shell {
                 let what =
                     SubtreeOp::Merge { epoch, merge, parts: parts.len() as u32, used, into: into_of(epoch, merge) };
                 match self.subtree_call(dir, what).await {
-                    Ok(_) => {
+                    Ok(answer) => {
                         let mut jobs = self.jobs.borrow_mut();
+                        if let Answer::Subtree(answer) = answer
+                            && let SubtreeAnswer::Merged { conflicts, .. } = *answer
+                        {
+                            jobs.shared.counts.conflicts += conflicts;
+                        }
                         jobs.heard(dir, epoch, begun);
                         jobs.merged(dir, after);
                         jobs.kept.merged(dir, merge);
@@ -430,7 +452,7 @@ impl Shell {
         Err(End::GivesUp)
     }
 
-    async fn end(&mut self, own: &mut Own) -> Result<(), End> {
+    pub(super) async fn end(&mut self, own: &mut Own) -> Result<(), End> {
         let epoch = own.subtree.record().epoch;
         self.jobs.borrow_mut().kept.ends(own.dir);
         self.ask_rank(own, SubtreeOp::End { epoch }).await.map(drop)
