@@ -124,7 +124,7 @@ impl<'a> Graph<'a> {
         if let Some(target) = self.names.get(&(dir, name.clone())) {
             return *target;
         }
-        if self.draft.fresh.contains_key(&dir) || dir >= self.terms.next && self.inodes.contains_key(&dir) {
+        if self.draft.fresh.contains_key(&dir) || self.is_made(dir) {
             return None;
         }
         self.before(dir)?;

@@ -422,6 +422,23 @@ fn a_file_that_lives_by_itself_at_another_rank_comes_also_if_that_one_has_not_go
 }
 
 #[test]
+fn of_a_directory_that_another_rank_has_made_an_owner_takes_all_names_that_it_took() {
+    let (mut cluster, b, _, there) = two_ranks();
+    let a = cluster.client();
+    let made = cluster.mkdir(b, there, "made");
+    assert_eq!(made.birth_rank(), rank(1));
+    cluster.touch_all(b, made, 3);
+    cluster.migrate(there, 1, 0);
+    let mut owner = Far::with(&mut cluster, a, there, allow_op()).expect("nobody has it");
+    (0..3).for_each(|n| _ = owner.run(&mut cluster, &unlink(made, &format!("f{n}"))).expect("it is his"));
+    owner.merge(&mut cluster).expect("it is his");
+    owner.end(&mut cluster).expect("it is his");
+    assert_eq!(cluster.attr(b, made).map(|attr| attr.size), Ok(0));
+    (0..3).for_each(|n| assert!(cluster.lookup(b, made, &format!("f{n}")).is_err(), "f{n}"));
+    cluster.finish();
+}
+
+#[test]
 fn what_was_asked_for_before_a_merge_made_it_is_there_after_that_also_when_it_has_left_memory() {
     for what in [decouple_op(77, 0, 100), allow_op()] {
         let (mut cluster, b, _, there) = two_ranks();
