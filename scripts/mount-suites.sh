@@ -97,6 +97,11 @@ trap 'cleanup; exit 130' INT TERM
 suite_dir=
 decouple() {
     [ -n "${LOLIGO_DECOUPLED:-}" ] && [ -n "$suite_dir" ] || return 0
+    if [ "$ranks" -gt 1 ]; then
+        # It stays where it is now, so not at the first rank, and others are there to move. It may be there already, or that rank drained.
+        mkdir -p "$mount"/others/{a,b,c}/{d,e,f}
+        timeout 20 "$binary" --quiet subtree migrate "${suite_dir#"$mount"}" $((ranks - 1)) --data "$data" >/dev/null 2>&1
+    fi
     "$binary" decouple "$suite_dir" --policy "$LOLIGO_DECOUPLED"
 }
 recouple() {

@@ -1,11 +1,27 @@
 //! Decoupled subtrees of all ranks, as `status` shows them, and what to do about those that wait for somebody.
 
 use crate::output::{human_bytes, human_count, human_time, quoted};
+use crate::ranks::place::Asker;
 use crate::service::admin::decoupled::DecoupledDoc;
 use crate::service::admin::doc::RankDoc;
+use crate::target::Found;
+use loligo_types::Ino;
 
 /// Subtrees shown; `--json` has more.
 const SHOWN: usize = 20;
+
+/// The paths of those whose rank does not know them by heart: the names above a directory may be other ranks', or in the table alone. Whoever is
+/// to merge what lies there needs to be told where.
+pub fn paths<'a>(found: &Found, unnamed: impl IntoIterator<Item = (u64, &'a mut Option<String>)>) {
+    let unnamed = unnamed.into_iter().filter(|(_, path)| path.is_none()).take(SHOWN);
+    let mut unnamed = unnamed.peekable();
+    if unnamed.peek().is_none() {
+        return;
+    }
+    // The rest of the page is worth reading if nobody answers there.
+    let Ok(asker) = Asker::new(found) else { return };
+    unnamed.for_each(|(dir, path)| *path = asker.path_of(Ino(dir)).map(|path| path.display().to_string()));
+}
 
 /// A line for each, those that wait for somebody or are taken back soonest first; nothing if there are none.
 pub fn lines(ranks: &[RankDoc]) -> String {

@@ -8,10 +8,12 @@ use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
 use crate::service::admin::balancer::VersionDoc;
 use crate::service::admin::doc::{OpDoc, RankDoc, ServerDoc, SessionDoc, StatusDoc};
-use crate::target;
+use crate::target::{self, Found};
 
 /// Sessions shown; `/api/v1/sessions` has all.
 const SESSIONS_SHOWN: usize = 20;
+/// What a server that is well says of its health.
+const SERVING: &str = "serving";
 
 /// Prints it.
 pub fn run(target: &Target, json: bool) -> Outcome {
@@ -20,6 +22,7 @@ pub fn run(target: &Target, json: bool) -> Outcome {
         let (status, sessions) =
             at_once(|| ask::json(&found, "/api/v1/status"), || ask::json(&found, "/api/v1/sessions"));
         let (mut status, sessions): (serde_json::Value, serde_json::Value) = (status?, sessions?);
+        name_decoupled_json(&found, &mut status);
         status["sessions"] = sessions;
         return put(format_args!("{status:#}"));
     }
@@ -27,8 +30,31 @@ pub fn run(target: &Target, json: bool) -> Outcome {
         || ask::json(&found, "/api/v1/status"),
         || at_once(|| ask::json(&found, "/api/v1/sessions"), || ask::json(&found, "/api/v1/ops")),
     );
-    let sessions: Vec<SessionDoc> = sessions?;
-    put(page(&status?, &ops?, &sessions).trim_end())
+    let (sessions, mut status): (Vec<SessionDoc>, StatusDoc) = (sessions?, status?);
+    // Of ranks that do not serve nobody is told anything.
+    if status.health == SERVING && status.unreached.is_empty() {
+        let all = status.ranks.iter_mut().flat_map(|rank| &mut rank.decoupled);
+        decoupled::paths(&found, all.map(|one| (one.dir, &mut one.path)));
+    }
+    put(page(&status, &ops?, &sessions).trim_end())
+}
+
+/// As the page for people, where the document is passed on as it is, with what a newer server says.
+fn name_decoupled_json(found: &Found, status: &mut serde_json::Value) {
+    let reached = status["unreached"].as_array().is_none_or(Vec::is_empty);
+    if status["health"] != SERVING || !reached {
+        return;
+    }
+    let ranks = status["ranks"].as_array_mut().into_iter().flatten();
+    let mut all: Vec<&mut serde_json::Value> =
+        ranks.filter_map(|rank| rank.get_mut("decoupled")?.as_array_mut()).flatten().collect();
+    let text = |path: &serde_json::Value| path.as_str().map(String::from);
+    let mut paths: Vec<(u64, Option<String>)> =
+        all.iter().map(|one| (one["dir"].as_u64().unwrap_or(0), text(&one["path"]))).collect();
+    decoupled::paths(found, paths.iter_mut().map(|(dir, path)| (*dir, path)));
+    for (one, (_, path)) in all.iter_mut().zip(paths) {
+        one["path"] = path.into();
+    }
 }
 
 /// Both: a server that waits for others, which may hang, does so for all that it is asked at the same time.

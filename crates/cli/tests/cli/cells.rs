@@ -1,6 +1,6 @@
 //! Every cell of table 6.1 at once in one namespace, and whoever may die, with SIGKILL, at each boundary between the stages of a pipeline: what
-//! survived, and who sees what. Real servers and mounts, as a user starts them. Merges that are cut short in the middle are the simulator's and
-//! the metadata server's tests (`crates/mds/src/tests/decouple.rs`).
+//! survived, and who sees what; with one rank and with several. Real servers and mounts, as a user starts them. Not here: merges that are cut
+//! short in the middle, which are the simulator's and the metadata server's tests (`crates/mds/src/tests/decouple.rs`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -50,14 +50,18 @@ enum Dies {
 
 struct Scene {
     place: Place,
+    ranks: usize,
     server: Option<Service>,
     mount: Option<Service>,
     other: Option<Service>,
     cells: Vec<Cell>,
 }
 
-fn serve(place: &Place) -> Service {
-    Service::start("serve --data {} --set session_ms=1000 --set grace_ms=500", &[&place.data()])
+fn serve(place: &Place, ranks: usize) -> Service {
+    // What moves between ranks is the test's to say.
+    let words =
+        format!("serve --data {{}} --ranks {ranks} --set balancer=none --set session_ms=1000 --set grace_ms=500");
+    Service::start(&words, &[&place.data()])
 }
 
 fn mounted(place: &Place, at: &str) -> Service {
@@ -108,11 +112,11 @@ fn write(path: &Path, content: &[u8]) {
 }
 
 impl Scene {
-    /// A directory for each cell, those with a journal of the client decoupled.
-    fn new() -> Scene {
+    /// A directory for each cell, at the ranks in turn, those with a journal of the client decoupled.
+    fn new(ranks: usize) -> Scene {
         let place = Place::new();
         loligo("format --data {}", &[&place.data()]).ok();
-        let server = Some(serve(&place));
+        let server = Some(serve(&place, ranks));
         let (mount, other) = (Some(mounted(&place, "mnt")), Some(mounted(&place, "other")));
         let mut cells = Vec::new();
         for consistency in CONSISTENCIES {
@@ -120,6 +124,11 @@ impl Scene {
                 let mut cell = Cell { consistency, durability, dir: PathBuf::new(), epoch: 0 };
                 cell.dir = place.path("mnt").join(cell.name());
                 std::fs::create_dir(&cell.dir).expect("made");
+                let rank = cells.len() % ranks;
+                if rank > 0 {
+                    let words = format!("subtree migrate --data {{}} /{} {rank}", cell.name());
+                    loligo(&words, &[&place.data()]).ok();
+                }
                 let policy = place.path(&format!("{}.toml", cell.name()));
                 let text = format!("consistency = '{consistency}'\ndurability = '{durability}'\ninterfere = 'block'\n");
                 write(&policy, text.as_bytes());
@@ -134,7 +143,7 @@ impl Scene {
                 cells.push(cell);
             }
         }
-        Scene { place, server, mount, other, cells }
+        Scene { place, ranks, server, mount, other, cells }
     }
 
     /// Does the same everywhere, up to a stage; what comes after it is not in that stage.
@@ -251,12 +260,12 @@ fn fact_stored(place: &Place, cell: &Cell) -> bool {
     all.into_iter().any(|one| one["path"] == path.as_str())
 }
 
-fn dies(who: Dies) {
+fn dies(who: Dies, ranks: usize) {
     if !can_mount() {
         return;
     }
     for stage in [Stage::Appended, Stage::Persisted, Stage::Completed] {
-        let mut scene = Scene::new();
+        let mut scene = Scene::new(ranks);
         scene.work(stage);
         if who != Dies::Rank {
             killed(&mut scene.mount);
@@ -264,7 +273,7 @@ fn dies(who: Dies) {
         }
         if who != Dies::Client {
             killed(&mut scene.server);
-            scene.server = Some(serve(&scene.place));
+            scene.server = Some(serve(&scene.place, scene.ranks));
         }
         if who == Dies::Rank {
             scene.seen_by_others("after the rank's death");
@@ -283,15 +292,30 @@ fn dies(who: Dies) {
 
 #[test]
 fn every_cell_keeps_its_promise_when_the_client_dies_at_each_boundary() {
-    dies(Dies::Client);
+    dies(Dies::Client, 1);
 }
 
 #[test]
 fn every_cell_keeps_its_promise_when_the_rank_dies_at_each_boundary() {
-    dies(Dies::Rank);
+    dies(Dies::Rank, 1);
 }
 
 #[test]
 fn every_cell_keeps_its_promise_when_both_die_at_each_boundary() {
-    dies(Dies::Both);
+    dies(Dies::Both, 1);
+}
+
+#[test]
+fn every_cell_keeps_its_promise_when_the_client_dies_and_there_are_several_ranks() {
+    dies(Dies::Client, 2);
+}
+
+#[test]
+fn every_cell_keeps_its_promise_when_the_ranks_die_and_there_are_several() {
+    dies(Dies::Rank, 3);
+}
+
+#[test]
+fn every_cell_keeps_its_promise_when_client_and_ranks_die_and_there_are_several_ranks() {
+    dies(Dies::Both, 3);
 }
