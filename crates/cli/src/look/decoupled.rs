@@ -41,6 +41,9 @@ fn line(one: &DecoupledDoc) -> String {
     let merges = if one.merges == 1 { "1 merge".to_string() } else { format!("{} merges", human_count(one.merges)) };
     let left = human_count(one.numbers_left);
     let mut out = format!("decoupled: {root} by {} (uid {}), {merges}, {left} numbers left", plain(&one.name), one.uid);
+    if one.shared {
+        out.push_str("; others may work there");
+    }
     if one.merging {
         out.push_str("; a merge is on its way into memory");
     }
@@ -87,6 +90,7 @@ mod tests {
             path: Some("/job".into()),
             name: "a job".into(),
             uid: 0,
+            shared: false,
             here: true,
             away_ms: None,
             taken_back_in_ms: None,
@@ -104,6 +108,8 @@ mod tests {
     #[test]
     fn a_line_says_who_has_it_and_for_how_long_nobody_has_been_heard() {
         assert_eq!(line(&one()), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
+        let shared = DecoupledDoc { shared: true, ..one() };
+        assert!(line(&shared).ends_with("97 numbers left; others may work there\n"));
         let away =
             DecoupledDoc { here: false, away_ms: Some(12_000), taken_back_in_ms: Some(48_000), merges: 1, ..one() };
         assert_eq!(

@@ -2,7 +2,7 @@
 //! of one whose owner does not come back is `begin.rs`'s.
 
 use loligo_types::limits::SUBTREE_JOURNALS;
-use loligo_types::{DecoupledRecord, Ino};
+use loligo_types::{DecoupledRecord, Ino, Interfere};
 
 use super::Owned;
 use crate::machine::Mds;
@@ -23,6 +23,8 @@ pub struct DecoupledStatus {
     pub name: String,
     /// User who has decoupled it.
     pub uid: u32,
+    /// Others may work in it, too.
+    pub shared: bool,
     /// No session speaks for it; none: its owner is here.
     pub away: Option<OwnerAway>,
     /// Inode numbers that it was given so far.
@@ -88,6 +90,7 @@ impl Mds {
             path: self.path_of(record.dir).filter(|path| path.len() <= PATH_MAX),
             name: String::from_utf8_lossy(&record.name).into_owned(),
             uid: record.uid,
+            shared: record.interfere == Interfere::Allow,
             away,
             granted: record.grants.iter().map(|(_, count)| count).sum::<u64>().saturating_sub(SUBTREE_JOURNALS),
             left: record.left(),

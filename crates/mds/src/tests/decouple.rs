@@ -512,6 +512,7 @@ fn what_is_decoupled_is_shown_with_its_owner_its_numbers_and_merges_and_how_long
     }
     let shown = |world: &World| world.mds.status().decoupled.into_iter().find(|one| one.dir == other);
     let first = crate::DecoupledStatus {
+        shared: false,
         dir: other,
         path: Some("/job/sub".into()),
         name: "client 0".into(),

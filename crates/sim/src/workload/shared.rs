@@ -92,7 +92,7 @@ impl Shell {
                 let ino = done.attr().map(|attr| attr.ino).ok_or(FsError::Io)?;
                 self.jobs.borrow_mut().shared.made(ino, place(dir, &name), begun);
                 self.release(done.fh).await?;
-                self.write_shared(ino).await
+                self.write_shared(ino, begun).await
             }
             4 | 5 => {
                 let call = Call::Op(Op::Mkdir { dir, name: name.clone(), mode: 0o755, umask: 0 });
@@ -107,7 +107,7 @@ impl Shell {
                 if attr.kind != Kind::File {
                     return Ok(());
                 }
-                self.write_shared(attr.ino).await
+                self.write_shared(attr.ino, begun).await
             }
             8 => {
                 let attr = self.find(dir, &name).await?;
@@ -155,14 +155,15 @@ impl Shell {
                     return Ok(());
                 }
                 let (ino, _) = self.rng.pick(&wanted);
-                self.write_shared(ino).await
+                self.write_shared(ino, self.now()).await
             }
         }
     }
 
-    /// Writes a file, durably.
-    async fn write_shared(&mut self, ino: Ino) -> Outcome<()> {
-        let (tag, begun) = (self.tag().await, self.now());
+    /// Writes a file, durably. `begun`: before it was looked for; from then on a merge may have taken its names while it is open, or known by an
+    /// answer that was long on its way.
+    async fn write_shared(&mut self, ino: Ino, begun: u64) -> Outcome<()> {
+        let tag = self.tag().await;
         let flags = OpenFlags { write: true, ..OpenFlags::default() };
         let fh = self.call(Call::Open { ino, flags }, Track::None).await?.fh.ok_or(FsError::Io)?;
         self.does(Act::Write { ino, tag }, begun);

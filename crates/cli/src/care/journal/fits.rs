@@ -98,7 +98,7 @@ fn rank_of(file: &Journal, store: &dyn Backend, data: &Path, asked: Option<u32>)
         Owner::Rank(rank) => rank,
         Owner::Client(client) => {
             return Err(Failure::new(format!("{} is the journal of client {client}, and of no rank", file.name()))
-                .remedy("name a file that loligo journal export made"));
+                .remedy("loligo merge FILE makes it everybody's, loligo abandon FILE gives it up; name one that loligo journal export made"));
         }
     };
     if asked.is_some_and(|asked| asked != rank) {

@@ -14,6 +14,9 @@ pub struct DecoupledDoc {
     /// What its owner calls itself.
     pub name: String,
     pub uid: u32,
+    /// Others may work in it meanwhile (`interfere = "allow"`).
+    #[serde(default)]
+    pub shared: bool,
     /// A session speaks for it.
     pub here: bool,
     /// For how long none has; none: one does.
@@ -46,6 +49,7 @@ impl DecoupledDoc {
             path: one.path.clone(),
             name: one.name.clone(),
             uid: one.uid,
+            shared: one.shared,
             here: one.away.is_none(),
             away_ms: one.away.map(|away| away.for_ms),
             taken_back_in_ms: one.away.filter(|_| one.stored.is_none()).map(|away| away.left_ms),
