@@ -54,10 +54,10 @@ impl Mds {
         self.wait_to_know(job, missing)
     }
 
-    /// A file that lived by itself at another rank may have come here since, with what clients held of it: the owner has it when they do not
-    /// any more.
+    /// A file that lived by itself at another rank may have come here since, with what clients held of it, and of one that nothing counts any more
+    /// it was not known that it is in the subtree: the owner has it when they do not any more.
     fn ask_late_back(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
-        if self.cluster.is_alone() {
+        if self.cluster.is_alone() && self.tree.inode(ino).is_none_or(|inode| inode.place.rank().is_none()) {
             return None;
         }
         if !self.opens.is_closed(ino)

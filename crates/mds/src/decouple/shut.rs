@@ -10,7 +10,7 @@
 
 use loligo_namespace::{Found, Lookup, Need, SUBTREE};
 use loligo_types::peer::Apart;
-use loligo_types::{FsError, Ino, Kind, Lease, Op};
+use loligo_types::{FsError, Ino, Inode, Kind, Lease, Op};
 
 use crate::cluster::principal;
 use crate::execute::Step;
@@ -215,7 +215,12 @@ impl Mds {
                 Up::Load(needs) => return Above::Load(needs),
             }
         }
-        Above::Lost
+        self.found_below(ino).map_or(Above::Lost, Above::Below)
+    }
+
+    /// The subtree in which its owner has found a file whose way up does not end there: what counted it is gone.
+    fn found_below(&self, ino: Ino) -> Option<Ino> {
+        self.decoupled.by_dir.iter().find(|(_, owned)| owned.lent.contains(&ino)).map(|(dir, _)| *dir)
     }
 
     /// Whether something is below this directory; `None`: that is to be read first.
@@ -267,7 +272,8 @@ impl Mds {
 
     /// Something that is no directory and may lose the directory which counts it was found to be in a subtree.
     pub(super) fn note_lent(&mut self, ino: Ino, dir: Ino) {
-        if self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir && inode.nlink > 1)
+        let may_be_lost = |inode: &Inode| inode.kind != Kind::Dir && (inode.nlink > 1 || inode.place.rank().is_some());
+        if self.tree.inode(ino).is_some_and(may_be_lost)
             && let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
         {
             owned.lent.insert(ino);
