@@ -14,6 +14,7 @@
 //! | `names.rs` | what a client has cached of names and attributes |
 //! | `mounted.rs` | calls as system calls |
 //! | `tally.rs` | what is counted while they run |
+//! | `served.rs` | requests that ranks answered |
 //! | `result.rs` | what came of it, as text and as JSON |
 
 mod gate;
@@ -22,6 +23,7 @@ mod mounted;
 mod names;
 mod native;
 mod result;
+mod served;
 mod tally;
 
 use std::path::PathBuf;
@@ -33,6 +35,7 @@ use loligo_workload::{Call, Item, Workload, trace};
 use crate::cpu;
 
 pub use self::result::{ClientResult, KindResult, PhaseStart, WorkloadResult};
+pub use self::served::{Requests, Served};
 
 /// Most lanes of a workload: each is a thread.
 pub const LANES_MAX: usize = 2048;
@@ -65,7 +68,7 @@ pub enum Target<'a> {
 }
 
 /// What a server tells of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Told {
     /// Sessions that are connected, over all ranks.
     pub sessions: Option<u64>,
@@ -73,6 +76,8 @@ pub struct Told {
     pub redirects: Option<u64>,
     /// Leases asked back so far.
     pub recalls: Option<u64>,
+    /// Requests answered so far; empty if it does not tell.
+    pub requests: Requests,
 }
 
 /// Who looks on.
@@ -180,6 +185,7 @@ fn measure(
         sessions: told.sessions,
         redirects: since(told.redirects, told_before.redirects),
         recalls: since(told.recalls, told_before.recalls),
+        served: Served::new(&told_before.requests, &told.requests, ran.tally.calls()),
     };
     let result = WorkloadResult::new(config, is_native, &ran, sides);
     Ok((result, config.record.then(|| text + &written(ran))))

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Config;
 use super::lanes::Ran;
+use super::served::Served;
 use super::tally::Kind;
 
 /// Clients shown one by one as text; the JSON has all.
@@ -58,6 +59,8 @@ pub struct WorkloadResult {
     pub redirects: Option<u64>,
     /// Leases asked back; absent when the server does not tell.
     pub recalls: Option<u64>,
+    /// Requests that ranks answered; absent when the server does not tell.
+    pub served: Option<Served>,
 }
 
 /// Calls of a kind.
@@ -107,6 +110,7 @@ pub struct Sides {
     pub sessions: Option<u64>,
     pub redirects: Option<u64>,
     pub recalls: Option<u64>,
+    pub served: Option<Served>,
 }
 
 impl WorkloadResult {
@@ -158,6 +162,7 @@ impl WorkloadResult {
             sessions: sides.sessions,
             redirects: sides.redirects,
             recalls: sides.recalls,
+            served: sides.served,
         }
     }
 
@@ -222,6 +227,9 @@ impl WorkloadResult {
             count(self.redirects),
             count(self.recalls)
         );
+        if let Some(served) = &self.served {
+            let _ = write!(out, "\n{}", served.to_text());
+        }
         out
     }
 }

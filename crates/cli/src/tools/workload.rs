@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loligo_bench::workload::{self, Config, Target, Told, Watch, WorkloadResult};
+use loligo_bench::workload::{self, Config, Requests, Target, Told, Watch, WorkloadResult};
 use loligo_driver::client::{Client, Options};
 use loligo_workload::{Spec, Workload};
 
@@ -142,6 +142,7 @@ fn told(found: &Found) -> Told {
         sessions: sum(&page, "loligo_sessions", "state=\"connected\""),
         redirects: sum(&page, "loligo_redirects_total", ""),
         recalls: sum(&page, "loligo_recalls_total", ""),
+        requests: requests(&page),
     }
 }
 
@@ -155,6 +156,20 @@ fn sum(page: &str, name: &str, label: &str) -> Option<u64> {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0) + value as u64))
 }
 
+/// What ranks have answered so far, by operation.
+fn requests(page: &str) -> Requests {
+    let line = |line: &str| {
+        let (labels, value) = line.strip_prefix("loligo_ops_total{")?.split_once("} ")?;
+        let label = |name: &str| {
+            let of_it =
+                labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'));
+            of_it.map(String::from)
+        };
+        Some(((label("rank")?.parse().ok()?, label("op")?), value.trim().parse::<f64>().ok()? as u64))
+    };
+    page.lines().filter_map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +179,13 @@ mod tests {
         let of = |text: &str| spec(text).map(|spec| spec.to_string()).map_err(|e| e.code());
         assert_eq!(of("replay:/a/b"), of("replay:file=/a/b"));
         assert_eq!(of("replay"), Err(2));
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_rank_and_operation() {
+        let page = "loligo_ops_total{rank=\"0\",op=\"create\"} 3\nloligo_ops_total{rank=\"1\",op=\"create\"} 4\nloligo_op_errors_total{rank=\"1\",op=\"create\"} 1\n";
+        let found = requests(page);
+        assert_eq!(found, Requests::from([((0, "create".into()), 3), ((1, "create".into()), 4)]));
     }
 
     #[test]
