@@ -11,17 +11,30 @@
 //! | `create.rs` | files made in one directory, or in one for each client |
 //! | `compile.rs` | a kernel-like tree is compiled and linked |
 //! | `untar.rs` | a tree is unpacked |
+//! | `tree.rs` | a tree of directories with files, made by many in phases |
+//! | `tree_balanced.rs`, `tree_zipf.rs`, `tree_synthetic.rs` | shapes of such trees |
+//! | `stats.rs` | a tree is made, and its files are looked at |
+//! | `choice.rs`, `zipf.rs` | which file is meant, and Zipf's law |
 //! | `trace.rs` | recorded calls: the text format, its reader and its writer |
 
 mod call;
+mod choice;
 mod compile;
 mod create;
 mod rng;
 mod spec;
+mod stats;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_trees;
 pub mod trace;
+mod tree;
+mod tree_balanced;
+mod tree_synthetic;
+mod tree_zipf;
 mod untar;
+mod zipf;
 
 pub use call::{Call, Item, Lane, Path, Workload};
 pub use rng::Rng;

@@ -15,10 +15,7 @@ impl Rng {
     /// Any number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        mixed(self.0)
     }
 
     /// One below this; 0 if that is 0.
@@ -26,9 +23,56 @@ impl Rng {
         if end == 0 { 0 } else { self.draw() % end }
     }
 
+    /// One from 0 up to, but not, 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// One below this, small ones much more often: half of what is drawn is in the first eighth.
     pub fn skewed(&mut self, end: u64) -> u64 {
-        let unit = (self.draw() >> 11) as f64 / (1u64 << 53) as f64;
+        let unit = self.unit();
         ((unit * unit * unit * end as f64) as u64).min(end.saturating_sub(1))
+    }
+}
+
+fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The numbers below a count in another order, without a table of them: for what is large, or wanted here and there only. A
+/// Feistel network over the next power of four; what lies beyond the count goes through it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Scatter {
+    count: u64,
+    /// Of each half.
+    bits: u32,
+    keys: [u64; 4],
+}
+
+impl Scatter {
+    /// `stream`: as for [`Rng::new`].
+    pub fn new(seed: u64, stream: u64, count: u64) -> Scatter {
+        let mut rng = Rng::new(seed, stream);
+        let bits = (u64::BITS - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
+        Scatter { count, bits, keys: std::array::from_fn(|_| rng.draw()) }
+    }
+
+    /// What stands at this place, which is below the count.
+    pub fn at(&self, place: u64) -> u64 {
+        debug_assert!(place < self.count, "{place} is not below {}", self.count);
+        let mask = u64::MAX >> (u64::BITS - self.bits);
+        let mut number = place;
+        loop {
+            let (mut left, mut right) = (number >> self.bits, number & mask);
+            for key in self.keys {
+                (left, right) = (right, left ^ (mixed(right ^ key) & mask));
+            }
+            number = left << self.bits | right;
+            if number < self.count {
+                return number;
+            }
+        }
     }
 }

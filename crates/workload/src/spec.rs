@@ -3,10 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::choice::Choice;
 use crate::compile::Compile;
 use crate::create::Create;
+use crate::stats::{Shape, Stats};
+use crate::tree::{Crew, DIRS_MAX};
+use crate::tree_balanced::{Balanced, Inner};
+use crate::tree_synthetic::Synthetic;
+use crate::tree_zipf::Zipfian;
 use crate::untar::Untar;
 use crate::{Workload, trace};
+
+/// Most of anything, and most clients.
+const MANY: u64 = 1_000_000_000;
+const CLIENTS: u64 = trace::CLIENTS_MAX as u64;
+/// Files of the trees of the ShardFS paper.
+const FILES: u64 = 128_000_000;
+/// What `SPEC` may begin with.
+const NAMES: &str = "create-shared, create-own, compile, untar, tree-balanced, tree-zipf, tree-synthetic, replay";
 
 /// A workload with its sizes: `create-shared:clients=4,files=100000`. What is not said has its default; [`Spec::HELP`] has the
 /// list. Displayed with all parameters, in the form that is parsed.
@@ -22,6 +36,7 @@ enum Kind {
     Create(Create),
     Compile(Compile),
     Untar(Untar),
+    Stats(Stats),
     Replay { file: String, timed: bool },
 }
 
@@ -58,6 +73,24 @@ impl<'a> Params<'a> {
         number.ok_or(format!("{name}={text}: this must be a number from {least} to {most}"))
     }
 
+    fn parsed<T: FromStr<Err = String>>(&mut self, name: &'static str, default: T) -> Result<T, String> {
+        self.text(name).map_or(Ok(default), str::parse)
+    }
+
+    fn crew(&mut self) -> Result<Crew, String> {
+        Ok(Crew { clients: self.number("clients", 4, 1, CLIENTS)?, lanes: self.number("lanes", 1, 1, 10_000)? })
+    }
+
+    fn inner(&mut self) -> Result<Inner, String> {
+        Inner { fan: self.number("fan", 10, 1, MANY)?, height: self.number("height", 5, 1, 100)? }.check()
+    }
+
+    /// Directories and files of a synthetic tree.
+    fn synthetic(&mut self, files: u64) -> Result<Synthetic, String> {
+        let dirs = self.number("dirs", 1_900_000, 1, DIRS_MAX)?;
+        Ok(Synthetic { dirs, files: self.number("files", files, 1, MANY)? })
+    }
+
     fn end(self) -> Result<(), String> {
         match self.said.first() {
             None => Ok(()),
@@ -76,9 +109,16 @@ create-own:clients=4,files=10000,lanes=1,look=0      the same, each in a directo
 compile:clients=1,dirs=16,units=8,headers=300,includes=20,jobs=2,bytes=2000,one-tree=0
                                                      a kernel-like tree is compiled and linked, one for each client or one for all
 untar:clients=1,dirs=50,files=40,bytes=2000          a tree is unpacked, one for each client
+tree-balanced:clients=4,lanes=1,fan=10,height=5,files=1280,stats=1000000,choice=uniform
+                                                     directories of one tree are made by all, then files, depth-first, then stats
+tree-zipf:clients=4,lanes=1,fan=10,height=5,files=128000000,stats=1000000,choice=uniform
+                                                     the same with sizes of its directories by Zipf's law, exponent 1.8
+tree-synthetic:clients=4,lanes=1,dirs=1900000,files=128000000,stats=1000000,choice=uniform
+                                                     the same with depths and sizes as those of large installations
 replay:file=FILE,timed=0                             a recorded trace, as fast as it goes or (timed=1) not faster than recorded
-files: of each client (untar: of each directory); lanes, jobs: calls that a client has under way; look=1: each name is looked up
-before it is made; any of them: think=US, a rest of so many microseconds on average after each call";
+files: of each client (untar: of each directory; tree-balanced: of each directory of the lowest level; other trees: in all); stats:
+of all clients together; lanes, jobs: calls that a client has under way; look=1: each name is looked up before it is made; choice:
+of files, uniform or zipf (exponent 1.8); any of them: think=US, a rest of so many microseconds on average after each call";
 
     /// The calls. `read` gives the text of a file (a trace), or says what is wrong with it.
     pub fn workload(
@@ -90,6 +130,7 @@ before it is made; any of them: think=US, a rest of so many microseconds on aver
             Kind::Create(create) => create.workload(),
             Kind::Compile(compile) => compile.workload(seed),
             Kind::Untar(untar) => untar.workload(seed),
+            Kind::Stats(stats) => stats.workload(seed),
             Kind::Replay { file, timed } => {
                 trace::parse(&read(file)?, *timed).map_err(|what| format!("{file}: {what}"))?
             }
@@ -108,8 +149,6 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Spec, String> {
-        const MANY: u64 = 1_000_000_000;
-        const CLIENTS: u64 = trace::CLIENTS_MAX as u64;
         let mut params = Params::new(text)?;
         let workload = params.workload;
         let kind = match workload {
@@ -136,14 +175,27 @@ impl FromStr for Spec {
                 files: params.number("files", 40, 0, MANY)?,
                 bytes: params.number("bytes", 2000, 1, MANY)?,
             }),
+            "tree-balanced" | "tree-zipf" | "tree-synthetic" => Kind::Stats(Stats {
+                crew: params.crew()?,
+                shape: match workload {
+                    "tree-balanced" => Shape::Balanced(Balanced {
+                        inner: params.inner()?,
+                        files: params.number("files", 1280, 1, MANY)?,
+                    }),
+                    "tree-zipf" => {
+                        Shape::Zipf(Zipfian { inner: params.inner()?, files: params.number("files", FILES, 1, MANY)? })
+                    }
+                    _ => Shape::Synthetic(params.synthetic(FILES)?),
+                },
+                stats: params.number("stats", 1_000_000, 0, MANY)?,
+                choice: params.parsed("choice", Choice::Uniform)?,
+            }),
             "replay" => Kind::Replay {
                 timed: params.number("timed", 0, 0, 1)? == 1,
                 file: params.text("file").filter(|file| !file.is_empty()).ok_or("replay wants file=FILE")?.to_owned(),
             },
             _ => {
-                return Err(format!(
-                    "there is no workload `{workload}`: create-shared, create-own, compile, untar, replay"
-                ));
+                return Err(format!("there is no workload `{workload}`: {NAMES}"));
             }
         };
         let think_us = params.number("think", 0, 0, 3_600_000_000)?;
@@ -174,6 +226,21 @@ impl fmt::Display for Spec {
             )?,
             Kind::Untar(Untar { clients, dirs, files, bytes }) => {
                 write!(f, "untar:clients={clients},dirs={dirs},files={files},bytes={bytes}")?;
+            }
+            Kind::Stats(Stats { crew: Crew { clients, lanes }, shape, stats, choice }) => {
+                let ours = format!("clients={clients},lanes={lanes}");
+                match shape {
+                    Shape::Balanced(Balanced { inner: Inner { fan, height }, files }) => {
+                        write!(f, "tree-balanced:{ours},fan={fan},height={height},files={files}")?;
+                    }
+                    Shape::Zipf(Zipfian { inner: Inner { fan, height }, files }) => {
+                        write!(f, "tree-zipf:{ours},fan={fan},height={height},files={files}")?;
+                    }
+                    Shape::Synthetic(Synthetic { dirs, files }) => {
+                        write!(f, "tree-synthetic:{ours},dirs={dirs},files={files}")?;
+                    }
+                }
+                write!(f, ",stats={stats},choice={choice}")?;
             }
             Kind::Replay { file, timed } => write!(f, "replay:file={file},timed={}", u8::from(*timed))?,
         }

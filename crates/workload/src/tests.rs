@@ -2,12 +2,12 @@
 
 use crate::{Call, Item, Spec, Workload, trace};
 
-fn workload(spec: &str, seed: u64) -> Workload {
+pub(crate) fn workload(spec: &str, seed: u64) -> Workload {
     let spec: Spec = spec.parse().expect("a workload");
     spec.workload(seed, &mut |path| Err(format!("{path} is not there"))).expect("it can be made")
 }
 
-fn calls(workload: Workload) -> Vec<Call> {
+pub(crate) fn calls(workload: Workload) -> Vec<Call> {
     let of = |item| match item {
         Item::Call(call) => Some(call),
         Item::Until(_) | Item::Mark(_) => None,
@@ -15,7 +15,15 @@ fn calls(workload: Workload) -> Vec<Call> {
     workload.clients.into_iter().flatten().flat_map(|lane| lane.filter_map(of).collect::<Vec<_>>()).collect()
 }
 
-const ALL: [&str; 4] = ["create-shared", "create-own:look=1", "compile:clients=2,one-tree=1", "untar:clients=2"];
+const ALL: [&str; 7] = [
+    "create-shared",
+    "create-own:look=1",
+    "compile:clients=2,one-tree=1",
+    "untar:clients=2",
+    "tree-balanced:fan=3,height=3,files=5,stats=100,lanes=2",
+    "tree-zipf:fan=3,height=3,files=500,stats=100,choice=zipf",
+    "tree-synthetic:dirs=300,files=5000,stats=100",
+];
 
 #[test]
 fn what_is_displayed_is_parsed_to_the_same() {
@@ -35,6 +43,10 @@ fn what_is_wrong_with_a_workload_is_said() {
     assert!(wrong("compile:clients=0").contains("from 1"));
     assert!(wrong("untar:files=1,files=2").contains("twice"));
     assert!(wrong("replay").contains("file=FILE"));
+    assert!(
+        wrong("tree-balanced:fan=10,height=8").contains("fan=10,height=8: these are more than 10000000 directories")
+    );
+    assert!(wrong("tree-zipf:choice=best").contains("choice=best: this must be uniform or zipf"));
 }
 
 #[test]
@@ -42,7 +54,9 @@ fn the_same_seed_makes_the_same_calls_and_another_one_others() {
     for spec in ALL {
         assert_eq!(calls(workload(spec, 1)), calls(workload(spec, 1)), "{spec}");
     }
-    assert_ne!(calls(workload("compile", 1)), calls(workload("compile", 2)));
+    for spec in ["compile", ALL[4], ALL[5], ALL[6]] {
+        assert_ne!(calls(workload(spec, 1)), calls(workload(spec, 2)), "{spec}");
+    }
 }
 
 #[test]
@@ -69,7 +83,7 @@ fn a_compile_misses_headers_renames_objects_and_ends_with_everybody_reading_them
 
 #[test]
 fn directories_are_made_before_what_is_in_them() {
-    for spec in ["compile", "untar", "create-own"] {
+    for spec in ["compile", "untar", "create-own", ALL[4], ALL[6]] {
         let workload = workload(spec, 1);
         let mut there: Vec<String> = vec![String::new()];
         for call in &workload.setup {
@@ -84,7 +98,7 @@ fn directories_are_made_before_what_is_in_them() {
 
 #[test]
 fn a_recorded_workload_is_read_back() {
-    for spec in ["untar:clients=2,dirs=2,files=3", "compile:dirs=2,units=1,jobs=1,clients=2"] {
+    for spec in ["untar:clients=2,dirs=2,files=3", "compile:dirs=2,units=1,jobs=1,clients=2", ALL[5]] {
         let text = trace::record(workload(spec, 3));
         let again = trace::parse(&text, false).expect("it is a trace");
         assert_eq!(again.setup, workload(spec, 3).setup);
