@@ -14,6 +14,7 @@
 //! | `tree.rs` | a tree of directories with files, made by many in phases |
 //! | `tree_balanced.rs`, `tree_zipf.rs`, `tree_synthetic.rs` | shapes of such trees |
 //! | `stats.rs` | a tree is made, and its files are looked at |
+//! | `linkedin.rs` | a tree is made, and a mix of calls made on it as in a large HDFS installation |
 //! | `choice.rs`, `zipf.rs` | which file is meant, and Zipf's law |
 //! | `trace.rs` | recorded calls: the text format, its reader and its writer |
 
@@ -21,11 +22,14 @@ mod call;
 mod choice;
 mod compile;
 mod create;
+mod linkedin;
 mod rng;
 mod spec;
 mod stats;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_linkedin;
 #[cfg(test)]
 mod tests_trees;
 pub mod trace;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::choice::Choice;
 use crate::compile::Compile;
 use crate::create::Create;
+use crate::linkedin::{Linkedin, Mix};
 use crate::stats::{Shape, Stats};
 use crate::tree::{Crew, DIRS_MAX};
 use crate::tree_balanced::{Balanced, Inner};
@@ -17,10 +18,12 @@ use crate::{Workload, trace};
 /// Most of anything, and most clients.
 const MANY: u64 = 1_000_000_000;
 const CLIENTS: u64 = trace::CLIENTS_MAX as u64;
-/// Files of the trees of the ShardFS paper.
+/// Files of the trees of the ShardFS paper, and of the one that is LinkedIn's.
 const FILES: u64 = 128_000_000;
+const FILES_LINKEDIN: u64 = 11_400_000;
 /// What `SPEC` may begin with.
-const NAMES: &str = "create-shared, create-own, compile, untar, tree-balanced, tree-zipf, tree-synthetic, replay";
+const NAMES: &str =
+    "create-shared, create-own, compile, untar, tree-balanced, tree-zipf, tree-synthetic, linkedin, replay";
 
 /// A workload with its sizes: `create-shared:clients=4,files=100000`. What is not said has its default; [`Spec::HELP`] has the
 /// list. Displayed with all parameters, in the form that is parsed.
@@ -37,6 +40,7 @@ enum Kind {
     Compile(Compile),
     Untar(Untar),
     Stats(Stats),
+    Linkedin(Linkedin),
     Replay { file: String, timed: bool },
 }
 
@@ -115,10 +119,15 @@ tree-zipf:clients=4,lanes=1,fan=10,height=5,files=128000000,stats=1000000,choice
                                                      the same with sizes of its directories by Zipf's law, exponent 1.8
 tree-synthetic:clients=4,lanes=1,dirs=1900000,files=128000000,stats=1000000,choice=uniform
                                                      the same with depths and sizes as those of large installations
+linkedin:clients=4,lanes=1,dirs=1900000,files=11400000,calls=1000000,runs=8,choice=uniform,scale=1,
+  mix=open:60/readdir:20/stat:9/create:5/mkdir:2/chmod:2/rename:1/unlink:1
+                                                     such a tree is made, then sub-traces of 200 calls dealt out to all
 replay:file=FILE,timed=0                             a recorded trace, as fast as it goes or (timed=1) not faster than recorded
-files: of each client (untar: of each directory; tree-balanced: of each directory of the lowest level; other trees: in all); stats:
-of all clients together; lanes, jobs: calls that a client has under way; look=1: each name is looked up before it is made; choice:
-of files, uniform or zipf (exponent 1.8); any of them: think=US, a rest of so many microseconds on average after each call";
+files: of each client (untar: of each directory; tree-balanced: of each directory of the lowest level; other trees, linkedin: in
+all); stats, calls: of all clients together; lanes, jobs: calls that a client has under way; look=1: each name is looked up before
+it is made; choice: of files, uniform or zipf (exponent 1.8); runs: calls in a row in one directory, on average; scale: 1 for strong
+scaling, N for weak: N variants of each file and of calls on files, but not of directories; any of them: think=US, a rest of so
+many microseconds on average after each call";
 
     /// The calls. `read` gives the text of a file (a trace), or says what is wrong with it.
     pub fn workload(
@@ -131,6 +140,7 @@ of files, uniform or zipf (exponent 1.8); any of them: think=US, a rest of so ma
             Kind::Compile(compile) => compile.workload(seed),
             Kind::Untar(untar) => untar.workload(seed),
             Kind::Stats(stats) => stats.workload(seed),
+            Kind::Linkedin(linkedin) => linkedin.workload(seed),
             Kind::Replay { file, timed } => {
                 trace::parse(&read(file)?, *timed).map_err(|what| format!("{file}: {what}"))?
             }
@@ -190,6 +200,15 @@ impl FromStr for Spec {
                 stats: params.number("stats", 1_000_000, 0, MANY)?,
                 choice: params.parsed("choice", Choice::Uniform)?,
             }),
+            "linkedin" => Kind::Linkedin(Linkedin {
+                crew: params.crew()?,
+                tree: params.synthetic(FILES_LINKEDIN)?,
+                calls: params.number("calls", 1_000_000, 1, MANY)?,
+                runs: params.number("runs", 8, 1, MANY)?,
+                choice: params.parsed("choice", Choice::Uniform)?,
+                mix: params.parsed("mix", Mix::default())?,
+                scale: params.number("scale", 1, 1, 10_000)?,
+            }),
             "replay" => Kind::Replay {
                 timed: params.number("timed", 0, 0, 1)? == 1,
                 file: params.text("file").filter(|file| !file.is_empty()).ok_or("replay wants file=FILE")?.to_owned(),
@@ -242,6 +261,11 @@ impl fmt::Display for Spec {
                 }
                 write!(f, ",stats={stats},choice={choice}")?;
             }
+            Kind::Linkedin(l) => write!(
+                f,
+                "linkedin:clients={},lanes={},dirs={},files={},calls={},runs={},choice={},mix={},scale={}",
+                l.crew.clients, l.crew.lanes, l.tree.dirs, l.tree.files, l.calls, l.runs, l.choice, l.mix, l.scale
+            )?,
             Kind::Replay { file, timed } => write!(f, "replay:file={file},timed={}", u8::from(*timed))?,
         }
         write!(f, ",think={}", self.think_us)

@@ -15,7 +15,7 @@ pub(crate) fn calls(workload: Workload) -> Vec<Call> {
     workload.clients.into_iter().flatten().flat_map(|lane| lane.filter_map(of).collect::<Vec<_>>()).collect()
 }
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "create-shared",
     "create-own:look=1",
     "compile:clients=2,one-tree=1",
@@ -23,11 +23,12 @@ const ALL: [&str; 7] = [
     "tree-balanced:fan=3,height=3,files=5,stats=100,lanes=2",
     "tree-zipf:fan=3,height=3,files=500,stats=100,choice=zipf",
     "tree-synthetic:dirs=300,files=5000,stats=100",
+    "linkedin:dirs=300,files=2000,calls=3000,scale=2,mix=open:3/create:2/unlink:1",
 ];
 
 #[test]
 fn what_is_displayed_is_parsed_to_the_same() {
-    for text in ALL.into_iter().chain(["replay:file=/a/b,timed=1", "untar:think=77"]) {
+    for text in ALL.into_iter().chain(["replay:file=/a/b,timed=1", "untar:think=77", "linkedin"]) {
         let spec: Spec = text.parse().expect("a workload");
         assert_eq!(spec.to_string().parse::<Spec>(), Ok(spec));
     }
@@ -47,6 +48,12 @@ fn what_is_wrong_with_a_workload_is_said() {
         wrong("tree-balanced:fan=10,height=8").contains("fan=10,height=8: these are more than 10000000 directories")
     );
     assert!(wrong("tree-zipf:choice=best").contains("choice=best: this must be uniform or zipf"));
+    assert!(wrong("linkedin:mix=open:1/dance:2").contains("`dance` is not among open, readdir, stat"));
+    assert!(wrong("linkedin:mix=open").contains("`open` is not `call:number`"));
+    assert!(wrong("linkedin:mix=open:-1").contains("`open:-1` does not end with a number"));
+    assert!(wrong("linkedin:mix=open:0").contains("there is no call in it"));
+    assert!(wrong("linkedin:mix=open:1/create:1/unlink:2").contains("more of create"));
+    assert!(wrong("linkedin:mix=open:1/rename:1").contains("more of create"));
 }
 
 #[test]
@@ -54,7 +61,7 @@ fn the_same_seed_makes_the_same_calls_and_another_one_others() {
     for spec in ALL {
         assert_eq!(calls(workload(spec, 1)), calls(workload(spec, 1)), "{spec}");
     }
-    for spec in ["compile", ALL[4], ALL[5], ALL[6]] {
+    for spec in ["compile", ALL[4], ALL[5], ALL[6], ALL[7]] {
         assert_ne!(calls(workload(spec, 1)), calls(workload(spec, 2)), "{spec}");
     }
 }
