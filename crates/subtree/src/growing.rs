@@ -113,6 +113,11 @@ impl Growing {
         self.writer.synced(Lsn(self.next.0 - 1));
     }
 
+    /// All that it has given is durable, and these bytes behind it prove it ([`FileWriter::seal`]): what comes follows them.
+    pub fn seal(&mut self) -> Vec<u8> {
+        self.writer.seal()
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes()

@@ -20,7 +20,7 @@ use crate::target;
 /// How long it is waited for the server at the end.
 pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// Merges it, ends the decoupling, and removes the file.
+/// Merges it, ends the decoupling, and removes the file if all of it was merged.
 pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     let (kept, client, mut subtree) = resume(file, target)?;
     if let Some(torn) = kept.torn() {
@@ -32,8 +32,12 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     }
     let merged = subtree.merge_kept(&kept).map_err(|error| cannot(file, error))?;
     subtree.recouple().map_err(|error| cannot(file, error))?;
-    kept.remove()
-        .map_err(|error| Failure::new(format!("{} is merged, and cannot be removed: {error}", file.display())))?;
+    // Whether its end was torn off or damaged, nobody can tell: who wants to look into it has it.
+    let stays = kept.torn().is_some();
+    if !stays {
+        kept.remove()
+            .map_err(|error| Failure::new(format!("{} is merged, and cannot be removed: {error}", file.display())))?;
+    }
     // All of it is durable.
     let _ = client.stop(STOP_TIME);
     if as_json {
@@ -41,10 +45,11 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     }
     tell_conflicts(&merged);
     put(format_args!(
-        "{} records ({}) were merged; the directory is one like others again, and {} was removed",
+        "{} records ({}) were merged; the directory is one like others again, and {} {}",
         human_count(merged.records),
         human_bytes(merged.bytes),
-        file.display()
+        file.display(),
+        if stays { "stays, because of its end" } else { "was removed" }
     ))
 }
 
@@ -134,6 +139,10 @@ fn cannot(file: &Path, error: FsError) -> Failure {
         FsError::NotFound => Failure::new("the directory is gone: there is nothing to merge into").remedy(look),
         FsError::NotEmpty => Failure::new(format!("the store has more of what was made there than {}", file.display()))
             .remedy("merge that: loligo merge --stored DIRECTORY"),
+        FsError::Invalid => Failure::new(
+            "there is something in it that its user may not make: nothing of that is merged",
+        )
+        .remedy(format!("{look}; erase what does harm, and merge what is left: loligo journal erase {}", quoted(file))),
         error => Failure::new(format!("it cannot be merged: {error}")).remedy(look),
     }
 }

@@ -19,6 +19,7 @@ mod help;
 mod hostile;
 mod joined;
 mod journal;
+mod journal_kept;
 mod journal_mend;
 mod output;
 mod policy;

@@ -123,6 +123,40 @@ fn bytes_that_were_changed_are_told_from_bytes_that_never_came() {
 }
 
 #[test]
+fn what_was_sealed_is_damaged_when_it_cannot_be_read_and_what_follows_a_seal_that_was_cut_is_torn() {
+    let mut writer = FileWriter::new(FS, Owner::Client(5), false);
+    let mut bytes = writer.header().to_vec();
+    assert_eq!(writer.seal(), [], "there is nothing to be sealed");
+    for lsn in 1..=3 {
+        writer.append(&mut bytes, Lsn(lsn), &[lsn as u8; 100]).expect("it follows");
+    }
+    let before = bytes.len();
+    bytes.extend(writer.seal());
+    let sealed = bytes.len();
+    for lsn in 4..=5 {
+        writer.append(&mut bytes, Lsn(lsn), &[lsn as u8; 100]).expect("it follows");
+    }
+    assert_eq!(writer.bytes(), bytes.len() as u64);
+    let (found, tail) = read(&bytes).expect("a good file");
+    assert_eq!((found, tail.next_lsn, tail.torn), (vec![1, 2, 3, 4, 5], Lsn(6), None));
+    for at in FIRST..before {
+        let mut changed = bytes[..sealed].to_vec();
+        changed[at] ^= 1;
+        assert!(matches!(read(&changed), Err(FileError::BadChecksum { .. })), "byte {at}: {:?}", read(&changed));
+    }
+    for cut in before..=bytes.len() {
+        let (found, tail) = read(&bytes[..cut]).unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
+        let (whole, good) = match cut.checked_sub(sealed) {
+            None => (3, before),
+            Some(more) => (3 + more / RECORD, sealed + more / RECORD * RECORD),
+        };
+        // Zeros at the end are none of a write.
+        let torn = bytes[good..cut].iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+        assert_eq!((found.len(), tail.torn.map_or(0, |torn| torn.bytes)), (whole, torn), "cut at {cut}");
+    }
+}
+
+#[test]
 fn a_record_that_was_cut_out_is_a_gap_unless_the_file_is_a_selection() {
     let mut bytes = written(Owner::Rank(0), false, &[1, 2, 3], false);
     bytes.drain(FIRST + RECORD..FIRST + 2 * RECORD);

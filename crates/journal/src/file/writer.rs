@@ -85,6 +85,17 @@ impl FileWriter {
         self.durable = self.durable.max(lsn);
     }
 
+    /// All records so far are in the file for good: these bytes, an empty segment, prove it from when they follow them on, and what comes
+    /// goes into that segment. Without them a record that is damaged later, and that none follows which was made after a sync, looks like
+    /// one whose write was cut off.
+    pub fn seal(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(next) = self.next {
+            self.begin_segment(&mut out, next);
+        }
+        out
+    }
+
     /// Records so far.
     pub fn records(&self) -> u64 {
         self.records

@@ -1,13 +1,15 @@
-//! What was in a rank's journal, kept in a file before it is changed. `loligo journal import` brings it back.
+//! What was in a journal, kept in a file before it is changed. Of a rank's `loligo journal import` brings it back.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use loligo_journal::Filter;
 
-use super::export::{self, Made};
+use super::export::{self, Made, Pick};
 use super::source::Journal;
-use crate::output::{Failure, note};
+use crate::output::{Context, Failure, note};
 
 /// A backup.
 pub struct Backup {
@@ -23,8 +25,9 @@ pub fn make(journal: &Journal, to: Option<&Path>, data: &Path) -> Result<Option<
     if journal.segments()?.is_empty() {
         return Ok(None);
     }
-    let path = to.map_or_else(|| free(journal, data), Path::to_path_buf);
-    let made = export::write(journal, &Filter::default(), &path)?;
+    let data = data.canonicalize().unwrap_or_else(|_| data.to_path_buf());
+    let path = to.map_or_else(|| free(&data, &format!(".journal-{}", journal.owner.rank())), Path::to_path_buf);
+    let made = export::write(journal, Pick::Taken(&Filter::default()), &path)?;
     if made.end.broken.is_some() {
         let dir = with_suffix(&path, ".segments");
         journal.copy_segments(&dir)?;
@@ -34,10 +37,21 @@ pub fn make(journal: &Journal, to: Option<&Path>, data: &Path) -> Result<Option<
     Ok(Some(Backup { path, made }))
 }
 
-/// The first name beside the data directory that is free.
-fn free(journal: &Journal, data: &Path) -> PathBuf {
-    let data = data.canonicalize().unwrap_or_else(|_| data.to_path_buf());
-    let name = |n: u64| with_suffix(&data, &format!(".journal-{}.{n}", journal.owner.rank()));
+/// Copies a journal file as it is, with what is broken of it: where it was said, or beside it.
+pub fn copy(file: &Path, to: Option<&Path>) -> Result<PathBuf, Failure> {
+    let path = to.map_or_else(|| free(file, ""), Path::to_path_buf);
+    let place = || format!("backup {}", path.display());
+    let mut from = File::open(file).context(|| file.display().to_string())?;
+    let mut copied = File::options().write(true).create_new(true).mode(0o600).open(&path).context(place)?;
+    std::io::copy(&mut from, &mut copied).and_then(|_| copied.sync_all()).context(place)?;
+    export::sync_dir_of(&path).context(place)?;
+    note(format_args!("backup of {}: {}", file.display(), path.display()));
+    Ok(path)
+}
+
+/// The first name that is free of those that begin like this and end with a number.
+fn free(path: &Path, more: &str) -> PathBuf {
+    let name = |n: u64| with_suffix(path, &format!("{more}.{n}"));
     let free = (1..).map(name).find(|path| !path.exists());
     free.expect("there are more numbers than files")
 }

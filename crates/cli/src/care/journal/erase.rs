@@ -1,11 +1,12 @@
-//! `loligo journal erase`: records of a rank's journal that say nothing any more, for a journal with a record that does harm. Each is replaced
-//! by an empty one, for the numbers of records have no holes.
+//! `loligo journal erase`: records of a journal that say nothing any more, for a journal with a record that does harm. Each is replaced by an
+//! empty one, for the numbers of records have no holes. Here: of a rank's journal in its store. Of a file: `erase_file.rs`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use loligo_journal::Filter;
+use loligo_journal::inspect::Entry;
+use loligo_journal::{Filter, Owner};
 use loligo_types::{Event, Lsn, Rank};
 use serde_json::json;
 
@@ -14,23 +15,26 @@ use super::filters::Filters;
 use super::fits::Told;
 use super::inspect::{count_kinds, kinds_text};
 use super::replace::{New, replace};
-use super::source::{Journal, Read};
-use super::{NOTHING_CHANGED, backup};
+use super::source::Journal;
+use super::{NOTHING_CHANGED, backup, erase_file};
 use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, human_count, note, put, quoted};
 
 /// `loligo journal erase`.
 #[derive(Args)]
 pub struct EraseArgs {
+    /// A journal file, such as a client's, whose program has ended.
+    #[arg(conflicts_with_all = ["data", "rank"])]
+    pub file: Option<PathBuf>,
     /// Data directory; it must not be served.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "file")]
+    pub data: Option<PathBuf>,
     #[command(flatten)]
     pub filters: Filters,
     /// Do it.
     #[arg(long)]
     pub yes: bool,
-    /// Where what was there is kept; without it, beside the data directory.
+    /// Where what was there is kept; without it, beside the data directory or the file.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
     /// As JSON.
@@ -40,15 +44,18 @@ pub struct EraseArgs {
 
 /// What would be erased.
 #[derive(Default)]
-struct Found {
-    records: u64,
-    first: Option<Lsn>,
+pub(super) struct Found {
+    pub records: u64,
+    pub first: Option<Lsn>,
     /// Of those, such as the table has already.
     in_table: u64,
-    kinds: BTreeMap<&'static str, u64>,
+    pub kinds: BTreeMap<&'static str, u64>,
     /// With letters to other ranks, or what is known of such.
     letters: u64,
-    not_understood: u64,
+    pub not_understood: u64,
+    pub events: u64,
+    /// Of a client's, those that say where groups of records begin and end.
+    pub bounds: u64,
 }
 
 /// Says what it would do, or does it.
@@ -58,12 +65,19 @@ pub fn run(args: &EraseArgs) -> Outcome {
         return Err(Failure::usage("which records are to be erased is not said")
             .remedy("give at least one of --lsn, --kind, --ino, --name, --session; inspect shows what they take"));
     }
-    let at = Store::of(&args.data)?;
+    match (&args.file, &args.data) {
+        (Some(file), _) => erase_file::run(args, file, &filter),
+        (None, data) => of_store(args, data.as_deref().unwrap_or(Path::new(".")), &filter),
+    }
+}
+
+fn of_store(args: &EraseArgs, data: &Path, filter: &Filter) -> Outcome {
+    let at = Store::of(data)?;
     let store = offline::open(&at)?;
     let journal = Journal::one_of_store(&at, args.filters.rank)?;
     let rank = Rank(u16::try_from(journal.owner.rank()).unwrap_or(u16::MAX));
     let told = Told::of(&*store, rank)?;
-    let found = look(&journal, &filter, &told, !args.json)?;
+    let found = look(&journal, filter, Some(&told), !args.json)?;
     let kept = match args.yes && found.records > 0 {
         true => backup::make(&journal, args.backup.as_deref(), at.data())?,
         false => None,
@@ -72,8 +86,8 @@ pub fn run(args: &EraseArgs) -> Outcome {
         let file = Journal::file(&kept.path)?;
         let first = kept.made.first.unwrap_or(Lsn(1));
         let next = kept.made.last.map_or(first, Lsn::next);
-        replace(&*store, &New { file: &file, first, next, blank: Some(&filter) })?;
-        store.close().context(|| args.data.display().to_string())?;
+        replace(&*store, &New { file: &file, first, next, blank: Some(filter) })?;
+        store.close().context(|| data.display().to_string())?;
     }
     if args.json {
         return put(format_args!(
@@ -85,48 +99,56 @@ pub fn run(args: &EraseArgs) -> Outcome {
             })
         ));
     }
-    tell(args, rank, &found, kept.is_some())
+    tell(data, rank, &found, kept.is_some())
 }
 
-/// Reads the journal; `show`: prints what would be erased.
-fn look(journal: &Journal, filter: &Filter, told: &Told, show: bool) -> Result<Found, Failure> {
+/// Reads the journal; `show`: prints what would be erased. `told`: what the table has of it.
+pub(super) fn look(journal: &Journal, filter: &Filter, told: Option<&Told>, show: bool) -> Result<Found, Failure> {
     let mut found = Found::default();
     let mut records = journal.records();
     while let Some(read) = records.next() {
         if read.is_taken(filter) {
-            found.count(&read, told);
-            if show {
-                match read.entry() {
-                    Ok(entry) => put(entry)?,
-                    Err(text) => put(format_args!("lsn {} is not understood: {text}", read.lsn))?,
+            let entry = read.entry().map(|mut entry| {
+                if matches!(journal.owner, Owner::Client(_)) {
+                    entry.events.retain(|event| filter.takes_event(event));
                 }
+                entry
+            });
+            found.count(read.lsn, entry.as_ref().ok(), told);
+            match entry {
+                _ if !show => {}
+                Ok(entry) => put(entry)?,
+                Err(text) => put(format_args!("lsn {} is not understood: {text}", read.lsn))?,
             }
         }
     }
     match records.end().broken {
         None => Ok(found),
-        Some(text) => Err(Failure::found(format!("{}: {text}; nothing was changed", journal.owner)).remedy(
-            "export what there is of it, and import that or another copy: loligo journal export, loligo journal import",
-        )),
+        Some(text) => Err(Failure::found(format!("{}: {text}; nothing was changed", journal.name())).remedy(match told {
+            Some(_) => "export what there is of it, and import that or another copy: loligo journal export, loligo journal import",
+            None => "export what there is of it, and erase in that: loligo journal export --from FILE OUT",
+        })),
     }
 }
 
 impl Found {
-    fn count(&mut self, read: &Read, told: &Told) {
+    fn count(&mut self, lsn: Lsn, entry: Option<&Entry>, told: Option<&Told>) {
         self.records += 1;
-        self.first.get_or_insert(read.lsn);
-        self.in_table += u64::from(read.lsn < told.from);
-        let Ok(entry) = read.entry() else {
+        self.first.get_or_insert(lsn);
+        self.in_table += u64::from(told.is_some_and(|told| lsn < told.from));
+        let Some(entry) = entry else {
             self.not_understood += 1;
             return;
         };
-        count_kinds(&mut self.kinds, &entry);
+        self.events += entry.events.len() as u64;
+        count_kinds(&mut self.kinds, entry);
         let has_letter = entry.events.iter().any(|event| matches!(event, Event::Letter { .. } | Event::Peer(_)));
         self.letters += u64::from(has_letter);
+        self.bounds += u64::from(entry.events.iter().any(|event| matches!(event, Event::Decoupled(_))));
     }
 }
 
-fn tell(args: &EraseArgs, rank: Rank, found: &Found, done: bool) -> Outcome {
+fn tell(data: &Path, rank: Rank, found: &Found, done: bool) -> Outcome {
     let would = if done { "were" } else { "would be" };
     put(format_args!(
         "{} records of rank {rank} {would} erased; {}",
@@ -149,7 +171,7 @@ fn tell(args: &EraseArgs, rank: Rank, found: &Found, done: bool) -> Outcome {
         true => note(format_args!(
             "ERASED. What later records and the table build on that may be missing now: before anybody serves it,\n  \
              check it   loligo fsck --data {0}\n  mend it    loligo fsck --data {0} --repair",
-            quoted(&args.data)
+            quoted(data)
         )),
         false if found.records == 0 => note("there is nothing to erase; nothing was changed"),
         false => note(format_args!(

@@ -1,5 +1,5 @@
-//! `loligo journal export`: a rank's journal, or some of its records, as a journal file (docs/formats/journal-file.md). Backups of
-//! journals are made in the same way.
+//! `loligo journal export`: a journal, or some of its records, as a journal file (docs/formats/journal-file.md). Backups of journals are made
+//! in the same way, and files of which records were erased.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -24,8 +24,11 @@ const CHUNK: usize = 1 << 20;
 #[derive(Args)]
 pub struct ExportArgs {
     /// Data directory.
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "from")]
+    pub data: Option<PathBuf>,
+    /// A journal file in place of a data directory, such as a client's; of one that is broken, what comes before.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "rank"])]
+    pub from: Option<PathBuf>,
     /// File to make; it must not be there.
     pub out: PathBuf,
     #[command(flatten)]
@@ -38,8 +41,13 @@ pub struct ExportArgs {
 /// Makes the file, and says what is in it.
 pub fn run(args: &ExportArgs) -> Outcome {
     let filter = args.filters.filter()?;
-    let journal = Journal::one_of_store(&Store::of(&args.data)?, args.filters.rank)?;
-    let made = write(&journal, &filter, &args.out)?;
+    let journal = match (&args.from, &args.data) {
+        (Some(file), _) => Journal::file(file)?,
+        (None, data) => {
+            Journal::one_of_store(&Store::of(data.as_deref().unwrap_or(Path::new(".")))?, args.filters.rank)?
+        }
+    };
+    let made = write(&journal, Pick::Taken(&filter), &args.out)?;
     if args.json {
         let mut line = json!({
             "file": args.out.display().to_string(), "records": made.records, "bytes": made.bytes,
@@ -54,9 +62,20 @@ pub fn run(args: &ExportArgs) -> Outcome {
     }
     match made.end.broken {
         None => Ok(()),
-        Some(text) => Err(Failure::found(format!("{text}; the file has what comes before"))
-            .remedy("copy the data directory before anything else is done with it")),
+        Some(text) => Err(Failure::found(format!("{text}; the file has what comes before")).remedy(match args.from {
+            Some(_) => "keep the broken file until the other one is merged or imported",
+            None => "copy the data directory before anything else is done with it",
+        })),
     }
+}
+
+/// Which records a file is made of.
+#[derive(Clone, Copy)]
+pub enum Pick<'a> {
+    /// What a filter takes.
+    Taken(&'a Filter),
+    /// All, without what a filter takes: of a client's records, which are many changes each, the events; of a rank's, all that they say.
+    Without(&'a Filter),
 }
 
 /// What is in a file that was made.
@@ -91,8 +110,8 @@ impl Made {
     }
 }
 
-/// Makes a file of what a filter takes. If that fails there is none.
-pub fn write(journal: &Journal, filter: &Filter, out: &Path) -> Result<Made, Failure> {
+/// Makes a file. If that fails there is none.
+pub fn write(journal: &Journal, pick: Pick<'_>, out: &Path) -> Result<Made, Failure> {
     let file = File::options().write(true).create_new(true).open(out).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::new(format!("{} exists, and is not overwritten", out.display())).remedy("name another file")
@@ -100,30 +119,39 @@ pub fn write(journal: &Journal, filter: &Filter, out: &Path) -> Result<Made, Fai
         _ => Failure::new(format!("{} cannot be made: {error}", out.display()))
             .remedy("name a file in a directory that is there, and that this user may write to"),
     })?;
-    let made = fill(journal, filter, &file, out);
+    let made = fill(journal, pick, &file, out);
     if made.is_err() {
         let _ = std::fs::remove_file(out);
     }
     made
 }
 
-fn fill(journal: &Journal, filter: &Filter, file: &File, out: &Path) -> Result<Made, Failure> {
+fn fill(journal: &Journal, pick: Pick<'_>, file: &File, out: &Path) -> Result<Made, Failure> {
     let place = out.display().to_string();
     let failed = |e: std::io::Error| written(&place, &e);
     let mut to = BufWriter::with_capacity(CHUNK, file);
-    let mut writer = FileWriter::new(journal.fs, journal.owner, !filter.is_all());
+    let selection = matches!(pick, Pick::Taken(filter) if !filter.is_all());
+    let mut writer = FileWriter::new(journal.fs, journal.owner, selection);
     to.write_all(&writer.header()).map_err(failed)?;
     let mut bar = Bar::start("exporting", journal.bytes()?, Unit::Bytes);
-    let (mut first, mut last, mut left_out, mut bytes) = (None, None, 0, Vec::new());
+    let (mut first, mut last, mut left_out, mut bytes, mut rest) = (None, None, 0, Vec::new(), Vec::new());
     let mut records = journal.records();
     while let Some(read) = records.next() {
         bar.add((loligo_journal::frame::FRAME_LEN + read.body.len()) as u64);
-        if !filter.is_all() && !read.is_taken(filter) {
-            left_out += 1;
-            continue;
-        }
+        let body = match pick {
+            Pick::Taken(filter) if !filter.is_all() && !read.is_taken(filter) => {
+                left_out += 1;
+                continue;
+            }
+            Pick::Without(filter) if read.is_taken(filter) => {
+                rest.clear();
+                read.encode_without(filter, journal.owner, &mut rest);
+                &rest
+            }
+            _ => &read.body,
+        };
         bytes.clear();
-        writer.append(&mut bytes, read.lsn, &read.body).context(|| place.clone())?;
+        writer.append(&mut bytes, read.lsn, body).context(|| place.clone())?;
         to.write_all(&bytes).map_err(failed)?;
         first.get_or_insert(read.lsn);
         last = Some(read.lsn);
@@ -142,7 +170,7 @@ fn fill(journal: &Journal, filter: &Filter, file: &File, out: &Path) -> Result<M
 }
 
 /// Makes it durable that the file is there.
-fn sync_dir_of(out: &Path) -> std::io::Result<()> {
+pub fn sync_dir_of(out: &Path) -> std::io::Result<()> {
     let dir = out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir)?.sync_all()
 }

@@ -5,6 +5,7 @@ mod apply;
 mod backup;
 mod diff;
 mod erase;
+mod erase_file;
 mod export;
 mod filters;
 mod fits;
@@ -25,13 +26,13 @@ const NOTHING_CHANGED: &str = "nothing was changed; with --yes it is done";
 pub enum JournalCommand {
     /// Print segments and records of ranks' journals, or of a journal file. Servers go on meanwhile.
     Inspect(inspect::InspectArgs),
-    /// Write a rank's journal, or some of its records, into a file. Servers go on meanwhile.
+    /// Write a journal, or some of its records, into a file. Servers go on meanwhile.
     Export(export::ExportArgs),
     /// Put a journal file in the place of a rank's journal. Without --yes only says what that would do.
     Import(import::ImportArgs),
     /// Bring what journals say into the table, as a server does. Without --yes only says what that would do.
     Apply(apply::ApplyArgs),
-    /// Make records of a rank's journal say nothing. Without --yes only says what that would do.
+    /// Make records of a rank's journal, or of a journal file, say nothing. Without --yes only says what that would do.
     Erase(erase::EraseArgs),
     /// Compare two journals, record by record. Exit code 3: they differ.
     Diff(diff::DiffArgs),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use loligo_journal::file::FileSegments;
 use loligo_journal::inspect::{Entry, InspectError};
 use loligo_journal::{
-    FileError, FileHeader, FileReader, Filter, FsId, Owner, RawRecord, ReadConfig, Reader, Source, Torn,
+    FileError, FileHeader, FileReader, Filter, FsId, Owner, RawRecord, ReadConfig, Reader, Source, Torn, encode_record,
 };
 use loligo_store::{Segments, StoreError};
 use loligo_types::Lsn;
@@ -202,6 +202,20 @@ impl Read {
             Ok(entry) => filter.takes(entry.lsn, entry.origin.as_ref(), &entry.events),
             Err(_) => filter.is_of_lsns() && filter.lsns.has(self.lsn),
         }
+    }
+}
+
+impl Read {
+    /// What is left of it without what a filter takes of it: of a client's record, which is many changes, the other events; of a rank's
+    /// nothing.
+    pub fn encode_without(&self, filter: &Filter, owner: Owner, out: &mut Vec<u8>) {
+        let rest = match (owner, self.entry()) {
+            (Owner::Client(_), Ok(entry)) => {
+                entry.events.into_iter().filter(|event| !filter.takes_event(event)).collect()
+            }
+            _ => Vec::new(),
+        };
+        encode_record(out, None, &rest);
     }
 }
 

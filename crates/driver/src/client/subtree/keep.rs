@@ -26,12 +26,21 @@ pub(in crate::client) struct Keeper {
 struct End {
     file: File,
     offset: u64,
+    /// What proves that all before the offset is durable. It may stand there already; if it could not be written, it is with what follows.
+    seal: Vec<u8>,
 }
 
 impl Sink for End {
     type Error = io::Error;
 
     fn take(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        let mut all = std::mem::take(&mut self.seal);
+        let bytes = if all.is_empty() {
+            bytes
+        } else {
+            all.extend(bytes);
+            all
+        };
         self.file.write_all_at(&bytes, self.offset)?;
         self.offset += bytes.len() as u64;
         Ok(())
@@ -42,7 +51,7 @@ impl Keeper {
     pub(in crate::client) fn begin(path: &Path, fs: FsId, record: &DecoupledRecord) -> io::Result<Keeper> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let (form, bytes) = Growing::begin(fs, record)?;
-        let mut keeper = Keeper { path: path.into(), end: End { file, offset: 0 }, form };
+        let mut keeper = Keeper { path: path.into(), end: End { file, offset: 0, seal: Vec::new() }, form };
         keeper.end.take(bytes)?;
         keeper.sync()?;
         // Its name must be there after a crash of the machine, too.
@@ -53,7 +62,9 @@ impl Keeper {
 
     fn sync(&mut self) -> io::Result<()> {
         self.end.file.sync_data()?;
-        self.form.synced();
+        self.end.seal = self.form.seal();
+        // It need not be durable, nor be there: then damage of the last records looks like a write that was cut off.
+        let _ = self.end.file.write_all_at(&self.end.seal, self.end.offset);
         Ok(())
     }
 
