@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_journal::decode_record;
-use loligo_namespace::{Change, Found, Plan, Terms, resolve};
+use loligo_namespace::{Change, Found, Plan, Terms, is_within_bounds, resolve};
 use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
@@ -98,6 +98,7 @@ impl Mds {
         for event in &events {
             let before: Option<Ino> = first.take();
             let verdict = match event {
+                Event::Inode(inode) if !is_within_bounds(inode) => Err(Bar::Wrong),
                 Event::Inode(inode) if !record.is_new(inode.ino) => {
                     let base = intake.draft.base(inode.ino).or_else(|| bases.get(&inode.ino).copied()).cloned();
                     match base {

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loligo_journal::view_record;
-use loligo_namespace::{Change, Draft, Found, access, merged, uncount};
+use loligo_namespace::{Change, Draft, Found, access, is_within_bounds, merged, uncount};
 use loligo_types::limits::{INLINE_MAX, MERGE_PART_MAX, XATTR_VALUE_MAX};
 use loligo_types::{
     Answer, Cred, DecoupledRecord, Event, EventView, FsError, Ino, Inode, Interfere, Kind, MergeInto, Need,
@@ -207,6 +207,7 @@ impl Mds {
     ) -> Result<(), Bar> {
         let right = |is: bool| if is { Ok(()) } else { Err(Bar::Wrong) };
         let event = match event {
+            EventView::Inode(inode) if !is_within_bounds(inode) => return Err(Bar::Wrong),
             // What lives by itself lives here.
             EventView::Inode(inode) if inode.place.rank().is_some_and(|rank| rank != self.me()) => {
                 return Err(Bar::Wrong);
@@ -387,10 +388,11 @@ impl Mds {
                 );
                 finals
             }
-            Err(needs) => {
+            Err(Bar::Load(needs)) => {
                 self.keep_intake(dir, parts, intake);
                 return self.wait_to_know(job, needs);
             }
+            Err(Bar::Wrong | Bar::Denied) => return Step::Answer(Err(FsError::Invalid)),
         };
         // Of the root others may know attributes.
         let change = Change { events: finals, answer: Answer::Done, origin_ino: dir, origin_value: 0 };
@@ -429,7 +431,7 @@ impl Mds {
     }
 
     /// What becomes of the inodes that were there before and are not gone.
-    fn finals(&self, intake: &Intake) -> Result<Vec<Event>, Vec<Need>> {
+    fn finals(&self, intake: &Intake) -> Result<Vec<Event>, Bar> {
         let mut needs = Vec::new();
         let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();
         let mut left: Vec<(Ino, &Inode, &Inode)> = Vec::new();
@@ -446,11 +448,15 @@ impl Mds {
                 left.push((base.parent, now, base));
             }
             if let Some(made) = made {
-                finals.insert(*ino, Box::new(merged(now, base, made)));
+                let all = merged(now, base, made);
+                if !is_within_bounds(&all) {
+                    return Err(Bar::Wrong);
+                }
+                finals.insert(*ino, Box::new(all));
             }
         }
         if !needs.is_empty() {
-            return Err(needs);
+            return Err(Bar::Load(needs));
         }
         for (counter, now, base) in left {
             if let Some(counter) = finals.get_mut(&counter) {

@@ -9,6 +9,7 @@ mod objects;
 mod outside;
 mod policy;
 mod ranks;
+mod untrue;
 
 use std::collections::BTreeMap;
 
