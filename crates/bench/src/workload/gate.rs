@@ -1,7 +1,18 @@
-//! Where the lanes wait: for each other at marks, for a time, for their end. Not what they do between.
+//! Where the lanes wait: for each other at marks, until that was looked at, for a time, for their end. Not what they do between, nor who looks.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What lanes have come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Come {
+    /// Nothing yet.
+    Nowhere,
+    /// All that have not ended wait at a mark, since then.
+    Mark(Duration),
+    /// All have ended.
+    End,
+}
 
 /// All lanes of a run.
 pub struct Gate {
@@ -17,22 +28,19 @@ struct State {
     marked: usize,
     /// Name of the phase that begins when all have come: that of the lane that came first.
     name: Option<Arc<str>>,
+    /// When all had come to a mark; they wait there until [`Gate::open`].
+    come: Option<Duration>,
     /// Marks that all have passed.
     passed: u64,
-    /// Phases that have begun, since the beginning.
-    phases: Vec<(Duration, Arc<str>)>,
     /// All are to end.
     over: bool,
 }
 
 impl State {
-    /// Lets those at a mark go on, if all have come.
+    /// Says so if all have come to a mark.
     fn settle(&mut self, began: Instant, changed: &Condvar) {
         if self.marked > 0 && self.marked >= self.going {
-            // Taken before anybody is woken, so that no call of the new phase is older than it.
-            self.phases.extend(self.name.take().map(|name| (began.elapsed(), name)));
-            self.marked = 0;
-            self.passed += 1;
+            self.come.get_or_insert_with(|| began.elapsed());
         }
         changed.notify_all();
     }
@@ -41,8 +49,7 @@ impl State {
 impl Gate {
     /// For so many lanes, which begin now.
     pub fn new(lanes: usize) -> Gate {
-        let (name, phases) = (None, Vec::new());
-        let state = State { going: lanes, marked: 0, name, passed: 0, phases, over: false };
+        let state = State { going: lanes, marked: 0, name: None, come: None, passed: 0, over: false };
         Gate { state: Mutex::new(state), changed: Condvar::new(), began: Instant::now() }
     }
 
@@ -56,7 +63,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all lanes that have not ended have come to a mark. False: it is over.
+    /// Waits until all lanes that have not ended have come to a mark and it is opened. False: it is over.
     pub fn mark(&self, name: Arc<str>) -> bool {
         let mut state = self.state();
         state.name.get_or_insert(name);
@@ -88,29 +95,39 @@ impl Gate {
         state.settle(self.began, &self.changed);
     }
 
-    /// Waits so long for the end of all lanes; whether they have.
-    pub fn ended(&self, patience: Duration) -> bool {
+    /// Waits so long for all lanes to come to a mark or to their end.
+    pub fn come(&self, patience: Duration) -> Come {
         let until = Instant::now() + patience;
         let mut state = self.state();
-        while state.going > 0 {
+        loop {
+            match state.come {
+                _ if state.going == 0 => return Come::End,
+                Some(at) if !state.over => return Come::Mark(at),
+                _ => {}
+            }
             let rest = until.saturating_duration_since(Instant::now());
             if rest.is_zero() {
-                return false;
+                return Come::Nowhere;
             }
             state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+    }
+
+    /// Lets those at the mark go on; the name of the phase that begins, and when.
+    pub fn open(&self) -> (Duration, Arc<str>) {
+        let mut state = self.state();
+        // Taken before anybody is woken, so that no call of the new phase is older than it.
+        let begins = (self.began.elapsed(), state.name.take().unwrap_or_default());
+        (state.come, state.marked) = (None, 0);
+        state.passed += 1;
+        self.changed.notify_all();
+        begins
     }
 
     /// Time is up.
     pub fn close(&self) {
         self.state().over = true;
         self.changed.notify_all();
-    }
-
-    /// Phases that have begun, since the beginning.
-    pub fn phases(&self) -> Vec<(Duration, Arc<str>)> {
-        self.state().phases.clone()
     }
 }
 
@@ -133,11 +150,13 @@ mod tests {
                 })
             });
             gate.end();
-            assert!(gate.ended(LONG));
+            for name in ["a", "b"] {
+                assert!(matches!(gate.come(LONG), Come::Mark(_)));
+                assert_eq!(&*gate.open().1, name);
+            }
+            assert_eq!(gate.come(LONG), Come::End);
             assert!(lanes.into_iter().all(|lane| lane.join().expect("no panic")));
         });
-        let names: Vec<String> = gate.phases().iter().map(|(_, name)| name.to_string()).collect();
-        assert_eq!(names, ["a", "b"]);
     }
 
     #[test]
@@ -146,6 +165,7 @@ mod tests {
         std::thread::scope(|scope| {
             let marked = scope.spawn(|| gate.mark("a".into()));
             let resting = scope.spawn(|| gate.rest(Instant::now() + LONG));
+            assert_eq!(gate.come(Duration::ZERO), Come::Nowhere, "one rests");
             gate.close();
             assert!(!marked.join().expect("no panic") && !resting.join().expect("no panic"));
         });

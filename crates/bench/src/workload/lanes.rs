@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use loligo_workload::{Call, Item, Lane, Rng, Workload};
 
-use super::gate::Gate;
+use super::gate::{Come, Gate};
 use super::tally::Tally;
 use super::{Config, Place, Shell};
 
@@ -24,20 +24,31 @@ pub struct Ran {
     pub clients: Vec<(u64, Duration)>,
     /// Lanes over all clients.
     pub lanes: usize,
-    /// All that was counted.
-    pub tally: Tally,
     /// All lanes came to their ends by themselves.
     pub complete: bool,
-    /// Phases that have begun.
-    pub phases: Vec<(Duration, Arc<str>)>,
+    /// What was before the first mark, and a phase for each mark.
+    pub phases: Vec<Phase>,
     /// What was done, if that was to be written down: when, by which client; ordered within each lane.
     pub did: Vec<(Duration, usize, Call)>,
+}
+
+/// Between two marks that all lanes have come to.
+pub struct Phase {
+    /// Its name; none before the first mark.
+    pub name: Option<Arc<str>>,
+    /// When it began.
+    pub at: Duration,
+    /// When all had come to the next mark, or to the end.
+    pub until: Duration,
+    /// What was counted in it.
+    pub tally: Tally,
 }
 
 /// What a lane brings home.
 struct Share {
     client: usize,
-    tally: Tally,
+    /// By phase.
+    tallies: Vec<Tally>,
     ended: Duration,
     did: Vec<(Duration, usize, Call)>,
     /// It came to its end by itself.
@@ -65,13 +76,16 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// Who looks on while lanes run.
+pub trait Look {
+    /// So many calls were made so far.
+    fn progress(&mut self, calls: u64);
+    /// All lanes wait at a mark.
+    fn mark(&mut self);
+}
+
 /// Runs all lanes of a workload.
-pub fn run(
-    config: &Config,
-    workload: Workload,
-    place: &dyn Place,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Ran, String> {
+pub fn run(config: &Config, workload: Workload, place: &dyn Place, look: &mut dyn Look) -> Result<Ran, String> {
     let clients = workload.clients.len();
     let mut jobs: Vec<(usize, Lane, Box<dyn Shell>)> = Vec::new();
     for (client, lanes) in workload.clients.into_iter().enumerate() {
@@ -81,6 +95,7 @@ pub fn run(
     let (gate, over, calls) = (Gate::new(lanes), AtomicBool::new(false), AtomicU64::new(0));
     let (gate, over, calls) = (&gate, &over, &calls);
     let mut rng = Rng::new(config.seed, 0xC11E);
+    let mut phases = vec![Phase::begin(None, Duration::ZERO)];
     let shares: Result<Vec<Share>, String> = thread::scope(|scope| {
         let mut handles = Vec::new();
         for (client, lane, shell) in jobs {
@@ -101,8 +116,18 @@ pub fn run(
                 }
             }
         }
-        while !gate.ended(LOOK) {
-            progress(calls.load(Ordering::Relaxed));
+        loop {
+            match gate.come(LOOK) {
+                Come::End => break,
+                Come::Mark(at) => {
+                    phases.last_mut().expect("one has begun").until = at;
+                    look.mark();
+                    let (at, name) = gate.open();
+                    phases.push(Phase::begin(Some(name), at));
+                }
+                Come::Nowhere => {}
+            }
+            look.progress(calls.load(Ordering::Relaxed));
             if config.limit.is_some_and(|limit| gate.began().elapsed() >= limit) {
                 over.store(true, Ordering::Relaxed);
                 gate.close();
@@ -114,27 +139,36 @@ pub fn run(
         took: Duration::ZERO,
         clients: vec![(0, Duration::ZERO); clients],
         lanes,
-        tally: Tally::default(),
         complete: true,
-        phases: gate.phases(),
+        phases,
         did: Vec::new(),
     };
     for mut share in shares? {
         let of_it = &mut ran.clients[share.client];
-        *of_it = (of_it.0 + share.tally.calls(), of_it.1.max(share.ended));
+        let calls: u64 = share.tallies.iter().map(Tally::calls).sum();
+        *of_it = (of_it.0 + calls, of_it.1.max(share.ended));
         ran.took = ran.took.max(share.ended);
         ran.did.append(&mut share.did);
         ran.complete &= share.complete;
-        ran.tally.add(share.tally);
+        for (phase, tally) in ran.phases.iter_mut().zip(share.tallies) {
+            phase.tally.add(tally);
+        }
     }
+    ran.phases.last_mut().expect("there is one").until = ran.took;
     Ok(ran)
+}
+
+impl Phase {
+    fn begin(name: Option<Arc<str>>, at: Duration) -> Phase {
+        Phase { name, at, until: at, tally: Tally::default() }
+    }
 }
 
 impl Worker<'_> {
     fn run(mut self, lane: Lane) -> Share {
         let mut share = Share {
             client: self.client,
-            tally: Tally::default(),
+            tallies: vec![Tally::default()],
             ended: Duration::ZERO,
             did: Vec::new(),
             complete: true,
@@ -143,7 +177,12 @@ impl Worker<'_> {
             let goes_on = match item {
                 Item::Call(call) => self.one(call, &mut share),
                 Item::Until(us) => self.gate.rest(self.gate.began() + Duration::from_micros(us)),
-                Item::Mark(name) => self.gate.mark(name),
+                Item::Mark(name) => {
+                    let passed = self.gate.mark(name);
+                    // Each lane passes all marks that there are as long as it goes on.
+                    share.tallies.push(Tally::default());
+                    passed
+                }
             };
             if !goes_on {
                 share.complete = false;
@@ -160,7 +199,7 @@ impl Worker<'_> {
         }
         let begun = Instant::now();
         let result = self.shell.call(&call);
-        share.tally.note(&call, begun.elapsed(), result);
+        share.tallies.last_mut().expect("there is one").note(&call, begun.elapsed(), result);
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.record {
             share.did.push((begun.saturating_duration_since(self.gate.began()), self.client, call));

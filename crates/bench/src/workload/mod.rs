@@ -34,7 +34,7 @@ use loligo_workload::{Call, Item, Workload, trace};
 
 use crate::cpu;
 
-pub use self::result::{ClientResult, KindResult, PhaseStart, WorkloadResult};
+pub use self::result::{ClientResult, KindResult, PhaseResult, WorkloadResult};
 pub use self::served::{Requests, Served};
 
 /// Most lanes of a workload: each is a thread.
@@ -170,30 +170,53 @@ fn measure(
     }
     drop(shell);
     let setup_s = setup_began.elapsed().as_secs_f64();
-    let server_cpu = || {
-        let all = config.server_pids.iter().map(|pid| cpu::of_process(*pid)).sum::<Option<f64>>();
-        all.filter(|_| !config.server_pids.is_empty())
-    };
-    let (told_before, server_before, own_before) = ((watch.ask)(), server_cpu(), cpu::own());
-    let ran = lanes::run(config, workload, place, &mut |calls| (watch.progress)("measuring", calls))?;
-    let (own_after, server_after, told) = (cpu::own(), server_cpu(), (watch.ask)());
-    let since = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
-    let sides = result::Sides {
-        setup_s,
-        server_cpu_s: server_after.zip(server_before).map(|(after, before)| after - before),
-        client_cpu_s: own_after - own_before,
-        sessions: told.sessions,
-        redirects: since(told.redirects, told_before.redirects),
-        recalls: since(told.recalls, told_before.recalls),
-        served: Served::new(&told_before.requests, &told.requests, ran.tally.calls()),
-    };
-    let result = WorkloadResult::new(config, is_native, &ran, sides);
+    let mut looks = Looks { config, watch, seen: Vec::new() };
+    looks.look();
+    let ran = lanes::run(config, workload, place, &mut looks)?;
+    looks.look();
+    let result = WorkloadResult::new(config, is_native, &ran, setup_s, &looks.seen);
     Ok((result, config.record.then(|| text + &written(ran))))
+}
+
+/// What is seen of both sides at a moment.
+struct Seen {
+    /// CPU seconds of the server so far, if it is known.
+    server_cpu_s: Option<f64>,
+    /// Of this process.
+    client_cpu_s: f64,
+    told: Told,
+}
+
+/// Looks before the first phase, between phases, and after the last one.
+struct Looks<'a, 'w> {
+    config: &'a Config,
+    watch: &'a mut Watch<'w>,
+    seen: Vec<Seen>,
+}
+
+impl Looks<'_, '_> {
+    fn look(&mut self) {
+        let pids = &self.config.server_pids;
+        let server_cpu = pids.iter().map(|pid| cpu::of_process(*pid)).sum::<Option<f64>>();
+        let client_cpu_s = cpu::own();
+        let told = (self.watch.ask)();
+        self.seen.push(Seen { server_cpu_s: server_cpu.filter(|_| !pids.is_empty()), client_cpu_s, told });
+    }
+}
+
+impl lanes::Look for Looks<'_, '_> {
+    fn progress(&mut self, calls: u64) {
+        (self.watch.progress)("measuring", calls);
+    }
+
+    fn mark(&mut self) {
+        self.look();
+    }
 }
 
 /// What clients did, in the order in which they began it.
 fn written(ran: lanes::Ran) -> String {
-    let marks = ran.phases.into_iter().map(|(at, name)| (at, None, Item::Mark(name)));
+    let marks = ran.phases.into_iter().filter_map(|phase| Some((phase.at, None, Item::Mark(phase.name?))));
     let calls = ran.did.into_iter().map(|(at, client, call)| (at, Some(client), Item::Call(call)));
     let mut all: Vec<(Duration, Option<usize>, Item)> = marks.chain(calls).collect();
     // It is stable: a mark stays before the calls of the same moment, and calls of a lane keep their order.

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::Config;
-use super::lanes::Ran;
+use super::lanes::{Phase, Ran};
 use super::served::Served;
-use super::tally::Kind;
+use super::tally::{Kind, Tally};
+use super::{Config, Seen, Told};
 
 /// Clients shown one by one as text; the JSON has all.
 const CLIENTS_SHOWN: usize = 16;
@@ -47,8 +47,8 @@ pub struct WorkloadResult {
     pub client_mean_s: f64,
     /// Their standard deviation (of a sample; 0 of a single client), seconds.
     pub client_sd_s: f64,
-    /// When what phase began.
-    pub phases: Vec<PhaseStart>,
+    /// If there are marks: what is between them.
+    pub phases: Vec<PhaseResult>,
     /// CPU seconds of the server's process; absent when it is not known.
     pub server_cpu_s: Option<f64>,
     /// CPU seconds of this process, which is all clients.
@@ -70,7 +70,7 @@ pub struct KindResult {
     pub call: &'static str,
     /// Made.
     pub calls: u64,
-    /// Over all clients and the whole run.
+    /// Over all clients and the whole run, or the phase.
     pub calls_per_s: f64,
     /// Those that found nothing, as they may.
     pub misses: u64,
@@ -78,6 +78,8 @@ pub struct KindResult {
     pub errors: u64,
     /// Median time, microseconds.
     pub p50_us: f64,
+    /// 70 of 100 were faster, microseconds.
+    pub p70_us: f64,
     /// 99 of 100 were faster, microseconds.
     pub p99_us: f64,
     /// The slowest, microseconds.
@@ -93,57 +95,130 @@ pub struct ClientResult {
     pub ended_s: f64,
 }
 
-/// A phase that began at a mark.
+/// From one mark to the next.
 #[derive(Clone, Debug, Serialize)]
-pub struct PhaseStart {
-    /// Its name.
+pub struct PhaseResult {
+    /// Its name; empty before the first mark.
     pub name: String,
-    /// When, seconds.
+    /// When it began, seconds.
     pub at_s: f64,
-}
-
-/// What was seen of both sides.
-pub struct Sides {
-    pub setup_s: f64,
+    /// Until all lanes had come to its end, seconds.
+    pub length_s: f64,
+    /// Made in it.
+    pub calls: u64,
+    /// Over all clients.
+    pub calls_per_s: f64,
+    /// By kind of call.
+    pub kinds: Vec<KindResult>,
+    /// CPU seconds of the server's process; absent when it is not known.
     pub server_cpu_s: Option<f64>,
+    /// CPU seconds of this process.
     pub client_cpu_s: f64,
-    pub sessions: Option<u64>,
-    pub redirects: Option<u64>,
-    pub recalls: Option<u64>,
+    /// Requests that ranks answered; absent when the server does not tell.
     pub served: Option<Served>,
 }
 
-impl WorkloadResult {
-    pub(super) fn new(config: &Config, is_native: bool, ran: &Ran, sides: Sides) -> WorkloadResult {
-        let length_s = ran.took.as_secs_f64();
-        let rate = |calls: u64| (calls as f64 / length_s.max(1e-9)).round();
+impl KindResult {
+    /// All kinds, over so many seconds.
+    fn all(tally: &Tally, length_s: f64) -> Vec<KindResult> {
         let us = |ns: u64| (ns as f64 / 10.0).round() / 100.0;
         let kind = |(call, kind): (&&'static str, &Kind)| KindResult {
             call,
             calls: kind.calls,
-            calls_per_s: rate(kind.calls),
+            calls_per_s: rate(kind.calls, length_s),
             misses: kind.misses,
             errors: kind.errors,
             p50_us: us(kind.latencies.value_at_quantile(0.5)),
+            p70_us: us(kind.latencies.value_at_quantile(0.7)),
             p99_us: us(kind.latencies.value_at_quantile(0.99)),
             max_us: us(kind.latencies.max()),
         };
-        let kinds: Vec<KindResult> = ran.tally.kinds.iter().map(kind).collect();
+        tally.kinds.iter().map(kind).collect()
+    }
+}
+
+impl PhaseResult {
+    fn new(phase: &Phase, before: &Seen, after: &Seen) -> PhaseResult {
+        let length_s = phase.until.saturating_sub(phase.at).as_secs_f64();
+        let calls = phase.tally.calls();
+        PhaseResult {
+            name: phase.name.as_deref().unwrap_or_default().to_string(),
+            at_s: milli(phase.at.as_secs_f64()),
+            length_s: milli(length_s),
+            calls,
+            calls_per_s: rate(calls, length_s),
+            kinds: KindResult::all(&phase.tally, length_s),
+            server_cpu_s: since(after.server_cpu_s, before.server_cpu_s),
+            client_cpu_s: milli(after.client_cpu_s - before.client_cpu_s),
+            served: Served::new(&before.told.requests, &after.told.requests, calls),
+        }
+    }
+
+    /// For people.
+    fn to_text(&self) -> String {
+        let name = if self.name.is_empty() { "before the first mark" } else { &self.name };
+        let Served { per_call, variation, busiest, .. } = match &self.served {
+            Some(served) => served,
+            None => return format!("phase {name}: {}", self.times()),
+        };
+        format!(
+            "phase {name}: {}; {per_call:.3} requests a call, variation {variation:.3}, busiest {busiest:.3} times the mean",
+            self.times()
+        )
+    }
+
+    fn times(&self) -> String {
+        format!(
+            "{} calls in {:.3} s, {:.0}/s; CPU: server {}, clients {:.3} s",
+            self.calls,
+            self.length_s,
+            self.calls_per_s,
+            seconds(self.server_cpu_s),
+            self.client_cpu_s
+        )
+    }
+}
+
+fn since(after: Option<f64>, before: Option<f64>) -> Option<f64> {
+    Some(milli(after? - before?))
+}
+
+fn rate(calls: u64, length_s: f64) -> f64 {
+    (calls as f64 / length_s.max(1e-9)).round()
+}
+
+fn seconds(s: Option<f64>) -> String {
+    s.map_or("-".to_string(), |s| format!("{s:.3} s"))
+}
+
+impl WorkloadResult {
+    /// `seen`: before the first phase, between each two, and after the last one.
+    pub(super) fn new(config: &Config, is_native: bool, ran: &Ran, setup_s: f64, seen: &[Seen]) -> WorkloadResult {
+        let length_s = ran.took.as_secs_f64();
+        let mut tally = Tally::default();
+        ran.phases.iter().for_each(|phase| tally.add(phase.tally.clone()));
+        let kinds = KindResult::all(&tally, length_s);
         let ended: Vec<f64> = ran.clients.iter().map(|(_, ended)| ended.as_secs_f64()).collect();
         let (client_mean_s, client_sd_s) = spread(&ended);
+        let (before, after) = (&seen[0], &seen[seen.len() - 1]);
+        let of_server =
+            |count: fn(&Told) -> Option<u64>| Some(count(&after.told)?.saturating_sub(count(&before.told)?));
+        let phases = ran.phases.iter().zip(seen.windows(2));
+        let phases =
+            phases.filter(|(phase, _)| ran.phases.len() > 1 && (phase.name.is_some() || phase.tally.calls() > 0));
         WorkloadResult {
             workload: config.text.clone(),
             seed: config.seed,
             through: if is_native { "native" } else { "mounted" },
             complete: ran.complete,
-            setup_s: milli(sides.setup_s),
+            setup_s: milli(setup_s),
             length_s: milli(length_s),
             lanes: ran.lanes,
-            calls: ran.tally.calls(),
-            calls_per_s: rate(ran.tally.calls()),
+            calls: tally.calls(),
+            calls_per_s: rate(tally.calls(), length_s),
             misses: kinds.iter().map(|kind| kind.misses).sum(),
             errors: kinds.iter().map(|kind| kind.errors).sum(),
-            first_error: ran.tally.first_error.clone(),
+            first_error: tally.first_error.clone(),
             kinds,
             clients: ran
                 .clients
@@ -152,17 +227,13 @@ impl WorkloadResult {
                 .collect(),
             client_mean_s: milli(client_mean_s),
             client_sd_s: milli(client_sd_s),
-            phases: ran
-                .phases
-                .iter()
-                .map(|(at, name)| PhaseStart { name: name.to_string(), at_s: milli(at.as_secs_f64()) })
-                .collect(),
-            server_cpu_s: sides.server_cpu_s.map(milli),
-            client_cpu_s: milli(sides.client_cpu_s),
-            sessions: sides.sessions,
-            redirects: sides.redirects,
-            recalls: sides.recalls,
-            served: sides.served,
+            phases: phases.map(|(phase, seen)| PhaseResult::new(phase, &seen[0], &seen[1])).collect(),
+            server_cpu_s: since(after.server_cpu_s, before.server_cpu_s),
+            client_cpu_s: milli(after.client_cpu_s - before.client_cpu_s),
+            sessions: after.told.sessions,
+            redirects: of_server(|told| told.redirects),
+            recalls: of_server(|told| told.recalls),
+            served: Served::new(&before.told.requests, &after.told.requests, tally.calls()),
         }
     }
 
@@ -215,9 +286,8 @@ impl WorkloadResult {
             let _ = writeln!(out, "each, s: {}{more}", times.collect::<Vec<_>>().join(", "));
         }
         for phase in &self.phases {
-            let _ = writeln!(out, "phase {} from {:.3} s", phase.name, phase.at_s);
+            let _ = writeln!(out, "{}", phase.to_text());
         }
-        let seconds = |s: Option<f64>| s.map_or("-".to_string(), |s| format!("{s:.3} s"));
         let _ = writeln!(out, "CPU: server {}, clients {:.3} s", seconds(self.server_cpu_s), self.client_cpu_s);
         let count = |n: Option<u64>| n.map_or("-".to_string(), |n| n.to_string());
         let _ = write!(

@@ -12,6 +12,7 @@ use super::Wrong;
 const NS_MAX: u128 = 86_400_000_000_000;
 
 /// Calls of one kind.
+#[derive(Clone)]
 pub struct Kind {
     /// Made, whatever came of them.
     pub calls: u64,
@@ -24,7 +25,7 @@ pub struct Kind {
 }
 
 /// By kind of call.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tally {
     /// By name.
     pub kinds: BTreeMap<&'static str, Kind>,

@@ -30,6 +30,9 @@ pub struct BenchWorkload {
     /// Natively: address of the server.
     #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
     pub server: Option<String>,
+    /// Natively, and of the server that is started: its ranks.
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["dir", "data"], value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub ranks: u32,
     #[command(flatten)]
     pub who: AsIdentity,
     /// The same seed makes the same calls.

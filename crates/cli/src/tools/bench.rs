@@ -45,7 +45,7 @@ fn mounted(dir: &Path, mut config: Config, json: bool) -> Outcome {
 }
 
 fn native(args: &BenchMd, config: &mut Config) -> Outcome {
-    let server = Server::of(args.data.as_deref(), args.server.as_deref())?;
+    let server = Server::of(args.data.as_deref(), args.server.as_deref(), 1)?;
     let address = server.address()?;
     if config.server_pids.is_empty() {
         config.server_pids.extend(server.pid());

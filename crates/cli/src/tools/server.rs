@@ -14,39 +14,40 @@ use crate::target::{self, Found};
 /// Whichever it is.
 pub(super) enum Server {
     Found(Box<Found>),
-    Own(OwnServer),
+    /// With what is found of it.
+    Own(OwnServer, Box<Found>),
 }
 
 impl Server {
-    /// What is named; without any name one is started.
-    pub(super) fn of(data: Option<&Path>, server: Option<&str>) -> Result<Server, Failure> {
+    /// What is named; without any name one is started, with so many ranks.
+    pub(super) fn of(data: Option<&Path>, server: Option<&str>, ranks: u32) -> Result<Server, Failure> {
         Ok(match (data, target::named(server)) {
             (Some(data), _) => Server::Found(Box::new(target::by_data(data)?)),
             (None, Some(server)) => Server::Found(Box::new(target::by_address(server)?)),
-            (None, None) => Server::Own(OwnServer::start()?),
+            (None, None) => {
+                let own = OwnServer::start(ranks)?;
+                let found = target::by_data(&own.data)?;
+                Server::Own(own, Box::new(found))
+            }
         })
     }
 
     pub(super) fn address(&self) -> Result<Address, Failure> {
-        match self {
-            Server::Found(found) => found.address().cloned(),
-            Server::Own(own) => Ok(loligo_driver::socket_in(&own.data)),
-        }
+        self.found().address().cloned()
     }
 
     /// The process whose CPU counts, if it is known.
     pub(super) fn pid(&self) -> Option<u32> {
         match self {
             Server::Found(found) => found.state.as_ref().map(|state| state.pid),
-            Server::Own(own) => Some(own.child.id()),
+            Server::Own(own, _) => Some(own.child.id()),
         }
     }
 
-    /// What was found of one that runs.
-    pub(super) fn found(&self) -> Option<&Found> {
+    /// What was found of it.
+    pub(super) fn found(&self) -> &Found {
         match self {
-            Server::Found(found) => Some(found),
-            Server::Own(_) => None,
+            Server::Found(found) | Server::Own(_, found) => found,
         }
     }
 
@@ -54,7 +55,7 @@ impl Server {
     pub(super) fn stop(self) -> Outcome {
         match self {
             Server::Found(_) => Ok(()),
-            Server::Own(own) => own.stop(),
+            Server::Own(own, _) => own.stop(),
         }
     }
 }
@@ -67,7 +68,7 @@ pub(super) struct OwnServer {
 }
 
 impl OwnServer {
-    fn start() -> Result<OwnServer, Failure> {
+    fn start(ranks: u32) -> Result<OwnServer, Failure> {
         let here = std::env::current_dir().context(|| "the current directory".into())?;
         let data = here.join(format!("loligo-bench.{}", std::process::id()));
         crate::service::format::make(&crate::at::Store::Local(data.clone()))?;
@@ -76,6 +77,7 @@ impl OwnServer {
         let fd = to.as_raw_fd();
         let mut command = Command::new(program);
         command.arg("serve").arg("--data").arg(&data).args(["--admin", "off", "--log", "warn"]);
+        command.arg(format!("--ranks={ranks}"));
         command.arg(format!("--ready-fd={fd}")).stdin(Stdio::null());
         // SAFETY: only async-signal-safe calls between fork and exec.
         unsafe {

@@ -105,7 +105,7 @@ fn below(dir: &Path, config: &mut Config, workload: Workload) -> Ran {
 }
 
 fn native(args: &BenchWorkload, config: &mut Config, workload: Workload) -> Ran {
-    let server = Server::of(args.data.as_deref(), args.server.as_deref())?;
+    let server = Server::of(args.data.as_deref(), args.server.as_deref(), args.ranks)?;
     let address = server.address()?;
     if config.server_pids.is_empty() {
         config.server_pids.extend(server.pid());
@@ -115,7 +115,7 @@ fn native(args: &BenchWorkload, config: &mut Config, workload: Workload) -> Ran 
         let options = Options { identity: identity.clone(), ..options };
         Client::connect(&address, options).map_err(|e| e.to_string())
     };
-    let ran = measure(config, workload, Target::Native(&connect), server.found());
+    let ran = measure(config, workload, Target::Native(&connect), Some(server.found()));
     server.stop().and(ran)
 }
 

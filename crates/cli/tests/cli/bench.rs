@@ -137,7 +137,11 @@ fn the_same_seed_makes_the_same_tree_natively_on_a_mount_and_in_a_plain_director
     let words = |to: &str| format!("bench workload {COMPILE} --seed 7 --keep --json {to} {{}}");
     let result = check_workload(loligo(&words("--dir"), &[&plain]));
     assert!(result["misses"].as_u64().expect("a number") > 0, "headers are looked for where they are not: {result}");
-    assert_eq!((&result["through"], &result["phases"][0]["name"]), (&"mounted".into(), &"link".into()));
+    let phases = result["phases"].as_array().expect("phases");
+    let names: Vec<_> = phases.iter().map(|phase| phase["name"].as_str().expect("a name")).collect();
+    assert_eq!((&result["through"], &names[..]), (&"mounted".into(), &["", "link"][..]));
+    let calls: u64 = phases.iter().map(|phase| phase["calls"].as_u64().expect("a number")).sum();
+    assert_eq!(calls, result["calls"], "each call is of a phase");
     let kept = std::fs::read_dir(&plain).expect("listed").next().expect("it was kept").expect("an entry").path();
     let expected = listed(&kept);
     assert!(expected.contains("/kernel/u0.o f 644 "), "{expected}");
@@ -162,6 +166,26 @@ fn the_same_seed_makes_the_same_tree_natively_on_a_mount_and_in_a_plain_director
         assert_eq!(std::fs::read_dir(&mount).expect("listed").count(), 1, "what is not kept is removed");
         assert_eq!(up.stop().0, 0);
     }
+}
+
+#[test]
+fn of_a_server_that_is_started_for_it_each_phase_of_a_workload_tells_what_it_cost_its_ranks() {
+    let place = Place::new();
+    let words = "bench workload tree-zipf:clients=2,fan=3,height=2,files=90,stats=200 --ranks 2 --json";
+    let result = check_workload(loligo_in(words, &[], |command| {
+        command.current_dir(place.dir.path());
+    }));
+    let phases = result["phases"].as_array().expect("phases");
+    let told: Vec<_> = phases.iter().map(|phase| (phase["name"].as_str().expect("a name"), &phase["calls"])).collect();
+    assert_eq!(told[1..], [("populate", &90.into()), ("stat", &200.into())]);
+    for (phase, op) in [(&phases[0], "mkdir"), (&phases[1], "mknod")] {
+        assert_eq!(phase["served"]["ops"][op], phase["calls"], "{phase}");
+        assert_eq!(phase["served"]["ranks"].as_object().map(|ranks| ranks.len()), Some(2), "{phase}");
+        assert!(phase["server_cpu_s"].is_number() && phase["length_s"].as_f64() > Some(0.0), "{phase}");
+    }
+    let all: u64 = phases.iter().map(|phase| phase["served"]["requests"].as_u64().expect("a number")).sum();
+    assert_eq!(all, result["served"]["requests"]);
+    assert!(std::fs::read_dir(place.dir.path()).expect("a directory").next().is_none(), "it left something");
 }
 
 #[test]
