@@ -9,6 +9,7 @@ use common::Site;
 use loligo_driver::Address;
 use loligo_driver::client::subtree::{Kept, KeptError};
 use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
+use loligo_journal::segment::SEGMENT_HEADER_LEN;
 use loligo_types::{ConflictKind, Cred, FsError, Interfere, SetAttr};
 
 fn connect(site: &Site) -> (Client, Fs) {
@@ -150,14 +151,20 @@ fn a_kept_journal_that_is_cut_off_counts_as_far_as_it_goes_and_what_is_none_is_r
         std::fs::write(&cut, bytes).expect("written");
         Kept::read(&cut)
     };
-    for len in whole.len() + 1..more.len() {
+    // Each part is followed by an empty segment which proves that it was durable.
+    let complete = more.len() - SEGMENT_HEADER_LEN;
+    for len in whole.len() + 1..=more.len() {
         let kept = read(&more[..len]).expect("a torn end is no damage");
         assert_eq!(kept.groups().len(), 1);
-        assert_eq!((kept.groups()[0].parts.len(), kept.torn().is_some()), (1, true), "{len}");
+        let parts = if len < complete { 1 } else { 2 };
+        let torn = len != complete && len != more.len();
+        assert_eq!((kept.groups()[0].parts.len(), kept.torn().is_some()), (parts, torn), "{len}");
     }
-    let mut damaged = more.clone();
-    damaged[whole.len() - 5] ^= 1;
-    assert!(matches!(read(&damaged), Err(KeptError::File { .. })), "what was synced is damaged");
+    for at in [whole.len() - SEGMENT_HEADER_LEN - 5, whole.len() - 5, complete - 5] {
+        let mut damaged = more.clone();
+        damaged[at] ^= 1;
+        assert!(matches!(read(&damaged), Err(KeptError::File { .. })), "what was synced is damaged: {at}");
+    }
     assert!(matches!(read(b"no journal"), Err(KeptError::File { .. })));
     assert!(Kept::read(dir.path().join("nothing")).is_err());
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("there").permissions());
