@@ -635,6 +635,19 @@ pub enum Subtree {
         #[command(flatten)]
         dir: Directory,
     },
+    /// Say where directories live that are made in a directory, and in those: sets its xattr loligo.policy.placement.
+    Place {
+        #[command(flatten)]
+        dir: Directory,
+        /// subtree: with their names; giga: each at a rank of its own.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(["subtree", "giga"]))]
+        placement: String,
+    },
+    /// Say no more where they live: removes the xattr.
+    Unplace {
+        #[command(flatten)]
+        dir: Directory,
+    },
 }
 
 /// A directory of a file system.

@@ -128,9 +128,11 @@ impl Router {
         true
     }
 
-    /// The rank by the directory's own lines.
+    /// The rank by the directory's own lines, or by its number where there are none.
     fn line(&self, dir: Ino, hash: Option<u64>, last: Option<Rank>) -> Found {
-        let Some(lines) = self.routes.get(&dir) else { return Found::Unknown };
+        let Some(lines) = self.routes.get(&dir) else {
+            return dir.zeroth_rank().filter(|rank| self.may_be(*rank)).map_or(Found::Unknown, Found::Known);
+        };
         let newest = |a: &&Route| (a.version, a.frag.bits);
         if let Some(hash) = hash {
             let line = lines.iter().filter(|line| line.frag.contains(hash)).max_by_key(newest);
@@ -329,6 +331,20 @@ mod tests {
         assert_eq!(router.find(Ino::ROOT, None), Found::Known(Rank::ZERO));
         router.learn(&[line(1, Frag::WHOLE, 3, 1)]);
         assert_eq!(router.find(Ino::ROOT, None), Found::Known(Rank(3)));
+    }
+
+    #[test]
+    fn a_number_that_names_a_rank_counts_until_a_line_says_otherwise() {
+        let mut router = router();
+        let dir = Ino(0x100).scattered(Rank(2)).expect("it fits");
+        router.see_child(dir, Ino::ROOT, None, Rank(0));
+        router.see_child(Ino(11), dir, None, Rank(0));
+        assert_eq!(
+            (router.find(dir, None), router.find(Ino(11), None)),
+            (Found::Known(Rank(2)), Found::Known(Rank(2)))
+        );
+        router.learn(&[line(dir.0, Frag::WHOLE, 3, 1)]);
+        assert_eq!(router.find(Ino(11), None), Found::Known(Rank(3)));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    Layout, Lease, Letter, LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat, Rank,
-    Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time, limits,
+    Layout, Lease, Letter, LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, Placement,
+    RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -66,8 +66,11 @@ fn acl() -> impl Strategy<Value = Acl> {
 fn extra() -> impl Strategy<Value = Extra> {
     let symlink = option::of(bytes(40).prop_map(|target| Box::<[u8]>::from(&*target)));
     let rdev = prop_oneof![Just(0), small()];
-    (symlink, option::of(acl()), option::of(acl()), rstat(), option::of(object_size()), any::<bool>(), rdev).prop_map(
-        |(symlink, acl, default_acl, rstat, size, linkable, rdev)| Extra {
+    let placement = prop_oneof![Just(Placement::Inherited), Just(Placement::Subtree), Just(Placement::Giga)];
+    let placement = (placement, any::<bool>());
+    let acls = (option::of(acl()), option::of(acl()));
+    (symlink, acls, rstat(), option::of(object_size()), any::<bool>(), rdev, placement).prop_map(
+        |(symlink, (acl, default_acl), rstat, size, linkable, rdev, (placement, moved))| Extra {
             symlink,
             acl,
             default_acl,
@@ -78,6 +81,8 @@ fn extra() -> impl Strategy<Value = Extra> {
             // Follows from the inode's, which is asked for more often.
             expected_entries: 0,
             spread: Spread::No,
+            placement,
+            moved,
         },
     )
 }

@@ -14,8 +14,8 @@ use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    Layout, Lease, Letter, LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, RStat,
-    Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time,
+    Layout, Lease, Letter, LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place,
+    Placement, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -102,9 +102,26 @@ fn rare() -> Inode {
             linkable: true,
             expected_entries: 300,
             spread: Spread::No,
+            placement: Placement::Inherited,
+            moved: false,
         })),
         ..Inode::new(Ino(0x1234), Kind::Block, 0o7777, u32::MAX, 128, Ino(300), BIRTH)
     }
+}
+
+/// A directory that lives where its number says, and says itself where others are to live.
+fn placing() -> Inode {
+    let ino = Ino(0x0002_0000_0000_0123).scattered(Rank(5)).expect("it fits");
+    let mut dir = Inode::new(ino, Kind::Dir, 0o755, 0, 0, Ino::ROOT, BIRTH);
+    dir.extra_mut().placement = Placement::Giga;
+    dir
+}
+
+/// The same after it was given to another rank.
+fn moved() -> Inode {
+    let mut dir = placing();
+    dir.moves_away();
+    dir
 }
 
 fn session() -> SessionRecord {
@@ -192,6 +209,8 @@ fn events() -> Vec<(&'static str, Event)> {
         ("inode", Event::Inode(Box::new(new_file()))),
         ("inode-parent", Event::Inode(Box::new(parent()))),
         ("inode-rare", Event::Inode(Box::new(rare()))),
+        ("inode-placement", Event::Inode(Box::new(placing()))),
+        ("inode-moved", Event::Inode(Box::new(moved()))),
         ("inode-gone", Event::InodeGone(ino)),
         ("entry", Event::Entry { dir: Ino::ROOT, name: name("file"), ino, kind: Kind::File, remote: false }),
         ("entry-remote", Event::Entry { dir: Ino::ROOT, name: name("far"), ino, kind: Kind::Dir, remote: true }),

@@ -117,6 +117,7 @@ impl Mds {
             tx,
             since_ms,
             closing_ms: None,
+            scattered: None,
             reads,
             within: None,
             limited,

@@ -172,6 +172,7 @@ impl Mds {
         if !needs.is_empty() {
             return self.wait_for(job, needs);
         }
+        _ = self.place_new_dir(job);
         self.step_loaded(job, held)
     }
 
@@ -185,7 +186,10 @@ impl Mds {
             Gathered::All => match self.blocked(job) {
                 Some(step) => step,
                 None if self.has_apart(job) && self.ends_root(job) => Step::Answer(Err(FsError::Busy)),
-                None => self.step_loaded(job, held),
+                None => match self.place_new_dir(job) {
+                    Some(foreign) => self.borrow(job, foreign),
+                    None => self.step_loaded(job, held),
+                },
             },
             Gathered::Own(needs) => self.wait_for(job, needs),
             Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
@@ -261,7 +265,7 @@ impl Mds {
         }
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
-        let made = job.ino.unwrap_or_else(|| self.tree.next_ino());
+        let made = job.ino.or(job.scattered).unwrap_or_else(|| self.tree.next_ino());
         // Where the owner of a subtree may have changed what is removed it counts as open.
         let held_too = u32::from(job.within.is_some());
         let ctx = Ctx {
@@ -300,6 +304,7 @@ impl Mds {
         }
         let origin = origin_of(job, change.origin_ino, change.origin_value);
         let Change { events, answer, .. } = change;
+        self.counters.scattered += u64::from(made.zeroth_rank().is_some());
         let events = self.part(job, events);
         self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);

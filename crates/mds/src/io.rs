@@ -157,6 +157,8 @@ pub enum DataAccess {
 pub enum Scan {
     /// Directories with a pin: the ranks that it names.
     Pins,
+    /// Directories whose number names this rank.
+    Scattered,
     /// Inodes that float at this rank.
     Floating,
 }

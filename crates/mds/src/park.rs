@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub(crate) op: Op,
     /// The number, of those granted to the session, for the inode that it makes.
     pub(crate) ino: Option<Ino>,
+    /// The number that this rank has chosen for the directory that it makes, because it names the rank where that is to live.
+    pub(crate) scattered: Option<Ino>,
     /// It was executed before: the answer is to be made again. If it asks for attributes now, those are the answer.
     pub(crate) again: Option<(Ino, u64)>,
     /// Inodes whose holder has written back since the request came.

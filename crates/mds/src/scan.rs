@@ -3,7 +3,7 @@
 use loligo_journal::DecodeError;
 use loligo_journal::table::{Row, decode_row, key_inode, key_xattr, prefix_range};
 use loligo_namespace::{PIN, pinned_ranks};
-use loligo_types::{Ino, Rank};
+use loligo_types::{Ino, Kind, Rank};
 
 use crate::io::{Page, Scan};
 
@@ -25,7 +25,7 @@ impl Scan {
     ) -> Result<Page, E> {
         let (all, start) = match self {
             Scan::Pins => (key_xattr(Ino(0), b""), key_xattr(from, b"")),
-            Scan::Floating => (key_inode(Ino(0)), key_inode(from)),
+            Scan::Floating | Scan::Scattered => (key_inode(Ino(0)), key_inode(from)),
         };
         let end = prefix_range(&all[..1]).end;
         let mut limit = ROWS;
@@ -60,6 +60,10 @@ impl Scan {
                 Some((ino, (*name == *PIN).then(|| pinned_ranks(&value)).flatten()))
             }
             (Scan::Floating, Row::Inode(inode)) => Some((inode.ino, (inode.place.rank() == Some(rank)).then(Vec::new))),
+            (Scan::Scattered, Row::Inode(inode)) => {
+                let is_dir = inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none();
+                Some((inode.ino, (is_dir && inode.ino.zeroth_rank() == Some(rank)).then(Vec::new)))
+            }
             _ => None,
         }
     }
@@ -69,8 +73,8 @@ impl Scan {
 mod tests {
     use std::collections::BTreeMap;
 
-    use loligo_journal::table::{encode_inode, encode_xattr};
-    use loligo_types::{Inode, Kind, Place, Time};
+    use loligo_journal::table::{encode_inode, encode_xattr, key_inode_of};
+    use loligo_types::{Inode, Place, Time};
 
     use super::*;
 
@@ -88,6 +92,20 @@ mod tests {
                 None => return found,
             }
         }
+    }
+
+    #[test]
+    fn directories_whose_number_names_the_rank_are_found() {
+        let plain = Ino(1000);
+        let [ours, others] = [1, 2].map(|rank| plain.scattered(Rank(rank)).expect("it fits"));
+        let dir = |ino| Inode::new(ino, Kind::Dir, 0o755, 0, 0, Ino(1), Time(0));
+        let orphan =
+            Inode { place: Place::floating(Rank(1)), nlink: 0, ..dir(Ino(1002).scattered(Rank(1)).expect("it fits")) };
+        let part = dir(Ino(1003).scattered(Rank(1)).expect("it fits")).new_part(Rank(2));
+        let rows = [dir(plain), dir(ours), dir(others), orphan.clone(), part];
+        let table = rows.iter().map(|inode| (key_inode_of(inode), encode_inode(inode))).collect();
+        assert_eq!(scan(Scan::Scattered, &table), [(ours, Vec::new())]);
+        assert_eq!(scan(Scan::Floating, &table), [(orphan.ino, Vec::new())]);
     }
 
     #[test]

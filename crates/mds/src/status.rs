@@ -143,6 +143,10 @@ pub struct Status {
     pub splits: u64,
     /// Directories merged so far.
     pub merges: u64,
+    /// Directories made at ranks that their numbers name, so far.
+    pub scattered: u64,
+    /// Fragments of such directories that were given to other ranks because the directories have grown, so far.
+    pub spreads: u64,
     /// Reads of the table under way.
     pub loads: usize,
     /// Files of whose objects something is to be dropped.
@@ -233,6 +237,8 @@ pub(crate) struct Counters {
     pub(crate) redirects: u64,
     pub(crate) splits: u64,
     pub(crate) merges: u64,
+    pub(crate) scattered: u64,
+    pub(crate) spreads: u64,
 }
 
 impl Counters {
@@ -300,6 +306,8 @@ impl Mds {
             redirects: self.counters.redirects,
             splits: self.counters.splits,
             merges: self.counters.merges,
+            scattered: self.counters.scattered,
+            spreads: self.counters.spreads,
             loads: self.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
             orphans: self.tree.orphans().count(),

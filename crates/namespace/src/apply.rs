@@ -163,7 +163,7 @@ fn put_inode(tree: &mut Tree, inode: &Inode, lsn: Lsn, made: bool) {
         tree.dir_slot(ino);
         tree.edit_known(ino, |slot| slot.complete.set_all());
     }
-    raise_next_ino(tree, Ino(ino.0 + 1), lsn);
+    raise_next_ino(tree, Ino(ino.plain().0 + 1), lsn);
 }
 
 fn drop_inode(tree: &mut Tree, ino: Ino, lsn: Lsn) {

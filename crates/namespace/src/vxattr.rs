@@ -10,6 +10,9 @@ pub const PREFIX: &[u8] = b"loligo.";
 /// The value of a computed xattr; `None` if this inode has none of that name.
 pub fn value(inode: &Inode, name: &[u8], config: FragConfig) -> Option<String> {
     let is_dir = inode.kind == Kind::Dir;
+    if is_dir && name == b"loligo.dir.placement" {
+        return Some(inode.places_dirs().name().to_owned());
+    }
     let number = match name.strip_prefix(PREFIX)? {
         b"ino" => inode.ino.0 as i64,
         b"entries" if is_dir => inode.size as i64,

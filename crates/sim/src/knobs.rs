@@ -72,7 +72,12 @@ impl Knobs {
             // Chosen as the fragments are, below.
             doubt_ms: [0, 100, 500, 2_000][(hash_key.1 / 32 % 4) as usize],
             keeps: false,
-            ino_grant: [0, 3, 16, 1000][(hash_key.1 % 4) as usize],
+            // A directory that a client has given its number to is not scattered.
+            ino_grant: if options.scattered && hash_key.1 >> 40 & 3 != 0 {
+                0
+            } else {
+                [0, 3, 16, 1000][(hash_key.1 % 4) as usize]
+            },
         };
         // Chosen by the secret, too.
         let balance_ms = [100, 300, 1000][(hash_key.0 % 3) as usize];

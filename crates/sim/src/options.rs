@@ -100,6 +100,8 @@ pub struct Options {
     pub subtrees: bool,
     /// Their owners keep journals in the store, and others take over what they have left.
     pub stored: bool,
+    /// Directories are made at ranks of their own (placement `giga`) below some of those that programs work in.
+    pub scattered: bool,
     /// Nothing goes wrong by itself.
     pub calm: bool,
     /// Clients decouple a directory in which others work meanwhile.
@@ -126,6 +128,7 @@ impl Default for Options {
             subtrees: false,
             stored: false,
             allow: false,
+            scattered: false,
             calm: false,
             trace: false,
             print: false,

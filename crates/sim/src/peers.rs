@@ -122,6 +122,12 @@ impl World {
             lent.apart.clear();
         }
         let mut again = None;
+        if let PeerMsg::Letter { letter, .. } = &msg
+            && let Letter::Fragment { part, .. } = &**letter
+        {
+            // By order, or because it has grown.
+            self.spread.insert(part.ino);
+        }
         if let PeerMsg::Letter { seq, letter } = &mut msg {
             match self.options.canary {
                 Some(Canary::LettersDoubled) => {

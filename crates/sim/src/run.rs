@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use loligo_client::{Call, Fh, Input};
 use loligo_journal::table::Row;
-use loligo_namespace::fsck;
+use loligo_namespace::{PLACEMENT, fsck};
 use loligo_store::Backend;
 use loligo_store::mem::{CrashPlan, Torn};
-use loligo_types::{Answer, FsError, Ino, Kind, Layout, Name, Op, OpenFlags, SetAttr};
+use loligo_types::{Answer, FsError, Ino, Kind, Layout, Name, Op, OpenFlags, SetAttr, XattrMode};
 
 use crate::data::{BLOCK, BLOCKS, HEAD, OBJECT, offset_of};
 use crate::node::{Caller, Want};
@@ -132,10 +132,25 @@ impl World {
         ino
     }
 
+    /// From now on directories that are made in one get ranks of their own.
+    fn scatter(&mut self, ino: Ino) {
+        let op = Op::SetXattr { ino, name: PLACEMENT.into(), value: (*b"giga").into(), mode: XattrMode::Set };
+        self.must(Call::Op(op), Track::None);
+    }
+
     fn set_up(&mut self) {
         let mut places = Places::default();
-        for name in ["d0", "d1", "d2"] {
-            places.dirs.push(self.make_dir(name));
+        // By the secret, so that seeds stay what they were.
+        let choice = if self.options.scattered { self.knobs.server.hash_key.1 >> 20 | 8 } else { 0 };
+        if choice & 3 == 3 {
+            self.scatter(Ino::ROOT);
+        }
+        for (at, name) in ["d0", "d1", "d2"].into_iter().enumerate() {
+            let dir = self.make_dir(name);
+            places.dirs.push(dir);
+            if choice & 3 != 3 && choice >> (at + 2) & 1 == 1 {
+                self.scatter(dir);
+            }
         }
         let data = self.make_dir("data");
         for at in 0..2 {

@@ -43,9 +43,10 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let subtrees = if options.subtrees { " --subtrees" } else { "" };
         let stored = if options.stored { " --stored" } else { "" };
         let allow = if options.allow { " --allow" } else { "" };
+        let scattered = if options.scattered { " --scattered" } else { "" };
         let calm = if options.calm { " --calm" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{calm} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{scattered}{calm} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -69,6 +70,15 @@ fn no_handles_are_left_open_that_no_client_has_also_in_seeds_that_once_left_some
     assert_clean(&Options { handles: true, ..several() }, [505]);
     assert_clean(&options, 0..100);
     assert_clean(&options, [1901, 2389, 2710, 3115, 3344, 3664, 3854, 3917, 5196, 5847, 6862, 20_296]);
+}
+
+#[test]
+fn directories_at_ranks_of_their_own_stay_whole_also_in_seeds_in_which_they_once_did_not() {
+    let options = Options { scattered: true, ..several() };
+    assert_clean(&options, 0..80);
+    let members = Options { members: true, ..options };
+    assert_clean(&members, 0..40);
+    assert_clean(&members, [119, 821, 1319, 1325, 1489, 2021, 2066, 2340]);
 }
 
 #[test]

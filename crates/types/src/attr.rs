@@ -79,6 +79,40 @@ pub enum Spread {
     Part(Rank),
 }
 
+/// Where the directories live that are made in one, as its policy says. The number is in the journal and the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum Placement {
+    /// It says nothing: as the directory itself was placed when it was made.
+    #[default]
+    Inherited = 0,
+    /// With their names, under the authority of the fragment that holds those: dynamic subtree partitioning.
+    Subtree = 1,
+    /// Each at a rank of its own, which its number names (IndexFS: a new directory is assigned to a randomly chosen server).
+    Giga = 2,
+}
+
+impl Placement {
+    /// By its number.
+    pub fn from_code(code: u8) -> Option<Placement> {
+        [Placement::Inherited, Placement::Subtree, Placement::Giga].into_iter().find(|known| *known as u8 == code)
+    }
+
+    /// By its name in policies.
+    pub fn named(name: &[u8]) -> Option<Placement> {
+        [Placement::Subtree, Placement::Giga].into_iter().find(|known| known.name().as_bytes() == name)
+    }
+
+    /// Its name in policies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::Inherited => "inherited",
+            Placement::Subtree => "subtree",
+            Placement::Giga => "giga",
+        }
+    }
+}
+
 /// Rarely present parts of an inode, boxed to keep the common case small.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Extra {
@@ -100,6 +134,10 @@ pub struct Extra {
     pub expected_entries: u64,
     /// Of a directory whose fragments are several ranks'.
     pub spread: Spread,
+    /// Directory only: its policy says where directories that are made in it live.
+    pub placement: Placement,
+    /// Of a scattered directory: it has been another rank's since it was made, and its number does not say any more where it lives.
+    pub moved: bool,
 }
 
 /// The whole record of an inode, as the table, the journal and the cache hold it.
@@ -323,6 +361,32 @@ impl Inode {
     /// The rare parts, made if absent.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_with(Box::default)
+    }
+
+    /// Where its policy says that directories live which are made in it.
+    pub fn placement(&self) -> Placement {
+        self.extra.as_ref().map_or(Placement::Inherited, |extra| extra.placement)
+    }
+
+    /// Whether it has been given to another rank than the one that its number names.
+    pub fn has_moved(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.moved)
+    }
+
+    /// It goes to another rank: if its number says where it lives, it does so no more.
+    pub fn moves_away(&mut self) {
+        if self.kind == Kind::Dir && self.ino.zeroth_rank().is_some() {
+            self.extra_mut().moved = true;
+        }
+    }
+
+    /// Where directories live that are made in it; never [`Placement::Inherited`].
+    pub fn places_dirs(&self) -> Placement {
+        match self.placement() {
+            Placement::Inherited if self.ino.zeroth_rank().is_some() => Placement::Giga,
+            Placement::Inherited => Placement::Subtree,
+            own => own,
+        }
     }
 
     /// How many entries the policy of a directory says that it will have; 0: it says nothing.

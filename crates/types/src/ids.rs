@@ -52,6 +52,12 @@ impl Ino {
     pub const FIRST: Ino = Ino(0x100);
     /// Bits of a number that count within the range of one rank.
     const RANGE_BITS: u32 = 48;
+    /// Set in the number of a directory that names its zeroth rank.
+    const SCATTERED: u64 = 1 << 47;
+    /// Where that rank stands in it, 10 bits; below them is the count.
+    const ZEROTH_SHIFT: u32 = 37;
+    /// The last rank that can be somebody's zeroth.
+    pub const ZEROTH_MAX: Rank = Rank(1023);
 
     /// The first number that a rank gives to a new inode: each rank has a range of 2^48 of its own.
     #[must_use]
@@ -63,6 +69,33 @@ impl Ino {
     #[must_use]
     pub fn birth_rank(self) -> Rank {
         Rank((self.0 >> Ino::RANGE_BITS) as u16)
+    }
+
+    /// The number, of those that a rank gives to directories which live where their number says, that is made from this plain one:
+    /// it names `zeroth`. None: its count, or that rank, is too large.
+    #[must_use]
+    pub fn scattered(self, zeroth: Rank) -> Option<Ino> {
+        let count = self.0 & ((1 << Ino::RANGE_BITS) - 1);
+        let fits = count >> Ino::ZEROTH_SHIFT == 0 && zeroth <= Ino::ZEROTH_MAX;
+        fits.then_some(Ino(self.0 | Ino::SCATTERED | u64::from(zeroth.0) << Ino::ZEROTH_SHIFT))
+    }
+
+    /// The rank that has authority over a scattered directory with this number as long as no line of the subtree map says otherwise
+    /// (GIGA+'s zeroth server). None: it is no such number, and what has it lives where its names or its record say.
+    #[inline]
+    #[must_use]
+    pub fn zeroth_rank(self) -> Option<Rank> {
+        let named = (self.0 >> Ino::ZEROTH_SHIFT) as u16 & Ino::ZEROTH_MAX.0;
+        (self.0 & Ino::SCATTERED != 0).then_some(Rank(named))
+    }
+
+    /// The number without what it says of a zeroth rank: that by which its rank counts.
+    #[inline]
+    #[must_use]
+    pub fn plain(self) -> Ino {
+        let count = (1 << Ino::ZEROTH_SHIFT) - 1;
+        let range = !((1 << Ino::RANGE_BITS) - 1);
+        if self.0 & Ino::SCATTERED != 0 { Ino(self.0 & (range | count)) } else { self }
     }
 }
 
@@ -85,5 +118,21 @@ impl Lsn {
     #[must_use]
     pub fn next(self) -> Lsn {
         Lsn(self.0 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_names_where_its_directory_lives_and_counts_as_before() {
+        let plain = Ino(Ino::first_of(Rank(7)).0 + 5);
+        let number = plain.scattered(Rank(1023)).expect("it fits");
+        assert_eq!((number.birth_rank(), number.zeroth_rank(), number.plain()), (Rank(7), Some(Rank(1023)), plain));
+        assert_eq!((plain.zeroth_rank(), plain.plain()), (None, plain));
+        assert_eq!(plain.scattered(Rank::ZERO).and_then(Ino::zeroth_rank), Some(Rank::ZERO));
+        assert_eq!((plain.scattered(Rank(1024)), Ino(1 << 37).scattered(Rank(1))), (None, None));
+        assert_eq!(number.scattered(Rank(2)), None, "it is one already");
     }
 }

@@ -30,7 +30,7 @@ pub mod time;
 
 pub use acl::{Acl, AclEntry, AclTag};
 pub use answer::{Answer, DirEntry, StatFs};
-pub use attr::{Attr, Extra, Inode, Kind, Layout, RStat, Spread};
+pub use attr::{Attr, Extra, Inode, Kind, Layout, Placement, RStat, Spread};
 pub use balance::{Decision, Move, NO_POLICY, Piece, PieceHeat, PolicyId, RankView, Snapshot, Weighed, is_policy_name};
 pub use beat::{Beat, Load};
 pub use cred::Cred;

@@ -10,7 +10,7 @@ use std::path::Path;
 use loligo_driver::{FormatOptions, Offline};
 use loligo_store::StoreError;
 use loligo_store_local::{FormatOptions as StoreFormat, LocalStore};
-use loligo_types::{Event, Ino, Inode, Kind, Place, RStat, Rank};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Place, RStat, Rank, Route};
 
 use super::offline;
 use super::text::{Head, Tail, parse};
@@ -97,15 +97,16 @@ fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Hea
     let mut next_inos = BTreeMap::from([(Rank::ZERO, Ino(head.next_ino.max(Ino::FIRST.0)))]);
     let mut batch = Vec::with_capacity(BATCH);
     let failed = || "writing into the table".to_string();
-    while let Some(event) = text.record()? {
+    while let Some(mut event) = text.record()? {
         bar.add(1);
-        match &event {
+        match &mut event {
             Event::Inode(inode) => {
                 let next = next_inos.get(&inode.ino.birth_rank()).copied().unwrap_or(Ino(0));
-                if inode.ino >= next {
+                if inode.ino.plain() >= next {
                     return Err(text.wrong(&format!("inode {} is not below next-ino={next}", inode.ino)));
                 }
                 seen.inodes += 1;
+                batch.extend(settle_scattered(inode));
             }
             Event::NextIno(ino) => drop(next_inos.insert(ino.birth_rank(), *ino)),
             Event::Entry { .. } => seen.entries += 1,
@@ -129,6 +130,13 @@ fn records(head: Head, text: &mut Text<'_>, offline: &mut Offline) -> Result<Hea
         offline.write(part).context(failed)?;
     }
     Ok(seen)
+}
+
+/// The rank that a directory's number names may not be there any more, or later be another one: all is rank 0's.
+fn settle_scattered(inode: &mut Inode) -> Option<Event> {
+    inode.ino.zeroth_rank().filter(|rank| inode.kind == Kind::Dir && *rank != Rank::ZERO)?;
+    inode.moves_away();
+    Some(Event::Route(Route { dir: inode.ino, frag: Frag::WHOLE, rank: Rank::ZERO, version: 1 }))
 }
 
 /// The text, line by line, with what it has to end with.

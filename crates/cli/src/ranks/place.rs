@@ -103,6 +103,9 @@ pub fn authority(place: &Place) -> Result<u16, Failure> {
         if let Some(route) = routes.iter().find(|route| route.dir == at.0 && route.frag == whole) {
             return Ok(route.rank);
         }
+        if let Some(rank) = at.zeroth_rank() {
+            return Ok(rank.0);
+        }
         if at == Ino::ROOT {
             break;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_driver::client::Call;
-use loligo_types::{FsError, Op, XattrMode};
+use loligo_types::{Answer, FsError, Op, XattrMode};
 use serde_json::json;
 
 use super::place::{self, Asker, Place};
@@ -17,6 +17,10 @@ use crate::target;
 /// The xattr of a directory that says which rank is to have it.
 const PIN: &[u8] = b"loligo.policy.pin";
 
+/// The xattr of a directory that says where directories in it live, and that which tells what holds.
+const PLACEMENT: &[u8] = b"loligo.policy.placement";
+const PLACES: &[u8] = b"loligo.dir.placement";
+
 /// Does one of them.
 pub fn run(what: &Subtree) -> Outcome {
     match what {
@@ -26,6 +30,8 @@ pub fn run(what: &Subtree) -> Outcome {
         Subtree::Split { dir, bits } => split::split(dir, *bits),
         Subtree::Merge { dir } => split::merge(dir),
         Subtree::Gather { dir } => migrate::gather(dir),
+        Subtree::Place { dir, placement } => place_dirs(dir, placement),
+        Subtree::Unplace { dir } => unplace_dirs(dir),
         Subtree::Migrate { dir, rank, frag, no_wait, json } => migrate::run(dir, *rank, *frag, *no_wait, *json),
     }
 }
@@ -82,6 +88,36 @@ fn unpin(dir: &Directory) -> Outcome {
         Err(FsError::NoData) => return Err(Failure::new(format!("{} is not pinned", place.name))),
         Err(error) => return Err(refused(&place, error)),
     }
+    Ok(())
+}
+
+fn place_dirs(dir: &Directory, placement: &str) -> Outcome {
+    let place = place::find(dir)?;
+    let value: Arc<[u8]> = Arc::from(placement.as_bytes());
+    let set = Op::SetXattr { ino: place.ino, name: Arc::from(PLACEMENT), value, mode: XattrMode::Set };
+    let asker = Asker::new(&place.found)?;
+    asker.call(Call::Op(set)).map_err(|error| refused(&place, error))?;
+    tell_placement(&asker, &place)
+}
+
+fn unplace_dirs(dir: &Directory) -> Outcome {
+    let place = place::find(dir)?;
+    let remove = Op::RemoveXattr { ino: place.ino, name: Arc::from(PLACEMENT) };
+    let asker = Asker::new(&place.found)?;
+    match asker.call(Call::Op(remove)) {
+        Ok(_) => tell_placement(&asker, &place),
+        Err(FsError::NoData) => Err(Failure::new(format!("{} does not say where directories live", place.name))),
+        Err(error) => Err(refused(&place, error)),
+    }
+}
+
+/// What holds from now on.
+fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
+    let get = Op::GetXattr { ino: place.ino, name: Arc::from(PLACES) };
+    let done = asker.call(Call::Op(get)).map_err(|error| refused(place, error))?;
+    let is_giga = matches!(done.answer, Answer::Bytes(text) if *text == *b"giga");
+    let how = if is_giga { "each get a rank of their own" } else { "live with their names" };
+    say(format_args!("directories that are made in {} {how}; those that are there stay where they are", place.name));
     Ok(())
 }
 

@@ -103,6 +103,8 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "subtree pin",
         "subtree unpin",
         "subtree migrate",
+        "subtree place",
+        "subtree unplace",
         "auth add",
         "policy set",
         "policy show",

@@ -22,6 +22,7 @@ mod journal;
 mod journal_kept;
 mod journal_mend;
 mod output;
+mod placement;
 mod policy;
 mod ranks;
 mod run;

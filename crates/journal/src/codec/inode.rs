@@ -4,7 +4,9 @@
 
 use loligo_types::attr::Extra;
 use loligo_types::limits::{EXPECTED_ENTRIES_MAX, OBJECT_SIZE_MAX};
-use loligo_types::{Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, Place, RStat, Rank, Spread, Time};
+use loligo_types::{
+    Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, Place, Placement, RStat, Rank, Spread, Time,
+};
 
 use super::{Cursor, DecodeError, put_bytes, put_u64, put_zigzag};
 
@@ -31,7 +33,10 @@ const RSTAT: u8 = 1 << 3;
 const LAYOUT: u8 = 1 << 4;
 const LINKABLE: u8 = 1 << 5;
 const RDEV: u8 = 1 << 6;
-const EXTRA_ALL: u8 = (RDEV << 1) - 1;
+/// The last one that there is room for.
+const PLACEMENT: u8 = 1 << 7;
+/// In the byte of that: a scattered directory has been given to another rank.
+const MOVED: u8 = 1 << 7;
 
 /// The shortest ACL entry: tag, id and permissions of one byte each.
 const ACL_ENTRY_MIN: usize = 3;
@@ -184,7 +189,8 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
             | flag(RSTAT, extra.rstat != RStat::default())
             | flag(LAYOUT, extra.layout.is_some())
             | flag(LINKABLE, extra.linkable)
-            | flag(RDEV, extra.rdev != 0),
+            | flag(RDEV, extra.rdev != 0)
+            | flag(PLACEMENT, extra.placement != Placement::Inherited || extra.moved),
     );
     if let Some(target) = &extra.symlink {
         put_bytes(out, target);
@@ -201,13 +207,13 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
     if extra.rdev != 0 {
         put_u64(out, u64::from(extra.rdev));
     }
+    if extra.placement != Placement::Inherited || extra.moved {
+        out.push(extra.placement as u8 | flag(MOVED, extra.moved));
+    }
 }
 
 fn take_extra(from: &mut Cursor<'_>) -> Result<Extra, DecodeError> {
     let flags = from.u8()?;
-    if flags & !EXTRA_ALL != 0 {
-        return Err(from.invalid("flags of the inode's rare parts"));
-    }
     let mut extra = Extra { linkable: flags & LINKABLE != 0, ..Extra::default() };
     if flags & SYMLINK != 0 {
         extra.symlink = Some(from.bytes()?.into());
@@ -226,6 +232,12 @@ fn take_extra(from: &mut Cursor<'_>) -> Result<Extra, DecodeError> {
     }
     if flags & RDEV != 0 {
         extra.rdev = from.u32()?;
+    }
+    if flags & PLACEMENT != 0 {
+        let byte = from.u8()?;
+        extra.moved = byte & MOVED != 0;
+        let said = Placement::from_code(byte & !MOVED).filter(|said| extra.moved || *said != Placement::Inherited);
+        extra.placement = said.ok_or_else(|| from.invalid("placement of the directory"))?;
     }
     Ok(extra)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Acl, Event, Inode, Kind, Letter, Rank, Route, SessionRecord, Spread};
+use loligo_types::{Acl, Event, Inode, Kind, Letter, Placement, Rank, Route, SessionRecord, Spread};
 
 use super::text::escape;
 
@@ -164,6 +164,12 @@ fn inode_fields(inode: &Inode) -> Fields {
         Spread::No => {}
         Spread::Home => all.push(("spread", text(b"home"))),
         Spread::Part(rank) => all.push(("part_of_rank", number(rank.0))),
+    }
+    if inode.placement() != Placement::Inherited {
+        all.push(("placement", text(inode.placement().name().as_bytes())));
+    }
+    if inode.has_moved() {
+        all.push(("moved", Value::Flag(true)));
     }
     let rare = [
         ("rdev", i128::from(inode.extra.as_ref().map_or(0, |extra| extra.rdev))),

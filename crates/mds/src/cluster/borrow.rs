@@ -58,7 +58,7 @@ impl Tx {
 }
 
 /// What must be lent for a request, by rank.
-type Foreign = BTreeMap<Rank, Vec<Want>>;
+pub(crate) type Foreign = BTreeMap<Rank, Vec<Want>>;
 
 /// What a request needs before it can be decided.
 pub(crate) enum Gathered {

@@ -55,7 +55,9 @@ impl Mds {
     pub(super) fn make_move(&mut self, export: &mut Export, survey: &mut Survey, inode: &Inode, changes: Changes) {
         let Changes { mut events, mut departed } = changes;
         if export.itself {
-            events.push(Event::Inode(Box::new(inode.clone())));
+            let mut inode = inode.clone();
+            inode.moves_away();
+            events.push(Event::Inode(Box::new(inode)));
         }
         let (clients, holders) = self.take_holdings(survey, &mut export.held, export.to);
         export.holders = holders;

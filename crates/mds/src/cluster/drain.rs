@@ -30,6 +30,8 @@ enum Stage {
     Looking(Scan, Ino),
     /// Subtrees move.
     Giving,
+    /// Directories move that were found so far, which are here because of their numbers; then the look goes on from there.
+    GivingScattered(Option<Ino>),
     /// Files move that were found so far; then the look goes on from there.
     GivingFiles(Option<Ino>),
     /// Some inodes without a name are open.
@@ -60,6 +62,10 @@ pub(crate) struct Drain {
     /// Those with one that names no other rank that takes more.
     bound: Vec<Ino>,
     files: Vec<Ino>,
+    /// Directories whose number names this rank, found in the table.
+    scattered: VecDeque<Ino>,
+    /// How many of these had come here by messages when the table was looked through.
+    came: u64,
     /// What was given to each rank, in parts of this one's load.
     given: BTreeMap<Rank, f64>,
     subtrees_given: u64,
@@ -85,6 +91,8 @@ impl Drain {
             pins: VecDeque::new(),
             bound: Vec::new(),
             files: Vec::new(),
+            scattered: VecDeque::new(),
+            came: 0,
             given: BTreeMap::new(),
             subtrees_given: 0,
             files_given: 0,
@@ -117,7 +125,12 @@ impl Mds {
 
     fn step_drain_stage(&mut self, drain: &mut Drain) {
         match drain.stage {
-            Stage::Settling(None, what) => drain.stage = Stage::Settling(Some(self.log.last), what),
+            Stage::Settling(None, what) => {
+                if what == Scan::Scattered {
+                    drain.came = self.cluster.scattered.came;
+                }
+                drain.stage = Stage::Settling(Some(self.log.last), what);
+            }
             Stage::Settling(Some(upto), what) => {
                 if self.settle_upto(upto) {
                     self.look_on(drain, what, Ino(0));
@@ -126,6 +139,7 @@ impl Mds {
             // It was not answered for so long.
             Stage::Looking(what, from) => self.look_on(drain, what, from),
             Stage::Giving => self.give_subtree(drain),
+            Stage::GivingScattered(next) => self.give_scattered(drain, next),
             Stage::GivingFiles(next) => self.give_files(drain, next),
             Stage::Orphans => {
                 if self.tree.orphans().next().is_none() {
@@ -184,6 +198,10 @@ impl Mds {
                 None => drain.not_before_ms = self.now.mono_ms + RETRY_MS,
                 Some(page) => match what {
                     Scan::Pins => self.take_pins(&mut drain, page),
+                    Scan::Scattered => {
+                        drain.scattered = page.found.into_iter().map(|(ino, _)| ino).collect();
+                        drain.stage = Stage::GivingScattered(page.next);
+                    }
                     Scan::Floating => self.take_floating(&mut drain, page),
                 },
             }
@@ -328,7 +346,7 @@ impl Mds {
         let dirs = self.own_dirs();
         let Some(dir) = self.next_to_give(&dirs) else {
             (drain.stuck, drain.refused) = (None, None);
-            drain.stage = Stage::Settling(None, Scan::Floating);
+            drain.stage = Stage::Settling(None, Scan::Scattered);
             return;
         };
         // What it is pinned to is looked for where there is nothing else to do meanwhile: in its xattrs.
@@ -379,6 +397,39 @@ impl Mds {
                 drain.pins.rotate_left(usize::from(drain.pins.len() > 1));
             }
             _ => {}
+        }
+    }
+
+    fn give_scattered(&mut self, drain: &mut Drain, next: Option<Ino>) {
+        if !self.cluster.exports.is_idle() || !self.look_back(drain) {
+            return;
+        }
+        while let Some(dir) = drain.scattered.front().copied() {
+            let mut wants = Vec::new();
+            match self.locate(dir, &mut wants) {
+                Where::Unknown => _ = self.load(wants, Waiter::Nobody),
+                Where::Here if self.tree.inode(dir).is_some_and(|inode| inode.nlink > 0) => {
+                    match self.pins_known(dir) {
+                        None => _ = self.load(vec![loligo_namespace::Need::Xattrs(dir)], Waiter::Nobody),
+                        Some(pinned) => {
+                            self.give_dir(drain, dir, &pinned);
+                            // The next one while that is decoupled, or such.
+                            drain.scattered.rotate_left(1);
+                        }
+                    }
+                }
+                Where::Here | Where::Elsewhere(_) => {
+                    drain.scattered.pop_front();
+                    continue;
+                }
+            }
+            return;
+        }
+        (drain.stuck, drain.refused) = (None, None);
+        match next {
+            Some(next) => self.look_on(drain, Scan::Scattered, next),
+            // Of files that live by themselves there may be more by now.
+            None => drain.stage = Stage::Settling(None, Scan::Floating),
         }
     }
 
@@ -441,6 +492,11 @@ impl Mds {
         if !self.has_landed() {
             return;
         }
+        if drain.came != self.cluster.scattered.came {
+            // Others made directories here before they had heard.
+            drain.stage = Stage::Settling(None, Scan::Scattered);
+            return;
+        }
         drain.stage = Stage::Parting;
         drain.letters_got = self.letters_got();
         let others: Vec<Rank> = self.cluster.links.keys().copied().collect();
@@ -486,7 +542,8 @@ impl Mds {
         let orphans = self.tree.orphans().count() as u64;
         let state = match drain.stage {
             Stage::Settling(_, Scan::Pins) | Stage::Looking(Scan::Pins, _) => "looking for pins",
-            Stage::Giving => "giving subtrees away",
+            Stage::Settling(_, Scan::Scattered) | Stage::Looking(Scan::Scattered, _) => "looking for directories",
+            Stage::Giving | Stage::GivingScattered(_) => "giving subtrees away",
             Stage::Settling(..) | Stage::Looking(..) | Stage::GivingFiles(_) => "giving files away",
             Stage::Orphans => "waiting for open files that have no name to be closed",
             Stage::Landing | Stage::Parting | Stage::Parted => "waiting for the other ranks",
@@ -495,7 +552,7 @@ impl Mds {
         };
         Some(DrainStatus {
             state: state.into(),
-            subtrees_left: self.own_dirs().len() as u64,
+            subtrees_left: (self.own_dirs().len() + drain.scattered.len()) as u64,
             subtrees_given: drain.subtrees_given,
             files_left: drain.files.len() as u64,
             files_given: drain.files_given,

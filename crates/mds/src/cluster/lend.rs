@@ -423,6 +423,7 @@ impl Mds {
         if events.iter().any(moves) {
             self.disturb_export();
         }
+        self.note_scattered(events);
         self.commit(None, &all);
         for event in events {
             if let Event::Orphan(ino) = event {

@@ -238,6 +238,11 @@ impl Mds {
                 }
                 return;
             };
+            if self.has_ended(ino, inode.as_deref()) {
+                self.tree.load(Loaded::Inode(ino, None));
+                self.cluster.absent.push(ino);
+                return;
+            }
             if !self.is_mine(ino, inode.as_deref()) {
                 self.note_distant(ino, inode.as_deref());
                 let most = self.config.some(KEEP_MAX);
@@ -258,6 +263,13 @@ impl Mds {
     /// Whether all that is in memory of a directory is this rank's part of it.
     fn has_only_part(&self, ino: Ino) -> bool {
         self.tree.part(ino).is_some() && self.tree.inode(ino).is_some_and(|inode| inode.part_of().is_some())
+    }
+
+    /// Whether what the table says of a scattered directory whose number names this rank is behind: it has been another rank's, and since
+    /// no line says where it is, it was removed there.
+    fn has_ended(&self, ino: Ino, inode: Option<&Inode>) -> bool {
+        let here = ino.zeroth_rank() == Some(self.me()) && self.cluster.routes.version(ino).is_none();
+        here && inode.is_some_and(Inode::has_moved) && self.cluster.given_to(ino).is_none()
     }
 
     /// Whether a record that the table has is this rank's.

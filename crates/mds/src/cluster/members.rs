@@ -19,6 +19,7 @@ impl Mds {
         }
         let was_alone = self.cluster.is_alone();
         let before = std::mem::replace(&mut self.cluster.map, map);
+        self.cluster.routes.set_ranks(&self.cluster.map, self.config.rank);
         if was_alone {
             self.end_solitude();
         }

@@ -6,6 +6,7 @@ mod depart;
 mod drain;
 mod export;
 mod float;
+mod giga;
 mod gone;
 mod holdings;
 mod import;
@@ -22,6 +23,7 @@ mod recut;
 mod rest;
 mod riddle;
 mod routes;
+mod scatter;
 mod size;
 mod spread;
 mod survey;
@@ -37,11 +39,13 @@ pub(crate) use self::depart::last_of_each;
 pub(crate) use self::drain::Drain;
 pub(crate) use self::export::Exports;
 pub(crate) use self::float::Homes;
+pub(crate) use self::giga::Growing;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
 pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
+pub(crate) use self::scatter::Numbers as ScatteredNumbers;
 pub(crate) use self::size::Tail;
 
 use crate::execute::{Step, handle_of};
@@ -112,6 +116,8 @@ pub(crate) struct Cluster {
     /// When it looks again, milliseconds.
     pub(crate) cuts_at_ms: u64,
     pub(crate) homes: Homes,
+    pub(crate) scattered: ScatteredNumbers,
+    pub(crate) growing: Growing,
     /// Something has changed that others can only learn from the table.
     pub(crate) told_by_table: bool,
     /// Clients that have ended lately, as other ranks say, the newest last.
@@ -337,6 +343,7 @@ impl Mds {
         self.send_landed();
         self.follow_pins();
         self.recut_spread();
+        self.spread_growing();
         self.step_drain();
         self.give_home();
         self.say_farewells();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Frag, Ino, Lsn, Rank, Route};
+use loligo_types::{ClusterMap, Frag, Ino, Lsn, Rank, Route};
 
 /// The lines, by directory and fragment.
 #[derive(Default, Debug)]
@@ -10,6 +10,8 @@ pub(crate) struct Routes {
     lines: BTreeMap<(Ino, Frag), Route>,
     /// Those that are not true for others yet, as they were written.
     fresh: Vec<Fresh>,
+    /// The ranks that there are: a number that names another one means nothing any more.
+    ranks: BTreeSet<Rank>,
 }
 
 /// A line that others are not told yet.
@@ -26,6 +28,16 @@ struct Fresh {
 }
 
 impl Routes {
+    /// These ranks are there, and this one.
+    pub(crate) fn set_ranks(&mut self, map: &ClusterMap, own: Rank) {
+        self.ranks = map.ranks.iter().map(|info| info.rank).chain([own]).collect();
+    }
+
+    /// The rank that a directory's number names.
+    fn zeroth(&self, dir: Ino) -> Option<Rank> {
+        dir.zeroth_rank().filter(|rank| self.ranks.contains(rank))
+    }
+
     /// Takes a line in; whether it is news.
     pub(crate) fn learn(&mut self, route: Route) -> bool {
         let overlap = |known: &&Route| known.frag.covers(route.frag) || route.frag.covers(known.frag);
@@ -115,12 +127,13 @@ impl Routes {
         self.lines.range((dir, Frag::WHOLE)..).take_while(move |((d, _), _)| *d == dir).map(|(_, route)| route)
     }
 
-    /// Who has a name of a directory, if a line says so.
+    /// Who has a name of a directory, if a line says so, or else the number of the directory.
     pub(crate) fn of(&self, dir: Ino, hash: u64) -> Option<Rank> {
         if self.lines.is_empty() {
-            return None;
+            return self.zeroth(dir);
         }
-        self.of_dir(dir).find(|route| route.frag.contains(hash)).map(|route| route.rank)
+        let line = self.of_dir(dir).find(|route| route.frag.contains(hash)).map(|route| route.rank);
+        line.or_else(|| self.zeroth(dir))
     }
 
     /// The fragment of a directory that holds a name with this hash, as the lines cut it; all of it where none does.
@@ -132,7 +145,7 @@ impl Routes {
         self.of_dir(dir).find(|route| route.frag.contains(hash)).map_or(Frag::WHOLE, |route| route.frag)
     }
 
-    /// Who has a directory's own inode, if a line says so: it lives with its first fragment.
+    /// Who has a directory's own inode, if a line or its number says so: it lives with its first fragment.
     pub(crate) fn home(&self, dir: Ino) -> Option<Rank> {
         self.of(dir, 0)
     }
@@ -200,6 +213,19 @@ mod tests {
         assert_eq!((routes.lines.len(), routes.of(Ino(5), halves[1].first())), (1, Some(Rank(3))));
         routes.forget(Ino(5));
         assert_eq!((routes.lines.len(), routes.version(Ino(5))), (0, None));
+    }
+
+    #[test]
+    fn a_number_counts_where_no_line_says_otherwise() {
+        let mut routes = Routes::default();
+        let dir = Ino(0x100).scattered(Rank(3)).expect("it fits");
+        assert_eq!(routes.home(dir), None, "there is no such rank");
+        routes.set_ranks(&ClusterMap::default(), Rank(3));
+        assert_eq!((routes.home(dir), routes.version(dir), routes.is_spread(dir)), (Some(Rank(3)), None, false));
+        assert!(routes.learn(Route { dir, frag: Frag::WHOLE, rank: Rank(1), version: 1 }));
+        assert_eq!((routes.home(dir), routes.home(Ino(0x100))), (Some(Rank(1)), None));
+        routes.forget(dir);
+        assert_eq!(routes.of(dir, 7), Some(Rank(3)));
     }
 
     #[test]

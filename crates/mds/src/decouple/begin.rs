@@ -6,7 +6,9 @@
 //! store waits for somebody who merges that (`away.rs`).
 
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
-use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, StoredJournal};
+use loligo_types::{
+    Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, Placement, StoredJournal,
+};
 
 use super::Owned;
 use super::objects::DataRights;
@@ -124,6 +126,10 @@ impl Mds {
         }
         if !job.cred.is_root() && root.uid != job.cred.uid {
             return Some(Step::Answer(Err(FsError::Perm)));
+        }
+        if root.places_dirs() == Placement::Giga {
+            // What is in it is all ranks', and only their numbers say where: nobody could be kept out of that.
+            return Some(Step::Answer(Err(FsError::NotSupported)));
         }
         let roots: Vec<Ino> = self.tree.all_decoupled().map(|record| record.dir).collect();
         for used in roots {

@@ -9,11 +9,12 @@
 //! gathers the outer one hears that.
 //!
 //! Files that live by themselves at other ranks are not looked for: their names say nothing of where they are. Such a file comes when the
-//! owner asks for it; if it does not, the owner is told `Busy`.
+//! owner asks for it; if it does not, the owner is told `Busy`. The same holds for scattered directories, which no line of the subtree map
+//! tells of; a directory that makes such itself cannot be decoupled at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Event, FsError, Ino, Kind, Rank};
+use loligo_types::{Event, FsError, Ino, Kind, Need, Rank};
 
 use crate::admin::Told;
 use crate::cluster::Where;
@@ -51,7 +52,7 @@ pub(super) struct Gathering {
 enum Far {
     Below,
     Elsewhere,
-    Load(Vec<loligo_namespace::Need>),
+    Load(Vec<Need>),
     /// Its rank was asked.
     Asked,
 }
@@ -136,13 +137,22 @@ impl Mds {
         Far::Elsewhere
     }
 
-    /// The owner of a subtree asks for a file that lives by itself at another rank. If a directory of the subtree counts it, it comes here, as
+    /// The owner of a subtree asks for a file that lives by itself at another rank, or a scattered directory. If a directory of the subtree counts it, it comes here, as
     /// it would by and by without that; else it is others', too.
     pub(super) fn fetch_home(&mut self, job: &mut Job, dir: Ino, ino: Ino) -> Step {
         let Where::Elsewhere(rank) = self.locate(ino, &mut Vec::new()) else { return Step::Wait(Why::Gather) };
         let counts = match self.cluster.strangers.parent(ino) {
             Some(parent) if parent == dir => Ok(true),
             Some(parent) => self.is_below(parent, dir),
+            // Its number says where it is, and that rank what it is in. A word of before will do: if it is not true any more, a directory
+            // comes that did not have to.
+            None if ino.zeroth_rank().is_some() => match self.is_below_far(ino, dir, 0) {
+                Far::Below => Ok(true),
+                Far::Elsewhere => Ok(false),
+                Far::Load(needs) => Err(needs),
+                Far::Asked if self.now.mono_ms < job.since_ms + FILE_MS => return Step::Wait(Why::Above),
+                Far::Asked => Ok(false),
+            },
             None => Ok(false),
         };
         match counts {

@@ -75,6 +75,7 @@ impl Mds {
     pub(crate) fn heat_store(&mut self, records: &[Record]) {
         let mut spots: Vec<Spot> = Vec::new();
         for record in records {
+            self.note_growing(&record.event);
             let spot = match &record.event {
                 Event::Inode(inode) => self.home_of(inode),
                 Event::Entry { dir, .. } | Event::EntryGone { dir, .. } => (*dir, self.frag_of(*dir, || record.hash)),

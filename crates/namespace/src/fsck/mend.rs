@@ -24,11 +24,14 @@ pub fn mend(mut scan: Scan) -> Report {
 fn mend_counter(scan: &mut Scan) {
     let Scan { facts, next_inos, report, .. } = scan;
     next_inos.entry(Rank::ZERO).or_insert(Ino::FIRST);
-    for (at, fact) in facts.iter().enumerate() {
-        let (last, rank) = (fact.inode.ino, fact.inode.ino.birth_rank());
-        if facts.get(at + 1).is_some_and(|next| next.inode.ino.birth_rank() == rank) {
-            continue;
-        }
+    let mut lasts: BTreeMap<Rank, Ino> = BTreeMap::new();
+    for fact in facts.iter() {
+        // Numbers that name a rank count with the others.
+        let plain = fact.inode.ino.plain();
+        let last = lasts.entry(plain.birth_rank()).or_insert(plain);
+        *last = plain.max(*last);
+    }
+    for (rank, last) in lasts {
         let next = next_inos.entry(rank).or_insert(Ino(0));
         if last >= *next {
             *next = Ino(last.0 + 1).max(Ino::first_of(rank));

@@ -73,9 +73,10 @@ pub(crate) fn drop_entry(work: &mut Work<'_>, dir: &Inode, name: &Name, kind: Ki
     }
 }
 
-/// Makes an inode with its entry.
+/// Makes an inode with its entry. One whose number names a rank lives there, not with its name.
 pub(crate) fn make(work: &mut Work<'_>, dir: &Inode, name: &Name, mut inode: Inode) {
-    add_entry(work, dir, name, Target { ino: inode.ino, kind: inode.kind, remote: false });
+    let remote = inode.ino.zeroth_rank().is_some();
+    add_entry(work, dir, name, Target { ino: inode.ino, kind: inode.kind, remote });
     inode.place = Place::embedded(work.tree.hash(name));
     work.add_inode(inode, dir);
 }

@@ -199,7 +199,7 @@ fn move_inode(work: &mut Work<'_>, ctx: &Ctx<'_>, moved: &Moved<'_>) -> Target {
     } else if alone {
         work.edit(inode).place = Place::floating(owner);
     }
-    if is_dir && !together && (ctx.route_version)(inode.ino).is_none() {
+    if is_dir && !together && inode.ino.zeroth_rank().is_none() && (ctx.route_version)(inode.ino).is_none() {
         // What is below it stays with the rank that has it.
         work.event(Event::Route(Route { dir: inode.ino, frag: Frag::WHOLE, rank: owner, version: 1 }));
     }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use loligo_semantics::SubtreePolicy;
-use loligo_types::{Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, NO_POLICY, Rank, XattrMode};
+use loligo_types::{
+    Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, NO_POLICY, Placement, Rank, XattrMode,
+};
 use loligo_types::{is_policy_name, limits};
 
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
@@ -26,6 +28,10 @@ pub const BALANCER: &[u8] = b"loligo.policy.balancer";
 /// The policy that says how many entries a directory will have: it is cut into as many fragments at once as they need, and
 /// stays so. Its owner's to set; for this one directory, not for those below.
 pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
+
+/// The policy that says where directories live that are made in a directory: `subtree`, with their names; `giga`, each at a rank of
+/// its own. What is made in those goes on so. Its owner's to set; what is there already stays where it is.
+pub const PLACEMENT: &[u8] = b"loligo.policy.placement";
 
 /// The policy that says what a directory and all below it promise: a document of `loligo_semantics`. Its owner's to set: it is
 /// the owner's changes that it is about.
@@ -66,6 +72,8 @@ enum Space {
     OwnersPolicy,
     /// The same, but in the inode, and its owner's to set.
     Expected,
+    /// The same.
+    Placement,
     Computed,
 }
 
@@ -79,6 +87,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
         PIN | BALANCER => return Ok(Space::Policy),
         SUBTREE => return Ok(Space::OwnersPolicy),
         EXPECTED_ENTRIES => return Ok(Space::Expected),
+        PLACEMENT => return Ok(Space::Placement),
         _ => {}
     }
     let spaces = [
@@ -151,6 +160,9 @@ pub(crate) fn get(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &[u8]) -> FsResult
         Space::AccessAcl => acl(inode.acl()),
         Space::DefaultAcl => acl(inode.default_acl()),
         Space::Expected => Some(inode.expected_entries()).filter(|n| *n > 0).map(|n| n.to_string().into_bytes().into()),
+        Space::Placement => {
+            Some(inode.placement()).filter(|own| *own != Placement::Inherited).map(|own| own.name().as_bytes().into())
+        }
         Space::Computed => {
             vxattr::value(&tree.counted(inode), name, tree.config().frag).map(|text| text.into_bytes().into())
         }
@@ -206,6 +218,14 @@ pub(crate) fn set(
             }
             expect(&mut work, ctx, inode, expected_entries(value).ok_or(FsError::Invalid)?)?;
         }
+        Space::Placement => {
+            match (mode, inode.placement()) {
+                (XattrMode::Create, own) if own != Placement::Inherited => return Err(FsError::Exists),
+                (XattrMode::Replace, Placement::Inherited) => return Err(FsError::NoData),
+                _ => {}
+            }
+            place(&mut work, ctx, inode, Placement::named(value.trim_ascii()).ok_or(FsError::Invalid)?)?;
+        }
         _ => {
             check(inode, ctx.cred, space, true)?;
             if matches!(space, Space::Policy | Space::OwnersPolicy) && !is_policy(name, value) {
@@ -245,6 +265,12 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
                 return Err(FsError::NoData);
             }
         }
+        Space::Placement => {
+            place(&mut work, ctx, inode, Placement::Inherited)?;
+            if inode.placement() == Placement::Inherited {
+                return Err(FsError::NoData);
+            }
+        }
         _ => {
             check(inode, ctx.cred, space, true)?;
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
@@ -275,6 +301,16 @@ fn expect(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, entries: u64) -> Fs
     let copy = work.edit(inode);
     copy.extra_mut().expected_entries = entries;
     config.cut_anew(copy, now);
+    Ok(())
+}
+
+/// Sets where directories live that are made in a directory.
+fn place(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, placement: Placement) -> FsResult<()> {
+    access::check_owner(inode, ctx.cred)?;
+    if inode.kind != Kind::Dir {
+        return Err(FsError::NotDir);
+    }
+    work.edit(inode).extra_mut().placement = placement;
     Ok(())
 }
 
@@ -397,6 +433,34 @@ mod tests {
             0 setxattr /d loligo.policy.subtree #*4097 = Invalid
             0 getxattr /d loligo.policy.subtree = NoData
             0 setxattr /d loligo.policy.subtree #*4096
+            ",
+        );
+    }
+
+    #[test]
+    fn a_placement_is_the_owners_to_set_and_tells_how_a_directory_places_others() {
+        check(
+            "
+            0 mkdir /d 755
+            0 chown /d 1000 1000
+            0 create /f 644
+            0 getxattr /d loligo.policy.placement = NoData
+            0 getxattr /d loligo.dir.placement = subtree
+            0 getxattr /f loligo.dir.placement = NoData
+            1001 setxattr /d loligo.policy.placement giga = Perm
+            1000 setxattr /d loligo.policy.placement inherited = Invalid
+            1000 setxattr /d loligo.policy.placement Giga = Invalid
+            0 setxattr /f loligo.policy.placement giga = NotDir
+            1000 setxattr /d loligo.policy.placement giga replace = NoData
+            1000 setxattr /d loligo.policy.placement giga = xattrs=false
+            1000 setxattr /d loligo.policy.placement subtree create = Exists
+            1001 getxattr /d loligo.policy.placement = giga
+            1001 getxattr /d loligo.dir.placement = giga
+            0 listxattr /d =
+            1001 removexattr /d loligo.policy.placement = Perm
+            1000 removexattr /d loligo.policy.placement
+            1000 removexattr /d loligo.policy.placement = NoData
+            0 getxattr /d loligo.dir.placement = subtree
             ",
         );
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Layout, Name, Time, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Layout, Name, Placement, Time, limits};
 
 use super::escape::unescape;
 use super::{acl, kind_of};
@@ -166,12 +166,16 @@ fn rare(f: &mut Fields<'_>, inode: &mut Inode) -> Result<(), String> {
     let expected = f.optional("expected-entries", |value| {
         value.parse().ok().filter(|entries| (1..=limits::EXPECTED_ENTRIES_MAX).contains(entries))
     })?;
-    if inode.kind != Kind::Dir && (bits.is_some() || expected.is_some()) {
-        return Err("frag-bits and expected-entries are for directories only".to_string());
+    let placement = f.optional("placement", |value| Placement::named(value.as_bytes()))?;
+    if inode.kind != Kind::Dir && (bits.is_some() || expected.is_some() || placement.is_some()) {
+        return Err("frag-bits, expected-entries and placement are for directories only".to_string());
     }
     inode.frag_bits = bits.unwrap_or(0);
     if let Some(expected) = expected {
         inode.extra_mut().expected_entries = expected;
+    }
+    if let Some(placement) = placement {
+        inode.extra_mut().placement = placement;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use loligo_types::{Event, Inode, Kind, Time};
+use loligo_types::{Event, Inode, Kind, Placement, Time};
 
 use super::escape::escape;
 use super::{acl, kind_name};
@@ -73,6 +73,9 @@ fn render_inode(inode: &Inode, xattrs: usize) -> String {
     }
     if inode.expected_entries() > 0 {
         add("expected-entries", &inode.expected_entries().to_string());
+    }
+    if inode.placement() != Placement::Inherited {
+        add("placement", inode.placement().name());
     }
     out
 }

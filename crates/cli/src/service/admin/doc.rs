@@ -131,6 +131,10 @@ pub struct RankDoc {
     pub splits: u64,
     #[serde(default)]
     pub merges: u64,
+    /// Directories made at ranks that their numbers name.
+    pub scattered: u64,
+    /// Their fragments that went to other ranks.
+    pub spreads: u64,
     /// Subtrees that are decoupled, and those of them whose owners are away.
     #[serde(default)]
     pub decoupled_subtrees: u64,
@@ -453,6 +457,8 @@ impl RankDoc {
             evicted: mds.evicted,
             splits: mds.splits,
             merges: mds.merges,
+            scattered: mds.scattered,
+            spreads: mds.spreads,
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,

@@ -131,6 +131,16 @@ const HEAT_FETCHES: Metric =
 const HEAT_STORES: Metric =
     stable("loligo_heat_stores_total", "counter", "writes into the table, one for each directory and checkpoint");
 const SPLITS: Metric = stable("loligo_dir_splits_total", "counter", "times that a directory was split into fragments");
+const SCATTERED: Metric = stable(
+    "loligo_dirs_scattered_total",
+    "counter",
+    "directories that were made at a rank which their number names (placement giga)",
+);
+const SPREADS: Metric = stable(
+    "loligo_dir_spreads_total",
+    "counter",
+    "fragments of directories under placement giga that went to other ranks because the directories had grown",
+);
 const MERGES: Metric = stable("loligo_dir_merges_total", "counter", "times that fragments of a directory were merged");
 const DECOUPLED: Metric =
     stable("loligo_decoupled_subtrees", "gauge", "subtrees that clients have for themselves, to be merged");
@@ -226,6 +236,8 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&LEASE_BYTES, status, |rank| rank.mds.lease_bytes as f64);
     page.ranks(&SPLITS, status, |rank| rank.mds.splits as f64);
     page.ranks(&MERGES, status, |rank| rank.mds.merges as f64);
+    page.ranks(&SCATTERED, status, |rank| rank.mds.scattered as f64);
+    page.ranks(&SPREADS, status, |rank| rank.mds.spreads as f64);
     page.ranks(&DECOUPLED, status, |rank| rank.mds.decoupled_count.all as f64);
     page.ranks(&DECOUPLED_AWAY, status, |rank| rank.mds.decoupled_count.away as f64);
     page.ranks(&SUBTREE_MERGES, status, |rank| rank.mds.subtree_merges as f64);

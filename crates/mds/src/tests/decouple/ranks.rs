@@ -568,3 +568,43 @@ fn one_that_was_left_with_a_journal_in_the_store_is_taken_over_at_the_rank_that_
 fn into_of(merge: u64) -> MergeInto {
     if merge.is_multiple_of(2) { MergeInto::Memory } else { MergeInto::Table }
 }
+
+#[test]
+fn a_scattered_directory_below_comes_to_its_owner_when_that_asks_for_it() {
+    let mut cluster = Cluster::new(2);
+    let (a, b) = (cluster.client(), cluster.client());
+    let here = cluster.mkdir(b, Ino::ROOT, "here");
+    let top = cluster.mkdir(b, here, "top");
+    let name_of = loligo_namespace::PLACEMENT;
+    let set =
+        |ino| Op::SetXattr { ino, name: name_of.into(), value: (*b"giga").into(), mode: loligo_types::XattrMode::Set };
+    assert!(cluster.call(b, set(top)).is_ok());
+    let mut far = Vec::new();
+    for n in 0..20 {
+        let dir = cluster.mkdir(b, top, &format!("d{n}"));
+        cluster.touch(b, dir, "f");
+        far.push((dir, cluster.has(1, dir)));
+    }
+    assert!(far.iter().any(|(_, is_far)| *is_far) && far.iter().any(|(_, is_far)| !is_far));
+    assert_eq!(Far::new(&mut cluster, a, top).err(), Some(FsError::NotSupported));
+    let mut owner = Far::new(&mut cluster, a, here).expect("nobody has it");
+    for (n, (dir, _)) in far.iter().enumerate() {
+        let found = owner.found(&mut cluster, top, &format!("d{n}"));
+        assert_eq!(
+            found,
+            Ok(*dir),
+            "d{n}: {:?} {:?}",
+            cluster.at(1, |world| world.mds.migrations()),
+            cluster.world(0).mds.under_way()
+        );
+        assert!(owner.found(&mut cluster, *dir, "f").is_ok());
+        owner.run(&mut cluster, &create(*dir, "new", WRITE, 77)).expect("it is his");
+        assert_eq!(cluster.lookup(b, *dir, "f"), Err(FsError::Busy));
+    }
+    owner.merge(&mut cluster).expect("it is his");
+    owner.end(&mut cluster).expect("it is his");
+    for (dir, _) in &far {
+        assert!(cluster.lookup(b, *dir, "new").is_ok());
+    }
+    cluster.finish();
+}

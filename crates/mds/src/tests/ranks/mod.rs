@@ -20,6 +20,7 @@ mod names;
 mod paths;
 mod repeats;
 mod returns;
+mod scattered;
 mod shut_out;
 mod spread;
 mod stands;

@@ -1,0 +1,116 @@
+//! A directory under placement `giga` that has become large comes to all ranks, fragment by fragment: which fragment goes where, and when.
+//! GIGA+ (Patil and Gibson, FAST'11) as IndexFS uses it: a directory begins at its zeroth server, and whenever a partition overflows half of it
+//! goes to another server, until it is at all; digest §2.3. When a directory is cut, and into how many fragments, is decided as for any
+//! (`FragConfig`); how a fragment moves is `export.rs`'s. Unlike GIGA+'s bitmaps the lines of the subtree map say who has which fragment: there are
+//! few directories of this size.
+
+use std::collections::BTreeSet;
+
+use loligo_types::{Event, Frag, Ino, Placement, Rank};
+
+use crate::admin::Told;
+use crate::machine::Mds;
+
+/// How long after a fragment could not be moved it is tried again, milliseconds.
+const RETRY_MS: u64 = 1000;
+
+/// Directories that may have to be spread.
+#[derive(Default)]
+pub(crate) struct Growing {
+    dirs: BTreeSet<Ino>,
+    /// Nothing is tried before this, milliseconds.
+    not_before_ms: u64,
+}
+
+/// The rank for a fragment of a directory that begins at one of these ranks: equal shares of the hashes, ascending from its own.
+fn rank_of(frag: Frag, ranks: &[Rank], home: Rank) -> Option<Rank> {
+    let first = ranks.iter().position(|rank| *rank == home)?;
+    let share = ((frag.value as usize) * ranks.len()) >> frag.bits;
+    ranks.get((first + share) % ranks.len()).copied()
+}
+
+/// How many bits of the hash tell so many ranks apart.
+fn bits_for(ranks: usize) -> u8 {
+    (0..Frag::BITS_MAX).find(|bits| 1 << bits >= ranks).unwrap_or(Frag::BITS_MAX)
+}
+
+impl Mds {
+    /// What was written says that a directory is cut: it may be one that is to be spread.
+    #[inline]
+    pub(crate) fn note_growing(&mut self, event: &Event) {
+        if let Event::Inode(inode) = event
+            && inode.frag_bits > 0
+            && !self.cluster.is_alone()
+            && inode.places_dirs() == Placement::Giga
+        {
+            self.cluster.growing.dirs.insert(inode.ino);
+        }
+    }
+
+    /// Moves the next fragment that another rank is to have, if nothing else moves from here.
+    pub(crate) fn spread_growing(&mut self) {
+        let busy = !self.cluster.exports.is_idle() || !self.cluster.ready || self.grace.is_some() || self.stopping;
+        if self.cluster.growing.dirs.is_empty() || busy || self.now.mono_ms < self.cluster.growing.not_before_ms {
+            return;
+        }
+        while let Some(dir) = self.cluster.growing.dirs.first().copied() {
+            let Some((frag, to)) = self.next_fragment(dir) else {
+                // When it has grown on, a checkpoint says so.
+                self.cluster.growing.dirs.remove(&dir);
+                continue;
+            };
+            match self.want_export(dir, Some(frag), to) {
+                Told::Begun(_) => self.counters.spreads += 1,
+                _ => self.cluster.growing.not_before_ms = self.now.mono_ms + RETRY_MS,
+            }
+            return;
+        }
+    }
+
+    /// A fragment of what this rank has of a directory that another rank is to have, and which one. Its home gives all but the fragment that
+    /// the directory itself lives with. Others part with pieces of what they have, but for the first one of each: so what was moved to them
+    /// by order stays there.
+    fn next_fragment(&self, dir: Ino) -> Option<(Frag, Rank)> {
+        let inode = self.tree.part(dir).or_else(|| self.tree.inode(dir))?;
+        if inode.places_dirs() != Placement::Giga || !self.cluster.takes_more(self.me()) {
+            return None;
+        }
+        let ranks = self.ranks_up();
+        let home = self.cluster.routes.home(dir).unwrap_or(self.me());
+        let bits = bits_for(ranks.len()).min(inode.frag_bits);
+        let is_home = home == self.me();
+        let pieces = |own: Frag| match own.bits < bits {
+            true => own.split(bits - own.bits),
+            false => vec![own],
+        };
+        let pieces = self.frags_of(dir).into_iter().flat_map(|own| pieces(own).into_iter().enumerate());
+        let moves = pieces.filter(|(at, frag)| if is_home { frag.first() > 0 } else { *at > 0 }).map(|(_, frag)| frag);
+        moves.map(|frag| (frag, rank_of(frag, &ranks, home))).find_map(|(frag, to)| {
+            let to = to.filter(|to| *to != self.me())?;
+            Some((frag, to))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_gets_an_equal_share_and_the_home_the_first() {
+        let ranks: Vec<Rank> = [0, 1, 2, 5].map(Rank).into();
+        let of = |frag| rank_of(frag, &ranks, Rank(2));
+        let halves: Vec<Option<Rank>> = Frag::WHOLE.split(1).into_iter().map(of).collect();
+        assert_eq!(halves, [2, 0].map(|rank| Some(Rank(rank))));
+        let quarters: Vec<Option<Rank>> = Frag::WHOLE.split(2).into_iter().map(of).collect();
+        assert_eq!(quarters, [2, 5, 0, 1].map(|rank| Some(Rank(rank))));
+        let eighths = Frag::WHOLE.split(3).into_iter().map(|frag| rank_of(frag, &ranks[..3], Rank(0)));
+        let shares = eighths.fold([0; 3], |mut shares, rank| {
+            shares[usize::from(rank.expect("a rank").0)] += 1;
+            shares
+        });
+        assert_eq!(shares, [3, 3, 2]);
+        assert_eq!(rank_of(Frag::WHOLE, &ranks, Rank(3)), None, "it is being drained");
+        assert_eq!([1, 2, 3, 4, 5].map(bits_for), [0, 1, 2, 2, 3]);
+    }
+}

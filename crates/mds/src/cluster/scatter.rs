@@ -1,0 +1,111 @@
+//! New directories that live at a rank which their number names (placement `giga`): which rank and number a directory gets, and how
+//! it comes to be there. IndexFS, "Scaling File System Metadata Performance With Stateless Caching and Bulk Insertion" (SC'14), assigns
+//! each new directory to a randomly chosen server; digest §2.3. Who has it from then on is said by `routes.rs`: the number, as long as
+//! there is no line. Not here: what a directory does that has become large.
+//!
+//! A directory at another rank is made with one record, as a rename over two ranks is: its rank lends the number, which nothing has, and
+//! the record that makes the name holds the letter that makes the directory. Nobody knows the number before the record is durable, and its
+//! rank has it locked until the letter is there.
+
+use std::collections::BTreeMap;
+
+use loligo_namespace::{Lookup, Need};
+use loligo_types::{Event, Ino, Lease, Op, Placement, Rank, RankState};
+
+use super::borrow::Foreign;
+use crate::machine::Mds;
+use crate::park::Job;
+use crate::peer::Want;
+
+/// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
+const TAKEN: u64 = 1024;
+
+/// Numbers that this rank may give to such directories.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    next: u64,
+    end: u64,
+    /// Directories that other ranks have made here, in this life.
+    pub(super) came: u64,
+}
+
+impl Mds {
+    /// Where the directory that a request makes is to live, if that is not with its name; what must be lent for it first.
+    pub(crate) fn place_new_dir(&mut self, job: &mut Job) -> Option<Foreign> {
+        let Op::Mkdir { dir, name, .. } = &job.op else { return None };
+        let is_giga = self.tree.inode(*dir).is_some_and(|dir| dir.places_dirs() == Placement::Giga);
+        if !is_giga || job.ino.is_some() || job.within.is_some() || self.tree.entry(*dir, name) != Lookup::Absent {
+            job.scattered = None;
+            return None;
+        }
+        let chosen = job.scattered.and_then(Ino::zeroth_rank);
+        if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.me() && self.cluster.is_alone()) {
+            job.scattered = self.scattered_number();
+        }
+        let number = job.scattered?;
+        let rank = number.zeroth_rank().filter(|rank| *rank != self.me())?;
+        // It is here while the request is decided, as something that is not there.
+        if self.tree.owner(number) == rank {
+            return None;
+        }
+        let want = Want { need: Need::Inode(number), recall: Lease::NONE };
+        Some(BTreeMap::from([(rank, vec![want])]))
+    }
+
+    /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
+    fn scattered_number(&mut self) -> Option<Ino> {
+        let numbers = &mut self.cluster.scattered;
+        if numbers.next == numbers.end {
+            let first = self.tree.next_ino();
+            // Too large a count names no rank.
+            Ino(first.0 + TAKEN).scattered(Rank::ZERO)?;
+            self.commit(None, &[Event::NextIno(Ino(first.0 + TAKEN))]);
+            (self.cluster.scattered.next, self.cluster.scattered.end) = (first.0, first.0 + TAKEN);
+        }
+        let plain = Ino(self.cluster.scattered.next);
+        let rank = self.zeroth_for(plain);
+        self.cluster.scattered.next += 1;
+        plain.scattered(rank)
+    }
+
+    /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
+    /// rank does follows from what it was told.
+    fn zeroth_for(&self, plain: Ino) -> Rank {
+        let mut ranks = self.ranks_up();
+        ranks.retain(|rank| *rank <= Ino::ZEROTH_MAX);
+        match ranks.as_slice() {
+            [] => self.me(),
+            ranks => ranks[(mix(plain.0) % ranks.len() as u64) as usize],
+        }
+    }
+
+    /// The decision of a transaction came: it may have made a directory here.
+    pub(super) fn note_scattered(&mut self, events: &[Event]) {
+        let is_new = |event: &Event| match event {
+            Event::Inode(inode) => inode.ino.zeroth_rank() == Some(self.me()) && self.tree.inode(inode.ino).is_none(),
+            _ => false,
+        };
+        self.cluster.scattered.came += events.iter().filter(|event| is_new(event)).count() as u64;
+    }
+
+    /// The ranks that take more and can be asked, ascending.
+    pub(super) fn ranks_up(&self) -> Vec<Rank> {
+        let ranks = self.cluster.map.ranks.iter().map(|info| info.rank);
+        ranks.filter(|rank| self.is_up(*rank)).collect()
+    }
+
+    /// Whether a rank takes more and can be asked.
+    fn is_up(&self, rank: Rank) -> bool {
+        let up = |info: &loligo_types::RankInfo| info.rank == rank && info.state == RankState::Up;
+        let is_near = rank == self.me() || self.cluster.links.get(&rank).is_some_and(|link| link.greeted);
+        is_near && self.cluster.map.ranks.iter().any(up)
+    }
+}
+
+/// SplitMix64's finaliser: neighbouring numbers give ranks that have nothing to do with each other.
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
