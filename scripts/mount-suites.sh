@@ -4,6 +4,7 @@
 # usage: scripts/mount-suites.sh LOLIGO [suite...]    suites: pjdfstest fsx tools restart fsck (default: all)
 # With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time; with
 # LOLIGO_THRASH_MEMBERS, too, ranks are drained and added. With LOLIGO_CEPH_CONF=FILE it is on that Ceph cluster, in the pool loligo.
+# With LOLIGO_PLACEMENT=HOW directories are placed so from the root on (docs/placement.md).
 # With LOLIGO_DECOUPLED=POLICY each suite runs in a directory that is decoupled with it (docs/subtree-policies.md), and given back after it.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
@@ -50,6 +51,9 @@ start() {
         return 1
     }
     mounted || { cat "$scratch/up.log" && say "up succeeded, but nothing is mounted at $mount" && return 1; }
+    if [ -n "${LOLIGO_PLACEMENT:-}" ]; then
+        timeout -k 5 60 "$binary" --quiet subtree place "$mount" "$LOLIGO_PLACEMENT" || return 1
+    fi
     if [ "$ranks" -gt 1 ]; then
         "$LOLIGO_TOP/scripts/thrash.sh" "$binary" "$data" "$mount" "$ranks" "${LOLIGO_THRASH_PAUSE:-1}" "$scratch/calm" &
         thrasher=$!

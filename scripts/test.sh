@@ -104,6 +104,8 @@ step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 step decoupled 10 env LOLIGO_DECOUPLED=batchfs bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 # The same with four ranks, between which directories move all the time, and which are drained and added.
 step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
+# And with directories that are spread over ranks as they are made.
+step placed 15 env LOLIGO_PLACEMENT=giga LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 step rados 10 bash scripts/rados-suite.sh
 step systemd 5 env LOLIGO="$LOLIGO_BIN" bash scripts/systemd-test.sh
 step fuzz 10 bash scripts/fuzz.sh

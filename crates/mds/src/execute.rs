@@ -172,31 +172,32 @@ impl Mds {
         if !needs.is_empty() {
             return self.wait_for(job, needs);
         }
-        _ = self.place_new_dir(job);
+        self.place_new_dir(job);
         self.step_loaded(job, held)
     }
 
     /// The same where some of what is needed may be other ranks'.
     fn step_in_cluster(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
-        let guests = job.tx;
-        if let Some(tx) = guests {
+        if let Some(tx) = job.tx {
             self.invite(tx);
         }
+        let mut has_guests = job.tx.is_some();
         let step = match self.gather(job) {
             Gathered::All => match self.blocked(job) {
                 Some(step) => step,
                 None if self.has_apart(job) && self.ends_root(job) => Step::Answer(Err(FsError::Busy)),
-                None => match self.place_new_dir(job) {
-                    Some(foreign) => self.borrow(job, foreign),
-                    None => self.step_loaded(job, held),
-                },
+                None => {
+                    self.place_new_dir(job);
+                    has_guests |= job.tx.is_some();
+                    self.step_loaded(job, held)
+                }
             },
             Gathered::Own(needs) => self.wait_for(job, needs),
             Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
             Gathered::Foreign(foreign) => self.borrow(job, foreign),
             Gathered::Again => self.come_again(job),
         };
-        if guests.is_some() {
+        if has_guests {
             self.tree.dismiss();
         }
         step

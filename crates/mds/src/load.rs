@@ -53,10 +53,14 @@ struct Ticket {
 #[derive(Default)]
 pub(crate) struct Loads {
     last: u64,
+    last_birth: u64,
     tickets: BTreeMap<u64, Ticket>,
     by_need: BTreeMap<Need, u64>,
     since_evict: usize,
 }
+
+/// Tickets from here on are for what another rank is asked: nothing is read for them, and so no checkpoint waits for them.
+const BIRTHS: u64 = 1 << 63;
 
 /// Reads after which the size of the cache is looked at again.
 const LOADS_PER_EVICT: usize = 64;
@@ -96,6 +100,11 @@ impl Loads {
         ticket.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_))).then_some((dir, from_hash, behind))
     }
 
+    /// The read that this waits for.
+    pub(crate) fn ticket_of(&self, need: &Need) -> Option<u64> {
+        self.by_need.get(need).copied()
+    }
+
     /// How many reads are under way.
     pub(crate) fn len(&self) -> usize {
         self.tickets.len()
@@ -126,6 +135,15 @@ impl Mds {
                 count += 1;
                 self.read_behind(number);
             }
+        }
+        let births = &self.cluster.births;
+        for need in fresh.extract_if(.., |need| births.is_asked(need)) {
+            // Nothing is read: the end of the question ends it.
+            self.loads.last_birth += 1;
+            let ticket = BIRTHS + self.loads.last_birth;
+            self.loads.by_need.insert(need.clone(), ticket);
+            self.loads.tickets.insert(ticket, Ticket { needs: vec![need], waiters: vec![waiter], behind: None });
+            count += 1;
         }
         if !fresh.is_empty() {
             self.loads.last += 1;

@@ -76,6 +76,8 @@ fn no_handles_are_left_open_that_no_client_has_also_in_seeds_that_once_left_some
 fn directories_at_ranks_of_their_own_stay_whole_also_in_seeds_in_which_they_once_did_not() {
     let options = Options { scattered: true, ..several() };
     assert_clean(&options, 0..80);
+    // A client was at a new directory's rank before its letter.
+    assert_clean(&Options { ranks: (2, 5), ..options.clone() }, [20_181]);
     let members = Options { members: true, ..options };
     assert_clean(&members, 0..40);
     assert_clean(&members, [119, 821, 1319, 1325, 1489, 2021, 2066, 2340]);

@@ -104,4 +104,8 @@ pub enum PeerMsg {
     /// The hashes of the names, from that of `ino` upwards, as far as the sender has the inodes: `at` is the first one that it does not
     /// have, or the root; 0: it is in no directory.
     Way { number: u64, ino: Ino, up: Vec<u64>, at: Ino },
+    /// The number of this directory names the sender's rank, and the receiver has given it away: what has the receiver promised of it?
+    AskBorn { ino: Ino },
+    /// In answer to `AskBorn`: all letters that the sender has to send that could make it were sent before this.
+    Born { ino: Ino },
 }

@@ -40,6 +40,9 @@ pub use self::served::{Requests, Served};
 /// Most lanes of a workload: each is a thread.
 pub const LANES_MAX: usize = 2048;
 
+/// The xattr that says how directories are placed.
+const PLACEMENT: &str = "loligo.policy.placement";
+
 /// How to run it.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -53,6 +56,8 @@ pub struct Config {
     pub server_pids: Vec<u32>,
     /// Name of the new directory.
     pub name: String,
+    /// Value of the new directory's xattr `loligo.policy.placement`: how directories below it are placed; none: as by default.
+    pub placement: Option<String>,
     /// Leave what was made.
     pub keep: bool,
     /// Write down what is done, and when.
@@ -106,6 +111,8 @@ pub(crate) trait Shell: Send {
 trait Place {
     /// Something that makes calls for a client: 0 to the number of clients, which itself is who makes the set-up.
     fn shell(&self, client: usize) -> Box<dyn Shell>;
+    /// Sets an xattr of the directory.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String>;
     /// Removes the directory with all that is in it.
     fn remove(&mut self) -> Result<(), String>;
     /// Ends the clients.
@@ -125,7 +132,8 @@ pub fn run(
         Target::Native(connect) => Box::new(native::Servers::start(connect, &config.name, workload.clients.len())?),
         Target::Mounted(dir) => Box::new(mounted::Directory::make(&dir, &config.name)?),
     };
-    let done = measure(config, workload, place.as_ref(), is_native, watch);
+    let placed = config.placement.as_deref().map_or(Ok(()), |how| place.set(PLACEMENT, how));
+    let done = placed.and_then(|()| measure(config, workload, place.as_ref(), is_native, watch));
     let removed = if config.keep {
         Ok(())
     } else {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use loligo_workload::Call;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 
 use super::{Place, Shell, Wrong};
 
@@ -36,6 +36,11 @@ impl Directory {
 impl Place for Directory {
     fn shell(&self, _: usize) -> Box<dyn Shell> {
         Box::new(Below { root: self.root.clone(), buffer: Vec::new() })
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        rustix::fs::setxattr(&self.root, name, value.as_bytes(), XattrFlags::empty())
+            .map_err(|e| format!("xattr {name} of {}: {e}", self.root.display()))
     }
 
     fn remove(&mut self) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use loligo_client::{Call as Ask, CallResult, Done, Failed};
 use loligo_driver::client::{Client, Options};
 use loligo_types::{
-    Answer, Cred, DirEntry, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time,
+    Answer, Cred, DirEntry, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, XattrMode,
 };
 use loligo_workload::Call;
 
@@ -79,6 +79,17 @@ impl Servers {
 impl Place for Servers {
     fn shell(&self, client: usize) -> Box<dyn Shell> {
         Box::new(Walker { machine: self.clients[client].clone(), cred: Arc::clone(&self.cred), root: self.root })
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let machine = self.clients.last().expect("there is one for the set-up");
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        let set = Op::SetXattr { ino: self.root, name: name.into(), value: value.into(), mode: XattrMode::Set };
+        machine
+            .client
+            .call(&self.cred, Ask::Op(set))
+            .map(drop)
+            .map_err(|e| format!("directory {}: {}", self.name, e.error))
     }
 
     fn remove(&mut self) -> Result<(), String> {

@@ -35,6 +35,9 @@ pub struct BenchWorkload {
     pub ranks: u32,
     #[command(flatten)]
     pub who: AsIdentity,
+    /// How directories of the workload are placed: value of loligo.policy.placement of its directory (see `loligo subtree place`).
+    #[arg(long, value_name = "HOW")]
+    pub placement: Option<String>,
     /// The same seed makes the same calls.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -26,6 +26,7 @@ pub fn run(args: &BenchWorkload) -> Outcome {
         limit: args.seconds.map(Duration::from_secs),
         server_pids: args.server_pid.clone(),
         name: format!("workload.{}", std::process::id()),
+        placement: args.placement.clone(),
         keep: args.keep,
         record: record.is_some(),
     };

@@ -58,7 +58,7 @@ impl Tx {
 }
 
 /// What must be lent for a request, by rank.
-pub(crate) type Foreign = BTreeMap<Rank, Vec<Want>>;
+type Foreign = BTreeMap<Rank, Vec<Want>>;
 
 /// What a request needs before it can be decided.
 pub(crate) enum Gathered {
@@ -164,19 +164,8 @@ impl Mds {
             self.give_back(job, true);
             return Step::Wait(Why::Peers);
         }
-        let id = self.parked.number(job);
-        let tx = match job.tx {
-            Some(tx) => tx,
-            None => {
-                let now = u64::try_from(self.now.wall.0).unwrap_or(0);
-                self.cluster.last_tx = now.max(self.cluster.last_tx + 1);
-                TxId { number: self.cluster.last_tx, rank: self.me() }
-            }
-        };
-        job.tx = Some(tx);
         let client = self.sessions.get(job.slot).map_or(0, |session| session.client);
-        let state = self.cluster.txs.entry(tx).or_default();
-        state.job = id;
+        let (tx, state) = self.transaction(job);
         state.round += 1;
         let round = state.round;
         state.calls.clear();
@@ -188,6 +177,34 @@ impl Mds {
             self.tell(rank, PeerMsg::Borrow { tx, round, client, wants });
         }
         Step::Wait(Why::Borrow)
+    }
+
+    /// The transaction of a request; it begins if there is none.
+    fn transaction(&mut self, job: &mut Job) -> (TxId, &mut Tx) {
+        let id = self.parked.number(job);
+        let tx = match job.tx {
+            Some(tx) => tx,
+            None => {
+                let now = u64::try_from(self.now.wall.0).unwrap_or(0);
+                self.cluster.last_tx = now.max(self.cluster.last_tx + 1);
+                TxId { number: self.cluster.last_tx, rank: self.me() }
+            }
+        };
+        job.tx = Some(tx);
+        let state = self.cluster.txs.entry(tx).or_default();
+        state.job = id;
+        (tx, state)
+    }
+
+    /// A number of another rank that nobody has: as if that rank had lent that nothing has it. It need not be asked.
+    pub(super) fn bring_absent(&mut self, job: &mut Job, rank: Rank, number: Ino) {
+        let absent = Loaded::Inode(number, None);
+        let (_, state) = self.transaction(job);
+        let guests = state.guests.entry(rank).or_default();
+        if !guests.contains(&absent) {
+            guests.push(absent.clone());
+        }
+        self.tree.invite(rank, &[absent]);
     }
 
     /// A rank has lent.

@@ -423,8 +423,9 @@ impl Mds {
         if events.iter().any(moves) {
             self.disturb_export();
         }
-        self.note_scattered(events);
+        let born = self.note_scattered(events);
         self.commit(None, &all);
+        born.into_iter().for_each(|ino| self.is_born(ino));
         for event in events {
             if let Event::Orphan(ino) = event {
                 // Its last handle may have been closed meanwhile.

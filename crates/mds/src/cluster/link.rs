@@ -124,6 +124,8 @@ impl Mds {
             PeerMsg::Farewell => self.peer_farewell(from),
             PeerMsg::Beat(beats) => self.beaten(&beats),
             PeerMsg::AskWay { number, ino } => self.tell_way(from, number, ino),
+            PeerMsg::AskBorn { ino } => self.tell_born(from, ino),
+            PeerMsg::Born { ino } => self.born(from, ino),
             PeerMsg::Way { number, ino, up, at } => self.way_told(number, ino, up, at),
         }
     }
@@ -146,6 +148,7 @@ impl Mds {
         self.repeat_acks(from);
         self.settle_peer(from);
         self.say_empty(from);
+        self.ask_births_again(from);
         // Those who wait for this rank try again.
         self.parked.wake(&Why::Peers);
     }

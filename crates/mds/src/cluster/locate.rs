@@ -200,7 +200,7 @@ impl Mds {
         self.not_in_table(ino)
     }
 
-    fn is_made_elsewhere(&self, ino: Ino) -> bool {
+    pub(super) fn is_made_elsewhere(&self, ino: Ino) -> bool {
         let birth = ino.birth_rank();
         birth != self.me() && self.is_a_rank(birth)
     }
@@ -238,6 +238,9 @@ impl Mds {
                 }
                 return;
             };
+            if inode.is_none() && self.is_unborn(ino) {
+                return;
+            }
             if self.has_ended(ino, inode.as_deref()) {
                 self.tree.load(Loaded::Inode(ino, None));
                 self.cluster.absent.push(ino);

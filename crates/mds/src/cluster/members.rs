@@ -71,6 +71,7 @@ impl Mds {
         self.cluster.links.remove(&rank);
         self.cluster.gate.retain(|(_, to, _)| *to != rank);
         self.forget_given_to(rank);
+        self.end_births_of(rank);
     }
 
     /// What was put down of ranks that have been removed since is of no use: they had handed it on.

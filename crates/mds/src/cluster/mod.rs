@@ -1,6 +1,7 @@
 //! What a rank needs to be one of several: the subtree map, links to the others, letters, lending, migration. The protocols
 //! stand in docs/cluster.md. A rank alone in the cluster map does none of it.
 
+mod born;
 mod borrow;
 mod depart;
 mod drain;
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use loligo_types::{About, ClusterMap, Frag, Ino, Lsn, Op, Rank, RankState};
 
+pub(crate) use self::born::Births;
 pub(crate) use self::borrow::{Gathered, Tx};
 #[cfg(test)]
 pub(crate) use self::depart::last_of_each;
@@ -117,6 +119,7 @@ pub(crate) struct Cluster {
     pub(crate) cuts_at_ms: u64,
     pub(crate) homes: Homes,
     pub(crate) scattered: ScatteredNumbers,
+    pub(crate) births: Births,
     pub(crate) growing: Growing,
     /// Something has changed that others can only learn from the table.
     pub(crate) told_by_table: bool,
@@ -332,6 +335,7 @@ impl Mds {
     /// What is done on ticks.
     pub(crate) fn cluster_tick(&mut self) {
         self.cluster.strangers.expire(self.now.mono_ms);
+        self.cluster.births.expire(self.now.mono_ms);
         self.ask_ways_again();
         self.forget_absent();
         self.step_riddles();

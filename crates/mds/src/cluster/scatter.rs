@@ -3,19 +3,15 @@
 //! each new directory to a randomly chosen server; digest §2.3. Who has it from then on is said by `routes.rs`: the number, as long as
 //! there is no line. Not here: what a directory does that has become large.
 //!
-//! A directory at another rank is made with one record, as a rename over two ranks is: its rank lends the number, which nothing has, and
-//! the record that makes the name holds the letter that makes the directory. Nobody knows the number before the record is durable, and its
-//! rank has it locked until the letter is there.
+//! A directory at another rank is made with one record, as a rename over two ranks is, but nothing is borrowed for it: a number that was never
+//! given away has nothing, wherever it is. The record that makes the name holds the letter that makes the directory. Nobody knows the number
+//! before that record is durable; who comes to its rank before the letter waits there (`born.rs`).
 
-use std::collections::BTreeMap;
+use loligo_namespace::Lookup;
+use loligo_types::{Event, Ino, Op, Placement, Rank, RankState};
 
-use loligo_namespace::{Lookup, Need};
-use loligo_types::{Event, Ino, Lease, Op, Placement, Rank, RankState};
-
-use super::borrow::Foreign;
 use crate::machine::Mds;
 use crate::park::Job;
-use crate::peer::Want;
 
 /// Numbers that are taken from the counter at once: what is left of them is lost with the rank's life.
 const TAKEN: u64 = 1024;
@@ -30,26 +26,23 @@ pub(crate) struct Numbers {
 }
 
 impl Mds {
-    /// Where the directory that a request makes is to live, if that is not with its name; what must be lent for it first.
-    pub(crate) fn place_new_dir(&mut self, job: &mut Job) -> Option<Foreign> {
-        let Op::Mkdir { dir, name, .. } = &job.op else { return None };
+    /// Where the directory that a request makes is to live, if that is not with its name. At another rank it counts as lent by that one while
+    /// the request is decided: as something that is not there.
+    pub(crate) fn place_new_dir(&mut self, job: &mut Job) {
+        let Op::Mkdir { dir, name, .. } = &job.op else { return };
         let is_giga = self.tree.inode(*dir).is_some_and(|dir| dir.places_dirs() == Placement::Giga);
         if !is_giga || job.ino.is_some() || job.within.is_some() || self.tree.entry(*dir, name) != Lookup::Absent {
             job.scattered = None;
-            return None;
+            return;
         }
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
         if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.me() && self.cluster.is_alone()) {
             job.scattered = self.scattered_number();
         }
-        let number = job.scattered?;
-        let rank = number.zeroth_rank().filter(|rank| *rank != self.me())?;
-        // It is here while the request is decided, as something that is not there.
-        if self.tree.owner(number) == rank {
-            return None;
+        let Some(number) = job.scattered else { return };
+        if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.me()) {
+            self.bring_absent(job, rank, number);
         }
-        let want = Want { need: Need::Inode(number), recall: Lease::NONE };
-        Some(BTreeMap::from([(rank, vec![want])]))
     }
 
     /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
@@ -79,13 +72,15 @@ impl Mds {
         }
     }
 
-    /// The decision of a transaction came: it may have made a directory here.
-    pub(super) fn note_scattered(&mut self, events: &[Event]) {
-        let is_new = |event: &Event| match event {
-            Event::Inode(inode) => inode.ino.zeroth_rank() == Some(self.me()) && self.tree.inode(inode.ino).is_none(),
-            _ => false,
+    /// The decision of a transaction came: the directories that it makes here.
+    pub(super) fn note_scattered(&mut self, events: &[Event]) -> Vec<Ino> {
+        let new = |event: &Event| match event {
+            Event::Inode(inode) if inode.ino.zeroth_rank() == Some(self.me()) => Some(inode.ino),
+            _ => None,
         };
-        self.cluster.scattered.came += events.iter().filter(|event| is_new(event)).count() as u64;
+        let new: Vec<Ino> = events.iter().filter_map(new).filter(|ino| self.tree.inode(*ino).is_none()).collect();
+        self.cluster.scattered.came += new.len() as u64;
+        new
     }
 
     /// The ranks that take more and can be asked, ascending.

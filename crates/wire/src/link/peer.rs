@@ -36,6 +36,8 @@ mod code {
     pub const WAY: u8 = 22;
     pub const SUMMON: u8 = 23;
     pub const STAYS: u8 = 24;
+    pub const ASK_BORN: u8 = 25;
+    pub const BORN: u8 = 26;
 }
 
 /// The shortest route: directory, bits, value, rank, version.
@@ -128,6 +130,8 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
             put(out, code::ASK_WAY, *number);
             put_u64(out, ino.0);
         }
+        PeerMsg::AskBorn { ino } => put(out, code::ASK_BORN, ino.0),
+        PeerMsg::Born { ino } => put(out, code::BORN, ino.0),
         PeerMsg::Way { number, ino, up, at } => {
             put(out, code::WAY, *number);
             put_u64(out, ino.0);
@@ -179,6 +183,8 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
         code::BEAT => PeerMsg::Beat(take_list(from, BEAT_MIN, "number of beats", take_beat)?),
         code::CACHED => PeerMsg::Cached(take_items(from)?),
         code::HEAT => PeerMsg::Heat(take_list(from, HEAT_MIN, "number of fragments", take_heat)?),
+        code::ASK_BORN => PeerMsg::AskBorn { ino: Ino(from.u64()?) },
+        code::BORN => PeerMsg::Born { ino: Ino(from.u64()?) },
         code::ASK_WAY => PeerMsg::AskWay { number: from.u64()?, ino: Ino(from.u64()?) },
         code::WAY => PeerMsg::Way {
             number: from.u64()?,

@@ -199,6 +199,8 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         any::<u64>().prop_map(|client| PeerMsg::ClientGone { client }),
         vec(beat(), 0..5).prop_map(PeerMsg::Beat),
         (any::<u64>(), ino()).prop_map(|(number, ino)| PeerMsg::AskWay { number, ino }),
+        ino().prop_map(|ino| PeerMsg::AskBorn { ino }),
+        ino().prop_map(|ino| PeerMsg::Born { ino }),
         (any::<u64>(), ino(), vec(any::<u64>(), 0..5), ino()).prop_map(|(number, ino, up, at)| PeerMsg::Way {
             number,
             ino,

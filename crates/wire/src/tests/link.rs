@@ -196,6 +196,8 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
     golden("empty", between(PeerMsg::Empty));
     golden("farewell", between(PeerMsg::Farewell));
     golden("client-gone", between(PeerMsg::ClientGone { client: 300 }));
+    golden("ask-born", between(PeerMsg::AskBorn { ino: Ino(300) }));
+    golden("born", between(PeerMsg::Born { ino: Ino(300) }));
     golden("ask-way", between(PeerMsg::AskWay { number: 5, ino: Ino(300) }));
     golden("way", between(PeerMsg::Way { number: 5, ino: Ino(300), up: vec![7, 300], at: Ino::ROOT }));
 }

@@ -84,35 +84,30 @@ fn a_rank_by_itself_makes_them_too_and_others_that_come_get_theirs() {
 
 #[test]
 fn it_is_made_with_one_record_whatever_dies_when() {
-    // What has come so far when something dies: nothing; the number is lent; the record is written, not durable; it is durable; the letter
-    // is there.
-    for stage in 0..5 {
+    // How far the first that comes to the other rank is when something dies: its record is written, not durable; it is durable; the letter is
+    // there, not durable there; it is durable there.
+    for stage in 0..4 {
         for dies in [vec![0], vec![1], vec![0, 1]] {
             let (mut cluster, a, top) = giga(2);
-            let names: Vec<String> = (0..).map(|n| format!("d{n}")).take(40).collect();
+            let names: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
             cluster.wait(4000);
             cluster.hold(0, 1);
             let mut acknowledged = Vec::new();
             for text in &names {
+                cluster.at(0, |world| world.syncs = stage > 0);
+                cluster.at(1, |world| world.syncs = stage > 2);
                 let seq = cluster.send(a, 0, mkdir(top, text));
-                if stage >= 1 {
-                    while !cluster.waiting(0, 1).is_empty() && cluster.outcome(a, 0, seq).is_none() {
-                        if stage == 2 {
-                            cluster.at(0, |world| world.syncs = false);
-                        }
-                        cluster.deliver(0, 1);
-                        if !cluster.waiting(1, 0).is_empty() {
-                            cluster.deliver(1, 0);
-                        }
-                        if stage <= 3 {
-                            break;
-                        }
-                    }
-                }
                 match cluster.outcome(a, 0, seq) {
                     Some(Outcome::Answered(Ok(Answer::Entry(attr)))) => acknowledged.push((text.clone(), attr.ino)),
                     Some(other) => panic!("{other:?}"),
-                    None => break,
+                    None => assert_eq!(stage, 0, "nobody is waited for"),
+                }
+                let is_afar = !cluster.waiting(0, 1).is_empty();
+                while stage > 1 && !cluster.waiting(0, 1).is_empty() {
+                    cluster.deliver(0, 1);
+                }
+                if is_afar {
+                    break;
                 }
             }
             for at in &dies {
@@ -121,16 +116,17 @@ fn it_is_made_with_one_record_whatever_dies_when() {
             for at in &dies {
                 cluster.start(*at);
             }
+            for at in 0..2 {
+                cluster.at(at, |world| world.syncs = true);
+            }
             cluster.release();
             for at in &dies {
                 for client in 0..cluster.world(*at).clients.len() {
                     cluster.come_back(client, *at, loligo_types::msg::Reclaim::default());
                 }
             }
-            for at in 0..2 {
-                cluster.at(at, |world| world.syncs = true);
-            }
             cluster.wait(6000);
+            assert!(stage == 0 || acknowledged.iter().any(|(_, ino)| ino.zeroth_rank() == Some(rank(1))));
             for (text, ino) in &acknowledged {
                 assert_eq!(cluster.lookup(a, top, text), Ok(*ino), "stage {stage}, {dies:?} died");
                 assert!(cluster.attr(a, *ino).is_ok(), "stage {stage}, {dies:?} died: {text}");
@@ -145,6 +141,113 @@ fn it_is_made_with_one_record_whatever_dies_when() {
             cluster.finish();
         }
     }
+}
+
+/// A directory at rank 1 whose client has its answer, and whose letter is held on its way.
+fn one_on_its_way(cluster: &mut Cluster, client: usize, top: Ino) -> Ino {
+    cluster.hold(0, 1);
+    for n in 0..100 {
+        let seq = cluster.send(client, 0, mkdir(top, &format!("on-its-way-{n}")));
+        let Some(Outcome::Answered(Ok(Answer::Entry(attr)))) = cluster.outcome(client, 0, seq) else {
+            panic!("it is made, and nobody is waited for")
+        };
+        if attr.ino.zeroth_rank() == Some(rank(1)) {
+            let is_commit = |msg: &&PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if matches!(**letter, Letter::Commit { .. }));
+            assert_eq!(cluster.waiting(0, 1).iter().filter(|msg| is_commit(msg)).count(), 1);
+            return attr.ino;
+        }
+    }
+    panic!("no directory of a hundred is at rank 1")
+}
+
+#[test]
+fn who_comes_to_its_rank_before_the_letter_waits_for_it() {
+    let (mut cluster, a, top) = giga(2);
+    let b = cluster.client();
+    for at in [a, b] {
+        cluster.connect(at, 1);
+    }
+    let dir = one_on_its_way(&mut cluster, a, top);
+    let asked = [cluster.send(a, 1, create(dir, "f", WRITE, 7)), cluster.send(b, 1, Op::GetAttr { ino: dir })];
+    cluster.deliver_until(1, 0, |msg| matches!(msg, PeerMsg::AskBorn { ino } if *ino == dir));
+    assert_eq!((cluster.outcome(a, 1, asked[0]), cluster.outcome(b, 1, asked[1])), (None, None));
+    cluster.release();
+    assert!(matches!(cluster.outcome(a, 1, asked[0]), Some(Outcome::Answered(Ok(Answer::Opened { .. })))));
+    assert!(matches!(cluster.outcome(b, 1, asked[1]), Some(Outcome::Answered(Ok(_)))));
+    assert!(cluster.has(1, dir));
+    cluster.ask(a, 1, close(7));
+    cluster.finish();
+}
+
+#[test]
+fn who_waits_for_one_finds_it_though_the_question_or_its_maker_dies() {
+    for dies in [vec![], vec![0], vec![1], vec![0, 1]] {
+        let (mut cluster, a, top) = giga(2);
+        cluster.connect(a, 1);
+        cluster.wait(4000);
+        let dir = one_on_its_way(&mut cluster, a, top);
+        let seq = cluster.send(a, 1, Op::GetAttr { ino: dir });
+        cluster.deliver_until(1, 0, |msg| matches!(msg, PeerMsg::AskBorn { .. }));
+        if dies.is_empty() {
+            cluster.reconnect(0, 1);
+        }
+        dies.iter().for_each(|at| cluster.kill(*at));
+        dies.iter().for_each(|at| cluster.start(*at));
+        cluster.release();
+        for at in &dies {
+            cluster.come_back(a, *at, loligo_types::msg::Reclaim::default());
+        }
+        cluster.wait(6000);
+        if !dies.contains(&1) {
+            assert!(matches!(cluster.outcome(a, 1, seq), Some(Outcome::Answered(Ok(_)))), "{dies:?}");
+        }
+        assert_eq!(cluster.attr(a, dir).map(|attr| attr.ino), Ok(dir), "{dies:?}");
+        cluster.finish();
+    }
+}
+
+#[test]
+fn a_number_of_which_nothing_was_made_or_is_any_more_is_stale_and_the_maker_is_asked_once() {
+    let (mut cluster, a, top) = giga(2);
+    cluster.connect(a, 1);
+    let (gone, text) = one_at(&mut cluster, a, top, 1);
+    assert!(cluster.call(a, rmdir(top, &text)).is_ok());
+    cluster.wait(6000);
+    cluster.crash(1);
+    let never = Ino(gone.plain().0 + 100_000).scattered(rank(1)).expect("it fits");
+    for ino in [gone, never] {
+        cluster.hold(0, 1);
+        let both = [0; 2].map(|_| cluster.send(a, 1, Op::GetAttr { ino }));
+        let asks = |msg: &&PeerMsg| matches!(msg, PeerMsg::AskBorn { .. });
+        assert!(cluster.waiting(1, 0).iter().filter(|msg| asks(msg)).count() <= 1);
+        cluster.release();
+        for seq in both {
+            assert_eq!(cluster.outcome(a, 1, seq), Some(Outcome::Answered(Err(FsError::Stale))), "{ino}");
+        }
+    }
+    cluster.finish();
+}
+
+#[test]
+fn who_waits_for_one_whose_maker_goes_finds_it() {
+    let (mut cluster, a, top) = giga(3);
+    cluster.migrate(top, 0, 2);
+    let made = loop {
+        let (dir, _) = one_at(&mut cluster, a, top, 1);
+        if dir.birth_rank() == rank(2) {
+            break dir;
+        }
+    };
+    cluster.set_state(2, RankState::Draining);
+    cluster.wait_member(2, &Member::Drained);
+    cluster.remove_drained(2);
+    cluster.wait(6000);
+    cluster.crash(1);
+    assert_eq!(cluster.attr(a, made).map(|attr| attr.ino), Ok(made));
+    let never = Ino(made.plain().0 + 100_000).scattered(rank(1)).expect("it fits");
+    assert_eq!(never.birth_rank(), rank(2));
+    assert_eq!(cluster.attr(a, never).err(), Some(FsError::Stale));
+    cluster.finish();
 }
 
 #[test]
@@ -237,26 +340,7 @@ fn a_rank_that_goes_gives_them_away_and_gets_no_more() {
 #[test]
 fn what_is_made_at_a_rank_that_has_begun_to_go_is_given_away_too() {
     let (mut cluster, a, top) = giga(2);
-    let mut held = None;
-    for n in 0..100 {
-        cluster.hold(0, 1);
-        let seq = cluster.send(a, 0, mkdir(top, &format!("d{n}")));
-        if cluster.outcome(a, 0, seq).is_some() {
-            continue;
-        }
-        // It has lent the number, and the letter is on its way.
-        while !matches!(cluster.waiting(1, 0).first(), Some(PeerMsg::Lent { .. })) {
-            cluster.deliver(0, 1);
-        }
-        cluster.deliver(1, 0);
-        let is_commit =
-            |msg: &&PeerMsg| matches!(msg, PeerMsg::Letter { letter, .. } if matches!(**letter, Letter::Commit { .. }));
-        assert_eq!(cluster.waiting(0, 1).iter().filter(|msg| is_commit(msg)).count(), 1);
-        let Some(Outcome::Answered(Ok(Answer::Entry(attr)))) = cluster.outcome(a, 0, seq) else { panic!("it is made") };
-        held = Some(attr.ino);
-        break;
-    }
-    let dir = held.expect("one of a hundred is at rank 1");
+    let dir = one_on_its_way(&mut cluster, a, top);
     cluster.set_state(1, RankState::Draining);
     cluster.wait(2000);
     cluster.release();
