@@ -170,6 +170,9 @@ fn put(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// The name of its file, what it shows, and where that is.
+type Picture = (&'static str, &'static str, fn(&Phase) -> &Sample);
+
 fn draw(plan: &Plan, points: &[Point]) -> Result<(), String> {
     let how = format!(
         "Measured on {} cores that all ranks and clients share; mean and standard deviation of {} run{}.",
@@ -177,7 +180,7 @@ fn draw(plan: &Plan, points: &[Point]) -> Result<(), String> {
         plan.runs,
         if plan.runs == 1 { "" } else { "s" }
     );
-    let pictures: [(&str, &str, fn(&Phase) -> &Sample); 3] = [
+    let pictures: [Picture; 3] = [
         ("rate", "Calls a second and rank", |phase| &phase.calls_per_s),
         ("requests", "Requests a call", |phase| &phase.per_call),
         ("variation", "Variation of the ranks' requests", |phase| &phase.variation),
