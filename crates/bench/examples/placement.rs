@@ -75,7 +75,7 @@ fn spec(plan: &Plan, tree: &str, choice: &str) -> String {
         // As many files in a directory on average as there.
         _ => format!("dirs={},files={}", (plan.files * 19 / 1280).max(1), plan.files),
     };
-    format!("tree-{tree}:clients=4,lanes=4,{shape},stats={},choice={choice}", plan.stats)
+    format!("tree-{tree}:clients=4,lanes=16,{shape},stats={},choice={choice}", plan.stats)
 }
 
 fn run(plan: &Plan, placement: &str, spec: &str, seed: u64) -> Result<Value, String> {

@@ -35,15 +35,21 @@ fn bits_for(ranks: usize) -> u8 {
 }
 
 impl Mds {
-    /// What was written says that a directory is cut: it may be one that is to be spread.
+    /// What was written into the table says that a directory is cut: it may be one that is to be spread, also if it was cut before a restart.
     #[inline]
     pub(crate) fn note_growing(&mut self, event: &Event) {
         if let Event::Inode(inode) = event
             && inode.frag_bits > 0
-            && !self.cluster.is_alone()
-            && inode.places_dirs() == Placement::Giga
         {
-            self.cluster.growing.dirs.insert(inode.ino);
+            self.has_grown(inode.ino);
+        }
+    }
+
+    /// A directory has been cut.
+    pub(crate) fn has_grown(&mut self, dir: Ino) {
+        let is_giga = |inode: &loligo_types::Inode| inode.places_dirs() == Placement::Giga;
+        if !self.cluster.is_alone() && self.tree.peek(dir).is_some_and(is_giga) {
+            self.cluster.growing.dirs.insert(dir);
         }
     }
 
@@ -55,7 +61,7 @@ impl Mds {
         }
         while let Some(dir) = self.cluster.growing.dirs.first().copied() {
             let Some((frag, to)) = self.next_fragment(dir) else {
-                // When it has grown on, a checkpoint says so.
+                // When it is cut again that is noted again.
                 self.cluster.growing.dirs.remove(&dir);
                 continue;
             };

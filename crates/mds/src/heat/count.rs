@@ -161,6 +161,9 @@ impl Mds {
             self.counters.merges += u64::from(to < from);
             let routes = &self.cluster.routes;
             self.heat.table.recut(dir, to, |frag| routes.frag(dir, || frag.first()).bits, self.now.mono_ms);
+            if to > from {
+                self.has_grown(dir);
+            }
         }
     }
 
