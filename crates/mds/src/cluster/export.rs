@@ -426,7 +426,9 @@ impl Mds {
                     if dir == Some(false) {
                         return Some("failed: the directory was removed, or is another rank's by now");
                     }
+                    // Requests would wait for a slice that is on its way into the table.
                     if export.keeps
+                        && !self.checkpoint_is_under_way()
                         && export.data_sync.is_none()
                         && files == Some(true)
                         && dir == Some(true)
