@@ -2,6 +2,8 @@
 
 use loligo_types::{Frag, Ino, Rank, Route};
 
+use crate::heat::SpotRates;
+
 /// A question or an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
@@ -17,10 +19,12 @@ pub enum Ask {
     Drain,
     /// All this rank knows of the subtree map.
     Routes,
+    /// What was counted of the hottest fragments of directories; at most so many.
+    Heat { most: usize },
 }
 
 /// The answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Told {
     /// The migration was begun under this number.
     Begun(u64),
@@ -30,6 +34,8 @@ pub enum Told {
     Drain(Option<DrainStatus>),
     /// The subtree map.
     Routes(Vec<Route>),
+    /// What was counted, hottest first.
+    Heat(Vec<SpotRates>),
     /// No; why, and what to do.
     Refused(String),
     /// The directory is this rank's to ask.

@@ -42,6 +42,20 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Look at what is done below a directory, and say which placement of directories (loligo subtree place) suits it, and why.
+    Advise {
+        #[command(flatten)]
+        dir: Directory,
+        /// How long to look.
+        #[arg(long, value_name = "S", default_value_t = 10)]
+        seconds: u32,
+        /// For so many ranks, and not as many as there are.
+        #[arg(long, value_name = "N")]
+        ranks: Option<u16>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take a directory's own policy away: what is above counts again.
     Unset {
         #[command(flatten)]

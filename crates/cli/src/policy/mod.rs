@@ -2,6 +2,7 @@
 //! reads one that a user gives, `promise` says what holds now. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
 //! `kept` and `stored`: what a program has kept that is gone. Not here: what makes sense as a policy (crate `semantics`).
 
+mod advise;
 mod chain;
 mod check;
 mod explain;
@@ -25,6 +26,7 @@ pub fn run(what: PolicyCommand) -> Outcome {
         PolicyCommand::Unset { dir } => set::unset(&dir),
         PolicyCommand::Show { data, server, path, json } => show::run(&Directory { data, server, path }, json),
         PolicyCommand::Explain { path, json } => explain::run(&path, json),
+        PolicyCommand::Advise { dir, seconds, ranks, json } => advise::run(&dir, seconds, ranks, json),
         PolicyCommand::Presets { json } => presets::run(json),
         PolicyCommand::Check { file } => check::run(&file),
     }

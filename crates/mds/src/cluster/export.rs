@@ -190,6 +190,7 @@ impl Mds {
             Ask::Gather { dir } => self.want_gather(dir),
             Ask::Migrations => Told::Migrations(self.migrations()),
             Ask::Drain => Told::Drain(self.drain_status()),
+            Ask::Heat { most } => Told::Heat(self.spot_rates(most)),
             Ask::Routes => Told::Routes(self.cluster.routes.all()),
         };
         self.out.push_back(Output::Told { id, told });
@@ -426,9 +427,8 @@ impl Mds {
                     if dir == Some(false) {
                         return Some("failed: the directory was removed, or is another rank's by now");
                     }
-                    // Requests would wait for a slice that is on its way into the table.
                     if export.keeps
-                        && !self.checkpoint_is_under_way()
+                        && !self.checkpoint_is_under_way() // requests would wait for it
                         && export.data_sync.is_none()
                         && files == Some(true)
                         && dir == Some(true)

@@ -3,10 +3,11 @@
 //! What is done with an inode counts for the fragment that holds its primary name, because it moves with that. What is read
 //! from the table or written into it in one go counts once for each directory, however many records of it there are.
 
-use loligo_namespace::{Loaded, Record, Recut};
+use loligo_namespace::{Loaded, Lookup, Record, Recut};
 use loligo_types::{Event, Frag, FragHeat, Hit, Ino, Inode, Kind, Op};
 
 use super::table::Spot;
+use super::vec::DirChanges;
 use crate::machine::Mds;
 
 /// Fragments whose heat goes along when they move; colder ones are counted anew.
@@ -36,12 +37,40 @@ impl Mds {
         let weight = self.heat.sampler.weight();
         let spot = self.spot_of(op);
         self.hit(spot, hit, weight);
+        if let (Some(spot), Some(more)) = (spot, self.dir_changes(op, weight).filter(|_| hit == Hit::Iwr)) {
+            self.heat.table.hit_dirs(spot, more, self.now.mono_ms);
+        }
         if let Op::Rename { dir, new_dir, new_name, .. } = op
             && dir != new_dir
         {
             let frag = self.frag_of(*new_dir, || self.tree.hash(new_name));
             self.hit(Some((*new_dir, frag)), hit, weight);
         }
+    }
+
+    /// What a request, once executed, has changed of directory lookup state.
+    fn dir_changes(&self, op: &Op, weight: f64) -> Option<DirChanges> {
+        let is_dir = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.kind == Kind::Dir);
+        match op {
+            Op::Mkdir { .. } => return Some(DirChanges { made: weight, others: 0.0 }),
+            Op::Rmdir { .. } => {}
+            Op::Rename { new_dir, new_name, .. } => {
+                let Lookup::Present(moved) = self.tree.entry(*new_dir, new_name) else { return None };
+                if moved.kind != Kind::Dir {
+                    return None;
+                }
+            }
+            Op::SetAttr { ino, set, .. } if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() => {
+                is_dir(*ino).then_some(())?;
+            }
+            Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name }
+                if name.starts_with(b"system.posix_acl_") =>
+            {
+                is_dir(*ino).then_some(())?;
+            }
+            _ => return None,
+        }
+        Some(DirChanges { made: 0.0, others: weight })
     }
 
     /// Counts a request that another rank is to answer.

@@ -30,7 +30,12 @@ impl DecayCounter {
 
     /// Counted per second, on average over the last half-lives: a steady rate shows as it is after a few of them.
     pub fn per_s(&self, now_ms: u64, half_life_ms: u64) -> f64 {
-        self.get(now_ms, half_life_ms) * std::f64::consts::LN_2 * 1000.0 / half_life_ms.max(1) as f64
+        self.get(now_ms, half_life_ms) * DecayCounter::per_s_of(half_life_ms)
+    }
+
+    /// What a counted one stands for per second, at a steady rate.
+    pub fn per_s_of(half_life_ms: u64) -> f64 {
+        std::f64::consts::LN_2 * 1000.0 / half_life_ms.max(1) as f64
     }
 }
 

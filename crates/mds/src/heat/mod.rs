@@ -31,6 +31,6 @@ pub use self::decay::{DecayCounter, fading};
 pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
 pub(crate) use self::rank::Heat;
 pub use self::sample::Sampler;
-pub use self::status::{HotDir, KnownLoad};
-pub use self::vec::DecayVec;
+pub use self::status::{HotDir, KnownLoad, SpotRates};
+pub use self::vec::{DecayVec, DirChanges};
 pub use loligo_types::{Beat, Hit, Load, LoadVec};

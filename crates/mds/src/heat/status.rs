@@ -3,6 +3,8 @@
 use loligo_types::{Frag, Ino, LoadVec, Rank};
 
 use super::Load;
+use super::decay::DecayCounter;
+use super::vec::DirChanges;
 use crate::machine::Mds;
 
 /// Hottest directories shown.
@@ -32,7 +34,41 @@ pub struct HotDir {
     pub load: LoadVec,
 }
 
+/// What was counted of a fragment of a directory, per second, on average over the last half-lives of the counters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SpotRates {
+    /// The directory.
+    pub dir: Ino,
+    /// The fragment.
+    pub frag: Frag,
+    /// The directory above, if it is known without reading.
+    pub parent: Option<Ino>,
+    /// Entries that this rank counts in the directory. Of one whose fragments are several ranks' that is what came since it has them.
+    pub entries: u64,
+    /// Counts per second.
+    pub load: LoadVec,
+    /// Changes of directories below it per second.
+    pub dirs: DirChanges,
+}
+
 impl Mds {
+    /// What was counted of the hottest fragments, hottest first; at most so many.
+    pub(crate) fn spot_rates(&self, most: usize) -> Vec<SpotRates> {
+        let (now, per_s) = (self.now.mono_ms, DecayCounter::per_s_of(self.config.heat_half_life_ms));
+        let rates = |((dir, frag), load): ((Ino, Frag), LoadVec)| {
+            let inode = self.tree.part(dir).or_else(|| self.tree.peek(dir));
+            SpotRates {
+                dir,
+                frag,
+                parent: inode.map(|inode| inode.parent),
+                entries: inode.map_or(0, |inode| inode.size),
+                load: load.times(per_s),
+                dirs: self.heat.table.dirs((dir, frag), now).times(per_s),
+            }
+        };
+        self.heat.table.hottest(most, now).into_iter().map(rates).collect()
+    }
+
     /// What is known of the others.
     pub(crate) fn known_loads(&self) -> Vec<KnownLoad> {
         let others = self.ranks().into_iter().filter(|rank| *rank != self.config.rank);

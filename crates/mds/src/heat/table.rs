@@ -2,7 +2,7 @@
 
 use loligo_types::{Frag, FragHeat, Hit, Ino, LoadVec};
 
-use super::vec::DecayVec;
+use super::vec::{DecayVec, DirChanges};
 use crate::hash::IntMap;
 
 /// The unit that can move: a fragment of a directory.
@@ -31,6 +31,18 @@ impl HeatTable {
             self.drop_coldest(now_ms);
         }
         self.spots.entry(spot).or_default().hit(hit, n, now_ms, self.half_life_ms);
+    }
+
+    /// Counts changes of directories in a fragment that was just counted.
+    pub(crate) fn hit_dirs(&mut self, spot: Spot, more: DirChanges, now_ms: u64) {
+        if let Some(load) = self.spots.get_mut(&spot) {
+            load.hit_dirs(more, now_ms, self.half_life_ms);
+        }
+    }
+
+    /// What was counted of changes of directories. It does not go along when fragments move or are cut otherwise, but is counted anew.
+    pub(crate) fn dirs(&self, spot: Spot, now_ms: u64) -> DirChanges {
+        self.spots.get(&spot).map(|load| load.dirs(now_ms, self.half_life_ms)).unwrap_or_default()
     }
 
     /// How many fragments it knows, and the memory for them, bytes.

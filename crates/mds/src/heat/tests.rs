@@ -72,6 +72,38 @@ fn each_operation_counts_for_the_directory_that_holds_the_name() {
 }
 
 #[test]
+fn what_changes_where_directories_are_and_who_may_pass_is_told_apart() {
+    let mut world = World::with(exact());
+    let at = world.client();
+    let (a, b) = (world.mkdir(at, Ino::ROOT, "a").ino, world.mkdir(at, Ino::ROOT, "b").ino);
+    let c = world.mkdir(at, a, "c").ino;
+    let Ok(Answer::Opened { attr, .. }) = world.call(at, create(a, "f", WRITE, 1)) else { panic!("not created") };
+    let rename = |from: &str, to: &str| {
+        let (dir, new_dir, mode) = (a, b, loligo_types::RenameMode::Replace);
+        Op::Rename { dir, name: name(from), new_dir, new_name: name(to), mode }
+    };
+    let ops = [
+        chmod(attr.ino, 0o600),
+        rename("f", "f"),
+        unlink(b, "f"),
+        chmod(c, 0o700),
+        rename("c", "c"),
+        Op::Rmdir { dir: b, name: name("c") },
+    ];
+    ops.into_iter().for_each(|op| drop(world.call(at, op).expect("nothing is in the way")));
+    let dirs = |world: &World, dir| {
+        let rates = world.mds.spot_rates(10);
+        let spot = rates.iter().find(|spot| spot.dir == dir).expect("it was counted");
+        let per_s = crate::heat::DecayCounter::per_s_of(exact().heat_half_life_ms);
+        (spot.parent, (spot.dirs.made / per_s).round(), (spot.dirs.others / per_s).round())
+    };
+    assert_eq!(dirs(&world, Ino::ROOT).1, 2.0);
+    assert_eq!(dirs(&world, a), (Some(Ino::ROOT), 1.0, 2.0), "one made, made private, and renamed from here");
+    assert_eq!(dirs(&world, b), (Some(Ino::ROOT), 0.0, 1.0), "one removed");
+    assert_eq!(world.mds.spot_rates(1).len(), 1);
+}
+
+#[test]
 fn the_table_is_read_and_written_once_for_each_directory() {
     let mut world = World::with(Config { dirty_ms_max: 100, ..exact() });
     let at = world.client();

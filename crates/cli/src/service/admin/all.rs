@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::doc::{self, DrainDoc, MigrationDoc, OpDoc, RankDoc, SessionDoc, StatusDoc, SubtreeDoc};
 use super::handing::ElsewhereDoc;
+use super::heat::SpotDoc;
 use super::others::{At, Gathered, REACH, UnreachedDoc, ask, document, gather, page};
 use super::{Source, ops, pages};
 
@@ -128,6 +129,15 @@ pub async fn subtrees(source: &Arc<Source>) -> Result<Response, Response> {
 pub async fn migrations(source: &Arc<Source>) -> Result<Response, Response> {
     let own = |source: &Source| Ok(source.migrations()?.iter().map(doc::migration).collect::<Vec<_>>());
     let (mut all, others): (_, Gathered<Vec<MigrationDoc>>) = both(source, own, "/api/v1/migrations").await?;
+    all.extend(others.docs.into_iter().flatten());
+    Ok(page_of(&all, &others.unreached))
+}
+
+/// What all ranks have counted of the hottest fragments of their directories.
+pub async fn heat(source: &Arc<Source>) -> Result<Response, Response> {
+    let own =
+        |source: &Source| Ok(source.heat()?.iter().map(|(rank, spot)| SpotDoc::new(*rank, spot)).collect::<Vec<_>>());
+    let (mut all, others): (_, Gathered<Vec<SpotDoc>>) = both(source, own, "/api/v1/heat").await?;
     all.extend(others.docs.into_iter().flatten());
     Ok(page_of(&all, &others.unreached))
 }

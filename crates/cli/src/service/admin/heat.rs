@@ -1,6 +1,7 @@
 //! The documents of load and heat, parts of `/api/v1/status`: what each rank does and knows, and its hottest directories.
 
-use loligo_mds::heat::{HotDir, KnownLoad, Load, LoadVec};
+use loligo_mds::heat::{HotDir, KnownLoad, Load, LoadVec, SpotRates};
+use loligo_types::Rank;
 use serde::{Deserialize, Serialize};
 
 /// The load of a rank.
@@ -56,6 +57,41 @@ pub struct HotDirDoc {
     pub path: Option<String>,
     pub metaload: f64,
     pub heat: HeatDoc,
+}
+
+/// What was counted of a fragment of a directory at a rank, per second: a line of `/api/v1/heat`.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct SpotDoc {
+    pub rank: u16,
+    /// Inode number.
+    pub dir: u64,
+    /// The fragment; `*` is the whole directory.
+    pub frag: String,
+    /// Inode number of the directory above; absent if it is not known without reading.
+    pub parent: Option<u64>,
+    /// Entries of the directory, as this rank counts them.
+    pub entries: u64,
+    pub heat: HeatDoc,
+    /// Directories made in it.
+    pub dirs_made: f64,
+    /// Directories in it that were removed, renamed, given away, opened or closed to others.
+    pub dirs_changed: f64,
+}
+
+impl SpotDoc {
+    /// Of the machine's.
+    pub fn new(rank: Rank, spot: &SpotRates) -> SpotDoc {
+        SpotDoc {
+            rank: rank.0,
+            dir: spot.dir.0,
+            frag: spot.frag.to_string(),
+            parent: spot.parent.map(|parent| parent.0),
+            entries: spot.entries,
+            heat: HeatDoc::new(&spot.load),
+            dirs_made: tenths(spot.dirs.made),
+            dirs_changed: tenths(spot.dirs.others),
+        }
+    }
 }
 
 fn tenths(n: f64) -> f64 {

@@ -33,6 +33,7 @@ fn pages() -> Router<Arc<Source>> {
         .route("/api/v1/sessions", get(sessions))
         .route("/api/v1/subtrees", get(subtrees))
         .route("/api/v1/migrations", get(migrations))
+        .route("/api/v1/heat", get(heat))
         .route("/api/v1/rank/drain/{rank}", get(drain_status))
         .route("/api/v1/config", get(config))
         .merge(balancer::pages())
@@ -148,6 +149,7 @@ async fn index() -> &'static str {
      /api/v1/status     what it does\n/api/v1/ops        operations, with the buckets of their latencies\n\
      /api/v1/ranks      what its ranks do\n/api/v1/sessions   its clients\n/api/v1/subtrees   which rank has what\n\
      /api/v1/migrations what moves from rank to rank\n/api/v1/config     its settings\n\
+     /api/v1/heat       what is done in which directories\n\
      /api/v1/balancer   the policy in force and what it does\n"
 }
 
@@ -200,6 +202,10 @@ async fn subtrees(State(source): State<Arc<Source>>) -> Response {
 
 async fn migrations(State(source): State<Arc<Source>>) -> Response {
     either(all::migrations(&source).await)
+}
+
+async fn heat(State(source): State<Arc<Source>>) -> Response {
+    either(all::heat(&source).await)
 }
 
 fn either(told: Result<Response, Response>) -> Response {

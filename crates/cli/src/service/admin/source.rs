@@ -7,10 +7,14 @@ use std::time::Instant;
 
 use loligo_driver::{Server, ServerError, Status};
 use loligo_mds::admin::{Ask, DrainStatus, Migration, Told};
+use loligo_mds::heat::SpotRates;
 use loligo_mount::{Counts, Mount};
 use loligo_types::{Frag, Ino, Rank, Route};
 
 use crate::settings::Settings;
+
+/// Fragments of directories of which each rank says what was counted, at most.
+const HEAT_MAX: usize = 4096;
 
 /// Everything that can be asked.
 pub struct Source {
@@ -78,6 +82,17 @@ impl Source {
         for rank in self.ranks() {
             if let Told::Migrations(of_rank) = self.server.admin(rank, Ask::Migrations)? {
                 all.extend(of_rank);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What each rank has counted of the hottest fragments of its directories.
+    pub fn heat(&self) -> Result<Vec<(Rank, SpotRates)>, ServerError> {
+        let mut all = Vec::new();
+        for rank in self.ranks() {
+            if let Told::Heat(spots) = self.server.admin(rank, Ask::Heat { most: HEAT_MAX })? {
+                all.extend(spots.into_iter().map(|spot| (rank, spot)));
             }
         }
         Ok(all)

@@ -36,6 +36,7 @@ fn another_server_is_told_by_the_pages_that_the_owner_has_and_gets_no_private_ke
     let ranks: serde_json::Value = serde_json::from_str(&text).expect("a document");
     assert_eq!((status, &ranks[0]["rank"], &ranks[0]["state"]), (200, &0.into(), &"serving".into()));
     assert_eq!(ask(Method::Get, "/api/v1/subtrees", "").text, "[]");
+    assert_eq!(ask(Method::Get, "/api/v1/heat", "").text, "[]", "nothing was done yet");
     let refused = ask(Method::Post, "/api/v1/rank/handover/0", "s1");
     assert!(refused.status == 409 && refused.text.contains("on one machine's disk"), "{refused:?}");
     let refused = ask(Method::Post, "/api/v1/auth/add", "{\"name\":\"one\",\"read_only\":true}");
