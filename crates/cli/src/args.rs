@@ -639,8 +639,8 @@ pub enum Subtree {
     Place {
         #[command(flatten)]
         dir: Directory,
-        /// subtree: with their names; giga: each at a rank of its own.
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(["subtree", "giga"]))]
+        /// subtree: with their names; giga: each at a rank of its own; replicated: the same, and its path gives which one, for programs that ask by paths.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(["subtree", "giga", "replicated"]))]
         placement: String,
     },
     /// Say no more where they live: removes the xattr.

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Access, Answer, Attr, DataOp, DirEntry, FileLock, Ino, LockOwner, Name, Op, OpenFlags, SetAttr};
+use loligo_types::{
+    Access, Answer, Attr, DataOp, DirEntry, FileLock, Ino, LockOwner, Name, Op, OpenFlags, Rank, SetAttr,
+};
 
 /// A file opened through this client; unique for its life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,12 +23,27 @@ pub enum Fallocate {
     ZeroRange { keep_size: bool },
 }
 
+/// Which rank is asked for a way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WalkAt {
+    /// The one with the first name.
+    #[default]
+    First,
+    /// This one: it is believed to have the last name, and finds the way there itself.
+    Rank(Rank),
+    /// The one that the path gives: the names from this one on, counted from 0, are of directories that have their ranks by their paths.
+    ByPath(u32),
+}
+
 /// The calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
     /// Any operation that concerns names or attributes only: Lookup, LookupParent, Mknod, Mkdir, Symlink, Link, Unlink,
     /// Rmdir, Rename, Readlink, xattr operations, Access, StatFs. `Done::answer` as documented with [`Op`].
     Op(Op),
+    /// Finds names one after the other, as far as the rank leads that is asked. `Answer::Walked`. `to_dir`: the last one is a directory, too, and only
+    /// its number matters.
+    Walk { dir: Ino, names: Arc<[Name]>, at: WalkAt, to_dir: bool },
     /// Attributes, with what this client holds back of size and times. `Answer::Entry`.
     GetAttr { ino: Ino },
     /// Changes attributes; a `size` is a truncate, ordered with the writes before and after it.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Op};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, Replicas};
 
 use crate::machine::{Client, Waiter};
 use crate::own::SUBTREE_XATTR;
 use crate::session::Then;
 use crate::task::{Event, Step, Task};
-use crate::{Call, Done, Failed};
+use crate::{Call, Done, Failed, WalkAt};
 
 /// A call that is one request.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ impl Client {
                 Some((root, policy)) => self.own_change_policy(waiter, root, policy, op),
                 None => self.pass(waiter, cred, op),
             },
+            Call::Walk { dir, names, at, to_dir } => self.walk(waiter, cred, (dir, names), at, to_dir),
             Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
             Call::Open { ino, flags } => self.open(waiter, cred, ino, flags),
@@ -127,6 +128,31 @@ impl Client {
     }
 
     /// A call that is one request.
+    fn walk(&mut self, waiter: Waiter, cred: &Arc<Cred>, way: (Ino, Arc<[Name]>), at: WalkAt, to_dir: bool) {
+        let (dir, names) = way;
+        let rank = if self.is_single() { None } else { self.rank_of_walk(&names, at, to_dir) };
+        let by = match rank {
+            _ if self.is_single() => Replicas::Unused,
+            _ if to_dir => Replicas::ToTheEnd,
+            _ => Replicas::OnTheWay,
+        };
+        let op = Op::Walk { dir, names, by };
+        let rank = rank.filter(|rank| self.router.has_rank(*rank) && self.own_root(&op).is_none());
+        let Some(rank) = rank else { return self.pass(waiter, cred, op) };
+        let pass = Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: None, listed: Vec::new(), over: false };
+        self.request_at(rank, Cred::clone(cred), op, Then::Pass(pass), 0);
+    }
+
+    /// The rank that is asked for a way, if it is not the one with the first name.
+    fn rank_of_walk(&self, names: &[Name], at: WalkAt, to_dir: bool) -> Option<Rank> {
+        let dirs = if to_dir { names } else { names.split_last()?.1 };
+        match at {
+            WalkAt::First => None,
+            WalkAt::Rank(rank) => Some(rank),
+            WalkAt::ByPath(from) => self.router.rank_by_path(dirs.get(from as usize..)?),
+        }
+    }
+
     pub(crate) fn pass(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op) {
         let dir = match &op {
             Op::Lookup { dir, .. }
@@ -164,6 +190,13 @@ impl Client {
                     self.overlay_entry(&mut entry.attr, &mut entry.lease);
                 }
                 Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, next, end }) })
+            }
+            Ok(Answer::Walked { done, dir, mut last, by_path }) => {
+                if let Answer::Entry(attr) = &mut *last {
+                    self.overlay(attr);
+                    self.own_overlay(attr);
+                }
+                Ok(Done::plain(Answer::Walked { done, dir, last, by_path }))
             }
             Ok(answer) => Ok(Done::plain(answer)),
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),

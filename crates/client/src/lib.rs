@@ -41,7 +41,7 @@ mod unsettled;
 mod unstable;
 mod write;
 
-pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation};
+pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation, WalkAt};
 pub use io::{CallId, Config, DirectError, Input, Now, Output, Token};
 pub use machine::Client;
 pub use own::SUBTREE_XATTR;

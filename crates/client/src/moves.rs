@@ -259,6 +259,12 @@ impl Client {
     pub(crate) fn notice(&mut self, rank: Rank, op: &Op, answer: &Answer) {
         match (op, answer) {
             (_, Answer::Remote { .. }) => {}
+            (_, Answer::Walked { dir, last, .. }) => {
+                // Of the names the first was asked for, and no other is known by its hash.
+                if let Answer::Entry(attr) = &**last {
+                    self.router.see_child(attr.ino, *dir, None, rank);
+                }
+            }
             (
                 Op::Lookup { dir, .. } | Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. },
                 Answer::Entry(attr),

@@ -526,6 +526,7 @@ fn is_repeatable(op: &Op) -> bool {
     matches!(
         op,
         Op::Lookup { .. }
+            | Op::Walk { .. }
             | Op::LookupParent { .. }
             | Op::GetAttr { .. }
             | Op::Readlink { .. }

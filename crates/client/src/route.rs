@@ -170,6 +170,13 @@ impl Router {
         }
     }
 
+    /// The rank of a directory whose path gives it: by the names from where such directories begin, its own included.
+    pub(crate) fn rank_by_path(&self, names: &[Name]) -> Option<Rank> {
+        let (key, ranks) = (self.hash_key?, self.map.placed());
+        let hash = |name: &Name| loligo_types::hash::name_hash(key, name.as_bytes());
+        names.iter().fold(None, |above, name| loligo_types::hash::rank_by_path(above, hash(name), &ranks))
+    }
+
     /// Whether fragments of a directory are at several ranks, as far as is known.
     pub(crate) fn is_parted(&self, dir: Ino) -> bool {
         self.routes.get(&dir).is_some_and(|lines| lines.iter().any(|line| line.frag.bits > 0))

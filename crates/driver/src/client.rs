@@ -36,7 +36,7 @@ pub use self::batch::Batch;
 pub use self::future::CallFuture;
 pub use self::path::Fs;
 pub use self::subtree::{Subtree, SubtreeOptions};
-pub use loligo_client::{Call, CallResult, Done, Failed, Fallocate, Fh};
+pub use loligo_client::{Call, CallResult, Done, Failed, Fallocate, Fh, WalkAt};
 
 use self::core::Shared;
 

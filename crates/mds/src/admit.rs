@@ -13,6 +13,7 @@ use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
 use crate::session::Slot;
+use crate::walk::Walk;
 use crate::window::Verdict;
 
 /// Whether the peer may act as this user.
@@ -78,7 +79,7 @@ impl Mds {
                 return self.out.push_back(Output::Send { conn, msg });
             }
         };
-        let Request { seq, want, cred, op, ino, .. } = request;
+        let Request { seq, mut want, cred, op, ino, .. } = request;
         let reply = |error| Reply {
             slot,
             session: id,
@@ -99,6 +100,10 @@ impl Mds {
         if running > limits::IN_FLIGHT_MAX {
             return self.gate(reply(FsError::Busy));
         }
+        let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref()) {
+            Ok(begun) => begun,
+            Err(error) => return self.gate(reply(error)),
+        };
         let since_ms = self.now.mono_ms;
         let (flushed, marks) = (Vec::new(), Vec::new());
         let (tx, reads) = (None, 0);
@@ -110,6 +115,7 @@ impl Mds {
             want,
             cred,
             op,
+            walk,
             ino,
             again,
             flushed,

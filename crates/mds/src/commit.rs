@@ -47,6 +47,7 @@ impl Mds {
         self.log.used += record.len() as u64;
         let alone = self.cluster.is_alone();
         if !alone {
+            self.check_replicas(events);
             self.note_arrivals(events);
         }
         for event in events {

@@ -125,6 +125,11 @@ impl Mds {
 
     /// Nothing, if the change may be applied now; else the recalls are on their way, and this is what to wait for.
     pub(crate) fn settle_conflicts(&mut self, job: &mut Job, change: &Change) -> Option<Why> {
+        if !self.cluster.lent.is_empty()
+            && let Some(why) = self.settle_replicas(job, &change.events)
+        {
+            return Some(why);
+        }
         if self.sessions.len() < 2 {
             return None;
         }

@@ -62,9 +62,17 @@ fn data_of(op: &Op) -> Option<Ino> {
 impl Mds {
     /// Runs a request as far as it goes.
     pub(crate) fn run(&mut self, mut job: Job) {
-        let step = match self.step(&mut job) {
-            Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(Why::Moving),
-            step => step,
+        let step = loop {
+            let step = match self.step(&mut job) {
+                Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(Why::Moving),
+                step => step,
+            };
+            if job.walk.is_none() {
+                break step;
+            }
+            if let Some(step) = self.walk_on(&mut job, step) {
+                break step;
+            }
         };
         match step {
             Step::Wait(why) => {

@@ -65,6 +65,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod tidy;
+mod walk;
 mod window;
 
 pub use config::{Config, Now};
@@ -74,4 +75,4 @@ pub use loligo_types::peer;
 pub use machine::Mds;
 pub use recover::TableMeta;
 pub use rights::{GRANTS_MAX, Grant, Rights};
-pub use status::{GraceStatus, OpCount, SessionStatus, Status, WaitStatus};
+pub use status::{GraceStatus, OpCount, PathStatus, SessionStatus, Status, WaitStatus};

@@ -38,6 +38,8 @@ pub(crate) enum Waiter {
     Ahead,
     /// A session that tells what it held before a restart.
     Reclaim(Slot, SessionId),
+    /// Other ranks that ask for replicas.
+    Replicas,
     /// Another rank that asks what an inode is in.
     Way(Rank, u64, Ino),
 }
@@ -180,6 +182,7 @@ impl Mds {
                 Waiter::Sums => self.background.sums_waiting = false,
                 Waiter::Reclaim(slot, session) => self.reclaim_loaded(slot, session),
                 Waiter::Way(rank, number, ino) => self.tell_way(rank, number, ino),
+                Waiter::Replicas => self.replicas_loaded(true),
                 Waiter::Loan(tx) => self.loan_loaded(tx),
                 Waiter::Letter(rank) => self.letter_loaded(rank),
                 Waiter::Survey => self.survey_loaded(),
@@ -204,6 +207,7 @@ impl Mds {
                     }
                 }
                 Waiter::Reap(ino) => drop(self.background.reap_later.insert(ino)),
+                Waiter::Replicas => self.replicas_loaded(false),
                 // It asks again.
                 Waiter::Tidy(_) | Waiter::Way(..) => {}
                 Waiter::Sums => self.background.sums_waiting = false,

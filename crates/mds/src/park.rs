@@ -13,6 +13,7 @@ use loligo_types::{Cred, Ino, Lease, Op, Seq, SessionId};
 use crate::io::Identity;
 use crate::peer::TxId;
 use crate::session::Slot;
+use crate::walk::Walk;
 
 /// Reads that a request waits for before nothing leaves memory until it has all that it needs: a path over many directories in
 /// a cache that holds fewer would else be read for ever.
@@ -28,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) want: Lease,
     pub(crate) cred: Cred,
     pub(crate) op: Op,
+    /// The walk of which the operation is one lookup.
+    pub(crate) walk: Option<Box<Walk>>,
     /// The number, of those granted to the session, for the inode that it makes.
     pub(crate) ino: Option<Ino>,
     /// The number that this rank has chosen for the directory that it makes, because it names the rank where that is to live.
@@ -92,6 +95,8 @@ pub(crate) enum Why {
     Merge(Ino),
     /// An earlier part of what is to be merged into this directory.
     Part(Ino),
+    /// What other ranks hold, or say, of directories that paths lead through.
+    Replicas,
     /// Files to be closed.
     Close,
     /// What is below a directory and other ranks have.
@@ -117,6 +122,7 @@ impl Why {
             Why::Above => "above",
             Why::Merge(_) => "merge",
             Why::Part(_) => "part",
+            Why::Replicas => "replicas",
             Why::Close => "close",
             Why::Gather => "gather",
         }

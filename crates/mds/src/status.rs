@@ -147,6 +147,8 @@ pub struct Status {
     pub scattered: u64,
     /// Fragments of such directories that were given to other ranks because the directories have grown, so far.
     pub spreads: u64,
+    /// Paths over directories of several ranks.
+    pub paths: PathStatus,
     /// Reads of the table under way.
     pub loads: usize,
     /// Files of whose objects something is to be dropped.
@@ -171,8 +173,24 @@ pub struct Status {
     pub heat_totals: LoadVec,
 }
 
+/// Paths over directories of several ranks, and what is replicated for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PathStatus {
+    /// Replicas that this rank holds of others' directories.
+    pub held: usize,
+    /// Its own directories of which others hold replicas.
+    pub lent: usize,
+    /// Names on the way that were found by replicas so far, and that another rank had to be asked for by the client.
+    pub steps: u64,
+    pub partings: u64,
+    /// Questions to other ranks so far, for replicas and names.
+    pub asks: u64,
+    /// Replicas that were asked back so far, because a directory was about to change.
+    pub asked_back: u64,
+}
+
 /// How many operations there are.
-const OPS: usize = 35;
+const OPS: usize = 36;
 
 /// The place of an operation among the counters.
 fn place(op: &Op) -> usize {
@@ -212,6 +230,7 @@ fn place(op: &Op) -> usize {
         Op::GrantInos { .. } => 32,
         Op::DataAddress { .. } => 33,
         Op::Subtree { .. } => 34,
+        Op::Walk { .. } => 35,
     }
 }
 
@@ -308,6 +327,7 @@ impl Mds {
             merges: self.counters.merges,
             scattered: self.counters.scattered,
             spreads: self.counters.spreads,
+            paths: self.path_status(),
             loads: self.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
             orphans: self.tree.orphans().count(),
@@ -319,6 +339,18 @@ impl Mds {
             hottest: self.hottest(),
             heat_frags: self.heat.table.size(),
             heat_totals: self.heat.totals,
+        }
+    }
+
+    fn path_status(&self) -> PathStatus {
+        let (held, lent) = (&self.cluster.held, &self.cluster.lent);
+        PathStatus {
+            held: held.len(),
+            lent: lent.len(),
+            steps: held.steps,
+            partings: held.partings,
+            asks: held.asks,
+            asked_back: lent.asked_back,
         }
     }
 

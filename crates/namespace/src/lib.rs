@@ -30,7 +30,7 @@ mod tree;
 mod vxattr;
 mod work;
 
-pub use access::may_search;
+pub use access::{check_search, may_search};
 pub use answer::{answer_again, need_again};
 pub use apply::{apply, apply_decided};
 pub use bounds::is_within_bounds;

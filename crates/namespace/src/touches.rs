@@ -110,7 +110,8 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
             // Each entry has another inode; the few doubles do no harm.
             touch.reads.many = crate::op::listed(tree, *dir, *cookie, *limit);
         }
-        Op::LookupParent { .. }
+        Op::Walk { .. }
+        | Op::LookupParent { .. }
         | Op::Tmpfile { .. }
         | Op::Close { .. }
         | Op::Readlink { .. }

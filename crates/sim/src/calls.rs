@@ -148,6 +148,7 @@ impl World {
                 think: self.knobs.think_us,
                 removes: self.options.removers,
                 direct: self.options.direct,
+                paths: self.options.paths,
                 subtrees: self.options.subtrees,
                 allow: self.options.allow,
                 jobs: Rc::clone(&self.jobs),
@@ -301,6 +302,11 @@ impl World {
                 }
                 self.history.invoke(op, ns.clone());
             }
+            Track::Walk(first, second) => {
+                self.next_op += 1;
+                self.history.invoke(op, first.clone());
+                self.history.invoke(op + 1, second.clone());
+            }
             Track::Write { file, first, end, tag, .. } => {
                 write = Some(self.data.begin(file.0, *first..*end, *tag, by, begun));
             }
@@ -380,6 +386,7 @@ impl World {
                     None => self.lose_names(at, pending),
                 }
             }
+            (Track::Walk(_, second), result) => self.check_walk(at, pending, second, result),
             (Track::Write { durable, .. }, Ok(_)) => {
                 if let Some(id) = pending.write {
                     self.data.end(id, *durable, now);
@@ -423,7 +430,39 @@ impl World {
     fn lose(&mut self, at: usize, pending: &Pending) {
         match &pending.track {
             Track::Names(_) => self.lose_names(at, pending),
+            Track::Walk(..) => {
+                self.history.lose(pending.op);
+                self.history.lose(pending.op + 1);
+            }
             _ => self.lose_write(at, pending),
+        }
+    }
+
+    /// What a walk over two names says of each of them. That one was not there it does not say of which.
+    fn check_walk(&mut self, at: usize, pending: &Pending, second: &NsOp, result: &CallResult) {
+        let Ok(Answer::Walked { done, dir, last, .. }) = result.as_ref().map(|done| &done.answer) else {
+            return self.lose(at, pending);
+        };
+        let found = match &**last {
+            Answer::Entry(attr) => Res::Name { ino: attr.ino.0, dir: attr.kind == Kind::Dir },
+            Answer::Remote { ino, kind, .. } => Res::Name { ino: ino.0, dir: *kind == Kind::Dir },
+            other => return self.wrong(format!("a walk came to {other:?}")),
+        };
+        match done {
+            1 => {
+                self.history.answer(pending.op, &found);
+                self.history.lose(pending.op + 1);
+            }
+            _ => {
+                self.history.answer(pending.op, &Res::Name { ino: dir.0, dir: true });
+                // Another directory may have taken the name since the program looked.
+                match second {
+                    NsOp::Lookup { dir: expected, .. } if *expected == dir.0 => {
+                        self.history.answer(pending.op + 1, &found);
+                    }
+                    _ => self.history.lose(pending.op + 1),
+                }
+            }
         }
     }
 

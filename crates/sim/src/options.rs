@@ -45,13 +45,15 @@ pub enum Canary {
     BasesAnew,
     /// The record of a merge into the table is not replayed once the rows were said to be there, also if they are not durable.
     RowsTrimmedEarly,
+    /// A rank is not told that what it holds a replica of changes; the network says that it has dropped it.
+    ReplicasStay,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
-    /// journals in the store, how an owner found something one in which others work.
-    pub const ALL: [Canary; 21] = [
+    /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks.
+    pub const ALL: [Canary; 22] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -73,6 +75,7 @@ impl Canary {
         Canary::RowDropped,
         Canary::BasesAnew,
         Canary::RowsTrimmedEarly,
+        Canary::ReplicasStay,
     ];
 }
 
@@ -102,6 +105,9 @@ pub struct Options {
     pub stored: bool,
     /// Directories are made at ranks of their own (placement `giga`) below some of those that programs work in.
     pub scattered: bool,
+    /// Programs find several names with one request, also of ranks that have nothing of it; and if directories are scattered, in half of the worlds their
+    /// paths say where they are.
+    pub paths: bool,
     /// Nothing goes wrong by itself.
     pub calm: bool,
     /// Clients decouple a directory in which others work meanwhile.
@@ -129,6 +135,7 @@ impl Default for Options {
             stored: false,
             allow: false,
             scattered: false,
+            paths: false,
             calm: false,
             trace: false,
             print: false,

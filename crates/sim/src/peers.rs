@@ -114,12 +114,15 @@ impl World {
             return self.wrong(format!("rank {from} speaks to rank {to}, which there is not"));
         };
         let mut pair = &mut self.pairs[at];
-        let (own, side, number) = (pair.end_of(from).unwrap_or(0), pair.end_of(to).unwrap_or(0), pair.number);
+        let (own, mut side, number) = (pair.end_of(from).unwrap_or(0), pair.end_of(to).unwrap_or(0), pair.number);
         if !pair.ends[own].up {
             return;
         }
         if let (Some(Canary::ApartNotSaid), PeerMsg::Lent { lent, .. }) = (self.options.canary, &mut msg) {
             lent.apart.clear();
+        }
+        if let (Some(Canary::ReplicasStay), PeerMsg::DropReplica { ino }) = (self.options.canary, &msg) {
+            (msg, side) = (PeerMsg::ReplicaDropped { ino: *ino }, own);
         }
         let mut again = None;
         if let PeerMsg::Letter { letter, .. } = &msg

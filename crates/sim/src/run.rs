@@ -134,7 +134,10 @@ impl World {
 
     /// From now on directories that are made in one get ranks of their own.
     fn scatter(&mut self, ino: Ino) {
-        let op = Op::SetXattr { ino, name: PLACEMENT.into(), value: (*b"giga").into(), mode: XattrMode::Set };
+        // In half of the worlds of paths these give which ones.
+        let by_path = self.options.paths && self.knobs.server.hash_key.0 >> 30 & 1 == 1;
+        let how: &[u8] = if by_path { b"replicated" } else { b"giga" };
+        let op = Op::SetXattr { ino, name: PLACEMENT.into(), value: how.into(), mode: XattrMode::Set };
         self.must(Call::Op(op), Track::None);
     }
 

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use loligo_client::{Call, CallResult, Fallocate, Fh};
+use loligo_client::{Call, CallResult, Fallocate, Fh, WalkAt};
 use loligo_types::{
-    Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, RenameMode, SetAttr, XattrMode,
+    Answer, FileLock, FsError, Ino, LockKind, LockOwner, Name, Op, OpenFlags, Rank, RenameMode, SetAttr, XattrMode,
 };
 
 use crate::data::{BLOCK, BLOCKS, HEAD, RECORD, filled, offset_of};
@@ -36,6 +36,8 @@ pub enum Track {
     /// Nothing.
     None,
     Names(NsOp),
+    /// Two names in one request: what finds each of them, if the first is the directory that it is expected to be.
+    Walk(NsOp, NsOp),
     /// Blocks get a tag; `durable` when answered.
     Write {
         file: Ino,
@@ -145,6 +147,8 @@ pub struct Shell {
     pub removes: bool,
     /// More file data than names.
     pub direct: bool,
+    /// Several names with one request, too.
+    pub paths: bool,
     /// Decoupled directories, too.
     pub subtrees: bool,
     /// One in which others work meanwhile.
@@ -243,6 +247,7 @@ impl Shell {
         let n = self.name();
         let (d, mode) = (dir.0, 0o600 + self.rng.below(64) as u16);
         match self.rng.below(20) {
+            0..4 if self.paths && self.rng.one_in(2) => self.two_names(dir, n).await?,
             0..4 => {
                 let (ino, _) = self.lookup(dir, n).await?;
                 self.ask(Req::Stat(ino)).await;
@@ -356,6 +361,25 @@ impl Shell {
         let track = NsOp::Rename { dir: dir.0, name: n, to: to.0, to_name, mode };
         self.ns(track, Call::Op(op)).await?;
         Ok(())
+    }
+
+    /// Finds a name in a directory in another one with one request.
+    async fn two_names(&mut self, dir: Ino, n: NameId) -> Outcome<()> {
+        let (below, is_dir) = self.lookup(dir, n).await?;
+        if !is_dir {
+            return Ok(());
+        }
+        let second = self.name();
+        let track = Track::Walk(NsOp::Lookup { dir: dir.0, name: n }, NsOp::Lookup { dir: below.0, name: second });
+        let names = [name(n), name(second)].into();
+        // Also of a rank that has nothing of it.
+        let at = match self.rng.below(9) {
+            rank @ 0..6 => WalkAt::Rank(Rank(rank as u16)),
+            6 => WalkAt::ByPath(0),
+            _ => WalkAt::First,
+        };
+        let to_dir = self.rng.one_in(3);
+        self.call(Call::Walk { dir, names, at, to_dir }, track).await.map(drop)
     }
 
     async fn list(&mut self, dir: Ino) -> Outcome<()> {

@@ -44,9 +44,10 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let stored = if options.stored { " --stored" } else { "" };
         let allow = if options.allow { " --allow" } else { "" };
         let scattered = if options.scattered { " --scattered" } else { "" };
+        let paths = if options.paths { " --paths" } else { "" };
         let calm = if options.calm { " --calm" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{scattered}{calm} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{scattered}{paths}{calm} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -81,6 +82,17 @@ fn directories_at_ranks_of_their_own_stay_whole_also_in_seeds_in_which_they_once
     let members = Options { members: true, ..options };
     assert_clean(&members, 0..40);
     assert_clean(&members, [119, 821, 1319, 1325, 1489, 2021, 2066, 2340]);
+}
+
+#[test]
+fn paths_lead_where_they_led_at_some_moment_whichever_rank_is_asked() {
+    let options = Options { scattered: true, paths: true, ranks: (2, 5), ..several() };
+    assert_clean(&options, 0..100);
+    assert_clean(&Options { scattered: false, balance: true, ..options.clone() }, 0..60);
+    assert_clean(&Options { members: true, ..options.clone() }, 0..30);
+    // A name was found by the part of a directory in fragments that had another name by then.
+    assert_clean(&options, [2883]);
+    found_after_with(options, Canary::ReplicasStay, 60);
 }
 
 #[test]

@@ -60,6 +60,11 @@ pub enum Answer {
     /// The name is there, but another rank has the inode: ask that one (for attributes, or to open it by number). To
     /// `Lookup`, `LookupParent`, and a `Create` that found the file. `rank` is the best guess; that rank knows better.
     Remote { ino: Ino, kind: Kind, rank: Rank },
+    /// To `Walk`. `done`: so many names were found, at least one. `dir`: the directory that has the last of them. `last`: what that one leads to,
+    /// `Entry`, or `Remote` where another rank is to be asked for its attributes, or for the next name in it. A symbolic link, or anything else
+    /// that is no directory, ends the walk. `by_path`: so many of the directories that were found, the last ones in a row, have numbers that their
+    /// paths gave ([`Ino::is_by_path`]).
+    Walked { done: u32, dir: Ino, last: Box<Answer>, by_path: u32 },
     /// About a decoupled subtree.
     Subtree(Box<SubtreeAnswer>),
 }
@@ -69,6 +74,7 @@ impl Answer {
     pub fn attr(&self) -> Option<&Attr> {
         match self {
             Answer::Entry(attr) | Answer::Opened { attr, .. } => Some(attr),
+            Answer::Walked { last, .. } => last.attr(),
             _ => None,
         }
     }

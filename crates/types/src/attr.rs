@@ -90,17 +90,21 @@ pub enum Placement {
     Subtree = 1,
     /// Each at a rank of its own, which its number names (IndexFS: a new directory is assigned to a randomly chosen server).
     Giga = 2,
+    /// Each at a rank of its own, which its path gives, and which other ranks have replicas of (ShardFS: by the hash of the path).
+    Replicated = 3,
 }
 
 impl Placement {
     /// By its number.
     pub fn from_code(code: u8) -> Option<Placement> {
-        [Placement::Inherited, Placement::Subtree, Placement::Giga].into_iter().find(|known| *known as u8 == code)
+        let all = [Placement::Inherited, Placement::Subtree, Placement::Giga, Placement::Replicated];
+        all.into_iter().find(|known| *known as u8 == code)
     }
 
     /// By its name in policies.
     pub fn named(name: &[u8]) -> Option<Placement> {
-        [Placement::Subtree, Placement::Giga].into_iter().find(|known| known.name().as_bytes() == name)
+        let all = [Placement::Subtree, Placement::Giga, Placement::Replicated];
+        all.into_iter().find(|known| known.name().as_bytes() == name)
     }
 
     /// Its name in policies.
@@ -109,7 +113,13 @@ impl Placement {
             Placement::Inherited => "inherited",
             Placement::Subtree => "subtree",
             Placement::Giga => "giga",
+            Placement::Replicated => "replicated",
         }
+    }
+
+    /// Whether new directories live at ranks that their numbers name, and come to all when they are large.
+    pub fn scatters(self) -> bool {
+        matches!(self, Placement::Giga | Placement::Replicated)
     }
 }
 
@@ -383,6 +393,7 @@ impl Inode {
     /// Where directories live that are made in it; never [`Placement::Inherited`].
     pub fn places_dirs(&self) -> Placement {
         match self.placement() {
+            Placement::Inherited if self.ino.is_by_path() => Placement::Replicated,
             Placement::Inherited if self.ino.zeroth_rank().is_some() => Placement::Giga,
             Placement::Inherited => Placement::Subtree,
             own => own,

@@ -3,6 +3,8 @@
 //! It is keyed with a key of the file system, which servers and their clients know, so that nobody else can choose names that collide. 63 bits, because the
 //! hash is the readdir cookie and `off_t` is signed; never 0, because cookie 0 means "from the start".
 
+use crate::Rank;
+
 /// Largest hash there can be.
 pub const HASH_MAX: u64 = u64::MAX >> 1;
 
@@ -52,6 +54,25 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].wrapping_add(v[1]);
     v[1] = v[1].rotate_left(17) ^ v[2];
     v[2] = v[2].rotate_left(32);
+}
+
+/// The zeroth rank of a new directory by its path (ShardFS: "hash of the path"): from that of the directory above, if its path has given that one, too,
+/// and the hash of the name. `ranks`: those that take directories, ascending. So whoever knows a path, and where on it such directories begin, knows
+/// which rank to ask, and renaming a directory moves nothing: below its new name it is where it was. None: there are no ranks.
+#[must_use]
+pub fn rank_by_path(above: Option<Rank>, name_hash: u64, ranks: &[Rank]) -> Option<Rank> {
+    let above = above.map_or(0, |rank| u64::from(rank.0) + 1);
+    let place = mix(name_hash ^ mix(above)) % ranks.len().max(1) as u64;
+    ranks.get(place as usize).copied()
+}
+
+/// SplitMix64's finaliser: neighbouring numbers give numbers that have nothing to do with each other.
+#[must_use]
+pub fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

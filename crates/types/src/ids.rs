@@ -56,6 +56,8 @@ impl Ino {
     const SCATTERED: u64 = 1 << 47;
     /// Where that rank stands in it, 10 bits; below them is the count.
     const ZEROTH_SHIFT: u32 = 37;
+    /// Set below it in the number of a directory whose zeroth rank its path has given.
+    const BY_PATH: u64 = 1 << 36;
     /// The last rank that can be somebody's zeroth.
     pub const ZEROTH_MAX: Rank = Rank(1023);
 
@@ -76,7 +78,7 @@ impl Ino {
     #[must_use]
     pub fn scattered(self, zeroth: Rank) -> Option<Ino> {
         let count = self.0 & ((1 << Ino::RANGE_BITS) - 1);
-        let fits = count >> Ino::ZEROTH_SHIFT == 0 && zeroth <= Ino::ZEROTH_MAX;
+        let fits = count < Ino::BY_PATH && zeroth <= Ino::ZEROTH_MAX;
         fits.then_some(Ino(self.0 | Ino::SCATTERED | u64::from(zeroth.0) << Ino::ZEROTH_SHIFT))
     }
 
@@ -89,11 +91,24 @@ impl Ino {
         (self.0 & Ino::SCATTERED != 0).then_some(Rank(named))
     }
 
+    /// The number of a scattered directory that says besides that its path has given its zeroth rank ([`crate::hash::rank_by_path`]).
+    #[must_use]
+    pub fn by_path(self) -> Ino {
+        if self.0 & Ino::SCATTERED != 0 { Ino(self.0 | Ino::BY_PATH) } else { self }
+    }
+
+    /// Whether it says so.
+    #[inline]
+    #[must_use]
+    pub fn is_by_path(self) -> bool {
+        self.0 & (Ino::SCATTERED | Ino::BY_PATH) == Ino::SCATTERED | Ino::BY_PATH
+    }
+
     /// The number without what it says of a zeroth rank: that by which its rank counts.
     #[inline]
     #[must_use]
     pub fn plain(self) -> Ino {
-        let count = (1 << Ino::ZEROTH_SHIFT) - 1;
+        let count = Ino::BY_PATH - 1;
         let range = !((1 << Ino::RANGE_BITS) - 1);
         if self.0 & Ino::SCATTERED != 0 { Ino(self.0 & (range | count)) } else { self }
     }
@@ -132,7 +147,10 @@ mod tests {
         assert_eq!((number.birth_rank(), number.zeroth_rank(), number.plain()), (Rank(7), Some(Rank(1023)), plain));
         assert_eq!((plain.zeroth_rank(), plain.plain()), (None, plain));
         assert_eq!(plain.scattered(Rank::ZERO).and_then(Ino::zeroth_rank), Some(Rank::ZERO));
-        assert_eq!((plain.scattered(Rank(1024)), Ino(1 << 37).scattered(Rank(1))), (None, None));
+        assert_eq!((plain.scattered(Rank(1024)), Ino(1 << 36).scattered(Rank(1))), (None, None));
+        let named = number.by_path();
+        assert_eq!((named.zeroth_rank(), named.plain(), named.birth_rank()), (Some(Rank(1023)), plain, Rank(7)));
+        assert_eq!((named.is_by_path(), number.is_by_path(), plain.by_path()), (true, false, plain));
         assert_eq!(number.scattered(Rank(2)), None, "it is one already");
     }
 }

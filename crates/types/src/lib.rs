@@ -43,7 +43,7 @@ pub use ids::{Ino, Lsn, Seq, SessionId};
 pub use lease::Lease;
 pub use lock::{FileLock, LockKind, LockOwner};
 pub use name::Name;
-pub use op::{About, Access, Op, OpenFlags, RenameMode, SetAttr, SetTime, Stamp, XattrMode};
+pub use op::{About, Access, Op, OpenFlags, RenameMode, Replicas, SetAttr, SetTime, Stamp, XattrMode};
 pub use rank::{ClusterMap, Frag, Place, Rank, RankInfo, RankState, Route, Target};
 pub use record::{Loaded, Need, XattrPair};
 pub use subtree::{

@@ -2,6 +2,10 @@
 
 /// Longest name of a directory entry, bytes.
 pub const NAME_MAX: usize = 255;
+/// How long a rank may go by what another one has told it of a directory without hearing from it, milliseconds.
+pub const REPLICA_MS: u64 = 2000;
+/// Most names of one `Walk`.
+pub const WALK_MAX: usize = 64;
 /// Longest symlink target, bytes (PATH_MAX without the NUL).
 pub const SYMLINK_MAX: usize = 4095;
 /// Longest xattr name, bytes, with its prefix.

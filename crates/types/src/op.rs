@@ -43,6 +43,26 @@ pub struct SetAttr {
     pub layout: Option<Layout>,
 }
 
+/// Which names a rank may find by its replicas of other ranks' directories. The number is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum Replicas {
+    /// None: where a directory is another rank's that one is to be asked.
+    #[default]
+    Unused = 0,
+    /// All but the last: of that one its own rank says whether it is there, and what it is.
+    OnTheWay = 1,
+    /// All: the last one is a directory, too, and only which one it is matters.
+    ToTheEnd = 2,
+}
+
+impl Replicas {
+    /// By its number.
+    pub fn from_code(code: u8) -> Option<Replicas> {
+        [Replicas::Unused, Replicas::OnTheWay, Replicas::ToTheEnd].into_iter().find(|known| *known as u8 == code)
+    }
+}
+
 /// How to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct OpenFlags {
@@ -99,6 +119,11 @@ pub struct Access {
 pub enum Op {
     /// Finds a name in a directory. `Entry`.
     Lookup { dir: Ino, name: Name },
+    /// Finds names one after the other: the first in `dir`, each other one in what was found before it, as far as this rank has it. `Walked`.
+    /// None is a symbolic link's target, `.` or `..`; at least one, at most [`crate::limits::WALK_MAX`]. Brings no leases. Each name is
+    /// found as a `Lookup` of its own would find it, at some moment while the request is under way. `by`: where directories on the way are other
+    /// ranks', this one may find the way by its replicas of them.
+    Walk { dir: Ino, names: Arc<[Name]>, by: Replicas },
     /// The directory above one. `Entry`. The root is its own parent.
     LookupParent { dir: Ino },
     /// Attributes. `Entry`. A handle makes the attributes of an open orphan readable.
@@ -200,6 +225,7 @@ impl Op {
         !matches!(
             self,
             Op::Lookup { .. }
+                | Op::Walk { .. }
                 | Op::LookupParent { .. }
                 | Op::GetAttr { .. }
                 | Op::Close { .. }
@@ -230,6 +256,7 @@ impl Op {
             | Op::Unlink { dir, name }
             | Op::Rmdir { dir, name }
             | Op::Rename { dir, name, .. } => Some((*dir, name)),
+            Op::Walk { dir, names, .. } => Some((*dir, names.first()?)),
             _ => None,
         }
     }
@@ -239,6 +266,7 @@ impl Op {
     pub fn about(&self) -> About {
         match self {
             Op::Lookup { dir, .. }
+            | Op::Walk { dir, .. }
             | Op::Create { dir, .. }
             | Op::Tmpfile { dir, .. }
             | Op::Mknod { dir, .. }
@@ -284,6 +312,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Lookup { .. } => "lookup",
+            Op::Walk { .. } => "walk",
             Op::LookupParent { .. } => "lookup_parent",
             Op::GetAttr { .. } => "getattr",
             Op::SetAttr { .. } => "setattr",

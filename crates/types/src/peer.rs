@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Beat, ClusterMap, FragHeat, FsError, Ino, Lease, Letter, Loaded, Need, Rank, Route};
+use crate::{Beat, ClusterMap, FragHeat, FsError, Ino, Inode, Lease, Letter, Loaded, Name, Need, Rank, Route};
 
 /// A transaction over ranks. The smaller one is older, and the older one has the right of way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -106,6 +106,25 @@ pub enum PeerMsg {
     Way { number: u64, ino: Ino, up: Vec<u64>, at: Ino },
     /// The number of this directory names the sender's rank, and the receiver has given it away: what has the receiver promised of it?
     AskBorn { ino: Ino },
+    /// Which directory has this name?
+    AskName { dir: Ino, name: Name },
+    /// In answer to `AskName`. None: no directory, or the sender does not have the name, or cannot say now.
+    NameIs { dir: Ino, name: Name, ino: Option<Ino> },
+    /// What is there of this directory for the sake of paths that lead through it? `sent_ms`: the sender's monotonic clock, milliseconds.
+    AskReplica { ino: Ino, sent_ms: u64 },
+    /// In answer to `AskReplica`, or unasked behind a `NameIs`: the directory's record. Where it is, who owns it and who may search it stays so until the
+    /// receiver has answered `DropReplica`, or for [`crate::limits::REPLICA_MS`] from `sent_ms` on.
+    Replica { sent_ms: u64, inode: Box<Inode> },
+    /// In answer to `AskReplica`: not now, or not here.
+    NoReplica { ino: Ino },
+    /// It is about to change: it counts no more.
+    DropReplica { ino: Ino },
+    /// In answer to `DropReplica`.
+    ReplicaDropped { ino: Ino },
+    /// The sender holds replicas of the receiver's directories, and goes on to.
+    KeepReplicas { sent_ms: u64 },
+    /// In answer to `KeepReplicas`: they count for [`crate::limits::REPLICA_MS`] from `sent_ms` on.
+    ReplicasKept { sent_ms: u64 },
     /// In answer to `AskBorn`: all letters that the sender has to send that could make it were sent before this.
     Born { ino: Ino },
 }

@@ -206,6 +206,15 @@ pub struct ClusterMap {
     pub policy: PolicyId,
 }
 
+impl ClusterMap {
+    /// The ranks that new directories may have as their zeroth, ascending: those that take more.
+    #[must_use]
+    pub fn placed(&self) -> Vec<Rank> {
+        let takes = self.ranks.iter().filter(|info| info.state == RankState::Up && info.rank <= Ino::ZEROTH_MAX);
+        takes.map(|info| info.rank).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

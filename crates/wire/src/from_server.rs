@@ -1,8 +1,10 @@
 //! Messages to a client, to protobuf and back with every check.
 
-use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, READDIR_MAX};
+use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, READDIR_MAX, WALK_MAX};
 use loligo_types::msg::{Refusal, ToClient, Welcome};
-use loligo_types::{Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Seq, SessionId, StatFs};
+use loligo_types::{
+    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Kind, Rank, Seq, SessionId, StatFs,
+};
 
 use crate::common::{
     attr, fs_id, kind, lease, leases, limit, lock, name, need, to_attr, to_kind, to_lease, to_leases, to_lock,
@@ -12,6 +14,7 @@ use crate::map::{rank, routes, to_map, to_rank, to_routes};
 use crate::proto::data_reply::Result as WireData;
 use crate::proto::reply::Result as WireReply;
 use crate::proto::to_client::Msg;
+use crate::proto::walked::Last as WireLast;
 use crate::{DecodeError, proto, subtree};
 
 type Result<T> = std::result::Result<T, DecodeError>;
@@ -164,10 +167,41 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
         Answer::Offset(offset) => WireReply::Offset(*offset),
         Answer::Inos { first, count } => WireReply::Inos(proto::Inos { first: first.0, count: *count }),
         Answer::Subtree(answer) => WireReply::Subtree(subtree::encode_answer(answer)),
-        Answer::Remote { ino, kind, rank } => {
-            WireReply::Remote(proto::Remote { ino: ino.0, kind: to_kind(*kind), rank: to_rank(*rank) })
-        }
+        Answer::Remote { ino, kind, rank } => WireReply::Remote(to_remote(*ino, *kind, *rank)),
+        Answer::Walked { done, dir, last, by_path } => WireReply::Walked(proto::Walked {
+            done: *done,
+            dir: dir.0,
+            last: match &**last {
+                Answer::Entry(attr) => Some(WireLast::Entry(to_attr(attr))),
+                Answer::Remote { ino, kind, rank } => Some(WireLast::Remote(to_remote(*ino, *kind, *rank))),
+                // Nothing else ends a walk; without it the other side refuses the answer.
+                _ => None,
+            },
+            by_path: *by_path,
+        }),
     }
+}
+
+fn to_remote(ino: Ino, kind: Kind, rank: Rank) -> proto::Remote {
+    proto::Remote { ino: ino.0, kind: to_kind(kind), rank: to_rank(rank) }
+}
+
+fn remote(m: &proto::Remote) -> Result<Answer> {
+    Ok(Answer::Remote { ino: Ino(m.ino), kind: kind(m.kind)?, rank: rank(m.rank)? })
+}
+
+fn walked(m: &proto::Walked) -> Result<Answer> {
+    if m.done == 0 || m.done as usize > WALK_MAX {
+        return Err(DecodeError::Invalid("number of names found by a walk"));
+    }
+    let last = match need(m.last.as_ref(), "what a walk came to")? {
+        WireLast::Entry(m) => Answer::Entry(attr(m)?),
+        WireLast::Remote(m) => remote(m)?,
+    };
+    if m.by_path > m.done {
+        return Err(DecodeError::Invalid("number of directories with numbers by their paths"));
+    }
+    Ok(Answer::Walked { done: m.done, dir: Ino(m.dir), last: Box::new(last), by_path: m.by_path })
 }
 
 fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> {
@@ -200,7 +234,8 @@ fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> 
         WireReply::Offset(offset) => Answer::Offset(offset),
         WireReply::Inos(m) => Answer::Inos { first: Ino(m.first), count: m.count },
         WireReply::Subtree(bytes) => Answer::Subtree(Box::new(subtree::decode_answer(&bytes)?)),
-        WireReply::Remote(m) => Answer::Remote { ino: Ino(m.ino), kind: kind(m.kind)?, rank: rank(m.rank)? },
+        WireReply::Remote(m) => remote(&m)?,
+        WireReply::Walked(m) => walked(&m)?,
     }))
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use loligo_types::limits::{DATA_ADDRESS_MAX, XATTR_TOTAL_MAX};
-use loligo_types::{Access, Ino, Layout, LockOwner, Op, RenameMode, SetAttr, XattrMode};
+use loligo_types::limits::{DATA_ADDRESS_MAX, WALK_MAX, XATTR_TOTAL_MAX};
+use loligo_types::{Access, Ino, Layout, LockOwner, Op, RenameMode, Replicas, SetAttr, XattrMode};
 
 use crate::common::{
     bits12, flags, kind, limit, lock, name, need, object_size, readdir_limit, set_time, to_flags, to_kind, to_lock,
@@ -21,6 +21,10 @@ const CLOSE_MAX: usize = 65_536;
 pub(crate) fn encode(op: &Op) -> Wire {
     match op {
         Op::Lookup { dir, name } => Wire::Lookup(to_at(*dir, name)),
+        Op::Walk { dir, names, by } => {
+            let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            Wire::Walk(proto::Walk { dir: dir.0, names, by: u32::from(*by as u8) })
+        }
         Op::LookupParent { dir } => Wire::LookupParent(to_ino(*dir)),
         Op::GetAttr { ino } => Wire::GetAttr(to_ino(*ino)),
         Op::SetAttr { ino, set, handle } => Wire::SetAttr(to_set_attr(*ino, set, *handle)),
@@ -133,6 +137,15 @@ pub(crate) fn encode(op: &Op) -> Wire {
 pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
     Ok(match op {
         Wire::Lookup(at) => Op::Lookup { dir: Ino(at.dir), name: name(&at.name)? },
+        Wire::Walk(m) => {
+            limit(m.names.len(), WALK_MAX, "names of a walk")?;
+            if m.names.is_empty() {
+                return Err(DecodeError::Invalid("walk without names"));
+            }
+            let names = m.names.iter().map(|bytes| name(bytes)).collect::<Result<_>>()?;
+            let by = u8::try_from(m.by).ok().and_then(Replicas::from_code);
+            Op::Walk { dir: Ino(m.dir), names, by: by.ok_or(DecodeError::Invalid("use of replicas"))? }
+        }
         Wire::LookupParent(of) => Op::LookupParent { dir: Ino(of.ino) },
         Wire::GetAttr(of) => Op::GetAttr { ino: Ino(of.ino) },
         Wire::SetAttr(m) => set_attr(m)?,

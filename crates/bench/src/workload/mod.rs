@@ -11,12 +11,14 @@
 //! | `lanes.rs` | the threads, one a lane |
 //! | `gate.rs` | where lanes wait for each other, and are told to end |
 //! | `native.rs` | calls through the client library, as a kernel turns them into requests |
+//! | `by_path.rs` | calls through the client library's path functions, with nothing cached |
 //! | `names.rs` | what a client has cached of names and attributes |
 //! | `mounted.rs` | calls as system calls |
 //! | `tally.rs` | what is counted while they run |
 //! | `served.rs` | requests that ranks answered |
 //! | `result.rs` | what came of it, as text and as JSON |
 
+mod by_path;
 mod gate;
 mod lanes;
 mod mounted;
@@ -68,6 +70,8 @@ pub struct Config {
 pub enum Target<'a> {
     /// A server; called once for each client, with the options that it is to have.
     Native(&'a dyn Fn(Options) -> Result<Client, String>),
+    /// The same, by paths, with clients that cache nothing.
+    ByPath(&'a dyn Fn(Options) -> Result<Client, String>),
     /// Below a directory.
     Mounted(PathBuf),
 }
@@ -127,9 +131,10 @@ pub fn run(
     watch: &mut Watch<'_>,
 ) -> Result<(WorkloadResult, Option<String>), String> {
     check(&workload)?;
-    let is_native = matches!(target, Target::Native(_));
+    let is_native = matches!(target, Target::Native(_) | Target::ByPath(_));
     let mut place: Box<dyn Place> = match target {
         Target::Native(connect) => Box::new(native::Servers::start(connect, &config.name, workload.clients.len())?),
+        Target::ByPath(connect) => Box::new(by_path::Libraries::start(connect, &config.name, workload.clients.len())?),
         Target::Mounted(dir) => Box::new(mounted::Directory::make(&dir, &config.name)?),
     };
     let placed = config.placement.as_deref().map_or(Ok(()), |how| place.set(PLACEMENT, how));

@@ -22,7 +22,7 @@ const READ_BYTES: u32 = 128 << 10;
 /// Removals under way at a time when all is taken away.
 const REMOVALS: usize = 64;
 /// How long a client may take to give everything back.
-const STOP: Duration = Duration::from_secs(30);
+pub(super) const STOP: Duration = Duration::from_secs(30);
 
 /// The clients, and the new directory.
 pub struct Servers {

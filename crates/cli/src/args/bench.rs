@@ -38,6 +38,10 @@ pub struct BenchWorkload {
     /// How directories of the workload are placed: value of loligo.policy.placement of its directory (see `loligo subtree place`).
     #[arg(long, value_name = "HOW")]
     pub placement: Option<String>,
+    /// Clients cache nothing and ask for each path as a whole, as programs do that use the library's path functions. Without it they cache, and ask name by
+    /// name, as a kernel with a mount does.
+    #[arg(long, conflicts_with = "dir")]
+    pub by_path: bool,
     /// The same seed makes the same calls.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

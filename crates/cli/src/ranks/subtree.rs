@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_driver::client::Call;
-use loligo_types::{Answer, FsError, Op, XattrMode};
+use loligo_types::{Answer, FsError, Op, Placement, XattrMode};
 use serde_json::json;
 
 use super::place::{self, Asker, Place};
@@ -115,8 +115,15 @@ fn unplace_dirs(dir: &Directory) -> Outcome {
 fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
     let get = Op::GetXattr { ino: place.ino, name: Arc::from(PLACES) };
     let done = asker.call(Call::Op(get)).map_err(|error| refused(place, error))?;
-    let is_giga = matches!(done.answer, Answer::Bytes(text) if *text == *b"giga");
-    let how = if is_giga { "each get a rank of their own" } else { "live with their names" };
+    let placed = match &done.answer {
+        Answer::Bytes(text) => Placement::named(text),
+        _ => None,
+    };
+    let how = match placed.unwrap_or_default() {
+        Placement::Giga => "each get a rank of their own",
+        Placement::Replicated => "each get a rank of their own, which their paths give",
+        Placement::Inherited | Placement::Subtree => "live with their names",
+    };
     say(format_args!("directories that are made in {} {how}; those that are there stay where they are", place.name));
     Ok(())
 }

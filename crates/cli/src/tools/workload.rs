@@ -116,7 +116,8 @@ fn native(args: &BenchWorkload, config: &mut Config, workload: Workload) -> Ran 
         let options = Options { identity: identity.clone(), ..options };
         Client::connect(&address, options).map_err(|e| e.to_string())
     };
-    let ran = measure(config, workload, Target::Native(&connect), Some(server.found()));
+    let target = if args.by_path { Target::ByPath(&connect) } else { Target::Native(&connect) };
+    let ran = measure(config, workload, target, Some(server.found()));
     server.stop().and(ran)
 }
 

@@ -37,7 +37,12 @@ impl Client {
         }
         let opens = &owned.opens;
         let open_count = |ino: Ino| opens.get(&ino).copied().unwrap_or(0);
-        match owned.machine.run_while_open(&job.op, &job.cred, now, &open_count) {
+        // Of a walk the first step is done: it is of one name, or goes on with another request.
+        let first = match &job.op {
+            Op::Walk { dir, names, .. } => names.first().map(|name| Op::Lookup { dir: *dir, name: name.clone() }),
+            _ => None,
+        };
+        match owned.machine.run_while_open(first.as_ref().unwrap_or(&job.op), &job.cred, now, &open_count) {
             Outcome::Done(result) => self.own_done(root, job, result),
             Outcome::Fetch(needs) => {
                 owned.needs.extend(needs);
@@ -63,6 +68,11 @@ impl Client {
                 }
                 let all = Lease::CACHE | Lease::BUFFER;
                 *rights = if attr.kind == Kind::File { all } else { Lease::NONE };
+            }
+            Ok(last @ Answer::Entry(_)) if matches!(job.op, Op::Walk { .. }) => {
+                let Op::Walk { dir, .. } = &job.op else { return };
+                let last = Box::new(std::mem::replace(last, Answer::Done));
+                result = Ok(Answer::Walked { done: 1, dir: *dir, last, by_path: 0 });
             }
             Ok(Answer::Entries { entries, .. }) => {
                 for entry in entries.iter_mut().filter(|entry| entry.attr.is_some()) {

@@ -4,6 +4,7 @@
 //! without a leading `/`; there is no current directory.
 
 mod file;
+mod hints;
 mod walk;
 
 use std::future::Future;
@@ -17,6 +18,7 @@ use loligo_types::{Answer, Attr, Cred, DirEntry, FsError, FsResult, Kind, Op, Op
 use super::{Call, Client, Done};
 
 pub use self::file::{AsyncFile, File};
+use self::hints::Hints;
 pub(super) use self::walk::bytes as bytes_of;
 
 /// Entries asked for at a time.
@@ -63,12 +65,13 @@ pub struct AsyncFs {
     client: Client,
     cred: Arc<Cred>,
     umask: u16,
+    hints: Arc<Hints>,
 }
 
 impl AsyncFs {
     /// In the name of `cred`, with umask 022.
     pub fn new(client: Client, cred: Arc<Cred>) -> AsyncFs {
-        AsyncFs { client, cred, umask: 0o022 }
+        AsyncFs { client, cred, umask: 0o022, hints: Arc::default() }
     }
 
     /// With another umask.
@@ -150,6 +153,12 @@ impl AsyncFs {
     pub async fn mkdir(&self, path: impl AsRef<Path>, mode: u16) -> FsResult<Attr> {
         let (dir, name) = self.place(path.as_ref(), false).await?;
         entry(self.op(Op::Mkdir { dir, name, mode, umask: self.umask }).await?)
+    }
+
+    /// Makes an empty regular file, or a node of another kind that is neither a directory nor a symbolic link, and leaves it closed.
+    pub async fn mknod(&self, path: impl AsRef<Path>, kind: Kind, mode: u16) -> FsResult<Attr> {
+        let (dir, name) = self.place(path.as_ref(), false).await?;
+        entry(self.op(Op::Mknod { dir, name, kind, mode, umask: self.umask, rdev: 0 }).await?)
     }
 
     /// Makes a symbolic link.
@@ -305,6 +314,8 @@ waiting! {
     write(path: impl AsRef<Path>, content: impl Into<Arc<[u8]>>) -> ();
     /// See [`AsyncFs::mkdir`].
     mkdir(path: impl AsRef<Path>, mode: u16) -> Attr;
+    /// See [`AsyncFs::mknod`].
+    mknod(path: impl AsRef<Path>, kind: Kind, mode: u16) -> Attr;
     /// See [`AsyncFs::symlink`].
     symlink(target: impl AsRef<Path>, path: impl AsRef<Path>) -> Attr;
     /// See [`AsyncFs::readlink`].

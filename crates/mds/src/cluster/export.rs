@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use loligo_namespace::{DirtyKey, Found, Need};
+use loligo_namespace::{Found, Need};
 use loligo_types::msg::ToClient;
 use loligo_types::{Frag, FsError, Ino, Kind, Lsn, Rank, Route, limits};
 
@@ -11,7 +11,7 @@ use super::Where;
 use super::holdings::{Held, Holders};
 use super::size::Tail;
 use super::spread::cut;
-use super::survey::{Moves, Survey, inode_of};
+use super::survey::Survey;
 use crate::admin::{Ask, Migration, Told};
 use crate::io::{DataAccess, Output};
 use crate::load::Waiter;
@@ -34,7 +34,7 @@ const REMEMBERED: usize = 10;
 /// Rounds of checkpoints at most.
 const ROUNDS_MAX: u32 = 20;
 /// How long it is waited for that files which live by themselves are in the table, milliseconds.
-const FLOATING_MS: u64 = 200;
+pub(super) const FLOATING_MS: u64 = 200;
 /// Ended migrations that are remembered for those who ask.
 const ENDED_MAX: usize = 64;
 
@@ -552,49 +552,6 @@ impl Mds {
             self.thaw(export);
         }
         failed
-    }
-
-    /// The inodes that were changed since the last round of checkpoints, ascending.
-    pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
-        self.cluster.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
-    }
-
-    fn has_changed_floating(&self) -> bool {
-        let floats = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
-        self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
-    }
-
-    fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &loligo_types::Inode, frozen_ms: u64) -> bool {
-        let locked = self.cluster.loans.locked_inos();
-        let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
-        // What dead sessions left is dropped here: the other rank does not know of it.
-        let left: Vec<Ino> = self.tidy.inos().collect();
-        for ino in locked.into_iter().chain(busy).chain(left) {
-            if !matches!(self.moves(survey, ino), Moves::No) {
-                return false;
-            }
-        }
-        if !self.knows_held(survey, held) {
-            return false;
-        }
-        for ino in self.changed_inos() {
-            if let Moves::Unknown(needs) = self.moves(survey, ino) {
-                self.load(needs, Waiter::Nobody);
-                return false;
-            }
-        }
-        if self.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
-            // Of a file that once lived below the directory the table should not say so any more.
-            let upto = self.log.last;
-            self.checkpoint_upto(upto);
-            return false;
-        }
-        if self.cluster.routes.home(inode.ino).is_none() && inode.ino != Ino::ROOT && !self.tree.primary_known(inode) {
-            let from_hash = inode.place.hash().unwrap_or(0);
-            self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
-            return false;
-        }
-        true
     }
 
     /// The other side has said whether it will have it.

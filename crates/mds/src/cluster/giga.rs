@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Frag, Ino, Placement, Rank};
+use loligo_types::{Event, Frag, Ino, Rank};
 
 use crate::admin::Told;
 use crate::machine::Mds;
@@ -47,7 +47,7 @@ impl Mds {
 
     /// A directory has been cut.
     pub(crate) fn has_grown(&mut self, dir: Ino) {
-        let is_giga = |inode: &loligo_types::Inode| inode.places_dirs() == Placement::Giga;
+        let is_giga = |inode: &loligo_types::Inode| inode.places_dirs().scatters();
         if !self.cluster.is_alone() && self.tree.peek(dir).is_some_and(is_giga) {
             self.cluster.growing.dirs.insert(dir);
         }
@@ -78,7 +78,7 @@ impl Mds {
     /// by order stays there.
     fn next_fragment(&self, dir: Ino) -> Option<(Frag, Rank)> {
         let inode = self.tree.part(dir).or_else(|| self.tree.inode(dir))?;
-        if inode.places_dirs() != Placement::Giga || !self.cluster.takes_more(self.me()) {
+        if !inode.places_dirs().scatters() || !self.cluster.takes_more(self.me()) {
             return None;
         }
         let ranks = self.ranks_up();

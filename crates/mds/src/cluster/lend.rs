@@ -125,6 +125,11 @@ struct Search {
     lent: Lent,
 }
 
+/// What may come to be something else than what other ranks have replicas of: not what is locked for the sake of names alone.
+fn replicated(claims: &[Claim]) -> Vec<Ino> {
+    claims.iter().filter(|claim| !matches!(claim.how, How::Names(_))).map(|claim| claim.ino).collect()
+}
+
 impl Mds {
     /// Another rank wants to borrow.
     pub(crate) fn borrowed(&mut self, from: Rank, tx: TxId, round: u32, client: u64, wants: Vec<Want>) {
@@ -233,6 +238,10 @@ impl Mds {
             }
         }
         if self.ask_back(tx, client, &claims) {
+            return Verdict::Deny;
+        }
+        if !self.cluster.lent.is_empty() && self.take_replicas_back(&replicated(&claims)) {
+            self.mark_loan(tx, &inos);
             return Verdict::Deny;
         }
         lent.opens = claims.iter().map(|claim| (claim.ino, self.opens.count(claim.ino))).collect();

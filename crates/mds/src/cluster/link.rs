@@ -68,6 +68,7 @@ impl Mds {
             routes: self.cluster.routes.without_under_way(self.cluster.routes.all()),
         };
         self.void_loans_of(rank);
+        self.forget_replicas_of(rank);
         self.tell_durably(rank, msg);
     }
 
@@ -85,6 +86,7 @@ impl Mds {
         link.inbox.clear();
         link.cached.clear();
         self.void_loans_of(rank);
+        self.forget_replicas_of(rank);
         self.export_lost(rank);
     }
 
@@ -126,6 +128,15 @@ impl Mds {
             PeerMsg::AskWay { number, ino } => self.tell_way(from, number, ino),
             PeerMsg::AskBorn { ino } => self.tell_born(from, ino),
             PeerMsg::Born { ino } => self.born(from, ino),
+            PeerMsg::AskName { dir, name } => self.tell_name(from, dir, name),
+            PeerMsg::NameIs { dir, name, ino } => self.name_told(dir, name, ino),
+            PeerMsg::AskReplica { ino, sent_ms } => self.lend_replica(from, ino, sent_ms),
+            PeerMsg::Replica { sent_ms, inode } => self.replica_came(from, sent_ms, inode),
+            PeerMsg::NoReplica { ino } => self.replica_refused(ino),
+            PeerMsg::DropReplica { ino } => self.drop_replica(from, ino),
+            PeerMsg::ReplicaDropped { ino } => self.replica_dropped(from, ino),
+            PeerMsg::KeepReplicas { sent_ms } => self.keep_replicas(from, sent_ms),
+            PeerMsg::ReplicasKept { sent_ms } => self.replicas_kept(from, sent_ms),
             PeerMsg::Way { number, ino, up, at } => self.way_told(number, ino, up, at),
         }
     }
@@ -136,6 +147,7 @@ impl Mds {
         }
         self.void_loans_of(from);
         self.age_loans(from);
+        self.forget_holder(from);
         let Some(link) = self.cluster.links.get_mut(&from) else { return };
         link.greeted = true;
         link.life = life;

@@ -11,6 +11,7 @@ mod giga;
 mod gone;
 mod holdings;
 mod import;
+mod leave;
 mod lend;
 mod letters;
 mod link;
@@ -21,6 +22,7 @@ mod moving;
 mod pins;
 mod progress;
 mod recut;
+mod replicas;
 mod rest;
 mod riddle;
 mod routes;
@@ -45,6 +47,8 @@ pub(crate) use self::giga::Growing;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
+pub(crate) use self::replicas::Way;
+use self::replicas::{Held as ReplicasHeld, Lent as ReplicasLent};
 pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
 pub(crate) use self::scatter::Numbers as ScatteredNumbers;
@@ -121,6 +125,9 @@ pub(crate) struct Cluster {
     pub(crate) scattered: ScatteredNumbers,
     pub(crate) births: Births,
     pub(crate) growing: Growing,
+    /// Replicas of other ranks' directories, and of this rank's directories at others.
+    pub(crate) held: ReplicasHeld,
+    pub(crate) lent: ReplicasLent,
     /// Something has changed that others can only learn from the table.
     pub(crate) told_by_table: bool,
     /// Clients that have ended lately, as other ranks say, the newest last.
@@ -342,6 +349,8 @@ impl Mds {
         self.write_for_others();
         self.end_doubts();
         self.expire_loans();
+        self.expire_lent();
+        self.keep_held();
         self.step_export();
         self.note_acks();
         self.send_landed();

@@ -8,7 +8,8 @@
 //! before that record is durable; who comes to its rank before the letter waits there (`born.rs`).
 
 use loligo_namespace::Lookup;
-use loligo_types::{Event, Ino, Op, Placement, Rank, RankState};
+use loligo_types::hash::{mix, rank_by_path};
+use loligo_types::{Event, Ino, Name, Op, Placement, Rank, RankState};
 
 use crate::machine::Mds;
 use crate::park::Job;
@@ -30,14 +31,22 @@ impl Mds {
     /// the request is decided: as something that is not there.
     pub(crate) fn place_new_dir(&mut self, job: &mut Job) {
         let Op::Mkdir { dir, name, .. } = &job.op else { return };
-        let is_giga = self.tree.inode(*dir).is_some_and(|dir| dir.places_dirs() == Placement::Giga);
-        if !is_giga || job.ino.is_some() || job.within.is_some() || self.tree.entry(*dir, name) != Lookup::Absent {
+        let placement = self.tree.inode(*dir).map(loligo_types::Inode::places_dirs).unwrap_or_default();
+        if !placement.scatters()
+            || job.ino.is_some()
+            || job.within.is_some()
+            || self.tree.entry(*dir, name) != Lookup::Absent
+        {
             job.scattered = None;
             return;
         }
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
         if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.me() && self.cluster.is_alone()) {
-            job.scattered = self.scattered_number();
+            let by_path = (placement == Placement::Replicated).then(|| self.rank_by_path(*dir, name)).flatten();
+            job.scattered = self.scattered_number(by_path);
+            if placement == Placement::Replicated {
+                job.scattered = job.scattered.map(Ino::by_path);
+            }
         }
         let Some(number) = job.scattered else { return };
         if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.me()) {
@@ -46,7 +55,7 @@ impl Mds {
     }
 
     /// The next number, with the rank that it is for; none: this rank has no more of them, and the directory lives with its name.
-    fn scattered_number(&mut self) -> Option<Ino> {
+    fn scattered_number(&mut self, wanted: Option<Rank>) -> Option<Ino> {
         let numbers = &mut self.cluster.scattered;
         if numbers.next == numbers.end {
             let first = self.tree.next_ino();
@@ -56,9 +65,16 @@ impl Mds {
             (self.cluster.scattered.next, self.cluster.scattered.end) = (first.0, first.0 + TAKEN);
         }
         let plain = Ino(self.cluster.scattered.next);
-        let rank = self.zeroth_for(plain);
+        // Whoever asks by the path finds nothing there, and is told where to go.
+        let rank = wanted.filter(|rank| self.is_up(*rank)).unwrap_or_else(|| self.zeroth_for(plain));
         self.cluster.scattered.next += 1;
         plain.scattered(rank)
+    }
+
+    /// The rank that the path of a new directory gives. It goes by the cluster map alone, which clients know as well.
+    fn rank_by_path(&self, dir: Ino, name: &Name) -> Option<Rank> {
+        let above = dir.zeroth_rank().filter(|_| dir.is_by_path());
+        rank_by_path(above, self.tree.hash(name), &self.cluster.map.placed())
     }
 
     /// The rank for a new directory: any of those that take more, all with the same probability. Not a random number, so that what a
@@ -95,12 +111,4 @@ impl Mds {
         let is_near = rank == self.me() || self.cluster.links.get(&rank).is_some_and(|link| link.greeted);
         is_near && self.cluster.map.ranks.iter().any(up)
     }
-}
-
-/// SplitMix64's finaliser: neighbouring numbers give ranks that have nothing to do with each other.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

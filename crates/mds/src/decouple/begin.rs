@@ -6,9 +6,7 @@
 //! store waits for somebody who merges that (`away.rs`).
 
 use loligo_types::limits::{SUBTREE_GRANTS_MAX, SUBTREE_INOS_MAX, SUBTREE_JOURNALS, SUBTREE_LEASE_MS_MAX};
-use loligo_types::{
-    Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, Placement, StoredJournal,
-};
+use loligo_types::{Answer, DecoupledRecord, Event, FsError, FsResult, Ino, Interfere, Kind, Lease, StoredJournal};
 
 use super::Owned;
 use super::objects::DataRights;
@@ -127,7 +125,7 @@ impl Mds {
         if !job.cred.is_root() && root.uid != job.cred.uid {
             return Some(Step::Answer(Err(FsError::Perm)));
         }
-        if root.places_dirs() == Placement::Giga {
+        if root.places_dirs().scatters() {
             // What is in it is all ranks', and only their numbers say where: nobody could be kept out of that.
             return Some(Step::Answer(Err(FsError::NotSupported)));
         }
@@ -255,6 +253,9 @@ impl Mds {
             }
         }
         if due.is_empty() {
+            if self.take_all_replicas_back() {
+                return Some(Step::Wait(Why::Replicas));
+            }
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.alone = true;
             }

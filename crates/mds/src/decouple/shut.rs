@@ -218,6 +218,11 @@ impl Mds {
         self.found_below(ino).map_or(Above::Lost, Above::Below)
     }
 
+    /// Whether something is neither in a decoupled subtree nor the root of one, as far as memory tells.
+    pub(crate) fn is_free_above(&mut self, ino: Ino) -> bool {
+        matches!(self.decoupled_above(ino), Above::Nothing)
+    }
+
     /// The subtree in which its owner has found a file whose way up does not end there: what counted it is gone.
     fn found_below(&self, ino: Ino) -> Option<Ino> {
         self.decoupled.by_dir.iter().find(|(_, owned)| owned.lent.contains(&ino)).map(|(dir, _)| *dir)

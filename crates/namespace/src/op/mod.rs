@@ -59,7 +59,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         Op::SetData { ino, kill_priv, .. } | Op::Extend { ino, kill_priv, .. } => {
             truncate::need_kill(wants, *ino, *kill_priv);
         }
-        Op::Close { .. }
+        Op::Walk { .. }
+        | Op::Close { .. }
         | Op::StatFs
         | Op::SetLock { .. }
         | Op::Unlock { .. }
@@ -74,7 +75,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
 
 /// Decides an operation for which [`crate::need`] is empty. Changes nothing; the events in the answer do.
 ///
-/// `Close`, `StatFs`, `Sync` and locks are the server's and give `NotSupported` here.
+/// `Walk`, `Close`, `StatFs`, `Sync` and locks are the server's and give `NotSupported` here.
 pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
     match op {
         Op::Lookup { dir, name } => lookup::prepare(tree, ctx, *dir, name),
@@ -132,7 +133,8 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
             set_data::prepare(tree, ctx, *ino, told)
         }
         Op::Extend { ino, len, kill_priv, .. } => extend::prepare(tree, ctx, *ino, *len, *kill_priv),
-        Op::Close { .. }
+        Op::Walk { .. }
+        | Op::Close { .. }
         | Op::StatFs
         | Op::SetLock { .. }
         | Op::Unlock { .. }

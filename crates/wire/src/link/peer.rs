@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use loligo_journal::codec::parts::{Cursor, put_frag, put_letter, put_list, put_rank, put_route, put_u64};
-use loligo_journal::codec::parts::{take_frag, take_letter, take_list, take_rank, take_route};
+use loligo_journal::codec::parts::{Cursor, put_bytes, put_frag, put_inode, put_letter, put_list, put_rank, put_route};
+use loligo_journal::codec::parts::{put_u64, take_frag, take_inode, take_letter, take_list, take_rank, take_route};
 use loligo_types::peer::{PeerMsg, TxId};
 use loligo_types::{Beat, FragHeat, FsError, Ino, Load, LoadVec, PolicyId, Route, Weighed};
 
@@ -38,6 +38,15 @@ mod code {
     pub const STAYS: u8 = 24;
     pub const ASK_BORN: u8 = 25;
     pub const BORN: u8 = 26;
+    pub const ASK_NAME: u8 = 27;
+    pub const NAME_IS: u8 = 28;
+    pub const ASK_REPLICA: u8 = 29;
+    pub const REPLICA: u8 = 30;
+    pub const NO_REPLICA: u8 = 31;
+    pub const DROP_REPLICA: u8 = 32;
+    pub const REPLICA_DROPPED: u8 = 33;
+    pub const KEEP_REPLICAS: u8 = 34;
+    pub const REPLICAS_KEPT: u8 = 35;
 }
 
 /// The shortest route: directory, bits, value, rank, version.
@@ -132,6 +141,29 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
         }
         PeerMsg::AskBorn { ino } => put(out, code::ASK_BORN, ino.0),
         PeerMsg::Born { ino } => put(out, code::BORN, ino.0),
+        PeerMsg::AskName { dir, name } => {
+            put(out, code::ASK_NAME, dir.0);
+            put_bytes(out, name.as_bytes());
+        }
+        PeerMsg::NameIs { dir, name, ino } => {
+            put(out, code::NAME_IS, dir.0);
+            put_bytes(out, name.as_bytes());
+            put_u64(out, ino.map_or(0, |ino| ino.0));
+        }
+        PeerMsg::AskReplica { ino, sent_ms } => {
+            put(out, code::ASK_REPLICA, ino.0);
+            put_u64(out, *sent_ms);
+        }
+        PeerMsg::Replica { sent_ms, inode } => {
+            put(out, code::REPLICA, *sent_ms);
+            put_u64(out, inode.ino.0);
+            put_inode(out, inode);
+        }
+        PeerMsg::NoReplica { ino } => put(out, code::NO_REPLICA, ino.0),
+        PeerMsg::DropReplica { ino } => put(out, code::DROP_REPLICA, ino.0),
+        PeerMsg::ReplicaDropped { ino } => put(out, code::REPLICA_DROPPED, ino.0),
+        PeerMsg::KeepReplicas { sent_ms } => put(out, code::KEEP_REPLICAS, *sent_ms),
+        PeerMsg::ReplicasKept { sent_ms } => put(out, code::REPLICAS_KEPT, *sent_ms),
         PeerMsg::Way { number, ino, up, at } => {
             put(out, code::WAY, *number);
             put_u64(out, ino.0);
@@ -185,6 +217,22 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
         code::HEAT => PeerMsg::Heat(take_list(from, HEAT_MIN, "number of fragments", take_heat)?),
         code::ASK_BORN => PeerMsg::AskBorn { ino: Ino(from.u64()?) },
         code::BORN => PeerMsg::Born { ino: Ino(from.u64()?) },
+        code::ASK_NAME => PeerMsg::AskName { dir: Ino(from.u64()?), name: from.name()? },
+        code::NAME_IS => PeerMsg::NameIs {
+            dir: Ino(from.u64()?),
+            name: from.name()?,
+            ino: Some(Ino(from.u64()?)).filter(|ino| ino.0 != 0),
+        },
+        code::ASK_REPLICA => PeerMsg::AskReplica { ino: Ino(from.u64()?), sent_ms: from.u64()? },
+        code::REPLICA => {
+            let (sent_ms, ino) = (from.u64()?, Ino(from.u64()?));
+            PeerMsg::Replica { sent_ms, inode: Box::new(take_inode(from, ino)?) }
+        }
+        code::NO_REPLICA => PeerMsg::NoReplica { ino: Ino(from.u64()?) },
+        code::DROP_REPLICA => PeerMsg::DropReplica { ino: Ino(from.u64()?) },
+        code::REPLICA_DROPPED => PeerMsg::ReplicaDropped { ino: Ino(from.u64()?) },
+        code::KEEP_REPLICAS => PeerMsg::KeepReplicas { sent_ms: from.u64()? },
+        code::REPLICAS_KEPT => PeerMsg::ReplicasKept { sent_ms: from.u64()? },
         code::ASK_WAY => PeerMsg::AskWay { number: from.u64()?, ino: Ino(from.u64()?) },
         code::WAY => PeerMsg::Way {
             number: from.u64()?,

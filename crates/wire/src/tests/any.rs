@@ -6,7 +6,7 @@ use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient,
 use loligo_types::{
     Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
     Kind, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState, RenameMode,
-    Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -170,6 +170,8 @@ fn inode_op() -> BoxedStrategy<Op> {
     let handle = any::<u64>;
     prop_oneof![
         ino().prop_map(|dir| Op::LookupParent { dir }),
+        (ino(), vec(name(), 1..=64), select(vec![Replicas::Unused, Replicas::OnTheWay, Replicas::ToTheEnd]))
+            .prop_map(|(dir, names, by)| Op::Walk { dir, names: names.into(), by }),
         ino().prop_map(|ino| Op::GetAttr { ino }),
         (ino(), set_attr(), of(handle())).prop_map(|(ino, set, handle)| Op::SetAttr { ino, set, handle }),
         (ino(), flags(), handle()).prop_map(|(ino, flags, handle)| Op::Open { ino, flags, handle }),
@@ -293,6 +295,13 @@ fn dir_entry() -> impl Strategy<Value = DirEntry> {
         .prop_map(|(name, ino, kind, cookie, attr, lease)| DirEntry { name, ino, kind, cookie, attr, lease })
 }
 
+fn last_of_walk() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        attr().prop_map(Answer::Entry),
+        (ino(), kind(), rank()).prop_map(|(ino, kind, rank)| Answer::Remote { ino, kind, rank }),
+    ]
+}
+
 fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Done),
@@ -316,6 +325,12 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<u64>().prop_map(Answer::Offset),
         (ino(), any::<u32>()).prop_map(|(first, count)| Answer::Inos { first, count }),
         (ino(), kind(), rank()).prop_map(|(ino, kind, rank)| Answer::Remote { ino, kind, rank }),
+        (1u32..=64, ino(), last_of_walk(), any::<bool>()).prop_map(|(done, dir, last, all)| Answer::Walked {
+            done,
+            dir,
+            last: Box::new(last),
+            by_path: if all { done } else { 0 }
+        }),
         subtree_answer().prop_map(|answer| Answer::Subtree(Box::new(answer))),
     ]
 }

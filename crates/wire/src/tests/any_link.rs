@@ -201,6 +201,16 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
         (any::<u64>(), ino()).prop_map(|(number, ino)| PeerMsg::AskWay { number, ino }),
         ino().prop_map(|ino| PeerMsg::AskBorn { ino }),
         ino().prop_map(|ino| PeerMsg::Born { ino }),
+        (ino(), name()).prop_map(|(dir, name)| PeerMsg::AskName { dir, name }),
+        (ino(), name(), of((1u64..).prop_map(Ino))).prop_map(|(dir, name, ino)| PeerMsg::NameIs { dir, name, ino }),
+        (ino(), any::<u64>()).prop_map(|(ino, sent_ms)| PeerMsg::AskReplica { ino, sent_ms }),
+        (any::<u64>(), ino().prop_flat_map(inode))
+            .prop_map(|(sent_ms, inode)| PeerMsg::Replica { sent_ms, inode: Box::new(inode) }),
+        ino().prop_map(|ino| PeerMsg::NoReplica { ino }),
+        ino().prop_map(|ino| PeerMsg::DropReplica { ino }),
+        ino().prop_map(|ino| PeerMsg::ReplicaDropped { ino }),
+        any::<u64>().prop_map(|sent_ms| PeerMsg::KeepReplicas { sent_ms }),
+        any::<u64>().prop_map(|sent_ms| PeerMsg::ReplicasKept { sent_ms }),
         (any::<u64>(), ino(), vec(any::<u64>(), 0..5), ino()).prop_map(|(number, ino, up, at)| PeerMsg::Way {
             number,
             ino,

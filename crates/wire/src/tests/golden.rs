@@ -3,7 +3,7 @@
 use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
     Answer, Attr, ClusterMap, Cred, DataError, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags, Rank,
-    RankInfo, RankState, Route, Seq, SessionId, Time,
+    RankInfo, RankState, Replicas, Route, Seq, SessionId, Time,
 };
 
 use super::{at_client, at_server, client_bytes, server_bytes};
@@ -213,6 +213,20 @@ fn new_maps() {
         ToClient::Map(map()),
         "4c6f01022000000000000000990592fa521e0805120b12077463703a683a301801120d080112077463703a68\
          3a311802",
+    );
+}
+
+#[test]
+fn a_walk_over_several_names() {
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a good name");
+    let op = Op::Walk { dir: Ino::ROOT, names: [name("a"), name("b")].into(), by: Replicas::OnTheWay };
+    let request = Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None };
+    to_server(ToServer::Request(request), "4c6f010113000000000000003d2d85331a11080310039a030a08011201611201621801");
+    let last = Box::new(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
+    let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 1 });
+    to_client(
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new() },
+        "4c6f01021700000000000000c5f97a0c1a150803da011008021081022207088002100218012801",
     );
 }
 

@@ -198,6 +198,17 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
     golden("client-gone", between(PeerMsg::ClientGone { client: 300 }));
     golden("ask-born", between(PeerMsg::AskBorn { ino: Ino(300) }));
     golden("born", between(PeerMsg::Born { ino: Ino(300) }));
+    let name = || Name::new(b"d").expect("a good name");
+    golden("ask-name", between(PeerMsg::AskName { dir: Ino(256), name: name() }));
+    golden("name-is", between(PeerMsg::NameIs { dir: Ino(256), name: name(), ino: Some(Ino(300)) }));
+    golden("ask-replica", between(PeerMsg::AskReplica { ino: Ino(300), sent_ms: 5 }));
+    let inode = Box::new(Inode::new(Ino(300), Kind::Dir, 0o755, 7, 8, Ino(256), Time(0)));
+    golden("replica", between(PeerMsg::Replica { sent_ms: 5, inode }));
+    golden("no-replica", between(PeerMsg::NoReplica { ino: Ino(300) }));
+    golden("drop-replica", between(PeerMsg::DropReplica { ino: Ino(300) }));
+    golden("replica-dropped", between(PeerMsg::ReplicaDropped { ino: Ino(300) }));
+    golden("keep-replicas", between(PeerMsg::KeepReplicas { sent_ms: 300 }));
+    golden("replicas-kept", between(PeerMsg::ReplicasKept { sent_ms: 300 }));
     golden("ask-way", between(PeerMsg::AskWay { number: 5, ino: Ino(300) }));
     golden("way", between(PeerMsg::Way { number: 5, ino: Ino(300), up: vec![7, 300], at: Ino::ROOT }));
 }

@@ -135,6 +135,21 @@ pub struct RankDoc {
     pub scattered: u64,
     /// Their fragments that went to other ranks.
     pub spreads: u64,
+    /// Replicas of other ranks' directories that it holds, for paths that lead through them, and its own directories that others have.
+    #[serde(default)]
+    pub replicas_held: u64,
+    #[serde(default)]
+    pub replicas_lent: u64,
+    /// Names on the way that were found by replicas, and those for which the client had to ask another rank.
+    #[serde(default)]
+    pub path_steps: u64,
+    #[serde(default)]
+    pub path_partings: u64,
+    /// Questions to other ranks for replicas, and replicas that were asked back.
+    #[serde(default)]
+    pub replica_asks: u64,
+    #[serde(default)]
+    pub replicas_asked_back: u64,
     /// Subtrees that are decoupled, and those of them whose owners are away.
     #[serde(default)]
     pub decoupled_subtrees: u64,
@@ -459,6 +474,12 @@ impl RankDoc {
             merges: mds.merges,
             scattered: mds.scattered,
             spreads: mds.spreads,
+            replicas_held: mds.paths.held as u64,
+            replicas_lent: mds.paths.lent as u64,
+            path_steps: mds.paths.steps,
+            path_partings: mds.paths.partings,
+            replica_asks: mds.paths.asks,
+            replicas_asked_back: mds.paths.asked_back,
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,

@@ -141,6 +141,24 @@ const SPREADS: Metric = stable(
     "counter",
     "fragments of directories under placement giga that went to other ranks because the directories had grown",
 );
+const REPLICAS_HELD: Metric =
+    stable("loligo_replicas_held", "gauge", "replicas of other ranks' directories, for paths that lead through them");
+const REPLICAS_LENT: Metric =
+    stable("loligo_replicas_lent", "gauge", "directories of the rank of which other ranks hold replicas");
+const PATH_STEPS: Metric =
+    stable("loligo_path_steps_total", "counter", "names on the way of paths that were found by replicas");
+const PATH_PARTINGS: Metric = stable(
+    "loligo_path_partings_total",
+    "counter",
+    "names on the way of paths that were not, so that clients had to go on at another rank",
+);
+const REPLICA_ASKS: Metric =
+    stable("loligo_replica_asks_total", "counter", "questions to other ranks for replicas and for names on the way");
+const REPLICAS_ASKED_BACK: Metric = stable(
+    "loligo_replicas_asked_back_total",
+    "counter",
+    "replicas that were asked back because a directory was about to change",
+);
 const MERGES: Metric = stable("loligo_dir_merges_total", "counter", "times that fragments of a directory were merged");
 const DECOUPLED: Metric =
     stable("loligo_decoupled_subtrees", "gauge", "subtrees that clients have for themselves, to be merged");
@@ -238,6 +256,12 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&MERGES, status, |rank| rank.mds.merges as f64);
     page.ranks(&SCATTERED, status, |rank| rank.mds.scattered as f64);
     page.ranks(&SPREADS, status, |rank| rank.mds.spreads as f64);
+    page.ranks(&REPLICAS_HELD, status, |rank| rank.mds.paths.held as f64);
+    page.ranks(&REPLICAS_LENT, status, |rank| rank.mds.paths.lent as f64);
+    page.ranks(&PATH_STEPS, status, |rank| rank.mds.paths.steps as f64);
+    page.ranks(&PATH_PARTINGS, status, |rank| rank.mds.paths.partings as f64);
+    page.ranks(&REPLICA_ASKS, status, |rank| rank.mds.paths.asks as f64);
+    page.ranks(&REPLICAS_ASKED_BACK, status, |rank| rank.mds.paths.asked_back as f64);
     page.ranks(&DECOUPLED, status, |rank| rank.mds.decoupled_count.all as f64);
     page.ranks(&DECOUPLED_AWAY, status, |rank| rank.mds.decoupled_count.away as f64);
     page.ranks(&SUBTREE_MERGES, status, |rank| rank.mds.subtree_merges as f64);

@@ -1,8 +1,9 @@
-//! From a path to an inode, component by component, following symbolic links.
+//! From a path to an inode, following symbolic links: as many names at a time as one rank has.
 
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use loligo_types::{Answer, Attr, FsError, FsResult, Ino, Kind, Name, Op, limits};
 
@@ -20,12 +21,21 @@ type Place = (Ino, Kind);
 /// Where every path begins.
 const ROOT: Place = (Ino::ROOT, Kind::Dir);
 
-/// Where one component leads.
-enum Next {
-    /// Nowhere else.
-    Same,
-    /// There.
-    Found(Attr),
+/// What a part of a path leads to.
+enum Found {
+    /// With its attributes.
+    Attr(Attr),
+    /// They are to be asked for.
+    Only(Place),
+}
+
+impl Found {
+    fn place(&self) -> Place {
+        match self {
+            Found::Attr(attr) => (attr.ino, attr.kind),
+            Found::Only(place) => *place,
+        }
+    }
 }
 
 /// The bytes of a path.
@@ -44,8 +54,14 @@ impl Way {
         if path.len() >= PATH_MAX {
             return Err(FsError::NameTooLong);
         }
-        let left = path.split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
-        Ok(Way { left, links: 0 })
+        Ok(Way { left: parts(path).collect(), links: 0 })
+    }
+
+    /// The names that come next and are to be looked up, as many as one request may have; but for so many at the end.
+    fn names(&self, but: usize) -> FsResult<Arc<[Name]>> {
+        let most = self.left.len().saturating_sub(but).min(limits::WALK_MAX);
+        let names = self.left.iter().take(most).take_while(|part| !is_dots(part));
+        names.map(|part| Name::new(part)).collect()
     }
 
     /// A symbolic link stands in the way: its target comes before the rest.
@@ -57,40 +73,51 @@ impl Way {
         if target.is_empty() || target.len() > limits::SYMLINK_MAX {
             return Err(FsError::NotFound);
         }
-        let parts: Vec<_> = target.split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
-        for part in parts.into_iter().rev() {
-            self.left.push_front(part);
-        }
+        let parts: Vec<_> = parts(target).collect();
+        parts.into_iter().rev().for_each(|part| self.left.push_front(part));
         Ok(())
     }
+}
+
+/// The components of a path.
+fn parts(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    path.split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec)
+}
+
+fn is_dots(part: &[u8]) -> bool {
+    matches!(part, b"." | b"..")
 }
 
 impl AsyncFs {
     /// Goes a path to its end. `follow`: also a symbolic link at the end.
     pub(super) async fn walk(&self, path: &Path, follow: bool) -> FsResult<Attr> {
+        match self.walk_once(path, follow).await {
+            // What was found on the way has gone elsewhere, or is gone, before it was asked for: as a kernel does, the way is gone once more.
+            Err(FsError::Stale) => self.walk_once(path, follow).await,
+            other => other,
+        }
+    }
+
+    async fn walk_once(&self, path: &Path, follow: bool) -> FsResult<Attr> {
         let raw = bytes(path);
         let wants_dir = raw.ends_with(b"/") || raw.ends_with(b"/.");
         let mut way = Way::new(raw)?;
-        let mut at = ROOT;
-        let mut found = None;
-        while let Some(part) = way.left.pop_front() {
-            let next = self.step(at, &part).await?;
-            let last = way.left.is_empty();
-            found = None;
-            match next {
-                Next::Same => {}
-                Next::Found(attr) if attr.kind == Kind::Symlink && (!last || follow || wants_dir) => {
-                    at = self.enter_link(&mut way, at, attr.ino).await?;
+        let mut found = Found::Only(ROOT);
+        while !way.left.is_empty() {
+            let (dir, next) = self.step(found.place(), &mut way, 0).await?;
+            found = match next.place() {
+                (link, Kind::Symlink) if !way.left.is_empty() || follow || wants_dir => {
+                    Found::Only(self.enter_link(&mut way, dir, link).await?)
                 }
-                Next::Found(attr) => (at, found) = ((attr.ino, attr.kind), Some(attr)),
-            }
+                _ => next,
+            };
         }
-        if wants_dir && at.1 != Kind::Dir {
+        if wants_dir && found.place().1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
         match found {
-            Some(attr) => Ok(attr),
-            None => entry(self.call(Call::GetAttr { ino: at.0 }).await?.answer),
+            Found::Attr(attr) => Ok(attr),
+            Found::Only((ino, _)) => entry(self.call(Call::GetAttr { ino }).await.map_err(gone)?.answer),
         }
     }
 
@@ -99,36 +126,62 @@ impl AsyncFs {
     pub(super) async fn place(&self, path: &Path, follow: bool) -> FsResult<(Ino, Name)> {
         let mut way = Way::new(bytes(path))?;
         let mut at = ROOT;
-        while let Some(part) = way.left.pop_front() {
-            let last = way.left.is_empty();
-            if last && !follow {
-                return name_in(at, &part);
+        while let Some(last) = way.left.back().cloned() {
+            let is_last = way.left.len() == 1;
+            if is_last && (!follow || is_dots(&last)) {
+                return name_in(at, &last);
             }
-            match self.step(at, &part).await {
-                Err(FsError::NotFound) if last => return name_in(at, &part),
-                Err(error) => return Err(error),
-                Ok(Next::Found(attr)) if attr.kind == Kind::Symlink => {
-                    at = self.enter_link(&mut way, at, attr.ino).await?;
-                }
-                Ok(_) if last => return name_in(at, &part),
-                Ok(Next::Found(attr)) => at = (attr.ino, attr.kind),
-                Ok(Next::Same) => {}
+            let (dir, next) = match self.step(at, &mut way, usize::from(!is_last)).await {
+                Err(FsError::NotFound) if is_last => return name_in(at, &last),
+                other => other?,
+            };
+            match next.place() {
+                (link, Kind::Symlink) => at = self.enter_link(&mut way, dir, link).await?,
+                _ if is_last => return name_in(at, &last),
+                place => at = place,
             }
         }
         // The path is the root, or leads there.
         Err(FsError::Exists)
     }
 
-    async fn step(&self, at: Place, part: &[u8]) -> FsResult<Next> {
+    /// Goes as far as one request leads; `but` so many names at the end, which are left. What it comes to, and the directory that has that.
+    async fn step(&self, at: Place, way: &mut Way, but: usize) -> FsResult<(Place, Found)> {
         if at.1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
-        let answer: Answer = match part {
-            b"." => return Ok(Next::Same),
-            b".." => self.op(Op::LookupParent { dir: at.0 }).await?,
-            name => self.op(Op::Lookup { dir: at.0, name: Name::new(name)? }).await?,
+        let names = way.names(but)?;
+        if names.is_empty() {
+            return match way.left.pop_front().as_deref() {
+                Some(b"..") => {
+                    let above = entry(self.op(Op::LookupParent { dir: at.0 }).await?)?;
+                    Ok((at, Found::Attr(above)))
+                }
+                _ => Ok((at, Found::Only(at))),
+            };
+        }
+        let (count, to_dir) = (names.len(), but > 0);
+        let asked = self.hints.find(at.0, &names, to_dir);
+        let call = Call::Walk { dir: at.0, names: Arc::clone(&names), at: asked.at, to_dir };
+        let Answer::Walked { done, dir, last, by_path } = self.call(call).await?.answer else {
+            return Err(FsError::Io);
         };
-        entry(answer).map(Next::Found)
+        let done = (done as usize).min(count);
+        way.left.drain(..done);
+        let found = match *last {
+            Answer::Entry(attr) => Found::Attr(attr),
+            Answer::Remote { ino, kind, rank } => {
+                // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
+                if done + usize::from(!to_dir) == count {
+                    self.hints.put(&asked, rank);
+                }
+                Found::Only((ino, kind))
+            }
+            _ => return Err(FsError::Io),
+        };
+        let dirs = done - usize::from(found.place().1 != Kind::Dir);
+        self.hints.learn(at.0, &names[..dirs], by_path as usize);
+        Ok(((dir, Kind::Dir), found))
     }
 
     /// Where to go on after a symbolic link in the directory `at`.
@@ -137,6 +190,11 @@ impl AsyncFs {
         way.follow(&target)?;
         if target.starts_with(b"/") { Ok(ROOT) } else { Ok(at) }
     }
+}
+
+/// What was found a moment ago: that it is not there is nothing that anybody said of its name.
+fn gone(error: FsError) -> FsError {
+    if error == FsError::NotFound { FsError::Stale } else { error }
 }
 
 fn name_in(dir: Place, part: &[u8]) -> FsResult<(Ino, Name)> {

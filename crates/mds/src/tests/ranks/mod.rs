@@ -29,6 +29,7 @@ mod sums;
 mod three;
 mod transactions;
 mod under_way;
+mod walks;
 
 use super::cluster_harness::*;
 use super::harness::*;

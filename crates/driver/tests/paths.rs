@@ -1,0 +1,116 @@
+//! Paths through the library: how many requests they take, over one rank and over several.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::Site;
+use loligo_driver::client::path::Fs;
+use loligo_driver::client::{Call, Client, Options};
+use loligo_driver::{Server, ServerConfig};
+use loligo_types::{Cred, FsError, Kind, Op, SetAttr, XattrMode};
+
+fn start(site: &Site, ranks: u16) -> Server {
+    Server::start(ServerConfig { ranks, ..site.config() }, &mut |_| {}).expect("the server starts")
+}
+
+fn connect(site: &Site) -> (Client, Fs) {
+    let address = format!("unix:{}", site.socket().display()).parse().expect("an address");
+    let client = Client::connect(&address, Options { name: "paths".into(), ..Options::default() }).expect("connected");
+    let fs = client.fs(Arc::new(Cred::root()));
+    (client, fs)
+}
+
+/// Requests that were answered so far, or sent on to other ranks.
+fn requests(server: &Server) -> u64 {
+    let status = server.status().expect("it runs");
+    let of = |rank: &loligo_driver::RankStatus| {
+        rank.mds.redirects + rank.mds.ops.values().map(|count| count.count).sum::<u64>()
+    };
+    status.ranks.iter().map(of).sum()
+}
+
+fn stop(client: Client, server: Server) {
+    client.stop(Duration::from_secs(10)).expect("it ends");
+    server.stop().expect("it stops cleanly");
+}
+
+#[test]
+fn a_path_takes_one_request_however_deep_it_is() {
+    let site = Site::new();
+    let server = start(&site, 1);
+    let (client, fs) = connect(&site);
+    let mut path = String::new();
+    for depth in 0..100 {
+        path += &format!("/d{depth}");
+        fs.mkdir(&path, 0o755).expect("made");
+    }
+    let file = path.clone() + "/f";
+    fs.write(&file, b"x".to_vec()).expect("written");
+    let before = requests(&server);
+    assert_eq!(fs.stat(&file).map(|attr| attr.size), Ok(1));
+    // So many names as a request has at most, and the rest.
+    assert_eq!(requests(&server) - before, 2);
+    assert_eq!(fs.stat("/d0/d1/d2").map(|attr| attr.kind), Ok(Kind::Dir));
+    assert_eq!(requests(&server) - before, 3);
+    // Links, dots, and what is in the way.
+    fs.symlink("d1/../d1/d2", "/d0/link").expect("made");
+    fs.symlink("/d0/link/d3", "/short").expect("made");
+    let ino = fs.stat("/d0/d1/d2/d3").expect("it is there").ino;
+    for same in ["/short", "/short/", "/./d0/.//link/d3/.", "/d0/d1/../link/d3/d4/.."] {
+        assert_eq!(fs.stat(same).map(|attr| attr.ino), Ok(ino), "{same}");
+    }
+    assert_eq!(fs.lstat("/short").map(|attr| attr.kind), Ok(Kind::Symlink));
+    assert_eq!(fs.stat(format!("{file}/x")).err(), Some(FsError::NotDir));
+    assert_eq!(fs.stat(format!("{file}/")).err(), Some(FsError::NotDir));
+    assert_eq!(fs.stat("/d0/no/d2").err(), Some(FsError::NotFound));
+    fs.symlink("loop", "/loop").expect("made");
+    assert_eq!(fs.stat("/loop/x").err(), Some(FsError::Loop));
+    stop(client, server);
+}
+
+#[test]
+fn under_placement_replicated_a_path_takes_one_request_wherever_it_leads() {
+    const DIRS: usize = 12;
+    let site = Site::new();
+    let server = start(&site, 4);
+    let (client, fs) = connect(&site);
+    let top = fs.mkdir("/top", 0o755).expect("made").ino;
+    let (name, value) = (loligo_namespace::PLACEMENT.into(), b"replicated".as_slice().into());
+    let set = Op::SetXattr { ino: top, name, value, mode: XattrMode::Set };
+    client.call(&Arc::new(Cred::root()), Call::Op(set)).expect("set");
+    let mut files = Vec::new();
+    for n in 0..DIRS {
+        for path in [format!("/top/a{n}"), format!("/top/a{n}/b")] {
+            fs.mkdir(&path, 0o755).expect("made");
+            files.push(format!("{path}/f"));
+            fs.mknod(files.last().expect("one"), Kind::File, 0o644).expect("made");
+        }
+    }
+    // All ranks have come to know the directories that lead to their own.
+    assert!(files.iter().all(|file| fs.stat(file).is_ok()));
+    // Somebody who was nowhere yet: the first path shows where ranks are given by paths, and is looked for from the root.
+    let (other, fresh) = connect(&site);
+    fresh.stat(&files[1]).expect("it is there");
+    let before = requests(&server);
+    assert!(files.iter().all(|file| fresh.stat(file).is_ok()));
+    assert_eq!(requests(&server) - before, files.len() as u64);
+    // Changes of directories on the way are seen at once, by whoever asks whichever rank.
+    let user = other.fs(Arc::new(Cred::user(7, 7)));
+    assert!(files.iter().all(|file| user.stat(file).is_ok()));
+    fs.set_attr("/top/a3", SetAttr { mode: Some(0o700), ..SetAttr::default() }).expect("changed");
+    assert_eq!(user.stat("/top/a3/f").err(), Some(FsError::Access));
+    assert_eq!(user.stat("/top/a3/b/f").err(), Some(FsError::Access));
+    fs.set_attr("/top/a3", SetAttr { mode: Some(0o755), ..SetAttr::default() }).expect("changed");
+    assert!(user.stat("/top/a3/b/f").is_ok());
+    // A renamed directory takes nothing along, and is asked where it was.
+    fs.rename("/top/a4", "/top/z4").expect("renamed");
+    assert_eq!(fresh.stat("/top/a4/b/f").err(), Some(FsError::NotFound));
+    fresh.stat("/top/z4/b/f").expect("it is there");
+    let before = requests(&server);
+    fresh.stat("/top/z4/b/f").expect("it is there");
+    assert_eq!(requests(&server) - before, 1, "who has found it once asks its rank");
+    other.stop(Duration::from_secs(10)).expect("it ends");
+    stop(client, server);
+}

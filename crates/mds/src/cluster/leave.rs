@@ -1,0 +1,69 @@
+//! What may be in the way of the record with which something moves to another rank, while requests on it are kept waiting: locks, data that is
+//! being dropped, what clients and other ranks hold, and what the table does not show yet. How a migration goes on is `export.rs`'s.
+
+use std::collections::BTreeSet;
+
+use loligo_namespace::{DirtyKey, Need};
+use loligo_types::{Ino, Inode};
+
+use super::export::FLOATING_MS;
+use super::holdings::Held;
+use super::survey::{Moves, Survey, inode_of};
+use crate::load::Waiter;
+use crate::machine::Mds;
+
+impl Mds {
+    /// The inodes that were changed since the last round of checkpoints, ascending.
+    pub(super) fn changed_inos(&self) -> BTreeSet<Ino> {
+        self.cluster.tail.iter().flat_map(|tail| &tail.events).filter_map(inode_of).collect()
+    }
+
+    fn has_changed_floating(&self) -> bool {
+        let floats = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.place.rank().is_some());
+        self.tree.dirty_keys().into_iter().any(|(ino, key)| key == DirtyKey::Inode(ino) && floats(ino))
+    }
+
+    /// Whether nothing is in the way of the record any more.
+    pub(super) fn may_move(&mut self, survey: &mut Survey, held: &mut Held, inode: &Inode, frozen_ms: u64) -> bool {
+        if self.replicas_move(survey) {
+            return false;
+        }
+        let locked = self.cluster.loans.locked_inos();
+        let busy = self.discards.inos().into_iter().chain(self.spills.keys().copied()).collect::<Vec<_>>();
+        // What dead sessions left is dropped here: the other rank does not know of it.
+        let left: Vec<Ino> = self.tidy.inos().collect();
+        for ino in locked.into_iter().chain(busy).chain(left) {
+            if !matches!(self.moves(survey, ino), Moves::No) {
+                return false;
+            }
+        }
+        if !self.knows_held(survey, held) {
+            return false;
+        }
+        for ino in self.changed_inos() {
+            if let Moves::Unknown(needs) = self.moves(survey, ino) {
+                self.load(needs, Waiter::Nobody);
+                return false;
+            }
+        }
+        if self.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
+            // Of a file that once lived below the directory the table should not say so any more.
+            let upto = self.log.last;
+            self.checkpoint_upto(upto);
+            return false;
+        }
+        if self.cluster.routes.home(inode.ino).is_none() && inode.ino != Ino::ROOT && !self.tree.primary_known(inode) {
+            let from_hash = inode.place.hash().unwrap_or(0);
+            self.load(vec![Need::Range { dir: inode.parent, from_hash }], Waiter::Nobody);
+            return false;
+        }
+        true
+    }
+
+    /// Whether other ranks have replicas of what moves: they are asked back.
+    fn replicas_move(&mut self, survey: &mut Survey) -> bool {
+        let lent = self.cluster.lent.inos();
+        let moving: Vec<Ino> = lent.into_iter().filter(|ino| !matches!(self.moves(survey, *ino), Moves::No)).collect();
+        self.take_replicas_back(&moving)
+    }
+}

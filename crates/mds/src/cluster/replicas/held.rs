@@ -1,0 +1,272 @@
+//! Replicas that this rank holds of other ranks' directories, and the next step of a path by them.
+
+use std::collections::BTreeMap;
+
+use loligo_namespace::{Need, check_search};
+use loligo_types::{Cred, FsError, Ino, Inode, Name, Rank, limits};
+
+use super::KEEP_MS;
+use crate::cluster::Where;
+use crate::hash::IntMap;
+use crate::machine::Mds;
+use crate::park::Why;
+use crate::peer::PeerMsg;
+
+/// Most of them; beyond, all are dropped: who comes next asks again.
+const HELD_MAX: usize = 1 << 17;
+/// How long it is not asked again for what could not be had, milliseconds.
+const REFUSED_MS: u64 = 50;
+/// How long an answer is waited for before it is asked again, milliseconds.
+const ASKED_MS: u64 = 500;
+
+/// What was asked of another rank.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Asked {
+    Name(Ino, Name),
+    Dir(Ino),
+}
+
+/// What became of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reply {
+    /// Nothing yet; since when, milliseconds.
+    None(u64),
+    /// No; when, milliseconds.
+    No(u64),
+}
+
+/// One replica.
+struct Replica {
+    inode: Box<Inode>,
+    /// Who has the directory.
+    from: Rank,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Held {
+    dirs: IntMap<Ino, Replica>,
+    /// Which directory has a name, as was said once: it counts only with a replica that says the same.
+    names: BTreeMap<(Ino, Name), Ino>,
+    /// Until when those of a rank count, and when it was asked last, milliseconds.
+    until_ms: BTreeMap<Rank, (u64, u64)>,
+    asked: BTreeMap<Asked, Reply>,
+    /// Steps of paths that were found by replicas, and that could not be; questions to other ranks.
+    pub(crate) steps: u64,
+    pub(crate) partings: u64,
+    pub(crate) asks: u64,
+}
+
+impl Held {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.dirs.len()
+    }
+
+    fn get(&self, ino: Ino, now_ms: u64) -> Option<&Inode> {
+        let replica = self.dirs.get(&ino)?;
+        let counts = self.until_ms.get(&replica.from).is_some_and(|(until, _)| now_ms < *until);
+        counts.then_some(&*replica.inode)
+    }
+
+    /// Those of a rank count so long. What has come to its end meanwhile does not come back: its rank may have given it up.
+    fn extend(&mut self, rank: Rank, sent_ms: u64, now_ms: u64) {
+        let (until, _) = self.until_ms.entry(rank).or_default();
+        let ended = now_ms >= *until;
+        // Nobody was asked later than now.
+        *until = (*until).max(sent_ms.min(now_ms) + limits::REPLICA_MS);
+        if ended {
+            self.dirs.retain(|_, replica| replica.from != rank);
+        }
+    }
+}
+
+/// Where the next step of a path leads.
+pub(crate) enum Way {
+    /// To this directory.
+    To(Ino),
+    /// Nowhere: whoever asks may not search the directory.
+    No(FsError),
+    /// Another rank is asked.
+    Wait(Why),
+    /// This must be read first.
+    Load(Vec<Need>),
+    /// Nobody says here.
+    Unknown,
+}
+
+impl Mds {
+    /// Which directory has a name in another rank's directory, by what this rank holds of both. `rank`: who has the name.
+    pub(crate) fn step_by_replica(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+        let way = self.look_at_replicas(at, name, cred, rank);
+        match way {
+            Way::To(_) | Way::No(_) => self.cluster.held.steps += 1,
+            Way::Unknown => self.cluster.held.partings += 1,
+            Way::Wait(_) | Way::Load(_) => {}
+        }
+        way
+    }
+
+    fn look_at_replicas(&mut self, at: Ino, name: &Name, cred: &Cred, rank: Rank) -> Way {
+        if let Some(needs) = self.own_needs(at) {
+            return Way::Load(needs);
+        }
+        let now = self.now.mono_ms;
+        let may_search = match self.own_dir(at).or_else(|| self.cluster.held.get(at, now)) {
+            Some(dir) => check_search(dir, cred),
+            None => return self.ask_replica(at, rank),
+        };
+        if let Err(error) = may_search {
+            return Way::No(error);
+        }
+        let key = (at, name.clone());
+        let Some(ino) = self.cluster.held.names.get(&key).copied() else {
+            return self.ask_for(Asked::Name(at, key.1), rank);
+        };
+        if let Some(needs) = self.own_needs(ino) {
+            return Way::Load(needs);
+        }
+        let hash = self.tree.hash(name);
+        let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
+        // A part of a directory does not say where that is: its name may have changed without it.
+        let own = self.own_dir(ino).filter(|dir| dir.part_of().is_none());
+        match own.or_else(|| self.cluster.held.get(ino, now)) {
+            Some(dir) if is_it(dir) => Way::To(ino),
+            None => self.ask_replica(ino, rank),
+            Some(_) => {
+                self.cluster.held.names.remove(&key);
+                Way::Unknown
+            }
+        }
+    }
+
+    /// What must be read of a directory that is this rank's own, as the subtree map or its number says.
+    fn own_needs(&mut self, ino: Ino) -> Option<Vec<Need>> {
+        let mut wants = Vec::new();
+        let is_own = self.cluster.routes.home(ino) == Some(self.me());
+        (is_own && self.locate_of(ino, &mut wants) == Where::Unknown).then_some(wants)
+    }
+
+    /// A directory of this rank's own, or its part of one.
+    fn own_dir(&self, ino: Ino) -> Option<&Inode> {
+        // What another rank decides on is not here yet when it is true; what moves may be another one's by now.
+        let owns = self.tree.owner(ino) == self.me() && self.cluster.loans.locked(ino).is_none();
+        let owns = owns && !self.cluster.exports.drops();
+        self.tree.inode(ino).filter(|_| owns)
+    }
+
+    /// Who has a directory, as far as is known.
+    pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
+        self.cluster.routes.home(ino).unwrap_or(near)
+    }
+
+    fn ask_replica(&mut self, ino: Ino, near: Rank) -> Way {
+        let rank = self.probable_home(ino, near);
+        self.ask_for(Asked::Dir(ino), rank)
+    }
+
+    fn ask_for(&mut self, what: Asked, rank: Rank) -> Way {
+        let now = self.now.mono_ms;
+        match self.cluster.held.asked.get(&what) {
+            Some(Reply::None(since)) if now < since + ASKED_MS => return Way::Wait(Why::Replicas),
+            Some(Reply::No(since)) if now < since + REFUSED_MS => return Way::Unknown,
+            _ => {}
+        }
+        if rank == self.me() || !self.cluster.links.get(&rank).is_some_and(|link| link.greeted) {
+            return Way::Unknown;
+        }
+        let msg = match &what {
+            Asked::Name(dir, name) => PeerMsg::AskName { dir: *dir, name: name.clone() },
+            Asked::Dir(ino) => PeerMsg::AskReplica { ino: *ino, sent_ms: now },
+        };
+        self.cluster.held.asked.insert(what, Reply::None(now));
+        self.cluster.held.asks += 1;
+        self.tell(rank, msg);
+        Way::Wait(Why::Replicas)
+    }
+
+    /// A rank has said which directory has a name.
+    pub(crate) fn name_told(&mut self, dir: Ino, name: Name, ino: Option<Ino>) {
+        let what = Asked::Name(dir, name.clone());
+        match ino {
+            Some(ino) => {
+                self.cluster.held.asked.remove(&what);
+                self.make_room_for_replicas();
+                self.cluster.held.names.insert((dir, name), ino);
+            }
+            None => _ = self.cluster.held.asked.insert(what, Reply::No(self.now.mono_ms)),
+        }
+        self.parked.wake(&Why::Replicas);
+    }
+
+    /// A replica came.
+    pub(crate) fn replica_came(&mut self, from: Rank, sent_ms: u64, inode: Box<Inode>) {
+        self.cluster.held.asked.remove(&Asked::Dir(inode.ino));
+        self.cluster.held.extend(from, sent_ms, self.now.mono_ms);
+        self.make_room_for_replicas();
+        self.cluster.held.dirs.insert(inode.ino, Replica { inode, from });
+        self.parked.wake(&Why::Replicas);
+    }
+
+    /// There is none to be had.
+    pub(crate) fn replica_refused(&mut self, ino: Ino) {
+        self.cluster.held.asked.insert(Asked::Dir(ino), Reply::No(self.now.mono_ms));
+        self.parked.wake(&Why::Replicas);
+    }
+
+    fn make_room_for_replicas(&mut self) {
+        let most = self.config.some(HELD_MAX);
+        if self.cluster.held.dirs.len() >= most || self.cluster.held.names.len() >= most {
+            self.cluster.held.dirs.clear();
+            self.cluster.held.names.clear();
+        }
+    }
+
+    /// A rank wants one back.
+    pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
+        self.cluster.held.dirs.remove(&ino);
+        self.tell(from, PeerMsg::ReplicaDropped { ino });
+    }
+
+    /// Those of a rank go on to count.
+    pub(crate) fn replicas_kept(&mut self, from: Rank, sent_ms: u64) {
+        self.cluster.held.extend(from, sent_ms, self.now.mono_ms);
+    }
+
+    /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
+    pub(crate) fn forget_replicas_of(&mut self, rank: Rank) {
+        let held = &mut self.cluster.held;
+        held.dirs.retain(|_, replica| replica.from != rank);
+        held.until_ms.remove(&rank);
+        if !held.asked.is_empty() {
+            held.asked.clear();
+            self.parked.wake(&Why::Replicas);
+        }
+    }
+
+    /// Says to those who have lent something that it is still held, and forgets what was answered long ago.
+    pub(crate) fn keep_held(&mut self) {
+        let now = self.now.mono_ms;
+        let held = &mut self.cluster.held;
+        if !held.asked.is_empty() {
+            let late = |reply: &Reply| match reply {
+                Reply::None(since) => now >= since + ASKED_MS,
+                Reply::No(since) => now >= since + REFUSED_MS,
+            };
+            held.asked.retain(|_, reply| !late(reply));
+            self.parked.wake(&Why::Replicas);
+        }
+        let held = &mut self.cluster.held;
+        let mut due = Vec::new();
+        held.until_ms.retain(|rank, (until, asked)| {
+            if now + limits::REPLICA_MS >= *until + KEEP_MS && now >= *asked + KEEP_MS {
+                *asked = now;
+                due.push(*rank);
+            }
+            now < *until
+        });
+        let (dirs, until_ms) = (&mut held.dirs, &held.until_ms);
+        dirs.retain(|_, replica| until_ms.contains_key(&replica.from));
+        due.into_iter().for_each(|rank| self.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
+    }
+}
