@@ -2,7 +2,7 @@
 # How directories are placed, and what that gives (docs/placement.md): figure 6 of ShardFS vs. IndexFS (SoCC 2015), of Loligo. Real servers with several
 # ranks, real clients; three trees are made and looked at. Writes a Markdown table to stdout, and CSV and pictures into docs/figures. It judges nothing.
 # usage: bench/placement.sh [--placements LIST] [--ranks N] [-n FILES] [--stats N] [-r RUNS] [--out DIR] [--dir DIR] [--limit S]
-#   --placements LIST  as subtree,giga (those)
+#   --placements LIST  as subtree,giga (those); with /paths behind one, as replicated/paths, clients cache nothing and ask by paths
 #   --ranks N          of the server (4)
 #   -n FILES           of each tree (100000)
 #   --stats N          of each tree (200000)

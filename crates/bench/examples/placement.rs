@@ -66,7 +66,7 @@ impl Phase {
 }
 
 /// A run of a tree, a choice and a placement: its phases in their order, each with the call that it is about.
-const PHASES: [(&str, &str); 3] = [("", "mkdir"), ("populate", "create"), ("stat", "stat")];
+const PHASES: [(&str, &str); 4] = [("", "mkdir"), ("populate", "create"), ("stat", "stat"), ("readdir", "readdir")];
 
 fn spec(plan: &Plan, tree: &str, choice: &str) -> String {
     let shape = match tree {
@@ -75,15 +75,22 @@ fn spec(plan: &Plan, tree: &str, choice: &str) -> String {
         // As many files in a directory on average as there.
         _ => format!("dirs={},files={}", (plan.files * 19 / 1280).max(1), plan.files),
     };
-    format!("tree-{tree}:clients=4,lanes=16,{shape},stats={},choice={choice}", plan.stats)
+    // Each directory is listed about ten times.
+    let lists = (plan.stats / 10).max(1);
+    format!("tree-{tree}:clients=4,lanes=16,{shape},stats={},lists={lists},choice={choice}", plan.stats)
 }
 
 fn run(plan: &Plan, placement: &str, spec: &str, seed: u64) -> Result<Value, String> {
     let ranks = plan.ranks.to_string();
     let mut command = Command::new(&plan.loligo);
     command.args(["bench", "workload", "--json", "--quiet", "--keep", "--ranks", &ranks, "--seed", &seed.to_string()]);
+    // By paths, with clients that cache nothing.
+    let (placement, paths) = placement.strip_suffix("/paths").map_or((placement, false), |of| (of, true));
     if placement != "default" {
         command.args(["--placement", placement]);
+    }
+    if paths {
+        command.arg("--by-path");
     }
     let done = command.arg(spec).current_dir(&plan.dir).stderr(Stdio::inherit()).output();
     let done = done.map_err(|error| format!("{}: {error}", plan.loligo.display()))?;
@@ -98,7 +105,7 @@ struct Point {
     placement: String,
     tree: &'static str,
     choice: &'static str,
-    phases: [Phase; 3],
+    phases: [Phase; PHASES.len()],
 }
 
 fn measure(plan: &Plan) -> Result<Vec<Point>, String> {
@@ -131,6 +138,7 @@ fn title(phase: usize, point: &Point) -> Option<String> {
         (0, "uniform") => "mkdir".to_owned(),
         (1, "uniform") => "create".to_owned(),
         (2, choice) => format!("stat, {choice}"),
+        (3, "uniform") => "readdir".to_owned(),
         _ => return None,
     };
     Some(format!("{what}: {}, {}", point.tree, point.placement))

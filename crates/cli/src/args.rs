@@ -642,6 +642,9 @@ pub enum Subtree {
         /// subtree: with their names; giga: each at a rank of its own; replicated: the same, and its path gives which one, for programs that ask by paths.
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(["subtree", "giga", "replicated"]))]
         placement: String,
+        /// Also move the directories that are there to where they would have been made: below them first, each by a migration of its own.
+        #[arg(long)]
+        r#move: bool,
     },
     /// Say no more where they live: removes the xattr.
     Unplace {

@@ -43,6 +43,11 @@ impl Failure {
         Failure { what: text.into(), remedy: None, code }
     }
 
+    /// Whether the cause has these words.
+    pub fn says(&self, words: &str) -> bool {
+        self.what.contains(words)
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         self.code

@@ -152,7 +152,7 @@ impl Linkedin {
             let mine = (share..count).step_by(self.crew.shares() as usize);
             Box::new(mine.flat_map(move |place| trace.sub_trace(order.at(place)).into_iter().map(Item::Call)))
         };
-        self.crew.workload(&tree, self.scale, Some(("replay", &replay)))
+        self.crew.workload(&tree, self.scale, &[("replay", &replay)])
     }
 }
 

@@ -113,18 +113,18 @@ create-own:clients=4,files=10000,lanes=1,look=0      the same, each in a directo
 compile:clients=1,dirs=16,units=8,headers=300,includes=20,jobs=2,bytes=2000,one-tree=0
                                                      a kernel-like tree is compiled and linked, one for each client or one for all
 untar:clients=1,dirs=50,files=40,bytes=2000          a tree is unpacked, one for each client
-tree-balanced:clients=4,lanes=1,fan=10,height=5,files=1280,stats=1000000,choice=uniform
-                                                     directories of one tree are made by all, then files, depth-first, then stats
-tree-zipf:clients=4,lanes=1,fan=10,height=5,files=128000000,stats=1000000,choice=uniform
+tree-balanced:clients=4,lanes=1,fan=10,height=5,files=1280,stats=1000000,lists=0,choice=uniform
+                                                     directories of one tree are made by all, then files, depth-first, then stats, then listings
+tree-zipf:clients=4,lanes=1,fan=10,height=5,files=128000000,stats=1000000,lists=0,choice=uniform
                                                      the same with sizes of its directories by Zipf's law, exponent 1.8
-tree-synthetic:clients=4,lanes=1,dirs=1900000,files=128000000,stats=1000000,choice=uniform
+tree-synthetic:clients=4,lanes=1,dirs=1900000,files=128000000,stats=1000000,lists=0,choice=uniform
                                                      the same with depths and sizes as those of large installations
 linkedin:clients=4,lanes=1,dirs=1900000,files=11400000,calls=1000000,runs=8,choice=uniform,scale=1,
   mix=open:60/readdir:20/stat:9/create:5/mkdir:2/chmod:2/rename:1/unlink:1
                                                      such a tree is made, then sub-traces of 200 calls dealt out to all
 replay:file=FILE,timed=0                             a recorded trace, as fast as it goes or (timed=1) not faster than recorded
 files: of each client (untar: of each directory; tree-balanced: of each directory of the lowest level; other trees, linkedin: in
-all); stats, calls: of all clients together; lanes, jobs: calls that a client has under way; look=1: each name is looked up before
+all); stats, lists, calls: of all clients together; lanes, jobs: calls that a client has under way; look=1: each name is looked up before
 it is made; choice: of files, uniform or zipf (exponent 1.8); runs: calls in a row in one directory, on average; scale: 1 for strong
 scaling, N for weak: N variants of each file and of calls on files, but not of directories; any of them: think=US, a rest of so
 many microseconds on average after each call";
@@ -198,6 +198,7 @@ impl FromStr for Spec {
                     _ => Shape::Synthetic(params.synthetic(FILES)?),
                 },
                 stats: params.number("stats", 1_000_000, 0, MANY)?,
+                lists: params.number("lists", 0, 0, MANY)?,
                 choice: params.parsed("choice", Choice::Uniform)?,
             }),
             "linkedin" => Kind::Linkedin(Linkedin {
@@ -246,7 +247,7 @@ impl fmt::Display for Spec {
             Kind::Untar(Untar { clients, dirs, files, bytes }) => {
                 write!(f, "untar:clients={clients},dirs={dirs},files={files},bytes={bytes}")?;
             }
-            Kind::Stats(Stats { crew: Crew { clients, lanes }, shape, stats, choice }) => {
+            Kind::Stats(Stats { crew: Crew { clients, lanes }, shape, stats, lists, choice }) => {
                 let ours = format!("clients={clients},lanes={lanes}");
                 match shape {
                     Shape::Balanced(Balanced { inner: Inner { fan, height }, files }) => {
@@ -259,7 +260,7 @@ impl fmt::Display for Spec {
                         write!(f, "tree-synthetic:{ours},dirs={dirs},files={files}")?;
                     }
                 }
-                write!(f, ",stats={stats},choice={choice}")?;
+                write!(f, ",stats={stats},lists={lists},choice={choice}")?;
             }
             Kind::Linkedin(l) => write!(
                 f,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::choice::{Choice, Chooser};
-use crate::tree::{Crew, Tree};
+use crate::tree::{Crew, Then, Tree};
 use crate::tree_balanced::Balanced;
 use crate::tree_synthetic::Synthetic;
 use crate::tree_zipf::Zipfian;
@@ -17,6 +17,8 @@ pub(crate) struct Stats {
     pub shape: Shape,
     /// Looks at files, of all clients together.
     pub stats: u64,
+    /// Listings of directories, of all clients together: equally many of each, in their order.
+    pub lists: u64,
     /// Of the file to look at.
     pub choice: Choice,
 }
@@ -51,7 +53,18 @@ impl Stats {
             let looks = self.crew.part(self.stats, share);
             Box::new(looks.map(move |_| Item::Call(Call::Stat(tree.file_path(chooser.choose(&mut rng), 0)))))
         };
-        let looks = (self.stats > 0).then_some(("stat", &look as &dyn Fn(u64) -> Lane));
-        self.crew.workload(&tree, 1, looks)
+        let list = |share: u64| -> Lane {
+            let (tree, lists) = (Arc::clone(&tree), self.lists);
+            let listed = move |list: u64| {
+                let dir = (u128::from(list) * u128::from(tree.dirs()) / u128::from(lists)) as u64;
+                Item::Call(Call::Readdir(tree.dir_path(dir)))
+            };
+            Box::new(self.crew.part(self.lists, share).map(listed))
+        };
+        let phases: [Then<'_>; 2] = [("stat", &look), ("readdir", &list)];
+        let counts = [self.stats, self.lists];
+        let phases: Vec<Then<'_>> =
+            phases.into_iter().zip(counts).filter(|(_, n)| *n > 0).map(|(then, _)| then).collect();
+        self.crew.workload(&tree, 1, &phases)
     }
 }

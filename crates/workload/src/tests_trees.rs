@@ -163,6 +163,15 @@ fn many_make_a_tree_whole_whoever_comes_first() {
 }
 
 #[test]
+fn listings_come_last_and_are_of_all_directories_alike() {
+    let calls = calls(workload("tree-balanced:clients=3,lanes=2,fan=2,height=2,files=3,stats=5,lists=14", 1));
+    let listed: Vec<&str> = calls.iter().filter(|call| call.name() == "readdir").map(|call| &**call.path()).collect();
+    let mut each: std::collections::BTreeMap<&str, u32> = std::collections::BTreeMap::new();
+    listed.iter().for_each(|path| *each.entry(path).or_default() += 1);
+    assert_eq!((listed.len(), each.len(), each.values().all(|count| *count == 2)), (14, 7, true), "{each:?}");
+}
+
+#[test]
 fn without_stats_there_are_two_phases() {
     let names = Names::of(workload("tree-balanced:fan=2,height=2,files=3,stats=0", 1));
     assert_eq!(names.phases.len(), 2);

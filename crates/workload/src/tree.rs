@@ -108,12 +108,12 @@ impl Crew {
     }
 
     /// Makes a tree in two phases: all directories, then all files, both depth-first; each file in so many `variants`, which
-    /// differ in a suffix. Lanes wait for each other between phases.
+    /// differ in a suffix; `then` come more. Lanes wait for each other between phases.
     ///
     /// In each phase a share is one range of a depth-first walk. What a lane needs of the others' is only the way down to the first
     /// directory of its range, and these few are there from the beginning. So directories are one phase, and not one for each
     /// level with a wait between them, which would be as slow as the slowest of each.
-    pub fn workload(self, tree: &Arc<Tree>, variants: u64, then: Option<Then<'_>>) -> Workload {
+    pub fn workload(self, tree: &Arc<Tree>, variants: u64, then: &[Then<'_>]) -> Workload {
         let mut ways = BTreeSet::from([0]);
         for share in 0..self.shares() {
             let first = self.part(tree.dirs(), share).start;
@@ -125,10 +125,9 @@ impl Crew {
             let made = self.dirs(tree, &ways, share).map(Item::Call);
             let made = made.chain([Item::Mark("populate".into())]);
             let made = made.chain(self.files(tree, variants, share).map(Item::Call));
-            match then {
-                None => Box::new(made),
-                Some((name, then)) => Box::new(made.chain([Item::Mark(name.into())]).chain(then(share))),
-            }
+            then.iter().fold(Box::new(made), |before: Lane, (name, then)| {
+                Box::new(before.chain([Item::Mark((*name).into())]).chain(then(share)))
+            })
         };
         let client = |client: u64| (client * self.lanes..(client + 1) * self.lanes).map(lane).collect();
         Workload {

@@ -4,5 +4,6 @@ pub mod members;
 pub mod migrate;
 pub mod place;
 pub mod rank;
+mod resettle;
 mod split;
 pub mod subtree;

@@ -7,7 +7,7 @@ use loligo_types::{Answer, FsError, Op, Placement, XattrMode};
 use serde_json::json;
 
 use super::place::{self, Asker, Place};
-use super::{migrate, rank, split};
+use super::{migrate, rank, resettle, split};
 use crate::args::{Directory, Subtree, Target};
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, say};
@@ -30,7 +30,7 @@ pub fn run(what: &Subtree) -> Outcome {
         Subtree::Split { dir, bits } => split::split(dir, *bits),
         Subtree::Merge { dir } => split::merge(dir),
         Subtree::Gather { dir } => migrate::gather(dir),
-        Subtree::Place { dir, placement } => place_dirs(dir, placement),
+        Subtree::Place { dir, placement, r#move } => place_dirs(dir, placement, *r#move),
         Subtree::Unplace { dir } => unplace_dirs(dir),
         Subtree::Migrate { dir, rank, frag, no_wait, json } => migrate::run(dir, *rank, *frag, *no_wait, *json),
     }
@@ -91,13 +91,16 @@ fn unpin(dir: &Directory) -> Outcome {
     Ok(())
 }
 
-fn place_dirs(dir: &Directory, placement: &str) -> Outcome {
+fn place_dirs(dir: &Directory, placement: &str, moves: bool) -> Outcome {
     let place = place::find(dir)?;
     let value: Arc<[u8]> = Arc::from(placement.as_bytes());
     let set = Op::SetXattr { ino: place.ino, name: Arc::from(PLACEMENT), value, mode: XattrMode::Set };
     let asker = Asker::new(&place.found)?;
     asker.call(Call::Op(set)).map_err(|error| refused(&place, error))?;
-    tell_placement(&asker, &place)
+    match Placement::named(placement.as_bytes()) {
+        Some(placement) if moves => resettle::run(&place, placement),
+        _ => tell_placement(&asker, &place),
+    }
 }
 
 fn unplace_dirs(dir: &Directory) -> Outcome {
@@ -124,7 +127,10 @@ fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
         Placement::Replicated => "each get a rank of their own, which their paths give",
         Placement::Inherited | Placement::Subtree => "live with their names",
     };
-    say(format_args!("directories that are made in {} {how}; those that are there stay where they are", place.name));
+    say(format_args!(
+        "directories that are made in {} {how}; those that are there stay where they are (--move moves them)",
+        place.name
+    ));
     Ok(())
 }
 

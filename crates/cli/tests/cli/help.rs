@@ -108,6 +108,7 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "auth add",
         "policy set",
         "policy show",
+        "policy advise",
         "policy unset",
         "policy presets",
         "policy check",

@@ -118,3 +118,84 @@ fn a_subtree_with_such_directories_further_below_is_decoupled_and_its_owner_find
     assert_eq!(server.stop().0, 0);
     loligo("fsck --data {}", &[&data]).ok();
 }
+
+#[test]
+fn advice_on_placement_counts_what_is_done_below_the_directory_and_nothing_else() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 3 --set balancer=none", &[&data]);
+    let (client, fs) = connect(&place);
+    fs.mkdir("/top", 0o755).expect("made");
+    fs.mkdir("/other", 0o755).expect("made");
+    loligo("policy advise --data {} /top --seconds 1", &[&data])
+        .fails(1, &["nothing was done below /top", "--seconds"]);
+    loligo("subtree place --data {} /top giga", &[&data]).ok();
+    make(&fs);
+    for n in 0..2000 {
+        fs.write(format!("/other/f{n}"), b"x".to_vec()).expect("written");
+    }
+    let told = loligo("policy advise --data {} /top --seconds 1 --json", &[&data]).ok().json();
+    // Forty directories are made in the top, and one in each of them; one request of eight counts. One rank would have time for all that.
+    let number = |of: &serde_json::Value| of.as_f64().unwrap_or_else(|| panic!("no number in {told}"));
+    assert_eq!((&told["ranks"], &told["advice"]), (&3.into(), &"subtree".into()), "{told}");
+    assert!((2..=81).contains(&told["directories"].as_u64().expect("so many")), "{told}");
+    assert!(number(&told["dirs_made_per_s"]) > 0.0 && number(&told["dirs_changed_per_s"]) == 0.0, "{told}");
+    assert!(number(&told["placements"]["giga"]["messages_per_operation"]) > 1.0, "{told}");
+    let of_all = loligo("policy advise --data {} / --seconds 1 --json", &[&data]).ok().json();
+    let (here, all) = (number(&told["requests_per_s"]), number(&of_all["requests_per_s"]));
+    assert!(all > 1.5 * here, "{all} in all, of that {here} below /top");
+    let text = loligo("policy advise --data {} /top --seconds 1 --ranks 8", &[&data]).ok().out;
+    for word in ["8 ranks", "subtree, as it is", "giga", "advice: "] {
+        assert!(text.contains(word), "no {word} in {text}");
+    }
+    loligo("policy advise --data {} /top --ranks 0", &[&data]).fails(2, &["0 ranks"]);
+    client.stop(std::time::Duration::from_secs(10)).expect("it ends");
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn directories_that_are_there_are_moved_to_where_they_would_have_been_made_and_back() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 3 --set balancer=none", &[&data]);
+    let (client, fs) = connect(&place);
+    fs.mkdir("/top", 0o755).expect("made");
+    make(&fs);
+    // By rank, how many lines of the subtree map there are below the top.
+    let lines = || -> [usize; 3] {
+        let told = loligo("subtree list --data {} --json", &[&data]).ok().json();
+        let below = |line: &&serde_json::Value| line["path"].as_str().is_some_and(|path| path.starts_with("/top/"));
+        let of = |rank: u64| told.as_array().expect("lines").iter().filter(below).filter(|l| l["rank"] == rank).count();
+        [of(0), of(1), of(2)]
+    };
+    assert_eq!(lines(), [0, 0, 0], "all is where its name is");
+    let told = loligo("subtree place --data {} /top giga --move", &[&data]).ok().out;
+    assert!(told.contains("all 80 directories below /top are where they are to be"), "{told}");
+    let spread = lines();
+    assert!(spread[1] > 10 && spread[2] > 10, "{spread:?}");
+    look(&fs);
+    let told = loligo("subtree place --data {} /top giga --move", &[&data]).ok().out;
+    assert!(told.contains("; 0 moved"), "they are there: {told}");
+    // Some are removed, others made, while they are moved back.
+    let told = std::thread::scope(|scope| {
+        let moves = scope.spawn(|| loligo("subtree place --data {} /top subtree --move", &[&data]).ok().out);
+        for n in 0..20 {
+            fs.mkdir(format!("/top/new{n}"), 0o755).expect("made");
+            fs.write(format!("/top/new{n}/f"), b"x".to_vec()).expect("written");
+        }
+        moves.join().expect("it ends")
+    });
+    assert!(told.contains("are where they are to be"), "{told}");
+    let back = lines();
+    assert_eq!(back[1] + back[2], 0, "{back:?}");
+    for n in 0..20 {
+        fs.unlink(format!("/top/new{n}/f")).expect("removed");
+        fs.rmdir(format!("/top/new{n}")).expect("removed");
+    }
+    look(&fs);
+    client.stop(std::time::Duration::from_secs(10)).expect("it ends");
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}
