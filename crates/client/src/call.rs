@@ -29,8 +29,9 @@ pub enum WalkAt {
     /// The one with the first name.
     #[default]
     First,
-    /// This one: it is believed to have the last name, and finds the way there itself.
-    Rank(Rank),
+    /// This one: it is believed to have the last name, or the directory that it is in, and finds the way there itself. That directory's number: where it is
+    /// known to be in fragments of several ranks the one with the name is asked.
+    Rank(Rank, Ino),
     /// The one that the path gives: the names from this one on, counted from 0, are of directories that have their ranks by their paths.
     ByPath(u32),
 }

@@ -148,7 +148,11 @@ impl Client {
         let dirs = if to_dir { names } else { names.split_last()?.1 };
         match at {
             WalkAt::First => None,
-            WalkAt::Rank(rank) => Some(rank),
+            WalkAt::Rank(rank, _) if to_dir => Some(rank),
+            WalkAt::Rank(rank, dir) => {
+                let hash = names.last().and_then(|name| self.router.hash(name));
+                Some(self.router.rank_of_part(dir, hash?).unwrap_or(rank))
+            }
             WalkAt::ByPath(from) => self.router.rank_by_path(dirs.get(from as usize..)?),
         }
     }

@@ -182,6 +182,14 @@ impl Router {
         self.routes.get(&dir).is_some_and(|lines| lines.iter().any(|line| line.frag.bits > 0))
     }
 
+    /// The rank of the fragment with a hash, where a directory is in fragments of several.
+    pub(crate) fn rank_of_part(&self, dir: Ino, hash: u64) -> Option<Rank> {
+        match self.line(dir, Some(hash), None) {
+            Found::Known(rank) if self.is_parted(dir) => Some(rank),
+            _ => None,
+        }
+    }
+
     /// Who has authority over an inode, or the name with a hash in a directory.
     pub(crate) fn find(&self, ino: Ino, hash: Option<u64>) -> Found {
         let answered = self.seen.get(&ino).map(|seen| seen.rank);

@@ -9,7 +9,8 @@ use common::Site;
 use loligo_driver::client::path::Fs;
 use loligo_driver::client::{Call, Client, Options};
 use loligo_driver::{Server, ServerConfig};
-use loligo_types::{Cred, FsError, Kind, Op, SetAttr, XattrMode};
+use loligo_mds::admin::{Ask, Told};
+use loligo_types::{Cred, Frag, FsError, Kind, Op, Rank, SetAttr, XattrMode};
 
 fn start(site: &Site, ranks: u16) -> Server {
     Server::start(ServerConfig { ranks, ..site.config() }, &mut |_| {}).expect("the server starts")
@@ -111,6 +112,41 @@ fn under_placement_replicated_a_path_takes_one_request_wherever_it_leads() {
     let before = requests(&server);
     fresh.stat("/top/z4/b/f").expect("it is there");
     assert_eq!(requests(&server) - before, 1, "who has found it once asks its rank");
+    other.stop(Duration::from_secs(10)).expect("it ends");
+    stop(client, server);
+}
+
+#[test]
+fn a_directory_in_fragments_of_several_ranks_is_asked_where_each_name_is() {
+    let site = Site::new();
+    let server = start(&site, 3);
+    let (client, fs) = connect(&site);
+    fs.mkdir("/top", 0o755).expect("made");
+    let dir = fs.mkdir("/top/wide", 0o755).expect("made").ino;
+    let files: Vec<String> = (0..40).map(|n| format!("/top/wide/f{n}")).collect();
+    for file in &files {
+        fs.mknod(file, Kind::File, 0o644).expect("made");
+    }
+    let quarters = Frag::WHOLE.split(2);
+    for (frag, to) in [(quarters[2], 1), (quarters[3], 2)] {
+        let ask = Ask::MigrateFrag { dir, frag, to: Rank(to) };
+        server.admin(Rank::ZERO, ask).expect("it answers");
+        let state = || match server.admin(Rank::ZERO, Ask::Migrations) {
+            Ok(Told::Migrations(all)) => all.last().map(|last| last.state.clone()),
+            other => panic!("{other:?}"),
+        };
+        while state().as_deref() != Some("done") {
+            assert!(!state().is_some_and(|state| state.starts_with("failed")), "{:?}", state());
+            // The rank goes on by itself.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let (other, fresh) = connect(&site);
+    // The first ones show who has which names.
+    files.iter().for_each(|file| assert!(fresh.stat(file).is_ok(), "{file}"));
+    let before = requests(&server);
+    files.iter().for_each(|file| assert!(fresh.stat(file).is_ok(), "{file}"));
+    assert_eq!(requests(&server) - before, files.len() as u64);
     other.stop(Duration::from_secs(10)).expect("it ends");
     stop(client, server);
 }

@@ -81,21 +81,14 @@ impl Mds {
         let me = self.me();
         let step = match step {
             Step::Answer(Ok(answer)) => {
-                let dir = match &answer {
-                    Answer::Entry(attr) => (attr.kind == Kind::Dir).then_some(attr.ino),
-                    Answer::Remote { ino, kind, .. } => (*kind == Kind::Dir).then_some(*ino),
-                    _ => None,
+                let (dir, goes_on) = match &answer {
+                    Answer::Entry(attr) if attr.kind == Kind::Dir => (Some(attr.ino), true),
+                    // Of a directory that is in several ranks' fragments this one may have the next name.
+                    Answer::Remote { ino, kind: Kind::Dir, rank } => (Some(*ino), *rank == me || walk.by_replicas()),
+                    _ => (None, false),
                 };
                 walk.found(at, dir);
-                let into = match &answer {
-                    Answer::Entry(attr) => (attr.kind == Kind::Dir).then_some(attr.ino),
-                    // Of a directory that is in several ranks' fragments this one may have the next name.
-                    Answer::Remote { ino, kind: Kind::Dir, rank } => {
-                        (*rank == me || walk.by_replicas()).then_some(*ino)
-                    }
-                    _ => None,
-                };
-                match (into, walk.names.get(walk.done)) {
+                match (dir.filter(|_| goes_on), walk.names.get(walk.done)) {
                     (Some(dir), Some(name)) => {
                         let looked = std::mem::replace(&mut job.op, Op::Lookup { dir, name: name.clone() });
                         self.parked.unmark(job);

@@ -374,7 +374,7 @@ impl Shell {
         let names = [name(n), name(second)].into();
         // Also of a rank that has nothing of it.
         let at = match self.rng.below(9) {
-            rank @ 0..6 => WalkAt::Rank(Rank(rank as u16)),
+            rank @ 0..6 => WalkAt::Rank(Rank(rank as u16), below),
             6 => WalkAt::ByPath(0),
             _ => WalkAt::First,
         };

@@ -153,11 +153,12 @@ impl Above {
 }
 
 /// The placements that are judged: what they are called, for people and in JSON, and what is expected of them.
-fn outlooks(seen: &Seen, ranks: usize) -> [(&'static str, &'static str, Outlook); 3] {
+fn outlooks(seen: &Seen, ranks: usize) -> [(&'static str, &'static str, Outlook); 4] {
     [
         ("subtree, as it is", "subtree", seen.as_it_is(ranks)),
         ("subtree, moved", "subtree_moved", seen.moved(ranks)),
         ("giga", "giga", seen.giga(ranks)),
+        ("replicated", "replicated", seen.replicated(ranks)),
     ]
 }
 
@@ -217,8 +218,8 @@ fn said(advice: Advice) -> (&'static str, &'static str) {
         ),
         Advice::Giga => (
             "giga",
-            "many directories have the load, which moving one after the other does not follow (loligo subtree place DIRECTORY giga); those that are \
-             there stay where they are, and new ones are spread. What is to be decoupled must not be below it",
+            "many directories have the load, which moving one after the other does not follow (loligo subtree place DIRECTORY giga, or replicated \
+             where programs ask by paths); those that are there stay where they are without --move, and new ones are spread. What is to be decoupled must not be below it",
         ),
     }
 }

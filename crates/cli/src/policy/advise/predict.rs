@@ -2,6 +2,8 @@
 //! time. Formulas: digest of ShardFS vs. IndexFS, §2.9; where a directory goes under `giga` is dealt out many times instead, so that any load can be judged. Pure: no
 //! server, no clock. Not here: where the numbers come from.
 
+use loligo_types::hash::mix;
+
 /// How often directories are dealt out.
 const DEALS: u64 = 200;
 /// Making, removing or renaming a directory at two ranks costs so many times what it costs at one: `bench/placement.sh`, docs/placement.md.
@@ -130,6 +132,14 @@ impl Seen {
         self.outlook(&deals, messages, cost)
     }
 
+    /// With `replicated` from the beginning, if a replica of each directory is at every rank: as `giga`, and whoever changes a directory asks them
+    /// all back. Of removed ones there may be none; then this says too much.
+    pub fn replicated(&self, ranks: usize) -> Outlook {
+        let giga = self.giga(ranks);
+        let asked_back = 2.0 * (ranks as f64 - 1.0) * self.changed / self.rate().max(f64::MIN_POSITIVE);
+        Outlook { messages: giga.messages + asked_back, ..giga }
+    }
+
     /// One way in which directories may come to be at ranks.
     fn deal(&self, ranks: usize, deal: u64) -> Vec<f64> {
         let mut at = vec![0.0; ranks];
@@ -184,14 +194,6 @@ impl Seen {
     }
 }
 
-/// SplitMix64: the same load has the same prediction each time.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +236,8 @@ mod tests {
         assert_eq!(making.advice(4), Advice::Directories);
         let removing = Seen { changed: 4000.0, made: 0.0, ..making };
         assert!((removing.giga(4).messages - 3.25).abs() < 1e-9);
+        let more = removing.replicated(4).messages - removing.giga(4).messages;
+        assert!((more - 6.0 * removing.changed / removing.rate()).abs() < 1e-9);
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub(super) struct Hints {
 
 #[derive(Default)]
 struct Known {
-    /// By directory, who has its names.
-    by_dir: HashMap<u64, Rank>,
+    /// By directory, who has its names, and its number.
+    by_dir: HashMap<u64, (Rank, Ino)>,
     /// Directories in which the first such are that have their ranks by their paths.
     tops: HashSet<u64>,
 }
@@ -47,7 +47,7 @@ impl Hints {
         let key = self.key(dir, dirs);
         let known = self.known();
         let at = match known.by_dir.get(&key) {
-            Some(rank) => WalkAt::Rank(*rank),
+            Some((rank, ino)) => WalkAt::Rank(*rank, *ino),
             None if known.tops.is_empty() => WalkAt::First,
             None => {
                 let top = (0..dirs.len()).rev().find(|len| known.tops.contains(&self.key(dir, &dirs[..*len])));
@@ -57,14 +57,14 @@ impl Hints {
         Asked { at, key: Some(key) }
     }
 
-    /// Another rank was to be asked.
-    pub(super) fn put(&self, asked: &Asked, rank: Rank) {
+    /// Another rank was to be asked, for what is in the directory with this number.
+    pub(super) fn put(&self, asked: &Asked, rank: Rank, ino: Ino) {
         let Some(key) = asked.key else { return };
         let mut known = self.known();
         if known.by_dir.len() >= MOST {
             known.by_dir.clear();
         }
-        known.by_dir.insert(key, rank);
+        known.by_dir.insert(key, (rank, ino));
     }
 
     /// These directories were found, one in the other, the first of them in `dir`; the last ones, so many, have their ranks by their paths.
@@ -101,13 +101,13 @@ mod tests {
         let hints = Hints::default();
         let at = |path: &str, to_dir| hints.find(Ino::ROOT, &names(path), to_dir).at;
         assert_eq!((at("a", false), at("a/b/c", false)), (WalkAt::First, WalkAt::First));
-        hints.put(&hints.find(Ino::ROOT, &names("a/b/c"), false), Rank(3));
+        hints.put(&hints.find(Ino::ROOT, &names("a/b/c"), false), Rank(3), Ino(9));
         assert_eq!(
             (at("a/b/d", false), at("a/c/c", false), at("a", false)),
-            (WalkAt::Rank(Rank(3)), WalkAt::First, WalkAt::First)
+            (WalkAt::Rank(Rank(3), Ino(9)), WalkAt::First, WalkAt::First)
         );
         // Also of what is made in it.
-        assert_eq!((at("a/b", true), at("a/b", false)), (WalkAt::Rank(Rank(3)), WalkAt::First));
+        assert_eq!((at("a/b", true), at("a/b", false)), (WalkAt::Rank(Rank(3), Ino(9)), WalkAt::First));
         assert_eq!(hints.find(Ino(9), &names("a/b/c"), false).at, WalkAt::First);
     }
 
@@ -130,7 +130,7 @@ mod tests {
     fn no_more_is_remembered_than_there_is_room_for() {
         let hints = Hints::default();
         for n in 0..2 * MOST as u64 {
-            hints.put(&Asked { at: WalkAt::First, key: Some(n) }, Rank(1));
+            hints.put(&Asked { at: WalkAt::First, key: Some(n) }, Rank(1), Ino(n));
             hints.learn(Ino(n), &names("a"), 1);
         }
         let known = hints.known();

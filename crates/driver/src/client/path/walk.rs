@@ -173,7 +173,7 @@ impl AsyncFs {
             Answer::Remote { ino, kind, rank } => {
                 // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
                 if done + usize::from(!to_dir) == count {
-                    self.hints.put(&asked, rank);
+                    self.hints.put(&asked, rank, ino);
                 }
                 Found::Only((ino, kind))
             }

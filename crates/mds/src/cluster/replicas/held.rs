@@ -46,8 +46,8 @@ struct Replica {
 #[derive(Default)]
 pub(crate) struct Held {
     dirs: IntMap<Ino, Replica>,
-    /// Which directory has a name, as was said once: it counts only with a replica that says the same.
-    names: BTreeMap<(Ino, Name), Ino>,
+    /// Which directory has a name, by the one that this is in and its hash, as was said once: it counts only with a replica that says the same.
+    names: IntMap<(Ino, u64), (Name, Ino)>,
     /// Until when those of a rank count, and when it was asked last, milliseconds.
     until_ms: BTreeMap<Rank, (u64, u64)>,
     asked: BTreeMap<Asked, Reply>,
@@ -119,14 +119,14 @@ impl Mds {
         if let Err(error) = may_search {
             return Way::No(error);
         }
-        let key = (at, name.clone());
-        let Some(ino) = self.cluster.held.names.get(&key).copied() else {
-            return self.ask_for(Asked::Name(at, key.1), rank);
+        let hash = self.tree.hash(name);
+        let known = self.cluster.held.names.get(&(at, hash)).filter(|(known, _)| known == name);
+        let Some(ino) = known.map(|(_, ino)| *ino) else {
+            return self.ask_for(Asked::Name(at, name.clone()), rank);
         };
         if let Some(needs) = self.own_needs(ino) {
             return Way::Load(needs);
         }
-        let hash = self.tree.hash(name);
         let is_it = |dir: &Inode| dir.parent == at && dir.place.hash() == Some(hash) && dir.nlink > 0;
         // A part of a directory does not say where that is: its name may have changed without it.
         let own = self.own_dir(ino).filter(|dir| dir.part_of().is_none());
@@ -134,7 +134,7 @@ impl Mds {
             Some(dir) if is_it(dir) => Way::To(ino),
             None => self.ask_replica(ino, rank),
             Some(_) => {
-                self.cluster.held.names.remove(&key);
+                self.cluster.held.names.remove(&(at, hash));
                 Way::Unknown
             }
         }
@@ -192,7 +192,8 @@ impl Mds {
             Some(ino) => {
                 self.cluster.held.asked.remove(&what);
                 self.make_room_for_replicas();
-                self.cluster.held.names.insert((dir, name), ino);
+                let hash = self.tree.hash(&name);
+                self.cluster.held.names.insert((dir, hash), (name, ino));
             }
             None => _ = self.cluster.held.asked.insert(what, Reply::No(self.now.mono_ms)),
         }
