@@ -111,7 +111,7 @@ impl AsyncFs {
     /// Opens a file.
     pub async fn open(&self, path: impl AsRef<Path>, how: OpenHow) -> FsResult<AsyncFile> {
         let Some(mode) = how.create else {
-            let ino = self.walk(path.as_ref(), true).await?.ino;
+            let (ino, _) = self.find(path.as_ref(), true).await?;
             let done = self.call(Call::Open { ino, flags: how.flags }).await?;
             return AsyncFile::new(self.clone(), &done, how.flags);
         };
@@ -170,13 +170,13 @@ impl AsyncFs {
 
     /// Target of a symbolic link.
     pub async fn readlink(&self, path: impl AsRef<Path>) -> FsResult<Arc<[u8]>> {
-        let ino = self.walk(path.as_ref(), false).await?.ino;
+        let (ino, _) = self.find(path.as_ref(), false).await?;
         bytes(self.op(Op::Readlink { ino }).await?)
     }
 
     /// Gives a file one more name.
     pub async fn link(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> FsResult<Attr> {
-        let ino = self.walk(path.as_ref(), false).await?.ino;
+        let (ino, _) = self.find(path.as_ref(), false).await?;
         let (dir, name) = self.place(new.as_ref(), false).await?;
         entry(self.op(Op::Link { ino, dir, name }).await?)
     }
@@ -202,7 +202,7 @@ impl AsyncFs {
 
     /// Changes attributes; of what a symbolic link leads to.
     pub async fn set_attr(&self, path: impl AsRef<Path>, set: SetAttr) -> FsResult<Attr> {
-        let ino = self.walk(path.as_ref(), true).await?.ino;
+        let (ino, _) = self.find(path.as_ref(), true).await?;
         entry(self.call(Call::SetAttr { ino, set, fh: None }).await?.answer)
     }
 
@@ -220,12 +220,12 @@ impl AsyncFs {
         plus: bool,
         mut each: impl FnMut(DirEntry),
     ) -> FsResult<()> {
-        let attr = self.walk(path.as_ref(), true).await?;
-        if attr.kind != Kind::Dir {
+        let (ino, kind) = self.find(path.as_ref(), true).await?;
+        if kind != Kind::Dir {
             return Err(FsError::NotDir);
         }
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
-        let done = self.call(Call::Open { ino: attr.ino, flags }).await?;
+        let done = self.call(Call::Open { ino, flags }).await?;
         let dir = AsyncFile::new(self.clone(), &done, flags)?;
         let mut cookie = 0;
         loop {

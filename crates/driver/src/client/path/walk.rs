@@ -89,16 +89,28 @@ fn is_dots(part: &[u8]) -> bool {
 }
 
 impl AsyncFs {
-    /// Goes a path to its end. `follow`: also a symbolic link at the end.
+    /// Goes a path to its end, for its attributes. `follow`: also a symbolic link at the end.
     pub(super) async fn walk(&self, path: &Path, follow: bool) -> FsResult<Attr> {
-        match self.walk_once(path, follow).await {
+        match self.attr_at(path, follow).await {
             // What was found on the way has gone elsewhere, or is gone, before it was asked for: as a kernel does, the way is gone once more.
-            Err(FsError::Stale) => self.walk_once(path, follow).await,
+            Err(FsError::Stale) => self.attr_at(path, follow).await,
             other => other,
         }
     }
 
-    async fn walk_once(&self, path: &Path, follow: bool) -> FsResult<Attr> {
+    async fn attr_at(&self, path: &Path, follow: bool) -> FsResult<Attr> {
+        match self.go(path, follow).await? {
+            Found::Attr(attr) => Ok(attr),
+            Found::Only((ino, _)) => entry(self.call(Call::GetAttr { ino }).await.map_err(gone)?.answer),
+        }
+    }
+
+    /// The same for its number and kind alone.
+    pub(super) async fn find(&self, path: &Path, follow: bool) -> FsResult<(Ino, Kind)> {
+        self.go(path, follow).await.map(|found| found.place())
+    }
+
+    async fn go(&self, path: &Path, follow: bool) -> FsResult<Found> {
         let raw = bytes(path);
         let wants_dir = raw.ends_with(b"/") || raw.ends_with(b"/.");
         let mut way = Way::new(raw)?;
@@ -115,10 +127,7 @@ impl AsyncFs {
         if wants_dir && found.place().1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
-        match found {
-            Found::Attr(attr) => Ok(attr),
-            Found::Only((ino, _)) => entry(self.call(Call::GetAttr { ino }).await.map_err(gone)?.answer),
-        }
+        Ok(found)
     }
 
     /// Goes to the directory in which a path's last name is, or is to be. `follow`: if the name is a symbolic link, to
