@@ -642,7 +642,7 @@ pub enum Subtree {
         /// subtree: with their names; giga: each at a rank of its own; replicated: the same, and its path gives which one, for programs that ask by paths.
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(["subtree", "giga", "replicated"]))]
         placement: String,
-        /// Also move the directories that are there to where they would have been made: below them first, each by a migration of its own.
+        /// Also move the directories that are there: to ranks of their own, or all to the one of this directory. Each is a migration of its own.
         #[arg(long)]
         r#move: bool,
     },

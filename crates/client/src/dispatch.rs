@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loligo_types::limits::WALK_MAX;
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, Replicas};
 
 use crate::machine::{Client, Waiter};
@@ -127,9 +128,13 @@ impl Client {
         self.events.push_back((id, Event::Start));
     }
 
-    /// A call that is one request.
+    /// Goes a way as far as one request leads.
     fn walk(&mut self, waiter: Waiter, cred: &Arc<Cred>, way: (Ino, Arc<[Name]>), at: WalkAt, to_dir: bool) {
         let (dir, names) = way;
+        if names.is_empty() || names.len() > WALK_MAX {
+            // A server would take it for nonsense, and end the connection.
+            return self.fail(waiter, FsError::Invalid);
+        }
         let rank = if self.is_single() { None } else { self.rank_of_walk(&names, at, to_dir) };
         let by = match rank {
             _ if self.is_single() => Replicas::Unused,
@@ -157,6 +162,7 @@ impl Client {
         }
     }
 
+    /// A call that is one request.
     pub(crate) fn pass(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op) {
         let dir = match &op {
             Op::Lookup { dir, .. }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use loligo_driver::Address;
 use loligo_driver::client::{Call, Client, Done, Options};
-use loligo_types::{Answer, Attr, Cred, Frag, FsError, Ino, Op, OpenFlags};
+use loligo_types::{Answer, Attr, Cred, DirEntry, Frag, FsError, Ino, Op, OpenFlags};
 
 use crate::args::Directory;
 use crate::look::ask;
@@ -191,25 +191,32 @@ impl Asker {
 
     /// The name of an inode in its directory.
     fn name_in(&self, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>, FsError> {
+        let mut name = None;
+        self.list(dir, |entry| {
+            name = (entry.ino == ino).then(|| entry.name.as_bytes().to_vec());
+            name.is_none()
+        })?;
+        Ok(name)
+    }
+
+    /// Looks at the entries of a directory, as long as that wants more.
+    pub fn list(&self, dir: Ino, mut more: impl FnMut(&DirEntry) -> bool) -> Result<(), FsError> {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
-        let opened = self.call(Call::Open { ino: dir, flags })?;
-        let Some(fh) = opened.fh else { return Ok(None) };
+        let fh = self.call(Call::Open { ino: dir, flags })?.fh.ok_or(FsError::Io)?;
         let mut cookie = 0;
-        let found = loop {
-            let (entries, next, end) = match self.call(Call::Readdir { fh, cookie, limit: ENTRIES, plus: false }) {
-                Ok(Done { answer: Answer::Entries { entries, next, end }, .. }) => (entries, next, end),
-                Ok(_) => break Ok(None),
+        let listed = loop {
+            match self.call(Call::Readdir { fh, cookie, limit: ENTRIES, plus: false }) {
+                Ok(Done { answer: Answer::Entries { entries, next, end }, .. }) => {
+                    if !entries.iter().all(&mut more) || end || next <= cookie {
+                        break Ok(());
+                    }
+                    cookie = next;
+                }
+                Ok(_) => break Err(FsError::Io),
                 Err(error) => break Err(error),
-            };
-            if let Some(entry) = entries.iter().find(|entry| entry.ino == ino) {
-                break Ok(Some(entry.name.as_bytes().to_vec()));
             }
-            if end || next <= cookie {
-                break Ok(None);
-            }
-            cookie = next;
         };
         self.call(Call::Release { fh, flock_owner: None })?;
-        found
+        listed
     }
 }

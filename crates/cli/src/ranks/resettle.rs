@@ -1,12 +1,11 @@
-//! `loligo subtree place --move`: directories that are there come to where their new placement would have put them, one by one, each by a migration
+//! `loligo subtree place --move`: directories that are there come to ranks of their own, or back to one, as their new placement says; one by one, each by a migration
 //! of its own. So a crash, or an end by the user, leaves each directory where it was or where it is to be, and the same command goes on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use loligo_driver::client::{Call, Done};
 use loligo_types::hash::mix;
-use loligo_types::{Answer, DirEntry, Frag, FsError, Ino, Kind, OpenFlags, Placement};
+use loligo_types::{Frag, FsError, Ino, Kind, Placement};
 
 use super::place::{self, Asker, Place};
 use crate::look::ask;
@@ -14,8 +13,6 @@ use crate::output::{Failure, Outcome, human_count, say};
 use crate::progress::{Bar, Unit};
 use crate::service::admin::doc::{BegunDoc, MigrationDoc, StatusDoc, SubtreeDoc};
 
-/// Entries asked for at a time.
-const ENTRIES: u32 = 1000;
 /// Migrations that are ordered ahead: a rank does one after the other, and remembers this many that have ended.
 const AHEAD: usize = 32;
 /// Time between two looks.
@@ -138,41 +135,23 @@ fn below(asker: &Asker, place: &Place, top: u16, lines: &Lines, bar: &mut Bar) -
     let mut all: Vec<Dir> = Vec::new();
     let mut left = VecDeque::from([(place.ino, lines.dir(place.ino, Some(top)).rank)]);
     while let Some((dir, rank)) = left.pop_front() {
-        let entries = match list(asker, dir) {
-            Ok(entries) => entries,
+        let listed = asker.list(dir, |entry| {
+            if entry.kind == Kind::Dir {
+                let found = lines.dir(entry.ino, rank);
+                left.push_back((found.ino, found.rank));
+                all.push(found);
+            }
+            true
+        });
+        match listed {
+            Ok(()) => {}
             // Removed since.
-            Err(FsError::NotFound | FsError::Stale) if dir != place.ino => continue,
+            Err(FsError::NotFound | FsError::Stale) if dir != place.ino => {}
             Err(error) => return Err(super::subtree::refused(place, error)),
-        };
-        for entry in entries.iter().filter(|entry| entry.kind == Kind::Dir) {
-            let found = lines.dir(entry.ino, rank);
-            left.push_back((found.ino, found.rank));
-            all.push(found);
         }
         bar.set(all.len() as u64);
     }
     Ok(all)
-}
-
-fn list(asker: &Asker, dir: Ino) -> Result<Vec<DirEntry>, FsError> {
-    let flags = OpenFlags { read: true, ..OpenFlags::default() };
-    let fh = asker.call(Call::Open { ino: dir, flags })?.fh.ok_or(FsError::Io)?;
-    let (mut cookie, mut all) = (0, Vec::new());
-    let listed = loop {
-        match asker.call(Call::Readdir { fh, cookie, limit: ENTRIES, plus: false }) {
-            Ok(Done { answer: Answer::Entries { entries, next, end }, .. }) => {
-                all.extend(entries);
-                if end || next <= cookie {
-                    break Ok(all);
-                }
-                cookie = next;
-            }
-            Ok(_) => break Err(FsError::Io),
-            Err(error) => break Err(error),
-        }
-    };
-    asker.call(Call::Release { fh, flock_owner: None })?;
-    listed
 }
 
 /// The ranks that take directories, ascending.
