@@ -103,7 +103,8 @@ pub struct Done {
     pub fh: Option<Fh>,
     /// The attributes in the answer may be cached until [`Invalidation::Attr`] comes.
     pub attr_cached: bool,
-    /// The name looked up (present or absent), or made, may be cached until [`Invalidation::Names`] of its directory.
+    /// The name looked up (present or absent), or made, may be cached until [`Invalidation::Names`] of its directory. Of a rename: what
+    /// was known of the old name may be taken for the new one, and the other way round if they changed places.
     pub names_cached: bool,
     /// The file's data may be kept in caches above this client across opens (it was not changed by others since the last).
     pub keep_data: bool,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::limits::WALK_MAX;
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, Replicas};
+use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, RenameMode, Replicas};
 
 use crate::machine::{Client, Waiter};
 use crate::own::SUBTREE_XATTR;
@@ -18,6 +18,8 @@ pub(crate) struct Pass {
     pub cred: Arc<Cred>,
     /// Directory whose names the answer speaks of; 0: none.
     pub dir: Ino,
+    /// The directory that it gives a name in which something else had elsewhere, and the one in which the other has that, if they change places.
+    pub renamed: Option<(Ino, Option<Ino>)>,
     /// Handle whose locks it changes, for the record; 0: none.
     pub lock: Option<(u64, loligo_types::FileLock, bool)>,
     /// Entries that other ranks have listed before.
@@ -25,6 +27,14 @@ pub(crate) struct Pass {
     /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
     /// given back behind it.
     pub over: bool,
+}
+
+impl Pass {
+    /// One of which nothing is to be remembered.
+    pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
+        let cred = Arc::clone(cred);
+        Pass { waiter, cred, dir: Ino(0), renamed: None, lock: None, listed: Vec::new(), over: false }
+    }
 }
 
 impl Client {
@@ -144,7 +154,7 @@ impl Client {
         let op = Op::Walk { dir, names, by };
         let rank = rank.filter(|rank| self.router.has_rank(*rank) && self.own_root(&op).is_none());
         let Some(rank) = rank else { return self.pass(waiter, cred, op) };
-        let pass = Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: None, listed: Vec::new(), over: false };
+        let pass = Pass::new(waiter, cred);
         self.request_at(rank, Cred::clone(cred), op, Then::Pass(pass), 0);
     }
 
@@ -176,8 +186,11 @@ impl Client {
         if let Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } | Op::SetAttr { ino, .. } = &op {
             self.forbid_reuse(*ino);
         }
-        let pass = Pass { waiter, cred: Arc::clone(cred), dir, lock: None, listed: Vec::new(), over: false };
-        self.request(cred, op, Then::Pass(pass));
+        let renamed = match &op {
+            Op::Rename { dir, new_dir, mode, .. } => Some((*new_dir, (*mode == RenameMode::Exchange).then_some(*dir))),
+            _ => None,
+        };
+        self.request(cred, op, Then::Pass(Pass { dir, renamed, ..Pass::new(waiter, cred) }));
     }
 
     /// The answer of a call that is one request.
@@ -208,7 +221,10 @@ impl Client {
                 }
                 Ok(Done::plain(Answer::Walked { done, dir, last, by_path }))
             }
-            Ok(answer) => Ok(Done::plain(answer)),
+            Ok(answer) => {
+                let names_cached = pass.renamed.is_some_and(|(dir, other)| self.use_renamed(dir, other));
+                Ok(Done { names_cached, ..Done::plain(answer) })
+            }
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
         };
         self.complete(pass.waiter, done);

@@ -262,6 +262,15 @@ impl Client {
         self.counts(dir, Lease::NAMES)
     }
 
+    /// The same for a name that something has got by a rename, and for the other one in `other` if two have changed places. Whoever
+    /// gave the answer lends names of the directory with it only if the new name is among those that it has: another one may have it.
+    pub(crate) fn use_renamed(&mut self, dir: Ino, other: Option<Ino>) -> bool {
+        let brought = |(of, bits): &(Ino, Lease)| *of == dir && bits.has(Lease::NAMES);
+        (self.at_hand.rank == Some(OWN) || self.at_hand.granted.iter().any(brought))
+            && self.use_names(dir)
+            && other.is_none_or(|other| self.use_names(other))
+    }
+
     /// What a rank has lent of a directory's names, if what it has just said of them stays as it is.
     pub(crate) fn held_names(&self, rank: Rank, dir: Ino) -> Option<HeldNames> {
         let held = self.at_hand.rank == Some(rank) && self.counts(dir, Lease::NAMES);

@@ -57,9 +57,7 @@ impl Client {
     }
 
     fn lock_request(&mut self, waiter: Waiter, cred: &Arc<Cred>, op: Op, lock: (u64, FileLock, bool)) {
-        let pass =
-            Pass { waiter, cred: Arc::clone(cred), dir: Ino(0), lock: Some(lock), listed: Vec::new(), over: false };
-        self.request(cred, op, Then::Pass(pass));
+        self.request(cred, op, Then::Pass(Pass { lock: Some(lock), ..Pass::new(waiter, cred) }));
     }
 
     /// A lock was got after its call had been given up: nobody would ever give it back. Not done if the owner has others

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
 use loligo_e2e::{PATIENCE, Process, Scratch, Thrasher, eventually, within};
-use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, fcntl_lock, flock, renameat_with};
 
 /// A server and two mounts; they end in the reverse order of their start.
 struct Two {
@@ -174,6 +174,49 @@ fn renames_in_opposite_directions_never_lock_up_and_lose_nothing() {
         }
     }
     two.stop();
+}
+
+#[test]
+fn what_was_renamed_into_a_directory_that_others_work_in_is_not_seen_there_when_they_have_taken_it_away() {
+    let Some(two) = Two::start("renamed") else { return };
+    let (a, b) = (two.a.path().to_owned(), two.b.path().to_owned());
+    within(PATIENCE, "renaming", move || {
+        for round in 0..20 {
+            let (from, to) = (format!("from-{round}"), format!("to-{round}"));
+            for dir in [&from, &to] {
+                fs::create_dir(a.join(dir)).expect("made");
+            }
+            // Both make names there, so nobody is lent them for a while.
+            for i in 0..3 {
+                File::create(a.join(&to).join(format!("a-{i}"))).expect("made");
+                File::create(b.join(&to).join(format!("b-{i}"))).expect("made");
+            }
+            let (file, other, dir) = (from.clone() + "/file", to.clone() + "/other", from.clone() + "/dir");
+            File::create(a.join(&file)).expect("made");
+            File::create(a.join(&other)).expect("made");
+            fs::create_dir(a.join(&dir)).expect("made");
+            for name in [&file, &dir, &other] {
+                fs::metadata(a.join(name)).expect("there");
+            }
+            File::create(b.join(&to).join("b-last")).expect("made");
+            let (file, dir) = (to.clone() + "/file", to.clone() + "/dir");
+            fs::rename(a.join(from.clone() + "/file"), a.join(&file)).expect("renamed");
+            fs::rename(a.join(from.clone() + "/dir"), a.join(&dir)).expect("renamed");
+            if round % 2 == 0 {
+                exchange(&a.join(&file), &a.join(&other));
+            }
+            for name in [&file, &dir, &other] {
+                fs::rename(b.join(name), b.join(name.clone() + "-gone")).expect("renamed elsewhere");
+                let found = fs::metadata(a.join(name)).map(|found| found.ino());
+                assert_eq!(found.map_err(|e| e.kind()), Err(ErrorKind::NotFound), "{name} was taken away, and is seen");
+            }
+        }
+    });
+    two.stop();
+}
+
+fn exchange(one: &Path, other: &Path) {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");
 }
 
 #[test]

@@ -65,10 +65,14 @@ fn asks_names(tree: &Tree, job: &Job, result: &FsResult<Answer>) -> Option<Ask> 
             | Op::Link { dir, .. }
             | Op::Unlink { dir, .. }
             | Op::Rmdir { dir, .. }
-            | Op::Rename { new_dir: dir, .. }
             | Op::Readdir { dir, .. },
             Ok(_),
         ) => dir,
+        // What caches above the client know of the old name becomes true of the new one, which may be another rank's to lend.
+        (Op::Rename { new_dir, new_name, .. }, Ok(_)) => {
+            tree.own_until(*new_dir, tree.hash(new_name))?;
+            new_dir
+        }
         _ => return None,
     };
     // `NotFound` may also mean that the directory itself is gone.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{Cred, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Name, Op, Rank};
+use loligo_types::{Answer, Cred, FileLock, FsError, Ino, Lease, LockKind, LockOwner, Name, Op, Rank, RenameMode};
 
 use super::net::{Net, create, ro, rw, write};
 use crate::{Call, CallId, Client, Config, Input, Invalidation, Now, Output};
@@ -279,6 +279,39 @@ fn an_answer_that_was_asked_for_before_the_lease_was_held_and_did_not_bring_it_i
     hand.call(3, look_up());
     let done = hand.feed(reply(3, &[]));
     assert!(matches!(&done[..], [Output::Complete { result: Ok(done), .. }] if done.attr_cached && done.names_cached));
+}
+
+#[test]
+fn what_is_known_of_a_renamed_name_is_true_of_the_new_one_only_if_names_there_are_lent_with_the_answer() {
+    let mut hand = Hand::connected();
+    let name = |text: &[u8]| loligo_types::Name::new(text).expect("a name");
+    let renamed = |hand: &mut Hand, seq, mode, granted: &[(Ino, Lease)]| {
+        let (dir, new_dir) = (Ino(600), Ino(700));
+        hand.call(
+            seq,
+            Call::Op(loligo_types::Op::Rename { dir, name: name(b"a"), new_dir, new_name: name(b"b"), mode }),
+        );
+        let reply =
+            ToClient::Reply { seq: loligo_types::Seq(seq), result: Ok(Answer::Done), granted: granted.to_vec() };
+        let done = hand.feed(Input::Message { rank: Rank::ZERO, message: reply });
+        let [Output::Complete { result: Ok(done), .. }] = &done[..] else { panic!("{done:?}") };
+        done.names_cached
+    };
+    let (old, new) = ((Ino(600), Lease::NAMES), (Ino(700), Lease::NAMES));
+    assert!(!renamed(&mut hand, 1, RenameMode::Replace, &[]));
+    assert!(!renamed(&mut hand, 2, RenameMode::Replace, &[old]));
+    assert!(renamed(&mut hand, 3, RenameMode::Replace, &[new]));
+    assert!(!renamed(&mut hand, 4, RenameMode::Replace, &[]), "another rank may have the new name");
+    assert!(renamed(&mut hand, 5, RenameMode::Exchange, &[new]));
+    let recall = ToClient::Recall { ino: Ino(600), id: 5, bits: Lease::NAMES };
+    let out = hand.feed(Input::Message { rank: Rank::ZERO, message: recall });
+    let [Output::Invalidate { token, .. }] = out[..] else { panic!("{out:?}") };
+    hand.feed(Input::Invalidated { token });
+    assert!(
+        !renamed(&mut hand, 6, RenameMode::Exchange, &[new]),
+        "the other one has come into a directory of which nothing is lent"
+    );
+    assert!(renamed(&mut hand, 7, RenameMode::Replace, &[new]));
 }
 
 #[test]

@@ -78,10 +78,22 @@ impl<S: Submit> Core<S> {
     ) {
         let op = convert::rename_mode(flags)
             .and_then(|mode| Ok(Op::Rename { dir, name: Name::new(from)?, new_dir, new_name: Name::new(to)?, mode }));
-        match op {
-            Ok(op) => self.empty(asked, Call::Op(op), reply),
-            Err(error) => reply.error(self.errno(asked.op, error)),
-        }
+        let op = match op {
+            Ok(op) => op,
+            Err(error) => return reply.error(self.errno(asked.op, error)),
+        };
+        let core = self.clone();
+        self.send(asked, Call::Op(op), move |result| match result {
+            Ok(done) => {
+                // The kernel moves what it knows of the old name to the new one, and believes it there as long as it would have here.
+                // Nobody would tell when it is not true any more if names of that directory are not lent.
+                if !done.names_cached {
+                    core.kernel.names(new_dir);
+                }
+                reply.ok();
+            }
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
     }
 
     pub fn readlink(self: &Arc<Self>, asked: Asked, ino: Ino, reply: ReplyData) {
