@@ -402,6 +402,8 @@ impl Client {
         }
     }
 
+    /// Leases of which it may have been missed that they moved are believed to be where the subtree map says. Names are given up: they may
+    /// have been those of a fragment, which its rank has asked back before that moved, and the rank that has it now lends none.
     fn follow_leases(&mut self) {
         let mut moved = Vec::new();
         for (from, session) in self.sessions.iter().filter(|(rank, _)| self.may_have_missed(**rank)) {
@@ -413,12 +415,14 @@ impl Client {
             }
         }
         for (from, to, ino, bits) in moved {
-            if self.router.may_be(to) {
-                self.move_lease(from, to, ino, bits);
-            } else {
-                let lent = self.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits));
-                self.give_up_lease(from, ino, lent.unwrap_or_default());
+            let follows = if self.router.may_be(to) { Lease::ATTR } else { Lease::NONE };
+            let lent = self.sessions.get_mut(&from).map(|session| session.leases.take(ino, bits.without(follows)));
+            self.give_up_lease(from, ino, lent.unwrap_or_default());
+            if !follows.is_none() {
+                // Also if nothing of it is held here any more, which that rank does not know.
+                self.open_session(to);
             }
+            self.move_lease(from, to, ino, bits & follows);
         }
     }
 

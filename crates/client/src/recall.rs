@@ -240,7 +240,8 @@ impl Client {
     }
 
     /// Gives up what a rank lent, and what others lent of the same: it has moved since, which may not have been heard yet, and
-    /// would be taken for lent by the new rank when it is. Names of a directory that is several ranks' are not lent by any.
+    /// would be taken for lent by the new rank when it is. Of a directory in fragments of several ranks each lends the names that it has:
+    /// caches above cannot tell them apart, and drop all, so none is held any more.
     fn take_lent(&mut self, rank: Rank, ino: Ino, bits: Lease) -> Lease {
         let mut held = Lease::NONE;
         for (of, session) in &mut self.sessions {

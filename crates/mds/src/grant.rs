@@ -131,8 +131,10 @@ impl Mds {
         if self.tree.has_decoupled() && self.is_decoupled(ask.ino, ask.bits) {
             return false;
         }
-        // Of a directory whose fragments are several ranks' nobody alone knows attributes or names.
-        if self.tree.inode(ask.ino).is_none_or(|inode| inode.change != ask.change || inode.is_spread()) {
+        let Some(inode) = self.tree.inode(ask.ino).filter(|inode| inode.change == ask.change) else { return false };
+        // Of a directory whose fragments are several ranks' nobody alone knows the attributes. Each lends the names that are its own, and
+        // asks them back before a fragment goes.
+        if inode.is_spread() && ask.bits != Lease::NAMES {
             return false;
         }
         // Attributes that another session is about to change (or may change without telling) are not lent.

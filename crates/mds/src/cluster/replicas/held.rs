@@ -14,8 +14,8 @@ use crate::peer::PeerMsg;
 
 /// Most of them; beyond, all are dropped: who comes next asks again.
 const HELD_MAX: usize = 1 << 17;
-/// How long it is not asked again for what could not be had, milliseconds.
-const REFUSED_MS: u64 = 50;
+/// How long it is not asked again for what could not be had, milliseconds. It is mostly being changed, which takes less than one.
+const REFUSED_MS: u64 = 2;
 /// How long an answer is waited for before it is asked again, milliseconds.
 const ASKED_MS: u64 = 500;
 

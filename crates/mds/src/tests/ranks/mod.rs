@@ -12,6 +12,7 @@ mod hellos;
 mod holdings;
 mod known;
 mod large;
+mod lent_names;
 mod meetings;
 mod members;
 mod memory;

@@ -9,7 +9,7 @@ use crate::peer::PeerMsg;
 
 /// Two ranks, a client, and a directory with files `f0` to `f39`, of which rank 0 has the first half of the hashes and
 /// rank 1 the other one.
-fn halves() -> (Cluster, usize, Ino, Frag) {
+pub(super) fn halves() -> (Cluster, usize, Ino, Frag) {
     let mut cluster = Cluster::new(2);
     let client = cluster.client();
     let dir = cluster.mkdir(client, Ino::ROOT, "d");
@@ -26,7 +26,7 @@ fn list(cluster: &mut Cluster, client: usize, dir: Ino) -> Vec<String> {
 }
 
 /// A name in `dir` whose hash is in a fragment.
-fn name_in(cluster: &Cluster, frag: Frag, prefix: &str) -> String {
+pub(super) fn name_in(cluster: &Cluster, frag: Frag, prefix: &str) -> String {
     let hash = |text: &str| cluster.world(0).mds.tree_hash(text);
     (0..).map(|n| format!("{prefix}{n}")).find(|text| frag.contains(hash(text))).expect("there is one")
 }
