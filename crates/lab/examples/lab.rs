@@ -1,6 +1,6 @@
 //! A workload on several ranks in virtual time:
-//! `cargo run --release -p loligo-lab --example lab -- --workload SPEC [--ranks 1,2,4] [--spread one|even|hashed] [--seed N]
-//! [--policy NAME|FILE] [--tick-ms N] [--log yes] [--costs FILE] [--seconds N] [--csv FILE] [--svg FILE] [--json FILE]`. Without a workload it says which there are.
+//! `cargo run --release -p loligo-lab --example lab -- --workload SPEC [--ranks 1,2,4] [--spread one|even|hashed] [--placement subtree|giga|replicated] [--by-path yes] [--split-entries N] [--rest-ms N] [--slower X] [--seed N]
+//! [--policy NAME|FILE] [--tick-ms N] [--log yes] [--costs FILE] [--seconds N] [--csv FILE] [--parts FILE] [--svg FILE] [--json FILE]`. Without a workload it says which there are.
 //!
 //! Writes a Markdown table with a line for each number of ranks. With several of them the picture is of the last one, and JSON has
 //! a list. Without a policy (NAME: one that comes with Loligo) nothing is balanced: directories stay where they are at the
@@ -12,12 +12,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use loligo_lab::{Costs, Decider, Plan, PolicyDecider, Report, Spread, run};
+use loligo_types::Placement;
 use loligo_workload::Spec;
 
 struct Args {
     plan: Plan,
     ranks: Vec<usize>,
     csv: Option<String>,
+    parts: Option<String>,
     svg: Option<String>,
     json: Option<String>,
     policy: Option<String>,
@@ -27,7 +29,8 @@ struct Args {
 fn args() -> Result<Args, String> {
     let (mut workload, mut costs, mut ranks) = (None, None, vec![1]);
     let (mut seed, mut seconds, mut spread) = (1, 3600, Spread::One);
-    let (mut csv, mut svg, mut json) = (None, None, None);
+    let (mut csv, mut parts, mut svg, mut json) = (None, None, None, None);
+    let (mut placement, mut by_path, mut split_entries, mut rest_ms, mut slower) = (None, false, None, 0, 1.0);
     let (mut policy, mut log, mut tick_ms) = (None, false, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -44,26 +47,38 @@ fn args() -> Result<Args, String> {
                 ranks = all?.into_iter().map(|n| n as usize).collect();
             }
             "--spread" => spread = value.parse()?,
+            "--placement" => placement = Some(placed(&value)?),
+            "--by-path" => by_path = value == "yes",
+            "--rest-ms" => rest_ms = number(&value)?,
+            "--slower" => slower = value.parse().map_err(|_| format!("{value} is no number"))?,
+            "--split-entries" => split_entries = Some(number(&value)?),
             "--seed" => seed = number(&value)?,
             "--seconds" => seconds = number(&value)?,
             "--policy" => policy = Some(value).filter(|name| name != "none"),
             "--tick-ms" => tick_ms = Some(number(&value)?),
             "--log" => log = value == "yes",
             "--csv" => csv = Some(value),
+            "--parts" => parts = Some(value),
             "--svg" => svg = Some(value),
             "--json" => json = Some(value),
             _ => {
                 return Err(format!(
-                    "{word} is not understood: --workload, --ranks, --spread, --policy, --tick-ms, --log, --seed, --costs, --seconds, --csv, --svg, --json"
+                    "{word} is not understood: --workload, --ranks, --spread, --placement, --by-path, --split-entries, --rest-ms, --slower, --policy, --tick-ms, --log, --seed, --costs, --seconds, --csv, --parts, --svg, --json"
                 ));
             }
         }
     }
     let workload = workload.ok_or(format!("--workload is one of\n{}", Spec::HELP))?;
-    let mut plan = Plan { seed, seconds, spread, ..Plan::new(1, workload)? };
-    plan.costs = costs.unwrap_or(plan.costs);
+    let placement = placement.unwrap_or_default();
+    let mut plan =
+        Plan { seed, seconds, spread, placement, by_path, split_entries, rest_ms, ..Plan::new(1, workload)? };
+    plan.costs = costs.unwrap_or(plan.costs).slower(slower);
     plan.balance_ms = tick_ms.unwrap_or(plan.balance_ms).max(1);
-    Ok(Args { plan, ranks, csv, svg, json, policy, log })
+    Ok(Args { plan, ranks, csv, parts, svg, json, policy, log })
+}
+
+fn placed(name: &str) -> Result<Placement, String> {
+    Placement::named(name.as_bytes()).ok_or(format!("there is no placement `{name}`: subtree, giga, replicated"))
 }
 
 /// One that comes with Loligo, or the text in a file.
@@ -106,8 +121,9 @@ fn work(args: &Args) -> Result<(), String> {
     let csv = || reports.iter().fold(Report::csv_head().to_owned(), |text, report| text + &report.csv());
     let json = || serde_json::Value::from(reports.iter().map(Report::json).collect::<Vec<_>>()).to_string();
     let svg = || reports.last().map(Report::svg).unwrap_or_default();
-    let texts: [(&Option<String>, &dyn Fn() -> String); 3] =
-        [(&args.csv, &csv), (&args.json, &json), (&args.svg, &svg)];
+    let parts = || reports.iter().fold(Report::parts_csv_head().to_owned(), |text, report| text + &report.parts_csv());
+    let texts: [(&Option<String>, &dyn Fn() -> String); 4] =
+        [(&args.csv, &csv), (&args.parts, &parts), (&args.json, &json), (&args.svg, &svg)];
     for (path, text) in texts {
         if let Some(path) = path {
             std::fs::write(path, text()).map_err(|e| format!("{path}: {e}"))?;

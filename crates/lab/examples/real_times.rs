@@ -1,14 +1,16 @@
 //! How long it really takes a rank to show a balancer's policy what it has, over the number of pieces that it shows, and to do a step
 //! of a migration's look at memory: `cargo run --release -p loligo-lab --example real_times`. The first are the defaults of
 //! `snapshot` and `piece` in `Costs`; the second can be held beside `step`. The tick that shows is timed as a whole: it does what
-//! every tick does, too.
+//! every tick does, too. Last, how long a rank's machine takes for requests and messages of a workload under each placement, without
+//! what a server does besides (sockets, bytes, threads): what `name`, `entry` and `letter` are derived from.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use loligo_lab::{Decider, Lab, Plan, Spread};
-use loligo_types::{Decision, Move, Rank, Snapshot, Weighed};
+use loligo_types::{Decision, Move, Placement, Rank, Snapshot, Weighed};
 
 /// Moves nothing, or the first piece that it can to the other rank.
 struct Simple {
@@ -60,7 +62,41 @@ fn steps() -> Result<(usize, u64, f64, u64), String> {
     Ok((steps.len(), of(Some(steps.len() / 2)), mean, of(steps.len().checked_sub(1))))
 }
 
+/// By kind of input, and names or entries: how many there were, and their mean without the longest hundredth, nanoseconds.
+type Times = BTreeMap<(&'static str, usize), (usize, f64)>;
+
+/// Fewer of a kind are not shown.
+const FEW: usize = 200;
+
+/// What the machine takes for each kind of input, and each number of names or hundred entries.
+fn requests(placement: Placement, ranks: usize) -> Result<Times, String> {
+    let spec = "tree-synthetic:clients=4,lanes=16,dirs=2000,files=134000,stats=100000,lists=10000";
+    let plan = Plan { placement, by_path: true, ..Plan::new(ranks, spec.parse()?)? };
+    let mut lab = Lab::new(&plan, &mut |path| Err(format!("{path} is not there")))?;
+    lab.world.clock = Some(clock);
+    lab.run(None, &mut |_| {})?;
+    let mut took: BTreeMap<(&'static str, usize), Vec<u64>> = BTreeMap::new();
+    for ((name, size), ns) in lab.world.took.drain(..) {
+        let size = if name == "readdir" { size.div_ceil(100) * 100 } else { size };
+        took.entry((name, size)).or_default().push(ns);
+    }
+    took.retain(|_, all| all.len() >= FEW);
+    let mean = |mut all: Vec<u64>| {
+        all.sort_unstable();
+        let most = &all[..all.len() - all.len() / 100];
+        (all.len(), most.iter().sum::<u64>() as f64 / most.len().max(1) as f64)
+    };
+    Ok(took.into_iter().map(|(key, all)| (key, mean(all))).collect())
+}
+
 fn run() -> Result<(), String> {
+    println!("| placement, ranks | what | names or entries | how many | machine, us |\n|---|---|---:|---:|---:|");
+    for (placement, ranks) in [(Placement::Subtree, 1), (Placement::Giga, 4), (Placement::Replicated, 4)] {
+        for ((what, size), (count, ns)) in requests(placement, ranks)? {
+            println!("| {}, {ranks} | {what} | {size} | {count} | {:.2} |", placement.name(), ns / 1e3);
+        }
+    }
+    println!();
     println!("| pieces shown | us |\n|---:|---:|");
     for dirs in [1, 10, 100, 1000] {
         let (pieces, ns) = snapshot(dirs)?;

@@ -12,9 +12,10 @@ use std::task::{Context, Waker};
 use loligo_client::{Call, CallId, Client, Config, Input, Now, Output, Token};
 use loligo_mds::Input as MdsInput;
 use loligo_types::msg::ToClient;
-use loligo_types::{Cred, Rank, Time};
+use loligo_types::{Cred, Ino, Op, Placement, Rank, Time, XattrMode};
 use loligo_workload::{Lane, Rng};
 
+use crate::hints::Hints;
 use crate::kernel::Kernel;
 use crate::shell::{Did, Mail, Reply, Shell, Want};
 use crate::world::World;
@@ -28,8 +29,13 @@ const CLIENT: u32 = 28;
 const TICK: u64 = 0;
 const WAKE: u64 = 1;
 const CONNECTED: u64 = 2;
+const RESTED: u64 = 3;
 /// The call that says what the kernel has forgotten: it is answered at once.
 const FORGET: CallId = CallId(0);
+/// The call that sets a policy.
+const PLACE: CallId = CallId(u64::MAX);
+/// The xattr that says how directories are placed.
+const PLACEMENT: &[u8] = b"loligo.policy.placement";
 /// Inodes that are forgotten with one call.
 const FORGET_BATCH: usize = 64;
 
@@ -41,6 +47,8 @@ struct Running {
 struct Node {
     client: Client,
     kernel: Rc<RefCell<Kernel>>,
+    /// Whom to ask for a path, if its programs use path functions.
+    hints: Option<Rc<RefCell<Hints>>>,
     /// Connections by what the client calls them.
     conns: BTreeMap<Rank, u64>,
     lanes: Vec<Running>,
@@ -80,6 +88,14 @@ pub struct Clients {
     pub phases: Vec<(Arc<str>, u64)>,
     /// Inodes that the kernel of a client remembers.
     cache_inodes: usize,
+    /// Those that are added from now on ask by path, and cache nothing.
+    pub by_path: bool,
+    /// How long all rest at a mark, nanoseconds.
+    pub rest_ns: u64,
+    /// They do.
+    resting: bool,
+    /// A policy was set.
+    placed: bool,
     /// What should not have been.
     pub wrong: Option<String>,
 }
@@ -100,6 +116,10 @@ impl Clients {
             mark: None,
             phases: Vec::new(),
             cache_inodes,
+            by_path: false,
+            rest_ns: 0,
+            resting: false,
+            placed: false,
             wrong: None,
         }
     }
@@ -107,11 +127,18 @@ impl Clients {
     /// One more, which connects to the first rank. Its number.
     pub fn add(&mut self, world: &mut World) -> usize {
         let at = self.nodes.len();
-        let config =
-            Config { client: at as u64 + 1, name: format!("client{at}"), rank: Rank::ZERO, ..Config::default() };
+        let config = Config {
+            client: at as u64 + 1,
+            name: format!("client{at}"),
+            rank: Rank::ZERO,
+            cache: !self.by_path,
+            cache_names: !self.by_path,
+            ..Config::default()
+        };
         self.nodes.push(Node {
             client: Client::new(config),
             kernel: Rc::new(RefCell::new(Kernel::new(self.cache_inodes))),
+            hints: self.by_path.then(Rc::default),
             conns: BTreeMap::new(),
             lanes: Vec::new(),
             calls: BTreeMap::new(),
@@ -132,6 +159,7 @@ impl Clients {
         let shell = Shell {
             mail: Rc::clone(&mail),
             kernel: Rc::clone(&node.kernel),
+            hints: node.hints.clone(),
             now: Rc::clone(&self.now),
             start,
             did: Rc::clone(&self.did),
@@ -139,12 +167,26 @@ impl Clients {
             lane: node.lanes.len(),
             think_ns,
             rng,
+            marks: 0,
         };
         let number = node.lanes.len();
         node.lanes.push(Running { mail, future: Some(Box::pin(shell.run(lane))) });
         (node.going, node.ended) = (node.going + 1, None);
         self.going += 1;
         world.timer(start.saturating_sub(world.now), WAKE << KIND | (at as u64) << CLIENT | number as u64);
+    }
+
+    /// A client says how directories are placed that are made in the root from now on. [`Clients::is_placed`] says whether it was done.
+    pub fn place(&mut self, world: &mut World, at: usize, placement: Placement) {
+        let (name, value) = (PLACEMENT.into(), placement.name().as_bytes().into());
+        let call = Call::Op(Op::SetXattr { ino: Ino::ROOT, name, value, mode: XattrMode::Set });
+        self.placed = false;
+        self.feed(world, at, Input::Call { id: PLACE, cred: Arc::clone(&self.cred), call });
+    }
+
+    /// Whether it was.
+    pub fn is_placed(&self) -> bool {
+        self.placed
     }
 
     /// A client gives everything back and ends.
@@ -210,6 +252,7 @@ impl Clients {
                     self.feed(world, client, Input::Connected { rank: number });
                 }
             }
+            RESTED => self.pass_mark(world.now),
             _ => self.reply(at, low as usize, Reply::Woken),
         }
         self.go_on(world);
@@ -265,6 +308,12 @@ impl Clients {
             // Nor a subtree for themselves.
             Output::Keep { .. } | Output::KeptMerged { .. } => {}
             Output::Complete { id: FORGET, .. } => {}
+            Output::Complete { id: PLACE, result } => match result {
+                Ok(_) => self.placed = true,
+                Err(failed) => {
+                    self.wrong.get_or_insert_with(|| format!("the policy of the root was not set: {:?}", failed.error));
+                }
+            },
             Output::Complete { id, result } => match self.nodes[at].calls.remove(&id) {
                 Some(lane) => self.reply(at, lane, Reply::Done(Box::new(result))),
                 None => {
@@ -298,14 +347,25 @@ impl Clients {
             while let Some((at, lane)) = self.ready.pop() {
                 self.poll(world, at, lane);
             }
-            if self.marked.is_empty() || self.marked.len() < self.going() {
+            if self.resting || self.marked.is_empty() || self.marked.len() < self.going() {
                 return;
             }
             // All have come.
-            self.phases.extend(self.mark.take().map(|name| (name, world.now)));
-            for (at, lane) in std::mem::take(&mut self.marked) {
-                self.reply(at, lane, Reply::Woken);
+            if self.rest_ns > 0 {
+                self.resting = true;
+                world.timer(self.rest_ns, RESTED << KIND);
+                return;
             }
+            self.pass_mark(world.now);
+        }
+    }
+
+    /// All lanes go on from the mark to which they have come.
+    fn pass_mark(&mut self, now: u64) {
+        self.resting = false;
+        self.phases.extend(self.mark.take().map(|name| (name, now)));
+        for (at, lane) in std::mem::take(&mut self.marked) {
+            self.reply(at, lane, Reply::Woken);
         }
     }
 

@@ -78,8 +78,10 @@ impl Kernel {
             Ok(done) => match done.attr() {
                 Some(attr) if done.names_cached => Some((attr.ino, attr.kind)),
                 Some(attr) => {
-                    // Remembered without its name, as an inode that is in use.
-                    self.oldest.push_back((attr.ino, dir, name.clone()));
+                    // Remembered without its name, as an inode that is in use. Directories are not counted, nor forgotten.
+                    if attr.kind != Kind::Dir {
+                        self.oldest.push_back((attr.ino, dir, name.clone()));
+                    }
                     return self.forget(dir, name);
                 }
                 None => return self.forget(dir, name),

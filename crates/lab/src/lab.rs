@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
-use loligo_mds::Input;
-use loligo_types::{Decision, FsError, Ino, PolicyId, Rank, Snapshot};
+use loligo_mds::{Config, Input};
+use loligo_types::{Decision, Ino, Placement, PolicyId, Rank, Snapshot};
 use loligo_workload::{Call, Item, Lane, Path, Rng, Spec, Workload};
 
 use crate::clients::Clients;
@@ -12,6 +11,7 @@ use crate::costs::Costs;
 use crate::report::{self, Moving, Phase, Report, Second};
 use crate::shell::Did;
 use crate::spread::{Dealer, Spread};
+use crate::tally::Tally;
 use crate::world::{Counts, Next, World};
 
 /// Nanoseconds.
@@ -26,8 +26,6 @@ const SETUP_NS: u64 = 3600 * SECOND;
 const DECIDE_NS: u64 = 1_000_000;
 /// Clients do not all begin at the same moment, but within this time.
 const BEGIN_NS: u64 = 1_000_000;
-/// Longest latency that is told apart from longer ones, microseconds.
-const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// Decides for all ranks what is to move: the policy.
 pub trait Decider {
@@ -60,6 +58,15 @@ pub struct Plan {
     pub costs: Costs,
     /// Who has what at the beginning.
     pub spread: Spread,
+    /// How directories are placed that are made in the root, and in those; `Inherited`: nothing is said of it.
+    pub placement: Placement,
+    /// Programs ask by path, and nothing is cached.
+    pub by_path: bool,
+    /// How long all lanes rest at a mark of the workload before they go on, virtual milliseconds: what ranks remember of the phase before for
+    /// some time (that several worked in a directory) is then forgotten.
+    pub rest_ms: u64,
+    /// Entries with which a directory is cut into fragments; none: as ranks do by default.
+    pub split_entries: Option<u64>,
     /// Inodes that the kernel of a client remembers, and so keeps leases on, directories left out.
     pub cache_inodes: usize,
     /// Work of ranks' threads and syncs of their journals take so many percent more or less than given, by chance: without it
@@ -80,6 +87,10 @@ impl Plan {
             seconds: 3600,
             costs,
             spread,
+            placement: Placement::Inherited,
+            by_path: false,
+            rest_ms: 0,
+            split_entries: None,
             cache_inodes: 16_384,
             jitter_percent: 20,
             balance_ms: 10_000,
@@ -115,32 +126,32 @@ pub struct Lab {
     before: Vec<Counts>,
 }
 
-/// What was done.
-struct Tally {
-    latencies: Histogram<u64>,
-    calls: Vec<u64>,
-    misses: u64,
-    failed: u64,
-    first_failure: Option<String>,
-    seconds: Vec<Second>,
-}
-
 impl Lab {
     /// Ranks, what is to exist, and who has it. `read`: the text of a file (a trace).
     pub fn new(plan: &Plan, read: &mut dyn FnMut(&str) -> Result<String, String>) -> Result<Lab, String> {
         if !(1..=512).contains(&plan.ranks) {
             return Err(format!("{} ranks: there can be 1 to 512", plan.ranks));
         }
+        if plan.placement.scatters() && plan.spread != Spread::One {
+            return Err(format!(
+                "placement {} and spread {}: only one of them can deal directories out",
+                plan.placement.name(),
+                plan.spread
+            ));
+        }
         let workload = plan.workload.workload(plan.seed, read)?;
-        let mut world = World::new(plan.ranks, plan.costs.clone(), plan.balance_ms)?;
+        let mut config = Config { balance_ms: plan.balance_ms, ..Config::default() };
+        config.frag.split_entries = plan.split_entries.unwrap_or(config.frag.split_entries);
+        let mut world = World::new(plan.ranks, plan.costs.clone(), &config)?;
         let settled = world.now + SETTLE_NS;
         while world.run(settled).is_some() {}
         let mut clients = Clients::new(plan.cache_inodes);
-        let inos = set_up(&mut world, &mut clients, &workload)?;
+        let inos = set_up(&mut world, &mut clients, plan.placement, &workload)?;
+        clients.by_path = plan.by_path;
+        clients.rest_ns = plan.rest_ms * 1_000_000;
         let mut dealer = Dealer { world: &mut world, clients: &mut clients, inos: &inos, holders: BTreeMap::new() };
         dealer.deal(plan.spread, &workload.spread, &workload.shared)?;
         let count = workload.clients.len();
-        let latencies = Histogram::new_with_bounds(1, LATENCY_MAX_US, 3).map_err(|e| e.to_string())?;
         let mut lab = Lab {
             plan: plan.clone(),
             world,
@@ -150,14 +161,7 @@ impl Lab {
             began: 0,
             lanes: workload.clients,
             think_us: workload.think_us,
-            tally: Tally {
-                latencies,
-                calls: vec![0; count],
-                misses: 0,
-                failed: 0,
-                first_failure: None,
-                seconds: Vec::new(),
-            },
+            tally: Tally::new(count),
             before: Vec::new(),
         };
         let rested = lab.world.now + FORGET_NS;
@@ -216,6 +220,7 @@ impl Lab {
     fn begin(&mut self) {
         self.began = self.world.now;
         self.before = self.world.counts();
+        self.tally.begin("", &self.world);
         let think_ns = self.think_us * 1000;
         let mut rng = Rng::new(self.plan.seed, 0xC11E);
         for (number, lanes) in std::mem::take(&mut self.lanes).into_iter().enumerate() {
@@ -244,8 +249,11 @@ impl Lab {
                 }
                 Next::Told { .. } => {}
             }
+            if waits {
+                self.tally.look(&self.clients, &self.world);
+            }
             for (client, did) in self.clients.take_done() {
-                self.tally.note(client - self.first, did);
+                self.tally.note(client - self.first, did, self.world.now);
             }
             if waits && self.clients.going() == 0 {
                 return;
@@ -272,7 +280,8 @@ impl Lab {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&mut self) -> Report {
+        self.tally.end(&self.world);
         let of = |at: u64| (at - self.began) as f64 / SECOND as f64;
         let (tally, counts) = (&self.tally, self.world.counts());
         let length_s = of(self.world.now);
@@ -296,6 +305,8 @@ impl Lab {
             workload: self.plan.workload.to_string(),
             ranks: self.world.ranks(),
             spread: self.plan.spread,
+            placement: self.plan.placement,
+            by_path: self.plan.by_path,
             policy: "none".to_owned(),
             faults: 0,
             first_fault: None,
@@ -311,6 +322,7 @@ impl Lab {
                 .iter()
                 .map(|(name, at)| Phase { name: name.to_string(), at_s: of(*at) })
                 .collect(),
+            parts: tally.parts(self.began),
             moves: self.world.moved.iter().map(moving).collect(),
             calls: tally.calls.iter().sum(),
             misses: tally.misses,
@@ -333,25 +345,17 @@ impl Lab {
     }
 }
 
-impl Tally {
-    fn note(&mut self, client: usize, did: Did) {
-        let Some(calls) = self.calls.get_mut(client) else { return };
-        *calls += 1;
-        self.latencies.saturating_record((did.took / 1000).max(1));
-        match did.result {
-            Ok(_) => {}
-            Err(FsError::NotFound) if did.call.may_miss() => self.misses += 1,
-            Err(error) => {
-                self.failed += 1;
-                self.first_failure.get_or_insert_with(|| format!("{} {}: {error:?}", did.call.name(), did.call.path()));
-            }
-        }
-    }
-}
-
 /// Makes what is to exist, by a client that then goes. The numbers of the directories.
-fn set_up(world: &mut World, clients: &mut Clients, workload: &Workload) -> Result<BTreeMap<Path, Ino>, String> {
+fn set_up(
+    world: &mut World,
+    clients: &mut Clients,
+    placement: Placement,
+    workload: &Workload,
+) -> Result<BTreeMap<Path, Ino>, String> {
     let at = clients.add(world);
+    if placement != Placement::Inherited {
+        place(world, clients, at, placement)?;
+    }
     let calls = workload.setup.clone();
     let did = alone(world, clients, at, Box::new(calls.into_iter().map(Item::Call)))?;
     let mut inos = BTreeMap::new();
@@ -362,6 +366,24 @@ fn set_up(world: &mut World, clients: &mut Clients, workload: &Workload) -> Resu
         }
     }
     Ok(inos)
+}
+
+/// The policy of the root, before anything is made in it.
+fn place(world: &mut World, clients: &mut Clients, at: usize, placement: Placement) -> Result<(), String> {
+    let end = world.now + SETUP_NS;
+    clients.place(world, at, placement);
+    while !clients.is_placed() {
+        match world.run(end) {
+            Some(Next::Message { conn, msg, .. }) => clients.told(world, conn, *msg),
+            Some(Next::Timer(number)) => clients.timer(world, number),
+            Some(_) => {}
+            None => return Err("setting the policy of the root takes longer than an hour".into()),
+        }
+        if let Some(wrong) = clients.wrong.take() {
+            return Err(wrong);
+        }
+    }
+    Ok(())
 }
 
 /// Lets one client do a lane and end, while no other one does anything that counts.

@@ -11,17 +11,20 @@
 //! |---|---|
 //! | `world.rs` | ranks, queues, virtual time |
 //! | `clients.rs`, `shell.rs`, `kernel.rs` | client machines, the programs above them, and what they cache |
+//! | `by_path.rs`, `hints.rs` | programs that ask by path instead, and cache nothing |
 //! | `lab.rs`, `spread.rs` | a run from its set-up to its report, and who has what at its beginning |
 //! | `policy.rs` | a policy's text as what decides |
-//! | `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
+//! | `tally.rs`, `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
 //!
 //! Two things stand beside that: [`chart`] draws numbers of any kind, for the benchmarks, too, and [`Many`] is a small model of clients that
 //! work decoupled, in which there are no machines at all.
 
+mod by_path;
 pub mod chart;
 pub mod clients;
 mod costs;
 mod draw;
+mod hints;
 mod kernel;
 mod lab;
 mod many;
@@ -31,8 +34,11 @@ mod report;
 mod shell;
 mod spread;
 mod table;
+mod tally;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_placement;
 #[cfg(test)]
 mod tests_policy;
 mod text;
@@ -43,5 +49,5 @@ pub use draw::svg_head;
 pub use lab::{Decider, Lab, Plan, run};
 pub use many::Many;
 pub use policy::PolicyDecider;
-pub use report::{Client, Moving, Phase, Report, Second};
+pub use report::{Client, KindTimes, Moving, Part, Phase, Report, Second};
 pub use spread::Spread;

@@ -1,6 +1,8 @@
 //! What came out of a run, as data. Not how it is shown.
 
-use loligo_types::Ino;
+use std::collections::BTreeMap;
+
+use loligo_types::{Ino, Placement};
 
 use crate::spread::Spread;
 
@@ -45,6 +47,101 @@ pub struct Phase {
     pub at_s: f64,
 }
 
+/// Calls of one kind in a part of a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KindTimes {
+    /// As it is called in traces: `stat`.
+    pub call: &'static str,
+    /// How many were answered.
+    pub calls: u64,
+    /// Microseconds, on average.
+    pub mean_us: f64,
+    /// Half took no longer, microseconds.
+    pub p50_us: f64,
+    /// 70 of 100 took no longer, microseconds.
+    pub p70_us: f64,
+    /// 99 of 100 took no longer, microseconds.
+    pub p99_us: f64,
+}
+
+/// What was done between two marks of the workload, or before the first, or after the last.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Part {
+    /// The phase that began with it; the first one has no name.
+    pub name: String,
+    /// When it began, seconds.
+    pub at_s: f64,
+    /// Virtual seconds to its last answer.
+    pub length_s: f64,
+    /// Calls that were answered.
+    pub calls: u64,
+    /// Calls a second until nine of ten were answered: without the end, when fewer and fewer lanes work.
+    pub most_per_s: f64,
+    /// Requests of clients sent on to another rank.
+    pub redirects: u64,
+    /// Leases asked back.
+    pub recalls: u64,
+    /// Messages between ranks, beats left out.
+    pub peer_messages: u64,
+    /// Questions of ranks to others for replicas and names.
+    pub replica_asks: u64,
+    /// Replicas asked back.
+    pub replicas_asked_back: u64,
+    /// Ways by path that the client had to go on elsewhere.
+    pub partings: u64,
+    /// Requests of clients at each rank, those included that were sent on.
+    pub by_rank: Vec<u64>,
+    /// Share of the time that each rank's thread worked.
+    pub busy: Vec<f64>,
+    /// Of these, for messages of other ranks.
+    pub busy_for_peers: Vec<f64>,
+    /// Requests that ranks carried out, by operation.
+    pub ops: BTreeMap<&'static str, u64>,
+    /// Those of the rank that was busiest.
+    pub busiest_ops: BTreeMap<&'static str, u64>,
+    /// By kind of call.
+    pub kinds: Vec<KindTimes>,
+}
+
+impl Part {
+    /// Calls answered a second.
+    pub fn calls_per_s(&self) -> f64 {
+        if self.length_s > 0.0 { self.calls as f64 / self.length_s } else { 0.0 }
+    }
+
+    /// Requests of clients for each call.
+    pub fn per_call(&self) -> f64 {
+        self.by_rank.iter().sum::<u64>() as f64 / self.calls.max(1) as f64
+    }
+
+    fn mean(&self) -> f64 {
+        self.by_rank.iter().sum::<u64>() as f64 / self.by_rank.len().max(1) as f64
+    }
+
+    /// Standard deviation of the ranks' requests (of all ranks, no sample) over their mean; 0: all had as many.
+    pub fn variation(&self) -> f64 {
+        let mean = self.mean();
+        let square = self.by_rank.iter().map(|n| (*n as f64 - mean).powi(2)).sum::<f64>();
+        if mean > 0.0 { (square / self.by_rank.len().max(1) as f64).sqrt() / mean } else { 0.0 }
+    }
+
+    /// Requests of the rank that had most, over the mean.
+    pub fn most_requests(&self) -> f64 {
+        let mean = self.mean();
+        if mean > 0.0 { self.by_rank.iter().copied().max().unwrap_or(0) as f64 / mean } else { 0.0 }
+    }
+
+    /// The rank that worked most.
+    pub fn busiest(&self) -> usize {
+        (0..self.busy.len()).max_by(|a, b| self.busy[*a].total_cmp(&self.busy[*b])).unwrap_or(0)
+    }
+
+    /// Times of a kind of call, if there was any.
+    pub fn kind(&self, call: &str) -> Option<&KindTimes> {
+        self.kinds.iter().find(|kind| kind.call == call)
+    }
+}
+
 /// Something was given to another rank.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Moving {
@@ -69,6 +166,10 @@ pub struct Report {
     pub ranks: usize,
     /// Who had what at the beginning.
     pub spread: Spread,
+    /// How directories were placed that were made.
+    pub placement: Placement,
+    /// Programs asked by path, and nothing was cached.
+    pub by_path: bool,
     /// What decided what moves.
     pub policy: String,
     /// Decisions that came to nothing because something was wrong with the policy.
@@ -89,6 +190,8 @@ pub struct Report {
     pub clients: Vec<Client>,
     /// In order.
     pub phases: Vec<Phase>,
+    /// What was done in each phase.
+    pub parts: Vec<Part>,
     /// In order.
     pub moves: Vec<Moving>,
     /// Calls that were answered.

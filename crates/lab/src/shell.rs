@@ -1,5 +1,5 @@
 //! One lane of a program: walks paths through what is cached, and turns each call of the workload into calls of a client machine,
-//! as a kernel with a mount does. Not when it goes on: `clients.rs` wakes it.
+//! as a kernel with a mount does, or (`by_path.rs`) as a program that uses path functions. Not when it goes on: `clients.rs` wakes it.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -12,6 +12,7 @@ use loligo_client::{Call as Ask, CallResult, Done, Failed};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time};
 use loligo_workload::{Call, Item, Lane, Path, Rng};
 
+use crate::hints::Hints;
 use crate::kernel::{Found, Kernel};
 
 /// Nanoseconds that a program takes between two calls.
@@ -58,6 +59,8 @@ pub struct Did {
     pub call: Call,
     /// Nanoseconds that it took.
     pub took: u64,
+    /// So many marks its lane had come to before.
+    pub marks: usize,
     /// How many entries, of a listing; which inode, of a `mkdir`.
     pub result: Result<u64, FsError>,
 }
@@ -66,6 +69,8 @@ pub struct Did {
 pub struct Shell {
     pub mail: Rc<RefCell<Mail>>,
     pub kernel: Rc<RefCell<Kernel>>,
+    /// If it asks by path: whom.
+    pub hints: Option<Rc<RefCell<Hints>>>,
     /// Nanoseconds.
     pub now: Rc<Cell<u64>>,
     /// When the first call may be made.
@@ -78,6 +83,8 @@ pub struct Shell {
     pub lane: usize,
     pub think_ns: u64,
     pub rng: Rng,
+    /// So many marks it has come to.
+    pub marks: usize,
 }
 
 struct Wait<'a>(&'a RefCell<Mail>);
@@ -104,16 +111,22 @@ impl Shell {
                         self.want(Want::Sleep(rest)).await;
                     }
                 }
-                Item::Mark(name) => drop(self.want(Want::Mark(name)).await),
+                Item::Mark(name) => {
+                    self.want(Want::Mark(name)).await;
+                    self.marks += 1;
+                }
             }
         }
     }
 
     async fn one(&mut self, call: Call) {
         let begun = self.now.get();
-        let result = self.call(&call).await.map_err(|failed| failed.error);
-        let took = self.now.get() - begun;
-        self.did.borrow_mut().push((self.client, Did { call, took, result }));
+        let result = match &self.hints {
+            Some(hints) => self.call_by_path(hints, &call).await,
+            None => self.call(&call).await,
+        };
+        let (result, took) = (result.map_err(|failed| failed.error), self.now.get() - begun);
+        self.did.borrow_mut().push((self.client, Did { call, took, marks: self.marks, result }));
         let think = match self.think_ns {
             0 => 0,
             // So that lanes do not keep in step.
@@ -127,7 +140,7 @@ impl Shell {
         Wait(&self.mail).await
     }
 
-    async fn ask(&self, ask: Ask) -> CallResult {
+    pub(crate) async fn ask(&self, ask: Ask) -> CallResult {
         match self.want(Want::Ask(ask)).await {
             Reply::Done(result) => *result,
             Reply::Found(_) | Reply::Woken => Err(FsError::Io.into()),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::report::{Client, Report, Second};
+use crate::report::{Client, KindTimes, Part, Report, Second};
 
 /// The columns of [`Report::row`], with the line below them.
 const HEAD: &str = "\
@@ -15,6 +15,15 @@ messages between ranks | moves | late moves | busy, mean | busiest | balance | b
 /// The first line of [`Report::csv`].
 const CSV_HEAD: &str =
     "ranks,spread,second,length,calls,redirects,moves,recalls,peer_messages,replies_by_rank,busy_by_rank\n";
+
+/// The first line of [`Report::parts_csv`].
+const PARTS_HEAD: &str = "placement,by_path,ranks,seed,phase,length_s,calls,calls_per_s,most_per_s,requests_per_call,variation,most_requests,\
+busy_mean,busy_most,busy_for_peers_mean,redirects,recalls,peer_messages,replica_asks,replicas_asked_back,partings,readdirs,failed,\
+call,of_calls,mean_us,p50_us,p70_us,p99_us\n";
+
+fn mean(all: &[f64]) -> f64 {
+    all.iter().sum::<f64>() / all.len().max(1) as f64
+}
 
 fn list<T>(all: &[T], show: impl Fn(&T) -> String) -> String {
     all.iter().map(show).collect::<Vec<_>>().join(" ")
@@ -79,6 +88,53 @@ impl Report {
         out
     }
 
+    /// First line of a file of [`Report::parts_csv`] lines.
+    pub fn parts_csv_head() -> &'static str {
+        PARTS_HEAD
+    }
+
+    /// A line for each phase and kind of call in it.
+    pub fn parts_csv(&self) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            let of_part = self.part_csv(part);
+            for KindTimes { call, calls, mean_us, p50_us, p70_us, p99_us } in &part.kinds {
+                // Writing into a string cannot fail.
+                let _ = writeln!(out, "{of_part},{call},{calls},{mean_us:.1},{p50_us:.1},{p70_us:.1},{p99_us:.1}");
+            }
+        }
+        out
+    }
+
+    fn part_csv(&self, part: &Part) -> String {
+        format!(
+            "{},{},{},{},{},{:.6},{},{:.0},{:.0},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{},{},{},{}",
+            self.placement.name(),
+            if self.by_path { "yes" } else { "no" },
+            self.ranks,
+            self.seed,
+            part.name,
+            part.length_s,
+            part.calls,
+            part.calls_per_s(),
+            part.most_per_s,
+            part.per_call(),
+            part.variation(),
+            part.most_requests(),
+            mean(&part.busy),
+            part.busy.iter().copied().fold(0.0, f64::max),
+            mean(&part.busy_for_peers),
+            part.redirects,
+            part.recalls,
+            part.peer_messages,
+            part.replica_asks,
+            part.replicas_asked_back,
+            part.partings,
+            part.ops.get("readdir").copied().unwrap_or(0),
+            self.failed
+        )
+    }
+
     /// All of it.
     pub fn json(&self) -> serde_json::Value {
         let moves: Vec<_> = self
@@ -95,10 +151,11 @@ impl Report {
                 "moves": s.moves, "recalls": s.recalls, "peer_messages": s.peer_messages,
             })
         };
+        let parts: Vec<_> = self.parts.iter().map(part_json).collect();
         let seconds: Vec<_> = self.seconds.iter().map(second).collect();
         let (mean, sd) = self.run_time();
         json!({
-            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "policy": self.policy, "faults": self.faults, "first_fault": self.first_fault,
+            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "placement": self.placement.name(), "by_path": self.by_path, "policy": self.policy, "faults": self.faults, "first_fault": self.first_fault,
             "seed": self.seed,
             "measured": self.measured, "length_s": self.length_s, "is_complete": self.is_complete,
             "calls": self.calls, "calls_per_s": self.calls_per_s(), "misses": self.misses, "failed": self.failed,
@@ -107,7 +164,19 @@ impl Report {
             "sessions": self.sessions, "recalls": self.recalls, "peer_messages": self.peer_messages,
             "decisions": self.decisions, "refused": self.refused, "unanswered": self.unanswered, "late_moves": self.late_moves(),
             "busy": self.busy, "by_rank": self.by_rank, "balance": self.balance(), "busy_balance": self.busy_balance(),
-            "moves": moves, "phases": phases, "clients": clients, "seconds": seconds,
+            "moves": moves, "phases": phases, "parts": parts, "clients": clients, "seconds": seconds,
         })
     }
+}
+
+fn part_json(part: &Part) -> serde_json::Value {
+    let kind = |k: &KindTimes| json!({ "call": k.call, "calls": k.calls, "mean_us": k.mean_us, "p50_us": k.p50_us, "p70_us": k.p70_us, "p99_us": k.p99_us });
+    json!({
+        "name": part.name, "at_s": part.at_s, "length_s": part.length_s, "calls": part.calls, "calls_per_s": part.calls_per_s(),
+        "most_per_s": part.most_per_s, "requests_per_call": part.per_call(), "variation": part.variation(), "most_requests": part.most_requests(),
+        "redirects": part.redirects, "recalls": part.recalls, "peer_messages": part.peer_messages, "replica_asks": part.replica_asks,
+        "replicas_asked_back": part.replicas_asked_back, "partings": part.partings, "by_rank": part.by_rank, "busy": part.busy,
+        "busy_for_peers": part.busy_for_peers, "ops": part.ops, "busiest": part.busiest(), "busiest_ops": part.busiest_ops,
+        "kinds": part.kinds.iter().map(kind).collect::<Vec<_>>(),
+    })
 }

@@ -12,7 +12,7 @@ use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Durability, Identity, Table};
 use loligo_types::msg::{Hello, PROTOCOL_VERSION, ToClient, ToServer};
 use loligo_types::{
-    ClusterMap, DataAnswer, DataOp, Frag, Ino, Lsn, Op, PolicyId, Rank, RankInfo, RankState, Snapshot, Time,
+    Answer, ClusterMap, DataAnswer, DataOp, Frag, Ino, Lsn, Op, PolicyId, Rank, RankInfo, RankState, Snapshot, Time,
 };
 
 use loligo_workload::Rng;
@@ -71,6 +71,8 @@ pub struct Counts {
     pub sessions: u64,
     /// Nanoseconds that its thread worked.
     pub worked: u64,
+    /// Of these for messages of other ranks.
+    pub worked_for_peers: u64,
 }
 
 /// Something was given to another rank.
@@ -123,24 +125,27 @@ pub struct World {
     pub shown: Vec<(usize, u64)>,
     /// By that clock: how long steps of long works took.
     pub steps: Vec<u64>,
+    /// By that clock: how long the machine took for what ([`label`]), nanoseconds.
+    pub took: Vec<((&'static str, usize), u64)>,
 }
 
-/// What a request costs the rank's thread, nanoseconds.
-fn request_cost(op: &Op, costs: &Costs) -> u64 {
-    match op {
-        Op::Mknod { .. } | Op::Create { .. } | Op::Mkdir { .. } | Op::Symlink { .. } | Op::Link { .. } => costs.create,
-        Op::Rename { .. } => costs.rename,
-        Op::Unlink { .. } | Op::Rmdir { .. } => costs.unlink,
-        // Changes of one inode: a record in the journal, as for an unlink, and fewer entries.
-        Op::SetAttr { .. } | Op::WriteInline { .. } | Op::SetData { .. } => costs.unlink,
-        // For each entry a part: as many as fit into a stat's time were never measured.
-        _ => costs.stat,
+/// What comes to a rank, for who wants to know how long it really takes: its name, and of how much it is (names of a way; entries of an
+/// answer come to it).
+fn label(input: &Input) -> Option<(&'static str, usize)> {
+    match input {
+        Input::Message { msg: ToServer::Request(request), .. } => match &request.op {
+            Op::Walk { names, .. } => Some(("walk", names.len())),
+            op => Some((op.name(), 0)),
+        },
+        Input::Peer { msg: PeerMsg::Letter { .. }, .. } => Some(("letter", 0)),
+        Input::Peer { .. } => Some(("peer", 0)),
+        _ => None,
     }
 }
 
 impl World {
-    /// Ranks that have just started. `balance_ms`: between two ticks of their balancers, which rest until [`World::set_policy`].
-    pub fn new(ranks: usize, costs: Costs, balance_ms: u64) -> Result<World, String> {
+    /// Ranks that have just started, all set as `given` says. Their balancers rest until [`World::set_policy`].
+    pub fn new(ranks: usize, costs: Costs, given: &Config) -> Result<World, String> {
         let disk = MemDisk::new(Identity::new([7; 16], [0; 16]));
         let table = disk.open().map_err(|e| e.to_string())?.table();
         rows::format(&*table, KEY, Time(0))?;
@@ -150,7 +155,7 @@ impl World {
             _ => ClusterMap { epoch: 1, ranks: (0..ranks as u16).map(info).collect(), ..Default::default() },
         };
         let seat = |rank| {
-            let config = Config { rank: Rank(rank), map: map.clone(), hash_key: KEY, balance_ms, ..Config::default() };
+            let config = Config { rank: Rank(rank), map: map.clone(), hash_key: KEY, ..given.clone() };
             let mds = Mds::new(config, Now { mono_ms: 1, wall: Time(1_000_000) });
             Seat {
                 mds,
@@ -176,6 +181,7 @@ impl World {
             clock: None,
             shown: Vec::new(),
             steps: Vec::new(),
+            took: Vec::new(),
         };
         for at in 0..ranks {
             for other in (0..ranks).filter(|other| *other != at) {
@@ -318,31 +324,14 @@ impl World {
         }
     }
 
-    fn cost(&self, input: &Input) -> u64 {
-        if self.free {
-            return 0;
-        }
-        match input {
-            Input::Message { msg: ToServer::Request(request), .. } => request_cost(&request.op, &self.costs),
-            // A message in and a small answer, as those of other ranks.
-            Input::Message {
-                msg: ToServer::RecallDone { .. } | ToServer::Release(_) | ToServer::Reclaim(_), ..
-            }
-            | Input::Message { msg: ToServer::Data(_) | ToServer::Hello(_), .. }
-            | Input::Peer { .. } => self.costs.peer,
-            Input::Tick => self.costs.tick,
-            // In what a request costs on average.
-            _ => 0,
-        }
-    }
-
     /// The next of the queue: what follows from it follows when its time is over.
     fn work(&mut self, rank: usize) {
         let Some(input) = self.seats[rank].queue.pop_front() else {
             self.seats[rank].busy = false;
             return;
         };
-        let mut cost = self.cost(&input);
+        let mut cost = if self.free { 0 } else { self.costs.of(&input) };
+        let (is_peer, label) = (matches!(input, Input::Peer { .. }), self.clock.and_then(|_| label(&input)));
         let now = Now { mono_ms: self.now / 1_000_000, wall: Time(self.now as i64) };
         let mut outputs = Vec::new();
         if let Input::Message { conn, msg: ToServer::Data(request) } = input {
@@ -355,6 +344,7 @@ impl World {
             seat.mds.handle(now, input);
             let took = self.clock.zip(begun).map(|(clock, begun)| clock() - begun);
             self.steps.extend(took.filter(|_| is_step));
+            let mut entries = 0;
             seat.again &= !is_step;
             if !self.free {
                 cost += (seat.mds.long_work() - worked) * self.costs.step / STEP_UNITS;
@@ -364,13 +354,22 @@ impl World {
                     cost += self.costs.snapshot + self.costs.piece * snapshot.pieces.len() as u64;
                     self.shown.extend(took.map(|ns| (snapshot.pieces.len(), ns)));
                 }
+                if let Output::Send { msg: ToClient::Reply { result: Ok(answer), .. }, .. } = &output {
+                    cost += if self.free { 0 } else { self.costs.of_answer(answer) };
+                    if let Answer::Entries { entries: some, .. } = answer {
+                        entries = some.len();
+                    }
+                }
                 outputs.push(output);
             }
+            let of = |(name, size): (&'static str, usize), ns| ((name, size.max(entries)), ns);
+            self.took.extend(label.zip(took).map(|(label, ns)| of(label, ns)));
         }
         let cost = self.vary(cost);
         let done = self.now + cost;
         let seat = &mut self.seats[rank];
         (seat.busy, seat.counts.worked) = (true, seat.counts.worked + cost);
+        seat.counts.worked_for_peers += if is_peer { cost } else { 0 };
         for output in outputs {
             self.carry_out(rank, done, output);
         }

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use loligo_lab::Costs;
 use loligo_lab::world::World;
+use loligo_mds::Config;
 
 use clients::{CLIENTS, Clients, Load, WINDOW};
 
@@ -79,7 +80,7 @@ fn args() -> Result<Args, String> {
 
 fn point(args: &Args, (name, load): (&'static str, Load), ranks: usize) -> Result<Point, String> {
     // Nothing is balanced.
-    let mut world = World::new(ranks, args.costs.clone(), 10_000)?;
+    let mut world = World::new(ranks, args.costs.clone(), &Config::default())?;
     let settled = world.now + 3_000_000_000;
     while world.run(settled).is_some() {}
     let mut clients = Clients::start(&mut world, load)?;

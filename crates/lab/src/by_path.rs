@@ -1,0 +1,214 @@
+//! One lane of a program that uses path functions: each call goes its whole path with as few requests as ranks can answer it with
+//! ([`Call::Walk`](loligo_client::Call)), and nothing is cached but guesses of whom to ask (`hints.rs`). As the driver's `AsyncFs` does it
+//! (`driver/src/client/path.rs` and `path/walk.rs`). Left out of it: symbolic links, `.` and `..`, paths that end with `/`, and that a
+//! path that has more names than one request may have is gone in parts only at the end of a request; workloads have none of these. Not
+//! when it goes on: `clients.rs` wakes it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_client::{Call as Ask, Failed, Fh};
+use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, limits};
+use loligo_workload::{Call, Path};
+
+use crate::hints::Hints;
+use crate::shell::Shell;
+
+/// Entries asked for at a time, and bytes read at a time, as the driver's path functions do.
+const ENTRIES: u32 = 1024;
+const READ_MOST: u32 = 1 << 20;
+
+/// What a path leads to.
+enum Found {
+    /// With its attributes.
+    Attr(Ino, Kind),
+    /// They are to be asked for.
+    Only(Ino, Kind),
+}
+
+impl Found {
+    fn place(&self) -> (Ino, Kind) {
+        match self {
+            Found::Attr(ino, kind) | Found::Only(ino, kind) => (*ino, *kind),
+        }
+    }
+}
+
+fn names(path: &Path) -> Result<VecDeque<Name>, FsError> {
+    path.split('/').filter(|part| !part.is_empty()).map(|part| Name::new(part.as_bytes())).collect()
+}
+
+impl Shell {
+    /// Does a call; see [`crate::shell::Did::result`].
+    pub(crate) async fn call_by_path(&self, hints: &RefCell<Hints>, call: &Call) -> Result<u64, Failed> {
+        match call {
+            Call::Mkdir(path) => {
+                let (dir, name) = self.place_by_path(hints, path).await?;
+                let done = self.ask(Ask::Op(Op::Mkdir { dir, name, mode: 0o755, umask: 0 })).await?;
+                return Ok(done.attr().map_or(0, |attr| attr.ino.0));
+            }
+            Call::Create(path) => {
+                let (dir, name) = self.place_by_path(hints, path).await?;
+                let op = Op::Mknod { dir, name, kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 };
+                self.ask(Ask::Op(op)).await?;
+            }
+            Call::Stat(path) => self.stat_by_path(hints, path).await?,
+            Call::Open(path) => self.read_by_path(hints, path).await?,
+            Call::Readdir(path) => return self.list_by_path(hints, path).await,
+            Call::Unlink(path) => {
+                let (dir, name) = self.place_by_path(hints, path).await?;
+                self.ask(Ask::Op(Op::Unlink { dir, name })).await?;
+            }
+            Call::Rmdir(path) => {
+                let (dir, name) = self.place_by_path(hints, path).await?;
+                self.ask(Ask::Op(Op::Rmdir { dir, name })).await?;
+            }
+            Call::Rename(from, to) => {
+                let (dir, name) = self.place_by_path(hints, from).await?;
+                let (new_dir, new_name) = self.place_by_path(hints, to).await?;
+                self.ask(Ask::Op(Op::Rename { dir, name, new_dir, new_name, mode: RenameMode::Replace })).await?;
+            }
+            Call::Write(path, bytes) => self.write_by_path(hints, path, *bytes).await?,
+            Call::Chmod(path, mode) => {
+                self.set_by_path(hints, path, SetAttr { mode: Some(*mode), ..SetAttr::default() }).await?;
+            }
+            Call::Utimens(path) => {
+                let mtime = Some(SetTime::At(Time(1_000_000_000)));
+                self.set_by_path(hints, path, SetAttr { mtime, ..SetAttr::default() }).await?;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Goes as far as one request leads; `but` so many names at the end, which are left.
+    async fn step(
+        &self,
+        hints: &RefCell<Hints>,
+        at: Ino,
+        left: &mut VecDeque<Name>,
+        but: usize,
+    ) -> Result<Found, Failed> {
+        let most = left.len().saturating_sub(but).min(limits::WALK_MAX);
+        let names: Arc<[Name]> = left.iter().take(most).cloned().collect();
+        let (count, to_dir) = (names.len(), but > 0);
+        let asked = hints.borrow().find(at, &names, to_dir);
+        let call = Ask::Walk { dir: at, names: Arc::clone(&names), at: asked.at, to_dir };
+        let Answer::Walked { done, last, by_path, .. } = self.ask(call).await?.answer else {
+            return Err(FsError::Io.into());
+        };
+        let done = (done as usize).min(count);
+        left.drain(..done);
+        let mut hints = hints.borrow_mut();
+        let found = match *last {
+            Answer::Entry(attr) => Found::Attr(attr.ino, attr.kind),
+            Answer::Remote { ino, kind, rank } => {
+                // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
+                if done + usize::from(!to_dir) == count {
+                    hints.put(&asked, rank, ino);
+                }
+                Found::Only(ino, kind)
+            }
+            _ => return Err(FsError::Io.into()),
+        };
+        let dirs = done - usize::from(found.place().1 != Kind::Dir).min(done);
+        hints.learn(at, &names[..dirs], by_path as usize);
+        Ok(found)
+    }
+
+    /// Goes a path to its end; `but` so many names at its end.
+    async fn go(&self, hints: &RefCell<Hints>, left: &mut VecDeque<Name>, but: usize) -> Result<Found, Failed> {
+        let mut found = Found::Only(Ino::ROOT, Kind::Dir);
+        while left.len() > but {
+            let (at, Kind::Dir) = found.place() else { return Err(FsError::NotDir.into()) };
+            found = self.step(hints, at, left, but).await?;
+        }
+        Ok(found)
+    }
+
+    /// The directory and the last name of a path.
+    async fn place_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<(Ino, Name), Failed> {
+        let mut left = names(path)?;
+        let (dir, kind) = self.go(hints, &mut left, 1).await?.place();
+        let name = left.pop_front().ok_or(FsError::Exists)?;
+        if kind == Kind::Dir { Ok((dir, name)) } else { Err(FsError::NotDir.into()) }
+    }
+
+    async fn find_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<Found, Failed> {
+        self.go(hints, &mut names(path)?, 0).await
+    }
+
+    async fn stat_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<(), Failed> {
+        let mut again = true;
+        loop {
+            let Found::Only(ino, _) = self.find_by_path(hints, path).await? else { return Ok(()) };
+            match self.ask(Ask::GetAttr { ino }).await {
+                // What was found on the way is gone, or elsewhere, before it was asked for: the way is gone once more.
+                Err(Failed { error: FsError::NotFound | FsError::Stale, .. }) if again => again = false,
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    async fn set_by_path(&self, hints: &RefCell<Hints>, path: &Path, set: SetAttr) -> Result<(), Failed> {
+        let (ino, _) = self.find_by_path(hints, path).await?.place();
+        self.ask(Ask::SetAttr { ino, set, fh: None }).await.map(drop)
+    }
+
+    async fn opened(&self, ask: Ask) -> Result<Fh, Failed> {
+        Ok(self.ask(ask).await?.fh.ok_or(FsError::Io)?)
+    }
+
+    async fn closed(&self, fh: Fh) -> Result<(), Failed> {
+        self.ask(Ask::Flush { fh, owner: None }).await?;
+        self.ask(Ask::Release { fh, flock_owner: None }).await.map(drop)
+    }
+
+    async fn read_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<(), Failed> {
+        let (ino, _) = self.find_by_path(hints, path).await?.place();
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let fh = self.opened(Ask::Open { ino, flags }).await?;
+        let mut offset = 0;
+        // To the first part that is empty, which the client machine may know without asking.
+        loop {
+            let Answer::Bytes(bytes) = self.ask(Ask::Read { fh, offset, len: READ_MOST }).await?.answer else {
+                return Err(FsError::Io.into());
+            };
+            if bytes.is_empty() {
+                return self.closed(fh).await;
+            }
+            offset += bytes.len() as u64;
+        }
+    }
+
+    async fn write_by_path(&self, hints: &RefCell<Hints>, path: &Path, bytes: u32) -> Result<(), Failed> {
+        let (dir, name) = self.place_by_path(hints, path).await?;
+        let flags = OpenFlags { write: true, truncate: true, ..OpenFlags::default() };
+        let create = Ask::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: false };
+        let fh = self.opened(create).await?;
+        let data: Arc<[u8]> = vec![b'x'; bytes as usize].into();
+        self.ask(Ask::Write { fh, offset: 0, data, append: false, kill_priv: false }).await?;
+        self.closed(fh).await
+    }
+
+    async fn list_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<u64, Failed> {
+        let (ino, kind) = self.find_by_path(hints, path).await?.place();
+        if kind != Kind::Dir {
+            return Err(FsError::NotDir.into());
+        }
+        let flags = OpenFlags { read: true, ..OpenFlags::default() };
+        let fh = self.opened(Ask::Open { ino, flags }).await?;
+        let (mut cookie, mut count) = (0, 0);
+        loop {
+            let done = self.ask(Ask::Readdir { fh, cookie, limit: ENTRIES, plus: false }).await?;
+            let Answer::Entries { entries, next, end } = &done.answer else { return Err(FsError::Io.into()) };
+            count += entries.len() as u64;
+            if *end || *next <= cookie {
+                break;
+            }
+            cookie = *next;
+        }
+        self.closed(fh).await?;
+        Ok(count)
+    }
+}
