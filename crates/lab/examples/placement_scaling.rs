@@ -1,5 +1,5 @@
 //! Figures 7 and 8 of *ShardFS vs. IndexFS* (Xiao and others, SoCC 2015) with Loligo's placements, simulated: the production machines in
-//! virtual time, with the costs of `docs/scaling`. Strong scaling (the same calls with more ranks and as many clients), weak scaling (files
+//! virtual time, with the costs of `docs/scaling`. Strong scaling (the same calls with more ranks and as many clients; the same without listings), weak scaling (files
 //! and calls on files grow with ranks, directories do not), and the runs that were also made for real (docs/placement.md), to hold the
 //! simulation beside them. Started by `bench/placement-scaling.sh`. Writes Markdown tables, and CSV and pictures; nothing here is measured.
 
@@ -11,14 +11,14 @@ use loligo_lab::chart::{Lines, Look, Series, Spot};
 use loligo_lab::{Costs, Part, Plan, Report, run};
 use loligo_types::Placement;
 
-const USAGE: &str = "usage: placement_scaling --out DIR [--costs FILE] [--ranks N,N,...] [--only real,strong,weak] [--jobs N] [--seed N]; \
+const USAGE: &str = "usage: placement_scaling --out DIR [--costs FILE] [--ranks N,N,...] [--only real,strong,lookups,weak] [--jobs N] [--seed N]; \
                      started by bench/placement-scaling.sh";
 /// Calls that a client has under way, as in the real runs.
 const LANES: usize = 16;
 /// Ranks with `scale=1` of weak scaling.
 const LEAST: usize = 8;
 /// Entries with which a directory is cut in strong and weak scaling: see docs/placement-scaling.md.
-const SPLIT: u64 = 500;
+const SPLIT: u64 = 250;
 /// Rest before each phase, milliseconds: longer than a rank remembers that several have worked in a directory.
 const REST_MS: u64 = 2000;
 /// A lane rests so long between calls where the real runs are done again, microseconds: about as many calls a second as there.
@@ -56,8 +56,11 @@ impl Job {
             "real" => {
                 format!("linkedin:clients=4,lanes={LANES},dirs=3000,files=18000,calls=40000,think={REAL_THINK_US}")
             }
-            "strong" => format!("linkedin:clients={clients},lanes={LANES},dirs=12000,files=72000,calls=409600"),
-            _ => format!("linkedin:clients={clients},lanes={LANES},dirs=3000,files=18000,calls=51200,scale={scale}"),
+            "lookups" => format!(
+                "linkedin:clients={clients},lanes={LANES},dirs=6000,files=36000,calls=409600,mix=open:80/readdir:0/stat:9/create:5/mkdir:2/chmod:2/rename:1/unlink:1"
+            ),
+            "strong" => format!("linkedin:clients={clients},lanes={LANES},dirs=6000,files=36000,calls=409600"),
+            _ => format!("linkedin:clients={clients},lanes={LANES},dirs=1500,files=9000,calls=25600,scale={scale}"),
         }
     }
 
@@ -65,8 +68,11 @@ impl Job {
         let (_, placement, by_path) = WAYS[self.way];
         let (seed, costs) = (args.seed, args.costs.clone());
         let plan = Plan { placement, by_path, seed, costs, ..Plan::new(self.ranks, self.spec().parse()?)? };
-        let is_real = self.experiment == "real";
-        Ok(if is_real { plan } else { Plan { rest_ms: REST_MS, split_entries: Some(SPLIT), ..plan } })
+        Ok(match self.experiment {
+            "real" => plan,
+            "lookups" => Plan { rest_ms: REST_MS, ..plan },
+            _ => Plan { rest_ms: REST_MS, split_entries: Some(SPLIT), ..plan },
+        })
     }
 
     fn do_it(&self, args: &Args) -> Result<Report, String> {
@@ -95,8 +101,9 @@ impl Point {
 
 fn jobs(args: &Args) -> VecDeque<Job> {
     let mut jobs = VecDeque::new();
-    // The largest first, so that none of them is left alone at the end.
-    for experiment in ["weak", "strong", "real"].into_iter().filter(|name| args.only.iter().any(|only| only == name)) {
+    for experiment in
+        ["real", "strong", "lookups", "weak"].into_iter().filter(|name| args.only.iter().any(|only| only == name))
+    {
         let ranks: Vec<usize> =
             if experiment == "real" { vec![8, 4, 2] } else { args.ranks.iter().rev().copied().collect() };
         for ranks in ranks {
@@ -104,7 +111,8 @@ fn jobs(args: &Args) -> VecDeque<Job> {
         }
     }
     let mut jobs: Vec<Job> = jobs.into();
-    jobs.sort_by_key(|job| std::cmp::Reverse(job.ranks));
+    // Few ranks are soon done, and what there is is shown after each run.
+    jobs.sort_by_key(|job| job.ranks);
     jobs.into()
 }
 
@@ -119,15 +127,15 @@ fn do_all(args: &Args) -> Result<Vec<Point>, String> {
             let point = Point { job, report };
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             done.push(point);
+            done.sort_by_key(|point: &Point| (point.job.experiment, point.job.ranks, point.job.way));
+            put(&format!("{}/placement-scaling.tables.md", args.out), &show(args, &done)?)?;
         }
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.jobs).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a run ended with a panic".to_owned())?)
     })?;
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|point: &Point| (point.job.experiment, point.job.ranks, point.job.way));
-    Ok(done)
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn put(path: &str, text: &str) -> Result<(), String> {
@@ -193,7 +201,7 @@ fn table(points: &[&Point]) -> Result<String, String> {
     Ok(out)
 }
 
-/// What the busiest ranks did.
+/// What the ranks that worked most did.
 fn busiest(points: &[&Point]) -> Result<String, String> {
     let mut out =
         String::from("| ranks | placement | busiest rank | its requests, most frequent first |\n|---:|---|---:|---|\n");
@@ -237,17 +245,25 @@ fn us(part: &Part, call: &str, of: fn(&loligo_lab::KindTimes) -> f64) -> f64 {
     part.kind(call).map_or(0.0, of)
 }
 
-fn show(args: &Args, points: &[Point]) -> Result<(), String> {
+/// Writes CSV and pictures of all that was done; the tables.
+fn show(args: &Args, points: &[Point]) -> Result<String, String> {
+    let mut text = String::new();
     put(&format!("{}/placement-scaling.csv", args.out), &csv(points))?;
     for (experiment, figure, title) in [
         ("real", "", "Held beside the real runs of docs/placement.md"),
         ("strong", "7a", "Strong scaling: figures 7a, 8a, 8c"),
+        ("lookups", "7a-lookups", "Strong scaling without listings, nothing cut"),
         ("weak", "7b", "Weak scaling: figures 7b, 8b, 8d"),
     ] {
         let of: Vec<&Point> = points.iter().filter(|point| point.job.experiment == experiment).collect();
         let Some(first) = of.first() else { continue };
-        println!("### {title}: simulated\n\n`{}` (of {} ranks)\n\n{}", first.job.spec(), first.job.ranks, table(&of)?);
-        println!("{}", busiest(&of)?);
+        text += &format!(
+            "### {title}: simulated\n\n`{}` (of {} ranks)\n\n{}",
+            first.job.spec(),
+            first.job.ranks,
+            table(&of)?
+        );
+        text += &format!("\n{}\n", busiest(&of)?);
         if figure.is_empty() {
             continue;
         }
@@ -263,7 +279,7 @@ fn show(args: &Args, points: &[Point]) -> Result<(), String> {
             [("p50", |part| us(part, "chmod", |k| k.p50_us)), ("p99", |part| us(part, "chmod", |k| k.p99_us))];
         put(&name("chmod"), &draw(&of, &format!("{title}: chmod of a directory"), "microseconds", true, &chmod)?)?;
     }
-    Ok(())
+    Ok(text)
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
@@ -272,7 +288,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 
 fn args() -> Result<Args, String> {
     let (mut out, mut costs, mut ranks) = (None, Costs::measured()?, vec![8, 16, 32, 64, 128]);
-    let (mut only, mut jobs, mut seed) = (["real", "strong", "weak"].map(str::to_owned).to_vec(), 1, 1);
+    let (mut only, mut jobs, mut seed) = (["real", "strong", "lookups", "weak"].map(str::to_owned).to_vec(), 1, 1);
     let words: Vec<String> = std::env::args().skip(1).collect();
     for pair in words.chunks(2) {
         let [word, value] = pair else { return Err(USAGE.into()) };
@@ -294,7 +310,10 @@ fn args() -> Result<Args, String> {
 
 fn main() -> ExitCode {
     match args().and_then(|args| show(&args, &do_all(&args)?)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
         Err(text) => {
             eprintln!("placement_scaling: {text}");
             ExitCode::from(2)
