@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use loligo_client::{Input, Output, Token};
 use loligo_types::msg::{Refusal, ToClient, ToServer, Welcome};
-use loligo_types::{FsError, Rank};
+use loligo_types::{FsError, Lease, Rank};
 
 use crate::knobs::SESSION_MS;
 use crate::options::Canary;
@@ -34,7 +34,13 @@ impl World {
         if let (true, ToClient::Welcome(welcome)) = (conn.pretends, &mut msg) {
             (welcome.resumed, welcome.kept) = (true, true);
         }
-        if let (Some(Canary::RecallsDropped), ToClient::Recall { ino, id: recall, .. }) = (self.options.canary, &msg) {
+        if let ToClient::Recall { ino, id: recall, bits } = &msg
+            && match self.options.canary {
+                Some(Canary::RecallsDropped) => true,
+                Some(Canary::PartNamesStay) => bits.has(Lease::NAMES) && self.spread.contains(ino),
+                _ => false,
+            }
+        {
             let done = ToServer::RecallDone { ino: *ino, id: *recall };
             if let Some(at) = conn.up.push(at, done) {
                 self.at(at, Event::ToServer(id));

@@ -47,13 +47,15 @@ pub enum Canary {
     RowsTrimmedEarly,
     /// A rank is not told that what it holds a replica of changes; the network says that it has dropped it.
     ReplicasStay,
+    /// A client is not told that somebody wants names back of a directory in fragments of several ranks; the network says that it has dropped them.
+    PartNamesStay,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
-    /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks.
-    pub const ALL: [Canary; 22] = [
+    /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the last several ranks.
+    pub const ALL: [Canary; 23] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -76,6 +78,7 @@ impl Canary {
         Canary::BasesAnew,
         Canary::RowsTrimmedEarly,
         Canary::ReplicasStay,
+        Canary::PartNamesStay,
     ];
 }
 

@@ -82,6 +82,7 @@ fn directories_at_ranks_of_their_own_stay_whole_also_in_seeds_in_which_they_once
     let members = Options { members: true, ..options };
     assert_clean(&members, 0..40);
     assert_clean(&members, [119, 821, 1319, 1325, 1489, 2021, 2066, 2340]);
+    found_after_with(several(), Canary::PartNamesStay, 60);
 }
 
 #[test]
