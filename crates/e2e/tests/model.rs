@@ -3,7 +3,7 @@
 //! `LOLIGO_BIN=target/ci/loligo cargo test -p loligo-e2e --test model`. The mount's part needs root and /dev/fuse, and
 //! says so where it cannot run. The tree's part stands with the namespace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -146,8 +146,8 @@ fn clients_of_a_server_that_take_turns_answer_as_the_model_does() {
 }
 
 /// The `loligo` to test, if there is one and this process may mount.
-fn binary() -> Option<std::path::PathBuf> {
-    let found = std::env::var_os("LOLIGO_BIN").map(std::path::PathBuf::from);
+fn binary() -> Option<PathBuf> {
+    let found = std::env::var_os("LOLIGO_BIN").map(PathBuf::from);
     let able = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if found.is_none() || !able {
         eprintln!("no LOLIGO_BIN, not root, or no /dev/fuse: nothing was mounted, nothing compared");
@@ -162,16 +162,26 @@ fn loligo(bin: &Path, args: &[&std::ffi::OsStr]) {
 
 #[test]
 fn a_mount_answers_as_the_model_does() {
-    compare_mount(1, 100..130);
+    compare_mount(1, 100..120, 1);
+}
+
+#[test]
+fn mounts_that_take_turns_answer_as_the_model_does() {
+    compare_mount(1, 150..170, 2);
 }
 
 #[test]
 fn a_mount_of_several_ranks_answers_as_the_model_does_while_directories_move() {
-    compare_mount(4, 130..150);
+    compare_mount(4, 130..145, 1);
 }
 
-/// Compares a mount of so many ranks, between which the directories of the comparison move.
-fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>) {
+#[test]
+fn mounts_of_several_ranks_that_take_turns_answer_as_the_model_does_while_directories_move() {
+    compare_mount(4, 170..185, 2);
+}
+
+/// Compares so many mounts, which take turns, of so many ranks, between which the directories of the comparison move.
+fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>, mounts: usize) {
     let Some(bin) = binary() else { return };
     let protected = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|t| t.trim() == "1");
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -191,11 +201,17 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>) {
         "--daemon".as_ref(),
     ];
     loligo(&bin, &up);
+    let mut all = vec![mount.clone()];
+    for at in 1..mounts {
+        let other = dir.path().join(format!("mnt.{at}"));
+        loligo(&bin, &["mount".as_ref(), "--data".as_ref(), d, other.as_os_str(), "--daemon".as_ref()]);
+        all.push(other);
+    }
     let thrasher = (ranks > 1).then(|| thrash(&bin, &data, &mount, ranks));
     let mut failed = None;
     for seed in seeds {
-        let root = mount.join(format!("seed.{seed}"));
-        let outcome = std::thread::scope(|scope| scope.spawn(|| compare(&root, seed, protected)).join());
+        let roots: Vec<_> = all.iter().map(|mount| mount.join(format!("seed.{seed}"))).collect();
+        let outcome = std::thread::scope(|scope| scope.spawn(|| compare(&roots, seed, protected)).join());
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(mismatch)) => failed = Some(format!("seed {seed}: {mismatch}")),
@@ -207,6 +223,9 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>) {
     }
     if let Some(mut thrasher) = thrasher {
         thrasher.kill().and_then(|()| thrasher.wait()).expect("the mover of directories ends");
+    }
+    for other in &all[1..] {
+        loligo(&bin, &["umount".as_ref(), other.as_os_str()]);
     }
     loligo(&bin, &["down".as_ref(), "--data".as_ref(), d]);
     if let Some(text) = failed {
@@ -226,11 +245,14 @@ fn thrash(bin: &Path, data: &Path, mount: &Path, ranks: u32) -> std::process::Ch
     command.stdin(null()).stdout(null()).stderr(null()).spawn().expect("bash runs")
 }
 
-fn compare(root: &Path, seed: u8, protected_hardlinks: bool) -> Result<(), Mismatch> {
+/// `roots`: the same directory of several mounts.
+fn compare(roots: &[PathBuf], seed: u8, protected_hardlinks: bool) -> Result<(), Mismatch> {
     use std::os::unix::fs::PermissionsExt;
+    let root = &roots[0];
     std::fs::create_dir(root).expect("the mount takes a directory");
     std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o777)).expect("its mode can be set");
-    let mut level: Box<dyn PathFs> = Box::new(Posix::enter(root).expect("root may change its root"));
+    let roots: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
+    let mut level: Box<dyn PathFs> = Box::new(Posix::enter_in_turn(&roots).expect("root may change its root"));
     let model = Reference::new().with_protected_hardlinks(protected_hardlinks);
     run_with(model, &mut *level, &random_steps(seed, 200))
 }

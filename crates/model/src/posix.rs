@@ -14,8 +14,12 @@ use loligo_types::{Cred, FsError, FsResult, Kind, RenameMode, XattrMode};
 
 use crate::level::{PathFs, Stat};
 
-/// The calling thread's root directory as a level.
-pub struct Posix(());
+/// The calling thread's root directory as a level; or several in turn, which are the same directory of several mounts.
+pub struct Posix {
+    /// The next call is made in the one behind this; none: the root directory stays what it is.
+    roots: Vec<Fd>,
+    turn: usize,
+}
 
 /// errno of the last call, as an error kind. A number without a kind is a failure of the test, and says so.
 fn last<T>() -> FsResult<T> {
@@ -97,7 +101,33 @@ impl Posix {
             }
             libc::umask(0);
         }
-        Ok(Posix(()))
+        Ok(Posix { roots: Vec::new(), turn: 0 })
+    }
+
+    /// The same over several mounts of one directory: each call is made in the next one.
+    pub fn enter_in_turn(roots: &[&Path]) -> io::Result<Posix> {
+        let open = |root: &&Path| {
+            let root = CString::new(root.as_os_str().as_bytes())?;
+            // SAFETY: a valid C string.
+            match unsafe { libc::open(root.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC) } {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(Fd(fd)),
+            }
+        };
+        let all = roots.iter().map(open).collect::<io::Result<Vec<Fd>>>()?;
+        let first = roots.first().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Posix { roots: all, ..Posix::enter(first)? })
+    }
+
+    /// The next call is made by a user, in the mount whose turn it is.
+    fn act_as(&mut self, who: &Cred) -> As {
+        self.turn += 1;
+        if let Some(root) = self.roots.get(self.turn % self.roots.len().max(1)) {
+            // SAFETY: the descriptor is open; nothing above the new root is reached by name.
+            let moved = unsafe { libc::fchdir(root.0) == 0 && libc::chroot(c".".as_ptr()) == 0 };
+            assert!(moved, "the root directory can be changed: {}", io::Error::last_os_error());
+        }
+        As::user(who)
     }
 
     fn path(&self, path: &str) -> CString {
@@ -138,7 +168,7 @@ fn kind_of(mode: u32) -> Kind {
 
 impl PathFs for Posix {
     fn stat(&mut self, who: &Cred, path: &str) -> FsResult<Stat> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C string and buffer.
         let st = unsafe {
             let mut st = std::mem::zeroed::<libc::stat>();
@@ -152,25 +182,25 @@ impl PathFs for Posix {
     }
 
     fn create(&mut self, who: &Cred, path: &str, mode: u16, exclusive: bool) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let flags = libc::O_CREAT | libc::O_RDONLY | if exclusive { libc::O_EXCL } else { 0 };
         self.open(path, flags, mode).map(drop)
     }
 
     fn write(&mut self, who: &Cred, path: &str, offset: u64, data: &[u8], cut: bool) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let fd = self.open(path, libc::O_WRONLY | if cut { libc::O_TRUNC } else { 0 }, 0)?;
         write_all(&fd, data, Some(offset))
     }
 
     fn append(&mut self, who: &Cred, path: &str, data: &[u8]) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let fd = self.open(path, libc::O_WRONLY | libc::O_APPEND, 0)?;
         write_all(&fd, data, None)
     }
 
     fn read(&mut self, who: &Cred, path: &str) -> FsResult<Vec<u8>> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let fd = self.open(path, libc::O_RDONLY, 0)?;
         let mut all = Vec::new();
         loop {
@@ -185,43 +215,43 @@ impl PathFs for Posix {
     }
 
     fn truncate(&mut self, who: &Cred, path: &str, size: u64) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C string.
         check(unsafe { libc::truncate(self.path(path).as_ptr(), size as i64) }.into()).map(drop)
     }
 
     fn mkdir(&mut self, who: &Cred, path: &str, mode: u16) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C string.
         check(unsafe { libc::mkdir(self.path(path).as_ptr(), mode.into()) }.into()).map(drop)
     }
 
     fn rmdir(&mut self, who: &Cred, path: &str) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C string.
         check(unsafe { libc::rmdir(self.path(path).as_ptr()) }.into()).map(drop)
     }
 
     fn unlink(&mut self, who: &Cred, path: &str) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C string.
         check(unsafe { libc::unlink(self.path(path).as_ptr()) }.into()).map(drop)
     }
 
     fn link(&mut self, who: &Cred, old: &str, new: &str) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C strings.
         check(unsafe { libc::link(self.path(old).as_ptr(), self.path(new).as_ptr()) }.into()).map(drop)
     }
 
     fn symlink(&mut self, who: &Cred, target: &str, path: &str) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C strings.
         check(unsafe { libc::symlink(c(target).as_ptr(), self.path(path).as_ptr()) }.into()).map(drop)
     }
 
     fn readlink(&mut self, who: &Cred, path: &str) -> FsResult<Vec<u8>> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let mut buffer = [0u8; 4096];
         // SAFETY: valid C string and buffer.
         let n = check(
@@ -231,7 +261,7 @@ impl PathFs for Posix {
     }
 
     fn rename(&mut self, who: &Cred, old: &str, new: &str, mode: RenameMode) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let flags = match mode {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => libc::RENAME_NOREPLACE,
@@ -246,13 +276,13 @@ impl PathFs for Posix {
     }
 
     fn chmod(&mut self, who: &Cred, path: &str, mode: u16) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         // SAFETY: valid C string.
         check(unsafe { libc::chmod(self.path(path).as_ptr(), mode.into()) }.into()).map(drop)
     }
 
     fn chown(&mut self, who: &Cred, path: &str, uid: Option<u32>, gid: Option<u32>) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));
         // SAFETY: valid C string.
         check(unsafe { libc::lchown(self.path(path).as_ptr(), uid, gid) }.into()).map(drop)
@@ -260,7 +290,7 @@ impl PathFs for Posix {
 
     fn list(&mut self, who: &Cred, path: &str) -> FsResult<Vec<(Vec<u8>, Kind)>> {
         use std::os::unix::fs::FileTypeExt;
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let mut all = Vec::new();
         let kind = |t: std::fs::FileType| match () {
             () if t.is_dir() => Kind::Dir,
@@ -281,7 +311,7 @@ impl PathFs for Posix {
     }
 
     fn set_xattr(&mut self, who: &Cred, path: &str, name: &str, value: &[u8], mode: XattrMode) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let flags = match mode {
             XattrMode::Set => 0,
             XattrMode::Create => libc::XATTR_CREATE,
@@ -296,7 +326,7 @@ impl PathFs for Posix {
     }
 
     fn get_xattr(&mut self, who: &Cred, path: &str, name: &str) -> FsResult<Vec<u8>> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let (path, name) = (self.path(path), c(name));
         let mut value = [0u8; 256];
         // SAFETY: valid C strings and buffer.
@@ -307,7 +337,7 @@ impl PathFs for Posix {
     }
 
     fn remove_xattr(&mut self, who: &Cred, path: &str, name: &str) -> FsResult<()> {
-        let _as = As::user(who);
+        let _as = self.act_as(who);
         let (path, name) = (self.path(path), c(name));
         // SAFETY: valid C strings.
         check(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }.into()).map(drop)
