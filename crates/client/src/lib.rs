@@ -17,6 +17,7 @@ mod dispatch;
 mod extents;
 mod file;
 mod flush;
+mod hints;
 mod leases;
 mod locks;
 mod machine;
@@ -42,6 +43,7 @@ mod unstable;
 mod write;
 
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation, WalkAt};
+pub use hints::{Asked, Hints};
 pub use io::{CallId, Config, DirectError, Input, Now, Output, Token};
 pub use machine::Client;
 pub use own::SUBTREE_XATTR;

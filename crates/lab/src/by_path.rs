@@ -1,23 +1,26 @@
 //! One lane of a program that uses path functions: each call goes its whole path with as few requests as ranks can answer it with
-//! ([`Call::Walk`](loligo_client::Call)), and nothing is cached but guesses of whom to ask (`hints.rs`). As the driver's `AsyncFs` does it
+//! ([`Call::Walk`](loligo_client::Call)), and nothing is cached but guesses of whom to ask ([`Hints`]). As the driver's `AsyncFs` does it
 //! (`driver/src/client/path.rs` and `path/walk.rs`). Left out of it: symbolic links, `.` and `..`, paths that end with `/`, and that a
 //! path that has more names than one request may have is gone in parts only at the end of a request; workloads have none of these. Not
 //! when it goes on: `clients.rs` wakes it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use loligo_client::{Call as Ask, Failed, Fh};
+use loligo_client::{Call as Ask, Failed, Fh, Hints};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, limits};
 use loligo_workload::{Call, Path};
 
-use crate::hints::Hints;
 use crate::shell::Shell;
 
 /// Entries asked for at a time, and bytes read at a time, as the driver's path functions do.
 const ENTRIES: u32 = 1024;
 const READ_MOST: u32 = 1 << 20;
+
+/// Without chance, so that runs are the same each time.
+pub type Guesses = Hints<BuildHasherDefault<DefaultHasher>>;
 
 /// What a path leads to.
 enum Found {
@@ -41,7 +44,7 @@ fn names(path: &Path) -> Result<VecDeque<Name>, FsError> {
 
 impl Shell {
     /// Does a call; see [`crate::shell::Did::result`].
-    pub(crate) async fn call_by_path(&self, hints: &RefCell<Hints>, call: &Call) -> Result<u64, Failed> {
+    pub(crate) async fn call_by_path(&self, hints: &RefCell<Guesses>, call: &Call) -> Result<u64, Failed> {
         match call {
             Call::Mkdir(path) => {
                 let (dir, name) = self.place_by_path(hints, path).await?;
@@ -84,7 +87,7 @@ impl Shell {
     /// Goes as far as one request leads; `but` so many names at the end, which are left.
     async fn step(
         &self,
-        hints: &RefCell<Hints>,
+        hints: &RefCell<Guesses>,
         at: Ino,
         left: &mut VecDeque<Name>,
         but: usize,
@@ -117,7 +120,7 @@ impl Shell {
     }
 
     /// Goes a path to its end; `but` so many names at its end.
-    async fn go(&self, hints: &RefCell<Hints>, left: &mut VecDeque<Name>, but: usize) -> Result<Found, Failed> {
+    async fn go(&self, hints: &RefCell<Guesses>, left: &mut VecDeque<Name>, but: usize) -> Result<Found, Failed> {
         let mut found = Found::Only(Ino::ROOT, Kind::Dir);
         while left.len() > but {
             let (at, Kind::Dir) = found.place() else { return Err(FsError::NotDir.into()) };
@@ -127,18 +130,18 @@ impl Shell {
     }
 
     /// The directory and the last name of a path.
-    async fn place_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<(Ino, Name), Failed> {
+    async fn place_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<(Ino, Name), Failed> {
         let mut left = names(path)?;
         let (dir, kind) = self.go(hints, &mut left, 1).await?.place();
         let name = left.pop_front().ok_or(FsError::Exists)?;
         if kind == Kind::Dir { Ok((dir, name)) } else { Err(FsError::NotDir.into()) }
     }
 
-    async fn find_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<Found, Failed> {
+    async fn find_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<Found, Failed> {
         self.go(hints, &mut names(path)?, 0).await
     }
 
-    async fn stat_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<(), Failed> {
+    async fn stat_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<(), Failed> {
         let mut again = true;
         loop {
             let Found::Only(ino, _) = self.find_by_path(hints, path).await? else { return Ok(()) };
@@ -150,7 +153,7 @@ impl Shell {
         }
     }
 
-    async fn set_by_path(&self, hints: &RefCell<Hints>, path: &Path, set: SetAttr) -> Result<(), Failed> {
+    async fn set_by_path(&self, hints: &RefCell<Guesses>, path: &Path, set: SetAttr) -> Result<(), Failed> {
         let (ino, _) = self.find_by_path(hints, path).await?.place();
         self.ask(Ask::SetAttr { ino, set, fh: None }).await.map(drop)
     }
@@ -164,7 +167,7 @@ impl Shell {
         self.ask(Ask::Release { fh, flock_owner: None }).await.map(drop)
     }
 
-    async fn read_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<(), Failed> {
+    async fn read_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<(), Failed> {
         let (ino, _) = self.find_by_path(hints, path).await?.place();
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let fh = self.opened(Ask::Open { ino, flags }).await?;
@@ -181,7 +184,7 @@ impl Shell {
         }
     }
 
-    async fn write_by_path(&self, hints: &RefCell<Hints>, path: &Path, bytes: u32) -> Result<(), Failed> {
+    async fn write_by_path(&self, hints: &RefCell<Guesses>, path: &Path, bytes: u32) -> Result<(), Failed> {
         let (dir, name) = self.place_by_path(hints, path).await?;
         let flags = OpenFlags { write: true, truncate: true, ..OpenFlags::default() };
         let create = Ask::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: false };
@@ -191,7 +194,7 @@ impl Shell {
         self.closed(fh).await
     }
 
-    async fn list_by_path(&self, hints: &RefCell<Hints>, path: &Path) -> Result<u64, Failed> {
+    async fn list_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<u64, Failed> {
         let (ino, kind) = self.find_by_path(hints, path).await?.place();
         if kind != Kind::Dir {
             return Err(FsError::NotDir.into());

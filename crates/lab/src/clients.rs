@@ -15,7 +15,7 @@ use loligo_types::msg::ToClient;
 use loligo_types::{Cred, Ino, Op, Placement, Rank, Time, XattrMode};
 use loligo_workload::{Lane, Rng};
 
-use crate::hints::Hints;
+use crate::by_path::Guesses;
 use crate::kernel::Kernel;
 use crate::shell::{Did, Mail, Reply, Shell, Want};
 use crate::world::World;
@@ -48,7 +48,7 @@ struct Node {
     client: Client,
     kernel: Rc<RefCell<Kernel>>,
     /// Whom to ask for a path, if its programs use path functions.
-    hints: Option<Rc<RefCell<Hints>>>,
+    hints: Option<Rc<RefCell<Guesses>>>,
     /// Connections by what the client calls them.
     conns: BTreeMap<Rank, u64>,
     lanes: Vec<Running>,

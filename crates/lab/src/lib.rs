@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `world.rs` | ranks, queues, virtual time |
 //! | `clients.rs`, `shell.rs`, `kernel.rs` | client machines, the programs above them, and what they cache |
-//! | `by_path.rs`, `hints.rs` | programs that ask by path instead, and cache nothing |
+//! | `by_path.rs` | programs that ask by path instead, and cache nothing |
 //! | `lab.rs`, `spread.rs` | a run from its set-up to its report, and who has what at its beginning |
 //! | `policy.rs` | a policy's text as what decides |
 //! | `tally.rs`, `report.rs`, `text.rs`, `draw.rs` | what came out, as data, as text, as a picture |
@@ -24,7 +24,6 @@ pub mod chart;
 pub mod clients;
 mod costs;
 mod draw;
-mod hints;
 mod kernel;
 mod lab;
 mod many;

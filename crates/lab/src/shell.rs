@@ -12,7 +12,7 @@ use loligo_client::{Call as Ask, CallResult, Done, Failed};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time};
 use loligo_workload::{Call, Item, Lane, Path, Rng};
 
-use crate::hints::Hints;
+use crate::by_path::Guesses;
 use crate::kernel::{Found, Kernel};
 
 /// Nanoseconds that a program takes between two calls.
@@ -70,7 +70,7 @@ pub struct Shell {
     pub mail: Rc<RefCell<Mail>>,
     pub kernel: Rc<RefCell<Kernel>>,
     /// If it asks by path: whom.
-    pub hints: Option<Rc<RefCell<Hints>>>,
+    pub hints: Option<Rc<RefCell<Guesses>>>,
     /// Nanoseconds.
     pub now: Rc<Cell<u64>>,
     /// When the first call may be made.

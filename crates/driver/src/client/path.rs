@@ -4,21 +4,21 @@
 //! without a leading `/`; there is no current directory.
 
 mod file;
-mod hints;
 mod walk;
 
 use std::future::Future;
+use std::hash::RandomState;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake};
 
+use loligo_client::Hints;
 use loligo_types::{Answer, Attr, Cred, DirEntry, FsError, FsResult, Kind, Op, OpenFlags, RenameMode, SetAttr, StatFs};
 
 use super::{Call, Client, Done};
 
 pub use self::file::{AsyncFile, File};
-use self::hints::Hints;
 pub(super) use self::walk::bytes as bytes_of;
 
 /// Entries asked for at a time.
@@ -65,13 +65,18 @@ pub struct AsyncFs {
     client: Client,
     cred: Arc<Cred>,
     umask: u16,
-    hints: Arc<Hints>,
+    hints: Arc<Mutex<Hints<RandomState>>>,
 }
 
 impl AsyncFs {
     /// In the name of `cred`, with umask 022.
     pub fn new(client: Client, cred: Arc<Cred>) -> AsyncFs {
         AsyncFs { client, cred, umask: 0o022, hints: Arc::default() }
+    }
+
+    /// Never held while something is waited for.
+    fn hints(&self) -> MutexGuard<'_, Hints<RandomState>> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// With another umask.
@@ -267,7 +272,7 @@ fn bytes(answer: Answer) -> FsResult<Arc<[u8]>> {
 /// Paths, in the name of one user; every function waits.
 ///
 /// ```no_run
-/// use std::sync::Arc;
+/// use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// use loligo_driver::client::{Client, Options, path::OpenHow};
 /// use loligo_types::Cred;
 ///

@@ -170,7 +170,7 @@ impl AsyncFs {
             };
         }
         let (count, to_dir) = (names.len(), but > 0);
-        let asked = self.hints.find(at.0, &names, to_dir);
+        let asked = self.hints().find(at.0, &names, to_dir);
         let call = Call::Walk { dir: at.0, names: Arc::clone(&names), at: asked.at, to_dir };
         let Answer::Walked { done, dir, last, by_path } = self.call(call).await?.answer else {
             return Err(FsError::Io);
@@ -182,14 +182,14 @@ impl AsyncFs {
             Answer::Remote { ino, kind, rank } => {
                 // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
                 if done + usize::from(!to_dir) == count {
-                    self.hints.put(&asked, rank, ino);
+                    self.hints().put(&asked, rank, ino);
                 }
                 Found::Only((ino, kind))
             }
             _ => return Err(FsError::Io),
         };
         let dirs = done - usize::from(found.place().1 != Kind::Dir);
-        self.hints.learn(at.0, &names[..dirs], by_path as usize);
+        self.hints().learn(at.0, &names[..dirs], by_path as usize);
         Ok(((dir, Kind::Dir), found))
     }
 
