@@ -639,8 +639,10 @@ pub enum Subtree {
     Place {
         #[command(flatten)]
         dir: Directory,
-        /// subtree: with their names; giga: each at a rank of its own; replicated: the same, and its path gives which one, for programs that ask by paths.
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(["subtree", "giga", "replicated"]))]
+        /// subtree: with their names; giga: each at a rank of its own; replicated: the same, and its path gives which one, for programs that ask by paths;
+        /// table: the same, and they come through whoever may search a directory; table-inherit: that, and new files are open to nobody whom their
+        /// directory keeps out.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(loligo_types::Placement::ALL.map(loligo_types::Placement::name)))]
         placement: String,
         /// Also move the directories that are there: to ranks of their own, or all to the one of this directory. Each is a migration of its own.
         #[arg(long)]

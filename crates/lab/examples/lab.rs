@@ -1,5 +1,5 @@
 //! A workload on several ranks in virtual time:
-//! `cargo run --release -p loligo-lab --example lab -- --workload SPEC [--ranks 1,2,4] [--spread one|even|hashed] [--placement subtree|giga|replicated] [--by-path yes] [--split-entries N] [--rest-ms N] [--slower X] [--seed N]
+//! `cargo run --release -p loligo-lab --example lab -- --workload SPEC [--ranks 1,2,4] [--spread one|even|hashed] [--placement subtree|giga|replicated|table] [--by-path yes] [--split-entries N] [--rest-ms N] [--slower X] [--seed N]
 //! [--policy NAME|FILE] [--tick-ms N] [--log yes] [--costs FILE] [--seconds N] [--csv FILE] [--parts FILE] [--svg FILE] [--json FILE]`. Without a workload it says which there are.
 //!
 //! Writes a Markdown table with a line for each number of ranks. With several of them the picture is of the last one, and JSON has
@@ -78,7 +78,8 @@ fn args() -> Result<Args, String> {
 }
 
 fn placed(name: &str) -> Result<Placement, String> {
-    Placement::named(name.as_bytes()).ok_or(format!("there is no placement `{name}`: subtree, giga, replicated"))
+    Placement::named(name.as_bytes())
+        .ok_or(format!("there is no placement `{name}`: subtree, giga, replicated, table, table-inherit"))
 }
 
 /// One that comes with Loligo, or the text in a file.

@@ -107,7 +107,7 @@ impl Mds {
         let since_ms = self.now.mono_ms;
         let (flushed, marks) = (Vec::new(), Vec::new());
         let (tx, reads) = (None, 0);
-        self.run(Job {
+        let mut job = Job {
             id: 0,
             slot,
             session: id,
@@ -127,7 +127,11 @@ impl Mds {
             reads,
             within: None,
             limited,
-        });
+        };
+        match self.begin_walk(&mut job) {
+            Some(result) => self.finish(job, result),
+            None => self.run(job),
+        }
     }
 
     /// What every request meets first, each time it starts.

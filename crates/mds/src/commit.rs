@@ -51,6 +51,7 @@ impl Mds {
             self.note_arrivals(events);
         }
         for event in events {
+            self.note_shortcuts(event);
             if !alone {
                 self.note_for_others(event);
             }

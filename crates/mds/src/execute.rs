@@ -100,7 +100,7 @@ impl Mds {
         self.finish(job, Err(error));
     }
 
-    fn finish(&mut self, mut job: Job, mut result: FsResult<Answer>) {
+    pub(crate) fn finish(&mut self, mut job: Job, mut result: FsResult<Answer>) {
         if job.again.is_some() && result == Err(FsError::NotFound) {
             // It was there when the request was executed.
             result = Err(FsError::Stale);

@@ -59,6 +59,7 @@ mod rights;
 mod scan;
 mod session;
 mod shards;
+mod shortcuts;
 mod spill;
 mod status;
 mod sync;

@@ -27,6 +27,7 @@ use crate::park::Parked;
 use crate::paths::Ways;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Standing};
+use crate::shortcuts::Shortcuts;
 use crate::status::Counters;
 use crate::sync::Syncs;
 use crate::tidy::Tidy;
@@ -65,6 +66,7 @@ pub struct Mds {
     pub(crate) heat: Heat,
     pub(crate) balance: Balance,
     pub(crate) ways: Ways,
+    pub(crate) shortcuts: Shortcuts,
     pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
     pub(crate) stopping: bool,
@@ -107,6 +109,7 @@ impl Mds {
             heat,
             balance: Balance::default(),
             ways: Ways::default(),
+            shortcuts: Shortcuts::default(),
             decoupled: Decoupled::default(),
             pace: Pace::default(),
             stopping: false,

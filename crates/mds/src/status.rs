@@ -187,6 +187,9 @@ pub struct PathStatus {
     pub asks: u64,
     /// Replicas that were asked back so far, because a directory was about to change.
     pub asked_back: u64,
+    /// Paths whose directories are known as one step, and walks that began with one.
+    pub shortcuts: usize,
+    pub shortcuts_taken: u64,
 }
 
 /// How many operations there are.
@@ -351,6 +354,8 @@ impl Mds {
             partings: held.partings,
             asks: held.asks,
             asked_back: lent.asked_back,
+            shortcuts: self.shortcuts.len(),
+            shortcuts_taken: self.shortcuts.taken,
         }
     }
 

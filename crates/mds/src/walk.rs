@@ -1,16 +1,23 @@
 //! A request that finds several names one after the other: each is a lookup of its own, with all that a lookup goes through. What one of them
-//! leads to says where the next one begins. It ends where there is nothing more to find, or where another rank has the next name. Not here:
-//! a lookup.
+//! leads to says where the next one begins. It ends where there is nothing more to find, or where another rank has the next name. Directories that
+//! were found before are one step (`shortcuts.rs`). Under placement `table` it is not asked who may search a directory on the way. Not here: a
+//! lookup.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Lease, Name, Op, Replicas};
+use loligo_namespace::{check_search, is_searched_by_all};
+use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, Replicas};
 
 use crate::cluster::Way;
 use crate::execute::Step;
 use crate::io::Identity;
 use crate::machine::Mds;
 use crate::park::Job;
+use crate::shortcuts::Shortcut;
+
+/// Directories that are found at once are so many at least: one alone is as soon looked up.
+const NAMES_MIN: usize = 2;
 
 /// A request of this kind, on its way. The lookup of the next name is the job's operation.
 pub(crate) struct Walk {
@@ -22,8 +29,14 @@ pub(crate) struct Walk {
     by_path: u32,
     /// So many were found.
     done: usize,
+    /// The directories among them, but for those that a shortcut led to.
+    dirs: Vec<Ino>,
+    /// Who asks, while that does not matter for the next lookup.
+    asks: Option<Cred>,
     /// In which the last of them is.
     above: Ino,
+    /// In which the next one is looked for.
+    at: Ino,
     /// Who asks, if each name is to be looked at whether that one may.
     limited: Option<(Arc<Identity>, u64)>,
 }
@@ -39,7 +52,18 @@ impl Walk {
         let Op::Walk { dir, names, by } = op else { return Ok((op, None)) };
         let name = names.first().ok_or(FsError::Invalid)?.clone();
         *want = Lease::NONE;
-        let walk = Walk { dir, names, by, by_path: 0, done: 0, above: dir, limited: limited.cloned() };
+        let walk = Walk {
+            dir,
+            names,
+            by,
+            by_path: 0,
+            done: 0,
+            dirs: Vec::new(),
+            asks: None,
+            above: dir,
+            at: dir,
+            limited: limited.cloned(),
+        };
         Ok((Op::Lookup { dir, name }, Some(Box::new(walk))))
     }
 
@@ -64,7 +88,25 @@ impl Walk {
         (self.done, self.above) = (self.done + 1, above);
         if let Some(dir) = dir {
             self.by_path = if dir.is_by_path() { self.by_path + 1 } else { 0 };
+            self.dirs.push(dir);
         }
+    }
+
+    /// The lookup of the next name, in this directory.
+    fn look(&mut self, job: &mut Job, dir: Ino, name: Name) -> Op {
+        self.at = dir;
+        if dir.is_table() && self.limited.is_none() {
+            let asks = std::mem::replace(&mut job.cred, Cred::root());
+            self.asks.get_or_insert(asks);
+        } else if let Some(asks) = self.asks.take() {
+            job.cred = asks;
+        }
+        std::mem::replace(&mut job.op, Op::Lookup { dir, name })
+    }
+
+    /// So many directories are found at once at most: with the last name, if it leads to one and nobody asks for more than which one that is.
+    fn at_once(&self) -> usize {
+        self.names.len() - usize::from(self.by != Replicas::ToTheEnd)
     }
 
     fn walked(&self, last: Answer) -> Step {
@@ -74,6 +116,104 @@ impl Walk {
 }
 
 impl Mds {
+    /// A request begins. What it is answered with, if it is a walk whose names were all found before.
+    pub(crate) fn begin_walk(&mut self, job: &mut Job) -> Option<FsResult<Answer>> {
+        let mut walk = job.walk.take()?;
+        let answer = self.take_shortcut(job, &mut walk);
+        if answer.is_none() {
+            let (at, name) = (walk.at, walk.names[walk.done].clone());
+            walk.look(job, at, name);
+        }
+        job.walk = Some(walk);
+        answer
+    }
+
+    /// Goes to the last directory in one step, if it is known which one that is. What the walk is answered with, if there is nothing left of it.
+    fn take_shortcut(&mut self, job: &Job, walk: &mut Walk) -> Option<FsResult<Answer>> {
+        let count = walk.at_once();
+        if self.shortcuts.is_empty()
+            || count == 0
+            || walk.limited.is_some()
+            || self.tree.has_decoupled()
+            || self.stopping
+        {
+            return None;
+        }
+        let names = &walk.names[..count];
+        let shortcut = self.shortcuts.get(self.shortcut_key(walk.dir, names), walk.dir, names)?;
+        let searches = |dir: &Ino| self.known_dir(*dir).is_some_and(|(dir, _)| check_search(dir, &job.cred).is_ok());
+        debug_assert!(
+            self.is_true(shortcut, names),
+            "rank {}: a shortcut that is none: {:?}",
+            self.me(),
+            shortcut.found()
+        );
+        // Otherwise the walk itself finds out who refuses it, or asks for what it needs.
+        if !shortcut.lenders.iter().all(|rank| self.replicas_count(*rank)) || !shortcut.guarded.iter().all(searches) {
+            return None;
+        }
+        let dirs = shortcut.found();
+        walk.by_path = dirs.iter().rev().take_while(|dir| dir.is_by_path()).count() as u32;
+        walk.above = dirs.len().checked_sub(2).map_or(walk.dir, |at| dirs[at]);
+        walk.at = *dirs.last()?;
+        walk.done = count;
+        self.shortcuts.taken += 1;
+        if count < walk.names.len() {
+            return None;
+        }
+        let (end, rank) = (walk.at, self.probable_home(walk.at, self.me()));
+        let Step::Answer(answer) = walk.walked(Answer::Remote { ino: end, kind: Kind::Dir, rank }) else { return None };
+        Some(answer)
+    }
+
+    /// Puts down which directories a walk has found, if this rank knows each of them now.
+    fn learn_shortcut(&mut self, walk: &Walk, cred: &Cred) {
+        let count = walk.at_once();
+        if count < self.config.some(NAMES_MIN)
+            || walk.dirs.len() < count
+            || walk.limited.is_some()
+            || self.tree.has_decoupled()
+        {
+            return;
+        }
+        let (mut guarded, mut lenders) = (Vec::new(), BTreeSet::new());
+        let all: Vec<Ino> = std::iter::once(walk.dir).chain(walk.dirs[..count].iter().copied()).collect();
+        for (at, ino) in all.iter().enumerate() {
+            let Some((dir, lender)) = self.known_dir(*ino) else { return };
+            let above = at.checked_sub(1).map(|at| (all[at], &walk.names[at]));
+            if !above.is_none_or(|(above, name)| self.is_in(dir, above, name))
+                || dir.kind != Kind::Dir
+                || dir.nlink == 0
+            {
+                return;
+            }
+            if at < count && !ino.is_table() && !is_searched_by_all(dir) {
+                if check_search(dir, cred).is_err() {
+                    return;
+                }
+                guarded.push(*ino);
+            }
+            lenders.extend(lender);
+        }
+        let names = &walk.names[..count];
+        let shortcut = Shortcut::new(&all, names, guarded, &lenders);
+        let key = self.shortcut_key(walk.dir, names);
+        let most = self.shortcuts_most();
+        self.shortcuts.put(key, shortcut, most);
+    }
+
+    /// Whether a directory says that it is in another one by this name.
+    fn is_in(&self, dir: &Inode, above: Ino, name: &Name) -> bool {
+        dir.parent == above && dir.place.hash() == Some(self.tree.hash(name))
+    }
+
+    /// Whether no directory that this rank knows says something else than a shortcut: a mistake of this code, which simulations look for.
+    fn is_true(&self, shortcut: &Shortcut, names: &[Name]) -> bool {
+        shortcut.dirs().windows(2).zip(names).all(|(pair, name)| {
+            self.known_dir(pair[1]).is_none_or(|(dir, _)| dir.nlink > 0 && self.is_in(dir, pair[0], name))
+        })
+    }
+
     /// One name was found, or not. `None`: the next one is looked for, and is the job's operation.
     pub(crate) fn walk_on(&mut self, job: &mut Job, step: Step) -> Option<Step> {
         let (Some(mut walk), Op::Lookup { dir: at, .. }) = (job.walk.take(), &job.op) else { return Some(step) };
@@ -90,7 +230,8 @@ impl Mds {
                 walk.found(at, dir);
                 match (dir.filter(|_| goes_on), walk.names.get(walk.done)) {
                     (Some(dir), Some(name)) => {
-                        let looked = std::mem::replace(&mut job.op, Op::Lookup { dir, name: name.clone() });
+                        let name = name.clone();
+                        let looked = walk.look(job, dir, name);
                         self.parked.unmark(job);
                         self.give_back(job, false);
                         job.flushed.clear();
@@ -111,7 +252,8 @@ impl Mds {
                     Way::To(dir) => {
                         walk.found(at, Some(dir));
                         if let Some(name) = walk.names.get(walk.done) {
-                            job.op = Op::Lookup { dir, name: name.clone() };
+                            let name = name.clone();
+                            walk.look(job, dir, name);
                             job.walk = Some(walk);
                             return None;
                         }
@@ -133,6 +275,10 @@ impl Mds {
             }
             step => step,
         };
+        if matches!(step, Step::Answer(_)) {
+            let cred = walk.asks.as_ref().unwrap_or(&job.cred);
+            self.learn_shortcut(&walk, cred);
+        }
         job.walk = Some(walk);
         Some(step)
     }

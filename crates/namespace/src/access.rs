@@ -82,6 +82,11 @@ pub fn check_search(dir: &Inode, cred: &Cred) -> FsResult<()> {
     check(dir, cred, X)
 }
 
+/// Whether everybody may search the directory, whoever asks.
+pub fn is_searched_by_all(dir: &Inode) -> bool {
+    dir.mode & 0o111 == 0o111 && dir.acl().is_none()
+}
+
 /// Permission to add or take away a name: `NotFound` in a directory that was itself removed.
 pub fn check_change(dir: &Inode, cred: &Cred) -> FsResult<()> {
     if dir.nlink == 0 {

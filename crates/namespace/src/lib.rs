@@ -30,7 +30,7 @@ mod tree;
 mod vxattr;
 mod work;
 
-pub use access::{check_search, may_search};
+pub use access::{check_search, is_searched_by_all, may_search};
 pub use answer::{answer_again, need_again};
 pub use apply::{apply, apply_decided};
 pub use bounds::is_within_bounds;

@@ -136,7 +136,12 @@ impl World {
     fn scatter(&mut self, ino: Ino) {
         // In half of the worlds of paths these give which ones.
         let by_path = self.options.paths && self.knobs.server.hash_key.0 >> 30 & 1 == 1;
-        let how: &[u8] = if by_path { b"replicated" } else { b"giga" };
+        // In a quarter of those paths lead through directories whoever may search them.
+        let how: &[u8] = match self.knobs.server.hash_key.0 >> 27 & 7 {
+            _ if !by_path => b"giga",
+            0..2 => b"table",
+            _ => b"replicated",
+        };
         let op = Op::SetXattr { ino, name: PLACEMENT.into(), value: how.into(), mode: XattrMode::Set };
         self.must(Call::Op(op), Track::None);
     }

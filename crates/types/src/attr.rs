@@ -92,19 +92,27 @@ pub enum Placement {
     Giga = 2,
     /// Each at a rank of its own, which its path gives, and which other ranks have replicas of (ShardFS: by the hash of the path).
     Replicated = 3,
+    /// Each at a rank of its own, which its path gives, and which paths lead through whoever may search it (Giraffa: a row is found by its path).
+    Table = 4,
+    /// The same, and what is made in one has no permissions for group and others that it does not give itself (Giraffa's remedy, as
+    /// `CalvinFS` and Lazy Hybrid have it).
+    TableInherit = 5,
 }
 
 impl Placement {
+    /// Those that a policy can name.
+    pub const ALL: [Placement; 5] =
+        [Placement::Subtree, Placement::Giga, Placement::Replicated, Placement::Table, Placement::TableInherit];
+
     /// By its number.
     pub fn from_code(code: u8) -> Option<Placement> {
-        let all = [Placement::Inherited, Placement::Subtree, Placement::Giga, Placement::Replicated];
-        all.into_iter().find(|known| *known as u8 == code)
+        let known = std::iter::once(Placement::Inherited).chain(Placement::ALL);
+        known.into_iter().find(|known| *known as u8 == code)
     }
 
     /// By its name in policies.
     pub fn named(name: &[u8]) -> Option<Placement> {
-        let all = [Placement::Subtree, Placement::Giga, Placement::Replicated];
-        all.into_iter().find(|known| known.name().as_bytes() == name)
+        Placement::ALL.into_iter().find(|known| known.name().as_bytes() == name)
     }
 
     /// Its name in policies.
@@ -114,12 +122,29 @@ impl Placement {
             Placement::Subtree => "subtree",
             Placement::Giga => "giga",
             Placement::Replicated => "replicated",
+            Placement::Table => "table",
+            Placement::TableInherit => "table-inherit",
         }
     }
 
     /// Whether new directories live at ranks that their numbers name, and come to all when they are large.
     pub fn scatters(self) -> bool {
-        matches!(self, Placement::Giga | Placement::Replicated)
+        self == Placement::Giga || self.goes_by_path()
+    }
+
+    /// Whether these ranks are given by the paths of the directories.
+    pub fn goes_by_path(self) -> bool {
+        matches!(self, Placement::Replicated | Placement::Table | Placement::TableInherit)
+    }
+
+    /// What the number of a directory says that is made so; `plain` names its rank.
+    pub fn mark(self, number: Ino) -> Ino {
+        match self {
+            Placement::Inherited | Placement::Subtree | Placement::Giga => number,
+            Placement::Replicated => number.by_path(),
+            Placement::Table => number.table(false),
+            Placement::TableInherit => number.table(true),
+        }
     }
 }
 
@@ -393,6 +418,8 @@ impl Inode {
     /// Where directories live that are made in it; never [`Placement::Inherited`].
     pub fn places_dirs(&self) -> Placement {
         match self.placement() {
+            Placement::Inherited if self.ino.inherits() => Placement::TableInherit,
+            Placement::Inherited if self.ino.is_table() => Placement::Table,
             Placement::Inherited if self.ino.is_by_path() => Placement::Replicated,
             Placement::Inherited if self.ino.zeroth_rank().is_some() => Placement::Giga,
             Placement::Inherited => Placement::Subtree,

@@ -58,12 +58,13 @@ fn round(v: &mut [u64; 4]) {
 
 /// The zeroth rank of a new directory by its path (ShardFS: "hash of the path"): from that of the directory above, if its path has given that one, too,
 /// and the hash of the name. `ranks`: those that take directories, ascending. So whoever knows a path, and where on it such directories begin, knows
-/// which rank to ask, and renaming a directory moves nothing: below its new name it is where it was. None: there are no ranks.
+/// which rank to ask, and renaming a directory moves nothing: below its new name it is where it was. A name is so many ranks further on, wherever
+/// it is: trees that are alike inside (`*/build/obj`) stay spread as evenly as they begin. None: there are no ranks.
 #[must_use]
 pub fn rank_by_path(above: Option<Rank>, name_hash: u64, ranks: &[Rank]) -> Option<Rank> {
-    let above = above.map_or(0, |rank| u64::from(rank.0) + 1);
-    let place = mix(name_hash ^ mix(above)) % ranks.len().max(1) as u64;
-    ranks.get(place as usize).copied()
+    let above = above.and_then(|rank| ranks.binary_search(&rank).ok()).unwrap_or(0) as u64;
+    let count = ranks.len().max(1) as u64;
+    ranks.get(((above + mix(name_hash) % count) % count) as usize).copied()
 }
 
 /// SplitMix64's finaliser: neighbouring numbers give numbers that have nothing to do with each other.
@@ -90,6 +91,21 @@ mod tests {
             std.write(&bytes);
             assert_eq!(siphash13((0, 0), &bytes), std.finish(), "length {len}");
         }
+    }
+
+    #[test]
+    fn trees_that_are_alike_inside_are_spread_at_every_depth() {
+        let ranks: Vec<Rank> = [0, 1, 4, 9].map(Rank).into();
+        let hash = |name: &str| name_hash((1, 2), name.as_bytes());
+        let mut dirs: Vec<Option<Rank>> =
+            (0..1000).map(|n| rank_by_path(None, hash(&format!("project{n}")), &ranks)).collect();
+        for name in ["build", "out", "obj", "src", "main", "lib", "include", "test"] {
+            dirs.iter_mut().for_each(|at| *at = rank_by_path(*at, hash(name), &ranks));
+            let count = |rank: &Rank| dirs.iter().filter(|at| **at == Some(*rank)).count();
+            let counts: Vec<usize> = ranks.iter().map(count).collect();
+            assert!(counts.iter().all(|count| (200..300).contains(count)), "{name}: {counts:?}");
+        }
+        assert_eq!(rank_by_path(Some(Rank(7)), 5, &[]), None);
     }
 
     #[test]

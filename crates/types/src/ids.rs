@@ -58,6 +58,12 @@ impl Ino {
     const ZEROTH_SHIFT: u32 = 37;
     /// Set below it in the number of a directory whose zeroth rank its path has given.
     const BY_PATH: u64 = 1 << 36;
+    /// Set besides in that of one which paths lead through whoever may search it.
+    const TABLE: u64 = 1 << 35;
+    /// Set besides where what is made in one has no permissions that it does not give itself.
+    const INHERITS: u64 = 1 << 34;
+    /// What counts in the number of a scattered directory lies below this.
+    const COUNT_END: u64 = 1 << 34;
     /// The last rank that can be somebody's zeroth.
     pub const ZEROTH_MAX: Rank = Rank(1023);
 
@@ -78,7 +84,7 @@ impl Ino {
     #[must_use]
     pub fn scattered(self, zeroth: Rank) -> Option<Ino> {
         let count = self.0 & ((1 << Ino::RANGE_BITS) - 1);
-        let fits = count < Ino::BY_PATH && zeroth <= Ino::ZEROTH_MAX;
+        let fits = count < Ino::COUNT_END && zeroth <= Ino::ZEROTH_MAX;
         fits.then_some(Ino(self.0 | Ino::SCATTERED | u64::from(zeroth.0) << Ino::ZEROTH_SHIFT))
     }
 
@@ -104,11 +110,33 @@ impl Ino {
         self.0 & (Ino::SCATTERED | Ino::BY_PATH) == Ino::SCATTERED | Ino::BY_PATH
     }
 
+    /// The number of one whose path has given its rank, and which paths lead through whoever may search it (placement `table`). `inherits`: what is
+    /// made in it has no permissions for others that it does not give them itself.
+    #[must_use]
+    pub fn table(self, inherits: bool) -> Ino {
+        let named = self.by_path();
+        let flags = if inherits { Ino::TABLE | Ino::INHERITS } else { Ino::TABLE };
+        if named.is_by_path() { Ino(named.0 | flags) } else { named }
+    }
+
+    /// Whether paths lead through it whoever may search it.
+    #[inline]
+    #[must_use]
+    pub fn is_table(self) -> bool {
+        self.is_by_path() && self.0 & Ino::TABLE != 0
+    }
+
+    /// Whether what is made in such a directory inherits what it denies.
+    #[must_use]
+    pub fn inherits(self) -> bool {
+        self.is_table() && self.0 & Ino::INHERITS != 0
+    }
+
     /// The number without what it says of a zeroth rank: that by which its rank counts.
     #[inline]
     #[must_use]
     pub fn plain(self) -> Ino {
-        let count = Ino::BY_PATH - 1;
+        let count = Ino::COUNT_END - 1;
         let range = !((1 << Ino::RANGE_BITS) - 1);
         if self.0 & Ino::SCATTERED != 0 { Ino(self.0 & (range | count)) } else { self }
     }
@@ -148,9 +176,14 @@ mod tests {
         assert_eq!((plain.zeroth_rank(), plain.plain()), (None, plain));
         assert_eq!(plain.scattered(Rank::ZERO).and_then(Ino::zeroth_rank), Some(Rank::ZERO));
         assert_eq!((plain.scattered(Rank(1024)), Ino(1 << 36).scattered(Rank(1))), (None, None));
+        assert_eq!(Ino(1 << 34).scattered(Rank(1)), None);
         let named = number.by_path();
         assert_eq!((named.zeroth_rank(), named.plain(), named.birth_rank()), (Some(Rank(1023)), plain, Rank(7)));
         assert_eq!((named.is_by_path(), number.is_by_path(), plain.by_path()), (true, false, plain));
+        let (table, inherits) = (number.table(false), named.table(true));
+        assert_eq!((table.is_table(), table.inherits(), table.is_by_path()), (true, false, true));
+        assert_eq!((inherits.is_table(), inherits.inherits(), inherits.plain()), (true, true, plain));
+        assert_eq!((named.is_table(), plain.table(true), table.zeroth_rank()), (false, plain, Some(Rank(1023))));
         assert_eq!(number.scattered(Rank(2)), None, "it is one already");
     }
 }

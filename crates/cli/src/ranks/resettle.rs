@@ -77,7 +77,7 @@ pub fn run(place: &Place, placement: Placement) -> Outcome {
     let wanted = |dir: &Dir| match placement {
         Placement::Subtree | Placement::Inherited => dir.apart.then_some(top),
         // Not a random number: the same command comes to the same.
-        Placement::Giga | Placement::Replicated => Some(ranks[(mix(dir.ino.0) % ranks.len() as u64) as usize]),
+        _ => Some(ranks[(mix(dir.ino.0) % ranks.len() as u64) as usize]),
     };
     let mut moved = 0;
     for _ in 0..PASSES_MAX {

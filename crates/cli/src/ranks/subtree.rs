@@ -125,6 +125,13 @@ fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
     let how = match placed.unwrap_or_default() {
         Placement::Giga => "each get a rank of their own",
         Placement::Replicated => "each get a rank of their own, which their paths give",
+        Placement::Table => {
+            "each get a rank of their own, which their paths give, and programs that ask by paths come through them whoever may search them"
+        }
+        Placement::TableInherit => {
+            "each get a rank of their own, which their paths give; programs that ask by paths come through them whoever may search them, and what is \
+             made in one is open to nobody whom it keeps out"
+        }
         Placement::Inherited | Placement::Subtree => "live with their names",
     };
     say(format_args!(

@@ -244,6 +244,8 @@ impl Mds {
             self.mark_loan(tx, &inos);
             return Verdict::Deny;
         }
+        // Paths do not lead through what another rank decides on.
+        replicated(&claims).into_iter().for_each(|ino| self.shortcuts.drop_through(ino));
         lent.opens = claims.iter().map(|claim| (claim.ino, self.opens.count(claim.ino))).collect();
         Verdict::Lend(lent, claims)
     }

@@ -1,4 +1,4 @@
-//! New directories that live at a rank which their number names (placement `giga`): which rank and number a directory gets, and how
+//! New directories that live at a rank which their number names (placements `giga`, `replicated`, `table`): which rank and number a directory gets, and how
 //! it comes to be there. IndexFS, "Scaling File System Metadata Performance With Stateless Caching and Bulk Insertion" (SC'14), assigns
 //! each new directory to a randomly chosen server; digest §2.3. Who has it from then on is said by `routes.rs`: the number, as long as
 //! there is no line. Not here: what a directory does that has become large.
@@ -9,7 +9,7 @@
 
 use loligo_namespace::Lookup;
 use loligo_types::hash::{mix, rank_by_path};
-use loligo_types::{Event, Ino, Name, Op, Placement, Rank, RankState};
+use loligo_types::{Event, Ino, Name, Op, Rank, RankState};
 
 use crate::machine::Mds;
 use crate::park::Job;
@@ -42,11 +42,8 @@ impl Mds {
         }
         let chosen = job.scattered.and_then(Ino::zeroth_rank);
         if !chosen.is_some_and(|rank| self.is_up(rank) || rank == self.me() && self.cluster.is_alone()) {
-            let by_path = (placement == Placement::Replicated).then(|| self.rank_by_path(*dir, name)).flatten();
-            job.scattered = self.scattered_number(by_path);
-            if placement == Placement::Replicated {
-                job.scattered = job.scattered.map(Ino::by_path);
-            }
+            let by_path = placement.goes_by_path().then(|| self.rank_by_path(*dir, name)).flatten();
+            job.scattered = self.scattered_number(by_path).map(|number| placement.mark(number));
         }
         let Some(number) = job.scattered else { return };
         if let Some(rank) = number.zeroth_rank().filter(|rank| *rank != self.me()) {

@@ -51,8 +51,9 @@ impl Mds {
     /// What a request, once executed, has changed of directory lookup state.
     fn dir_changes(&self, op: &Op, weight: f64) -> Option<DirChanges> {
         let is_dir = |ino: Ino| self.tree.peek(ino).is_some_and(|inode| inode.kind == Kind::Dir);
+        let restricted = DirChanges { restricted: weight, ..DirChanges::default() };
         match op {
-            Op::Mkdir { .. } => return Some(DirChanges { made: weight, others: 0.0 }),
+            Op::Mkdir { .. } => return Some(DirChanges { made: weight, ..DirChanges::default() }),
             Op::Rmdir { .. } => {}
             Op::Rename { new_dir, new_name, .. } => {
                 let Lookup::Present(moved) = self.tree.entry(*new_dir, new_name) else { return None };
@@ -61,16 +62,16 @@ impl Mds {
                 }
             }
             Op::SetAttr { ino, set, .. } if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() => {
-                is_dir(*ino).then_some(())?;
+                return is_dir(*ino).then_some(restricted);
             }
             Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name }
                 if name.starts_with(b"system.posix_acl_") =>
             {
-                is_dir(*ino).then_some(())?;
+                return is_dir(*ino).then_some(restricted);
             }
             _ => return None,
         }
-        Some(DirChanges { made: 0.0, others: weight })
+        Some(DirChanges { others: weight, ..DirChanges::default() })
     }
 
     /// Counts a request that another rank is to answer.

@@ -95,7 +95,7 @@ fn what_changes_where_directories_are_and_who_may_pass_is_told_apart() {
         let rates = world.mds.spot_rates(10);
         let spot = rates.iter().find(|spot| spot.dir == dir).expect("it was counted");
         let per_s = crate::heat::DecayCounter::per_s_of(exact().heat_half_life_ms);
-        (spot.parent, (spot.dirs.made / per_s).round(), (spot.dirs.others / per_s).round())
+        (spot.parent, (spot.dirs.made / per_s).round(), ((spot.dirs.others + spot.dirs.restricted) / per_s).round())
     };
     assert_eq!(dirs(&world, Ino::ROOT).1, 2.0);
     assert_eq!(dirs(&world, a), (Some(Ino::ROOT), 1.0, 2.0), "one made, made private, and renamed from here");

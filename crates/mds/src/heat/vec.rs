@@ -10,15 +10,17 @@ use super::decay::fading;
 pub struct DirChanges {
     /// Directories made.
     pub made: f64,
-    /// Removed, renamed, given away, opened or closed to others.
+    /// Removed or renamed.
     pub others: f64,
+    /// Given away, opened or closed to others.
+    pub restricted: f64,
 }
 
 impl DirChanges {
     /// This many times as many.
     #[must_use]
     pub fn times(self, factor: f64) -> DirChanges {
-        DirChanges { made: self.made * factor, others: self.others * factor }
+        DirChanges { made: self.made * factor, others: self.others * factor, restricted: self.restricted * factor }
     }
 }
 
@@ -42,6 +44,7 @@ impl DecayVec {
         self.catch_up(now_ms, half_life_ms);
         self.dirs.made += more.made;
         self.dirs.others += more.others;
+        self.dirs.restricted += more.restricted;
     }
 
     #[inline]
@@ -85,8 +88,8 @@ mod tests {
         for (hit, n) in [(Hit::Ird, 2.0), (Hit::Iwr, 4.0), (Hit::Readdir, 6.0), (Hit::Fetch, 8.0), (Hit::Store, 10.0)] {
             load.hit(hit, n, 0, 5000);
         }
-        load.hit_dirs(DirChanges { made: 2.0, others: 6.0 }, 0, 5000);
-        assert_eq!(load.dirs(5000, 5000), DirChanges { made: 1.0, others: 3.0 });
+        load.hit_dirs(DirChanges { made: 2.0, others: 6.0, restricted: 4.0 }, 0, 5000);
+        assert_eq!(load.dirs(5000, 5000), DirChanges { made: 1.0, others: 3.0, restricted: 2.0 });
         let half = LoadVec { ird: 1.0, iwr: 2.0, readdir: 3.0, fetch: 4.0, store: 5.0 };
         assert_eq!(load.get(5000, 5000), half);
         load.hit(Hit::Ird, 1.0, 5000, 5000);

@@ -1,6 +1,6 @@
 //! What all operations that make an inode share: the checks, its owner, group, mode and ACLs, and its entry.
 
-use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name, Place, Target};
+use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, Name, Place, Placement, Target};
 
 use crate::access::{self, S_ISGID, S_ISVTX};
 use crate::acl;
@@ -34,6 +34,13 @@ pub(crate) fn new_inode(ctx: &Ctx<'_>, dir: &Inode, kind: Kind, mode: u16, umask
         None if kind != Kind::Symlink => mode &= !(umask & 0o777),
         None => {}
     }
+    let denied = denied_below(dir);
+    if kind != Kind::Symlink && mode & denied != 0 {
+        mode &= !denied;
+        if let Some(acl) = &mut access_acl {
+            acl::mode::chmod(acl, mode);
+        }
+    }
     let outsider = !ctx.cred.is_root() && !ctx.cred.in_group(gid);
     if kind != Kind::Dir && inherits && mode & (S_ISGID | 0o010) == S_ISGID | 0o010 && outsider {
         mode &= !S_ISGID;
@@ -46,6 +53,16 @@ pub(crate) fn new_inode(ctx: &Ctx<'_>, dir: &Inode, kind: Kind, mode: u16, umask
         inode.extra_mut().default_acl = default.cloned();
     }
     inode
+}
+
+/// The permission bits that nothing has which is made in this directory: under placement `table-inherit` those of a class of users that may not
+/// search it. Paths do not ask who may search what is above a file, so the file says it (as in Lazy Hybrid; digest §2.4).
+fn denied_below(dir: &Inode) -> u16 {
+    if dir.places_dirs() != Placement::TableInherit {
+        return 0;
+    }
+    let of = |search: u16, class: u16| if dir.mode & search == 0 { class } else { 0 };
+    of(0o010, 0o070) | of(0o001, 0o007)
 }
 
 /// Adds the entry of an inode to a directory.
@@ -79,4 +96,31 @@ pub(crate) fn make(work: &mut Work<'_>, dir: &Inode, name: &Name, mut inode: Ino
     add_entry(work, dir, name, Target { ino: inode.ino, kind: inode.kind, remote });
     inode.place = Place::embedded(work.tree.hash(name));
     work.add_inode(inode, dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::script::check;
+
+    #[test]
+    fn under_placement_table_inherit_nothing_is_more_open_than_its_directory() {
+        check(
+            "
+            0 mkdir /d 755
+            0 setxattr /d loligo.policy.placement table-inherit
+            0 create /d/a 644 = mode=644
+            0 chmod /d 750
+            0 mkdir /d/e 777 = mode=770
+            0 create /d/b 666 = mode=660
+            0 chmod /d 705
+            0 create /d/c 666 = mode=606
+            0 chmod /d 700
+            0 mknod /d/p 644 fifo = mode=600
+            0 create /d/s 4755 = mode=4700
+            0 symlink /d/l a = mode=777
+            0 setxattr /d loligo.policy.placement table
+            0 create /d/t 644 = mode=644
+            ",
+        );
+    }
 }

@@ -113,7 +113,8 @@ fn count(place: &Place, spots: &[SpotDoc], times: u32) -> Result<Counted, Failur
         counted.changes += spot.heat.iwr * part;
         counted.lists += spot.heat.readdir * part;
         counted.seen.made += spot.dirs_made * part;
-        counted.seen.changed += spot.dirs_changed * part;
+        counted.seen.changed += (spot.dirs_changed - spot.dirs_restricted) * part;
+        counted.seen.restricted += spot.dirs_restricted * part;
     }
     counted.unknown = unknown.len();
     counted.seen.dirs = dirs.into_values().collect();
@@ -153,12 +154,13 @@ impl Above {
 }
 
 /// The placements that are judged: what they are called, for people and in JSON, and what is expected of them.
-fn outlooks(seen: &Seen, ranks: usize) -> [(&'static str, &'static str, Outlook); 4] {
+fn outlooks(seen: &Seen, ranks: usize) -> [(&'static str, &'static str, Outlook); 5] {
     [
         ("subtree, as it is", "subtree", seen.as_it_is(ranks)),
         ("subtree, moved", "subtree_moved", seen.moved(ranks)),
         ("giga", "giga", seen.giga(ranks)),
         ("replicated", "replicated", seen.replicated(ranks)),
+        ("table", "table", seen.table(ranks)),
     ]
 }
 
@@ -166,7 +168,7 @@ fn text(place: &Place, counted: &Counted, ranks: usize, seconds: u32) -> String 
     let (seen, percent) = (&counted.seen, |of: f64| 100.0 * of / counted.seen.rate());
     let mut out = format!(
         "{}, {seconds} s, {ranks} ranks: {} requests/s in {} directories, half of them in {}\n{:.0} % reads, {:.0} % changes ({:.1} % make directories, \
-         {:.1} % remove, rename or restrict them), {:.0} % listings\n",
+         {:.1} % remove or rename them, {:.1} % say who may use them), {:.0} % listings\n",
         place.name,
         human_count(seen.rate() as u64),
         seen.dirs.len(),
@@ -175,6 +177,7 @@ fn text(place: &Place, counted: &Counted, ranks: usize, seconds: u32) -> String 
         percent(counted.changes),
         percent(seen.made),
         percent(seen.changed),
+        percent(seen.restricted),
         percent(counted.lists),
     );
     out.push_str(&match seen.needs() {
@@ -246,6 +249,7 @@ fn document(place: &Place, counted: &Counted, ranks: usize, seconds: u32, unreac
         "listings_per_s": counted.lists,
         "dirs_made_per_s": seen.made,
         "dirs_changed_per_s": seen.changed,
+        "dirs_restricted_per_s": seen.restricted,
         "directories": seen.dirs.len(),
         "half_in": seen.half(),
         "left_out": counted.unknown,

@@ -28,8 +28,10 @@ pub struct Seen {
     pub dirs: Vec<Dir>,
     /// Directories made per second.
     pub made: f64,
-    /// Removed, renamed or changed for others per second.
+    /// Removed or renamed per second.
     pub changed: f64,
+    /// Given away, opened or closed to others per second.
+    pub restricted: f64,
     /// Requests per second of each rank, of this.
     pub at: Vec<f64>,
     /// Requests per second that a rank can answer; 0: not known.
@@ -135,8 +137,17 @@ impl Seen {
     /// With `replicated` from the beginning, if a replica of each directory is at every rank: as `giga`, and whoever changes a directory asks them
     /// all back. Of removed ones there may be none; then this says too much.
     pub fn replicated(&self, ranks: usize) -> Outlook {
+        self.asking_back(ranks, self.changed + self.restricted)
+    }
+
+    /// With `table` from the beginning: the same, but who may search a directory is nothing to paths.
+    pub fn table(&self, ranks: usize) -> Outlook {
+        self.asking_back(ranks, self.changed)
+    }
+
+    fn asking_back(&self, ranks: usize, rate: f64) -> Outlook {
         let giga = self.giga(ranks);
-        let asked_back = 2.0 * (ranks as f64 - 1.0) * self.changed / self.rate().max(f64::MIN_POSITIVE);
+        let asked_back = 2.0 * (ranks as f64 - 1.0) * rate / self.rate().max(f64::MIN_POSITIVE);
         Outlook { messages: giga.messages + asked_back, ..giga }
     }
 
@@ -238,6 +249,9 @@ mod tests {
         assert!((removing.giga(4).messages - 3.25).abs() < 1e-9);
         let more = removing.replicated(4).messages - removing.giga(4).messages;
         assert!((more - 6.0 * removing.changed / removing.rate()).abs() < 1e-9);
+        let closing = Seen { changed: 0.0, restricted: 4000.0, ..removing };
+        assert!((closing.giga(4).messages - 1.0).abs() < 1e-9 && closing.table(4) == closing.giga(4));
+        assert!((closing.replicated(4).messages - 1.0 - more).abs() < 1e-9);
     }
 
     #[test]

@@ -150,6 +150,11 @@ pub struct RankDoc {
     pub replica_asks: u64,
     #[serde(default)]
     pub replicas_asked_back: u64,
+    /// Paths whose directories it knows as one step, and walks that began with one.
+    #[serde(default)]
+    pub path_shortcuts: u64,
+    #[serde(default)]
+    pub path_shortcuts_taken: u64,
     /// Subtrees that are decoupled, and those of them whose owners are away.
     #[serde(default)]
     pub decoupled_subtrees: u64,
@@ -480,6 +485,8 @@ impl RankDoc {
             path_partings: mds.paths.partings,
             replica_asks: mds.paths.asks,
             replicas_asked_back: mds.paths.asked_back,
+            path_shortcuts: mds.paths.shortcuts as u64,
+            path_shortcuts_taken: mds.paths.shortcuts_taken,
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,

@@ -76,6 +76,9 @@ pub struct SpotDoc {
     pub dirs_made: f64,
     /// Directories in it that were removed, renamed, given away, opened or closed to others.
     pub dirs_changed: f64,
+    /// Of those that changed, given away, opened or closed to others.
+    #[serde(default)]
+    pub dirs_restricted: f64,
 }
 
 impl SpotDoc {
@@ -89,7 +92,8 @@ impl SpotDoc {
             entries: spot.entries,
             heat: HeatDoc::new(&spot.load),
             dirs_made: tenths(spot.dirs.made),
-            dirs_changed: tenths(spot.dirs.others),
+            dirs_changed: tenths(spot.dirs.others + spot.dirs.restricted),
+            dirs_restricted: tenths(spot.dirs.restricted),
         }
     }
 }

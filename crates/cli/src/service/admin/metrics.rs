@@ -147,6 +147,10 @@ const REPLICAS_LENT: Metric =
     stable("loligo_replicas_lent", "gauge", "directories of the rank of which other ranks hold replicas");
 const PATH_STEPS: Metric =
     stable("loligo_path_steps_total", "counter", "names on the way of paths that were found by replicas");
+const PATH_SHORTCUTS: Metric =
+    stable("loligo_path_shortcuts", "gauge", "paths whose directories the rank knows as one step");
+const PATH_SHORTCUTS_TAKEN: Metric =
+    stable("loligo_path_shortcuts_taken_total", "counter", "paths whose directories were found in one step");
 const PATH_PARTINGS: Metric = stable(
     "loligo_path_partings_total",
     "counter",
@@ -259,6 +263,8 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&REPLICAS_HELD, status, |rank| rank.mds.paths.held as f64);
     page.ranks(&REPLICAS_LENT, status, |rank| rank.mds.paths.lent as f64);
     page.ranks(&PATH_STEPS, status, |rank| rank.mds.paths.steps as f64);
+    page.ranks(&PATH_SHORTCUTS, status, |rank| rank.mds.paths.shortcuts as f64);
+    page.ranks(&PATH_SHORTCUTS_TAKEN, status, |rank| rank.mds.paths.shortcuts_taken as f64);
     page.ranks(&PATH_PARTINGS, status, |rank| rank.mds.paths.partings as f64);
     page.ranks(&REPLICA_ASKS, status, |rank| rank.mds.paths.asks as f64);
     page.ranks(&REPLICAS_ASKED_BACK, status, |rank| rank.mds.paths.asked_back as f64);

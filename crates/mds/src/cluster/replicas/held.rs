@@ -65,19 +65,26 @@ impl Held {
 
     fn get(&self, ino: Ino, now_ms: u64) -> Option<&Inode> {
         let replica = self.dirs.get(&ino)?;
-        let counts = self.until_ms.get(&replica.from).is_some_and(|(until, _)| now_ms < *until);
-        counts.then_some(&*replica.inode)
+        self.counts(replica.from, now_ms).then_some(&*replica.inode)
+    }
+
+    /// Whether those of a rank count.
+    fn counts(&self, rank: Rank, now_ms: u64) -> bool {
+        self.until_ms.get(&rank).is_some_and(|(until, _)| now_ms < *until)
     }
 
     /// Those of a rank count so long. What has come to its end meanwhile does not come back: its rank may have given it up.
-    fn extend(&mut self, rank: Rank, sent_ms: u64, now_ms: u64) {
+    /// Whether some were dropped for that.
+    fn extend(&mut self, rank: Rank, sent_ms: u64, now_ms: u64) -> bool {
         let (until, _) = self.until_ms.entry(rank).or_default();
         let ended = now_ms >= *until;
         // Nobody was asked later than now.
         *until = (*until).max(sent_ms.min(now_ms) + limits::REPLICA_MS);
+        let before = self.dirs.len();
         if ended {
             self.dirs.retain(|_, replica| replica.from != rank);
         }
+        self.dirs.len() < before
     }
 }
 
@@ -155,6 +162,22 @@ impl Mds {
         self.tree.inode(ino).filter(|_| owns)
     }
 
+    /// All of a directory that is this rank's, or a replica of another's, and whose.
+    pub(crate) fn known_dir(&self, ino: Ino) -> Option<(&Inode, Option<Rank>)> {
+        // A part of a directory does not say where that is.
+        if let Some(own) = self.own_dir(ino).filter(|dir| dir.part_of().is_none()) {
+            return Some((own, None));
+        }
+        let replica = self.cluster.held.dirs.get(&ino)?;
+        let counts = self.cluster.held.counts(replica.from, self.now.mono_ms);
+        counts.then_some((&*replica.inode, Some(replica.from)))
+    }
+
+    /// Whether replicas of a rank count.
+    pub(crate) fn replicas_count(&self, rank: Rank) -> bool {
+        self.cluster.held.counts(rank, self.now.mono_ms)
+    }
+
     /// Who has a directory, as far as is known.
     pub(crate) fn probable_home(&self, ino: Ino, near: Rank) -> Rank {
         self.cluster.routes.home(ino).unwrap_or(near)
@@ -203,7 +226,7 @@ impl Mds {
     /// A replica came.
     pub(crate) fn replica_came(&mut self, from: Rank, sent_ms: u64, inode: Box<Inode>) {
         self.cluster.held.asked.remove(&Asked::Dir(inode.ino));
-        self.cluster.held.extend(from, sent_ms, self.now.mono_ms);
+        self.replicas_kept(from, sent_ms);
         self.make_room_for_replicas();
         self.cluster.held.dirs.insert(inode.ino, Replica { inode, from });
         self.parked.wake(&Why::Replicas);
@@ -220,18 +243,22 @@ impl Mds {
         if self.cluster.held.dirs.len() >= most || self.cluster.held.names.len() >= most {
             self.cluster.held.dirs.clear();
             self.cluster.held.names.clear();
+            self.shortcuts.clear();
         }
     }
 
     /// A rank wants one back.
     pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
         self.cluster.held.dirs.remove(&ino);
+        self.shortcuts.drop_through(ino);
         self.tell(from, PeerMsg::ReplicaDropped { ino });
     }
 
     /// Those of a rank go on to count.
     pub(crate) fn replicas_kept(&mut self, from: Rank, sent_ms: u64) {
-        self.cluster.held.extend(from, sent_ms, self.now.mono_ms);
+        if self.cluster.held.extend(from, sent_ms, self.now.mono_ms) {
+            self.shortcuts.clear();
+        }
     }
 
     /// The connection to a rank is gone, or is new: nothing that it has lent counts, and nothing that it was asked will be answered.
@@ -239,6 +266,7 @@ impl Mds {
         let held = &mut self.cluster.held;
         held.dirs.retain(|_, replica| replica.from != rank);
         held.until_ms.remove(&rank);
+        self.shortcuts.clear();
         if !held.asked.is_empty() {
             held.asked.clear();
             self.parked.wake(&Why::Replicas);
@@ -266,8 +294,12 @@ impl Mds {
             }
             now < *until
         });
+        let before = held.dirs.len();
         let (dirs, until_ms) = (&mut held.dirs, &held.until_ms);
         dirs.retain(|_, replica| until_ms.contains_key(&replica.from));
+        if dirs.len() < before {
+            self.shortcuts.clear();
+        }
         due.into_iter().for_each(|rank| self.tell(rank, PeerMsg::KeepReplicas { sent_ms: now }));
     }
 }

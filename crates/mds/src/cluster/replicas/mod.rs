@@ -26,8 +26,9 @@ const LENT_MS: u64 = limits::REPLICA_MS + limits::REPLICA_MS / 10;
 /// After this the holder asks to keep them, milliseconds.
 const KEEP_MS: u64 = limits::REPLICA_MS / 3;
 
-/// Whether two records of a directory are the same to paths that lead through it.
-fn is_same_way(a: &Inode, b: &Inode) -> bool {
-    let of = |inode: &Inode| (inode.mode, inode.uid, inode.gid, inode.parent, inode.place, inode.nlink == 0);
-    of(a) == of(b) && a.acl() == b.acl()
+/// Whether two records of a directory are the same to paths that lead through it. Who may search it is nothing to them under placement `table`.
+pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
+    let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
+    let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
+    way(a) == way(b) && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
 }

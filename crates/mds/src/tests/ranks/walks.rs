@@ -6,12 +6,17 @@ use loligo_types::{Access, Answer, FsError, Ino, Kind, Name, Op, Replicas, SetAt
 
 use super::*;
 
-fn walk(dir: Ino, names: &[&str]) -> Op {
+pub(super) fn walk(dir: Ino, names: &[&str]) -> Op {
     Op::Walk { dir, names: names.iter().map(|text| name(text)).collect::<Arc<[Name]>>(), by: Replicas::Unused }
 }
 
 /// How far one request leads, and to what: the names found, the directory of the last, its inode, and whose that is if not the asked one's.
-fn walked(cluster: &mut Cluster, client: usize, at: usize, op: Op) -> Result<(u32, Ino, Ino, Option<usize>), FsError> {
+pub(super) fn walked(
+    cluster: &mut Cluster,
+    client: usize,
+    at: usize,
+    op: Op,
+) -> Result<(u32, Ino, Ino, Option<usize>), FsError> {
     match cluster.ask(client, at, op) {
         Outcome::Answered(Ok(Answer::Walked { done, dir, last, .. })) => Ok(match *last {
             Answer::Entry(attr) => (done, dir, attr.ino, None),
@@ -101,12 +106,12 @@ fn what_moves_meanwhile_is_found_where_it_is() {
 }
 
 /// The same request, where the rank is to find the way through others' directories.
-fn here_walk(dir: Ino, names: &[&str]) -> Op {
+pub(super) fn here_walk(dir: Ino, names: &[&str]) -> Op {
     let Op::Walk { dir, names, .. } = walk(dir, names) else { unreachable!("it is one") };
     Op::Walk { dir, names, by: Replicas::OnTheWay }
 }
 
-fn chmod(ino: Ino, mode: u16) -> Op {
+pub(super) fn chmod(ino: Ino, mode: u16) -> Op {
     Op::SetAttr { ino, set: SetAttr { mode: Some(mode), ..SetAttr::default() }, handle: None }
 }
 
