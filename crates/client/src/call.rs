@@ -45,6 +45,9 @@ pub enum Call {
     /// Finds names one after the other, as far as the rank leads that is asked. `Answer::Walked`. `to_dir`: the last one is a directory, too, and only
     /// its number matters.
     Walk { dir: Ino, names: Arc<[Name]>, at: WalkAt, to_dir: bool },
+    /// Makes or takes away a name in the directory that names lead to, as [`Op::Via`] has it; the directory in `what` does not count. Answered as
+    /// `what` is, or with `Answer::Walked` if so far nothing was done, but the way gone: there the caller goes on.
+    Via { dir: Ino, names: Arc<[Name]>, at: WalkAt, what: Box<Op> },
     /// Attributes, with what this client holds back of size and times. `Answer::Entry`.
     GetAttr { ino: Ino },
     /// Changes attributes; a `size` is a truncate, ordered with the writes before and after it.

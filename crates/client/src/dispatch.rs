@@ -56,6 +56,7 @@ impl Client {
                 None => self.pass(waiter, cred, op),
             },
             Call::Walk { dir, names, at, to_dir } => self.walk(waiter, cred, (dir, names), at, to_dir),
+            Call::Via { dir, names, at, what } => self.via(waiter, cred, (dir, names), at, *what),
             Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
             Call::Open { ino, flags } => self.open(waiter, cred, ino, flags),
@@ -156,6 +157,31 @@ impl Client {
         let Some(rank) = rank else { return self.pass(waiter, cred, op) };
         let pass = Pass::new(waiter, cred);
         self.request_at(rank, Cred::clone(cred), op, Then::Pass(pass), 0);
+    }
+
+    /// Goes a way and does something at its end. Where names are cached above it is to be known in which directory a name changed, and what is
+    /// decoupled for this client is not the ranks': then the way alone is gone.
+    fn via(&mut self, waiter: Waiter, cred: &Arc<Cred>, way: (Ino, Arc<[Name]>), at: WalkAt, what: Op) {
+        let (dir, names) = way;
+        let Some(what) = what.in_dir(Ino(0)) else { return self.fail(waiter, FsError::Invalid) };
+        let Some((_, name)) = what.first_name() else { return self.fail(waiter, FsError::Invalid) };
+        if names.is_empty() || names.len() > WALK_MAX {
+            return self.fail(waiter, FsError::Invalid);
+        }
+        if self.config.cache_names || self.own.is_any() {
+            return self.walk(waiter, cred, (dir, names), at, true);
+        }
+        if self.is_single() {
+            let op = Op::Via { dir, names, by: Replicas::Unused, what: Box::new(what) };
+            return self.pass(waiter, cred, op);
+        }
+        let all: Vec<Name> = names.iter().chain([name]).cloned().collect();
+        let rank = self.rank_of_walk(&all, at, false).filter(|rank| self.router.has_rank(*rank));
+        let op = Op::Via { dir, names, by: Replicas::ToTheEnd, what: Box::new(what) };
+        match rank {
+            Some(rank) => self.request_at(rank, Cred::clone(cred), op, Then::Pass(Pass::new(waiter, cred)), 0),
+            None => self.pass(waiter, cred, op),
+        }
     }
 
     /// The rank that is asked for a way, if it is not the one with the first name.

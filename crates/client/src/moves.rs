@@ -83,6 +83,8 @@ impl Client {
         pending.hops += 1;
         self.put_down();
         match self.router.subject(&pending.request.op) {
+            // Said of what was made at the end of a way, not of where that begins.
+            _ if done.is_some() && matches!(pending.request.op, Op::Via { .. }) => {}
             // One that has some of its names has not got it for that.
             Subject::Names(dir, _) if self.router.is_parted(dir) => {}
             Subject::Names(dir, _) => {
@@ -187,6 +189,7 @@ impl Client {
     /// The operation was executed before what it is about moved: only its answer is made.
     fn make_answer(&mut self, to: Rank, pending: Pending, ino: Ino, value: u64) {
         let Pending { request: Request { cred, op, .. }, then, hops } = pending;
+        let op = if let Op::Via { what, .. } = op { *what } else { op };
         let (again, created) = match op {
             Op::Create { flags, handle, .. } | Op::Open { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
                 let flags = OpenFlags { truncate: false, ..flags };

@@ -55,6 +55,26 @@ fn a_path_takes_one_request_however_deep_it_is() {
     assert_eq!(requests(&server) - before, 2);
     assert_eq!(fs.stat("/d0/d1/d2").map(|attr| attr.kind), Ok(Kind::Dir));
     assert_eq!(requests(&server) - before, 3);
+    // What is made or taken away at the end of a path comes with the way there.
+    let mut last = requests(&server);
+    let mut once = |what: &str, done: Result<(), FsError>| {
+        assert_eq!(done, Ok(()), "{what}");
+        assert_eq!(std::mem::replace(&mut last, requests(&server)) + 1, last, "{what}");
+    };
+    once("mkdir", fs.mkdir("/d0/d1/x", 0o750).map(drop));
+    once("mknod", fs.mknod("/d0/d1/x/f", Kind::File, 0o600).map(drop));
+    once("symlink", fs.symlink("f", "/d0/d1/x/s").map(drop));
+    once("stat", fs.stat("/d0/d1/x").map(|attr| assert_eq!((attr.mode, attr.kind), (0o750, Kind::Dir))));
+    once("unlink", fs.unlink("/d0/d1/x/s"));
+    once("unlink", fs.unlink("/d0/d1/x/f"));
+    once("rmdir", fs.rmdir("/d0/d1/x"));
+    // What refuses it is said once, too, and what is no directory is none.
+    assert_eq!(fs.mkdir("/d0/d1/d2", 0o755).err(), Some(FsError::Exists));
+    assert_eq!(fs.mkdir("/d0/no/x", 0o755).err(), Some(FsError::NotFound));
+    assert_eq!(fs.rmdir("/d0/d1").err(), Some(FsError::NotEmpty));
+    assert_eq!(fs.mknod("/d0/d1/..", Kind::File, 0o600).err(), Some(FsError::Invalid));
+    fs.mknod("/d0/plain", Kind::File, 0o600).expect("made");
+    assert_eq!(fs.mkdir("/d0/plain/x", 0o755).err(), Some(FsError::NotDir));
     // Links, dots, and what is in the way.
     fs.symlink("d1/../d1/d2", "/d0/link").expect("made");
     fs.symlink("/d0/link/d3", "/short").expect("made");
@@ -62,6 +82,10 @@ fn a_path_takes_one_request_however_deep_it_is() {
     for same in ["/short", "/short/", "/./d0/.//link/d3/.", "/d0/d1/../link/d3/d4/.."] {
         assert_eq!(fs.stat(same).map(|attr| attr.ino), Ok(ino), "{same}");
     }
+    fs.mkdir("/short/made", 0o755).expect("made, where the link leads");
+    fs.mknod("/d0/./link/../d2/node", Kind::File, 0o600).expect("made");
+    assert!(fs.stat("/d0/d1/d2/d3/made").is_ok() && fs.stat("/d0/d1/d2/node").is_ok());
+    assert_eq!(fs.unlink("/d0/link/../d2/node"), Ok(()));
     assert_eq!(fs.lstat("/short").map(|attr| attr.kind), Ok(Kind::Symlink));
     assert_eq!(fs.stat(format!("{file}/x")).err(), Some(FsError::NotDir));
     assert_eq!(fs.stat(format!("{file}/")).err(), Some(FsError::NotDir));
@@ -106,6 +130,11 @@ fn one_request_each(placement: &str) {
     let before = requests(&server);
     assert!(files.iter().all(|file| fresh.stat(file).is_ok()));
     assert_eq!(requests(&server) - before, files.len() as u64);
+    // So does what is made.
+    let before = requests(&server);
+    assert!(files.iter().all(|file| fresh.mknod(format!("{file}2"), Kind::File, 0o644).is_ok()));
+    assert!(files.iter().all(|file| fresh.unlink(format!("{file}2")).is_ok()));
+    assert_eq!(requests(&server) - before, 2 * files.len() as u64);
     // Changes of directories on the way are seen at once, by whoever asks whichever rank.
     let user = other.fs(Arc::new(Cred::user(7, 7)));
     assert!(files.iter().all(|file| user.stat(file).is_ok()));

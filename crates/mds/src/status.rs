@@ -234,6 +234,7 @@ fn place(op: &Op) -> usize {
         Op::DataAddress { .. } => 33,
         Op::Subtree { .. } => 34,
         Op::Walk { .. } => 35,
+        Op::Via { what, .. } => place(what),
     }
 }
 

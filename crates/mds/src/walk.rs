@@ -31,6 +31,9 @@ pub(crate) struct Walk {
     done: usize,
     /// The directories among them, but for those that a shortcut led to.
     dirs: Vec<Ino>,
+    /// What is done in the directory that the names lead to; and whether that is the job's operation by now.
+    what: Option<Op>,
+    acts: bool,
     /// Who asks, while that does not matter for the next lookup.
     asks: Option<Cred>,
     /// In which the last of them is.
@@ -49,7 +52,11 @@ impl Walk {
         want: &mut Lease,
         limited: Option<&(Arc<Identity>, u64)>,
     ) -> FsResult<(Op, Option<Box<Walk>>)> {
-        let Op::Walk { dir, names, by } = op else { return Ok((op, None)) };
+        let (dir, names, by, what) = match op {
+            Op::Walk { dir, names, by } => (dir, names, by, None),
+            Op::Via { dir, names, by, what } => (dir, names, by, Some(what.in_dir(dir).ok_or(FsError::Invalid)?)),
+            op => return Ok((op, None)),
+        };
         let name = names.first().ok_or(FsError::Invalid)?.clone();
         *want = Lease::NONE;
         let walk = Walk {
@@ -59,6 +66,8 @@ impl Walk {
             by_path: 0,
             done: 0,
             dirs: Vec::new(),
+            what,
+            acts: false,
             asks: None,
             above: dir,
             at: dir,
@@ -69,7 +78,11 @@ impl Walk {
 
     /// The operation that it is.
     pub(crate) fn op(&self) -> Op {
-        Op::Walk { dir: self.dir, names: Arc::clone(&self.names), by: self.by }
+        let (dir, names, by) = (self.dir, Arc::clone(&self.names), self.by);
+        match self.what.clone() {
+            Some(what) => Op::Via { dir, names, by, what: Box::new(what) },
+            None => Op::Walk { dir, names, by },
+        }
     }
 
     /// Whether directories of others on the way are to be found by replicas. Not for who is limited to paths: what is on the way there, and
@@ -104,9 +117,30 @@ impl Walk {
         std::mem::replace(&mut job.op, Op::Lookup { dir, name })
     }
 
+    /// The names have led to a directory, and the rest is done there, in the name of who asks.
+    fn act(&mut self, job: &mut Job, dir: Ino) -> Option<Op> {
+        let op = self.what.clone()?.in_dir(dir)?;
+        (self.at, self.acts) = (dir, true);
+        if let Some(asks) = self.asks.take() {
+            job.cred = asks;
+        }
+        Some(std::mem::replace(&mut job.op, op))
+    }
+
+    /// Goes on in a directory: what the job did until now, if there is more to do.
+    fn go_on(&mut self, job: &mut Job, dir: Ino) -> Option<Op> {
+        match self.names.get(self.done) {
+            Some(name) => {
+                let name = name.clone();
+                Some(self.look(job, dir, name))
+            }
+            None => self.act(job, dir),
+        }
+    }
+
     /// So many directories are found at once at most: with the last name, if it leads to one and nobody asks for more than which one that is.
     fn at_once(&self) -> usize {
-        self.names.len() - usize::from(self.by != Replicas::ToTheEnd)
+        self.names.len() - usize::from(self.by != Replicas::ToTheEnd && self.what.is_none())
     }
 
     fn walked(&self, last: Answer) -> Step {
@@ -119,10 +153,14 @@ impl Mds {
     /// A request begins. What it is answered with, if it is a walk whose names were all found before.
     pub(crate) fn begin_walk(&mut self, job: &mut Job) -> Option<FsResult<Answer>> {
         let mut walk = job.walk.take()?;
-        let answer = self.take_shortcut(job, &mut walk);
-        if answer.is_none() {
-            let (at, name) = (walk.at, walk.names[walk.done].clone());
-            walk.look(job, at, name);
+        // Of what was done before only the answer is made again, wherever that was.
+        let done_before = walk.what.is_some() && job.repeats().is_some();
+        let answer = if done_before { None } else { self.take_shortcut(job, &mut walk) };
+        let at = walk.at;
+        match answer {
+            None if done_before => drop(walk.act(job, at)),
+            None => drop(walk.go_on(job, at)),
+            Some(_) => {}
         }
         job.walk = Some(walk);
         answer
@@ -158,7 +196,7 @@ impl Mds {
         walk.at = *dirs.last()?;
         walk.done = count;
         self.shortcuts.taken += 1;
-        if count < walk.names.len() {
+        if count < walk.names.len() || walk.what.is_some() {
             return None;
         }
         let (end, rank) = (walk.at, self.probable_home(walk.at, self.me()));
@@ -216,10 +254,10 @@ impl Mds {
 
     /// One name was found, or not. `None`: the next one is looked for, and is the job's operation.
     pub(crate) fn walk_on(&mut self, job: &mut Job, step: Step) -> Option<Step> {
-        let (Some(mut walk), Op::Lookup { dir: at, .. }) = (job.walk.take(), &job.op) else { return Some(step) };
-        let at = *at;
-        let me = self.me();
+        let Some(mut walk) = job.walk.take() else { return Some(step) };
+        let (at, me) = (walk.at, self.me());
         let step = match step {
+            step if walk.acts => self.walk_acted(job, &walk, step),
             Step::Answer(Ok(answer)) => {
                 let (dir, goes_on) = match &answer {
                     Answer::Entry(attr) if attr.kind == Kind::Dir => (Some(attr.ino), true),
@@ -228,10 +266,8 @@ impl Mds {
                     _ => (None, false),
                 };
                 walk.found(at, dir);
-                match (dir.filter(|_| goes_on), walk.names.get(walk.done)) {
-                    (Some(dir), Some(name)) => {
-                        let name = name.clone();
-                        let looked = walk.look(job, dir, name);
+                match dir.filter(|_| goes_on).and_then(|dir| walk.go_on(job, dir)) {
+                    Some(looked) => {
                         self.parked.unmark(job);
                         self.give_back(job, false);
                         job.flushed.clear();
@@ -242,7 +278,7 @@ impl Mds {
                         job.walk = Some(walk);
                         return None;
                     }
-                    _ => walk.walked(answer),
+                    None => walk.walked(answer),
                 }
             }
             // That rank need not be asked.
@@ -251,9 +287,7 @@ impl Mds {
                 match self.step_by_replica(at, &name, &job.cred, rank) {
                     Way::To(dir) => {
                         walk.found(at, Some(dir));
-                        if let Some(name) = walk.names.get(walk.done) {
-                            let name = name.clone();
-                            walk.look(job, dir, name);
+                        if walk.go_on(job, dir).is_some() {
                             job.walk = Some(walk);
                             return None;
                         }
@@ -281,5 +315,16 @@ impl Mds {
         }
         job.walk = Some(walk);
         Some(step)
+    }
+
+    /// What a walk led to was done, or not: then whoever asks goes on where it can be. Of what was done before another rank has the answer.
+    fn walk_acted(&self, job: &Job, walk: &Walk, step: Step) -> Step {
+        let elsewhere = |rank| walk.walked(Answer::Remote { ino: walk.at, kind: Kind::Dir, rank });
+        match step {
+            Step::Redirect(rank) if job.again.is_none() => elsewhere(rank),
+            // The directory may be decoupled for who asks.
+            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(self.me()),
+            step => step,
+        }
     }
 }

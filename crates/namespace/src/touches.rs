@@ -111,6 +111,7 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
             touch.reads.many = crate::op::listed(tree, *dir, *cookie, *limit);
         }
         Op::Walk { .. }
+        | Op::Via { .. }
         | Op::LookupParent { .. }
         | Op::Tmpfile { .. }
         | Op::Close { .. }

@@ -74,6 +74,8 @@ fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
         Answer::Entry(attr) => {
             Res::Entry { ino: attr.ino.0, dir: attr.kind == Kind::Dir, mode: attr.mode, nlink: attr.nlink }
         }
+        // The way alone was gone.
+        Answer::Walked { .. } => Res::Refused,
         Answer::Opened { attr, created, .. } => Res::Created { ino: attr.ino.0, created: *created },
         Answer::Entries { entries, .. } => {
             let id = |bytes: &[u8]| NAMES.iter().position(|n| n.as_bytes() == bytes).map_or(u8::MAX, |at| at as u8);

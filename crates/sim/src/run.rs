@@ -153,7 +153,7 @@ impl World {
         if choice & 3 == 3 {
             self.scatter(Ino::ROOT);
         }
-        for (at, name) in ["d0", "d1", "d2"].into_iter().enumerate() {
+        for (at, name) in crate::workload::DIRS.into_iter().enumerate() {
             let dir = self.make_dir(name);
             places.dirs.push(dir);
             if choice & 3 != 3 && choice >> (at + 2) & 1 == 1 {

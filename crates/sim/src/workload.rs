@@ -25,6 +25,9 @@ use crate::tree::{NameId, NsOp};
 /// The names of the workload.
 pub const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
+/// The directories that programs work in, in the root.
+pub const DIRS: [&str; 3] = ["d0", "d1", "d2"];
+
 /// A name by its index.
 pub fn name(id: NameId) -> Name {
     Name::new(NAMES[usize::from(id)].as_bytes()).expect("the names are valid")
@@ -242,6 +245,25 @@ impl Shell {
         self.call(call, Track::Names(op)).await
     }
 
+    /// The same with the way to the directory in the request, where there are paths and that is one of the fixed ones, which nobody renames.
+    /// `any`: chooses, so that no draw of its own is needed.
+    async fn by_path(&mut self, track: NsOp, dir: Ino, op: Op, any: u16) -> Outcome<()> {
+        let fixed = self.places.dirs.iter().position(|fixed| *fixed == dir);
+        if let Some(at) = fixed.filter(|_| self.paths && any.is_multiple_of(2)) {
+            let names = [Name::new(DIRS[at].as_bytes()).expect("the names are valid")].into();
+            let at = match any / 2 % 8 {
+                rank @ 0..6 => WalkAt::Rank(Rank(rank), dir),
+                6 => WalkAt::ByPath(0),
+                _ => WalkAt::First,
+            };
+            let call = Call::Via { dir: Ino::ROOT, names, at, what: Box::new(op.clone()) };
+            if !matches!(self.ns(track.clone(), call).await?.answer, Answer::Walked { .. }) {
+                return Ok(());
+            }
+        }
+        self.ns(track, Call::Op(op)).await.map(drop)
+    }
+
     async fn names(&mut self) -> Outcome<()> {
         let dir = self.dir().await?;
         let n = self.name();
@@ -253,8 +275,8 @@ impl Shell {
                 self.ask(Req::Stat(ino)).await;
             }
             4..6 => {
-                let call = Call::Op(Op::Mkdir { dir, name: name(n), mode, umask: 0 });
-                self.ns(NsOp::Mkdir { dir: d, name: n, mode }, call).await?;
+                let op = Op::Mkdir { dir, name: name(n), mode, umask: 0 };
+                self.by_path(NsOp::Mkdir { dir: d, name: n, mode }, dir, op, mode).await?;
             }
             6..9 => {
                 let exclusive = self.rng.one_in(2);
@@ -264,12 +286,12 @@ impl Shell {
                 self.release(done.fh).await?;
             }
             9..12 => {
-                let call = Call::Op(Op::Unlink { dir, name: name(n) });
-                self.ns(NsOp::Unlink { dir: d, name: n }, call).await?;
+                let op = Op::Unlink { dir, name: name(n) };
+                self.by_path(NsOp::Unlink { dir: d, name: n }, dir, op, mode).await?;
             }
             12 => {
-                let call = Call::Op(Op::Rmdir { dir, name: name(n) });
-                self.ns(NsOp::Rmdir { dir: d, name: n }, call).await?;
+                let op = Op::Rmdir { dir, name: name(n) };
+                self.by_path(NsOp::Rmdir { dir: d, name: n }, dir, op, mode).await?;
             }
             13..15 => self.rename(dir, n).await?,
             15 => {

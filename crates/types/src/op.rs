@@ -124,6 +124,10 @@ pub enum Op {
     /// found as a `Lookup` of its own would find it, at some moment while the request is under way. `by`: where directories on the way are other
     /// ranks', this one may find the way by its replicas of them.
     Walk { dir: Ino, names: Arc<[Name]>, by: Replicas },
+    /// Goes as a `Walk` to a directory, and makes or takes away a name there: `what` is a `Mknod`, `Mkdir`, `Symlink`, `Unlink` or `Rmdir`, of which
+    /// the directory does not count, and is answered as that is. `Walked` if the way, or the name, is another rank's, or leads to no
+    /// directory: then nothing was done. (ShardFS's operations of class 0 are one request each.)
+    Via { dir: Ino, names: Arc<[Name]>, by: Replicas, what: Box<Op> },
     /// The directory above one. `Entry`. The root is its own parent.
     LookupParent { dir: Ino },
     /// Attributes. `Entry`. A handle makes the attributes of an open orphan readable.
@@ -222,6 +226,9 @@ pub enum About {
 impl Op {
     /// Whether the operation can change durable metadata.
     pub fn is_change(&self) -> bool {
+        if let Op::Via { what, .. } = self {
+            return what.is_change();
+        }
         !matches!(
             self,
             Op::Lookup { .. }
@@ -256,7 +263,7 @@ impl Op {
             | Op::Unlink { dir, name }
             | Op::Rmdir { dir, name }
             | Op::Rename { dir, name, .. } => Some((*dir, name)),
-            Op::Walk { dir, names, .. } => Some((*dir, names.first()?)),
+            Op::Walk { dir, names, .. } | Op::Via { dir, names, .. } => Some((*dir, names.first()?)),
             _ => None,
         }
     }
@@ -267,6 +274,7 @@ impl Op {
         match self {
             Op::Lookup { dir, .. }
             | Op::Walk { dir, .. }
+            | Op::Via { dir, .. }
             | Op::Create { dir, .. }
             | Op::Tmpfile { dir, .. }
             | Op::Mknod { dir, .. }
@@ -308,11 +316,26 @@ impl Op {
         )
     }
 
+    /// The same in another directory; `None` if it cannot be what is done at the end of a way ([`Op::Via`]).
+    #[must_use]
+    pub fn in_dir(mut self, at: Ino) -> Option<Op> {
+        match &mut self {
+            Op::Mknod { dir, .. }
+            | Op::Mkdir { dir, .. }
+            | Op::Symlink { dir, .. }
+            | Op::Unlink { dir, .. }
+            | Op::Rmdir { dir, .. } => *dir = at,
+            _ => return None,
+        }
+        Some(self)
+    }
+
     /// Short name, the same in metrics, logs and `loligo top`.
     pub fn name(&self) -> &'static str {
         match self {
             Op::Lookup { .. } => "lookup",
             Op::Walk { .. } => "walk",
+            Op::Via { what, .. } => what.name(),
             Op::LookupParent { .. } => "lookup_parent",
             Op::GetAttr { .. } => "getattr",
             Op::SetAttr { .. } => "setattr",

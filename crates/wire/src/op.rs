@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::limits::{DATA_ADDRESS_MAX, WALK_MAX, XATTR_TOTAL_MAX};
-use loligo_types::{Access, Ino, Layout, LockOwner, Op, RenameMode, Replicas, SetAttr, XattrMode};
+use loligo_types::{Access, Ino, Layout, LockOwner, Name, Op, RenameMode, Replicas, SetAttr, XattrMode};
 
 use crate::common::{
     bits12, flags, kind, limit, lock, name, need, object_size, readdir_limit, set_time, to_flags, to_kind, to_lock,
@@ -11,6 +11,7 @@ use crate::common::{
 };
 use crate::decoder::Payload;
 use crate::proto::request::Op as Wire;
+use crate::proto::via::What;
 use crate::{DecodeError, proto, subtree};
 
 type Result<T> = std::result::Result<T, DecodeError>;
@@ -22,8 +23,18 @@ pub(crate) fn encode(op: &Op) -> Wire {
     match op {
         Op::Lookup { dir, name } => Wire::Lookup(to_at(*dir, name)),
         Op::Walk { dir, names, by } => {
-            let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            Wire::Walk(proto::Walk { dir: dir.0, names, by: u32::from(*by as u8) })
+            Wire::Walk(proto::Walk { dir: dir.0, names: to_names(names), by: u32::from(*by as u8) })
+        }
+        Op::Via { dir, names, by, what } => {
+            let what = what.as_ref().clone().in_dir(Ino(0)).and_then(|what| match encode(&what) {
+                Wire::Mknod(m) => Some(What::Mknod(m)),
+                Wire::Mkdir(m) => Some(What::Mkdir(m)),
+                Wire::Symlink(m) => Some(What::Symlink(m)),
+                Wire::Unlink(m) => Some(What::Unlink(m)),
+                Wire::Rmdir(m) => Some(What::Rmdir(m)),
+                _ => None,
+            });
+            Wire::Via(proto::Via { dir: dir.0, names: to_names(names), by: u32::from(*by as u8), what })
         }
         Op::LookupParent { dir } => Wire::LookupParent(to_ino(*dir)),
         Op::GetAttr { ino } => Wire::GetAttr(to_ino(*ino)),
@@ -134,17 +145,39 @@ pub(crate) fn encode(op: &Op) -> Wire {
     }
 }
 
+fn to_names(names: &[Name]) -> Vec<Vec<u8>> {
+    names.iter().map(|name| name.as_bytes().to_vec()).collect()
+}
+
+/// The names of a way.
+fn names(all: &[Vec<u8>]) -> Result<Arc<[Name]>> {
+    limit(all.len(), WALK_MAX, "names of a walk")?;
+    if all.is_empty() {
+        return Err(DecodeError::Invalid("walk without names"));
+    }
+    all.iter().map(|bytes| name(bytes)).collect()
+}
+
+fn replicas(by: u32) -> Result<Replicas> {
+    let by = u8::try_from(by).ok().and_then(Replicas::from_code);
+    by.ok_or(DecodeError::Invalid("use of replicas"))
+}
+
 pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
     Ok(match op {
         Wire::Lookup(at) => Op::Lookup { dir: Ino(at.dir), name: name(&at.name)? },
-        Wire::Walk(m) => {
-            limit(m.names.len(), WALK_MAX, "names of a walk")?;
-            if m.names.is_empty() {
-                return Err(DecodeError::Invalid("walk without names"));
-            }
-            let names = m.names.iter().map(|bytes| name(bytes)).collect::<Result<_>>()?;
-            let by = u8::try_from(m.by).ok().and_then(Replicas::from_code);
-            Op::Walk { dir: Ino(m.dir), names, by: by.ok_or(DecodeError::Invalid("use of replicas"))? }
+        Wire::Walk(m) => Op::Walk { dir: Ino(m.dir), names: names(&m.names)?, by: replicas(m.by)? },
+        Wire::Via(m) => {
+            let (names, by) = (names(&m.names)?, replicas(m.by)?);
+            let what = match m.what.ok_or(DecodeError::Invalid("way to nothing"))? {
+                What::Mknod(m) => Wire::Mknod(m),
+                What::Mkdir(m) => Wire::Mkdir(m),
+                What::Symlink(m) => Wire::Symlink(m),
+                What::Unlink(m) => Wire::Unlink(m),
+                What::Rmdir(m) => Wire::Rmdir(m),
+            };
+            let what = decode(what, payload)?.in_dir(Ino(0)).ok_or(DecodeError::Invalid("end of a way"))?;
+            Op::Via { dir: Ino(m.dir), names, by, what: Box::new(what) }
         }
         Wire::LookupParent(of) => Op::LookupParent { dir: Ino(of.ino) },
         Wire::GetAttr(of) => Op::GetAttr { ino: Ino(of.ino) },

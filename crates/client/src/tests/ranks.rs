@@ -13,6 +13,7 @@ mod raw;
 mod stayed;
 mod suspended;
 mod unsynced;
+mod ways;
 
 use std::sync::Arc;
 

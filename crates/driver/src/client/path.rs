@@ -156,21 +156,20 @@ impl AsyncFs {
 
     /// Makes a directory.
     pub async fn mkdir(&self, path: impl AsRef<Path>, mode: u16) -> FsResult<Attr> {
-        let (dir, name) = self.place(path.as_ref(), false).await?;
-        entry(self.op(Op::Mkdir { dir, name, mode, umask: self.umask }).await?)
+        let umask = self.umask;
+        entry(self.act(path.as_ref(), |dir, name| Op::Mkdir { dir, name, mode, umask }).await?)
     }
 
     /// Makes an empty regular file, or a node of another kind that is neither a directory nor a symbolic link, and leaves it closed.
     pub async fn mknod(&self, path: impl AsRef<Path>, kind: Kind, mode: u16) -> FsResult<Attr> {
-        let (dir, name) = self.place(path.as_ref(), false).await?;
-        entry(self.op(Op::Mknod { dir, name, kind, mode, umask: self.umask, rdev: 0 }).await?)
+        let umask = self.umask;
+        entry(self.act(path.as_ref(), |dir, name| Op::Mknod { dir, name, kind, mode, umask, rdev: 0 }).await?)
     }
 
     /// Makes a symbolic link.
     pub async fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> FsResult<Attr> {
-        let (dir, name) = self.place(path.as_ref(), false).await?;
-        let target = Arc::from(walk::bytes(target.as_ref()));
-        entry(self.op(Op::Symlink { dir, name, target }).await?)
+        let target: Arc<[u8]> = Arc::from(walk::bytes(target.as_ref()));
+        entry(self.act(path.as_ref(), |dir, name| Op::Symlink { dir, name, target: Arc::clone(&target) }).await?)
     }
 
     /// Target of a symbolic link.
@@ -188,14 +187,12 @@ impl AsyncFs {
 
     /// Takes a name of anything but a directory away.
     pub async fn unlink(&self, path: impl AsRef<Path>) -> FsResult<()> {
-        let (dir, name) = self.place(path.as_ref(), false).await?;
-        self.op(Op::Unlink { dir, name }).await.map(drop)
+        self.act(path.as_ref(), |dir, name| Op::Unlink { dir, name }).await.map(drop)
     }
 
     /// Takes an empty directory away.
     pub async fn rmdir(&self, path: impl AsRef<Path>) -> FsResult<()> {
-        let (dir, name) = self.place(path.as_ref(), false).await?;
-        self.op(Op::Rmdir { dir, name }).await.map(drop)
+        self.act(path.as_ref(), |dir, name| Op::Rmdir { dir, name }).await.map(drop)
     }
 
     /// Renames, replacing what has the new name.

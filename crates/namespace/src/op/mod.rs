@@ -60,6 +60,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
             truncate::need_kill(wants, *ino, *kill_priv);
         }
         Op::Walk { .. }
+        | Op::Via { .. }
         | Op::Close { .. }
         | Op::StatFs
         | Op::SetLock { .. }
@@ -134,6 +135,7 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
         }
         Op::Extend { ino, len, kill_priv, .. } => extend::prepare(tree, ctx, *ino, *len, *kill_priv),
         Op::Walk { .. }
+        | Op::Via { .. }
         | Op::Close { .. }
         | Op::StatFs
         | Op::SetLock { .. }

@@ -172,6 +172,13 @@ fn inode_op() -> BoxedStrategy<Op> {
         ino().prop_map(|dir| Op::LookupParent { dir }),
         (ino(), vec(name(), 1..=64), select(vec![Replicas::Unused, Replicas::OnTheWay, Replicas::ToTheEnd]))
             .prop_map(|(dir, names, by)| Op::Walk { dir, names: names.into(), by }),
+        (
+            ino(),
+            vec(name(), 1..=64),
+            select(vec![Replicas::Unused, Replicas::OnTheWay, Replicas::ToTheEnd]),
+            entry_op().prop_filter_map("a name that is made or taken away", |op| op.in_dir(Ino(0)))
+        )
+            .prop_map(|(dir, names, by, what)| Op::Via { dir, names: names.into(), by, what: Box::new(what) }),
         ino().prop_map(|ino| Op::GetAttr { ino }),
         (ino(), set_attr(), of(handle())).prop_map(|(ino, set, handle)| Op::SetAttr { ino, set, handle }),
         (ino(), flags(), handle()).prop_map(|(ino, flags, handle)| Op::Open { ino, flags, handle }),

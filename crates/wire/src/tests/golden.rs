@@ -231,6 +231,18 @@ fn a_walk_over_several_names() {
 }
 
 #[test]
+fn a_name_that_is_made_at_the_end_of_a_way() {
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a good name");
+    let what = Box::new(Op::Mkdir { dir: Ino(0), name: name("c"), mode: 0o755, umask: 0o22 });
+    let op = Op::Via { dir: Ino::ROOT, names: [name("a"), name("b")].into(), by: Replicas::ToTheEnd, what };
+    let request = Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None };
+    to_server(
+        ToServer::Request(request),
+        "4c6f01011d00000000000000363fd9ef1a1b08031003a20314080112016112016218022a0812016318ed032012",
+    );
+}
+
+#[test]
 fn what_is_elsewhere() {
     let result = Ok(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     to_client(

@@ -9,6 +9,7 @@ use loligo_types::{Answer, Attr, FsError, FsResult, Ino, Kind, Name, Op, limits}
 
 use super::{AsyncFs, bytes as answer_bytes, entry};
 use crate::client::Call;
+use loligo_client::Asked;
 
 /// Most symbolic links followed in one path, as on Linux.
 const LINKS_MAX: u32 = 40;
@@ -154,6 +155,37 @@ impl AsyncFs {
         Err(FsError::Exists)
     }
 
+    /// Makes or takes away the last name of a path, with the way there in one request where that can be. What the operation was answered with.
+    pub(super) async fn act(&self, path: &Path, what: impl Fn(Ino, Name) -> Op) -> FsResult<Answer> {
+        let mut way = Way::new(bytes(path))?;
+        let mut at = ROOT;
+        while let Some(last) = way.left.back().cloned() {
+            if way.left.len() == 1 {
+                let (dir, name) = name_in(at, &last)?;
+                return self.op(what(dir, name)).await;
+            }
+            let names = way.names(1)?;
+            let is_whole = names.len() + 1 == way.left.len() && !is_dots(&last) && at.1 == Kind::Dir;
+            let (dir, next) = if is_whole {
+                let asked = self.hints().find(at.0, &names, true);
+                let what = Box::new(what(Ino(0), Name::new(&last)?));
+                let call = Call::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what };
+                match self.call(call).await?.answer {
+                    walked @ Answer::Walked { .. } => self.went(at, &mut way, &names, (&asked, true), walked)?,
+                    done => return Ok(done),
+                }
+            } else {
+                self.step(at, &mut way, 1).await?
+            };
+            at = match next.place() {
+                (link, Kind::Symlink) => self.enter_link(&mut way, dir, link).await?,
+                place => place,
+            };
+        }
+        // The path is the root, or leads there.
+        Err(FsError::Exists)
+    }
+
     /// Goes as far as one request leads; `but` so many names at the end, which are left. What it comes to, and the directory that has that.
     async fn step(&self, at: Place, way: &mut Way, but: usize) -> FsResult<(Place, Found)> {
         if at.1 != Kind::Dir {
@@ -169,12 +201,24 @@ impl AsyncFs {
                 _ => Ok((at, Found::Only(at))),
             };
         }
-        let (count, to_dir) = (names.len(), but > 0);
+        let to_dir = but > 0;
         let asked = self.hints().find(at.0, &names, to_dir);
         let call = Call::Walk { dir: at.0, names: Arc::clone(&names), at: asked.at, to_dir };
-        let Answer::Walked { done, dir, last, by_path } = self.call(call).await?.answer else {
-            return Err(FsError::Io);
-        };
+        let answer = self.call(call).await?.answer;
+        self.went(at, way, &names, (&asked, to_dir), answer)
+    }
+
+    /// What a request has come to that was to go over these names.
+    fn went(
+        &self,
+        at: Place,
+        way: &mut Way,
+        names: &[Name],
+        (asked, to_dir): (&Asked, bool),
+        answer: Answer,
+    ) -> FsResult<(Place, Found)> {
+        let Answer::Walked { done, dir, last, by_path } = answer else { return Err(FsError::Io) };
+        let count = names.len();
         let done = (done as usize).min(count);
         way.left.drain(..done);
         let found = match *last {
@@ -182,7 +226,7 @@ impl AsyncFs {
             Answer::Remote { ino, kind, rank } => {
                 // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
                 if done + usize::from(!to_dir) == count {
-                    self.hints().put(&asked, rank, ino);
+                    self.hints().put(asked, rank, ino);
                 }
                 Found::Only((ino, kind))
             }

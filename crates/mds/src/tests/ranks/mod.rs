@@ -32,6 +32,7 @@ mod table;
 mod three;
 mod transactions;
 mod under_way;
+mod via;
 mod walks;
 
 use super::cluster_harness::*;

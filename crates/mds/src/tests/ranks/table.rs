@@ -61,6 +61,18 @@ fn a_path_leads_through_directories_whoever_may_search_them_and_a_name_does_not(
     assert_eq!(cluster.call(user, Op::Unlink { dir: b, name: name("f") }), Err(FsError::Access));
     let want = Access { exec: true, ..Access::default() };
     assert!(matches!(cluster.call(user, Op::Access { ino: b, want }), Err(FsError::Access)));
+    // So is what is made at the end of a path: who makes it is who asks.
+    let make = |dirs: &[&str]| Op::Via {
+        dir: Ino::ROOT,
+        names: dirs.iter().map(|text| name(text)).collect(),
+        by: loligo_types::Replicas::ToTheEnd,
+        what: Box::new(Op::Mkdir { dir: Ino(0), name: name("new"), mode: 0o755, umask: 0 }),
+    };
+    let refused = cluster.ask(user, home(b), make(&["top", "a", "b"]));
+    assert!(matches!(refused, Outcome::Answered(Err(FsError::Access))), "{refused:?}");
+    assert!(cluster.call(root, chmod(b, 0o777)).is_ok());
+    let made = cluster.ask(user, home(b), make(&["top", "a", "b"]));
+    assert!(matches!(&made, Outcome::Answered(Ok(Answer::Entry(attr))) if attr.uid == 7), "{made:?}");
     // The directory that has the policy is none of them: it is searched, or not.
     assert!(cluster.call(root, chmod(top, 0o700)).is_ok());
     assert_eq!(walked(&mut cluster, user, home(b), path.clone()), Err(FsError::Access));
