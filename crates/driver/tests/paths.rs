@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::Site;
-use loligo_driver::client::path::Fs;
+use loligo_driver::client::path::{Fs, OpenHow};
 use loligo_driver::client::{Call, Client, Options};
 use loligo_driver::{Server, ServerConfig};
 use loligo_mds::admin::{Ask, Told};
@@ -72,7 +72,15 @@ fn a_path_takes_one_request_however_deep_it_is() {
     assert_eq!(fs.mkdir("/d0/d1/d2", 0o755).err(), Some(FsError::Exists));
     assert_eq!(fs.mkdir("/d0/no/x", 0o755).err(), Some(FsError::NotFound));
     assert_eq!(fs.rmdir("/d0/d1").err(), Some(FsError::NotEmpty));
-    assert_eq!(fs.mknod("/d0/d1/..", Kind::File, 0o600).err(), Some(FsError::Invalid));
+    // Paths that end with no name.
+    assert_eq!(fs.mknod("/d0/d1/..", Kind::File, 0o600).err(), Some(FsError::Exists));
+    assert_eq!(
+        (fs.mkdir("/", 0o755).err(), fs.mkdir("/d0/.", 0o755).err()),
+        (Some(FsError::Exists), Some(FsError::Exists))
+    );
+    assert_eq!((fs.rmdir("/d0/."), fs.unlink("/d0/..")), (Err(FsError::Invalid), Err(FsError::IsDir)));
+    assert_eq!((fs.rename("/d0/..", "/x"), fs.rename("/d0", "/")), (Err(FsError::Busy), Err(FsError::Busy)));
+    assert_eq!(fs.write("/d0/..", b"x".to_vec()), Err(FsError::IsDir));
     fs.mknod("/d0/plain", Kind::File, 0o600).expect("made");
     assert_eq!(fs.mkdir("/d0/plain/x", 0o755).err(), Some(FsError::NotDir));
     // Links, dots, and what is in the way.
@@ -194,5 +202,27 @@ fn a_directory_in_fragments_of_several_ranks_is_asked_where_each_name_is() {
     files.iter().for_each(|file| assert!(fresh.stat(file).is_ok(), "{file}"));
     assert_eq!(requests(&server) - before, files.len() as u64);
     other.stop(Duration::from_secs(10)).expect("it ends");
+    stop(client, server);
+}
+
+#[test]
+fn what_another_user_writes_runs_no_more_in_the_name_of_its_owner() {
+    let site = Site::new();
+    let server = start(&site, 1);
+    let (client, fs) = connect(&site);
+    let user = client.fs(Arc::new(Cred::user(7, 7)));
+    for size in [10, 100_000] {
+        fs.write("/f", vec![b'x'; size]).expect("written");
+        let set = SetAttr { mode: Some(0o6777), ..SetAttr::default() };
+        fs.set_attr("/f", set).expect("changed");
+        let file = user.open("/f", OpenHow { create: None, ..OpenHow::append() }).expect("all may write it");
+        file.write_at(0, b"y".to_vec()).and_then(|()| file.close()).expect("written");
+        assert_eq!(fs.stat("/f").map(|attr| attr.mode & 0o6000), Ok(0), "{size}");
+        // Root may.
+        fs.set_attr("/f", SetAttr { mode: Some(0o6777), ..SetAttr::default() }).expect("changed");
+        let file = fs.open("/f", OpenHow { create: None, ..OpenHow::append() }).expect("opened");
+        file.write_at(0, b"z".to_vec()).and_then(|()| file.close()).expect("written");
+        assert_eq!(fs.stat("/f").map(|attr| attr.mode & 0o6000), Ok(0o6000), "{size}");
+    }
     stop(client, server);
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use loligo_client::{Call as Ask, Failed, Fh, Hints};
+use loligo_client::{Asked, Call as Ask, Done, Failed, Fh, Hints};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, limits};
 use loligo_workload::{Call, Path};
 
@@ -42,30 +42,57 @@ fn names(path: &Path) -> Result<VecDeque<Name>, FsError> {
     path.split('/').filter(|part| !part.is_empty()).map(|part| Name::new(part.as_bytes())).collect()
 }
 
+/// What a request has come to that was to go over these names.
+fn went(
+    hints: &RefCell<Guesses>,
+    at: Ino,
+    left: &mut VecDeque<Name>,
+    names: &[Name],
+    (asked, to_dir): (&Asked, bool),
+    answer: Answer,
+) -> Result<Found, Failed> {
+    let Answer::Walked { done, last, by_path, .. } = answer else { return Err(FsError::Io.into()) };
+    let count = names.len();
+    let done = (done as usize).min(count);
+    left.drain(..done);
+    let mut hints = hints.borrow_mut();
+    let found = match *last {
+        Answer::Entry(attr) => Found::Attr(attr.ino, attr.kind),
+        Answer::Remote { ino, kind, rank } => {
+            // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
+            if done + usize::from(!to_dir) == count {
+                hints.put(asked, rank, ino);
+            }
+            Found::Only(ino, kind)
+        }
+        _ => return Err(FsError::Io.into()),
+    };
+    let dirs = done - usize::from(found.place().1 != Kind::Dir).min(done);
+    hints.learn(at, &names[..dirs], by_path as usize);
+    Ok(found)
+}
+
 impl Shell {
     /// Does a call; see [`crate::shell::Did::result`].
     pub(crate) async fn call_by_path(&self, hints: &RefCell<Guesses>, call: &Call) -> Result<u64, Failed> {
         match call {
             Call::Mkdir(path) => {
-                let (dir, name) = self.place_by_path(hints, path).await?;
-                let done = self.ask(Ask::Op(Op::Mkdir { dir, name, mode: 0o755, umask: 0 })).await?;
+                let what = |dir, name| Op::Mkdir { dir, name, mode: 0o755, umask: 0 };
+                let done = self.act_by_path(hints, path, what).await?;
                 return Ok(done.attr().map_or(0, |attr| attr.ino.0));
             }
             Call::Create(path) => {
-                let (dir, name) = self.place_by_path(hints, path).await?;
-                let op = Op::Mknod { dir, name, kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 };
-                self.ask(Ask::Op(op)).await?;
+                let what = |dir, name| Op::Mknod { dir, name, kind: Kind::File, mode: 0o644, umask: 0, rdev: 0 };
+                self.act_by_path(hints, path, what).await?;
             }
             Call::Stat(path) => self.stat_by_path(hints, path).await?,
             Call::Open(path) => self.read_by_path(hints, path).await?,
             Call::Readdir(path) => return self.list_by_path(hints, path).await,
             Call::Unlink(path) => {
-                let (dir, name) = self.place_by_path(hints, path).await?;
-                self.ask(Ask::Op(Op::Unlink { dir, name })).await?;
+                self.act_by_path(hints, path, |dir, name| Op::Unlink { dir, name }).await?;
             }
             Call::Rmdir(path) => {
-                let (dir, name) = self.place_by_path(hints, path).await?;
-                self.ask(Ask::Op(Op::Rmdir { dir, name })).await?;
+                self.act_by_path(hints, path, |dir, name| Op::Rmdir { dir, name }).await?;
             }
             Call::Rename(from, to) => {
                 let (dir, name) = self.place_by_path(hints, from).await?;
@@ -94,29 +121,43 @@ impl Shell {
     ) -> Result<Found, Failed> {
         let most = left.len().saturating_sub(but).min(limits::WALK_MAX);
         let names: Arc<[Name]> = left.iter().take(most).cloned().collect();
-        let (count, to_dir) = (names.len(), but > 0);
+        let to_dir = but > 0;
         let asked = hints.borrow().find(at, &names, to_dir);
         let call = Ask::Walk { dir: at, names: Arc::clone(&names), at: asked.at, to_dir };
-        let Answer::Walked { done, last, by_path, .. } = self.ask(call).await?.answer else {
-            return Err(FsError::Io.into());
-        };
-        let done = (done as usize).min(count);
-        left.drain(..done);
-        let mut hints = hints.borrow_mut();
-        let found = match *last {
-            Answer::Entry(attr) => Found::Attr(attr.ino, attr.kind),
-            Answer::Remote { ino, kind, rank } => {
-                // Whose the last name's directory is, or that directory itself: not who is to be asked on the way.
-                if done + usize::from(!to_dir) == count {
-                    hints.put(&asked, rank, ino);
-                }
-                Found::Only(ino, kind)
+        let answer = self.ask(call).await?.answer;
+        went(hints, at, left, &names, (&asked, to_dir), answer)
+    }
+
+    /// Makes or takes away the last name of a path, with the way there in one request where that can be.
+    async fn act_by_path(
+        &self,
+        hints: &RefCell<Guesses>,
+        path: &Path,
+        what: impl Fn(Ino, Name) -> Op,
+    ) -> Result<Done, Failed> {
+        let mut left = names(path)?;
+        let mut at = (Ino::ROOT, Kind::Dir);
+        loop {
+            let last = left.back().cloned().ok_or(FsError::Exists)?;
+            if at.1 != Kind::Dir {
+                return Err(FsError::NotDir.into());
             }
-            _ => return Err(FsError::Io.into()),
-        };
-        let dirs = done - usize::from(found.place().1 != Kind::Dir).min(done);
-        hints.learn(at, &names[..dirs], by_path as usize);
-        Ok(found)
+            if left.len() == 1 {
+                return self.ask(Ask::Op(what(at.0, last))).await;
+            }
+            if left.len() > limits::WALK_MAX {
+                at = self.step(hints, at.0, &mut left, 1).await?.place();
+                continue;
+            }
+            let names: Arc<[Name]> = left.iter().take(left.len() - 1).cloned().collect();
+            let asked = hints.borrow().find(at.0, &names, true);
+            let what = Box::new(what(Ino(0), last));
+            let done = self.ask(Ask::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what }).await?;
+            if !matches!(done.answer, Answer::Walked { .. }) {
+                return Ok(done);
+            }
+            at = went(hints, at.0, &mut left, &names, (&asked, true), done.answer)?.place();
+        }
     }
 
     /// Goes a path to its end; `but` so many names at its end.

@@ -137,6 +137,7 @@ impl Costs {
             // Changes of one inode: a record in the journal, as for an unlink, and fewer entries.
             Op::SetAttr { .. } | Op::WriteInline { .. } | Op::SetData { .. } => self.unlink,
             Op::Walk { names, .. } => self.walk + self.name * (names.len() as u64).saturating_sub(1),
+            Op::Via { names, what, .. } => self.of_request(what) + self.name * names.len() as u64,
             _ => self.stat,
         }
     }

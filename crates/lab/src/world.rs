@@ -135,6 +135,7 @@ fn label(input: &Input) -> Option<(&'static str, usize)> {
     match input {
         Input::Message { msg: ToServer::Request(request), .. } => match &request.op {
             Op::Walk { names, .. } => Some(("walk", names.len())),
+            Op::Via { names, .. } => Some(("via", names.len())),
             op => Some((op.name(), 0)),
         },
         Input::Peer { msg: PeerMsg::Letter { .. }, .. } => Some(("letter", 0)),

@@ -157,19 +157,22 @@ impl AsyncFs {
     /// Makes a directory.
     pub async fn mkdir(&self, path: impl AsRef<Path>, mode: u16) -> FsResult<Attr> {
         let umask = self.umask;
-        entry(self.act(path.as_ref(), |dir, name| Op::Mkdir { dir, name, mode, umask }).await?)
+        let made = self.act(path.as_ref(), |dir, name| Op::Mkdir { dir, name, mode, umask }).await;
+        entry(made.map_err(|error| no_name(error, FsError::Exists))?)
     }
 
     /// Makes an empty regular file, or a node of another kind that is neither a directory nor a symbolic link, and leaves it closed.
     pub async fn mknod(&self, path: impl AsRef<Path>, kind: Kind, mode: u16) -> FsResult<Attr> {
         let umask = self.umask;
-        entry(self.act(path.as_ref(), |dir, name| Op::Mknod { dir, name, kind, mode, umask, rdev: 0 }).await?)
+        let made = self.act(path.as_ref(), |dir, name| Op::Mknod { dir, name, kind, mode, umask, rdev: 0 }).await;
+        entry(made.map_err(|error| no_name(error, FsError::Exists))?)
     }
 
     /// Makes a symbolic link.
     pub async fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> FsResult<Attr> {
         let target: Arc<[u8]> = Arc::from(walk::bytes(target.as_ref()));
-        entry(self.act(path.as_ref(), |dir, name| Op::Symlink { dir, name, target: Arc::clone(&target) }).await?)
+        let made = self.act(path.as_ref(), |dir, name| Op::Symlink { dir, name, target: Arc::clone(&target) }).await;
+        entry(made.map_err(|error| no_name(error, FsError::Exists))?)
     }
 
     /// Target of a symbolic link.
@@ -181,7 +184,8 @@ impl AsyncFs {
     /// Gives a file one more name.
     pub async fn link(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> FsResult<Attr> {
         let (ino, _) = self.find(path.as_ref(), false).await?;
-        let (dir, name) = self.place(new.as_ref(), false).await?;
+        let place = self.place(new.as_ref(), false).await;
+        let (dir, name) = place.map_err(|error| no_name(error, FsError::Exists))?;
         entry(self.op(Op::Link { ino, dir, name }).await?)
     }
 
@@ -192,13 +196,15 @@ impl AsyncFs {
 
     /// Takes an empty directory away.
     pub async fn rmdir(&self, path: impl AsRef<Path>) -> FsResult<()> {
-        self.act(path.as_ref(), |dir, name| Op::Rmdir { dir, name }).await.map(drop)
+        let gone = self.act(path.as_ref(), |dir, name| Op::Rmdir { dir, name }).await;
+        gone.map(drop).map_err(|error| no_name(error, FsError::Invalid))
     }
 
     /// Renames, replacing what has the new name.
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> FsResult<()> {
-        let (dir, name) = self.place(from.as_ref(), false).await?;
-        let (new_dir, new_name) = self.place(to.as_ref(), false).await?;
+        let busy = |error| no_name(error, FsError::Busy);
+        let (dir, name) = self.place(from.as_ref(), false).await.map_err(busy)?;
+        let (new_dir, new_name) = self.place(to.as_ref(), false).await.map_err(busy)?;
         self.op(Op::Rename { dir, name, new_dir, new_name, mode: RenameMode::Replace }).await.map(drop)
     }
 
@@ -264,6 +270,11 @@ fn bytes(answer: Answer) -> FsResult<Arc<[u8]>> {
         Answer::Bytes(bytes) => Ok(bytes),
         _ => Err(FsError::Io),
     }
+}
+
+/// What it is, for an operation, that a path ends with no name, which [`AsyncFs::place`] tells as `IsDir`; as on Linux.
+fn no_name(error: FsError, then: FsError) -> FsError {
+    if error == FsError::IsDir { then } else { error }
 }
 
 /// Paths, in the name of one user; every function waits.

@@ -49,7 +49,9 @@ impl AsyncFile {
     /// Writes all of it; a file opened for appending, at its end.
     pub async fn write_at(&self, offset: u64, data: impl Into<Arc<[u8]>>) -> FsResult<()> {
         let (fh, data, append) = (self.fh, data.into(), self.append);
-        self.fs.call(Call::Write { fh, offset, data, append, kill_priv: false }).await.map(drop)
+        // As a kernel says of anybody but root.
+        let kill_priv = !self.fs.cred.is_root();
+        self.fs.call(Call::Write { fh, offset, data, append, kill_priv }).await.map(drop)
     }
 
     /// Cuts or extends it.

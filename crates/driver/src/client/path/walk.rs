@@ -132,7 +132,7 @@ impl AsyncFs {
     }
 
     /// Goes to the directory in which a path's last name is, or is to be. `follow`: if the name is a symbolic link, to
-    /// where that leads.
+    /// where that leads. `IsDir`: the path ends with `.` or `..`, or is the root, and so with no name.
     pub(super) async fn place(&self, path: &Path, follow: bool) -> FsResult<(Ino, Name)> {
         let mut way = Way::new(bytes(path))?;
         let mut at = ROOT;
@@ -152,10 +152,11 @@ impl AsyncFs {
             }
         }
         // The path is the root, or leads there.
-        Err(FsError::Exists)
+        Err(FsError::IsDir)
     }
 
     /// Makes or takes away the last name of a path, with the way there in one request where that can be. What the operation was answered with.
+    /// `IsDir`: see [`AsyncFs::place`].
     pub(super) async fn act(&self, path: &Path, what: impl Fn(Ino, Name) -> Op) -> FsResult<Answer> {
         let mut way = Way::new(bytes(path))?;
         let mut at = ROOT;
@@ -183,7 +184,7 @@ impl AsyncFs {
             };
         }
         // The path is the root, or leads there.
-        Err(FsError::Exists)
+        Err(FsError::IsDir)
     }
 
     /// Goes as far as one request leads; `but` so many names at the end, which are left. What it comes to, and the directory that has that.
@@ -253,6 +254,9 @@ fn gone(error: FsError) -> FsError {
 fn name_in(dir: Place, part: &[u8]) -> FsResult<(Ino, Name)> {
     if dir.1 != Kind::Dir {
         return Err(FsError::NotDir);
+    }
+    if is_dots(part) {
+        return Err(FsError::IsDir);
     }
     Ok((dir.0, Name::new(part)?))
 }
