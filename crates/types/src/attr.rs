@@ -137,7 +137,7 @@ impl Placement {
         matches!(self, Placement::Replicated | Placement::Table | Placement::TableInherit)
     }
 
-    /// What the number of a directory says that is made so; `plain` names its rank.
+    /// What the number of a directory says that is made so; `number` names its rank.
     pub fn mark(self, number: Ino) -> Ino {
         match self {
             Placement::Inherited | Placement::Subtree | Placement::Giga => number,

@@ -77,7 +77,9 @@ pub fn run(place: &Place, placement: Placement) -> Outcome {
     let wanted = |dir: &Dir| match placement {
         Placement::Subtree | Placement::Inherited => dir.apart.then_some(top),
         // Not a random number: the same command comes to the same.
-        _ => Some(ranks[(mix(dir.ino.0) % ranks.len() as u64) as usize]),
+        Placement::Giga | Placement::Replicated | Placement::Table | Placement::TableInherit => {
+            Some(ranks[(mix(dir.ino.0) % ranks.len() as u64) as usize])
+        }
     };
     let mut moved = 0;
     for _ in 0..PASSES_MAX {

@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use loligo_client::Asked;
 use loligo_types::{Answer, Attr, FsError, FsResult, Ino, Kind, Name, Op, limits};
 
 use super::{AsyncFs, bytes as answer_bytes, entry};
 use crate::client::Call;
-use loligo_client::Asked;
 
 /// Most symbolic links followed in one path, as on Linux.
 const LINKS_MAX: u32 = 40;
