@@ -187,7 +187,7 @@ impl Rig {
     fn request(&mut self, op: Op, want: Lease) {
         self.seq[0] += 1;
         let answered = Seq(self.seq[0].saturating_sub(BATCH));
-        let request = Request { ino: None, seq: Seq(self.seq[0]), answered, want, cred: Cred::root(), op };
+        let request = Request { ino: None, ways: None, seq: Seq(self.seq[0]), answered, want, cred: Cred::root(), op };
         self.feed(0, Input::Message { conn: CONN, msg: ToServer::Request(request) });
     }
 

@@ -653,6 +653,20 @@ pub enum Subtree {
         #[command(flatten)]
         dir: Directory,
     },
+    /// Let programs that ask by paths know for a time without asking where a directory is, and those that are made in it: sets its xattr
+    /// loligo.policy.lookup_lease, and, alone, that of directories above it which have none.
+    Lease {
+        #[command(flatten)]
+        dir: Directory,
+        /// How long: 1ms to 1000ms; depth: the longer the nearer the root; rate: the longer the less often it changes. With "alone" behind it, not those
+        /// that are made in it. Who renames, removes or restricts such a directory waits so long at most.
+        time: String,
+    },
+    /// Let them ask again: removes the xattr.
+    Unlease {
+        #[command(flatten)]
+        dir: Directory,
+    },
 }
 
 /// A directory of a file system.

@@ -43,11 +43,11 @@ pub enum Call {
     /// Rmdir, Rename, Readlink, xattr operations, Access, StatFs. `Done::answer` as documented with [`Op`].
     Op(Op),
     /// Finds names one after the other, as far as the rank leads that is asked. `Answer::Walked`. `to_dir`: the last one is a directory, too, and only
-    /// its number matters.
-    Walk { dir: Ino, names: Arc<[Name]>, at: WalkAt, to_dir: bool },
+    /// its number matters. `ways`: lookup leases are welcome, and it begins so deep below the root.
+    Walk { dir: Ino, names: Arc<[Name]>, at: WalkAt, to_dir: bool, ways: Option<u16> },
     /// Makes or takes away a name in the directory that names lead to, as [`Op::Via`] has it; the directory in `what` does not count. Answered as
     /// `what` is, or with `Answer::Walked` if so far nothing was done, but the way gone: there the caller goes on.
-    Via { dir: Ino, names: Arc<[Name]>, at: WalkAt, what: Box<Op> },
+    Via { dir: Ino, names: Arc<[Name]>, at: WalkAt, what: Box<Op>, ways: Option<u16> },
     /// Attributes, with what this client holds back of size and times. `Answer::Entry`.
     GetAttr { ino: Ino },
     /// Changes attributes; a `size` is a truncate, ordered with the writes before and after it.
@@ -111,6 +111,8 @@ pub struct Done {
     pub names_cached: bool,
     /// The file's data may be kept in caches above this client across opens (it was not changed by others since the last).
     pub keep_data: bool,
+    /// Lookup leases that came, if they were welcome (see [`loligo_types::msg::ToClient::Reply`]). They count from when the call was made.
+    pub ways: Vec<(Ino, u16)>,
 }
 
 /// What caches above the client must drop before the client goes on.
@@ -127,7 +129,7 @@ pub enum Invalidation {
 impl Done {
     /// Nothing but an answer.
     pub fn plain(answer: Answer) -> Done {
-        Done { answer, fh: None, attr_cached: false, names_cached: false, keep_data: false }
+        Done { answer, fh: None, attr_cached: false, names_cached: false, keep_data: false, ways: Vec::new() }
     }
 
     /// The attributes in the answer.

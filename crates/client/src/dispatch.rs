@@ -27,13 +27,15 @@ pub(crate) struct Pass {
     /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
     /// given back behind it.
     pub over: bool,
+    /// Lookup leases are welcome with the answer; the walk begins so deep below the root.
+    pub ways: Option<u16>,
 }
 
 impl Pass {
     /// One of which nothing is to be remembered.
     pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
         let cred = Arc::clone(cred);
-        Pass { waiter, cred, dir: Ino(0), renamed: None, lock: None, listed: Vec::new(), over: false }
+        Pass { waiter, cred, dir: Ino(0), renamed: None, lock: None, listed: Vec::new(), over: false, ways: None }
     }
 }
 
@@ -55,8 +57,12 @@ impl Client {
                 Some((root, policy)) => self.own_change_policy(waiter, root, policy, op),
                 None => self.pass(waiter, cred, op),
             },
-            Call::Walk { dir, names, at, to_dir } => self.walk(waiter, cred, (dir, names), at, to_dir),
-            Call::Via { dir, names, at, what } => self.via(waiter, cred, (dir, names), at, *what),
+            Call::Walk { dir, names, at, to_dir, ways } => {
+                self.walk(Pass { ways, ..Pass::new(waiter, cred) }, (dir, names), at, to_dir);
+            }
+            Call::Via { dir, names, at, what, ways } => {
+                self.via(Pass { ways, ..Pass::new(waiter, cred) }, (dir, names), at, *what);
+            }
             Call::GetAttr { ino } => self.pass(waiter, cred, Op::GetAttr { ino }),
             Call::SetAttr { ino, set, fh } => self.setattr(waiter, cred, ino, set, fh),
             Call::Open { ino, flags } => self.open(waiter, cred, ino, flags),
@@ -140,11 +146,11 @@ impl Client {
     }
 
     /// Goes a way as far as one request leads.
-    fn walk(&mut self, waiter: Waiter, cred: &Arc<Cred>, way: (Ino, Arc<[Name]>), at: WalkAt, to_dir: bool) {
+    fn walk(&mut self, pass: Pass, way: (Ino, Arc<[Name]>), at: WalkAt, to_dir: bool) {
         let (dir, names) = way;
         if names.is_empty() || names.len() > WALK_MAX {
             // A server would take it for nonsense, and end the connection.
-            return self.fail(waiter, FsError::Invalid);
+            return self.fail(pass.waiter, FsError::Invalid);
         }
         let rank = if self.is_single() { None } else { self.rank_of_walk(&names, at, to_dir) };
         let by = match rank {
@@ -154,34 +160,38 @@ impl Client {
         };
         let op = Op::Walk { dir, names, by };
         let rank = rank.filter(|rank| self.router.has_rank(*rank) && self.own_root(&op).is_none());
-        let Some(rank) = rank else { return self.pass(waiter, cred, op) };
-        let pass = Pass::new(waiter, cred);
-        self.request_at(rank, Cred::clone(cred), op, Then::Pass(pass), 0);
+        self.pass_at(rank, pass, op);
+    }
+
+    /// A call that is one request, at a rank, or at the one that is likely to know.
+    fn pass_at(&mut self, rank: Option<Rank>, pass: Pass, op: Op) {
+        let cred = Arc::clone(&pass.cred);
+        match rank {
+            Some(rank) => self.request_at(rank, Cred::clone(&cred), op, Then::Pass(pass), 0),
+            None => self.request(&cred, op, Then::Pass(pass)),
+        }
     }
 
     /// Goes a way and does something at its end. Where names are cached above it is to be known in which directory a name changed, and what is
     /// decoupled for this client is not the ranks': then the way alone is gone.
-    fn via(&mut self, waiter: Waiter, cred: &Arc<Cred>, way: (Ino, Arc<[Name]>), at: WalkAt, what: Op) {
+    fn via(&mut self, pass: Pass, way: (Ino, Arc<[Name]>), at: WalkAt, what: Op) {
         let (dir, names) = way;
-        let Some(what) = what.in_dir(Ino(0)) else { return self.fail(waiter, FsError::Invalid) };
-        let Some((_, name)) = what.first_name() else { return self.fail(waiter, FsError::Invalid) };
+        let Some(what) = what.in_dir(Ino(0)) else { return self.fail(pass.waiter, FsError::Invalid) };
+        let Some((_, name)) = what.first_name() else { return self.fail(pass.waiter, FsError::Invalid) };
         if names.is_empty() || names.len() > WALK_MAX {
-            return self.fail(waiter, FsError::Invalid);
+            return self.fail(pass.waiter, FsError::Invalid);
         }
         if self.config.cache_names || self.own.is_any() {
-            return self.walk(waiter, cred, (dir, names), at, true);
+            return self.walk(pass, (dir, names), at, true);
         }
         if self.is_single() {
             let op = Op::Via { dir, names, by: Replicas::Unused, what: Box::new(what) };
-            return self.pass(waiter, cred, op);
+            return self.pass_at(None, pass, op);
         }
         let all: Vec<Name> = names.iter().chain([name]).cloned().collect();
         let rank = self.rank_of_walk(&all, at, false).filter(|rank| self.router.has_rank(*rank));
         let op = Op::Via { dir, names, by: Replicas::ToTheEnd, what: Box::new(what) };
-        match rank {
-            Some(rank) => self.request_at(rank, Cred::clone(cred), op, Then::Pass(Pass::new(waiter, cred)), 0),
-            None => self.pass(waiter, cred, op),
-        }
+        self.pass_at(rank, pass, op);
     }
 
     /// The rank that is asked for a way, if it is not the one with the first name.
@@ -223,6 +233,7 @@ impl Client {
     pub(crate) fn passed(&mut self, pass: Pass, result: FsResult<Answer>) {
         // The first parts of a listing were said earlier.
         let names_cached = pass.dir != Ino(0) && self.use_names(pass.dir) && pass.listed.is_empty();
+        let ways = if pass.ways.is_some() { std::mem::take(&mut self.at_hand.ways) } else { Vec::new() };
         if let (Some((handle, lock, take)), Ok(_), false) = (pass.lock, &result, pass.over) {
             if take && !self.is_awaited(pass.waiter) && self.give_lock_back(&pass.cred, handle, lock) {
                 return;
@@ -253,7 +264,7 @@ impl Client {
             }
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
         };
-        self.complete(pass.waiter, done);
+        self.complete(pass.waiter, done.map(|done| Done { ways, ..done }));
     }
 
     /// Attributes in a listing: with what is held back, and only leases that count.

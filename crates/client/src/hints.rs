@@ -8,6 +8,7 @@ use std::hash::BuildHasher;
 use loligo_types::{Ino, Name, Rank};
 
 use crate::WalkAt;
+use crate::ways::Ways;
 
 /// Most directories of which it is known; beyond, all are forgotten.
 const MOST: usize = 65_536;
@@ -18,6 +19,8 @@ const TOPS_MOST: usize = 4096;
 #[derive(Default)]
 pub struct Hints<S> {
     hasher: S,
+    /// What is no guess.
+    pub ways: Ways<S>,
     /// By directory, who has its names, and its number.
     by_dir: HashMap<u64, (Rank, Ino)>,
     /// Directories in which the first such are that have their ranks by their paths.

@@ -62,6 +62,8 @@ pub(crate) struct AtHand {
     seq: u64,
     /// What came with it.
     granted: Vec<(Ino, Lease)>,
+    /// The same, of lookup leases.
+    pub(crate) ways: Vec<(Ino, u16)>,
 }
 
 /// What is held of one rank.
@@ -186,6 +188,7 @@ impl Client {
     pub(crate) fn take_up(&mut self, rank: Rank, seq: u64, granted: &[(Ino, Lease)]) {
         (self.at_hand.rank, self.at_hand.seq) = (Some(rank), seq);
         self.at_hand.granted.clear();
+        self.at_hand.ways.clear();
         self.at_hand.granted.extend_from_slice(granted);
         self.names_from = Some(rank);
     }

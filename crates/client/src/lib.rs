@@ -40,6 +40,7 @@ mod tests;
 mod tick;
 mod unsettled;
 mod unstable;
+mod ways;
 mod write;
 
 pub use call::{Call, CallResult, Done, Failed, Fallocate, Fh, Invalidation, WalkAt};
@@ -47,3 +48,4 @@ pub use hints::{Asked, Hints};
 pub use io::{CallId, Config, DirectError, Input, Now, Output, Token};
 pub use machine::Client;
 pub use own::SUBTREE_XATTR;
+pub use ways::{DEPTHS, Lead, Ways};

@@ -136,7 +136,8 @@ impl Client {
         if times <= HOPS_AT_ONCE {
             return self.request_at(rank, cred.clone(), op, then, 0);
         }
-        let request = Request { seq: Seq(0), answered: Seq(0), want: Lease::ATTR, cred: cred.clone(), op, ino: None };
+        let request =
+            Request { seq: Seq(0), answered: Seq(0), want: Lease::ATTR, cred: cred.clone(), op, ino: None, ways: None };
         let pending = Pending { request, then, hops: 0 };
         self.paused.push(Paused { due: self.now.ms + pause_ms(times), rank, pending });
     }

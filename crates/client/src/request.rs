@@ -59,7 +59,7 @@ impl Client {
         session.next_seq = seq + 1;
         session.data_held = Some(seq);
         let op = Op::Close { handles: Vec::new(), lost: false };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want: Lease::NONE, cred, op, ino: None, ways: None };
         session.pending.insert(seq, Pending { request, then: Then::Reclaimed(seq), hops: 0 });
     }
 
@@ -117,7 +117,8 @@ impl Client {
         let seq = session.next_seq;
         session.next_seq += 1;
         let ino = if op.makes_inode() { session.numbers.take() } else { None };
-        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino };
+        let ways = if let Then::Pass(pass) = &then { pass.ways } else { None };
+        let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
         session.pending.insert(seq, Pending { request, then, hops });
         self.send_requests(rank);
     }
@@ -172,7 +173,14 @@ impl Client {
         }
     }
 
-    pub(crate) fn reply(&mut self, rank: Rank, seq: Seq, mut result: FsResult<Answer>, granted: &[(Ino, Lease)]) {
+    pub(crate) fn reply(
+        &mut self,
+        rank: Rank,
+        seq: Seq,
+        mut result: FsResult<Answer>,
+        granted: &[(Ino, Lease)],
+        ways: Vec<(Ino, u16)>,
+    ) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let Some(pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
@@ -200,6 +208,7 @@ impl Client {
         }
         session.leases.grant(seq.0, session.next_seq, granted, answered);
         self.take_up(rank, seq.0, granted);
+        self.at_hand.ways = ways;
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);

@@ -301,7 +301,7 @@ impl Client {
         match (session.link, message) {
             (Link::Greeting, ToClient::Welcome(welcome)) => self.welcomed(rank, welcome),
             (Link::Greeting, ToClient::Refused { why, text }) => self.refused(rank, why, text),
-            (Link::Up, ToClient::Reply { seq, result, granted }) => self.reply(rank, seq, result, &granted),
+            (Link::Up, ToClient::Reply { seq, result, granted, ways }) => self.reply(rank, seq, result, &granted, ways),
             (Link::Up, ToClient::Redirect { seq, rank: to, routes, done }) => {
                 self.redirected(rank, seq, to, &routes, done);
             }

@@ -156,6 +156,12 @@ impl Drop for Owner {
 }
 
 impl Client {
+    /// The time by which what was promised for a time ends, milliseconds. It goes on while the machine sleeps.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
+    }
+
     /// Connects, and waits until the server has said welcome.
     pub fn connect(address: &Address, options: Options) -> Result<Client, ConnectError> {
         let shared = Shared::start(address.clone(), options)?;

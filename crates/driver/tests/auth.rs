@@ -311,7 +311,7 @@ impl Raw {
         self.seq += 1;
         let seq = Seq(self.seq);
         let (want, cred) = (Lease::NONE, Cred::root());
-        self.send(&ToServer::Request(Request { seq, answered: seq, want, cred, op, ino: None }));
+        self.send(&ToServer::Request(Request { seq, answered: seq, want, cred, op, ino: None, ways: None }));
         match self.recv() {
             ToClient::Reply { result, .. } => result,
             other => panic!("instead of a reply: {other:?}"),

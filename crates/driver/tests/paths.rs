@@ -226,3 +226,48 @@ fn what_another_user_writes_runs_no_more_in_the_name_of_its_owner() {
     }
     stop(client, server);
 }
+
+#[test]
+fn what_was_promised_of_directories_is_not_asked_again_and_others_wait_until_that_has_ended() {
+    let site = Site::new();
+    let server = start(&site, 4);
+    let (client, fs) = connect(&site);
+    let (other_client, other) = connect(&site);
+    let policy = |name: &str, value: &str| {
+        let (name, value) = (format!("loligo.policy.{name}").into_bytes().into(), value.as_bytes().into());
+        let set = Op::SetXattr { ino: loligo_types::Ino::ROOT, name, value, mode: XattrMode::Set };
+        client.call(&Arc::new(Cred::root()), Call::Op(set)).expect("it is root's");
+    };
+    policy("placement", "giga");
+    policy("lookup_lease", "1s");
+    fs.mkdir("/a", 0o755).expect("made");
+    fs.mkdir("/a/b", 0o755).expect("made");
+    fs.mkdir("/a/b/c", 0o755).expect("made");
+    fs.mknod("/a/b/c/f", Kind::File, 0o644).expect("made");
+    let ino = fs.stat("/a/b/c").expect("it is there").ino;
+    // Each rank has what it needs of the others', and this client knows where `c` is: what comes next is asked of its rank at once. It may have taken
+    // so long here that it has to be promised anew, but not each time.
+    let asked = |what: &dyn Fn(u32)| {
+        let of = |n| {
+            fs.stat("/a/b/c/f").expect("it is there");
+            let before = requests(&server);
+            what(n);
+            requests(&server) - before
+        };
+        (0..5).map(of).min()
+    };
+    assert_eq!(asked(&|_| drop(fs.stat("/a/b/c/f"))), Some(1));
+    assert_eq!(asked(&|n| drop(fs.mknod(format!("/a/b/c/{n}"), Kind::File, 0o600))), Some(1));
+    // Both of its names are known places: without leases that is three.
+    assert_eq!(asked(&|n| drop(fs.rename(format!("/a/b/c/{n}"), format!("/a/b/c/n{n}")))), Some(1));
+    assert_eq!(fs.stat("/a/b/c/n0").map(|attr| attr.kind), Ok(Kind::File));
+    // Another one renames it: that comes to pass when nobody goes by its old name any more.
+    fs.stat("/a/b/c/f").expect("it is there");
+    other.rename("/a/b/c", "/a/moved").expect("renamed");
+    assert_eq!(fs.stat("/a/b/c/f").err(), Some(FsError::NotFound));
+    assert_eq!(fs.stat("/a/moved").map(|attr| attr.ino), Ok(ino));
+    let waits: u64 = server.status().expect("it runs").ranks.iter().map(|rank| rank.mds.paths.promise_waits).sum();
+    assert!(waits >= 1);
+    other_client.stop(Duration::from_secs(10)).expect("it ends");
+    stop(client, server);
+}

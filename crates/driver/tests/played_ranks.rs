@@ -66,7 +66,7 @@ impl Script {
             }
             _ => Ok(Answer::Done),
         };
-        ToClient::Reply { seq, result, granted: Vec::new() }
+        ToClient::Reply { seq, result, granted: Vec::new(), ways: Vec::new() }
     }
 
     /// Whether the answer to a request comes only when the client has asked whether this rank lives.

@@ -197,6 +197,11 @@ impl PathFs for Library<'_> {
 
 /// Compares, with what all directories are placed by. `root`: all is done by root, whom modes do not bind.
 fn compare(ranks: u16, placement: Option<&str>, root: bool, seeds: std::ops::Range<u8>) {
+    compare_with(ranks, &placement.map(|how| ("placement", how)).into_iter().collect::<Vec<_>>(), root, seeds);
+}
+
+/// The same with other policies, too, that all directories have.
+fn compare_with(ranks: u16, policies: &[(&str, &str)], root: bool, seeds: std::ops::Range<u8>) {
     for seed in seeds {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let backend = MemDisk::new(Identity::new([7; 16], [9; 16])).open().expect("a new disk opens");
@@ -207,8 +212,8 @@ fn compare(ranks: u16, placement: Option<&str>, root: bool, seeds: std::ops::Ran
         let server = Server::start(config, &mut |_| {}).expect("the server starts");
         let connect = |_| Client::connect(&address, Options::default()).expect("the server welcomes");
         let clients: Vec<Client> = (0..CLIENTS).map(connect).collect();
-        if let Some(how) = placement {
-            let (name, value) = (b"loligo.policy.placement".as_slice().into(), how.as_bytes().into());
+        for (policy, how) in policies {
+            let (name, value) = (format!("loligo.policy.{policy}").into_bytes().into(), how.as_bytes().into());
             let set = Op::SetXattr { ino: Ino::ROOT, name, value, mode: XattrMode::Set };
             clients[0].call(&Arc::new(Cred::root()), Call::Op(set)).expect("the root's owner says it");
         }
@@ -221,7 +226,7 @@ fn compare(ranks: u16, placement: Option<&str>, root: bool, seeds: std::ops::Ran
         drop(level);
         server.stop().expect("a clean end");
         if let Err(mismatch) = outcome {
-            panic!("{ranks} ranks, {placement:?}, seed {seed}: {mismatch}");
+            panic!("{ranks} ranks, {policies:?}, seed {seed}: {mismatch}");
         }
     }
 }
@@ -249,4 +254,11 @@ fn paths_lead_where_the_model_has_them_under_replicated() {
 #[test]
 fn paths_of_root_lead_where_the_model_has_them_under_table() {
     compare(4, Some("table"), true, 55..70);
+}
+
+#[test]
+fn paths_lead_where_the_model_has_them_while_clients_go_by_what_they_were_promised() {
+    compare_with(1, &[("lookup_lease", "40ms")], false, 70..74);
+    compare_with(4, &[("lookup_lease", "rate"), ("placement", "giga")], false, 74..76);
+    compare_with(4, &[("lookup_lease", "20ms"), ("placement", "replicated")], false, 76..79);
 }

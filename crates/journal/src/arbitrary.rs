@@ -6,8 +6,9 @@ use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    Layout, Lease, Letter, LockKind, LockOwner, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place, Placement,
-    RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time, limits,
+    LOOKUP_LEASE_MS_MAX, Layout, Lease, Letter, LockKind, LockOwner, LookupLease, MovedClient, Name, OpenFlags, Origin,
+    PeerRecord, Place, Placement, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target,
+    Time, limits,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -67,10 +68,11 @@ fn extra() -> impl Strategy<Value = Extra> {
     let symlink = option::of(bytes(40).prop_map(|target| Box::<[u8]>::from(&*target)));
     let rdev = prop_oneof![Just(0), small()];
     let placement = prop_oneof![Just(Placement::Inherited), Just(Placement::Subtree), Just(Placement::Giga)];
-    let placement = (placement, any::<bool>());
+    let lease = prop_oneof![Just(0), 1..=LOOKUP_LEASE_MS_MAX + 2];
+    let placement = (placement, any::<bool>(), (lease, any::<bool>()));
     let acls = (option::of(acl()), option::of(acl()));
     (symlink, acls, rstat(), option::of(object_size()), any::<bool>(), rdev, placement).prop_map(
-        |(symlink, (acl, default_acl), rstat, size, linkable, rdev, (placement, moved))| Extra {
+        |(symlink, (acl, default_acl), rstat, size, linkable, rdev, (placement, moved, (lease, alone)))| Extra {
             symlink,
             acl,
             default_acl,
@@ -83,6 +85,8 @@ fn extra() -> impl Strategy<Value = Extra> {
             spread: Spread::No,
             placement,
             moved,
+            lookup_lease: LookupLease::from_code(if alone && lease != 0 { lease | 1 << 15 } else { lease })
+                .unwrap_or_default(),
         },
     )
 }

@@ -14,8 +14,9 @@ use loligo_types::attr::Extra;
 use loligo_types::msg::Reclaim;
 use loligo_types::{
     Acl, AclEntry, AclTag, DecoupledRecord, Event, FileLock, Frag, Ino, InoGrant, InoGrants, Inode, Interfere, Kind,
-    Layout, Lease, Letter, LockKind, LockOwner, Lsn, MovedClient, Name, OpenFlags, Origin, PeerRecord, Place,
-    Placement, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target, Time,
+    Layout, Lease, LeaseTime, Letter, LockKind, LockOwner, LookupLease, Lsn, MovedClient, Name, OpenFlags, Origin,
+    PeerRecord, Place, Placement, RStat, Rank, Route, Seq, SessionId, SessionRecord, Spread, StoredJournal, Target,
+    Time,
 };
 
 const EVENT: &str = include_str!("golden/event.hex");
@@ -104,6 +105,7 @@ fn rare() -> Inode {
             spread: Spread::No,
             placement: Placement::Inherited,
             moved: false,
+            lookup_lease: LookupLease::NONE,
         })),
         ..Inode::new(Ino(0x1234), Kind::Block, 0o7777, u32::MAX, 128, Ino(300), BIRTH)
     }
@@ -121,6 +123,13 @@ fn placing() -> Inode {
 fn moved() -> Inode {
     let mut dir = placing();
     dir.moves_away();
+    dir
+}
+
+/// One that clients may go by for a quarter of a second, and nothing that is made in it.
+fn leased() -> Inode {
+    let mut dir = Inode::new(Ino(0x123), Kind::Dir, 0o755, 0, 0, Ino::ROOT, BIRTH);
+    dir.extra_mut().lookup_lease = LookupLease { time: LeaseTime::Ms(250), alone: true };
     dir
 }
 
@@ -211,6 +220,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("inode-rare", Event::Inode(Box::new(rare()))),
         ("inode-placement", Event::Inode(Box::new(placing()))),
         ("inode-moved", Event::Inode(Box::new(moved()))),
+        ("inode-lookup-lease", Event::Inode(Box::new(leased()))),
         ("inode-gone", Event::InodeGone(ino)),
         ("entry", Event::Entry { dir: Ino::ROOT, name: name("file"), ino, kind: Kind::File, remote: false }),
         ("entry-remote", Event::Entry { dir: Ino::ROOT, name: name("far"), ino, kind: Kind::Dir, remote: true }),

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use loligo_lab::{Costs, Decider, Plan, PolicyDecider, Report, Spread, run};
-use loligo_types::Placement;
+use loligo_types::{LookupLease, Placement};
 use loligo_workload::Spec;
 
 struct Args {
@@ -32,6 +32,7 @@ fn args() -> Result<Args, String> {
     let (mut csv, mut parts, mut svg, mut json) = (None, None, None, None);
     let (mut placement, mut by_path, mut split_entries, mut rest_ms, mut slower) = (None, false, None, 0, 1.0);
     let (mut policy, mut log, mut tick_ms) = (None, false, None);
+    let mut lease = LookupLease::NONE;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word} wants a value"))?;
@@ -49,6 +50,9 @@ fn args() -> Result<Args, String> {
             "--spread" => spread = value.parse()?,
             "--placement" => placement = Some(placed(&value)?),
             "--by-path" => by_path = value == "yes",
+            "--lookup-lease" => {
+                lease = LookupLease::named(value.as_bytes()).ok_or(format!("{value}: 1ms to 1s, depth, or rate"))?;
+            }
             "--rest-ms" => rest_ms = number(&value)?,
             "--slower" => slower = value.parse().map_err(|_| format!("{value} is no number"))?,
             "--split-entries" => split_entries = Some(number(&value)?),
@@ -63,15 +67,24 @@ fn args() -> Result<Args, String> {
             "--json" => json = Some(value),
             _ => {
                 return Err(format!(
-                    "{word} is not understood: --workload, --ranks, --spread, --placement, --by-path, --split-entries, --rest-ms, --slower, --policy, --tick-ms, --log, --seed, --costs, --seconds, --csv, --parts, --svg, --json"
+                    "{word} is not understood: --workload, --ranks, --spread, --placement, --by-path, --lookup-lease, --split-entries, --rest-ms, --slower, --policy, --tick-ms, --log, --seed, --costs, --seconds, --csv, --parts, --svg, --json"
                 ));
             }
         }
     }
     let workload = workload.ok_or(format!("--workload is one of\n{}", Spec::HELP))?;
     let placement = placement.unwrap_or_default();
-    let mut plan =
-        Plan { seed, seconds, spread, placement, by_path, split_entries, rest_ms, ..Plan::new(1, workload)? };
+    let mut plan = Plan {
+        seed,
+        seconds,
+        spread,
+        placement,
+        by_path,
+        lookup_lease: lease,
+        split_entries,
+        rest_ms,
+        ..Plan::new(1, workload)?
+    };
     plan.costs = costs.unwrap_or(plan.costs).slower(slower);
     plan.balance_ms = tick_ms.unwrap_or(plan.balance_ms).max(1);
     Ok(Args { plan, ranks, csv, parts, svg, json, policy, log })

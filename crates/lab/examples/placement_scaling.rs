@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use loligo_lab::chart::{Lines, Look, Series, Spot};
 use loligo_lab::{Costs, Part, Plan, Report, run};
-use loligo_types::Placement;
+use loligo_types::{LookupLease, Placement};
 
 const USAGE: &str = "usage: placement_scaling --out DIR [--costs FILE] [--ranks N,N,...] [--only real,strong,lookups,weak] [--jobs N] [--seed N]; \
                      started by bench/placement-scaling.sh";
@@ -24,12 +24,17 @@ const REST_MS: u64 = 2000;
 /// A lane rests so long between calls where the real runs are done again, microseconds: about as many calls a second as there.
 const REAL_THINK_US: u64 = 7000;
 
-/// How trees are placed, and asked for: as in docs/placement.md.
-const WAYS: [(&str, Placement, bool); 4] = [
-    ("subtree", Placement::Subtree, false),
-    ("giga", Placement::Giga, false),
-    ("giga/paths", Placement::Giga, true),
-    ("replicated/paths", Placement::Replicated, true),
+/// How trees are placed, and asked for, and for how long clients that ask by path may go by what they were told of directories: as in docs/placement.md.
+const WAYS: [(&str, Placement, bool, Option<&str>); 9] = [
+    ("subtree", Placement::Subtree, false, None),
+    ("giga", Placement::Giga, false, None),
+    ("giga/paths", Placement::Giga, true, None),
+    ("giga/paths, 50 ms", Placement::Giga, true, Some("50ms")),
+    ("giga/paths, 250 ms", Placement::Giga, true, Some("250ms")),
+    ("giga/paths, 1 s", Placement::Giga, true, Some("1s")),
+    ("replicated/paths", Placement::Replicated, true, None),
+    ("replicated/paths, by rate", Placement::Replicated, true, Some("rate")),
+    ("table/paths", Placement::Table, true, None),
 ];
 
 struct Args {
@@ -65,9 +70,14 @@ impl Job {
     }
 
     fn plan(&self, args: &Args) -> Result<Plan, String> {
-        let (_, placement, by_path) = WAYS[self.way];
+        let (_, placement, by_path, lease) = WAYS[self.way];
         let (seed, costs) = (args.seed, args.costs.clone());
-        let plan = Plan { placement, by_path, seed, costs, ..Plan::new(self.ranks, self.spec().parse()?)? };
+        let lookup_lease = match lease {
+            Some(text) => LookupLease::named(text.as_bytes()).ok_or(format!("{text}: no lookup lease"))?,
+            None => LookupLease::NONE,
+        };
+        let plan =
+            Plan { placement, by_path, lookup_lease, seed, costs, ..Plan::new(self.ranks, self.spec().parse()?)? };
         Ok(match self.experiment {
             "real" => plan,
             "lookups" => Plan { rest_ms: REST_MS, ..plan },
@@ -231,7 +241,8 @@ fn draw(points: &[&Point], title: &str, y: &str, log_y: bool, of: &[(&str, Numbe
     }
     let notes = vec![
         "Simulated in virtual time with the production machines and the costs of docs/scaling/costs.txt, one run a point. subtree and giga: clients that \
-         cache under leases; with /paths: clients that cache nothing and ask by path. subtree has all at one rank."
+         cache under leases; with /paths: clients that ask by path, and cache nothing or, where a time stands, where \
+         directories are for so long. subtree has all at one rank."
             .into(),
     ];
     let lines =

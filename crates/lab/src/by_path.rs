@@ -1,5 +1,6 @@
 //! One lane of a program that uses path functions: each call goes its whole path with as few requests as ranks can answer it with
-//! ([`Call::Walk`](loligo_client::Call)), and nothing is cached but guesses of whom to ask ([`Hints`]). As the driver's `AsyncFs` does it
+//! ([`Call::Walk`](loligo_client::Call)), and nothing is cached but guesses of whom to ask ([`Hints`]), and where
+//! directories are as long as that is promised ([`Hints::ways`]). As the driver's `AsyncFs` does it
 //! (`driver/src/client/path.rs` and `path/walk.rs`). Left out of it: symbolic links, `.` and `..`, paths that end with `/`, and that a
 //! path that has more names than one request may have is gone in parts only at the end of a request; workloads have none of these. Not
 //! when it goes on: `clients.rs` wakes it.
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use loligo_client::{Asked, Call as Ask, Done, Failed, Fh, Hints};
+use loligo_client::{Asked, Call as Ask, Done, Failed, Fh, Hints, Lead};
 use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, OpenFlags, RenameMode, SetAttr, SetTime, Time, limits};
 use loligo_workload::{Call, Path};
 
@@ -119,13 +120,40 @@ impl Shell {
         left: &mut VecDeque<Name>,
         but: usize,
     ) -> Result<Found, Failed> {
-        let most = left.len().saturating_sub(but).min(limits::WALK_MAX);
-        let names: Arc<[Name]> = left.iter().take(most).cloned().collect();
-        let to_dir = but > 0;
+        let (names, lead) = self.lead(hints, at, left, but);
+        if names.is_empty() {
+            return Ok(Found::Only(lead.dir, Kind::Dir));
+        }
+        let (at, to_dir, sent_ms) = (lead.dir, but > 0, self.now_ms());
         let asked = hints.borrow().find(at, &names, to_dir);
-        let call = Ask::Walk { dir: at, names: Arc::clone(&names), at: asked.at, to_dir };
-        let answer = self.ask(call).await?.answer;
-        went(hints, at, left, &names, (&asked, to_dir), answer)
+        let call = Ask::Walk { dir: at, names: Arc::clone(&names), at: asked.at, to_dir, ways: Some(lead.depth) };
+        let done = self.ask(call).await?;
+        self.learn_ways(hints, &names, lead.depth, sent_ms, &done);
+        went(hints, at, left, &names, (&asked, to_dir), done.answer)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now.get() / 1_000_000
+    }
+
+    /// Goes as far as lookup leases lead, but for so many names at the end. The names that come next.
+    fn lead(&self, hints: &RefCell<Guesses>, at: Ino, left: &mut VecDeque<Name>, but: usize) -> (Arc<[Name]>, Lead) {
+        let most = |left: &VecDeque<Name>| left.len().saturating_sub(but).min(limits::WALK_MAX);
+        let names: Arc<[Name]> = left.iter().take(most(left)).cloned().collect();
+        // What the last name leads to may be no directory, and if it is one its attributes may be wanted.
+        let dirs = &names[..names.len() - usize::from(but == 0).min(names.len())];
+        let lead = hints.borrow_mut().ways.lead(at, dirs, self.now_ms());
+        if lead.names == 0 {
+            return (names, lead);
+        }
+        left.drain(..lead.names);
+        (left.iter().take(most(left)).cloned().collect(), lead)
+    }
+
+    fn learn_ways(&self, hints: &RefCell<Guesses>, names: &[Name], depth: u16, sent_ms: u64, done: &Done) {
+        if !done.ways.is_empty() {
+            hints.borrow_mut().ways.learn(names, &done.ways, depth, sent_ms, self.now_ms());
+        }
     }
 
     /// Makes or takes away the last name of a path, with the way there in one request where that can be.
@@ -149,10 +177,15 @@ impl Shell {
                 at = self.step(hints, at.0, &mut left, 1).await?.place();
                 continue;
             }
-            let names: Arc<[Name]> = left.iter().take(left.len() - 1).cloned().collect();
-            let asked = hints.borrow().find(at.0, &names, true);
-            let what = Box::new(what(Ino(0), last));
-            let done = self.ask(Ask::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what }).await?;
+            let (names, lead) = self.lead(hints, at.0, &mut left, 1);
+            at.0 = lead.dir;
+            if names.is_empty() {
+                continue;
+            }
+            let (asked, sent_ms) = (hints.borrow().find(at.0, &names, true), self.now_ms());
+            let (what, ways) = (Box::new(what(Ino(0), last)), Some(lead.depth));
+            let done = self.ask(Ask::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what, ways }).await?;
+            self.learn_ways(hints, &names, lead.depth, sent_ms, &done);
             if !matches!(done.answer, Answer::Walked { .. }) {
                 return Ok(done);
             }

@@ -12,7 +12,7 @@ use std::task::{Context, Waker};
 use loligo_client::{Call, CallId, Client, Config, Input, Now, Output, Token};
 use loligo_mds::Input as MdsInput;
 use loligo_types::msg::ToClient;
-use loligo_types::{Cred, Ino, Op, Placement, Rank, Time, XattrMode};
+use loligo_types::{Cred, Ino, Op, Rank, Time, XattrMode};
 use loligo_workload::{Lane, Rng};
 
 use crate::by_path::Guesses;
@@ -33,9 +33,7 @@ const RESTED: u64 = 3;
 /// The call that says what the kernel has forgotten: it is answered at once.
 const FORGET: CallId = CallId(0);
 /// The call that sets a policy.
-const PLACE: CallId = CallId(u64::MAX);
-/// The xattr that says how directories are placed.
-const PLACEMENT: &[u8] = b"loligo.policy.placement";
+const SAY: CallId = CallId(u64::MAX);
 /// Inodes that are forgotten with one call.
 const FORGET_BATCH: usize = 64;
 
@@ -95,7 +93,7 @@ pub struct Clients {
     /// They do.
     resting: bool,
     /// A policy was set.
-    placed: bool,
+    said: bool,
     /// What should not have been.
     pub wrong: Option<String>,
 }
@@ -119,7 +117,7 @@ impl Clients {
             by_path: false,
             rest_ns: 0,
             resting: false,
-            placed: false,
+            said: false,
             wrong: None,
         }
     }
@@ -176,17 +174,17 @@ impl Clients {
         world.timer(start.saturating_sub(world.now), WAKE << KIND | (at as u64) << CLIENT | number as u64);
     }
 
-    /// A client says how directories are placed that are made in the root from now on. [`Clients::is_placed`] says whether it was done.
-    pub fn place(&mut self, world: &mut World, at: usize, placement: Placement) {
-        let (name, value) = (PLACEMENT.into(), placement.name().as_bytes().into());
+    /// A client sets a policy of the root. [`Clients::is_said`] says whether it was done.
+    pub fn say(&mut self, world: &mut World, at: usize, policy: &[u8], value: &str) {
+        let (name, value) = (policy.into(), value.as_bytes().into());
         let call = Call::Op(Op::SetXattr { ino: Ino::ROOT, name, value, mode: XattrMode::Set });
-        self.placed = false;
-        self.feed(world, at, Input::Call { id: PLACE, cred: Arc::clone(&self.cred), call });
+        self.said = false;
+        self.feed(world, at, Input::Call { id: SAY, cred: Arc::clone(&self.cred), call });
     }
 
     /// Whether it was.
-    pub fn is_placed(&self) -> bool {
-        self.placed
+    pub fn is_said(&self) -> bool {
+        self.said
     }
 
     /// A client gives everything back and ends.
@@ -308,8 +306,8 @@ impl Clients {
             // Nor a subtree for themselves.
             Output::Keep { .. } | Output::KeptMerged { .. } => {}
             Output::Complete { id: FORGET, .. } => {}
-            Output::Complete { id: PLACE, result } => match result {
-                Ok(_) => self.placed = true,
+            Output::Complete { id: SAY, result } => match result {
+                Ok(_) => self.said = true,
                 Err(failed) => {
                     self.wrong.get_or_insert_with(|| format!("the policy of the root was not set: {:?}", failed.error));
                 }

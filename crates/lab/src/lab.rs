@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use loligo_mds::{Config, Input};
-use loligo_types::{Decision, Ino, Placement, PolicyId, Rank, Snapshot};
+use loligo_namespace::{LOOKUP_LEASE, PLACEMENT};
+use loligo_types::{Decision, Ino, LookupLease, Placement, PolicyId, Rank, Snapshot};
 use loligo_workload::{Call, Item, Lane, Path, Rng, Spec, Workload};
 
 use crate::clients::Clients;
@@ -60,6 +61,8 @@ pub struct Plan {
     pub spread: Spread,
     /// How directories are placed that are made in the root, and in those; `Inherited`: nothing is said of it.
     pub placement: Placement,
+    /// For how long clients that ask by path may go by what they were told of the root, and of directories that are made in it.
+    pub lookup_lease: LookupLease,
     /// Programs ask by path, and nothing is cached.
     pub by_path: bool,
     /// How long all lanes rest at a mark of the workload before they go on, virtual milliseconds: what ranks remember of the phase before for
@@ -88,6 +91,7 @@ impl Plan {
             costs,
             spread,
             placement: Placement::Inherited,
+            lookup_lease: LookupLease::NONE,
             by_path: false,
             rest_ms: 0,
             split_entries: None,
@@ -146,7 +150,7 @@ impl Lab {
         let settled = world.now + SETTLE_NS;
         while world.run(settled).is_some() {}
         let mut clients = Clients::new(plan.cache_inodes);
-        let inos = set_up(&mut world, &mut clients, plan.placement, &workload)?;
+        let inos = set_up(&mut world, &mut clients, plan, &workload)?;
         clients.by_path = plan.by_path;
         clients.rest_ns = plan.rest_ms * 1_000_000;
         let mut dealer = Dealer { world: &mut world, clients: &mut clients, inos: &inos, holders: BTreeMap::new() };
@@ -306,6 +310,7 @@ impl Lab {
             ranks: self.world.ranks(),
             spread: self.plan.spread,
             placement: self.plan.placement,
+            lookup_lease: self.plan.lookup_lease,
             by_path: self.plan.by_path,
             policy: "none".to_owned(),
             faults: 0,
@@ -349,12 +354,15 @@ impl Lab {
 fn set_up(
     world: &mut World,
     clients: &mut Clients,
-    placement: Placement,
+    plan: &Plan,
     workload: &Workload,
 ) -> Result<BTreeMap<Path, Ino>, String> {
     let at = clients.add(world);
-    if placement != Placement::Inherited {
-        place(world, clients, at, placement)?;
+    if plan.placement != Placement::Inherited {
+        say(world, clients, at, PLACEMENT, plan.placement.name())?;
+    }
+    if !plan.lookup_lease.is_none() {
+        say(world, clients, at, LOOKUP_LEASE, &plan.lookup_lease.text())?;
     }
     let calls = workload.setup.clone();
     let did = alone(world, clients, at, Box::new(calls.into_iter().map(Item::Call)))?;
@@ -368,11 +376,11 @@ fn set_up(
     Ok(inos)
 }
 
-/// The policy of the root, before anything is made in it.
-fn place(world: &mut World, clients: &mut Clients, at: usize, placement: Placement) -> Result<(), String> {
+/// A policy of the root, before anything is made in it.
+fn say(world: &mut World, clients: &mut Clients, at: usize, policy: &[u8], value: &str) -> Result<(), String> {
     let end = world.now + SETUP_NS;
-    clients.place(world, at, placement);
-    while !clients.is_placed() {
+    clients.say(world, at, policy, value);
+    while !clients.is_said() {
         match world.run(end) {
             Some(Next::Message { conn, msg, .. }) => clients.told(world, conn, *msg),
             Some(Next::Timer(number)) => clients.timer(world, number),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Ino, Placement};
+use loligo_types::{Ino, LookupLease, Placement};
 
 use crate::spread::Spread;
 
@@ -168,6 +168,8 @@ pub struct Report {
     pub spread: Spread,
     /// How directories were placed that were made.
     pub placement: Placement,
+    /// For how long clients that asked by path could go by what they were told of directories.
+    pub lookup_lease: LookupLease,
     /// Programs asked by path, and nothing was cached.
     pub by_path: bool,
     /// What decided what moves.

@@ -17,7 +17,7 @@ const CSV_HEAD: &str =
     "ranks,spread,second,length,calls,redirects,moves,recalls,peer_messages,replies_by_rank,busy_by_rank\n";
 
 /// The first line of [`Report::parts_csv`].
-const PARTS_HEAD: &str = "placement,by_path,ranks,seed,phase,length_s,calls,calls_per_s,most_per_s,requests_per_call,variation,most_requests,\
+const PARTS_HEAD: &str = "placement,by_path,lookup_lease,ranks,seed,phase,length_s,calls,calls_per_s,most_per_s,requests_per_call,variation,most_requests,\
 busy_mean,busy_most,busy_for_peers_mean,redirects,recalls,peer_messages,replica_asks,replicas_asked_back,partings,readdirs,failed,\
 call,of_calls,mean_us,p50_us,p70_us,p99_us\n";
 
@@ -108,9 +108,10 @@ impl Report {
 
     fn part_csv(&self, part: &Part) -> String {
         format!(
-            "{},{},{},{},{},{:.6},{},{:.0},{:.0},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{:.6},{},{:.0},{:.0},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{},{},{},{}",
             self.placement.name(),
             if self.by_path { "yes" } else { "no" },
+            self.lookup_lease.text(),
             self.ranks,
             self.seed,
             part.name,
@@ -155,7 +156,7 @@ impl Report {
         let seconds: Vec<_> = self.seconds.iter().map(second).collect();
         let (mean, sd) = self.run_time();
         json!({
-            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "placement": self.placement.name(), "by_path": self.by_path, "policy": self.policy, "faults": self.faults, "first_fault": self.first_fault,
+            "workload": self.workload, "ranks": self.ranks, "spread": self.spread.to_string(), "placement": self.placement.name(), "by_path": self.by_path, "lookup_lease": self.lookup_lease.text(), "policy": self.policy, "faults": self.faults, "first_fault": self.first_fault,
             "seed": self.seed,
             "measured": self.measured, "length_s": self.length_s, "is_complete": self.is_complete,
             "calls": self.calls, "calls_per_s": self.calls_per_s(), "misses": self.misses, "failed": self.failed,

@@ -133,7 +133,7 @@ impl Bench {
         self.seq += 1;
         let answered = Seq(self.seq.saturating_sub(64));
         let want = Lease::ATTR | Lease::NAMES;
-        let request = Request { seq: Seq(self.seq), answered, want, cred: Cred::root(), op, ino: None };
+        let request = Request { seq: Seq(self.seq), answered, want, cred: Cred::root(), op, ino: None, ways: None };
         self.input(Input::Message { conn: ConnId(1), msg: ToServer::Request(request) });
         if self.seq.is_multiple_of(64) {
             self.sync();

@@ -99,7 +99,8 @@ impl Bench {
     fn request(&mut self, op: Op) {
         self.seq += 1;
         let answered = Seq(self.seq.saturating_sub(SYNC));
-        let request = Request { seq: Seq(self.seq), answered, want: Lease::NONE, cred: Cred::root(), op, ino: None };
+        let request =
+            Request { seq: Seq(self.seq), answered, want: Lease::NONE, cred: Cred::root(), op, ino: None, ways: None };
         self.input(Input::Message { conn: ConnId(1), msg: ToServer::Request(request) });
         if self.seq.is_multiple_of(SYNC) {
             self.sync();

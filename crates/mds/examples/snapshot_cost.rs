@@ -90,7 +90,7 @@ impl Bench {
     fn request(&mut self, op: Op) -> Ino {
         self.seq += 1;
         let (seq, answered) = (Seq(self.seq), Seq(self.seq.saturating_sub(64)));
-        let request = Request { seq, answered, want: Lease::default(), cred: Cred::root(), op, ino: None };
+        let request = Request { seq, answered, want: Lease::default(), cred: Cred::root(), op, ino: None, ways: None };
         self.input(Input::Message { conn: ConnId(1), msg: ToServer::Request(request) });
         self.sync();
         self.made

@@ -75,17 +75,23 @@ impl Mds {
             Verdict::Again(ino, value) => Some((ino, value)),
             Verdict::Running | Verdict::Old => return,
             Verdict::TooFar => {
-                let msg = ToClient::Reply { seq: request.seq, result: Err(FsError::Busy), granted: Vec::new() };
+                let msg = ToClient::Reply {
+                    seq: request.seq,
+                    result: Err(FsError::Busy),
+                    granted: Vec::new(),
+                    ways: Vec::new(),
+                };
                 return self.out.push_back(Output::Send { conn, msg });
             }
         };
-        let Request { seq, mut want, cred, op, ino, .. } = request;
+        let Request { seq, mut want, cred, op, ino, ways, .. } = request;
         let reply = |error| Reply {
             slot,
             session: id,
             seq,
             result: Err(error),
             asks: Asks::default(),
+            ways: Vec::new(),
             cut: None,
             redirect: None,
         };
@@ -100,7 +106,7 @@ impl Mds {
         if running > limits::IN_FLIGHT_MAX {
             return self.gate(reply(FsError::Busy));
         }
-        let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref()) {
+        let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref(), ways.is_some()) {
             Ok(begun) => begun,
             Err(error) => return self.gate(reply(error)),
         };
@@ -127,6 +133,7 @@ impl Mds {
             reads,
             within: None,
             limited,
+            ways,
         };
         match self.begin_walk(&mut job) {
             Some(result) => self.finish(job, result),

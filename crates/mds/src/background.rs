@@ -55,6 +55,7 @@ impl Mds {
             self.background.timeouts_at_ms = now + TIMEOUTS_MS;
             self.time_out();
         }
+        self.end_promises();
         self.free_slots();
         self.end_orphans();
         self.tidy_left();

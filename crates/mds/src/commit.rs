@@ -48,6 +48,7 @@ impl Mds {
         let alone = self.cluster.is_alone();
         if !alone {
             self.check_replicas(events);
+            self.check_promises(events);
             self.note_arrivals(events);
         }
         for event in events {

@@ -130,6 +130,11 @@ impl Mds {
         {
             return Some(why);
         }
+        if !self.promises.is_empty(self.now.mono_ms)
+            && let Some(why) = self.settle_promises(job, &change.events)
+        {
+            return Some(why);
+        }
         if self.sessions.len() < 2 {
             return None;
         }

@@ -30,6 +30,8 @@ pub(crate) struct Reply {
     pub(crate) result: FsResult<Answer>,
     /// Leases that would be welcome with it.
     pub(crate) asks: Asks,
+    /// Lookup leases that it brings.
+    pub(crate) ways: Vec<(Ino, u16)>,
     /// Inode that it shows and whose objects were cut, which must be done first.
     pub(crate) cut: Option<Ino>,
     pub(crate) redirect: Option<Redirect>,
@@ -46,10 +48,11 @@ impl Reply {
             mds.heat_op(&job.op);
         }
         let asks = Asks::of(&mds.tree, &job, &result);
+        let ways = if job.ways.is_some() { mds.promise_ways(&job) } else { Vec::new() };
         // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
         let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));
-        Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, cut, redirect: None }
+        Reply { slot: job.slot, session: job.session, seq: job.seq, result, asks, ways, cut, redirect: None }
     }
 }
 
@@ -58,7 +61,8 @@ impl Reply {
     pub(crate) fn redirect(job: Job, rank: Rank) -> Reply {
         let Job { slot, session, seq, again, op, .. } = job;
         let redirect = Some(Redirect { rank, done: again, about: principal(&op) });
-        Reply { slot, session, seq, result: Ok(Answer::Done), asks: Asks::default(), cut: None, redirect }
+        let (asks, ways) = (Asks::default(), Vec::new());
+        Reply { slot, session, seq, result: Ok(Answer::Done), asks, ways, cut: None, redirect }
     }
 }
 
@@ -152,7 +156,7 @@ impl Mds {
             return self.out.push_back(Output::Send { conn, msg });
         }
         let granted = self.grant(&mut reply);
-        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted };
+        let msg = ToClient::Reply { seq: reply.seq, result: reply.result, granted, ways: reply.ways };
         self.out.push_back(Output::Send { conn, msg });
         // Behind the answer: a recall of what the answer brings must not come before it.
         self.shed_leases(reply.slot);

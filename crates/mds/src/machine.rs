@@ -25,6 +25,7 @@ use crate::open::Opens;
 use crate::pace::Pace;
 use crate::park::Parked;
 use crate::paths::Ways;
+use crate::promises::Promises;
 use crate::recall::{Recalls, SHARED};
 use crate::session::{Sessions, Standing};
 use crate::shortcuts::Shortcuts;
@@ -67,6 +68,7 @@ pub struct Mds {
     pub(crate) balance: Balance,
     pub(crate) ways: Ways,
     pub(crate) shortcuts: Shortcuts,
+    pub(crate) promises: Promises,
     pub(crate) decoupled: Decoupled,
     pub(crate) pace: Pace,
     pub(crate) stopping: bool,
@@ -110,6 +112,7 @@ impl Mds {
             balance: Balance::default(),
             ways: Ways::default(),
             shortcuts: Shortcuts::default(),
+            promises: Promises::default(),
             decoupled: Decoupled::default(),
             pace: Pace::default(),
             stopping: false,

@@ -53,6 +53,8 @@ pub(crate) struct Job {
     pub(crate) within: Option<Ino>,
     /// Who asks, if it is to be found out yet whether that one may do it there; and the last question to another rank before it came.
     pub(crate) limited: Option<(Arc<Identity>, u64)>,
+    /// How deep below the root its walk begins, if lookup leases of the way would be welcome.
+    pub(crate) ways: Option<u16>,
 }
 
 impl Job {
@@ -97,6 +99,8 @@ pub(crate) enum Why {
     Part(Ino),
     /// What other ranks hold, or say, of directories that paths lead through.
     Replicas,
+    /// The end of what clients were promised of a directory.
+    Promises,
     /// Files to be closed.
     Close,
     /// What is below a directory and other ranks have.
@@ -123,6 +127,7 @@ impl Why {
             Why::Merge(_) => "merge",
             Why::Part(_) => "part",
             Why::Replicas => "replicas",
+            Why::Promises => "promises",
             Why::Close => "close",
             Why::Gather => "gather",
         }

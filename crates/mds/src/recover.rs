@@ -195,5 +195,9 @@ impl Mds {
         let local: Vec<Slot> = self.sessions.iter().filter(|(_, s)| s.local).map(|(slot, _)| slot).collect();
         local.into_iter().for_each(|slot| self.end_session(slot));
         self.check_grace();
+        if self.grace.is_some() {
+            // What it promised before to sessions that are still there.
+            self.promises.raise_floor(now.mono_ms);
+        }
     }
 }

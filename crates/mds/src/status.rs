@@ -190,6 +190,10 @@ pub struct PathStatus {
     /// Paths whose directories are known as one step, and walks that began with one.
     pub shortcuts: usize,
     pub shortcuts_taken: u64,
+    /// Directories of which it is remembered what clients were promised, lookup leases given so far, and changes that had to wait for the end of one.
+    pub promised: usize,
+    pub promises: u64,
+    pub promise_waits: u64,
 }
 
 /// How many operations there are.
@@ -357,6 +361,9 @@ impl Mds {
             asked_back: lent.asked_back,
             shortcuts: self.shortcuts.len(),
             shortcuts_taken: self.shortcuts.taken,
+            promised: self.promises.len(),
+            promises: self.promises.given,
+            promise_waits: self.promises.waits,
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Walk {
     done: usize,
     /// The directories among them, but for those that a shortcut led to.
     dirs: Vec<Ino>,
+    /// All of them, if it is to be said of each how long it stays there.
+    led: Option<Vec<Ino>>,
     /// What is done in the directory that the names lead to; and whether that is the job's operation by now.
     what: Option<Op>,
     acts: bool,
@@ -51,6 +53,7 @@ impl Walk {
         op: Op,
         want: &mut Lease,
         limited: Option<&(Arc<Identity>, u64)>,
+        leases: bool,
     ) -> FsResult<(Op, Option<Box<Walk>>)> {
         let (dir, names, by, what) = match op {
             Op::Walk { dir, names, by } => (dir, names, by, None),
@@ -66,6 +69,7 @@ impl Walk {
             by_path: 0,
             done: 0,
             dirs: Vec::new(),
+            led: leases.then(Vec::new),
             what,
             acts: false,
             asks: None,
@@ -102,7 +106,25 @@ impl Walk {
         if let Some(dir) = dir {
             self.by_path = if dir.is_by_path() { self.by_path + 1 } else { 0 };
             self.dirs.push(dir);
+            if let Some(led) = &mut self.led {
+                led.push(dir);
+            }
         }
+    }
+
+    /// Where it began, its names, and the directories that those have led to so far.
+    pub(crate) fn way(&self) -> (Ino, &[Name], &[Ino]) {
+        (self.dir, &self.names, self.led.as_deref().unwrap_or_default())
+    }
+
+    /// Whether it is to be looked at each name whether who asks may have it.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited.is_some()
+    }
+
+    /// Who asks, while the lookup is not done in that one's name.
+    pub(crate) fn asks(&self) -> Option<&Cred> {
+        self.asks.as_ref()
     }
 
     /// The lookup of the next name, in this directory.
@@ -195,6 +217,9 @@ impl Mds {
         walk.above = dirs.len().checked_sub(2).map_or(walk.dir, |at| dirs[at]);
         walk.at = *dirs.last()?;
         walk.done = count;
+        if let Some(led) = &mut walk.led {
+            led.extend_from_slice(dirs);
+        }
         self.shortcuts.taken += 1;
         if count < walk.names.len() || walk.what.is_some() {
             return None;

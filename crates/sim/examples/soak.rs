@@ -71,6 +71,7 @@ fn args() -> Result<Args, String> {
             "--allow" => args.options.allow = true,
             "--scattered" => args.options.scattered = true,
             "--paths" => args.options.paths = true,
+            "--leases" => (args.options.paths, args.options.leases) = (true, true),
             "--calm" => args.options.calm = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
@@ -98,6 +99,7 @@ struct Sums {
     removed: u64,
     direct: u64,
     refused: u64,
+    led: u64,
     unchecked: u64,
     subtrees: Counts,
     shared: Shared,
@@ -116,6 +118,7 @@ impl Sums {
         self.removed += outcome.removed;
         self.direct += outcome.direct;
         self.refused += outcome.refused;
+        self.led += outcome.led;
         self.unchecked += u64::from(outcome.unchecked);
         self.subtrees.add(&outcome.subtrees);
         self.shared.add(&outcome.shared);
@@ -134,6 +137,7 @@ impl Sums {
         self.removed += other.removed;
         self.direct += other.direct;
         self.refused += other.refused;
+        self.led += other.led;
         self.unchecked += other.unchecked;
         self.subtrees.add(&other.subtrees);
         self.shared.add(&other.shared);
@@ -269,7 +273,7 @@ fn soak(args: &Args) -> Result<bool, String> {
     println!(
         "{} of {} seeds failed; {} events, {} calls, {servers} server restarts, {clients} client crashes, {connections} \
          resets, {sessions} sessions ended, {} histories too wide, {} migrations, {} drains begun and {} ranks removed, \
-         {} operations straight in the store and {} pieces of them refused; {:.1} s on {} threads",
+         {} operations straight in the store and {} pieces of them refused, {} names found by lookup leases; {:.1} s on {} threads",
         all.failed.len(),
         all.seeds,
         all.events,
@@ -280,6 +284,7 @@ fn soak(args: &Args) -> Result<bool, String> {
         all.removed,
         all.direct,
         all.refused,
+        all.led,
         begun.elapsed().as_secs_f64(),
         args.threads
     );

@@ -47,6 +47,9 @@ impl World {
             }
             return;
         }
+        if let (Some(Canary::LeasesLast), ToClient::Reply { ways, .. }) = (self.options.canary, &mut msg) {
+            ways.iter_mut().for_each(|(_, ms)| *ms *= 3);
+        }
         let refused = matches!(
             msg,
             ToClient::Reply { result: Err(FsError::NoSpace | FsError::Io | FsError::BadHandle), .. }

@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use loligo_client::{CallId, Client, Invalidation};
+use loligo_client::{CallId, Client, Invalidation, Ways};
 use loligo_types::{Ino, Rank, SessionId};
 
 use crate::calls::LostCall;
@@ -150,6 +151,8 @@ pub struct Node {
     pub epoch: Epoch,
     pub calls: BTreeMap<CallId, Pending>,
     pub kernel: Kernel,
+    /// Where directories are, as long as that is promised.
+    pub ways: Ways<BuildHasherDefault<DefaultHasher>>,
     pub programs: Vec<Program>,
     /// It cannot reach the server before this.
     pub cut_off_until: u64,

@@ -49,13 +49,18 @@ pub enum Canary {
     ReplicasStay,
     /// A client is not told that somebody wants names back of a directory in fragments of several ranks; the network says that it has dropped them.
     PartNamesStay,
+    /// A client takes what it was promised of directories for three times as long.
+    LeasesLast,
+    /// A rank that gives a replica back does not say what it has promised by it.
+    PromisesNotSaid,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
-    /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the last several ranks.
-    pub const ALL: [Canary; 23] = [
+    /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the one after it several
+    /// ranks, the last two lookup leases, the very last over several ranks.
+    pub const ALL: [Canary; 25] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -79,6 +84,8 @@ impl Canary {
         Canary::RowsTrimmedEarly,
         Canary::ReplicasStay,
         Canary::PartNamesStay,
+        Canary::LeasesLast,
+        Canary::PromisesNotSaid,
     ];
 }
 
@@ -111,6 +118,8 @@ pub struct Options {
     /// Programs find several names with one request, also of ranks that have nothing of it; and if directories are scattered, in half of the worlds their
     /// paths say where they are.
     pub paths: bool,
+    /// Clients may go by what they were told of the directories that programs work in, for a time. With `paths` only: nobody asks for it else.
+    pub leases: bool,
     /// Nothing goes wrong by itself.
     pub calm: bool,
     /// Clients decouple a directory in which others work meanwhile.
@@ -139,6 +148,7 @@ impl Default for Options {
             allow: false,
             scattered: false,
             paths: false,
+            leases: false,
             calm: false,
             trace: false,
             print: false,
@@ -150,6 +160,8 @@ impl Default for Options {
 /// What a run found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
+    /// Names that were found by what clients had been promised of directories.
+    pub led: u64,
     /// A number that follows from everything that happened.
     pub trace_hash: u64,
     /// Events.

@@ -122,7 +122,12 @@ impl World {
             lent.apart.clear();
         }
         if let (Some(Canary::ReplicasStay), PeerMsg::DropReplica { ino }) = (self.options.canary, &msg) {
-            (msg, side) = (PeerMsg::ReplicaDropped { ino: *ino }, own);
+            (msg, side) = (PeerMsg::ReplicaDropped { ino: *ino, promised_ms: 0 }, own);
+        }
+        if let (Some(Canary::PromisesNotSaid), PeerMsg::ReplicaDropped { promised_ms, .. }) =
+            (self.options.canary, &mut msg)
+        {
+            *promised_ms = 0;
         }
         let mut again = None;
         if let PeerMsg::Letter { letter, .. } = &msg

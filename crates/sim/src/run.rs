@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loligo_client::{Call, Fh, Input};
 use loligo_journal::table::Row;
-use loligo_namespace::{PLACEMENT, fsck};
+use loligo_namespace::{LOOKUP_LEASE, PLACEMENT, fsck};
 use loligo_store::Backend;
 use loligo_store::mem::{CrashPlan, Torn};
 use loligo_types::{Answer, FsError, Ino, Kind, Layout, Name, Op, OpenFlags, SetAttr, XattrMode};
@@ -146,6 +146,19 @@ impl World {
         self.must(Call::Op(op), Track::None);
     }
 
+    /// From now on clients may go by what they are told of it, and of directories that are made in it, for a time.
+    fn lease(&mut self, ino: Ino) {
+        let how: &[u8] = match self.knobs.server.hash_key.0 >> 33 & 7 {
+            0..3 => b"50ms",
+            3..5 => b"250ms",
+            5 => b"1s",
+            6 => b"rate",
+            _ => b"depth",
+        };
+        let op = Op::SetXattr { ino, name: LOOKUP_LEASE.into(), value: how.into(), mode: XattrMode::Set };
+        self.must(Call::Op(op), Track::None);
+    }
+
     fn set_up(&mut self) {
         let mut places = Places::default();
         // By the secret, so that seeds stay what they were.
@@ -158,6 +171,9 @@ impl World {
             places.dirs.push(dir);
             if choice & 3 != 3 && choice >> (at + 2) & 1 == 1 {
                 self.scatter(dir);
+            }
+            if self.options.leases {
+                self.lease(dir);
             }
         }
         let data = self.make_dir("data");

@@ -41,6 +41,8 @@ pub enum Track {
     Names(NsOp),
     /// Two names in one request: what finds each of them, if the first is the directory that it is expected to be.
     Walk(NsOp, NsOp),
+    /// One, with what is promised of where it leads.
+    Way(NsOp),
     /// Blocks get a tag; `durable` when answered.
     Write {
         file: Ino,
@@ -152,6 +154,8 @@ pub struct Shell {
     pub direct: bool,
     /// Several names with one request, too.
     pub paths: bool,
+    /// And what ranks promise with them is used.
+    pub leases: bool,
     /// Decoupled directories, too.
     pub subtrees: bool,
     /// One in which others work meanwhile.
@@ -256,7 +260,7 @@ impl Shell {
                 6 => WalkAt::ByPath(0),
                 _ => WalkAt::First,
             };
-            let call = Call::Via { dir: Ino::ROOT, names, at, what: Box::new(op.clone()) };
+            let call = Call::Via { dir: Ino::ROOT, names, at, what: Box::new(op.clone()), ways: None };
             if !matches!(self.ns(track.clone(), call).await?.answer, Answer::Walked { .. }) {
                 return Ok(());
             }
@@ -268,6 +272,9 @@ impl Shell {
         let dir = self.dir().await?;
         let n = self.name();
         let (d, mode) = (dir.0, 0o600 + self.rng.below(64) as u16);
+        if self.leases && self.rng.one_in(2) {
+            return self.promised(dir, n).await;
+        }
         match self.rng.below(20) {
             0..4 if self.paths && self.rng.one_in(2) => self.two_names(dir, n).await?,
             0..4 => {
@@ -401,7 +408,31 @@ impl Shell {
             _ => WalkAt::First,
         };
         let to_dir = self.rng.one_in(3);
-        self.call(Call::Walk { dir, names, at, to_dir }, track).await.map(drop)
+        self.call(Call::Walk { dir, names, at, to_dir, ways: Some(1) }, track).await.map(drop)
+    }
+
+    /// Looks again and again where a name leads that was promised to lead there for a time; others do the same, and rename what it leads to.
+    async fn promised(&mut self, dir: Ino, n: NameId) -> Outcome<()> {
+        if self.rng.one_in(3) {
+            return self.rename(dir, n).await;
+        }
+        // Mostly of a rank that has it, if at all, by a replica, and then says what it has promised when that is asked back.
+        let at = match self.rng.below(8) {
+            rank @ 0..6 => WalkAt::Rank(Rank(rank as u16), dir),
+            _ => WalkAt::First,
+        };
+        let call = Call::Walk { dir, names: [name(n)].into(), at, to_dir: true, ways: Some(1) };
+        let track = Track::Way(NsOp::Lookup { dir: dir.0, name: n });
+        if self.call(call, track).await == Err(FsError::NotFound) {
+            let op = Op::Mkdir { dir, name: name(n), mode: 0o700, umask: 0 };
+            return self.by_path(NsOp::Mkdir { dir: dir.0, name: n, mode: 0o700 }, dir, op, 1).await;
+        }
+        for _ in 0..self.rng.below(12) {
+            let us = self.rng.delay(200, 30_000);
+            self.sleep(us).await;
+            self.lookup(dir, n).await?;
+        }
+        Ok(())
     }
 
     async fn list(&mut self, dir: Ino) -> Outcome<()> {

@@ -97,6 +97,16 @@ fn paths_lead_where_they_led_at_some_moment_whichever_rank_is_asked() {
 }
 
 #[test]
+fn nobody_goes_by_a_name_that_a_directory_no_longer_has() {
+    let options = Options { scattered: true, paths: true, leases: true, ranks: (1, 5), ..several() };
+    assert_clean(&options, 0..80);
+    assert_clean(&Options { scattered: false, balance: true, ..options.clone() }, 0..40);
+    assert_clean(&Options { members: true, ..options.clone() }, 0..20);
+    found_after_with(options.clone(), Canary::LeasesLast, 60);
+    found_after_with(Options { ranks: (2, 5), ..options }, Canary::PromisesNotSaid, 400);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in [1, 2, 60] {
         let options = Options { trace: true, ..Options::default() };

@@ -1,6 +1,6 @@
 //! What is known of a file: the record of an inode, and the attributes a client sees.
 
-use crate::{Acl, Ino, Place, Rank, Time, limits};
+use crate::{Acl, Ino, LookupLease, Place, Rank, Time, limits};
 
 /// The type of a file. The number is persisted: keep stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -173,6 +173,8 @@ pub struct Extra {
     pub placement: Placement,
     /// Of a scattered directory: it has been another rank's since it was made, and its number does not say any more where it lives.
     pub moved: bool,
+    /// Directory only: its policy says that clients may go by what they were told of it.
+    pub lookup_lease: LookupLease,
 }
 
 /// The whole record of an inode, as the table, the journal and the cache hold it.
@@ -401,6 +403,11 @@ impl Inode {
     /// Where its policy says that directories live which are made in it.
     pub fn placement(&self) -> Placement {
         self.extra.as_ref().map_or(Placement::Inherited, |extra| extra.placement)
+    }
+
+    /// How long clients may go by what they were told of it, as its policy says.
+    pub fn lookup_lease(&self) -> LookupLease {
+        self.extra.as_ref().map_or(LookupLease::NONE, |extra| extra.lookup_lease)
     }
 
     /// Whether it has been given to another rank than the one that its number names.

@@ -41,6 +41,8 @@ pub struct Request {
     /// ([`Op::GrantInos`]); none: the rank takes one. If it makes none (a `Create` that finds the name), the number stays
     /// free. `NotGranted` if it is not the session's, `NumberUsed` if it has made an inode before.
     pub ino: Option<Ino>,
+    /// Of a walk, or of what brings its way: lookup leases would be welcome of the directories on it, the first of which is so deep below the root.
+    pub ways: Option<u16>,
 }
 
 /// A data request. Not numbered for exactly-once: every data operation may be repeated.
@@ -149,8 +151,10 @@ pub enum ToClient {
     Welcome(Welcome),
     /// No; the connection is closed after it.
     Refused { why: Refusal, text: String },
-    /// The answer to a request. `granted`: leases that come with it.
-    Reply { seq: Seq, result: FsResult<Answer>, granted: Vec<(Ino, Lease)> },
+    /// The answer to a request. `granted`: leases that come with it. `ways`: the directory in which a walk began, and those that its names led to from
+    /// there on, one after the other; for so many milliseconds from when the request was sent each of them is where it was found, and may be searched by
+    /// who asked, as it was found. 0: that is not promised. At most one more than names.
+    Reply { seq: Seq, result: FsResult<Answer>, granted: Vec<(Ino, Lease)>, ways: Vec<(Ino, u16)> },
     /// The request is another rank's to answer: ask that one, with a number of its session. `routes`: enough of the map
     /// to be right the next time. `done`: it was executed here before what it concerns moved, and only its answer is to be
     /// made again (inode, and value as in `Origin`); it must not be executed once more.

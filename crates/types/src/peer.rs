@@ -119,8 +119,8 @@ pub enum PeerMsg {
     NoReplica { ino: Ino },
     /// It is about to change: it counts no more.
     DropReplica { ino: Ino },
-    /// In answer to `DropReplica`.
-    ReplicaDropped { ino: Ino },
+    /// In answer to `DropReplica`. Clients may go by it for so long yet, milliseconds: the sender has given lookup leases.
+    ReplicaDropped { ino: Ino, promised_ms: u32 },
     /// The sender holds replicas of the receiver's directories, and goes on to.
     KeepReplicas { sent_ms: u64 },
     /// In answer to `KeepReplicas`: they count for [`crate::limits::REPLICA_MS`] from `sent_ms` on.

@@ -107,6 +107,7 @@ fn to_request(request: &Request) -> proto::Request {
         gid: request.cred.gid,
         groups: request.cred.groups.clone(),
         ino: request.ino.map_or(0, |ino| ino.0),
+        ways: request.ways.map_or(0, |depth| u32::from(depth) + 1),
         op: Some(op::encode(&request.op)),
     }
 }
@@ -123,6 +124,7 @@ fn request(m: proto::Request, payload: &mut Payload) -> Result<Request> {
         cred: Cred { uid: m.uid, gid: m.gid, groups: m.groups },
         op: op::decode(op::required(m.op)?, payload)?,
         ino: (m.ino != 0).then_some(Ino(m.ino)),
+        ways: m.ways.checked_sub(1).map(u16::try_from).transpose().map_err(|_| DecodeError::Invalid("depth"))?,
     })
 }
 

@@ -3,7 +3,8 @@
 use loligo_types::limits::{ADDRESS_MAX, MOVED_MAX, READDIR_MAX, WALK_MAX};
 use loligo_types::msg::{Refusal, ToClient, Welcome};
 use loligo_types::{
-    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Kind, Rank, Seq, SessionId, StatFs,
+    Answer, DataAnswer, DataError, DirEntry, FsError, FsResult, Ino, Kind, LOOKUP_LEASE_MS_MAX, Rank, Seq, SessionId,
+    StatFs,
 };
 
 use crate::common::{
@@ -29,9 +30,12 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
             let end = (0..=text.len().min(TEXT_MAX)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             Msg::Refused(proto::Refused { why: *why as i32, text: text[..end].to_owned() })
         }
-        ToClient::Reply { seq, result, granted } => {
-            Msg::Reply(proto::Reply { seq: seq.0, granted: to_leases(granted), result: Some(to_result(result)) })
-        }
+        ToClient::Reply { seq, result, granted, ways } => Msg::Reply(proto::Reply {
+            seq: seq.0,
+            granted: to_leases(granted),
+            ways: ways.iter().map(|(ino, ms)| proto::LookupLease { ino: ino.0, ms: u32::from(*ms) }).collect(),
+            result: Some(to_result(result)),
+        }),
         ToClient::Redirect { seq, rank, routes, done } => Msg::Redirect(proto::Redirect {
             seq: seq.0,
             rank: to_rank(*rank),
@@ -62,6 +66,7 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
             seq: Seq(m.seq),
             result: result(need(m.result, "the result")?, &mut payload)?,
             granted: leases(m.granted)?,
+            ways: lookup_leases(m.ways)?,
         },
         Msg::Redirect(m) => ToClient::Redirect {
             seq: Seq(m.seq),
@@ -83,6 +88,15 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
     };
     payload.finish()?;
     Ok(msg)
+}
+
+fn lookup_leases(list: Vec<proto::LookupLease>) -> Result<Vec<(Ino, u16)>> {
+    limit(list.len(), WALK_MAX + 1, "lookup leases")?;
+    let lease = |m: proto::LookupLease| match u16::try_from(m.ms).ok().filter(|ms| *ms <= LOOKUP_LEASE_MS_MAX) {
+        Some(ms) => Ok((Ino(m.ino), ms)),
+        None => Err(DecodeError::Invalid("length of a lookup lease")),
+    };
+    list.into_iter().map(lease).collect()
 }
 
 fn to_welcome(welcome: &Welcome) -> proto::Welcome {

@@ -1,5 +1,6 @@
 //! Commands about the ranks that serve a namespace, and which of them has what.
 
+mod leases;
 pub mod members;
 pub mod migrate;
 pub mod place;

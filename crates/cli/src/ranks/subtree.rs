@@ -7,7 +7,7 @@ use loligo_types::{Answer, FsError, Op, Placement, XattrMode};
 use serde_json::json;
 
 use super::place::{self, Asker, Place};
-use super::{migrate, rank, resettle, split};
+use super::{leases, migrate, rank, resettle, split};
 use crate::args::{Directory, Subtree, Target};
 use crate::look::ask;
 use crate::output::{Failure, Outcome, put, say};
@@ -32,6 +32,8 @@ pub fn run(what: &Subtree) -> Outcome {
         Subtree::Gather { dir } => migrate::gather(dir),
         Subtree::Place { dir, placement, r#move } => place_dirs(dir, placement, *r#move),
         Subtree::Unplace { dir } => unplace_dirs(dir),
+        Subtree::Lease { dir, time } => leases::lease(dir, time),
+        Subtree::Unlease { dir } => leases::unlease(dir),
         Subtree::Migrate { dir, rank, frag, no_wait, json } => migrate::run(dir, *rank, *frag, *no_wait, *json),
     }
 }

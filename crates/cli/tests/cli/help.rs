@@ -105,6 +105,8 @@ fn the_documents_name_only_options_and_commands_that_there_are() {
         "subtree migrate",
         "subtree place",
         "subtree unplace",
+        "subtree lease",
+        "subtree unlease",
         "auth add",
         "policy set",
         "policy show",

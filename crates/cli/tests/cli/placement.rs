@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_driver::Address;
-use loligo_driver::client::{Client, Fs, Options, Subtree, SubtreeOptions};
-use loligo_types::{Cred, FsError, Rank};
+use loligo_driver::client::{Call, Client, Fs, Options, Subtree, SubtreeOptions};
+use loligo_types::{Answer, Cred, FsError, Op, Rank};
 
 use super::run::{Place, Service, loligo};
 
@@ -84,6 +84,55 @@ fn directories_below_one_that_is_placed_so_are_at_all_ranks_and_survive_restarts
         fs.unlink(format!("/top/d{n}/f")).expect("it goes");
         fs.rmdir(format!("/top/d{n}/e")).expect("it goes");
     }
+    client.stop(std::time::Duration::from_secs(10)).expect("it ends");
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&other.data()]).ok();
+}
+
+#[test]
+fn lookup_leases_are_allowed_from_the_root_down_and_a_copy_of_the_file_system_has_them_too() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {} --ranks 2 --set balancer=none", &[&data]);
+    let (client, fs) = connect(&place);
+    fs.mkdir("/work", 0o755).expect("made");
+    fs.mkdir("/work/top", 0o755).expect("made");
+    let told = loligo("subtree lease --data {} /work/top 250ms", &[&data]).ok().out;
+    assert!(told.contains("250 ms") && told.contains("2 directories above it"), "{told}");
+    fs.mkdir("/work/top/new", 0o755).expect("made");
+    let allowed = |fs: &Fs, path: &str| {
+        let ino = fs.stat(path).expect("it is there").ino;
+        let get = Op::GetXattr { ino, name: b"loligo.policy.lookup_lease"[..].into() };
+        match fs.client().call(fs.cred(), Call::Op(get)).map(|done| done.answer) {
+            Ok(Answer::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
+            other => panic!("{path}: {other:?}"),
+        }
+    };
+    let all = |fs: &Fs| {
+        for (path, text) in
+            [("/", "250ms alone"), ("/work", "250ms alone"), ("/work/top", "250ms"), ("/work/top/new", "250ms")]
+        {
+            assert_eq!(allowed(fs, path), text, "{path}");
+        }
+    };
+    all(&fs);
+    loligo("subtree lease --data {} /work 2s", &[&data]).fails(2, &["1ms to 1000ms"]);
+    let top = fs.stat("/work/top/new").expect("it is there").ino;
+    assert!(fs.rename("/work/top/new", "/work/top/old").is_ok());
+    assert_eq!(fs.stat("/work/top/old").map(|attr| attr.ino), Ok(top));
+    fs.rename("/work/top/old", "/work/top/new").expect("renamed");
+    client.stop(std::time::Duration::from_secs(10)).expect("it ends");
+    assert_eq!(server.stop().0, 0);
+    let dump = place.dir.path().join("dump");
+    std::fs::write(&dump, loligo("dump --data {}", &[&data]).ok().out).expect("written");
+    let other = Place::new();
+    loligo("load --data {} {}", &[&other.data(), &dump]).ok();
+    let server = Service::start("serve --data {} --set balancer=none", &[&other.data()]);
+    let (client, fs) = connect(&other);
+    all(&fs);
+    loligo("subtree unlease --data {} /work", &[&other.data()]).ok();
+    loligo("subtree unlease --data {} /work", &[&other.data()]).fails(1, &["allows no lookup leases"]);
     client.stop(std::time::Duration::from_secs(10)).expect("it ends");
     assert_eq!(server.stop().0, 0);
     loligo("fsck --data {}", &[&other.data()]).ok();

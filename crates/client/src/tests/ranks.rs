@@ -235,7 +235,10 @@ impl Ranks {
     }
 
     fn answer(&mut self, rank: Rank, seq: u64, answer: Answer, granted: &[(Ino, Lease)]) {
-        self.says(rank, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: granted.to_vec() });
+        self.says(
+            rank,
+            ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: granted.to_vec(), ways: Vec::new() },
+        );
     }
 
     /// Answers the only request, which must be for this rank.
@@ -304,7 +307,15 @@ impl Ranks {
         for ask in asks {
             let Wire::Ask(at, seq, _) = ask else { continue };
             assert_eq!(at, rank);
-            self.says(rank, ToClient::Reply { seq: Seq(seq), result: Err(FsError::BadHandle), granted: Vec::new() });
+            self.says(
+                rank,
+                ToClient::Reply {
+                    seq: Seq(seq),
+                    result: Err(FsError::BadHandle),
+                    granted: Vec::new(),
+                    ways: Vec::new(),
+                },
+            );
         }
         rest
     }
@@ -398,7 +409,7 @@ fn a_name_whose_inode_is_elsewhere_is_looked_up_at_both() {
     let id = world.call(lookup(Ino::ROOT, "s"));
     world.answers(R0, remote);
     let (_, seq, _) = world.asked();
-    world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::NotFound), granted: vec![] });
+    world.says(R1, ToClient::Reply { seq: Seq(seq), result: Err(FsError::NotFound), granted: vec![], ways: vec![] });
     let failed = world.result(id).unwrap_err();
     assert_eq!((failed.error, failed.names_cached), (FsError::Stale, false));
 }

@@ -274,7 +274,8 @@ impl Server {
         let seq = request.seq.0;
         self.peers[client].answers.retain(|done, _| *done >= request.answered.0);
         if let Some(result) = self.peers[client].answers.get(&seq) {
-            let reply = ToClient::Reply { seq: request.seq, result: result.clone(), granted: Vec::new() };
+            let reply =
+                ToClient::Reply { seq: request.seq, result: result.clone(), granted: Vec::new(), ways: Vec::new() };
             return self.out[client].push_back(reply);
         }
         let ino = self.subject(&request.op);
@@ -301,7 +302,7 @@ impl Server {
                 granted.push((attr.ino, Lease::ATTR));
             }
         }
-        self.out[client].push_back(ToClient::Reply { seq: Seq(seq), result, granted });
+        self.out[client].push_back(ToClient::Reply { seq: Seq(seq), result, granted, ways: Vec::new() });
         self.retry_later(ino);
     }
 

@@ -167,7 +167,7 @@ fn reply(seq: u64, granted: &[(Ino, Lease)]) -> Input {
     let result = Ok(loligo_types::Answer::Entry(attr(500)));
     Input::Message {
         rank: Rank::ZERO,
-        message: ToClient::Reply { seq: loligo_types::Seq(seq), result, granted: granted.to_vec() },
+        message: ToClient::Reply { seq: loligo_types::Seq(seq), result, granted: granted.to_vec(), ways: Vec::new() },
     }
 }
 
@@ -291,8 +291,12 @@ fn what_is_known_of_a_renamed_name_is_true_of_the_new_one_only_if_names_there_ar
             seq,
             Call::Op(loligo_types::Op::Rename { dir, name: name(b"a"), new_dir, new_name: name(b"b"), mode }),
         );
-        let reply =
-            ToClient::Reply { seq: loligo_types::Seq(seq), result: Ok(Answer::Done), granted: granted.to_vec() };
+        let reply = ToClient::Reply {
+            seq: loligo_types::Seq(seq),
+            result: Ok(Answer::Done),
+            granted: granted.to_vec(),
+            ways: Vec::new(),
+        };
         let done = hand.feed(Input::Message { rank: Rank::ZERO, message: reply });
         let [Output::Complete { result: Ok(done), .. }] = &done[..] else { panic!("{done:?}") };
         done.names_cached

@@ -131,6 +131,7 @@ impl Raw {
             cred: Cred::root(),
             op,
             ino: None,
+            ways: None,
         })
     }
 

@@ -5,7 +5,7 @@
 use loligo_types::attr::Extra;
 use loligo_types::limits::{EXPECTED_ENTRIES_MAX, OBJECT_SIZE_MAX};
 use loligo_types::{
-    Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, Place, Placement, RStat, Rank, Spread, Time,
+    Acl, AclEntry, AclTag, Frag, Ino, Inode, Kind, Layout, LookupLease, Place, Placement, RStat, Rank, Spread, Time,
 };
 
 use super::{Cursor, DecodeError, put_bytes, put_u64, put_zigzag};
@@ -37,6 +37,8 @@ const RDEV: u8 = 1 << 6;
 const PLACEMENT: u8 = 1 << 7;
 /// In the byte of that: a scattered directory has been given to another rank.
 const MOVED: u8 = 1 << 7;
+/// The same: the policy of lookup leases follows.
+const LEASED: u8 = 1 << 6;
 
 /// The shortest ACL entry: tag, id and permissions of one byte each.
 const ACL_ENTRY_MIN: usize = 3;
@@ -190,7 +192,7 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
             | flag(LAYOUT, extra.layout.is_some())
             | flag(LINKABLE, extra.linkable)
             | flag(RDEV, extra.rdev != 0)
-            | flag(PLACEMENT, extra.placement != Placement::Inherited || extra.moved),
+            | flag(PLACEMENT, has_placing(extra)),
     );
     if let Some(target) = &extra.symlink {
         put_bytes(out, target);
@@ -207,9 +209,18 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra) {
     if extra.rdev != 0 {
         put_u64(out, u64::from(extra.rdev));
     }
-    if extra.placement != Placement::Inherited || extra.moved {
-        out.push(extra.placement as u8 | flag(MOVED, extra.moved));
+    if has_placing(extra) {
+        let leased = flag(LEASED, !extra.lookup_lease.is_none());
+        out.push(extra.placement as u8 | flag(MOVED, extra.moved) | leased);
+        if !extra.lookup_lease.is_none() {
+            out.extend_from_slice(&extra.lookup_lease.code().to_le_bytes());
+        }
     }
+}
+
+/// What is in the byte of the placement: the flags of the rare parts are used up.
+fn has_placing(extra: &Extra) -> bool {
+    extra.placement != Placement::Inherited || extra.moved || !extra.lookup_lease.is_none()
 }
 
 fn take_extra(from: &mut Cursor<'_>) -> Result<Extra, DecodeError> {
@@ -236,8 +247,15 @@ fn take_extra(from: &mut Cursor<'_>) -> Result<Extra, DecodeError> {
     if flags & PLACEMENT != 0 {
         let byte = from.u8()?;
         extra.moved = byte & MOVED != 0;
-        let said = Placement::from_code(byte & !MOVED).filter(|said| extra.moved || *said != Placement::Inherited);
+        let alone = byte & (MOVED | LEASED) == 0;
+        let said =
+            Placement::from_code(byte & !(MOVED | LEASED)).filter(|said| !alone || *said != Placement::Inherited);
         extra.placement = said.ok_or_else(|| from.invalid("placement of the directory"))?;
+        if byte & LEASED != 0 {
+            let code = u16::from_le_bytes(from.array()?);
+            let lease = LookupLease::from_code(code).ok_or_else(|| from.invalid("lookup lease of the directory"))?;
+            extra.lookup_lease = lease;
+        }
     }
     Ok(extra)
 }

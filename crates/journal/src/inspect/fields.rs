@@ -168,6 +168,9 @@ fn inode_fields(inode: &Inode) -> Fields {
     if inode.placement() != Placement::Inherited {
         all.push(("placement", text(inode.placement().name().as_bytes())));
     }
+    if !inode.lookup_lease().is_none() {
+        all.push(("lookup_lease", text(inode.lookup_lease().text().as_bytes())));
+    }
     if inode.has_moved() {
         all.push(("moved", Value::Flag(true)));
     }

@@ -148,8 +148,15 @@ impl Clients {
         let mut dirs = Vec::new();
         for at in 0..count as u64 {
             let op = Op::Mkdir { dir: Ino::ROOT, name: name(0, at), mode: 0o755, umask: 0 };
-            let request =
-                Request { ino: None, seq: Seq(at + 1), answered: Seq(at), want: Lease::NONE, cred: Cred::root(), op };
+            let request = Request {
+                ino: None,
+                ways: None,
+                seq: Seq(at + 1),
+                answered: Seq(at),
+                want: Lease::NONE,
+                cred: Cred::root(),
+                op,
+            };
             world.send(0, own, ToServer::Request(request));
             let until = world.now + 1_000_000_000;
             let made = loop {
@@ -270,7 +277,8 @@ impl Clients {
         let answered = session.flying.keys().next().map_or(seq, |oldest| *oldest) - 1;
         let (cred, op) = (self.cred.clone(), flight.op.clone());
         session.flying.insert(seq, flight);
-        let request = Request { ino: None, seq: Seq(seq), answered: Seq(answered), want: Lease::NONE, cred, op };
+        let request =
+            Request { ino: None, ways: None, seq: Seq(seq), answered: Seq(answered), want: Lease::NONE, cred, op };
         world.send(rank, conn(at, rank), ToServer::Request(request));
     }
 

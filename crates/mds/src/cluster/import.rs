@@ -71,6 +71,8 @@ impl Mds {
         // Known before they are put down, so that others are told of all lines together.
         let told: Vec<Route> = record.iter().filter_map(route_of).collect();
         told.iter().for_each(|route| _ = self.cluster.routes.write(*route, self.log.last.next()));
+        // What the other rank has promised of it this one does not know.
+        self.promises.raise_floor(self.now.mono_ms);
         let lsn = self.commit(None, &record);
         self.cluster.imported = lsn;
         self.spread_routes(&told);

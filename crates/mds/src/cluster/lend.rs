@@ -204,7 +204,7 @@ impl Mds {
         }
         let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) else { return Verdict::Wait };
         loan.queued = false;
-        let (wants, client) = (loan.wants.clone(), loan.client);
+        let (wants, client, first) = (loan.wants.clone(), loan.client, loan.stage == Stage::Waiting);
         let mut search = Search::default();
         for want in &wants {
             self.look_for(tx.rank, want, &mut search);
@@ -241,6 +241,10 @@ impl Mds {
             return Verdict::Deny;
         }
         if !self.cluster.lent.is_empty() && self.take_replicas_back(&replicated(&claims)) {
+            self.mark_loan(tx, &inos);
+            return Verdict::Deny;
+        }
+        if self.are_promised(&replicated(&claims), first) {
             self.mark_loan(tx, &inos);
             return Verdict::Deny;
         }

@@ -134,7 +134,7 @@ impl Mds {
             PeerMsg::Replica { sent_ms, inode } => self.replica_came(from, sent_ms, inode),
             PeerMsg::NoReplica { ino } => self.replica_refused(ino),
             PeerMsg::DropReplica { ino } => self.drop_replica(from, ino),
-            PeerMsg::ReplicaDropped { ino } => self.replica_dropped(from, ino),
+            PeerMsg::ReplicaDropped { ino, promised_ms } => self.replica_dropped(from, ino, promised_ms),
             PeerMsg::KeepReplicas { sent_ms } => self.keep_replicas(from, sent_ms),
             PeerMsg::ReplicasKept { sent_ms } => self.replicas_kept(from, sent_ms),
             PeerMsg::Way { number, ino, up, at } => self.way_told(number, ino, up, at),

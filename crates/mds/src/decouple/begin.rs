@@ -256,6 +256,10 @@ impl Mds {
             if self.take_all_replicas_back() {
                 return Some(Step::Wait(Why::Replicas));
             }
+            if !self.promises.is_empty(self.now.mono_ms) {
+                self.promises.wait(false);
+                return Some(Step::Wait(Why::Promises));
+            }
             if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
                 owned.alone = true;
             }

@@ -72,7 +72,7 @@ impl Cache {
 /// Replies in the order of the connection.
 fn deliver(world: &mut World, at: usize, cache: &mut Cache) {
     while let Some(msg) = world.clients[at].inbox.pop_front() {
-        let ToClient::Reply { seq, result, granted } = msg else { continue };
+        let ToClient::Reply { seq, result, granted, .. } = msg else { continue };
         let op = cache.asked.remove(&seq).expect("every answer has a question");
         if op.is_change() {
             cache.forget();

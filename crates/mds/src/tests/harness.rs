@@ -470,7 +470,7 @@ impl World {
     pub fn send_numbered(&mut self, at: usize, seq: Seq, op: Op, ino: Option<Ino>) {
         let client = &self.clients[at];
         let cred = if client.uid == 0 { Cred::root() } else { Cred::user(client.uid, client.uid) };
-        let request = Request { seq, answered: Seq(0), want: client.want, cred, op, ino };
+        let request = Request { seq, answered: Seq(0), want: client.want, cred, op, ino, ways: None };
         self.message(at, ToServer::Request(request));
     }
 

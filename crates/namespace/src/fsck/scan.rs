@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Name, Place, Placement, Rank, Time, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, LookupLease, Name, Place, Placement, Rank, Time, limits};
 
 use super::Report;
 
@@ -139,6 +139,11 @@ impl Scan {
         for Fact { inode, .. } in facts {
             let (bits, expected) = (inode.frag_bits, inode.expected_entries());
             let is_dir = inode.kind == Kind::Dir;
+            if !is_dir && !inode.lookup_lease().is_none() {
+                inode.extra_mut().lookup_lease = LookupLease::NONE;
+                let text = format!("inode {} is no directory and has a policy of lookup leases", inode.ino);
+                report.add(false, text, [Event::Inode(Box::new(inode.clone()))]);
+            }
             if !is_dir && inode.placement() != Placement::Inherited {
                 inode.extra_mut().placement = Placement::Inherited;
                 let text = format!("inode {} is no directory and says where directories live", inode.ino);

@@ -52,6 +52,10 @@ pub(crate) fn new_inode(ctx: &Ctx<'_>, dir: &Inode, kind: Kind, mode: u16, umask
     if kind == Kind::Dir && default.is_some() {
         inode.extra_mut().default_acl = default.cloned();
     }
+    let lease = dir.lookup_lease().passed_on();
+    if kind == Kind::Dir && !lease.is_none() {
+        inode.extra_mut().lookup_lease = lease;
+    }
     inode
 }
 

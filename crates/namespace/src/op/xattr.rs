@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_semantics::SubtreePolicy;
 use loligo_types::{
-    Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, NO_POLICY, Placement, Rank, XattrMode,
+    Acl, Answer, Cred, Event, FsError, FsResult, Ino, Inode, Kind, LookupLease, NO_POLICY, Placement, Rank, XattrMode,
 };
 use loligo_types::{is_policy_name, limits};
 
@@ -32,6 +32,10 @@ pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
 /// The policy that says where directories live that are made in a directory: `subtree`, with their names; `giga`, each at a rank of
 /// its own. What is made in those goes on so. Its owner's to set; what is there already stays where it is.
 pub const PLACEMENT: &[u8] = b"loligo.policy.placement";
+
+/// The policy that says for how long clients may go by what they were told of a directory without asking ([`LookupLease::named`]). What is made in it goes
+/// on so. Its owner's to set; what is there already stays as it is.
+pub const LOOKUP_LEASE: &[u8] = b"loligo.policy.lookup_lease";
 
 /// The policy that says what a directory and all below it promise: a document of `loligo_semantics`. Its owner's to set: it is
 /// the owner's changes that it is about.
@@ -74,6 +78,8 @@ enum Space {
     Expected,
     /// The same.
     Placement,
+    /// The same.
+    LookupLease,
     Computed,
 }
 
@@ -88,6 +94,7 @@ fn space_of(name: &[u8]) -> FsResult<Space> {
         SUBTREE => return Ok(Space::OwnersPolicy),
         EXPECTED_ENTRIES => return Ok(Space::Expected),
         PLACEMENT => return Ok(Space::Placement),
+        LOOKUP_LEASE => return Ok(Space::LookupLease),
         _ => {}
     }
     let spaces = [
@@ -163,6 +170,9 @@ pub(crate) fn get(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &[u8]) -> FsResult
         Space::Placement => {
             Some(inode.placement()).filter(|own| *own != Placement::Inherited).map(|own| own.name().as_bytes().into())
         }
+        Space::LookupLease => {
+            Some(inode.lookup_lease()).filter(|own| !own.is_none()).map(|own| own.text().into_bytes().into())
+        }
         Space::Computed => {
             vxattr::value(&tree.counted(inode), name, tree.config().frag).map(|text| text.into_bytes().into())
         }
@@ -226,6 +236,14 @@ pub(crate) fn set(
             }
             place(&mut work, ctx, inode, Placement::named(value.trim_ascii()).ok_or(FsError::Invalid)?)?;
         }
+        Space::LookupLease => {
+            match mode {
+                XattrMode::Create if !inode.lookup_lease().is_none() => return Err(FsError::Exists),
+                XattrMode::Replace if inode.lookup_lease().is_none() => return Err(FsError::NoData),
+                _ => {}
+            }
+            lease(&mut work, ctx, inode, LookupLease::named(value).ok_or(FsError::Invalid)?)?;
+        }
         _ => {
             check(inode, ctx.cred, space, true)?;
             if matches!(space, Space::Policy | Space::OwnersPolicy) && !is_policy(name, value) {
@@ -271,6 +289,12 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
                 return Err(FsError::NoData);
             }
         }
+        Space::LookupLease => {
+            lease(&mut work, ctx, inode, LookupLease::NONE)?;
+            if inode.lookup_lease().is_none() {
+                return Err(FsError::NoData);
+            }
+        }
         _ => {
             check(inode, ctx.cred, space, true)?;
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
@@ -311,6 +335,16 @@ fn place(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, placement: Placement
         return Err(FsError::NotDir);
     }
     work.edit(inode).extra_mut().placement = placement;
+    Ok(())
+}
+
+/// Sets for how long clients may go by what they were told of a directory.
+fn lease(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, lease: LookupLease) -> FsResult<()> {
+    access::check_owner(inode, ctx.cred)?;
+    if inode.kind != Kind::Dir {
+        return Err(FsError::NotDir);
+    }
+    work.edit(inode).extra_mut().lookup_lease = lease;
     Ok(())
 }
 
@@ -461,6 +495,35 @@ mod tests {
             1000 removexattr /d loligo.policy.placement
             1000 removexattr /d loligo.policy.placement = NoData
             0 getxattr /d loligo.dir.placement = subtree
+            ",
+        );
+    }
+
+    #[test]
+    fn lookup_leases_are_the_owners_to_allow_and_are_passed_on_unless_it_says_otherwise() {
+        check(
+            "
+            0 mkdir /d 755
+            0 chown /d 1000 1000
+            0 mkdir /d/before 755
+            0 create /f 644
+            0 getxattr /d loligo.policy.lookup_lease = NoData
+            1001 setxattr /d loligo.policy.lookup_lease 1s = Perm
+            1000 setxattr /d loligo.policy.lookup_lease 2s = Invalid
+            1000 setxattr /d loligo.policy.lookup_lease off = Invalid
+            0 setxattr /f loligo.policy.lookup_lease 1s = NotDir
+            1000 setxattr /d loligo.policy.lookup_lease 1s replace = NoData
+            1000 setxattr /d loligo.policy.lookup_lease 1s = xattrs=false
+            1000 setxattr /d loligo.policy.lookup_lease rate create = Exists
+            1001 getxattr /d loligo.policy.lookup_lease = 1000ms
+            1000 mkdir /d/sub 755
+            0 getxattr /d/sub loligo.policy.lookup_lease = 1000ms
+            0 getxattr /d/before loligo.policy.lookup_lease = NoData
+            1000 removexattr /d/sub loligo.policy.lookup_lease
+            1000 removexattr /d/sub loligo.policy.lookup_lease = NoData
+            1001 removexattr /d loligo.policy.lookup_lease = Perm
+            0 setxattr /d loligo.policy.lookup_lease depth
+            0 getxattr /d loligo.policy.lookup_lease = depth
             ",
         );
     }

@@ -161,7 +161,10 @@ pub(super) fn put_peer(out: &mut Vec<u8>, msg: &PeerMsg) {
         }
         PeerMsg::NoReplica { ino } => put(out, code::NO_REPLICA, ino.0),
         PeerMsg::DropReplica { ino } => put(out, code::DROP_REPLICA, ino.0),
-        PeerMsg::ReplicaDropped { ino } => put(out, code::REPLICA_DROPPED, ino.0),
+        PeerMsg::ReplicaDropped { ino, promised_ms } => {
+            put(out, code::REPLICA_DROPPED, ino.0);
+            put_u64(out, u64::from(*promised_ms));
+        }
         PeerMsg::KeepReplicas { sent_ms } => put(out, code::KEEP_REPLICAS, *sent_ms),
         PeerMsg::ReplicasKept { sent_ms } => put(out, code::REPLICAS_KEPT, *sent_ms),
         PeerMsg::Way { number, ino, up, at } => {
@@ -230,7 +233,7 @@ pub(super) fn take_peer(from: &mut Cursor<'_>) -> Result<PeerMsg> {
         }
         code::NO_REPLICA => PeerMsg::NoReplica { ino: Ino(from.u64()?) },
         code::DROP_REPLICA => PeerMsg::DropReplica { ino: Ino(from.u64()?) },
-        code::REPLICA_DROPPED => PeerMsg::ReplicaDropped { ino: Ino(from.u64()?) },
+        code::REPLICA_DROPPED => PeerMsg::ReplicaDropped { ino: Ino(from.u64()?), promised_ms: from.u32()? },
         code::KEEP_REPLICAS => PeerMsg::KeepReplicas { sent_ms: from.u64()? },
         code::REPLICAS_KEPT => PeerMsg::ReplicasKept { sent_ms: from.u64()? },
         code::ASK_WAY => PeerMsg::AskWay { number: from.u64()?, ino: Ino(from.u64()?) },

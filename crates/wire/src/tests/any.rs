@@ -5,8 +5,8 @@ use std::sync::Arc;
 use loligo_types::msg::{DataRequest, Hello, Reclaim, Refusal, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
     Access, Answer, Attr, ClusterMap, Cred, DataAnswer, DataError, DataOp, DirEntry, FileLock, Frag, FsError, Ino,
-    Kind, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState, RenameMode,
-    Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
+    Kind, LOOKUP_LEASE_MS_MAX, Layout, Lease, LockKind, LockOwner, Name, Op, OpenFlags, PolicyId, Rank, RankInfo,
+    RankState, RenameMode, Replicas, Route, Seq, SessionId, SetAttr, SetTime, StatFs, Time, XattrMode,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -247,8 +247,9 @@ fn file_op() -> BoxedStrategy<Op> {
 
 fn request() -> impl Strategy<Value = Request> {
     let op = prop_oneof![5 => entry_op(), 5 => inode_op(), 5 => file_op(), 3 => subtree_op()];
-    (any::<u64>(), any::<u64>(), lease(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..5), op, of(1u64..)).prop_map(
-        |(seq, answered, want, uid, gid, mut groups, op, ino)| {
+    let also = (of(1u64..), of(any::<u16>()));
+    (any::<u64>(), any::<u64>(), lease(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..5), op, also).prop_map(
+        |(seq, answered, want, uid, gid, mut groups, op, (ino, ways))| {
             groups.sort_unstable();
             Request {
                 seq: Seq(seq),
@@ -257,6 +258,7 @@ fn request() -> impl Strategy<Value = Request> {
                 cred: Cred { uid, gid, groups },
                 op,
                 ino: ino.map(Ino),
+                ways,
             }
         },
     )
@@ -413,11 +415,12 @@ pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
     use Refusal::*;
     let why = select(vec![Version, OtherFileSystem, NotAuthorized, TooMany, Malformed, Stopping]);
     let result = prop_oneof![answer().prop_map(Ok), select(FsError::ALL.to_vec()).prop_map(Err)];
+    let ways = vec((ino(), 0..=LOOKUP_LEASE_MS_MAX), 0..4);
     prop_oneof![
         1 => welcome().prop_map(ToClient::Welcome),
         1 => (why, "[a-zä ]{0,60}").prop_map(|(why, text)| ToClient::Refused { why, text }),
-        12 => (any::<u64>(), result, leases()).prop_map(|(seq, result, granted)| {
-            ToClient::Reply { seq: Seq(seq), result, granted }
+        12 => (any::<u64>(), result, leases(), ways).prop_map(|(seq, result, granted, ways)| {
+            ToClient::Reply { seq: Seq(seq), result, granted, ways }
         }),
         4 => (any::<u64>(), data_result()).prop_map(|(id, result)| ToClient::Data { id, result }),
         1 => (ino(), any::<u64>(), lease()).prop_map(|(ino, id, bits)| ToClient::Recall { ino, id, bits }),

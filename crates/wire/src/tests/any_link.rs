@@ -208,7 +208,7 @@ pub fn peer() -> impl Strategy<Value = PeerMsg> {
             .prop_map(|(sent_ms, inode)| PeerMsg::Replica { sent_ms, inode: Box::new(inode) }),
         ino().prop_map(|ino| PeerMsg::NoReplica { ino }),
         ino().prop_map(|ino| PeerMsg::DropReplica { ino }),
-        ino().prop_map(|ino| PeerMsg::ReplicaDropped { ino }),
+        (ino(), any::<u32>()).prop_map(|(ino, promised_ms)| PeerMsg::ReplicaDropped { ino, promised_ms }),
         any::<u64>().prop_map(|sent_ms| PeerMsg::KeepReplicas { sent_ms }),
         any::<u64>().prop_map(|sent_ms| PeerMsg::ReplicasKept { sent_ms }),
         (any::<u64>(), ino(), vec(any::<u64>(), 0..5), ino()).prop_map(|(number, ino, up, at)| PeerMsg::Way {

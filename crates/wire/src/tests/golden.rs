@@ -106,6 +106,7 @@ fn a_create() {
                 handle: 5,
             },
             ino: None,
+            ways: None,
         }),
         "4c6f01012b000000000000003642b0b71a2908031002180320e807286432020464aa01170801120466696c65\
          18a40320122a040801100130013805",
@@ -122,6 +123,7 @@ fn a_request_for_inode_numbers_that_names_one() {
             cred: Cred { uid: 0, gid: 0, groups: Vec::new() },
             op: Op::GrantInos { count: 300 },
             ino: Some(Ino(300)),
+            ways: None,
         }),
         "4c6f01010d000000000000004b74cb0a1a0b0803100238ac028003ac02",
     );
@@ -130,7 +132,8 @@ fn a_request_for_inode_numbers_that_names_one() {
 #[test]
 fn an_address_in_the_store() {
     let op = Op::DataAddress { address: b"10.0.0.7:0/12"[..].into() };
-    let request = Request { seq: Seq(3), answered: Seq(2), want: Lease::NONE, cred: Cred::root(), op, ino: None };
+    let request =
+        Request { seq: Seq(3), answered: Seq(2), want: Lease::NONE, cred: Cred::root(), op, ino: None, ways: None };
     to_server(
         ToServer::Request(request),
         "4c6f0101160000000000000029d972e31a14080310028a030d31302e302e302e373a302f3132",
@@ -141,7 +144,7 @@ fn an_address_in_the_store() {
 fn an_answer_with_inode_numbers() {
     let result = Ok(Answer::Inos { first: Ino(300), count: 2 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new() },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() },
         "4c6f01020c00000000000000c037c6571a0a0803ca010508ac021002",
     );
 }
@@ -176,6 +179,7 @@ fn an_answer_with_data() {
                 data: Some(b"abc"[..].into()),
             }),
             granted: vec![(Ino(1), Lease::NAMES)],
+            ways: vec![],
         },
         "4c6f010254000000030000008bce2c5b1a5208031204080110029201470a3f088002100118a40320e8072864\
          3001380349010000000000000051020000000000000059030000000000000061fcffffffffffffff68057801\
@@ -186,7 +190,7 @@ fn an_answer_with_data() {
 #[test]
 fn an_error() {
     to_client(
-        ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![] },
+        ToClient::Reply { seq: Seq(300), result: Err(FsError::NotFound), granted: vec![], ways: vec![] },
         "4c6f010207000000000000000371292a1a0508ac021801",
     );
 }
@@ -220,12 +224,13 @@ fn new_maps() {
 fn a_walk_over_several_names() {
     let name = |text: &str| Name::new(text.as_bytes()).expect("a good name");
     let op = Op::Walk { dir: Ino::ROOT, names: [name("a"), name("b")].into(), by: Replicas::OnTheWay };
-    let request = Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None };
+    let request =
+        Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None, ways: None };
     to_server(ToServer::Request(request), "4c6f010113000000000000003d2d85331a11080310039a030a08011201611201621801");
     let last = Box::new(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 1 });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: Vec::new() },
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() },
         "4c6f01021700000000000000c5f97a0c1a150803da011008021081022207088002100218012801",
     );
 }
@@ -235,7 +240,8 @@ fn a_name_that_is_made_at_the_end_of_a_way() {
     let name = |text: &str| Name::new(text.as_bytes()).expect("a good name");
     let what = Box::new(Op::Mkdir { dir: Ino(0), name: name("c"), mode: 0o755, umask: 0o22 });
     let op = Op::Via { dir: Ino::ROOT, names: [name("a"), name("b")].into(), by: Replicas::ToTheEnd, what };
-    let request = Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None };
+    let request =
+        Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None, ways: None };
     to_server(
         ToServer::Request(request),
         "4c6f01011d00000000000000363fd9ef1a1b08031003a20314080112016112016218022a0812016318ed032012",
@@ -246,8 +252,23 @@ fn a_name_that_is_made_at_the_end_of_a_way() {
 fn what_is_elsewhere() {
     let result = Ok(Answer::Remote { ino: Ino(0x100), kind: Kind::Dir, rank: Rank(1) });
     to_client(
-        ToClient::Reply { seq: Seq(3), result, granted: vec![(Ino(1), Lease::NAMES)] },
+        ToClient::Reply { seq: Seq(3), result, granted: vec![(Ino(1), Lease::NAMES)], ways: vec![] },
         "4c6f01021400000000000000f926764f1a120803120408011002c2010708800210021801",
     );
     to_client(ToClient::Data { id: 9, result: Err(DataError::Moved) }, "4c6f01020600000000000000591a20a8220408091007");
+}
+
+#[test]
+fn a_walk_with_which_lookup_leases_come() {
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a good name");
+    let op = Op::Walk { dir: Ino::ROOT, names: [name("a"), name("b")].into(), by: Replicas::OnTheWay };
+    let ways = Some(0);
+    let request = Request { seq: Seq(3), answered: Seq(3), want: Lease::NONE, cred: Cred::root(), op, ino: None, ways };
+    to_server(ToServer::Request(request), "4c6f010115000000000000002b5284a31a130803100340019a030a08011201611201621801");
+    let result = Err(FsError::NotFound);
+    let ways = vec![(Ino::ROOT, 1000), (Ino(0x100), 0), (Ino(0x101), 50)];
+    to_client(
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways },
+        "4c6f010219000000000000005ec86b511a17080318012205080110e807220308800222050881021032",
+    );
 }

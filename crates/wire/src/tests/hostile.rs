@@ -192,6 +192,7 @@ fn an_absurd_readdir_limit_counts_as_the_largest() {
             cred: Cred::root(),
             op: op(limit),
             ino: None,
+            ways: None,
         })
     };
     let mut decoder = at_server();

@@ -206,7 +206,7 @@ fn the_bytes_of_what_ranks_say_are_fixed() {
     golden("replica", between(PeerMsg::Replica { sent_ms: 5, inode }));
     golden("no-replica", between(PeerMsg::NoReplica { ino: Ino(300) }));
     golden("drop-replica", between(PeerMsg::DropReplica { ino: Ino(300) }));
-    golden("replica-dropped", between(PeerMsg::ReplicaDropped { ino: Ino(300) }));
+    golden("replica-dropped", between(PeerMsg::ReplicaDropped { ino: Ino(300), promised_ms: 250 }));
     golden("keep-replicas", between(PeerMsg::KeepReplicas { sent_ms: 300 }));
     golden("replicas-kept", between(PeerMsg::ReplicasKept { sent_ms: 300 }));
     golden("ask-way", between(PeerMsg::AskWay { number: 5, ino: Ino(300) }));

@@ -16,12 +16,20 @@ use crate::DecodeError;
 
 fn asks(what: SubtreeOp) -> ToServer {
     let op = Op::Subtree { dir: Ino(300), what: Box::new(what) };
-    ToServer::Request(Request { seq: Seq(3), answered: Seq(2), want: Lease::NONE, cred: Cred::root(), op, ino: None })
+    ToServer::Request(Request {
+        seq: Seq(3),
+        answered: Seq(2),
+        want: Lease::NONE,
+        cred: Cred::root(),
+        op,
+        ino: None,
+        ways: None,
+    })
 }
 
 fn answers(answer: SubtreeAnswer) -> ToClient {
     let result = Ok(Answer::Subtree(Box::new(answer)));
-    ToClient::Reply { seq: Seq(3), result, granted: Vec::new() }
+    ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() }
 }
 
 fn record() -> DecoupledRecord {
@@ -222,5 +230,13 @@ fn what_is_cut_off_or_unknown_or_has_more_behind_it_is_refused() {
 /// As `hostile::request` makes it.
 fn answered_nothing(what: SubtreeOp) -> ToServer {
     let op = Op::Subtree { dir: Ino(300), what: Box::new(what) };
-    ToServer::Request(Request { seq: Seq(1), answered: Seq(0), want: Lease::NONE, cred: Cred::root(), op, ino: None })
+    ToServer::Request(Request {
+        seq: Seq(1),
+        answered: Seq(0),
+        want: Lease::NONE,
+        cred: Cred::root(),
+        op,
+        ino: None,
+        ways: None,
+    })
 }

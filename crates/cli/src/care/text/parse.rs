@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Event, Frag, Ino, Inode, Kind, Layout, Name, Placement, Time, limits};
+use loligo_types::{Event, Frag, Ino, Inode, Kind, Layout, LookupLease, Name, Placement, Time, limits};
 
 use super::escape::unescape;
 use super::{acl, kind_of};
@@ -167,8 +167,10 @@ fn rare(f: &mut Fields<'_>, inode: &mut Inode) -> Result<(), String> {
         value.parse().ok().filter(|entries| (1..=limits::EXPECTED_ENTRIES_MAX).contains(entries))
     })?;
     let placement = f.optional("placement", |value| Placement::named(value.as_bytes()))?;
-    if inode.kind != Kind::Dir && (bits.is_some() || expected.is_some() || placement.is_some()) {
-        return Err("frag-bits, expected-entries and placement are for directories only".to_string());
+    let lease = f.optional("lookup-lease", |value| LookupLease::named(value.replace(',', " ").as_bytes()))?;
+    let of_a_dir = bits.is_some() || expected.is_some() || placement.is_some() || lease.is_some();
+    if inode.kind != Kind::Dir && of_a_dir {
+        return Err("frag-bits, expected-entries, placement and lookup-lease are for directories only".to_string());
     }
     inode.frag_bits = bits.unwrap_or(0);
     if let Some(expected) = expected {
@@ -176,6 +178,9 @@ fn rare(f: &mut Fields<'_>, inode: &mut Inode) -> Result<(), String> {
     }
     if let Some(placement) = placement {
         inode.extra_mut().placement = placement;
+    }
+    if let Some(lease) = lease {
+        inode.extra_mut().lookup_lease = lease;
     }
     Ok(())
 }

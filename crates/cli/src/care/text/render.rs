@@ -77,6 +77,9 @@ fn render_inode(inode: &Inode, xattrs: usize) -> String {
     if inode.placement() != Placement::Inherited {
         add("placement", inode.placement().name());
     }
+    if !inode.lookup_lease().is_none() {
+        add("lookup-lease", &inode.lookup_lease().text().replace(' ', ","));
+    }
     out
 }
 

@@ -155,6 +155,11 @@ pub struct RankDoc {
     pub path_shortcuts: u64,
     #[serde(default)]
     pub path_shortcuts_taken: u64,
+    /// Lookup leases that it has given, and changes that waited for the end of one.
+    #[serde(default)]
+    pub lookup_leases: u64,
+    #[serde(default)]
+    pub lookup_lease_waits: u64,
     /// Subtrees that are decoupled, and those of them whose owners are away.
     #[serde(default)]
     pub decoupled_subtrees: u64,
@@ -487,6 +492,8 @@ impl RankDoc {
             replicas_asked_back: mds.paths.asked_back,
             path_shortcuts: mds.paths.shortcuts as u64,
             path_shortcuts_taken: mds.paths.shortcuts_taken,
+            lookup_leases: mds.paths.promises,
+            lookup_lease_waits: mds.paths.promise_waits,
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,

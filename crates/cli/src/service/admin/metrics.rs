@@ -151,6 +151,13 @@ const PATH_SHORTCUTS: Metric =
     stable("loligo_path_shortcuts", "gauge", "paths whose directories the rank knows as one step");
 const PATH_SHORTCUTS_TAKEN: Metric =
     stable("loligo_path_shortcuts_taken_total", "counter", "paths whose directories were found in one step");
+const LOOKUP_LEASES: Metric = stable(
+    "loligo_lookup_leases_total",
+    "counter",
+    "promises to clients that a directory stays where it is for a time",
+);
+const LOOKUP_LEASE_WAITS: Metric =
+    stable("loligo_lookup_lease_waits_total", "counter", "changes that had to wait for the end of one");
 const PATH_PARTINGS: Metric = stable(
     "loligo_path_partings_total",
     "counter",
@@ -265,6 +272,8 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&PATH_STEPS, status, |rank| rank.mds.paths.steps as f64);
     page.ranks(&PATH_SHORTCUTS, status, |rank| rank.mds.paths.shortcuts as f64);
     page.ranks(&PATH_SHORTCUTS_TAKEN, status, |rank| rank.mds.paths.shortcuts_taken as f64);
+    page.ranks(&LOOKUP_LEASES, status, |rank| rank.mds.paths.promises as f64);
+    page.ranks(&LOOKUP_LEASE_WAITS, status, |rank| rank.mds.paths.promise_waits as f64);
     page.ranks(&PATH_PARTINGS, status, |rank| rank.mds.paths.partings as f64);
     page.ranks(&REPLICA_ASKS, status, |rank| rank.mds.paths.asks as f64);
     page.ranks(&REPLICAS_ASKED_BACK, status, |rank| rank.mds.paths.asked_back as f64);

@@ -574,7 +574,10 @@ fn an_answer_for_a_file_that_was_lost_is_not_taken_for_one_of_the_same_file_that
     // Whether the handle is known is asked by what writes back, and for itself.
     let asked: Vec<u64> = world.take().iter().filter_map(knows).collect();
     let [of_run, of_handle] = asked[..] else { panic!("{asked:?}") };
-    world.says(R1, ToClient::Reply { seq: Seq(of_handle), result: Err(FsError::BadHandle), granted: Vec::new() });
+    world.says(
+        R1,
+        ToClient::Reply { seq: Seq(of_handle), result: Err(FsError::BadHandle), granted: Vec::new(), ways: Vec::new() },
+    );
     world.take();
     let open = world.call(Call::Open { ino: FILE, flags: rw() });
     let wire = world.take();
@@ -615,7 +618,7 @@ fn a_file_is_not_lost_because_a_rank_fails_to_say_where_it_is() {
         world.says(R0, ToClient::Data { id, result: Err(DataError::Moved) });
         let (rank, seq, op) = world.asked();
         assert_eq!((rank, op), (R0, Op::GetAttr { ino: FILE }));
-        world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(says), granted: Vec::new() });
+        world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(says), granted: Vec::new(), ways: Vec::new() });
         assert_eq!(world.result(flush).map(|_| ()), Err(fails.into()));
     }
 }

@@ -14,7 +14,7 @@ fn mkdir() -> Op {
 }
 
 fn via(count: usize, at: WalkAt, what: Op) -> Call {
-    Call::Via { dir: Ino::ROOT, names: names(count), at, what: Box::new(what) }
+    Call::Via { dir: Ino::ROOT, names: names(count), at, what: Box::new(what), ways: None }
 }
 
 /// Two ranks that know each other's client; it caches no names.
@@ -30,7 +30,7 @@ fn without_names() -> Ranks {
 fn what_a_rank_would_take_for_nonsense_is_not_asked() {
     let mut world = without_names();
     for count in [0, limits::WALK_MAX + 1] {
-        let walk = Call::Walk { dir: Ino::ROOT, names: names(count), at: WalkAt::First, to_dir: false };
+        let walk = Call::Walk { dir: Ino::ROOT, names: names(count), at: WalkAt::First, to_dir: false, ways: None };
         for call in [walk, via(count, WalkAt::First, mkdir())] {
             let id = world.call(call);
             assert_eq!(world.result(id).unwrap_err().error, FsError::Invalid);

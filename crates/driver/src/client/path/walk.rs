@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use loligo_client::Asked;
+use loligo_client::{Asked, Done, Lead};
 use loligo_types::{Answer, Attr, FsError, FsResult, Ino, Kind, Name, Op, limits};
 
 use super::{AsyncFs, bytes as answer_bytes, entry};
@@ -37,6 +37,15 @@ impl Found {
             Found::Only(place) => *place,
         }
     }
+}
+
+/// How far lookup leases lead.
+struct Leased {
+    /// To there, of which this is known to be so deep below the root.
+    at: Place,
+    depth: u16,
+    /// By the clock of the client, from which time on what comes of going on from there counts.
+    sent_ms: u64,
 }
 
 /// The bytes of a path.
@@ -165,13 +174,20 @@ impl AsyncFs {
                 let (dir, name) = name_in(at, &last)?;
                 return self.op(what(dir, name)).await;
             }
-            let names = way.names(1)?;
+            let (names, leased) = self.lead(at, &mut way, 1)?;
+            at = leased.at;
+            if way.left.len() == 1 {
+                continue;
+            }
             let is_whole = names.len() + 1 == way.left.len() && !is_dots(&last) && at.1 == Kind::Dir;
             let (dir, next) = if is_whole {
                 let asked = self.hints().find(at.0, &names, true);
                 let what = Box::new(what(Ino(0), Name::new(&last)?));
-                let call = Call::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what };
-                match self.call(call).await?.answer {
+                let ways = Some(leased.depth);
+                let call = Call::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what, ways };
+                let done = self.call(call).await?;
+                self.learn_ways(&names, &leased, &done);
+                match done.answer {
                     walked @ Answer::Walked { .. } => self.went(at, &mut way, &names, (&asked, true), walked)?,
                     done => return Ok(done),
                 }
@@ -192,8 +208,12 @@ impl AsyncFs {
         if at.1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
-        let names = way.names(but)?;
+        let (names, leased) = self.lead(at, way, but)?;
+        let (at, is_led) = (leased.at, leased.at != at);
         if names.is_empty() {
+            if is_led {
+                return Ok((at, Found::Only(at)));
+            }
             return match way.left.pop_front().as_deref() {
                 Some(b"..") => {
                     let above = entry(self.op(Op::LookupParent { dir: at.0 }).await?)?;
@@ -204,9 +224,34 @@ impl AsyncFs {
         }
         let to_dir = but > 0;
         let asked = self.hints().find(at.0, &names, to_dir);
-        let call = Call::Walk { dir: at.0, names: Arc::clone(&names), at: asked.at, to_dir };
-        let answer = self.call(call).await?.answer;
-        self.went(at, way, &names, (&asked, to_dir), answer)
+        let ways = Some(leased.depth);
+        let call = Call::Walk { dir: at.0, names: Arc::clone(&names), at: asked.at, to_dir, ways };
+        let done = self.call(call).await?;
+        self.learn_ways(&names, &leased, &done);
+        self.went(at, way, &names, (&asked, to_dir), done.answer)
+    }
+
+    /// Goes as far as lookup leases lead, but for so many names at the end. The names that come next.
+    fn lead(&self, at: Place, way: &mut Way, but: usize) -> FsResult<(Arc<[Name]>, Leased)> {
+        let names = way.names(but)?;
+        let sent_ms = self.client.now_ms();
+        // What the last name leads to may be no directory, and if it is one its attributes may be wanted.
+        let dirs = &names[..names.len() - usize::from(but == 0).min(names.len())];
+        let Lead { dir, names: led, depth } = self.hints().ways.lead(at.0, dirs, sent_ms);
+        let leased = Leased { at: if led > 0 { (dir, Kind::Dir) } else { at }, depth, sent_ms };
+        if led == 0 {
+            return Ok((names, leased));
+        }
+        way.left.drain(..led);
+        Ok((way.names(but)?, leased))
+    }
+
+    /// Lookup leases came with an answer.
+    fn learn_ways(&self, names: &[Name], leased: &Leased, done: &Done) {
+        if !done.ways.is_empty() {
+            let now_ms = self.client.now_ms();
+            self.hints().ways.learn(names, &done.ways, leased.depth, leased.sent_ms, now_ms);
+        }
     }
 
     /// What a request has come to that was to go over these names.

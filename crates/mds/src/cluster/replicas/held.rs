@@ -68,6 +68,11 @@ impl Held {
         self.counts(replica.from, now_ms).then_some(&*replica.inode)
     }
 
+    /// For how long those of a rank count yet, milliseconds.
+    pub(crate) fn left_ms(&self, rank: Rank, now_ms: u64) -> u64 {
+        self.until_ms.get(&rank).map_or(0, |(until, _)| until.saturating_sub(now_ms))
+    }
+
     /// Whether those of a rank count.
     fn counts(&self, rank: Rank, now_ms: u64) -> bool {
         self.until_ms.get(&rank).is_some_and(|(until, _)| now_ms < *until)
@@ -251,7 +256,8 @@ impl Mds {
     pub(crate) fn drop_replica(&mut self, from: Rank, ino: Ino) {
         self.cluster.held.dirs.remove(&ino);
         self.shortcuts.drop_through(ino);
-        self.tell(from, PeerMsg::ReplicaDropped { ino });
+        let promised_ms = self.promises.left_ms(ino, self.now.mono_ms);
+        self.tell(from, PeerMsg::ReplicaDropped { ino, promised_ms });
     }
 
     /// Those of a rank go on to count.

@@ -131,7 +131,7 @@ impl Mds {
 
     /// A rank asks for a replica.
     pub(crate) fn lend_replica(&mut self, from: Rank, ino: Ino, sent_ms: u64) {
-        let inode = match self.may_replicate(ino) {
+        let inode = match self.replica_of(ino) {
             Ok(inode) => inode,
             Err(needs) => {
                 if !self.answer_later(from, Late::Dir(ino, sent_ms), needs) {
@@ -151,25 +151,32 @@ impl Mds {
     }
 
     /// A directory of this rank that nobody is about to change. `Err`: that must be read first; nothing: it cannot be had now.
-    fn may_replicate(&mut self, ino: Ino) -> Result<Inode, Vec<Need>> {
-        if !self.cluster.ready || self.grace.is_some() || self.stopping {
+    fn replica_of(&mut self, ino: Ino) -> Result<Inode, Vec<Need>> {
+        if !self.is_lendable(ino)? {
             return Err(Vec::new());
+        }
+        self.tree.inode(ino).cloned().ok_or_else(Vec::new)
+    }
+
+    /// Whether it is a directory of this rank that nobody is about to change. `Err`: that must be read first.
+    pub(crate) fn is_lendable(&mut self, ino: Ino) -> Result<bool, Vec<Need>> {
+        if !self.cluster.ready || self.grace.is_some() || self.stopping {
+            return Ok(false);
         }
         let mut wants = Vec::new();
         match self.locate(ino, &mut wants) {
             Where::Here => {}
-            Where::Elsewhere(_) => return Err(Vec::new()),
+            Where::Elsewhere(_) => return Ok(false),
             Where::Unknown => return Err(wants),
         }
         if self.parked.is_marked(ino) || self.is_leaving(ino) || self.cluster.loans.locked(ino).is_some() {
-            return Err(Vec::new());
+            return Ok(false);
         }
         if self.cluster.lent.is_asked_back(ino) || self.tree.has_decoupled() && !self.is_free_above(ino) {
-            return Err(Vec::new());
+            return Ok(false);
         }
-        let Found::Here(inode) = self.tree.find(ino) else { return Err(Vec::new()) };
-        let is_dir = inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none();
-        if is_dir { Ok(inode.clone()) } else { Err(Vec::new()) }
+        let Found::Here(inode) = self.tree.find(ino) else { return Ok(false) };
+        Ok(inode.kind == Kind::Dir && inode.nlink > 0 && inode.part_of().is_none())
     }
 
     /// A rank goes on to hold what it has.
@@ -182,7 +189,10 @@ impl Mds {
     }
 
     /// A rank has one less.
-    pub(crate) fn replica_dropped(&mut self, from: Rank, ino: Ino) {
+    pub(crate) fn replica_dropped(&mut self, from: Rank, ino: Ino, promised_ms: u32) {
+        if promised_ms > 0 {
+            self.promises.note(ino, u64::from(promised_ms), self.now.mono_ms);
+        }
         self.cluster.lent.give(ino, from);
         self.replicas_came_back();
     }
@@ -195,8 +205,9 @@ impl Mds {
         }
     }
 
-    /// A rank has said hello: it holds nothing.
+    /// A rank has said hello: it holds nothing. What it has promised by what it held it does not say.
     pub(crate) fn forget_holder(&mut self, rank: Rank) {
+        self.promises.raise_floor(self.now.mono_ms);
         if !self.cluster.lent.is_empty() {
             self.cluster.lent.forget(rank);
             self.replicas_came_back();

@@ -30,5 +30,7 @@ const KEEP_MS: u64 = limits::REPLICA_MS / 3;
 pub(crate) fn is_same_way(a: &Inode, b: &Inode) -> bool {
     let way = |inode: &Inode| (inode.parent, inode.place, inode.nlink == 0);
     let search = |inode: &Inode| (inode.mode, inode.uid, inode.gid);
-    way(a) == way(b) && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
+    way(a) == way(b)
+        && a.lookup_lease() == b.lookup_lease()
+        && (a.ino.is_table() || search(a) == search(b) && a.acl() == b.acl())
 }

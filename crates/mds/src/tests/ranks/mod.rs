@@ -19,6 +19,7 @@ mod memory;
 mod moves;
 mod names;
 mod paths;
+mod promises;
 mod repeats;
 mod returns;
 mod scattered;
