@@ -317,6 +317,7 @@ impl Mds {
         let events = self.part(job, events);
         self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);
+        self.note_policy(&job.op);
         if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
             self.hold(dir, &events);
         }
