@@ -12,6 +12,7 @@ use super::Source;
 use super::decoupled::DecoupledDoc;
 use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
 use super::others::UnreachedDoc;
+use super::tally::TallyDoc;
 
 /// `/api/v1/status`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -155,6 +156,9 @@ pub struct RankDoc {
     pub path_shortcuts: u64,
     #[serde(default)]
     pub path_shortcuts_taken: u64,
+    /// Requests by placement, what they waited for, and how long paths were.
+    #[serde(default)]
+    pub counted: TallyDoc,
     /// Subtrees that are decoupled, and those of them whose owners are away.
     #[serde(default)]
     pub decoupled_subtrees: u64,
@@ -487,6 +491,7 @@ impl RankDoc {
             replicas_asked_back: mds.paths.asked_back,
             path_shortcuts: mds.paths.shortcuts as u64,
             path_shortcuts_taken: mds.paths.shortcuts_taken,
+            counted: TallyDoc::new(&mds.tally),
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,

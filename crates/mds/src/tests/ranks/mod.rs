@@ -29,6 +29,7 @@ mod stands;
 mod stops;
 mod sums;
 mod table;
+mod tally;
 mod three;
 mod transactions;
 mod under_way;
