@@ -1,9 +1,10 @@
 //! Arbitrary bytes as the policy of a subtree: reading them never panics; what is wrong is at a place in the text, and what is
-//! right reads back from its canonical text as the same policy.
+//! right reads back from its canonical text as the same policy, and shows any placement that the directory has by then.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use loligo_semantics::{Composition, SubtreePolicy};
+use loligo_types::Placement;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = Composition::parse(&String::from_utf8_lossy(bytes));
@@ -12,6 +13,13 @@ fuzz_target!(|bytes: &[u8]| {
             let text = policy.to_text();
             assert!(text.len() <= loligo_semantics::policy::LEN_MAX);
             assert_eq!(SubtreePolicy::parse(&text).expect("it is canonical"), policy);
+            let named = policy.placement().is_some();
+            assert_eq!(loligo_semantics::policy::names_placement(bytes), named);
+            for own in Placement::ALL.into_iter().chain([Placement::Inherited]).filter(|own| !policy.excludes(*own)) {
+                let shown = loligo_semantics::policy::with_placement(bytes, own);
+                let again = SubtreePolicy::parse_bytes(&shown).expect("it is shown as a policy");
+                assert_eq!(again.placement(), Some(own).filter(|own| named && *own != Placement::Inherited));
+            }
         }
         Err(fault) => {
             assert!(fault.offset <= bytes.len());

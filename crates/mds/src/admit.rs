@@ -128,6 +128,7 @@ impl Mds {
             marks,
             tx,
             since_ms,
+            waits: None,
             closing_ms: None,
             scattered: None,
             reads,

@@ -62,6 +62,7 @@ fn data_of(op: &Op) -> Option<Ino> {
 impl Mds {
     /// Runs a request as far as it goes.
     pub(crate) fn run(&mut self, mut job: Job) {
+        self.tally_waited(&mut job);
         let step = loop {
             let step = match self.step(&mut job) {
                 Step::Redirect(rank) if self.gives_to(rank) => Step::Wait(Why::Moving),
@@ -80,6 +81,7 @@ impl Mds {
                     self.give_back_for(&mut job, &why);
                 }
                 let short = why == Why::Space;
+                self.tally_wait(&mut job, &why);
                 self.parked.park(job, why);
                 if short {
                     self.checkpoint();
@@ -101,6 +103,7 @@ impl Mds {
     }
 
     pub(crate) fn finish(&mut self, mut job: Job, mut result: FsResult<Answer>) {
+        self.tally_waited(&mut job);
         if job.again.is_some() && result == Err(FsError::NotFound) {
             // It was there when the request was executed.
             result = Err(FsError::Stale);
@@ -117,7 +120,7 @@ impl Mds {
     fn redirect(&mut self, mut job: Job, rank: Rank) {
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
-        self.counters.redirects += 1;
+        self.tally_redirect(&job);
         self.heat_redirect();
         let reply = Reply::redirect(job, rank);
         self.gate(reply);
@@ -317,6 +320,7 @@ impl Mds {
         let events = self.part(job, events);
         self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);
+        self.note_policy(&job.op);
         if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
             self.hold(dir, &events);
         }

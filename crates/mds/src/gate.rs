@@ -40,10 +40,11 @@ pub(crate) struct Reply {
 impl Reply {
     /// Of a request that is executed.
     pub(crate) fn new(mds: &mut Mds, job: Job, result: FsResult<Answer>) -> Reply {
-        match &job.walk {
+        let op = match &job.walk {
             Some(walk) => mds.counters.count(&walk.op(), result.is_ok()),
             None => mds.counters.count(&job.op, result.is_ok()),
-        }
+        };
+        mds.tally_answer(&job, op, &result);
         if mds.heat.sampler.choose() {
             mds.heat_op(&job.op);
         }

@@ -65,6 +65,7 @@ mod shortcuts;
 mod spill;
 mod status;
 mod sync;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -79,3 +80,4 @@ pub use machine::Mds;
 pub use recover::TableMeta;
 pub use rights::{GRANTS_MAX, Grant, Rights};
 pub use status::{GraceStatus, OpCount, PathStatus, SessionStatus, Status, WaitStatus};
+pub use tally::{TallyStatus, WaitCount, WalkCount};

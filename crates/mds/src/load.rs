@@ -113,6 +113,14 @@ impl Loads {
     }
 }
 
+/// A directory that is cut into fragments.
+fn cut_dir(item: &Loaded) -> Option<Ino> {
+    match item {
+        Loaded::Inode(ino, Some(inode)) if inode.frag_bits > 0 => Some(*ino),
+        _ => None,
+    }
+}
+
 impl Mds {
     /// Reads these for somebody; how many reads that is to wait for.
     pub(crate) fn load(&mut self, mut needs: Vec<Need>, waiter: Waiter) -> usize {
@@ -170,7 +178,12 @@ impl Mds {
             items.into_iter().for_each(|item| self.tree.load(item));
         } else {
             let stale = ticket <= self.cluster.barrier;
-            items.into_iter().for_each(|item| self.take_item(item, stale));
+            for item in items {
+                let cut = cut_dir(&item);
+                self.take_item(item, stale);
+                // A rank that starts anew learns so of what it has not given away yet.
+                cut.into_iter().for_each(|dir| self.has_grown(dir));
+            }
         }
         self.heat_fetch(spots);
         self.loads.since_evict += 1;

@@ -45,6 +45,8 @@ pub(crate) struct Job {
     pub(crate) tx: Option<TxId>,
     /// When it came.
     pub(crate) since_ms: u64,
+    /// What it waits for, as its place among [`Why::NAMES`], and since when.
+    pub(crate) waits: Option<(u8, u64)>,
     /// Since when all that it waits for is that others close what they have open.
     pub(crate) closing_ms: Option<u64>,
     /// Reads of the table that it has waited for.
@@ -108,29 +110,57 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    /// For `loligo status`.
-    pub(crate) fn name(&self) -> &'static str {
+    /// Their names, for `loligo status` and the metrics.
+    pub(crate) const NAMES: [&'static str; 19] = [
+        "grace",
+        "checkpoint",
+        "load",
+        "recall",
+        "data",
+        "lock",
+        "sync",
+        "stop",
+        "peers",
+        "borrow",
+        "locked",
+        "moving",
+        "above",
+        "merge",
+        "part",
+        "replicas",
+        "promises",
+        "close",
+        "gather",
+    ];
+
+    /// Its place among them.
+    pub(crate) fn place(&self) -> usize {
         match self {
-            Why::Grace => "grace",
-            Why::Space => "checkpoint",
-            Why::Load(_) => "load",
-            Why::Recall(_) => "recall",
-            Why::Data(_) => "data",
-            Why::Lock => "lock",
-            Why::Sync(_) => "sync",
-            Why::Stop => "stop",
-            Why::Peers => "peers",
-            Why::Borrow => "borrow",
-            Why::Locked => "locked",
-            Why::Moving => "moving",
-            Why::Above => "above",
-            Why::Merge(_) => "merge",
-            Why::Part(_) => "part",
-            Why::Replicas => "replicas",
-            Why::Promises => "promises",
-            Why::Close => "close",
-            Why::Gather => "gather",
+            Why::Grace => 0,
+            Why::Space => 1,
+            Why::Load(_) => 2,
+            Why::Recall(_) => 3,
+            Why::Data(_) => 4,
+            Why::Lock => 5,
+            Why::Sync(_) => 6,
+            Why::Stop => 7,
+            Why::Peers => 8,
+            Why::Borrow => 9,
+            Why::Locked => 10,
+            Why::Moving => 11,
+            Why::Above => 12,
+            Why::Merge(_) => 13,
+            Why::Part(_) => 14,
+            Why::Replicas => 15,
+            Why::Promises => 16,
+            Why::Close => 17,
+            Why::Gather => 18,
         }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &'static str {
+        Why::NAMES[self.place()]
     }
 }
 

@@ -9,6 +9,7 @@ use crate::decouple::{DecoupledCount, DecoupledStatus};
 use crate::heat::{HotDir, KnownLoad, Load, LoadVec};
 use crate::machine::Mds;
 use crate::session::Session;
+use crate::tally::{Tally, TallyStatus};
 
 /// How often an operation was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -149,6 +150,8 @@ pub struct Status {
     pub spreads: u64,
     /// Paths over directories of several ranks.
     pub paths: PathStatus,
+    /// By placement, what was waited for, and how long paths were.
+    pub tally: TallyStatus,
     /// Reads of the table under way.
     pub loads: usize,
     /// Files of whose objects something is to be dropped.
@@ -197,7 +200,7 @@ pub struct PathStatus {
 }
 
 /// How many operations there are.
-const OPS: usize = 36;
+pub(crate) const OPS: usize = 36;
 
 /// The place of an operation among the counters.
 fn place(op: &Op) -> usize {
@@ -266,6 +269,7 @@ pub(crate) struct Counters {
     pub(crate) merges: u64,
     pub(crate) scattered: u64,
     pub(crate) spreads: u64,
+    pub(crate) tally: Tally,
 }
 
 impl Counters {
@@ -274,13 +278,15 @@ impl Counters {
         self.redirects + self.ops.0.iter().map(|(_, count)| count.count).sum::<u64>()
     }
 
-    /// One operation more.
+    /// One operation more; its place.
     #[inline]
-    pub(crate) fn count(&mut self, op: &Op, ok: bool) {
-        let (name, count) = &mut self.ops.0[place(op)];
+    pub(crate) fn count(&mut self, op: &Op, ok: bool) -> usize {
+        let at = place(op);
+        let (name, count) = &mut self.ops.0[at];
         *name = op.name();
         count.count += 1;
         count.errors += u64::from(!ok);
+        at
     }
 }
 
@@ -336,6 +342,7 @@ impl Mds {
             scattered: self.counters.scattered,
             spreads: self.counters.spreads,
             paths: self.path_status(),
+            tally: self.counters.tally.status(|op| self.counters.ops.0[op].0),
             loads: self.loads.len(),
             discards: self.discards.len() + self.tidy.left(),
             orphans: self.tree.orphans().count(),

@@ -89,6 +89,16 @@ impl Walk {
         }
     }
 
+    /// How many names it has.
+    pub(crate) fn names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether something is done where they lead.
+    pub(crate) fn acts_at_end(&self) -> bool {
+        self.what.is_some()
+    }
+
     /// Whether directories of others on the way are to be found by replicas. Not for who is limited to paths: what is on the way there, and
     /// what is not, its rank says.
     fn by_replicas(&self) -> bool {
@@ -221,6 +231,7 @@ impl Mds {
             led.extend_from_slice(dirs);
         }
         self.shortcuts.taken += 1;
+        self.counters.tally.shortcut(walk.names.len());
         if count < walk.names.len() || walk.what.is_some() {
             return None;
         }

@@ -132,6 +132,12 @@ pub enum Cause {
     /// Partial merges where nothing is merged.
     #[error("`sync_interval` sends on what is in a client's journal, and this policy has none; remove it")]
     SyncWithoutJournal,
+    /// Directories at ranks of their own, in one that may be given to one client.
+    #[error(
+        "placement: under `{0}` directories get ranks of their own, and a directory with `append_client_journal` can be given to one client \
+         with all that is in it, which is at one rank then; say `subtree`, or leave the journal to the rank (preset `posix`)"
+    )]
+    ScatteredWithJournal(&'static str),
     /// A floor that the policy itself is below.
     #[error("{key}: directories below take over this policy, whose {key} is {own}, less than {floor}; lower the floor")]
     BelowOwnFloor {

@@ -137,6 +137,20 @@ impl Placement {
         matches!(self, Placement::Replicated | Placement::Table | Placement::TableInherit)
     }
 
+    /// How a directory with this number was placed when it was made; never [`Placement::Inherited`].
+    #[inline]
+    pub fn by_number(number: Ino) -> Placement {
+        if number.zeroth_rank().is_none() {
+            return Placement::Subtree;
+        }
+        match (number.is_by_path(), number.is_table(), number.inherits()) {
+            (_, _, true) => Placement::TableInherit,
+            (_, true, _) => Placement::Table,
+            (true, ..) => Placement::Replicated,
+            (false, ..) => Placement::Giga,
+        }
+    }
+
     /// What the number of a directory says that is made so; `number` names its rank.
     pub fn mark(self, number: Ino) -> Ino {
         match self {
@@ -424,14 +438,12 @@ impl Inode {
 
     /// Where directories live that are made in it; never [`Placement::Inherited`].
     pub fn places_dirs(&self) -> Placement {
-        match self.placement() {
-            Placement::Inherited if self.ino.inherits() => Placement::TableInherit,
-            Placement::Inherited if self.ino.is_table() => Placement::Table,
-            Placement::Inherited if self.ino.is_by_path() => Placement::Replicated,
-            Placement::Inherited if self.ino.zeroth_rank().is_some() => Placement::Giga,
-            Placement::Inherited => Placement::Subtree,
-            own => own,
-        }
+        self.would_place(self.placement())
+    }
+
+    /// The same if its policy said this.
+    pub fn would_place(&self, own: Placement) -> Placement {
+        if own == Placement::Inherited { Placement::by_number(self.ino) } else { own }
     }
 
     /// How many entries the policy of a directory says that it will have; 0: it says nothing.

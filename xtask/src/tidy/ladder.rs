@@ -16,9 +16,10 @@ const LADDER: &[&[&str]] = &[
 ];
 
 /// What a rung more allows between two crates of one rung: the simulator checks against the model, ranks send each
-/// other the very records that the journal has, what is merged is the body of a record, and a client has subtrees of its own.
+/// other the very records that the journal has, what is merged is the body of a record, a client has subtrees of its own, and a
+/// policy names a placement.
 const SAME_RUNG: &[(&str, &str)] =
-    &[("sim", "model"), ("wire", "journal"), ("namespace", "journal"), ("client", "subtree")];
+    &[("sim", "model"), ("wire", "journal"), ("namespace", "journal"), ("client", "subtree"), ("semantics", "types")];
 
 /// Foreign crates that reach for sockets, disks, threads, clocks or randomness.
 const IMPURE_CRATES: &[&str] =

@@ -20,7 +20,7 @@ pub enum PolicyCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Print which policy is in force at a path, from which directory it is, and what it promises.
+    /// Print which policy is in force at a path, from which directory it is, what it promises, and where directories live that are made there.
     Show {
         /// Data directory of the server; the path is then one in the file system, as in /a/b.
         #[arg(long, value_name = "DIR")]

@@ -1,6 +1,7 @@
 //! Commands that show something and change nothing.
 
 pub mod config;
+mod counted;
 mod decoupled;
 mod hot;
 pub mod status;

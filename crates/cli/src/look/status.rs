@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ask, decoupled, hot};
+use super::{ask, counted, decoupled, hot};
 use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
@@ -111,6 +111,9 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     servers(&mut out, &status.servers);
     if let ([rank], []) = (&status.ranks[..], &status.unreached[..]) {
         rank_lines(&mut out, rank);
+    }
+    for (label, text) in counted::lines(status.ranks.iter().map(|rank| &rank.counted)) {
+        line(&mut out, label, &text);
     }
     out.push('\n');
     out.push_str(&rank::table(&status.ranks, |rank| rank.requests_per_s));

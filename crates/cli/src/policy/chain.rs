@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loligo_driver::client::Call;
-use loligo_namespace::SUBTREE;
+use loligo_namespace::{PLACEMENT, SUBTREE};
 use loligo_semantics::{SubtreePolicy, policy};
-use loligo_types::{Answer, FsError, Ino, Kind, Op, XattrMode};
+use loligo_types::{Answer, FsError, Ino, Kind, Op, Placement, XattrMode};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
@@ -25,7 +25,12 @@ const DEPTH_MAX: usize = 2048;
 pub struct Link {
     /// As the user would name it.
     pub name: String,
-    text: Option<Vec<u8>>,
+    /// The policy, as it is shown.
+    pub text: Option<Vec<u8>>,
+    /// Its number, which says how it was placed.
+    pub ino: Ino,
+    /// What it says itself of where directories live that are made in it.
+    pub own: Placement,
 }
 
 /// A directory and all above it, itself first.
@@ -87,16 +92,22 @@ fn mounted(path: &Path, directory: bool) -> Result<Chain, Failure> {
     let top = mounts::over(&mounts::all()?, &dir).map_or_else(|| "/".into(), |line| line.path);
     let mut links = Vec::new();
     for above in dir.ancestors().take_while(|above| above.starts_with(&top)) {
-        links.push(Link { name: above.display().to_string(), text: read_mounted(above)? });
+        let ino = Ino(std::fs::metadata(above).context(|| above.display().to_string())?.ino());
+        let own = placement_of(read_mounted(above, PLACEMENT)?);
+        links.push(Link { name: above.display().to_string(), text: read_mounted(above, SUBTREE)?, ino, own });
     }
     let to_root = std::fs::metadata(&top).context(|| top.display().to_string())?.ino() == Ino::ROOT.0;
     Ok(Chain { at: At::Mounted(dir), links, to_root })
 }
 
-fn read_mounted(dir: &Path) -> Result<Option<Vec<u8>>, Failure> {
+fn placement_of(value: Option<Vec<u8>>) -> Placement {
+    value.and_then(|value| Placement::named(&value)).unwrap_or_default()
+}
+
+fn read_mounted(dir: &Path, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     // No policy is longer.
     let mut value = vec![0; policy::LEN_MAX];
-    match rustix::fs::getxattr(dir, SUBTREE, &mut value) {
+    match rustix::fs::getxattr(dir, name, &mut value) {
         Ok(len) => {
             value.truncate(len);
             Ok(Some(value))
@@ -119,15 +130,16 @@ fn served(asker: Asker, path: &Path, directory: bool) -> Result<Chain, Failure> 
     let (mut links, mut at) = (Vec::new(), attr.ino);
     for _ in 0..DEPTH_MAX {
         let shown = asker.path_of(at).map_or_else(|| format!("inode {}", at.0), |path| path.display().to_string());
-        let text = match asker.call(Call::Op(Op::GetXattr { ino: at, name: Arc::from(SUBTREE) })) {
+        let read = |name: &[u8]| match asker.call(Call::Op(Op::GetXattr { ino: at, name: Arc::from(name) })) {
             Ok(done) => match done.answer {
-                Answer::Bytes(text) => Some(text.to_vec()),
-                _ => None,
+                Answer::Bytes(text) => Ok(Some(text.to_vec())),
+                _ => Ok(None),
             },
-            Err(FsError::NoData) => None,
-            Err(error) => return Err(Failure::new(format!("the policy of {shown}: {error}"))),
+            Err(FsError::NoData) => Ok(None),
+            Err(error) => Err(Failure::new(format!("the policy of {shown}: {error}"))),
         };
-        links.push(Link { name: shown, text });
+        let (text, own) = (read(SUBTREE)?, placement_of(read(PLACEMENT)?));
+        links.push(Link { name: shown, text, ino: at, own });
         if at == Ino::ROOT {
             break;
         }
@@ -164,6 +176,11 @@ impl Chain {
     /// What would count without a policy of its own.
     pub fn inherited(&self) -> Result<InForce, Failure> {
         nearest(self.links.get(1..).unwrap_or(&[]))
+    }
+
+    /// The directory, and those above it.
+    pub fn links(&self) -> &[Link] {
+        &self.links
     }
 
     /// Refuses what is below the floor of a directory above.

@@ -11,7 +11,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::json;
 
-use super::{chain, source};
+use super::{chain, placing, source};
 use crate::args::Directory;
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
@@ -219,6 +219,11 @@ pub fn policy_for(path: &Path, given: Option<&Path>) -> Result<(SubtreePolicy, S
             "name another one: --policy batchfs; or set one: loligo policy set {} batchfs",
             quoted(path)
         )));
+    }
+    // The server refuses it, too, with a number for a reason.
+    let placed = placing::of(chain.links());
+    if policy.excludes(placed.placement) {
+        return Err(placing::contradiction(chain.name(), placed.placement, &placed.why));
     }
     if policy.interfere() == loligo_semantics::Interfere::Allow {
         note(

@@ -1,5 +1,5 @@
 //! `loligo policy`: what a directory and all below it promise. One file a command; `chain` finds the policy in force, `source`
-//! reads one that a user gives, `promise` says what holds now. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
+//! reads one that a user gives, `promise` says what holds now, `placing` where directories live. `live`: decoupling on a mount, and its end; `run` does all of it around a command;
 //! `kept` and `stored`: what a program has kept that is gone. Not here: what makes sense as a policy (crate `semantics`).
 
 mod advise;
@@ -8,6 +8,7 @@ mod check;
 mod explain;
 mod kept;
 mod live;
+mod placing;
 mod presets;
 mod promise;
 mod run;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use loligo_semantics::policy::changes;
 
-use super::{chain, promise, source};
+use super::{chain, placing, promise, source};
 use crate::args::Directory;
 use crate::output::{Failure, Outcome, note, put};
 
@@ -16,12 +16,17 @@ pub fn set(dir: &Directory, policy: &Path, dry_run: bool) -> Outcome {
         note(format_args!("warning: {unseen}, nor are their floors"));
     }
     chain.check_floors(&given.policy)?;
+    placing::check(chain.links(), &given.policy)?;
     for warning in given.policy.pipeline().warnings() {
         note(format_args!("warning: {warning}"));
     }
     // One that a newer server took may be unreadable here; it is replaced all the same.
+    let placement = placing::change(chain.links(), Some(&given.policy));
     match chain.in_force() {
-        Ok(now) => told(&format!("against {}", now.whose()), changes(&now.policy, &given.policy))?,
+        Ok(now) => {
+            let lines = changes(&now.policy, &given.policy).into_iter().chain(placement).collect();
+            told(&format!("against {}", now.whose()), lines)?;
+        }
         Err(unreadable) => note(format_args!("warning: what changes cannot be told: {unreadable}")),
     }
     if let Some(today) = promise::today(given.policy.cell()) {
@@ -42,7 +47,8 @@ pub fn unset(dir: &Directory) -> Outcome {
             .remedy(format!("what counts there: loligo policy show {}", crate::output::quoted(&dir.path))));
     }
     let then = chain.inherited()?;
-    let lines = chain.in_force().map(|now| changes(&now.policy, &then.policy));
+    let placement = placing::change(chain.links(), None);
+    let lines = chain.in_force().map(|now| changes(&now.policy, &then.policy).into_iter().chain(placement).collect());
     chain.unset()?;
     if let Ok(lines) = lines {
         told("now", lines)?;

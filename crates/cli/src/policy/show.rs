@@ -4,6 +4,7 @@ use loligo_semantics::{Cell, SubtreePolicy};
 use serde_json::json;
 
 use super::chain::{self, Chain, InForce};
+use super::placing::{self, Placed};
 use super::promise;
 use crate::args::Directory;
 use crate::output::{Outcome, put};
@@ -15,9 +16,10 @@ pub fn run(path: &Directory, json: bool) -> Outcome {
     if json {
         return put(format_args!("{:#}", document(path, &chain, &now)));
     }
+    let placed = placing::of(chain.links());
     let policy = &now.policy;
     put(format_args!("at {}: {}", path.path.display(), now.whose()))?;
-    for (key, value) in lines(policy) {
+    for (key, value) in lines(policy, &placed) {
         put(format_args!("{key:<17} {value}"))?;
     }
     let cell = policy.cell();
@@ -31,7 +33,7 @@ pub fn run(path: &Directory, json: bool) -> Outcome {
     chain.unseen().map_or(Ok(()), |unseen| put(format_args!("warning: {unseen}")))
 }
 
-fn lines(policy: &SubtreePolicy) -> Vec<(&'static str, String)> {
+fn lines(policy: &SubtreePolicy, placed: &Placed) -> Vec<(&'static str, String)> {
     let interval = policy.sync_interval().map_or("-".to_string(), |interval| interval.to_string());
     vec![
         ("cell", policy.cell().to_string()),
@@ -40,6 +42,7 @@ fn lines(policy: &SubtreePolicy) -> Vec<(&'static str, String)> {
         ("interfere", policy.interfere().to_string()),
         ("sync_interval", interval),
         ("blind", policy.blind().to_string()),
+        ("placement", format!("{} ({})", placed.placement.name(), placed.why)),
         ("floor", policy.floor().to_string()),
     ]
 }
@@ -48,6 +51,7 @@ fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value
     let (policy, floor) = (&now.policy, now.policy.floor());
     let cell = policy.cell();
     let today = promise::today(cell);
+    let placed = placing::of(chain.links());
     json!({
         "path": path.path.display().to_string(),
         "from": now.from,
@@ -60,6 +64,9 @@ fn document(path: &Directory, chain: &Chain, now: &InForce) -> serde_json::Value
         "interfere": policy.interfere().name(),
         "sync_interval_ms": policy.sync_interval().map(|interval| interval.duration().as_millis() as u64),
         "blind": policy.blind(),
+        "placement": placed.placement.name(),
+        "placement_from": placed.from,
+        "placement_why": placed.why,
         "floor": {
             "consistency": floor.consistency.map(|level| level.name()),
             "durability": floor.durability.map(|level| level.name()),

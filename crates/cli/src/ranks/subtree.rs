@@ -10,7 +10,7 @@ use super::place::{self, Asker, Place};
 use super::{leases, migrate, rank, resettle, split};
 use crate::args::{Directory, Subtree, Target};
 use crate::look::ask;
-use crate::output::{Failure, Outcome, put, say};
+use crate::output::{Failure, Outcome, put, quoted, say};
 use crate::service::admin::doc::SubtreeDoc;
 use crate::target;
 
@@ -98,7 +98,7 @@ fn place_dirs(dir: &Directory, placement: &str, moves: bool) -> Outcome {
     let value: Arc<[u8]> = Arc::from(placement.as_bytes());
     let set = Op::SetXattr { ino: place.ino, name: Arc::from(PLACEMENT), value, mode: XattrMode::Set };
     let asker = Asker::new(&place.found)?;
-    asker.call(Call::Op(set)).map_err(|error| refused(&place, error))?;
+    asker.call(Call::Op(set)).map_err(|error| not_placed(&place, error))?;
     match Placement::named(placement.as_bytes()) {
         Some(placement) if moves => resettle::run(&place, placement),
         _ => tell_placement(&asker, &place),
@@ -112,7 +112,7 @@ fn unplace_dirs(dir: &Directory) -> Outcome {
     match asker.call(Call::Op(remove)) {
         Ok(_) => tell_placement(&asker, &place),
         Err(FsError::NoData) => Err(Failure::new(format!("{} does not say where directories live", place.name))),
-        Err(error) => Err(refused(&place, error)),
+        Err(error) => Err(not_placed(&place, error)),
     }
 }
 
@@ -124,7 +124,17 @@ fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
         Answer::Bytes(text) => Placement::named(text),
         _ => None,
     };
-    let how = match placed.unwrap_or_default() {
+    let how = how(placed.unwrap_or_default());
+    say(format_args!(
+        "directories that are made in {} {how}; those that are there stay where they are (--move moves them)",
+        place.name
+    ));
+    Ok(())
+}
+
+/// Of new directories under a placement: where they live.
+pub fn how(placement: Placement) -> &'static str {
+    match placement {
         Placement::Giga => "each get a rank of their own",
         Placement::Replicated => "each get a rank of their own, which their paths give",
         Placement::Table => {
@@ -135,12 +145,20 @@ fn tell_placement(asker: &Asker, place: &Place) -> Outcome {
              made in one is open to nobody whom it keeps out"
         }
         Placement::Inherited | Placement::Subtree => "live with their names",
-    };
-    say(format_args!(
-        "directories that are made in {} {how}; those that are there stay where they are (--move moves them)",
-        place.name
-    ));
-    Ok(())
+    }
+}
+
+/// Of a placement that was refused.
+fn not_placed(place: &Place, error: FsError) -> Failure {
+    match error {
+        // Its name makes sense: it is what the policy permits that does not go with it.
+        FsError::Invalid => Failure::found(format!(
+            "{}: its policy permits to give it to one client with all that is in it, at one rank, and its directories would get ranks of their own",
+            place.name
+        ))
+        .remedy(format!("set another policy first, or none: loligo policy unset {}", quoted(std::path::Path::new(&place.name)))),
+        error => refused(place, error),
+    }
 }
 
 pub(super) fn refused(place: &Place, error: FsError) -> Failure {

@@ -158,6 +158,10 @@ fn metrics_are_what_prometheus_reads() {
     assert!(text.contains("loligo_ops_total{rank=\"0\",op=\"mkdir\"} 4\n"), "{text}");
     assert!(text.contains("loligo_op_errors_total{rank=\"0\",op=\"mkdir\"} 1\n"));
     assert!(text.contains("loligo_op_seconds_bucket{rank=\"0\",op=\"mkdir\",le=\"+Inf\"} 4\n"));
+    assert!(text.contains("loligo_placed_ops_total{rank=\"0\",placement=\"subtree\",op=\"mkdir\"} 4\n"), "{text}");
+    for name in ["placed_redirects", "waits", "wait_seconds", "walks", "walk_shortcuts", "walk_partings"] {
+        assert!(text.contains(&format!("# TYPE loligo_{name}_total counter\n")), "no {name} in {text}");
+    }
     assert!(text.contains("loligo_sessions{rank=\"0\",state=\"connected\"} 1\n"));
     assert!(text.contains("loligo_journal_records_total{rank=\"0\"} "));
     assert!(text.contains("loligo_redirects_total{rank=\"0\"} 0\n"), "bench workload sums it");

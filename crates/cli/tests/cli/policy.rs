@@ -98,6 +98,62 @@ fn the_nearest_directory_with_a_policy_counts_and_without_any_the_default() {
 }
 
 #[test]
+fn a_placement_is_a_field_of_a_policy_set_and_shown_by_either_and_told_where_it_is_inherited() {
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place);
+    let placement = |path: &str| {
+        let said = shown(&data, path);
+        ["placement", "placement_from", "placement_why"].map(|key| said[key].as_str().unwrap_or("-").to_string())
+    };
+    assert_eq!(placement("/a"), ["subtree", "-", "the default"]);
+    let many = write(&place, "many.toml", "# many\nplacement = 'giga'\n");
+    let dry = loligo("policy set --data {} /a {} --dry-run", &[&data, &many]).ok().out;
+    assert!(
+        dry.contains("placement: subtree -> giga: directories that are made there from now on each get a rank"),
+        "{dry}"
+    );
+    assert_eq!(placement("/a")[0], "subtree");
+    loligo("policy set --data {} /a {}", &[&data, &many]).ok();
+    assert_eq!(placement("/a"), ["giga", "/a", "/a says so"]);
+    assert_eq!(placement("/a/b"), ["subtree", "-", "the default; /a says giga, and /a/b was not made by that"]);
+    let client = loligo_driver::client::Client::connect(
+        &loligo_driver::socket_in(&data),
+        loligo_driver::client::Options::default(),
+    );
+    let fs = client.expect("a connection").fs(std::sync::Arc::new(loligo_types::Cred::root()));
+    let made = fs.mkdir("/a/made", 0o755).expect("a directory");
+    assert_eq!(made.ino.zeroth_rank(), Some(loligo_types::Rank(0)));
+    fs.mkdir("/a/made/below", 0o755).expect("a directory");
+    assert_eq!(placement("/a/made/below"), ["giga", "/a", "/a says so, and /a/made/below was made below it"]);
+    // One truth: what the one command sets, the other shows.
+    loligo("subtree place --data {} /a table", &[&data]).ok();
+    assert_eq!(placement("/a"), ["table", "/a", "/a says so"]);
+    assert!(loligo("policy show --data {} /a", &[&data]).ok().out.contains("placement         table (/a says so)"));
+
+    // What does not go together is refused whichever is said first, and nothing of it holds.
+    let both = write(&place, "both.toml", "preset = 'batchfs'\nplacement = 'giga'\n");
+    let words = ["both.toml:2:13", "ranks of their own", "at one rank", "say `subtree`", "^"];
+    loligo("policy set --data {} /a {}", &[&data, &both]).fails(3, &words);
+    loligo("subtree place --data {} /a/made giga", &[&data]).ok();
+    for path in ["/a/made", "/a/made/below"] {
+        let refused = loligo(&format!("policy set --data {{}} {path} batchfs"), &[&data]);
+        refused.fails(3, &[path, "placement giga", "placement = \"subtree\"", "loligo subtree place"]);
+    }
+    loligo("policy set --data {} /a/b batchfs", &[&data]).ok();
+    loligo("subtree place --data {} /a/b giga", &[&data])
+        .fails(3, &["/a/b: its policy permits", "loligo policy unset"]);
+    assert_eq!(placement("/a"), ["table", "/a", "/a says so"]);
+
+    // With the policy ends what it named.
+    let unset = loligo("policy unset --data {} /a", &[&data]).ok().out;
+    assert!(unset.contains("placement: table -> subtree: "), "{unset}");
+    assert_eq!(placement("/a"), ["subtree", "-", "the default"]);
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
 fn a_policy_below_the_floor_of_a_directory_above_is_refused_with_the_levels() {
     let place = Place::new();
     let data = place.data();

@@ -1,12 +1,14 @@
 //! A directory under placement `giga` that has become large comes to all ranks, fragment by fragment: which fragment goes where, and when.
 //! GIGA+ (Patil and Gibson, FAST'11) as IndexFS uses it: a directory begins at its zeroth server, and whenever a partition overflows half of it
-//! goes to another server, until it is at all; digest §2.3. When a directory is cut, and into how many fragments, is decided as for any
+//! goes to another server, until it is at all; digest §2.3. One of which its owner says that it will be large (`loligo.policy.expected_entries`) is cut at
+//! once, and comes to all while it is empty (IndexFS: `Mkdir_Presplit`). When a directory is cut, and into how many fragments, is decided as for any
 //! (`FragConfig`); how a fragment moves is `export.rs`'s. Unlike GIGA+'s bitmaps the lines of the subtree map say who has which fragment: there are
 //! few directories of this size.
 
 use std::collections::BTreeSet;
 
-use loligo_types::{Event, Frag, Ino, Rank};
+use loligo_namespace::{EXPECTED_ENTRIES, PLACEMENT, SUBTREE};
+use loligo_types::{Event, Frag, Ino, Op, Rank};
 
 use crate::admin::Told;
 use crate::machine::Mds;
@@ -42,6 +44,15 @@ impl Mds {
             && inode.frag_bits > 0
         {
             self.has_grown(inode.ino);
+        }
+    }
+
+    /// A policy of a directory was set: where its directories live, or how many entries it will have.
+    pub(crate) fn note_policy(&mut self, op: &Op) {
+        if let Op::SetXattr { ino, name, .. } = op
+            && [PLACEMENT, SUBTREE, EXPECTED_ENTRIES].contains(&&**name)
+        {
+            self.has_grown(*ino);
         }
     }
 

@@ -9,6 +9,7 @@ use loligo_types::{
 };
 use loligo_types::{is_policy_name, limits};
 
+use super::placed;
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
 use crate::ctx::{Change, Ctx};
@@ -30,7 +31,8 @@ pub const BALANCER: &[u8] = b"loligo.policy.balancer";
 pub const EXPECTED_ENTRIES: &[u8] = b"loligo.policy.expected_entries";
 
 /// The policy that says where directories live that are made in a directory: `subtree`, with their names; `giga`, each at a rank of
-/// its own. What is made in those goes on so. Its owner's to set; what is there already stays where it is.
+/// its own. What is made in those goes on so. Its owner's to set, also as a field of [`SUBTREE`] (`placed.rs`); what is there already
+/// stays where it is.
 pub const PLACEMENT: &[u8] = b"loligo.policy.placement";
 
 /// The policy that says for how long clients may go by what they were told of a directory without asking ([`LookupLease::named`]). What is made in it goes
@@ -130,7 +132,8 @@ pub(crate) fn need_all(wants: &mut Wants<'_>, ino: Ino) {
 }
 
 pub(crate) fn need_set(wants: &mut Wants<'_>, ino: Ino, name: &[u8], _cred: &Cred) {
-    if is_record(name) {
+    // A placement is held against the document.
+    if is_record(name) || name == PLACEMENT {
         need_all(wants, ino);
     }
     wants.whole(ino);
@@ -175,6 +178,9 @@ pub(crate) fn get(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &[u8]) -> FsResult
         }
         Space::Computed => {
             vxattr::value(&tree.counted(inode), name, tree.config().frag).map(|text| text.into_bytes().into())
+        }
+        Space::OwnersPolicy => {
+            tree.xattr(inode, name).ok_or_else(|| missing("xattrs"))?.map(|text| placed::shown(text, inode))
         }
         _ => tree.xattr(inode, name).ok_or_else(|| missing("xattrs"))?,
     };
@@ -234,7 +240,7 @@ pub(crate) fn set(
                 (XattrMode::Replace, Placement::Inherited) => return Err(FsError::NoData),
                 _ => {}
             }
-            place(&mut work, ctx, inode, Placement::named(value.trim_ascii()).ok_or(FsError::Invalid)?)?;
+            placed::place(&mut work, ctx, inode, Placement::named(value.trim_ascii()).ok_or(FsError::Invalid)?)?;
         }
         Space::LookupLease => {
             match mode {
@@ -261,6 +267,9 @@ pub(crate) fn set(
             if others + name.len() + 1 + value.len() > limits::XATTR_TOTAL_MAX {
                 return Err(FsError::NoSpace);
             }
+            if space == Space::OwnersPolicy {
+                placed::document_changes(&mut work, inode, Some(value))?;
+            }
             work.event(Event::Xattr { ino, name: name.clone(), value: value.clone() });
             work.edit(inode).has_xattrs = true;
         }
@@ -284,7 +293,7 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
             }
         }
         Space::Placement => {
-            place(&mut work, ctx, inode, Placement::Inherited)?;
+            placed::place(&mut work, ctx, inode, Placement::Inherited)?;
             if inode.placement() == Placement::Inherited {
                 return Err(FsError::NoData);
             }
@@ -300,6 +309,9 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
             if !all.iter().any(|(other, _)| other == name) {
                 return Err(FsError::NoData);
+            }
+            if space == Space::OwnersPolicy {
+                placed::document_changes(&mut work, inode, None)?;
             }
             work.event(Event::XattrGone { ino, name: name.clone() });
             work.edit(inode).has_xattrs = all.len() > 1;
@@ -325,16 +337,6 @@ fn expect(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, entries: u64) -> Fs
     let copy = work.edit(inode);
     copy.extra_mut().expected_entries = entries;
     config.cut_anew(copy, now);
-    Ok(())
-}
-
-/// Sets where directories live that are made in a directory.
-fn place(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, placement: Placement) -> FsResult<()> {
-    access::check_owner(inode, ctx.cred)?;
-    if inode.kind != Kind::Dir {
-        return Err(FsError::NotDir);
-    }
-    work.edit(inode).extra_mut().placement = placement;
     Ok(())
 }
 

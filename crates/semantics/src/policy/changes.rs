@@ -1,4 +1,5 @@
-//! What changes from one policy to another, as lines for people. Not here: making it so.
+//! What changes from one policy to another, as lines for people. Not here: making it so, and where directories live, which does not follow from
+//! policies alone: directories hand that down as they are made.
 
 use super::{Interfere, SubtreePolicy, SyncInterval};
 use crate::floor::Floor;

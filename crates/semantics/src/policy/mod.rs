@@ -4,6 +4,7 @@
 
 mod changes;
 mod interval;
+mod placement;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,8 @@ use std::fmt::{self, Write};
 
 pub use changes::changes;
 pub use interval::SyncInterval;
+use loligo_types::Placement;
+pub use placement::{names_placement, with_placement};
 
 use crate::cell::Cell;
 use crate::fault::{Cause, Fault};
@@ -65,6 +68,7 @@ pub struct SubtreePolicy {
     interfere: Interfere,
     sync_interval: Option<SyncInterval>,
     blind: bool,
+    placement: Option<Placement>,
     floor: Floor,
 }
 
@@ -84,6 +88,7 @@ impl SubtreePolicy {
             interfere: Interfere::default(),
             sync_interval: None,
             blind: false,
+            placement: None,
             floor: Floor::default(),
         }
     }
@@ -123,6 +128,9 @@ impl SubtreePolicy {
             line("sync_interval", &format_args!("\"{interval}\""));
         }
         line("blind", &self.blind);
+        if let Some(placement) = self.placement {
+            line(placement::KEY, &format_args!("\"{}\"", placement.name()));
+        }
         if !self.floor.is_none() {
             out.push_str("\n[floor]\n");
             let levels = [
@@ -164,6 +172,16 @@ impl SubtreePolicy {
     /// Whether a merge takes the client's journal as it is, without looking whether each change is valid, as the paper does.
     pub fn blind(&self) -> bool {
         self.blind
+    }
+
+    /// Where directories live that are made below; none: it says nothing of that, and they live as they would without this policy.
+    pub fn placement(&self) -> Option<Placement> {
+        self.placement
+    }
+
+    /// Whether it permits what no directory can be that has its own placed so: it is given to one client, with all that is in it, at one rank.
+    pub fn excludes(&self, placement: Placement) -> bool {
+        self.pipeline.has_client_journal() && placement.scatters()
     }
 
     /// The least that policies of directories below must promise.

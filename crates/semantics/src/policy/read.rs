@@ -1,9 +1,11 @@
 //! Reading a policy's document. Each value knows where it stands, so that what is wrong is told with its place, be it in the
 //! middle of a composition. Not here: what a composition is.
 
+use loligo_types::Placement;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::placement::{KEY, VALUE_LEN_MAX};
 use super::{ALLOCATED_INODES_MAX, Interfere, LEN_MAX, SubtreePolicy, SyncInterval};
 use crate::cell::{Cell, Consistency, Durability, durability_mechanism};
 use crate::composition::Composition;
@@ -16,7 +18,7 @@ use crate::pipeline::Pipeline;
 use crate::preset::Preset;
 
 /// All keys.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "preset",
     "consistency",
     "durability",
@@ -25,6 +27,7 @@ const KEYS: [&str; 9] = [
     "interfere",
     "sync_interval",
     "blind",
+    KEY,
     "floor",
 ];
 /// All keys of the table `floor`.
@@ -58,6 +61,9 @@ pub(super) fn read(text: &str) -> Result<SubtreePolicy, Flaw> {
     }
     if let Some(value) = table.value("blind") {
         policy.blind = value.bool()?;
+    }
+    if let Some(value) = table.value(KEY) {
+        policy.placement = Some(placement(&value, &policy)?);
     }
     if let Some(value) = table.value("floor") {
         policy.floor = floor(&value, policy.cell())?;
@@ -146,6 +152,26 @@ fn allocated_inodes(value: &Value<'_>) -> Result<u64, Flaw> {
     let parsed = u64::from_str_radix(number.as_str(), number.radix()).ok();
     let inside = parsed.filter(|number| (1..=ALLOCATED_INODES_MAX).contains(number));
     inside.ok_or_else(|| value.wrong(expected(), shown(&number.to_string())))
+}
+
+fn placement(value: &Value<'_>, policy: &SubtreePolicy) -> Result<Placement, Flaw> {
+    let names = Placement::ALL.map(Placement::name);
+    let expected = || format!("one of {}", names.join(", "));
+    let name = value.string(&expected())?;
+    let hint = nearest::of(name, names).map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
+    let unknown = || value.wrong(expected(), format!("`{}`{hint}", shown(name)));
+    let placement = Placement::named(name.as_bytes()).ok_or_else(unknown)?;
+    if policy.excludes(placement) {
+        return Err(Flaw::new(Cause::ScatteredWithJournal(placement.name()), value.at()));
+    }
+    // It is shown with another one when the directory has another one.
+    if value.text.len() - value.value.span().len() + VALUE_LEN_MAX > LEN_MAX {
+        return Err(Flaw::new(
+            Cause::TooLong { what: "a policy with a placement", max: LEN_MAX - VALUE_LEN_MAX },
+            value.at(),
+        ));
+    }
+    Ok(placement)
 }
 
 fn floor(value: &Value<'_>, own: Cell) -> Result<Floor, Flaw> {

@@ -36,8 +36,9 @@ fn the_documents_of_the_guide_make_sense() {
     let guide = include_str!("../../../../docs/subtree-policies.md");
     let documents: Vec<&str> =
         guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("a part")).collect();
-    assert_eq!(documents.len(), 2);
+    assert_eq!(documents.len(), 3);
     assert_eq!(policy(documents[0]).cell().to_string(), "weak/local");
+    assert_eq!(policy(documents[2]).placement(), Some(Placement::Giga));
     let pipeline = pipeline(documents[1]);
     assert!(guide.contains(&format!("`{pipeline}`")), "the guide does not say {pipeline}");
     for cell in Cell::all() {
@@ -187,6 +188,50 @@ fn what_changes_is_told_with_whether_each_guarantee_becomes_stronger_or_weaker()
     assert_eq!(lines.len(), 3);
 }
 
+#[test]
+fn a_placement_is_one_of_those_that_directories_can_have_and_goes_with_what_is_done_at_the_rank() {
+    assert_eq!(policy("blind = true").placement(), None);
+    for placement in Placement::ALL {
+        let text = format!("durability = 'local'\nplacement = '{}'", placement.name());
+        assert_eq!(policy(&text).placement(), Some(placement));
+    }
+    refused(
+        "placement = 'gigo'",
+        "'gigo'",
+        "one of subtree, giga, replicated, table, table-inherit has to stand here, not `gigo`; did you mean `giga`?",
+    );
+    refused("placement = 'inherited'", "'inherited'", "not `inherited`");
+    refused("placement = true", "true", "one of subtree");
+    refused("placment = 'giga'", "placment", "did you mean `placement`?");
+}
+
+#[test]
+fn what_may_be_given_to_one_client_has_no_directories_at_all_ranks() {
+    assert_eq!(policy("preset = 'batchfs'\nplacement = 'subtree'").placement(), Some(Placement::Subtree));
+    for placement in Placement::ALL.iter().filter(|placement| placement.scatters()) {
+        let text = format!("placement = '{}'\npreset = 'batchfs'", placement.name());
+        let words = format!("under `{}` directories get ranks of their own", placement.name());
+        refused(&text, &format!("'{}'", placement.name()), &words);
+        let fault = SubtreePolicy::parse(&text).expect_err("it is refused").to_string();
+        assert!(fault.contains("at one rank") && fault.contains("say `subtree`"), "no cause and remedy in {fault}");
+        assert!(policy("preset = 'deltafs'").excludes(*placement) && !policy("").excludes(*placement));
+    }
+}
+
+#[test]
+fn a_document_with_a_placement_has_room_for_the_longest() {
+    let of = |len: usize| format!("placement = \"giga\"\n#{}", "x".repeat(len - 20));
+    let most = LEN_MAX - 16 + "\"giga\"".len();
+    let text = of(most);
+    assert_eq!((text.len(), policy(&text).placement()), (most, Some(Placement::Giga)));
+    let longest = with_placement(text.as_bytes(), Placement::TableInherit);
+    assert_eq!(
+        SubtreePolicy::parse_bytes(&longest).map(|policy| policy.placement()),
+        Ok(Some(Placement::TableInherit))
+    );
+    refused(&of(most + 1), "\"giga\"", "a policy with a placement is longer than 4080 bytes");
+}
+
 fn policies() -> impl Strategy<Value = SubtreePolicy> {
     let pipelines = prop::sample::select(vec![
         "rpcs || stream",
@@ -195,14 +240,16 @@ fn policies() -> impl Strategy<Value = SubtreePolicy> {
         "rpcs + local_persist",
         "append_client_journal",
     ]);
-    let rest = (1..=ALLOCATED_INODES_MAX, any::<bool>(), any::<bool>(), 10..86_400_000u64, 0..4usize, 0..4usize);
-    (pipelines, rest).prop_map(|(pipeline, (inodes, block, blind, ms, consistency, durability))| {
+    let rest =
+        (1..=ALLOCATED_INODES_MAX, any::<bool>(), any::<bool>(), 10..86_400_000u64, 0..4usize, 0..4usize, 0..6usize);
+    (pipelines, rest).prop_map(|(pipeline, (inodes, block, blind, ms, consistency, durability, placement))| {
         let mut policy = SubtreePolicy::default();
         policy.pipeline = Pipeline::parse(pipeline).expect("it makes sense");
         policy.allocated_inodes = inodes;
         policy.interfere = if block { Interfere::Block } else { Interfere::Allow };
         policy.blind = blind;
         policy.sync_interval = SyncInterval::of(&format!("{ms}ms")).filter(|_| policy.pipeline.has_client_journal());
+        policy.placement = Placement::ALL.get(placement).copied().filter(|one| !policy.excludes(*one));
         let cell = policy.cell();
         policy.floor.consistency =
             Consistency::ALL.get(consistency).copied().filter(|level| *level <= cell.consistency);
@@ -217,7 +264,11 @@ proptest! {
         let text = policy.to_text();
         prop_assert!(text.len() <= LEN_MAX);
         let again = SubtreePolicy::parse(&text).map_err(|fault| TestCaseError::fail(format!("{fault}: {text}")))?;
-        prop_assert_eq!(again.to_text(), text);
+        prop_assert_eq!(again.to_text(), text.as_str());
+        prop_assert_eq!(names_placement(text.as_bytes()), policy.placement.is_some());
+        let own = policy.placement.unwrap_or_default();
+        let shown = with_placement(text.as_bytes(), own);
+        prop_assert_eq!(shown.as_ref(), text.as_bytes());
         prop_assert_eq!(again, policy);
     }
 

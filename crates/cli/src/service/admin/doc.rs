@@ -12,6 +12,7 @@ use super::Source;
 use super::decoupled::DecoupledDoc;
 use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
 use super::others::UnreachedDoc;
+use super::tally::TallyDoc;
 
 /// `/api/v1/status`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -160,6 +161,9 @@ pub struct RankDoc {
     pub lookup_leases: u64,
     #[serde(default)]
     pub lookup_lease_waits: u64,
+    /// Requests by placement, what they waited for, and how long paths were.
+    #[serde(default)]
+    pub counted: TallyDoc,
     /// Subtrees that are decoupled, and those of them whose owners are away.
     #[serde(default)]
     pub decoupled_subtrees: u64,
@@ -494,6 +498,7 @@ impl RankDoc {
             path_shortcuts_taken: mds.paths.shortcuts_taken,
             lookup_leases: mds.paths.promises,
             lookup_lease_waits: mds.paths.promise_waits,
+            counted: TallyDoc::new(&mds.tally),
             decoupled_subtrees: mds.decoupled_count.all as u64,
             decoupled_away: mds.decoupled_count.away as u64,
             subtree_merges: mds.subtree_merges,

@@ -7,8 +7,10 @@ use std::fmt::Write;
 
 use loligo_driver::server::metrics::{Distribution, OpMetrics};
 use loligo_driver::{RankStatus, Status};
+use loligo_mds::{WaitCount, WalkCount};
 
 use super::Source;
+use super::tally::names_of;
 
 /// What a name stands for.
 struct Metric {
@@ -170,6 +172,32 @@ const REPLICAS_ASKED_BACK: Metric = stable(
     "counter",
     "replicas that were asked back because a directory was about to change",
 );
+const PLACED_OPS: Metric = stable(
+    "loligo_placed_ops_total",
+    "counter",
+    "requests answered, by how the directory was placed that they were in (a file's directory; a directory itself), and by operation",
+);
+const PLACED_REDIRECTS: Metric = stable(
+    "loligo_placed_redirects_total",
+    "counter",
+    "requests answered by sending the client on to another rank, by how the directory was placed that they were in",
+);
+const WAITS: Metric = stable(
+    "loligo_waits_total",
+    "counter",
+    "waits of requests that have ended, by what was waited for: recall and close are leases, lock a lock on a file, borrow and locked what other \
+     ranks lend, replicas what they hold of directories on paths",
+);
+const WAIT_SECONDS: Metric =
+    stable("loligo_wait_seconds_total", "counter", "how long these waits took, in whole milliseconds each");
+const WALKS: Metric = stable("loligo_walks_total", "counter", "paths answered, by how many names they had");
+const WALK_SHORTCUTS: Metric =
+    stable("loligo_walk_shortcuts_total", "counter", "of those paths, how many began with a shortcut");
+const WALK_PARTINGS: Metric = stable(
+    "loligo_walk_partings_total",
+    "counter",
+    "of those paths, after how many the client had to go on at another rank",
+);
 const MERGES: Metric = stable("loligo_dir_merges_total", "counter", "times that fragments of a directory were merged");
 const DECOUPLED: Metric =
     stable("loligo_decoupled_subtrees", "gauge", "subtrees that clients have for themselves, to be merged");
@@ -212,6 +240,7 @@ pub fn render(source: &Source, status: &Status) -> String {
     let mut page = Page::default();
     server(&mut page, source, status);
     operations(&mut page, status);
+    counted(&mut page, status);
     clients(&mut page, status);
     memory(&mut page, source, status);
     disk(&mut page, status);
@@ -246,6 +275,35 @@ fn operations(page: &mut Page, status: &Status) {
             page.histogram(&OP_SECONDS, &labels, &op.latency.snapshot());
         }
     }
+}
+
+fn counted(page: &mut Page, status: &Status) {
+    page.each(&PLACED_OPS, status, |rank, put| {
+        for (placement, op, count) in &rank.mds.tally.placed {
+            put(&format!("placement=\"{}\",op=\"{op}\"", placement.name()), *count as f64);
+        }
+    });
+    page.each(&PLACED_REDIRECTS, status, |rank, put| {
+        for (placement, count) in &rank.mds.tally.redirected {
+            put(&format!("placement=\"{}\"", placement.name()), *count as f64);
+        }
+    });
+    let waits = |value: fn(&WaitCount) -> f64| {
+        move |rank: &RankStatus, put: &mut dyn FnMut(&str, f64)| {
+            rank.mds.tally.waits.iter().for_each(|(why, waited)| put(&format!("why=\"{why}\""), value(waited)));
+        }
+    };
+    page.each(&WAITS, status, waits(|waited| waited.count as f64));
+    page.each(&WAIT_SECONDS, status, waits(|waited| waited.ms as f64 / 1e3));
+    let walks = |value: fn(&WalkCount) -> u64| {
+        move |rank: &RankStatus, put: &mut dyn FnMut(&str, f64)| {
+            let put = |walks| put(&format!("names=\"{}\"", names_of(walks)), value(walks) as f64);
+            rank.mds.tally.walks.iter().for_each(put);
+        }
+    };
+    page.each(&WALKS, status, walks(|walks| walks.all));
+    page.each(&WALK_SHORTCUTS, status, walks(|walks| walks.shortcut));
+    page.each(&WALK_PARTINGS, status, walks(|walks| walks.parted));
 }
 
 fn clients(page: &mut Page, status: &Status) {
@@ -380,6 +438,14 @@ impl Page {
         self.head(metric);
         for rank in &status.ranks {
             self.sample(metric, &format!("rank=\"{}\"", rank.rank), value(rank));
+        }
+    }
+
+    /// Values of each rank, with labels of their own.
+    fn each(&mut self, metric: &Metric, status: &Status, values: impl Fn(&RankStatus, &mut dyn FnMut(&str, f64))) {
+        self.head(metric);
+        for rank in &status.ranks {
+            values(rank, &mut |labels, value| self.sample(metric, &format!("rank=\"{}\",{labels}", rank.rank), value));
         }
     }
 

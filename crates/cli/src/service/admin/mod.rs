@@ -17,6 +17,7 @@ mod ops;
 pub mod others;
 mod pages;
 mod source;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 

@@ -30,6 +30,7 @@ mod stands;
 mod stops;
 mod sums;
 mod table;
+mod tally;
 mod three;
 mod transactions;
 mod under_way;

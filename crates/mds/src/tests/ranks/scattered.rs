@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{FragConfig, PLACEMENT};
+use loligo_namespace::{FragConfig, PLACEMENT, SUBTREE};
 use loligo_types::{Answer, FsError, Ino, Lease, Letter, Op, RankState, RenameMode, XattrMode};
 
 use super::*;
@@ -68,6 +68,52 @@ fn new_directories_come_to_all_ranks_and_hand_that_down() {
         cluster.crash(at);
     }
     assert_eq!(cluster.walk(a), before);
+    cluster.finish();
+}
+
+#[test]
+fn a_document_that_names_a_placement_is_there_with_it_whatever_dies_then() {
+    let mut cluster = Cluster::new(3);
+    let a = cluster.client();
+    let top = cluster.mkdir(a, Ino::ROOT, "top");
+    let say = |ino, text: &str| Op::SetXattr {
+        ino,
+        name: SUBTREE.into(),
+        value: text.as_bytes().into(),
+        mode: XattrMode::Set,
+    };
+    let says = |cluster: &mut Cluster, ino| {
+        [SUBTREE, PLACEMENT].map(|name| match cluster.call(a, Op::GetXattr { ino, name: name.into() }) {
+            Ok(Answer::Bytes(text)) => String::from_utf8(text.to_vec()).expect("it is text"),
+            Ok(answer) => panic!("{answer:?}"),
+            Err(error) => format!("{error:?}"),
+        })
+    };
+    assert!(cluster.call(a, say(top, "placement = 'giga' # mine")).is_ok());
+    let both = ["placement = \"giga\" # mine", "giga"].map(str::to_owned);
+    assert_eq!(says(&mut cluster, top), both);
+    let (dir, _) = one_at(&mut cluster, a, top, 1);
+    for at in 0..3 {
+        cluster.crash(at);
+    }
+    assert_eq!(says(&mut cluster, top), both);
+    // What is refused changes nothing, at the rank that has it, whoever dies then.
+    assert_eq!(cluster.call(a, say(top, "placement = 'table'\npreset = 'batchfs'")), Err(FsError::Invalid));
+    assert_eq!(
+        cluster.call(a, say(dir, "preset = 'batchfs'")),
+        Err(FsError::Invalid),
+        "it was made at a rank of its own"
+    );
+    assert!(cluster.call(a, say(dir, "preset = 'batchfs'\nplacement = 'subtree'")).is_ok());
+    let back = Op::RemoveXattr { ino: dir, name: PLACEMENT.into() };
+    assert_eq!(cluster.call(a, back), Err(FsError::Invalid));
+    for at in 0..3 {
+        cluster.crash(at);
+    }
+    assert_eq!(says(&mut cluster, top), both);
+    let apart = ["preset = 'batchfs'\nplacement = \"subtree\"", "subtree"].map(str::to_owned);
+    assert_eq!(says(&mut cluster, dir), apart);
+    assert_eq!(cluster.mkdir(a, dir, "with its name").zeroth_rank(), None);
     cluster.finish();
 }
 

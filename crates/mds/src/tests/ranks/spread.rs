@@ -1,7 +1,9 @@
 //! Directories whose fragments are several ranks'.
 
-use loligo_namespace::{FragConfig, Need};
-use loligo_types::{Answer, Frag, FsError, Ino, Letter, Op, RankState};
+use std::collections::BTreeSet;
+
+use loligo_namespace::{EXPECTED_ENTRIES, FragConfig, Need, PLACEMENT, SUBTREE};
+use loligo_types::{Answer, Frag, FsError, Ino, Letter, Op, Rank, RankState, XattrMode};
 
 use super::*;
 use crate::admin::{Ask, Told};
@@ -504,4 +506,88 @@ fn new_names_in_a_fragment_that_came_from_another_rank_soon_cost_no_reads() {
         }
     }
     cluster.finish();
+}
+
+fn say(ino: Ino, policy: &[u8], value: &str) -> Op {
+    Op::SetXattr { ino, name: policy.into(), value: value.as_bytes().into(), mode: XattrMode::Set }
+}
+
+/// The ranks that have some of a directory, as its lines at a rank say.
+fn ranks_of(cluster: &mut Cluster, at: usize, dir: Ino) -> BTreeSet<Rank> {
+    let Told::Routes(lines) = cluster.admin(at, Ask::Routes) else { panic!("these are the lines") };
+    lines.into_iter().filter(|line| line.dir == dir).map(|line| line.rank).collect()
+}
+
+/// Some ranks that cut directories early, a client, a directory that scatters, and an empty one in it that lives at rank 1.
+fn empty_at_1(ranks: usize) -> (Cluster, usize, Ino) {
+    let frag = FragConfig { split_entries: 16, merge_entries: 1, split_bits: 1 };
+    let mut cluster = Cluster::with(&vec![RankState::Up; ranks], frag);
+    let a = cluster.client();
+    let top = cluster.mkdir(a, Ino::ROOT, "top");
+    cluster.call(a, say(top, PLACEMENT, "giga")).expect("root may");
+    let mut made = (0..100).map(|n| cluster.mkdir(a, top, &format!("d{n}")));
+    let dir = made.find(|dir| dir.zeroth_rank() == Some(rank(1))).expect("there is one");
+    drop(made);
+    (cluster, a, dir)
+}
+
+/// Names of a directory are made at all ranks that have some of it, and stay over crashes of all.
+fn is_used(cluster: &mut Cluster, a: usize, dir: Ino) {
+    let files: Vec<Ino> = (0..40).map(|n| cluster.touch(a, dir, &format!("f{n}"))).collect();
+    let makers: BTreeSet<Rank> = files.iter().map(|file| file.birth_rank()).collect();
+    assert_eq!(makers.len(), cluster.len(), "each rank made some of them: {makers:?}");
+    for at in 0..cluster.len() {
+        cluster.crash(at);
+    }
+    for (n, file) in files.into_iter().enumerate() {
+        assert_eq!(cluster.lookup(a, dir, &format!("f{n}")), Ok(file));
+    }
+    assert_eq!(cluster.attr(a, dir).map(|attr| attr.size), Ok(40));
+}
+
+#[test]
+fn a_scattered_directory_that_will_be_large_comes_to_all_ranks_while_it_is_empty() {
+    let (mut cluster, a, dir) = empty_at_1(4);
+    // 64 entries are four fragments of 16.
+    cluster.call(a, say(dir, EXPECTED_ENTRIES, "64")).expect("root may");
+    cluster.wait_for("all ranks to have some of it", |cluster| ranks_of(cluster, 1, dir).len() == 4);
+    assert_eq!(cluster.attr(a, dir).map(|attr| (attr.size, attr.nlink)), Ok((0, 2)));
+    is_used(&mut cluster, a, dir);
+    cluster.finish();
+}
+
+#[test]
+fn so_does_one_that_is_expected_to_be_large_and_scatters_later_by_attribute_or_by_document() {
+    for (policy, value) in [(PLACEMENT, "replicated"), (SUBTREE, "placement = 'giga'")] {
+        let frag = FragConfig { split_entries: 16, merge_entries: 1, split_bits: 1 };
+        let mut cluster = Cluster::with(&[RankState::Up; 3], frag);
+        let a = cluster.client();
+        let dir = cluster.mkdir(a, Ino::ROOT, "d");
+        cluster.call(a, say(dir, EXPECTED_ENTRIES, "1000")).expect("root may");
+        cluster.wait(6000);
+        assert_eq!(ranks_of(&mut cluster, 0, dir), BTreeSet::new(), "where a directory lives its name says");
+        cluster.call(a, say(dir, policy, value)).expect("root may");
+        cluster.wait_for("all ranks to have some of it", |cluster| ranks_of(cluster, 0, dir).len() == 3);
+        is_used(&mut cluster, a, dir);
+        cluster.finish();
+    }
+}
+
+#[test]
+fn one_that_will_be_large_comes_to_all_ranks_whoever_dies_on_the_way() {
+    for dies in [vec![0], vec![1], vec![2], vec![0, 1, 2]] {
+        for after_ms in [0, 100, 200, 400, 800, 1600, 6000] {
+            let (mut cluster, a, dir) = empty_at_1(3);
+            cluster.call(a, say(dir, EXPECTED_ENTRIES, "1000")).expect("root may");
+            cluster.wait(after_ms);
+            for at in &dies {
+                cluster.crash(*at);
+            }
+            // A rank that has forgotten what it had in memory learns of it with the first that somebody asks for.
+            cluster.attr(a, dir).expect("it is there");
+            cluster.wait_for("all ranks to have some of it", |cluster| ranks_of(cluster, 1, dir).len() == 3);
+            is_used(&mut cluster, a, dir);
+            cluster.finish();
+        }
+    }
 }

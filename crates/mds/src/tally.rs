@@ -1,0 +1,179 @@
+//! What is counted of requests besides how often each operation was asked for: how the directories were placed that they were in, what they waited for
+//! and how long, and how many names paths had. Numbers in fixed places, which only grow: a request costs a few additions, and no memory. Not
+//! here: load and heat, which decay and move (`heat`); whoever shows it.
+
+use loligo_types::{About, Answer, FsResult, Ino, Kind, Op, Placement};
+
+use crate::machine::Mds;
+use crate::park::{Job, Why};
+use crate::status::OPS;
+
+/// Paths are counted together that have up to so many names, and more than the one before; the last are the longest that there are.
+const NAMES: [usize; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
+
+/// What was waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WaitCount {
+    /// Waits that have ended; a request can wait several times.
+    pub count: u64,
+    /// How long they took together, milliseconds.
+    pub ms: u64,
+}
+
+/// Paths of about the same length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WalkCount {
+    /// They have from so many names to so many.
+    pub names: (usize, usize),
+    /// How many were asked for here, and were answered.
+    pub all: u64,
+    /// Of those, how many began with a shortcut; and after how many their clients had to go on elsewhere.
+    pub shortcut: u64,
+    pub parted: u64,
+}
+
+/// All that is counted so.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TallyStatus {
+    /// Requests that were answered, by how the directory was placed that they were in, and by operation.
+    pub placed: Vec<(Placement, &'static str, u64)>,
+    /// Requests that were sent on to another rank, likewise.
+    pub redirected: Vec<(Placement, u64)>,
+    /// By what was waited for.
+    pub waits: Vec<(&'static str, WaitCount)>,
+    /// By length, ascending.
+    pub walks: Vec<WalkCount>,
+}
+
+/// The counters.
+pub(crate) struct Tally {
+    placed: [[u64; OPS]; Placement::ALL.len()],
+    redirected: [u64; Placement::ALL.len()],
+    waits: [WaitCount; Why::NAMES.len()],
+    walks: [WalkCount; NAMES.len()],
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            placed: [[0; OPS]; Placement::ALL.len()],
+            redirected: [0; Placement::ALL.len()],
+            waits: [WaitCount::default(); Why::NAMES.len()],
+            walks: [WalkCount::default(); NAMES.len()],
+        }
+    }
+}
+
+/// The place of a placement that a number can say; those have the numbers from 1 on.
+#[inline]
+fn row(dir: Ino) -> usize {
+    (Placement::by_number(dir) as usize).saturating_sub(1).min(Placement::ALL.len() - 1)
+}
+
+/// The place of a path with so many names.
+#[inline]
+fn bucket(names: usize) -> usize {
+    NAMES.partition_point(|most| *most < names).min(NAMES.len() - 1)
+}
+
+impl Tally {
+    /// A path begins with a shortcut.
+    #[inline]
+    pub(crate) fn shortcut(&mut self, names: usize) {
+        self.walks[bucket(names)].shortcut += 1;
+    }
+
+    /// What there is, without what never was; `name` gives the names of operations.
+    pub(crate) fn status(&self, name: impl Fn(usize) -> &'static str) -> TallyStatus {
+        let rows = Placement::ALL.iter().zip(&self.placed);
+        let placed =
+            rows.flat_map(|(placement, ops)| ops.iter().enumerate().map(|(op, count)| (*placement, op, *count)));
+        let from = std::iter::once(1).chain(NAMES.map(|most| most + 1));
+        TallyStatus {
+            placed: placed
+                .filter(|(.., count)| *count > 0)
+                .map(|(placement, op, count)| (placement, name(op), count))
+                .collect(),
+            redirected: Placement::ALL.into_iter().zip(self.redirected).filter(|(_, count)| *count > 0).collect(),
+            waits: Why::NAMES.into_iter().zip(self.waits).filter(|(_, waited)| waited.count > 0).collect(),
+            walks: from
+                .zip(NAMES)
+                .zip(self.walks)
+                .map(|(names, walks)| WalkCount { names, ..walks })
+                .filter(|walks| walks.all > 0)
+                .collect(),
+        }
+    }
+}
+
+impl Mds {
+    /// The directory that an operation is in: that of the names it is about; of an inode the one that it lives with, a directory itself.
+    #[inline]
+    fn dir_of(&self, op: &Op) -> Option<Ino> {
+        match op.about() {
+            About::Names(dir) => Some(dir),
+            About::Inode(ino) => Some(match self.tree.peek(ino) {
+                Some(inode) if inode.kind != Kind::Dir && inode.parent.0 != 0 => inode.parent,
+                _ => ino,
+            }),
+            About::Nothing => None,
+        }
+    }
+
+    /// A request is answered; `op` is the place of its operation. A path is in the directory to which its names have led.
+    #[inline]
+    pub(crate) fn tally_answer(&mut self, job: &Job, op: usize, result: &FsResult<Answer>) {
+        if let Some(dir) = self.dir_of(&job.op) {
+            self.counters.tally.placed[row(dir)][op] += 1;
+        }
+        if let Some(walk) = &job.walk {
+            let walks = &mut self.counters.tally.walks[bucket(walk.names())];
+            walks.all += 1;
+            let parted = |done: u32, last: &Answer| {
+                matches!(last, Answer::Remote { .. }) && (walk.acts_at_end() || (done as usize) < walk.names())
+            };
+            walks.parted += u64::from(matches!(result, Ok(Answer::Walked { done, last, .. }) if parted(*done, last)));
+        }
+    }
+
+    /// A request is sent on to another rank.
+    pub(crate) fn tally_redirect(&mut self, job: &Job) {
+        self.counters.redirects += 1;
+        if let Some(dir) = self.dir_of(&job.op) {
+            self.counters.tally.redirected[row(dir)] += 1;
+        }
+    }
+
+    /// A request begins to wait.
+    pub(crate) fn tally_wait(&self, job: &mut Job, why: &Why) {
+        job.waits = Some((why.place() as u8, self.now.mono_ms));
+    }
+
+    /// It goes on, or is answered.
+    #[inline]
+    pub(crate) fn tally_waited(&mut self, job: &mut Job) {
+        let Some((why, since_ms)) = job.waits.take() else { return };
+        let waited = &mut self.counters.tally.waits[usize::from(why)];
+        waited.count += 1;
+        waited.ms += self.now.mono_ms.saturating_sub(since_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placement_has_a_row_and_every_length_a_place() {
+        let plain = Ino(300);
+        let number = |placement: Placement| {
+            let scattered = plain.scattered(loligo_types::Rank(3)).expect("there is one");
+            if placement.scatters() { placement.mark(scattered) } else { plain }
+        };
+        let rows: Vec<usize> = Placement::ALL.map(|placement| row(number(placement))).into();
+        assert_eq!(rows, [0, 1, 2, 3, 4]);
+        let places: Vec<usize> = [1, 2, 4, 5, 6, 7, 33, 64, 65].map(bucket).into();
+        assert_eq!(places, [0, 1, 3, 4, 4, 5, 9, 9, 9]);
+        assert_eq!(NAMES[NAMES.len() - 1], loligo_types::limits::WALK_MAX);
+    }
+}
