@@ -158,6 +158,8 @@ impl Client {
             | Op::Mkdir { .. }
             | Op::Symlink { .. }
             | Op::Link { .. } => names | Lease::ATTR,
+            // As of an open by number.
+            Op::Via { what, .. } if what.opens().is_some() => Lease::ATTR,
             Op::Readdir { plus: true, .. } => names | Lease::ATTR,
             Op::Readdir { .. } => names,
             Op::GetAttr { .. }
@@ -215,9 +217,7 @@ impl Client {
     /// Whoever asked for an open was given up meanwhile, with what a rank has lost: nobody would ever close it.
     fn close_unwanted(&mut self, pending: &Pending, answer: &Answer) {
         let given_up = task_of(&pending.then).is_some_and(|task| !self.tasks.contains_key(&task));
-        if let (true, Answer::Opened { .. }) = (given_up, answer)
-            && let Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } = pending.request.op
-        {
+        if let (true, Answer::Opened { .. }, Some((handle, _))) = (given_up, answer, pending.request.op.opens()) {
             self.close_later(handle, &Arc::new(pending.request.cred.clone()));
         }
     }
@@ -267,8 +267,8 @@ impl Client {
         match answer {
             Answer::Entry(attr) => self.learn(attr),
             Answer::Opened { .. } => {
-                if let Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } = op {
-                    self.files.at.insert(*handle, rank);
+                if let Some((handle, _)) = op.opens() {
+                    self.files.at.insert(handle, rank);
                 }
             }
             Answer::Entries { entries, .. } => {

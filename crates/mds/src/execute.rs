@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp, SubtreeOp};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, Origin, Rank, Stamp, SubtreeOp};
 
 use crate::cluster::{Gathered, Where};
 
@@ -35,16 +35,6 @@ pub(crate) fn handle_of(op: &Op) -> Option<(u64, Ino)> {
         | Op::SetLock { ino, handle, .. }
         | Op::Unlock { ino, handle, .. }
         | Op::GetLock { ino, handle, .. } => Some((*handle, *ino)),
-        _ => None,
-    }
-}
-
-/// The handle that an operation opens.
-pub(crate) fn opens(op: &Op) -> Option<(u64, OpenFlags)> {
-    match op {
-        Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
-            Some((*handle, *flags))
-        }
         _ => None,
     }
 }
@@ -256,7 +246,7 @@ impl Mds {
 
     /// The handle that the operation goes through.
     fn check_handle(&self, job: &Job) -> FsResult<Option<Handle>> {
-        if opens(&job.op).is_some() && self.opens.handles(job.slot) >= HANDLES_MAX {
+        if job.op.opens().is_some() && self.opens.handles(job.slot) >= HANDLES_MAX {
             return Err(FsError::NoSpace);
         }
         let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
@@ -333,7 +323,7 @@ impl Mds {
     /// Registers what the answer opened. From now on it counts as open; its rights come with the reply. A number that
     /// is in use is that of a repeated request whose first answer was lost, and is given to what was opened now.
     fn open_handle(&mut self, job: &Job, answer: &Answer) {
-        let (Some((number, flags)), Answer::Opened { attr, .. }) = (opens(&job.op), answer) else { return };
+        let (Some((number, flags)), Answer::Opened { attr, .. }) = (job.op.opens(), answer) else { return };
         let handle = Handle::new(attr.ino, flags);
         if self.opens.handle(job.slot, number).is_some_and(|taken| taken.ino != attr.ino) {
             self.close_handle(job.slot, job.session, number);
@@ -363,7 +353,7 @@ impl Mds {
         }
         let mut needs = need_again(&self.tree, origin);
         if needs.is_empty()
-            && opens(&job.op).is_some()
+            && job.op.opens().is_some()
             && let Some(inode) = self.tree.inode(origin.ino)
             && self.tree.inline(inode).is_none()
         {

@@ -3,6 +3,7 @@
 mod away;
 mod cut;
 mod direct;
+mod ends;
 mod guessed;
 mod locks;
 mod lost;
