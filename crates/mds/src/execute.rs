@@ -97,6 +97,9 @@ impl Mds {
         }
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
+        if !matches!(result, Ok(Answer::Opened { .. })) {
+            self.close_unopened(&job);
+        }
         // It tells nothing, and what it is about means nothing yet; if it is lost, that shows when it is to be merged.
         let is_part = matches!(&job.op, Op::Subtree { what, .. } if matches!(**what, SubtreeOp::Part { .. }));
         let reply = Reply::new(self, job, result);
@@ -107,6 +110,7 @@ impl Mds {
     fn redirect(&mut self, mut job: Job, rank: Rank) {
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
+        self.close_unopened(&job);
         self.counters.redirects += 1;
         self.heat_redirect();
         let reply = Reply::redirect(job, rank);
@@ -331,6 +335,18 @@ impl Mds {
         let change = self.opens.open(job.slot, number, handle);
         if attr.kind == Kind::File {
             self.tell_access(job.session, change);
+        }
+    }
+
+    /// A request that was to open something has not: if it came before and did, and its answer was lost, whoever asked does not know that it is
+    /// open, and would never close it.
+    fn close_unopened(&mut self, job: &Job) {
+        let opens = job.walk.as_ref().map_or_else(|| job.op.opens(), |walk| walk.opens());
+        if let Some((number, _)) = opens
+            && self.opens.handle(job.slot, number).is_some()
+            && self.sessions.same(job.slot, job.session).is_some()
+        {
+            self.close_handle(job.slot, job.session, number);
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{check_search, is_searched_by_all};
-use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, Replicas};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Replicas};
 
 use crate::cluster::Way;
 use crate::execute::Step;
@@ -113,6 +113,11 @@ impl Walk {
             (Some(_), true) => kind != Kind::Symlink,
             _ => kind == Kind::Dir,
         }
+    }
+
+    /// The handle that it opens at its end.
+    pub(crate) fn opens(&self) -> Option<(u64, OpenFlags)> {
+        self.what.as_ref()?.opens()
     }
 
     /// Whether directories of others on the way are to be found by replicas. Not for who is limited to paths: what is on the way there, and

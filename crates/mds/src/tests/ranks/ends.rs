@@ -251,6 +251,15 @@ fn sent_again_it_is_not_done_twice_and_is_open_once() {
         assert!(knows(&mut cluster, a, 0, g, 71) && !knows(&mut cluster, a, 0, f, 71));
     }
     assert_eq!((cluster.lookup(a, other, "new"), cluster.attr(a, g).map(|attr| attr.mode)), (Ok(n), Ok(0o644)));
+    // Where it leads to nothing that can be opened any more, nothing is open: nobody was told that it ever was.
+    assert_eq!(cluster.call(a, rename(other, "f", other, "moved")), Ok(Answer::Done));
+    cluster.at(0, |world| {
+        world.disconnect(a);
+        world.resume(a);
+        world.send_again(a, third, open.clone());
+    });
+    assert_eq!(error(&cluster.outcome(a, 0, third).expect("answered")), FsError::NotFound);
+    assert!(!knows(&mut cluster, a, 0, g, 71));
     cluster.finish();
 }
 
