@@ -77,7 +77,7 @@ impl Shell {
         let file = self.rng.pick(&all);
         let set = SetAttr { mode: Some(0o644), atime: Some(SetTime::Now), ..SetAttr::default() };
         let what = Op::SetAttr { ino: Ino(0), set: set.clone(), handle: None };
-        let call = self.to_file(file, what);
+        let call = self.file_at_end(file, what);
         let done = self.call(call, Track::None).await?;
         if is_way_alone(&done.answer) {
             self.call(Call::SetAttr { ino: file, set, fh: None }, Track::None).await?;
@@ -96,7 +96,7 @@ impl Shell {
     }
 
     /// Something to be done of one of the fixed files.
-    fn to_file(&mut self, file: Ino, what: Op) -> Call {
+    fn file_at_end(&mut self, file: Ino, what: Op) -> Call {
         let places = &self.places;
         let text = match places.files.iter().position(|of| *of == file) {
             Some(0) => "f0",
@@ -112,7 +112,7 @@ impl Shell {
     pub(super) async fn open_file(&mut self, file: Ino, flags: OpenFlags, track: Track) -> Outcome<Fh> {
         if self.paths && self.rng.one_in(2) {
             let what = Op::Open { ino: Ino(0), flags, handle: 0 };
-            let call = self.to_file(file, what);
+            let call = self.file_at_end(file, what);
             let done = self.call(call, track.clone()).await?;
             if let Some(fh) = done.fh {
                 return Ok(fh);
