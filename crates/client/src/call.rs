@@ -45,8 +45,9 @@ pub enum Call {
     /// Finds names one after the other, as far as the rank leads that is asked. `Answer::Walked`. `to_dir`: the last one is a directory, too, and only
     /// its number matters. `ways`: lookup leases are welcome, and it begins so deep below the root.
     Walk { dir: Ino, names: Arc<[Name]>, at: WalkAt, to_dir: bool, ways: Option<u16> },
-    /// Makes or takes away a name in the directory that names lead to, as [`Op::Via`] has it; the directory in `what` does not count. Answered as
-    /// `what` is, or with `Answer::Walked` if so far nothing was done, but the way gone: there the caller goes on.
+    /// Does something where names lead to, as [`Op::Via`] has it; the directory, inode and handle in `what` do not count. Answered as `what` is, with
+    /// `Done::fh` if it opens, or with `Answer::Walked` if nothing was done, but the way gone: there the caller goes on. That is also the answer where
+    /// it cannot be one request: what is cached, held back or decoupled here must be looked at first.
     Via { dir: Ino, names: Arc<[Name]>, at: WalkAt, what: Box<Op>, ways: Option<u16> },
     /// Attributes, with what this client holds back of size and times. `Answer::Entry`.
     GetAttr { ino: Ino },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_types::limits::WALK_MAX;
-use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, RenameMode, Replicas};
+use loligo_types::{About, Answer, Attr, Cred, FsError, FsResult, Ino, Kind, Name, Op, Rank, RenameMode, Replicas};
 
 use crate::machine::{Client, Waiter};
 use crate::own::SUBTREE_XATTR;
@@ -22,6 +22,8 @@ pub(crate) struct Pass {
     pub renamed: Option<(Ino, Option<Ino>)>,
     /// Handle whose locks it changes, for the record; 0: none.
     pub lock: Option<(u64, loligo_types::FileLock, bool)>,
+    /// Whether it changes attributes of what it leads to: handles that were opened before may not serve others then.
+    pub sets: bool,
     /// Entries that other ranks have listed before.
     pub listed: Vec<loligo_types::DirEntry>,
     /// The file through which the lock was to be taken was closed meanwhile: nobody is asked for it any more, and if somebody gave it, it is
@@ -35,7 +37,17 @@ impl Pass {
     /// One of which nothing is to be remembered.
     pub(crate) fn new(waiter: Waiter, cred: &Arc<Cred>) -> Pass {
         let cred = Arc::clone(cred);
-        Pass { waiter, cred, dir: Ino(0), renamed: None, lock: None, listed: Vec::new(), over: false, ways: None }
+        Pass {
+            waiter,
+            cred,
+            dir: Ino(0),
+            renamed: None,
+            lock: None,
+            sets: false,
+            listed: Vec::new(),
+            over: false,
+            ways: None,
+        }
     }
 }
 
@@ -73,12 +85,12 @@ impl Client {
                 let truncate = flags.truncate && !exclusive;
                 let flags = loligo_types::OpenFlags { truncate: false, ..flags };
                 let op = Op::Create { dir, name, mode, umask, flags, exclusive, handle };
-                self.open_with(waiter, cred, dir, flags, handle, op, truncate);
+                self.open_with(Pass::new(waiter, cred), op, truncate, None);
             }
             Call::Tmpfile { dir, mode, umask, flags, linkable } => {
                 let handle = self.new_handle();
                 let op = Op::Tmpfile { dir, mode, umask, flags, linkable, handle };
-                self.open_with(waiter, cred, Ino(0), flags, handle, op, false);
+                self.open_with(Pass::new(waiter, cred), op, false, None);
             }
             Call::Read { fh, offset, len } => self.read(waiter, cred, fh, offset, len),
             Call::Write { fh, offset, data, append, kill_priv } => {
@@ -176,22 +188,47 @@ impl Client {
     /// decoupled for this client is not the ranks': then the way alone is gone.
     fn via(&mut self, pass: Pass, way: (Ino, Arc<[Name]>), at: WalkAt, what: Op) {
         let (dir, names) = way;
-        let Some(what) = what.in_dir(Ino(0)) else { return self.fail(pass.waiter, FsError::Invalid) };
-        let Some((_, name)) = what.first_name() else { return self.fail(pass.waiter, FsError::Invalid) };
+        let Some(mut what) = what.done_at(Ino(0)) else { return self.fail(pass.waiter, FsError::Invalid) };
         if names.is_empty() || names.len() > WALK_MAX {
             return self.fail(pass.waiter, FsError::Invalid);
         }
-        if self.config.cache_names || self.own.is_any() {
-            return self.walk(pass, (dir, names), at, true);
+        let in_dir = matches!(what.about(), About::Names(_));
+        if self.config.cache_names || self.own.is_any() || self.is_ordered(&what) {
+            return self.walk(pass, (dir, names), at, in_dir);
         }
-        if self.is_single() {
-            let op = Op::Via { dir, names, by: Replicas::Unused, what: Box::new(what) };
-            return self.pass_at(None, pass, op);
+        let mut truncate = false;
+        if let Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } = &mut what {
+            // As of a create: what it cuts is known only when it is open.
+            truncate = std::mem::take(&mut flags.truncate);
+            *handle = self.new_handle();
         }
-        let all: Vec<Name> = names.iter().chain([name]).cloned().collect();
-        let rank = self.rank_of_walk(&all, at, false).filter(|rank| self.router.has_rank(*rank));
-        let op = Op::Via { dir, names, by: Replicas::ToTheEnd, what: Box::new(what) };
-        self.pass_at(rank, pass, op);
+        let (mut rank, mut by) = (None, Replicas::Unused);
+        if !self.is_single() {
+            rank = match what.first_name() {
+                Some((_, name)) => {
+                    let all: Vec<Name> = names.iter().chain([name]).cloned().collect();
+                    self.rank_of_walk(&all, at, false)
+                }
+                None => self.rank_of_walk(&names, at, in_dir),
+            };
+            rank = rank.filter(|rank| self.router.has_rank(*rank));
+            by = if in_dir { Replicas::ToTheEnd } else { Replicas::OnTheWay };
+        }
+        let sets = matches!(what, Op::SetAttr { .. });
+        let op = Op::Via { dir, names, by, what: Box::new(what) };
+        if op.opens().is_some() {
+            return self.open_with(pass, op, truncate, rank);
+        }
+        self.pass_at(rank, Pass { sets, ..pass }, op);
+    }
+
+    /// Whether what is done at the end of a way may have to come before or behind what is held back of the file here. Which file it is shows
+    /// only there.
+    fn is_ordered(&self, what: &Op) -> bool {
+        match what {
+            Op::SetAttr { set, .. } => set.size.is_some() || !self.dirty.is_empty(),
+            _ => false,
+        }
     }
 
     /// The rank that is asked for a way, if it is not the one with the first name.
@@ -241,7 +278,12 @@ impl Client {
             self.lock_changed(handle, &lock, take);
         }
         let done = match result {
-            Ok(Answer::Entry(attr)) => Ok(Done { names_cached, ..self.done_attr(attr) }),
+            Ok(Answer::Entry(attr)) => {
+                if pass.sets {
+                    self.forbid_reuse(attr.ino);
+                }
+                Ok(Done { names_cached, ..self.done_attr(attr) })
+            }
             Ok(Answer::Entries { mut entries, next, end }) => {
                 if !pass.listed.is_empty() {
                     entries.splice(0..0, pass.listed);
@@ -251,13 +293,7 @@ impl Client {
                 }
                 Ok(Done { names_cached, ..Done::plain(Answer::Entries { entries, next, end }) })
             }
-            Ok(Answer::Walked { done, dir, mut last, by_path }) => {
-                if let Answer::Entry(attr) = &mut *last {
-                    self.overlay(attr);
-                    self.own_overlay(attr);
-                }
-                Ok(Done::plain(Answer::Walked { done, dir, last, by_path }))
-            }
+            Ok(walked @ Answer::Walked { .. }) => Ok(self.done_walked(walked)),
             Ok(answer) => {
                 let names_cached = pass.renamed.is_some_and(|(dir, other)| self.use_renamed(dir, other));
                 Ok(Done { names_cached, ..Done::plain(answer) })
@@ -265,6 +301,25 @@ impl Client {
             Err(error) => Err(Failed { error, names_cached: names_cached && error == FsError::NotFound }),
         };
         self.complete(pass.waiter, done.map(|done| Done { ways, ..done }));
+    }
+
+    /// What a way came to, as it is with what is held back.
+    pub(crate) fn done_walked(&mut self, mut walked: Answer) -> Done {
+        if let Answer::Walked { last, .. } = &mut walked {
+            match &mut **last {
+                Answer::Entry(attr) => {
+                    self.overlay(attr);
+                    self.own_overlay(attr);
+                }
+                Answer::Entries { entries, .. } => {
+                    for entry in entries {
+                        self.overlay_entry(&mut entry.attr, &mut entry.lease);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Done::plain(walked)
     }
 
     /// Attributes in a listing: with what is held back, and only leases that count.

@@ -233,9 +233,10 @@ impl Client {
             Op::Lookup { dir, .. } | Op::Create { dir, .. } => self.held_names(rank, *dir),
             _ => None,
         };
-        let (again, created) = match op {
-            Op::Create { flags, handle, .. } => (Op::Open { ino, flags, handle }, Some(false)),
-            _ => (Op::GetAttr { ino }, None),
+        // At the end of a way a create may find the name.
+        let (again, created) = match op.opens() {
+            Some((handle, flags)) => (Op::Open { ino, flags, handle }, Some(false)),
+            None => (Op::GetAttr { ino }, None),
         };
         let second = Second { names, created, then };
         if hops >= HOPS_MAX {
@@ -263,6 +264,9 @@ impl Client {
     pub(crate) fn notice(&mut self, rank: Rank, op: &Op, answer: &Answer) {
         match (op, answer) {
             (_, Answer::Remote { .. }) => {}
+            // Of what is at the end, not of where the way begins.
+            (Op::Via { .. }, Answer::Entry(attr)) => self.see(attr.ino, rank),
+            (Op::Via { .. }, answer) if !matches!(answer, Answer::Opened { .. } | Answer::Walked { .. }) => {}
             (_, Answer::Walked { dir, last, .. }) => {
                 // Of the names the first was asked for, and no other is known by its hash.
                 if let Answer::Entry(attr) = &**last {

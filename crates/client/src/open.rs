@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, Attr, Cred, FsError, FsResult, Ino, Lease, LockOwner, Op, OpenFlags, Rank, SetAttr};
 
+use crate::dispatch::Pass;
 use crate::file::{File, Handle, Opened};
 use crate::machine::{Client, Waiter};
 use crate::session::Then;
@@ -28,6 +29,9 @@ pub(crate) struct Opening {
     truncate: bool,
     /// The result, while the cut is under way.
     opened: Option<Done>,
+    /// Lookup leases that are welcome with it (see [`Pass::ways`]), and those that came.
+    pub(crate) ways: Option<u16>,
+    pub(crate) leased: Vec<(Ino, u16)>,
 }
 
 impl Client {
@@ -44,30 +48,35 @@ impl Client {
         let op = Op::Open { ino, flags, handle };
         if flags.truncate && self.files.map.contains_key(&ino) {
             // Ordered with what is held back of it.
-            let opening = Opening { dir: Ino(0), flags, handle, op: Some(op), truncate: false, opened: None };
+            let opening = Opening {
+                dir: Ino(0),
+                flags,
+                handle,
+                op: Some(op),
+                truncate: false,
+                opened: None,
+                ways: None,
+                leased: Vec::new(),
+            };
             let task = Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Open(opening) };
             self.spawn_exclusive(task);
         } else {
-            self.open_with(waiter, cred, Ino(0), flags, handle, op, false);
+            self.open_with(Pass::new(waiter, cred), op, false, None);
         }
     }
 
-    /// Opens with a request; `truncate`: then cuts what is not new.
-    #[allow(clippy::too_many_arguments)] // The fields of one struct, made here.
-    pub(crate) fn open_with(
-        &mut self,
-        waiter: Waiter,
-        cred: &Arc<Cred>,
-        dir: Ino,
-        flags: OpenFlags,
-        handle: u64,
-        op: Op,
-        truncate: bool,
-    ) {
-        let opening = Opening { dir, flags, handle, op: None, truncate, opened: None };
-        let task = Task { waiter, cred: Arc::clone(cred), ino: Ino(0), exclusive: false, step: Step::Open(opening) };
+    /// Opens with a request, of this rank if it says one; `truncate`: then cuts what is not new.
+    pub(crate) fn open_with(&mut self, pass: Pass, op: Op, truncate: bool, rank: Option<Rank>) {
+        let Pass { waiter, cred, ways, .. } = pass;
+        let Some((handle, flags)) = op.opens() else { return self.fail(waiter, FsError::Invalid) };
+        let dir = if let Op::Create { dir, .. } = &op { *dir } else { Ino(0) };
+        let opening = Opening { dir, flags, handle, op: None, truncate, opened: None, ways, leased: Vec::new() };
+        let task = Task { waiter, cred: Arc::clone(&cred), ino: Ino(0), exclusive: false, step: Step::Open(opening) };
         let id = self.new_task(task);
-        self.request(cred, op, Then::Task(id));
+        match rank {
+            Some(rank) => self.request_at(rank, Cred::clone(&cred), op, Then::Task(id), 0),
+            None => self.request(&cred, op, Then::Task(id)),
+        }
     }
 
     pub(crate) fn step_open(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
@@ -92,8 +101,11 @@ impl Client {
             }
             Event::Reply(Ok(answer)) => {
                 let (flags, handle, dir) = (opening.flags, opening.handle, opening.dir);
-                let Answer::Opened { attr, created, rights, data } = answer else {
-                    return Some(Err(FsError::Io.into()));
+                let ways = std::mem::take(&mut opening.leased);
+                let (attr, created, rights, data) = match answer {
+                    Answer::Opened { attr, created, rights, data } => (attr, created, rights, data),
+                    walked @ Answer::Walked { .. } => return Some(Ok(Done { ways, ..self.done_walked(walked) })),
+                    _ => return Some(Err(FsError::Io.into())),
                 };
                 if !self.is_awaited(task.waiter) {
                     // Given up meanwhile: nobody will close it.
@@ -108,6 +120,7 @@ impl Client {
                     keep_data: done.3,
                     attr_cached: self.use_attr(attr.ino),
                     names_cached,
+                    ways,
                     ..Done::plain(answer)
                 };
                 let Step::Open(opening) = &mut task.step else { return None };
@@ -288,13 +301,28 @@ impl Client {
         let Some(handle) = self.files.handles.get_mut(&number) else { return };
         handle.fh = None;
         handle.idle_since = now;
-        if handle.dir || !self.config.cache || delay == 0 {
+        let is_dir = handle.dir;
+        if is_dir || !self.config.cache || delay == 0 {
             handle.reusable = false;
+        } else if self.has_like(number) && !self.is_needed(number) {
+            // Who opens by path gets a new one each time.
+            return self.close(number);
         }
         self.files.idle.push_back(number);
-        if handle.dir || !self.config.cache || self.files.idle.len() > self.config.idle_handles {
+        if is_dir || !self.config.cache || self.files.idle.len() > self.config.idle_handles {
             self.close_idle();
         }
+    }
+
+    /// Whether another handle that is not in use serves whoever this one would serve.
+    fn has_like(&self, number: u64) -> bool {
+        let Some(handle) = self.files.handles.get(&number) else { return false };
+        let Some(file) = self.files.map.get(&handle.ino) else { return false };
+        let is_like = |other: &Handle| {
+            other.fh.is_none() && other.reusable && other.flags == handle.flags && other.cred == handle.cred
+        };
+        handle.reusable
+            && file.handles.iter().any(|of| *of != number && self.files.handles.get(of).is_some_and(is_like))
     }
 
     /// Closes handles that were idle for long enough, or are too many.

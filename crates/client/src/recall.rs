@@ -190,7 +190,11 @@ impl Client {
     /// the file to objects. This client may have given that right up without a word, when it was in doubt. Says so now; not if
     /// an open is under way, whose answer may bring the right.
     pub(crate) fn say_given_up(&mut self, ino: Ino) {
-        let opens = |op: &Op| matches!(op, Op::Open { ino: of, .. } if *of == ino);
+        // What one at the end of a way opens shows with its answer.
+        let opens = |op: &Op| match op {
+            Op::Open { ino: of, .. } => *of == ino,
+            op => op.opens().is_some(),
+        };
         let Some(file) = self.files.map.get(&ino) else { return };
         let (rank, bits) = (file.rank, (Lease::CACHE | Lease::BUFFER).without(file.rights));
         let waits = !file.recalls.is_empty() || self.unanswered().any(|pending| opens(&pending.request.op));

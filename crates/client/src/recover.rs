@@ -110,9 +110,7 @@ impl Client {
         // What it was to close may have moved, as well as what is lost now; so may what it has opened without a word of that.
         let closes = pending.values().filter_map(|pending| match &pending.request.op {
             Op::Close { handles, .. } if !handles.is_empty() => Some((pending.request.cred.clone(), handles.clone())),
-            Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } if !alone => {
-                Some((pending.request.cred.clone(), vec![*handle]))
-            }
+            op if !alone => op.opens().map(|(handle, _)| (pending.request.cred.clone(), vec![handle])),
             _ => None,
         });
         for (cred, handles) in closes.collect::<Vec<_>>() {
@@ -523,6 +521,9 @@ pub(crate) fn waiter_of(then: &Then) -> Option<Waiter> {
 
 /// May be asked again in another session: it changes nothing and needs no handle.
 fn is_repeatable(op: &Op) -> bool {
+    if let Op::Via { what, .. } = op {
+        return matches!(**what, Op::Readlink { .. } | Op::Readdir { .. });
+    }
     matches!(
         op,
         Op::Lookup { .. }

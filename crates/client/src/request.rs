@@ -15,7 +15,7 @@ use crate::machine::{Client, Waiter};
 use crate::own::{Job, OWN};
 use crate::recover::task_of;
 use crate::session::{DataThen, Link, Pending, PendingData, Then};
-use crate::task::Event;
+use crate::task::{Event, Step, Task};
 
 /// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
 const WINDOW: usize = 100_000;
@@ -94,6 +94,30 @@ impl Client {
         self.request_at(rank, Cred::clone(cred), op, then, 0);
     }
 
+    /// How deep below the root a walk begins, if lookup leases are welcome with its answer.
+    fn ways_of(&self, then: &Then) -> Option<u16> {
+        match then {
+            Then::Pass(pass) => pass.ways,
+            Then::Task(id) => self.tasks.get(id).and_then(|task| match &task.step {
+                Step::Open(opening) => opening.ways,
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+
+    /// They came.
+    fn lookup_leases_came(&mut self, then: &Then, ways: Vec<(Ino, u16)>) {
+        match then {
+            Then::Task(id) if !ways.is_empty() => {
+                if let Some(Task { step: Step::Open(opening), .. }) = self.tasks.get_mut(id) {
+                    opening.leased = ways;
+                }
+            }
+            _ => self.at_hand.ways = ways,
+        }
+    }
+
     /// Asks a rank something.
     pub(crate) fn request_at(&mut self, rank: Rank, cred: Cred, op: Op, then: Then, hops: u32) {
         if rank == OWN {
@@ -112,12 +136,12 @@ impl Client {
             return self.wait_behind(key, rank, cred, op, then, hops);
         }
         self.refill_numbers(rank, &cred, &op);
+        let ways = self.ways_of(&then);
         let session = self.open_session(rank);
         session.next_seq = session.next_seq.max(1);
         let seq = session.next_seq;
         session.next_seq += 1;
         let ino = if op.makes_inode() { session.numbers.take() } else { None };
-        let ways = if let Then::Pass(pass) = &then { pass.ways } else { None };
         let request = Request { seq: Seq(seq), answered: Seq(seq), want, cred, op, ino, ways };
         session.pending.insert(seq, Pending { request, then, hops });
         self.send_requests(rank);
@@ -159,6 +183,8 @@ impl Client {
             | Op::Mkdir { .. }
             | Op::Symlink { .. }
             | Op::Link { .. } => names | Lease::ATTR,
+            // As of an open by number.
+            Op::Via { what, .. } if what.opens().is_some() => Lease::ATTR,
             Op::Readdir { plus: true, .. } => names | Lease::ATTR,
             Op::Readdir { .. } => names,
             Op::GetAttr { .. }
@@ -208,7 +234,7 @@ impl Client {
         }
         session.leases.grant(seq.0, session.next_seq, granted, answered);
         self.take_up(rank, seq.0, granted);
-        self.at_hand.ways = ways;
+        self.lookup_leases_came(&pending.then, ways);
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);
@@ -224,9 +250,7 @@ impl Client {
     /// Whoever asked for an open was given up meanwhile, with what a rank has lost: nobody would ever close it.
     fn close_unwanted(&mut self, pending: &Pending, answer: &Answer) {
         let given_up = task_of(&pending.then).is_some_and(|task| !self.tasks.contains_key(&task));
-        if let (true, Answer::Opened { .. }) = (given_up, answer)
-            && let Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } = pending.request.op
-        {
+        if let (true, Answer::Opened { .. }, Some((handle, _))) = (given_up, answer, pending.request.op.opens()) {
             self.close_later(handle, &Arc::new(pending.request.cred.clone()));
         }
     }
@@ -276,8 +300,8 @@ impl Client {
         match answer {
             Answer::Entry(attr) => self.learn(attr),
             Answer::Opened { .. } => {
-                if let Op::Open { handle, .. } | Op::Create { handle, .. } | Op::Tmpfile { handle, .. } = op {
-                    self.files.at.insert(*handle, rank);
+                if let Some((handle, _)) = op.opens() {
+                    self.files.at.insert(handle, rank);
                 }
             }
             Answer::Entries { entries, .. } => {

@@ -1,6 +1,6 @@
 //! One lane of a program that uses path functions: each call goes its whole path with as few requests as ranks can answer it with
-//! ([`Call::Walk`](loligo_client::Call)), and nothing is cached but guesses of whom to ask ([`Hints`]), and where
-//! directories are as long as that is promised ([`Hints::ways`]). As the driver's `AsyncFs` does it
+//! ([`Call::Walk`](loligo_client::Call), and [`Call::Via`](loligo_client::Call) for what is done at its end), and nothing is cached but guesses of whom to
+//! ask ([`Hints`]), and where directories are as long as that is promised ([`Hints::ways`]). As the driver's `AsyncFs` does it
 //! (`driver/src/client/path.rs` and `path/walk.rs`). Left out of it: symbolic links, `.` and `..`, paths that end with `/`, and that a
 //! path that has more names than one request may have is gone in parts only at the end of a request; workloads have none of these. Not
 //! when it goes on: `clients.rs` wakes it.
@@ -41,6 +41,22 @@ impl Found {
 
 fn names(path: &Path) -> Result<VecDeque<Name>, FsError> {
     path.split('/').filter(|part| !part.is_empty()).map(|part| Name::new(part.as_bytes())).collect()
+}
+
+/// Whether nothing was done but to go the way.
+fn is_way_alone(answer: &Answer) -> bool {
+    matches!(answer, Answer::Walked { last, .. } if !matches!(**last, Answer::Entries { .. }))
+}
+
+/// The call that does the same by number as an operation at the end of a way.
+fn as_call(op: Op) -> Ask {
+    match op {
+        Op::Create { dir, name, mode, umask, flags, exclusive, .. } => {
+            Ask::Create { dir, name, mode, umask, flags, exclusive }
+        }
+        Op::SetAttr { ino, set, .. } => Ask::SetAttr { ino, set, fh: None },
+        op => Ask::Op(op),
+    }
 }
 
 /// What a request has come to that was to go over these names.
@@ -156,7 +172,7 @@ impl Shell {
         }
     }
 
-    /// Makes or takes away the last name of a path, with the way there in one request where that can be.
+    /// Makes, opens or takes away the last name of a path, with the way there in one request where that can be.
     async fn act_by_path(
         &self,
         hints: &RefCell<Guesses>,
@@ -171,7 +187,7 @@ impl Shell {
                 return Err(FsError::NotDir.into());
             }
             if left.len() == 1 {
-                return self.ask(Ask::Op(what(at.0, last))).await;
+                return self.ask(as_call(what(at.0, last))).await;
             }
             if left.len() > limits::WALK_MAX {
                 at = self.step(hints, at.0, &mut left, 1).await?.place();
@@ -186,11 +202,44 @@ impl Shell {
             let (what, ways) = (Box::new(what(Ino(0), last)), Some(lead.depth));
             let done = self.ask(Ask::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what, ways }).await?;
             self.learn_ways(hints, &names, lead.depth, sent_ms, &done);
-            if !matches!(done.answer, Answer::Walked { .. }) {
+            if !is_way_alone(&done.answer) {
                 return Ok(done);
             }
             at = went(hints, at.0, &mut left, &names, (&asked, true), done.answer)?.place();
         }
+    }
+
+    /// Does something of what a path leads to, with the way there in one request where that can be. A listing comes as it does at the end of a way.
+    async fn act_on(
+        &self,
+        hints: &RefCell<Guesses>,
+        path: &Path,
+        what: impl Fn(Ino) -> Op,
+    ) -> Result<Result<Done, (Ino, Kind)>, Failed> {
+        let mut left = names(path)?;
+        let mut at = (Ino::ROOT, Kind::Dir);
+        while !left.is_empty() {
+            if at.1 != Kind::Dir {
+                return Err(FsError::NotDir.into());
+            }
+            if left.len() > limits::WALK_MAX {
+                at = self.step(hints, at.0, &mut left, 0).await?.place();
+                continue;
+            }
+            let (names, lead) = self.lead(hints, at.0, &mut left, 0);
+            at.0 = lead.dir;
+            let what = what(Ino(0));
+            let to_dir = matches!(what, Op::Readdir { .. });
+            let (asked, sent_ms) = (hints.borrow().find(at.0, &names, to_dir), self.now_ms());
+            let (what, ways) = (Box::new(what), Some(lead.depth));
+            let done = self.ask(Ask::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what, ways }).await?;
+            self.learn_ways(hints, &names, lead.depth, sent_ms, &done);
+            if !is_way_alone(&done.answer) {
+                return Ok(Ok(done));
+            }
+            at = went(hints, at.0, &mut left, &names, (&asked, to_dir), done.answer)?.place();
+        }
+        Ok(Err(at))
     }
 
     /// Goes a path to its end; `but` so many names at its end.
@@ -228,12 +277,22 @@ impl Shell {
     }
 
     async fn set_by_path(&self, hints: &RefCell<Guesses>, path: &Path, set: SetAttr) -> Result<(), Failed> {
-        let (ino, _) = self.find_by_path(hints, path).await?.place();
-        self.ask(Ask::SetAttr { ino, set, fh: None }).await.map(drop)
+        let what = |ino| Op::SetAttr { ino, set: set.clone(), handle: None };
+        match self.act_on(hints, path, what).await? {
+            Ok(_) => Ok(()),
+            Err((ino, _)) => self.ask(as_call(what(ino))).await.map(drop),
+        }
     }
 
     async fn opened(&self, ask: Ask) -> Result<Fh, Failed> {
         Ok(self.ask(ask).await?.fh.ok_or(FsError::Io)?)
+    }
+
+    async fn opened_by_path(&self, hints: &RefCell<Guesses>, path: &Path, flags: OpenFlags) -> Result<Fh, Failed> {
+        match self.act_on(hints, path, |ino| Op::Open { ino, flags, handle: 0 }).await? {
+            Ok(done) => Ok(done.fh.ok_or(FsError::Io)?),
+            Err((ino, _)) => self.opened(Ask::Open { ino, flags }).await,
+        }
     }
 
     async fn closed(&self, fh: Fh) -> Result<(), Failed> {
@@ -242,9 +301,8 @@ impl Shell {
     }
 
     async fn read_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<(), Failed> {
-        let (ino, _) = self.find_by_path(hints, path).await?.place();
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
-        let fh = self.opened(Ask::Open { ino, flags }).await?;
+        let fh = self.opened_by_path(hints, path, flags).await?;
         let mut offset = 0;
         // To the first part that is empty, which the client machine may know without asking.
         loop {
@@ -259,23 +317,29 @@ impl Shell {
     }
 
     async fn write_by_path(&self, hints: &RefCell<Guesses>, path: &Path, bytes: u32) -> Result<(), Failed> {
-        let (dir, name) = self.place_by_path(hints, path).await?;
         let flags = OpenFlags { write: true, truncate: true, ..OpenFlags::default() };
-        let create = Ask::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: false };
-        let fh = self.opened(create).await?;
+        let create = |dir, name| Op::Create { dir, name, mode: 0o644, umask: 0, flags, exclusive: false, handle: 0 };
+        let fh = self.act_by_path(hints, path, create).await?.fh.ok_or(FsError::Io)?;
         let data: Arc<[u8]> = vec![b'x'; bytes as usize].into();
         self.ask(Ask::Write { fh, offset: 0, data, append: false, kill_priv: false }).await?;
         self.closed(fh).await
     }
 
     async fn list_by_path(&self, hints: &RefCell<Guesses>, path: &Path) -> Result<u64, Failed> {
-        let (ino, kind) = self.find_by_path(hints, path).await?.place();
-        if kind != Kind::Dir {
-            return Err(FsError::NotDir.into());
+        let list = |dir| Op::Readdir { dir, cookie: 0, limit: ENTRIES, plus: false, handle: None };
+        let (ino, first) = match self.act_on(hints, path, list).await? {
+            Ok(Done { answer: Answer::Walked { dir, last, .. }, .. }) => (dir, *last),
+            Err((dir, Kind::Dir)) => (dir, self.ask(Ask::Op(list(dir))).await?.answer),
+            Ok(_) => return Err(FsError::Io.into()),
+            Err(_) => return Err(FsError::NotDir.into()),
+        };
+        let Answer::Entries { entries, next, end } = first else { return Err(FsError::Io.into()) };
+        let (mut cookie, mut count) = (next, entries.len() as u64);
+        if end {
+            return Ok(count);
         }
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let fh = self.opened(Ask::Open { ino, flags }).await?;
-        let (mut cookie, mut count) = (0, 0);
         loop {
             let done = self.ask(Ask::Readdir { fh, cookie, limit: ENTRIES, plus: false }).await?;
             let Answer::Entries { entries, next, end } = &done.answer else { return Err(FsError::Io.into()) };

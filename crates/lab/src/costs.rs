@@ -146,6 +146,7 @@ impl Costs {
     pub fn of_answer(&self, answer: &Answer) -> u64 {
         match answer {
             Answer::Entries { entries, .. } => self.entry * entries.len() as u64,
+            Answer::Walked { last, .. } => self.of_answer(last),
             _ => 0,
         }
     }

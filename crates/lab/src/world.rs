@@ -135,7 +135,15 @@ fn label(input: &Input) -> Option<(&'static str, usize)> {
     match input {
         Input::Message { msg: ToServer::Request(request), .. } => match &request.op {
             Op::Walk { names, .. } => Some(("walk", names.len())),
-            Op::Via { names, .. } => Some(("via", names.len())),
+            Op::Via { names, what, .. } => {
+                let name = match **what {
+                    Op::Open { .. } => "via open",
+                    Op::Readdir { .. } => "via readdir",
+                    Op::SetAttr { .. } | Op::Readlink { .. } => "via inode",
+                    _ => "via",
+                };
+                Some((name, names.len()))
+            }
             op => Some((op.name(), 0)),
         },
         Input::Peer { msg: PeerMsg::Letter { .. }, .. } => Some(("letter", 0)),
@@ -357,7 +365,8 @@ impl World {
                 }
                 if let Output::Send { msg: ToClient::Reply { result: Ok(answer), .. }, .. } = &output {
                     cost += if self.free { 0 } else { self.costs.of_answer(answer) };
-                    if let Answer::Entries { entries: some, .. } = answer {
+                    let listed = if let Answer::Walked { last, .. } = answer { last } else { answer };
+                    if let Answer::Entries { entries: some, .. } = listed {
                         entries = some.len();
                     }
                 }

@@ -25,6 +25,7 @@ fn may_claim(peer: &Peer, cred: &Cred) -> bool {
 /// Whether a peer that may change nothing is refused it. File locks are let through: they change nothing that stays.
 pub(crate) fn changes(op: &Op) -> bool {
     match op {
+        Op::Via { what, .. } => changes(what),
         Op::Open { flags, .. } => flags.write || flags.truncate || flags.append,
         Op::Access { want, .. } => want.write,
         Op::DataAddress { .. } => false,

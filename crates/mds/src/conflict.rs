@@ -71,7 +71,8 @@ impl Mds {
                 Some((ino, bits))
             }
             (Op::Lookup { .. } | Op::GetAttr { .. }, Answer::Entry(attr)) if attr.kind == Kind::File => {
-                Some((attr.ino, Lease::FLUSH))
+                let hidden = job.walk.as_ref().is_some_and(|walk| walk.hides_next());
+                (!hidden).then_some((attr.ino, Lease::FLUSH))
             }
             _ => None,
         }

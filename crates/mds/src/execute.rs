@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp, SubtreeOp};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, Origin, Rank, Stamp, SubtreeOp};
 
 use crate::cluster::{Gathered, Where};
 
@@ -35,16 +35,6 @@ pub(crate) fn handle_of(op: &Op) -> Option<(u64, Ino)> {
         | Op::SetLock { ino, handle, .. }
         | Op::Unlock { ino, handle, .. }
         | Op::GetLock { ino, handle, .. } => Some((*handle, *ino)),
-        _ => None,
-    }
-}
-
-/// The handle that an operation opens.
-pub(crate) fn opens(op: &Op) -> Option<(u64, OpenFlags)> {
-    match op {
-        Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
-            Some((*handle, *flags))
-        }
         _ => None,
     }
 }
@@ -110,6 +100,9 @@ impl Mds {
         }
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
+        if !matches!(result, Ok(Answer::Opened { .. })) {
+            self.close_unopened(&job);
+        }
         // It tells nothing, and what it is about means nothing yet; if it is lost, that shows when it is to be merged.
         let is_part = matches!(&job.op, Op::Subtree { what, .. } if matches!(**what, SubtreeOp::Part { .. }));
         let reply = Reply::new(self, job, result);
@@ -120,6 +113,7 @@ impl Mds {
     fn redirect(&mut self, mut job: Job, rank: Rank) {
         self.parked.unmark(&mut job);
         self.give_back(&mut job, false);
+        self.close_unopened(&job);
         self.tally_redirect(&job);
         self.heat_redirect();
         let reply = Reply::redirect(job, rank);
@@ -259,7 +253,7 @@ impl Mds {
 
     /// The handle that the operation goes through.
     fn check_handle(&self, job: &Job) -> FsResult<Option<Handle>> {
-        if opens(&job.op).is_some() && self.opens.handles(job.slot) >= HANDLES_MAX {
+        if job.op.opens().is_some() && self.opens.handles(job.slot) >= HANDLES_MAX {
             return Err(FsError::NoSpace);
         }
         let Some((number, ino)) = handle_of(&job.op) else { return Ok(None) };
@@ -337,7 +331,7 @@ impl Mds {
     /// Registers what the answer opened. From now on it counts as open; its rights come with the reply. A number that
     /// is in use is that of a repeated request whose first answer was lost, and is given to what was opened now.
     fn open_handle(&mut self, job: &Job, answer: &Answer) {
-        let (Some((number, flags)), Answer::Opened { attr, .. }) = (opens(&job.op), answer) else { return };
+        let (Some((number, flags)), Answer::Opened { attr, .. }) = (job.op.opens(), answer) else { return };
         let handle = Handle::new(attr.ino, flags);
         if self.opens.handle(job.slot, number).is_some_and(|taken| taken.ino != attr.ino) {
             self.close_handle(job.slot, job.session, number);
@@ -345,6 +339,18 @@ impl Mds {
         let change = self.opens.open(job.slot, number, handle);
         if attr.kind == Kind::File {
             self.tell_access(job.session, change);
+        }
+    }
+
+    /// A request that was to open something has not: if it came before and did, and its answer was lost, whoever asked does not know that it is
+    /// open, and would never close it.
+    fn close_unopened(&mut self, job: &Job) {
+        let opens = job.walk.as_ref().map_or_else(|| job.op.opens(), |walk| walk.opens());
+        if let Some((number, _)) = opens
+            && self.opens.handle(job.slot, number).is_some()
+            && self.sessions.same(job.slot, job.session).is_some()
+        {
+            self.close_handle(job.slot, job.session, number);
         }
     }
 
@@ -367,7 +373,7 @@ impl Mds {
         }
         let mut needs = need_again(&self.tree, origin);
         if needs.is_empty()
-            && opens(&job.op).is_some()
+            && job.op.opens().is_some()
             && let Some(inode) = self.tree.inode(origin.ino)
             && self.tree.inline(inode).is_none()
         {

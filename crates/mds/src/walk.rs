@@ -1,13 +1,13 @@
 //! A request that finds several names one after the other: each is a lookup of its own, with all that a lookup goes through. What one of them
 //! leads to says where the next one begins. It ends where there is nothing more to find, or where another rank has the next name. Directories that
-//! were found before are one step (`shortcuts.rs`). Under placement `table` it is not asked who may search a directory on the way. Not here: a
-//! lookup.
+//! were found before are one step (`shortcuts.rs`). Under placement `table` it is not asked who may search a directory on the way. At the end something
+//! may be done, in the directory that the names lead to or of the inode, as if it had been asked for by number. Not here: a lookup, nor what is done.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loligo_namespace::{check_search, is_searched_by_all};
-use loligo_types::{Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, Replicas};
+use loligo_types::{About, Answer, Cred, FsError, FsResult, Ino, Inode, Kind, Lease, Name, Op, OpenFlags, Replicas};
 
 use crate::cluster::Way;
 use crate::execute::Step;
@@ -18,6 +18,8 @@ use crate::shortcuts::Shortcut;
 
 /// Directories that are found at once are so many at least: one alone is as soon looked up.
 const NAMES_MIN: usize = 2;
+/// What the names led to was gone so often before it was its turn: more often is not looked for another one of the same name.
+const GONE_MAX: u8 = 8;
 
 /// A request of this kind, on its way. The lookup of the next name is the job's operation.
 pub(crate) struct Walk {
@@ -33,9 +35,13 @@ pub(crate) struct Walk {
     dirs: Vec<Ino>,
     /// All of them, if it is to be said of each how long it stays there.
     led: Option<Vec<Ino>>,
-    /// What is done in the directory that the names lead to; and whether that is the job's operation by now.
+    /// What is done where the names lead; and to what they have led, if that is the job's operation by now.
     what: Option<Op>,
-    acts: bool,
+    acts: Option<Kind>,
+    /// Leases that are welcome with what is done.
+    want: Lease,
+    /// So often that was gone meanwhile.
+    gone: u8,
     /// Who asks, while that does not matter for the next lookup.
     asks: Option<Cred>,
     /// In which the last of them is.
@@ -57,11 +63,14 @@ impl Walk {
     ) -> FsResult<(Op, Option<Box<Walk>>)> {
         let (dir, names, by, what) = match op {
             Op::Walk { dir, names, by } => (dir, names, by, None),
-            Op::Via { dir, names, by, what } => (dir, names, by, Some(what.in_dir(dir).ok_or(FsError::Invalid)?)),
+            Op::Via { dir, names, by, what } => (dir, names, by, Some(what.done_at(dir).ok_or(FsError::Invalid)?)),
             op => return Ok((op, None)),
         };
         let name = names.first().ok_or(FsError::Invalid)?.clone();
-        *want = Lease::NONE;
+        // Of what is opened; what else is done by path nobody keeps.
+        let opens = what.as_ref().is_some_and(|what: &Op| what.opens().is_some());
+        let wanted = std::mem::replace(want, Lease::NONE);
+        let want = if opens { wanted & Lease::ATTR } else { Lease::NONE };
         let walk = Walk {
             dir,
             names,
@@ -71,7 +80,9 @@ impl Walk {
             dirs: Vec::new(),
             led: leases.then(Vec::new),
             what,
-            acts: false,
+            acts: None,
+            want,
+            gone: 0,
             asks: None,
             above: dir,
             at: dir,
@@ -99,6 +110,30 @@ impl Walk {
         self.what.is_some()
     }
 
+    /// Whether the last name leads to an inode of which something is done: then what it is like is nothing that anybody is told.
+    fn is_of_inode(&self) -> bool {
+        self.what.as_ref().is_some_and(|what| matches!(what.about(), About::Inode(_)))
+    }
+
+    /// Whether nobody is told the attributes of a file that the next name leads to.
+    pub(crate) fn hides_next(&self) -> bool {
+        self.is_of_inode() && self.done + 1 == self.names.len()
+    }
+
+    /// Whether it is done of something of this kind.
+    fn is_done_of(&self, kind: Kind) -> bool {
+        match (&self.what, self.is_of_inode()) {
+            (Some(Op::Readlink { .. }), _) => true,
+            (Some(_), true) => kind != Kind::Symlink,
+            _ => kind == Kind::Dir,
+        }
+    }
+
+    /// The handle that it opens at its end.
+    pub(crate) fn opens(&self) -> Option<(u64, OpenFlags)> {
+        self.what.as_ref()?.opens()
+    }
+
     /// Whether directories of others on the way are to be found by replicas. Not for who is limited to paths: what is on the way there, and
     /// what is not, its rank says.
     fn by_replicas(&self) -> bool {
@@ -107,7 +142,7 @@ impl Walk {
 
     /// Whether the next name may be found by them.
     fn next_by_replicas(&self) -> bool {
-        self.by_replicas() && (self.done + 1 < self.names.len() || self.by == Replicas::ToTheEnd)
+        self.by_replicas() && (self.done + 1 < self.names.len() || self.by == Replicas::ToTheEnd && !self.is_of_inode())
     }
 
     /// A name was found: of a directory, with this number.
@@ -139,7 +174,7 @@ impl Walk {
 
     /// The lookup of the next name, in this directory.
     fn look(&mut self, job: &mut Job, dir: Ino, name: Name) -> Op {
-        self.at = dir;
+        (self.at, self.acts, job.want) = (dir, None, Lease::NONE);
         if dir.is_table() && self.limited.is_none() {
             let asks = std::mem::replace(&mut job.cred, Cred::root());
             self.asks.get_or_insert(asks);
@@ -149,30 +184,32 @@ impl Walk {
         std::mem::replace(&mut job.op, Op::Lookup { dir, name })
     }
 
-    /// The names have led to a directory, and the rest is done there, in the name of who asks.
-    fn act(&mut self, job: &mut Job, dir: Ino) -> Option<Op> {
-        let op = self.what.clone()?.in_dir(dir)?;
-        (self.at, self.acts) = (dir, true);
+    /// The names have led to this, and the rest is done there, in the name of who asks.
+    fn act(&mut self, job: &mut Job, at: Ino, kind: Kind) -> Option<Op> {
+        let op = self.what.clone()?.done_at(at)?;
+        (self.at, self.acts, job.want) = (at, Some(kind), self.want);
         if let Some(asks) = self.asks.take() {
             job.cred = asks;
         }
         Some(std::mem::replace(&mut job.op, op))
     }
 
-    /// Goes on in a directory: what the job did until now, if there is more to do.
-    fn go_on(&mut self, job: &mut Job, dir: Ino) -> Option<Op> {
+    /// Goes on from what was found: what the job did until now, if there is more to do.
+    fn go_on(&mut self, job: &mut Job, at: Ino, kind: Kind) -> Option<Op> {
         match self.names.get(self.done) {
-            Some(name) => {
+            Some(name) if kind == Kind::Dir => {
                 let name = name.clone();
-                Some(self.look(job, dir, name))
+                Some(self.look(job, at, name))
             }
-            None => self.act(job, dir),
+            None if self.is_done_of(kind) => self.act(job, at, kind),
+            _ => None,
         }
     }
 
     /// So many directories are found at once at most: with the last name, if it leads to one and nobody asks for more than which one that is.
     fn at_once(&self) -> usize {
-        self.names.len() - usize::from(self.by != Replicas::ToTheEnd && self.what.is_none())
+        let to_end = if self.what.is_some() { !self.is_of_inode() } else { self.by == Replicas::ToTheEnd };
+        self.names.len() - usize::from(!to_end)
     }
 
     fn walked(&self, last: Answer) -> Step {
@@ -190,8 +227,8 @@ impl Mds {
         let answer = if done_before { None } else { self.take_shortcut(job, &mut walk) };
         let at = walk.at;
         match answer {
-            None if done_before => drop(walk.act(job, at)),
-            None => drop(walk.go_on(job, at)),
+            None if done_before => drop(walk.act(job, at, Kind::Dir)),
+            None => drop(walk.go_on(job, at, Kind::Dir)),
             Some(_) => {}
         }
         job.walk = Some(walk);
@@ -293,21 +330,31 @@ impl Mds {
         let Some(mut walk) = job.walk.take() else { return Some(step) };
         let (at, me) = (walk.at, self.me());
         let step = match step {
-            step if walk.acts => self.walk_acted(job, &walk, step),
+            step if walk.acts.is_some() => match self.walk_acted(job, &mut walk, step) {
+                Some(step) => step,
+                None => {
+                    job.walk = Some(walk);
+                    return None;
+                }
+            },
             Step::Answer(Ok(answer)) => {
-                let (dir, goes_on) = match &answer {
-                    Answer::Entry(attr) if attr.kind == Kind::Dir => (Some(attr.ino), true),
+                let to = match &answer {
+                    Answer::Entry(attr) => Some((attr.ino, attr.kind)),
                     // Of a directory that is in several ranks' fragments this one may have the next name.
-                    Answer::Remote { ino, kind: Kind::Dir, rank } => (Some(*ino), *rank == me || walk.by_replicas()),
-                    _ => (None, false),
+                    Answer::Remote { ino, kind: Kind::Dir, rank } if *rank == me || walk.by_replicas() => {
+                        Some((*ino, Kind::Dir))
+                    }
+                    _ => None,
+                };
+                let dir = match &answer {
+                    Answer::Entry(attr) if attr.kind == Kind::Dir => Some(attr.ino),
+                    Answer::Remote { ino, kind: Kind::Dir, .. } => Some(*ino),
+                    _ => None,
                 };
                 walk.found(at, dir);
-                match dir.filter(|_| goes_on).and_then(|dir| walk.go_on(job, dir)) {
+                match to.and_then(|(ino, kind)| walk.go_on(job, ino, kind)) {
                     Some(looked) => {
-                        self.parked.unmark(job);
-                        self.give_back(job, false);
-                        job.flushed.clear();
-                        job.limited.clone_from(&walk.limited);
+                        self.walk_anew(job, &walk);
                         if self.heat.sampler.choose() {
                             self.heat_op(&looked);
                         }
@@ -323,7 +370,7 @@ impl Mds {
                 match self.step_by_replica(at, &name, &job.cred, rank) {
                     Way::To(dir) => {
                         walk.found(at, Some(dir));
-                        if walk.go_on(job, dir).is_some() {
+                        if walk.go_on(job, dir, Kind::Dir).is_some() {
                             job.walk = Some(walk);
                             return None;
                         }
@@ -353,14 +400,47 @@ impl Mds {
         Some(step)
     }
 
-    /// What a walk led to was done, or not: then whoever asks goes on where it can be. Of what was done before another rank has the answer.
-    fn walk_acted(&self, job: &Job, walk: &Walk, step: Step) -> Step {
-        let elsewhere = |rank| walk.walked(Answer::Remote { ino: walk.at, kind: Kind::Dir, rank });
-        match step {
-            Step::Redirect(rank) if job.again.is_none() => elsewhere(rank),
+    /// The next part of a walk holds nothing that the one before it held.
+    fn walk_anew(&mut self, job: &mut Job, walk: &Walk) {
+        self.parked.unmark(job);
+        self.give_back(job, false);
+        job.flushed.clear();
+        job.limited.clone_from(&walk.limited);
+    }
+
+    /// What a walk led to was done, or not: then whoever asks goes on where it can be. Of what was done before another rank has the answer. `None`:
+    /// it was gone before it was its turn, and what has its name by now is looked for.
+    fn walk_acted(&mut self, job: &mut Job, walk: &mut Walk, step: Step) -> Option<Step> {
+        let kind = walk.acts.unwrap_or(Kind::Dir);
+        let elsewhere = |walk: &Walk, rank| walk.walked(Answer::Remote { ino: walk.at, kind, rank });
+        Some(match step {
+            Step::Redirect(rank) if job.again.is_none() => elsewhere(walk, rank),
             // The directory may be decoupled for who asks.
-            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(self.me()),
+            Step::Answer(Err(FsError::Busy)) if job.again.is_none() => elsewhere(walk, self.me()),
+            Step::Answer(Err(FsError::Stale)) if job.again.is_none() && walk.is_of_inode() => {
+                walk.gone += 1;
+                let Some(name) = walk.names.last().filter(|_| walk.gone <= GONE_MAX).cloned() else {
+                    return Some(Step::Answer(Err(FsError::Stale)));
+                };
+                walk.done -= 1;
+                if kind == Kind::Dir {
+                    if let Some(led) = &mut walk.led {
+                        led.pop();
+                    }
+                    walk.dirs.pop();
+                    walk.by_path = walk.by_path.saturating_sub(1);
+                }
+                let above = walk.above;
+                walk.look(job, above, name);
+                self.walk_anew(job, walk);
+                return None;
+            }
+            // Whoever lists goes on by the number of the directory, if there is more.
+            Step::Answer(Ok(entries @ Answer::Entries { .. })) => {
+                walk.above = walk.at;
+                walk.walked(entries)
+            }
             step => step,
-        }
+        })
     }
 }

@@ -37,7 +37,7 @@ struct State {
 struct Fake(Arc<Mutex<State>>);
 
 fn cached(answer: Answer) -> Done {
-    Done { answer, fh: None, attr_cached: true, names_cached: true, keep_data: true }
+    Done { answer, fh: None, attr_cached: true, names_cached: true, keep_data: true, ways: Vec::new() }
 }
 
 impl State {

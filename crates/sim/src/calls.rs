@@ -14,7 +14,7 @@ use crate::direct::Way;
 use crate::locks::Held;
 use crate::node::{Caller, Kernel, Node, Pending, Program, Want};
 use crate::tree::{NameId, NsOp, Res};
-use crate::workload::{Mail, NAMES, Rep, Req, Shell, Track, name};
+use crate::workload::{Mail, NAMES, Rep, Req, Shell, Track, is_way_alone, name};
 use crate::world::{Event, World};
 
 /// A call that may have been executed, or not, or will be.
@@ -70,12 +70,15 @@ fn res_of(result: &CallResult, at_once: bool) -> Option<Res> {
         Err(failed) => return Some(Res::Err(failed.error)),
         Ok(done) => done,
     };
-    Some(match &done.answer {
+    let answer = match &done.answer {
+        Answer::Walked { last, .. } if !is_way_alone(&done.answer) => last,
+        answer => answer,
+    };
+    Some(match answer {
         Answer::Entry(attr) => {
             Res::Entry { ino: attr.ino.0, dir: attr.kind == Kind::Dir, mode: attr.mode, nlink: attr.nlink }
         }
-        // The way alone was gone.
-        Answer::Walked { .. } => Res::Refused,
+        answer if is_way_alone(answer) => Res::Refused,
         Answer::Opened { attr, created, .. } => Res::Created { ino: attr.ino.0, created: *created },
         Answer::Entries { entries, .. } => {
             let id = |bytes: &[u8]| NAMES.iter().position(|n| n.as_bytes() == bytes).map_or(u8::MAX, |at| at as u8);
@@ -413,7 +416,16 @@ impl World {
                 // A directory that several ranks have is listed by one after the other; at the end nothing changes meanwhile.
                 let parts = |dir: &u64| pending.caller != Caller::World && self.spread.contains(&Ino(*dir));
                 let listed = matches!(ns, NsOp::Readdir { dir } if parts(dir));
-                match res_of(result, pending.begun == now).filter(|res| !(listed && matches!(res, Res::List(_)))) {
+                let res = match res_of(result, pending.begun == now) {
+                    // What is open was found by the name.
+                    Some(Res::Created { ino, .. }) if matches!(ns, NsOp::Lookup { .. }) => {
+                        let is_dir =
+                            result.as_ref().is_ok_and(|done| done.attr().is_some_and(|attr| attr.kind == Kind::Dir));
+                        Some(Res::Name { ino, dir: is_dir })
+                    }
+                    res => res,
+                };
+                match res.filter(|res| !(listed && matches!(res, Res::List(_)))) {
                     Some(Res::Entry { ino, dir, .. }) if parted => {
                         self.history.answer(pending.op, &Res::Name { ino, dir });
                     }
@@ -427,6 +439,7 @@ impl World {
             }
             (Track::Way(_), result) => self.check_way(at, pending, result),
             (Track::Walk(_, second), result) => self.check_walk(at, pending, second, result),
+            (Track::Write { .. }, Ok(done)) if is_way_alone(&done.answer) => self.lose_write(at, pending),
             (Track::Write { durable, .. }, Ok(_)) => {
                 if let Some(id) = pending.write {
                     self.data.end(id, *durable, now);

@@ -58,7 +58,8 @@ impl Knobs {
             client: 0,
             rank: Rank::ZERO,
             cache: !rng.one_in(6),
-            cache_names: !rng.one_in(6),
+            // Where there are paths half of all clients cache none: others go the way first, and do the rest by number.
+            cache_names: !(rng.one_in(6) || options.paths && hash_key.1 >> 45 & 1 == 1),
             write_buffer_file: rng.pick(&[200, 1000, 100_000]),
             write_buffer_total: rng.pick(&[300, 2000, 100_000]),
             write_behind: rng.pick(&[64, 300, 100_000]),

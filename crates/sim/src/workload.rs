@@ -5,6 +5,9 @@ mod keep;
 mod owner;
 mod shared;
 mod tries;
+mod ways;
+
+pub use self::ways::is_way_alone;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -249,25 +252,6 @@ impl Shell {
         self.call(call, Track::Names(op)).await
     }
 
-    /// The same with the way to the directory in the request, where there are paths and that is one of the fixed ones, which nobody renames.
-    /// `any`: chooses, so that no draw of its own is needed.
-    async fn by_path(&mut self, track: NsOp, dir: Ino, op: Op, any: u16) -> Outcome<()> {
-        let fixed = self.places.dirs.iter().position(|fixed| *fixed == dir);
-        if let Some(at) = fixed.filter(|_| self.paths && any.is_multiple_of(2)) {
-            let names = [Name::new(DIRS[at].as_bytes()).expect("the names are valid")].into();
-            let at = match any / 2 % 8 {
-                rank @ 0..6 => WalkAt::Rank(Rank(rank), dir),
-                6 => WalkAt::ByPath(0),
-                _ => WalkAt::First,
-            };
-            let call = Call::Via { dir: Ino::ROOT, names, at, what: Box::new(op.clone()), ways: None };
-            if !matches!(self.ns(track.clone(), call).await?.answer, Answer::Walked { .. }) {
-                return Ok(());
-            }
-        }
-        self.ns(track, Call::Op(op)).await.map(drop)
-    }
-
     async fn names(&mut self) -> Outcome<()> {
         let dir = self.dir().await?;
         let n = self.name();
@@ -276,6 +260,7 @@ impl Shell {
             return self.promised(dir, n).await;
         }
         match self.rng.below(20) {
+            0 if self.paths => self.open_name(dir, n).await?,
             0..4 if self.paths && self.rng.one_in(2) => self.two_names(dir, n).await?,
             0..4 => {
                 let (ino, _) = self.lookup(dir, n).await?;
@@ -283,13 +268,13 @@ impl Shell {
             }
             4..6 => {
                 let op = Op::Mkdir { dir, name: name(n), mode, umask: 0 };
-                self.by_path(NsOp::Mkdir { dir: d, name: n, mode }, dir, op, mode).await?;
+                self.by_path(NsOp::Mkdir { dir: d, name: n, mode }, dir, op, mode).await.map(drop)?;
             }
             6..9 => {
                 let exclusive = self.rng.one_in(2);
                 let flags = OpenFlags { write: true, ..OpenFlags::default() };
-                let call = Call::Create { dir, name: name(n), mode, umask: 0, flags, exclusive };
-                let done = self.ns(NsOp::Create { dir: d, name: n, mode, exclusive }, call).await?;
+                let op = Op::Create { dir, name: name(n), mode, umask: 0, flags, exclusive, handle: 0 };
+                let done = self.by_path(NsOp::Create { dir: d, name: n, mode, exclusive }, dir, op, mode).await?;
                 self.release(done.fh).await?;
             }
             9..12 => {
@@ -309,11 +294,13 @@ impl Shell {
                     self.ns(NsOp::Link { ino: ino.0, dir: to.0, name: to_name }, call).await?;
                 }
             }
+            16 if self.paths && self.rng.one_in(2) => self.touch_file().await?,
             16 => {
                 let (ino, _) = self.lookup(dir, n).await?;
                 let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
                 self.ns(NsOp::Chmod { ino: ino.0, mode }, Call::SetAttr { ino, set, fh: None }).await?;
             }
+            17..19 if self.paths && self.rng.one_in(2) && self.list_way(dir).await? => {}
             17..19 => self.list(dir).await?,
             // No draw of its own: seeds found before do what they did.
             _ if mode % 3 == 0 => self.expect(dir, u64::from(mode) % 64).await?,
@@ -425,7 +412,7 @@ impl Shell {
         let track = Track::Way(NsOp::Lookup { dir: dir.0, name: n });
         if self.call(call, track).await == Err(FsError::NotFound) {
             let op = Op::Mkdir { dir, name: name(n), mode: 0o700, umask: 0 };
-            return self.by_path(NsOp::Mkdir { dir: dir.0, name: n, mode: 0o700 }, dir, op, 1).await;
+            return self.by_path(NsOp::Mkdir { dir: dir.0, name: n, mode: 0o700 }, dir, op, 1).await.map(drop);
         }
         for _ in 0..self.rng.below(12) {
             let us = self.rng.delay(200, 30_000);
@@ -461,8 +448,7 @@ impl Shell {
         let flags = OpenFlags { read: true, write, truncate, ..OpenFlags::default() };
         let cut = Track::Write { file, first: 0, end: BLOCKS, tag: 0, durable: true };
         let track = if truncate { cut } else { Track::None };
-        let done = self.call(Call::Open { ino: file, flags }, track).await?;
-        let fh = done.fh.ok_or(FsError::Io)?;
+        let fh = self.open_file(file, flags, track).await?;
         let steps = self.rng.range(1, 6);
         let mut result = Ok(());
         for _ in 0..steps {
@@ -526,8 +512,7 @@ impl Shell {
         let file = self.rng.pick(&self.places.clone().logs);
         let write = !self.rng.one_in(3);
         let flags = OpenFlags { read: !write, write, append: write, ..OpenFlags::default() };
-        let done = self.call(Call::Open { ino: file, flags }, Track::None).await?;
-        let fh = done.fh.ok_or(FsError::Io)?;
+        let fh = self.open_file(file, flags, Track::None).await?;
         if write {
             for _ in 0..self.rng.range(1, 3) {
                 let tag = self.tag().await;
@@ -552,7 +537,7 @@ impl Shell {
     async fn lock(&mut self) -> Outcome<()> {
         let file = self.places.lock;
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-        let fh = self.call(Call::Open { ino: file, flags }, Track::None).await?.fh.ok_or(FsError::Io)?;
+        let fh = self.open_file(file, flags, Track::None).await?;
         let exclusive = !self.rng.one_in(3);
         let owner = LockOwner(self.id);
         let lock = FileLock { kind: LockKind::Flock, owner, pid: 1, exclusive, start: 0, end: u64::MAX };

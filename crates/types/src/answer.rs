@@ -62,7 +62,7 @@ pub enum Answer {
     Remote { ino: Ino, kind: Kind, rank: Rank },
     /// To `Walk`. `done`: so many names were found, at least one. `dir`: the directory that has the last of them. `last`: what that one leads to,
     /// `Entry`, or `Remote` where another rank is to be asked for its attributes, or for the next name in it. A symbolic link, or anything else
-    /// that is no directory, ends the walk. `by_path`: so many of the directories that were found, the last ones in a row, have numbers that their
+    /// that is no directory, ends the walk. To a `Via` that lists also `Entries`, and `dir` is the directory that has them. `by_path`: so many of the directories that were found, the last ones in a row, have numbers that their
     /// paths gave ([`Ino::is_by_path`]).
     Walked { done: u32, dir: Ino, last: Box<Answer>, by_path: u32 },
     /// About a decoupled subtree.

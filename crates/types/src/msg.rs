@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -142,6 +142,13 @@ pub enum Refusal {
     Malformed = 5,
     /// The server is stopping.
     Stopping = 6,
+}
+
+impl ToClient {
+    /// An answer with which nothing is lent.
+    pub fn reply(seq: u64, result: FsResult<Answer>) -> ToClient {
+        ToClient::Reply { seq: Seq(seq), result, granted: Vec::new(), ways: Vec::new() }
+    }
 }
 
 /// From a server.

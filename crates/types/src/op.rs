@@ -124,9 +124,11 @@ pub enum Op {
     /// found as a `Lookup` of its own would find it, at some moment while the request is under way. `by`: where directories on the way are other
     /// ranks', this one may find the way by its replicas of them.
     Walk { dir: Ino, names: Arc<[Name]>, by: Replicas },
-    /// Goes as a `Walk` to a directory, and makes or takes away a name there: `what` is a `Mknod`, `Mkdir`, `Symlink`, `Unlink` or `Rmdir`, of which
-    /// the directory does not count, and is answered as that is. `Walked` if the way, or the name, is another rank's, or leads to no
-    /// directory: then nothing was done. (ShardFS's operations of class 0 are one request each.)
+    /// Goes as a `Walk`, and does something where the names lead to, which takes the place of the directory or inode in `what`; answered as `what` is.
+    /// In a directory: makes a name or takes one away (`Mknod`, `Mkdir`, `Symlink`, `Create`, `Unlink`, `Rmdir`), or lists it (`Readdir` from the start,
+    /// without a handle: `Walked` with the directory and its `Entries`). Of an inode: `Open`, `SetAttr` without a handle, `Readlink`; a symbolic link is only
+    /// read. `Walked` if the way, or what it leads to, is another rank's, or is not what `what` needs: then nothing was done. (ShardFS's
+    /// operations of class 0 are one request each.)
     Via { dir: Ino, names: Arc<[Name]>, by: Replicas, what: Box<Op> },
     /// The directory above one. `Entry`. The root is its own parent.
     LookupParent { dir: Ino },
@@ -316,18 +318,34 @@ impl Op {
         )
     }
 
-    /// The same in another directory; `None` if it cannot be what is done at the end of a way ([`Op::Via`]).
+    /// The same in another directory, or of another inode; `None` if it cannot be what is done at the end of a way ([`Op::Via`]).
     #[must_use]
-    pub fn in_dir(mut self, at: Ino) -> Option<Op> {
+    pub fn done_at(mut self, at: Ino) -> Option<Op> {
         match &mut self {
-            Op::Mknod { dir, .. }
-            | Op::Mkdir { dir, .. }
-            | Op::Symlink { dir, .. }
-            | Op::Unlink { dir, .. }
-            | Op::Rmdir { dir, .. } => *dir = at,
+            Op::Mknod { dir: of, .. }
+            | Op::Mkdir { dir: of, .. }
+            | Op::Symlink { dir: of, .. }
+            | Op::Create { dir: of, .. }
+            | Op::Unlink { dir: of, .. }
+            | Op::Rmdir { dir: of, .. }
+            | Op::Readdir { dir: of, cookie: 0, handle: None, .. }
+            | Op::Open { ino: of, .. }
+            | Op::SetAttr { ino: of, handle: None, .. }
+            | Op::Readlink { ino: of } => *of = at,
             _ => return None,
         }
         Some(self)
+    }
+
+    /// The handle that the operation opens, also at the end of a way.
+    pub fn opens(&self) -> Option<(u64, OpenFlags)> {
+        match self {
+            Op::Open { flags, handle, .. } | Op::Create { flags, handle, .. } | Op::Tmpfile { flags, handle, .. } => {
+                Some((*handle, *flags))
+            }
+            Op::Via { what, .. } => what.opens(),
+            _ => None,
+        }
     }
 
     /// Short name, the same in metrics, logs and `loligo top`.

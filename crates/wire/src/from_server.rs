@@ -166,11 +166,7 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
             has_data: data.is_some(),
         }),
         Answer::Bytes(_) => WireReply::Bytes(proto::Empty {}),
-        Answer::Entries { entries, next, end } => WireReply::Entries(proto::Entries {
-            entries: entries.iter().map(to_entry).collect(),
-            end: *end,
-            next: *next,
-        }),
+        Answer::Entries { entries, next, end } => WireReply::Entries(to_entries(entries, *next, *end)),
         Answer::StatFs(s) => WireReply::Statfs(proto::StatFs {
             bytes: s.bytes,
             bytes_free: s.bytes_free,
@@ -188,12 +184,23 @@ fn to_result(result: &FsResult<Answer>) -> WireReply {
             last: match &**last {
                 Answer::Entry(attr) => Some(WireLast::Entry(to_attr(attr))),
                 Answer::Remote { ino, kind, rank } => Some(WireLast::Remote(to_remote(*ino, *kind, *rank))),
+                Answer::Entries { entries, next, end } => Some(WireLast::Entries(to_entries(entries, *next, *end))),
                 // Nothing else ends a walk; without it the other side refuses the answer.
                 _ => None,
             },
             by_path: *by_path,
         }),
     }
+}
+
+fn to_entries(entries: &[DirEntry], next: u64, end: bool) -> proto::Entries {
+    proto::Entries { entries: entries.iter().map(to_entry).collect(), end, next }
+}
+
+fn entries(m: &proto::Entries) -> Result<Answer> {
+    limit(m.entries.len(), READDIR_MAX, "entries")?;
+    let entries = m.entries.iter().map(entry).collect::<Result<_>>()?;
+    Ok(Answer::Entries { entries, next: m.next, end: m.end })
 }
 
 fn to_remote(ino: Ino, kind: Kind, rank: Rank) -> proto::Remote {
@@ -211,6 +218,7 @@ fn walked(m: &proto::Walked) -> Result<Answer> {
     let last = match need(m.last.as_ref(), "what a walk came to")? {
         WireLast::Entry(m) => Answer::Entry(attr(m)?),
         WireLast::Remote(m) => remote(m)?,
+        WireLast::Entries(m) => entries(m)?,
     };
     if m.by_path > m.done {
         return Err(DecodeError::Invalid("number of directories with numbers by their paths"));
@@ -233,11 +241,7 @@ fn result(result: WireReply, payload: &mut Payload) -> Result<FsResult<Answer>> 
             data: m.has_data.then(|| payload.take()),
         },
         WireReply::Bytes(_) => Answer::Bytes(payload.take()),
-        WireReply::Entries(m) => {
-            limit(m.entries.len(), READDIR_MAX, "entries")?;
-            let entries = m.entries.iter().map(entry).collect::<Result<_>>()?;
-            Answer::Entries { entries, next: m.next, end: m.end }
-        }
+        WireReply::Entries(m) => entries(&m)?,
         WireReply::Statfs(s) => Answer::StatFs(StatFs {
             bytes: s.bytes,
             bytes_free: s.bytes_free,

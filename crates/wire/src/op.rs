@@ -26,12 +26,17 @@ pub(crate) fn encode(op: &Op) -> Wire {
             Wire::Walk(proto::Walk { dir: dir.0, names: to_names(names), by: u32::from(*by as u8) })
         }
         Op::Via { dir, names, by, what } => {
-            let what = what.as_ref().clone().in_dir(Ino(0)).and_then(|what| match encode(&what) {
+            let what = what.as_ref().clone().done_at(Ino(0)).and_then(|what| match encode(&what) {
                 Wire::Mknod(m) => Some(What::Mknod(m)),
                 Wire::Mkdir(m) => Some(What::Mkdir(m)),
                 Wire::Symlink(m) => Some(What::Symlink(m)),
                 Wire::Unlink(m) => Some(What::Unlink(m)),
                 Wire::Rmdir(m) => Some(What::Rmdir(m)),
+                Wire::Open(m) => Some(What::Open(m)),
+                Wire::Create(m) => Some(What::Create(m)),
+                Wire::SetAttr(m) => Some(What::SetAttr(m)),
+                Wire::Readlink(m) => Some(What::Readlink(m)),
+                Wire::Readdir(m) => Some(What::Readdir(m)),
                 _ => None,
             });
             Wire::Via(proto::Via { dir: dir.0, names: to_names(names), by: u32::from(*by as u8), what })
@@ -175,8 +180,13 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
                 What::Symlink(m) => Wire::Symlink(m),
                 What::Unlink(m) => Wire::Unlink(m),
                 What::Rmdir(m) => Wire::Rmdir(m),
+                What::Open(m) => Wire::Open(m),
+                What::Create(m) => Wire::Create(m),
+                What::SetAttr(m) => Wire::SetAttr(m),
+                What::Readlink(m) => Wire::Readlink(m),
+                What::Readdir(m) => Wire::Readdir(m),
             };
-            let what = decode(what, payload)?.in_dir(Ino(0)).ok_or(DecodeError::Invalid("end of a way"))?;
+            let what = decode(what, payload)?.done_at(Ino(0)).ok_or(DecodeError::Invalid("end of a way"))?;
             Op::Via { dir: Ino(m.dir), names, by, what: Box::new(what) }
         }
         Wire::LookupParent(of) => Op::LookupParent { dir: Ino(of.ino) },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loligo_driver::client::Call;
 use loligo_types::{Answer, FsError, Ino, LookupLease, Op, XattrMode};
 
-use super::place::{self, Asker, Place};
+use super::place::{self, Asker};
 use super::subtree::refused;
 use crate::args::Directory;
 use crate::output::{Failure, Outcome, say};

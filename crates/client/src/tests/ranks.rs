@@ -3,6 +3,7 @@
 mod away;
 mod cut;
 mod direct;
+mod ends;
 mod guessed;
 mod locks;
 mod lost;
@@ -235,10 +236,8 @@ impl Ranks {
     }
 
     fn answer(&mut self, rank: Rank, seq: u64, answer: Answer, granted: &[(Ino, Lease)]) {
-        self.says(
-            rank,
-            ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: granted.to_vec(), ways: Vec::new() },
-        );
+        let granted = granted.to_vec();
+        self.says(rank, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted, ways: Vec::new() });
     }
 
     /// Answers the only request, which must be for this rank.
@@ -307,15 +306,7 @@ impl Ranks {
         for ask in asks {
             let Wire::Ask(at, seq, _) = ask else { continue };
             assert_eq!(at, rank);
-            self.says(
-                rank,
-                ToClient::Reply {
-                    seq: Seq(seq),
-                    result: Err(FsError::BadHandle),
-                    granted: Vec::new(),
-                    ways: Vec::new(),
-                },
-            );
+            self.says(rank, ToClient::reply(seq, Err(FsError::BadHandle)));
         }
         rest
     }

@@ -115,14 +115,13 @@ impl AsyncFs {
 
     /// Opens a file.
     pub async fn open(&self, path: impl AsRef<Path>, how: OpenHow) -> FsResult<AsyncFile> {
+        let (flags, umask, exclusive, handle) = (how.flags, self.umask, how.exclusive, 0);
         let Some(mode) = how.create else {
-            let (ino, _) = self.find(path.as_ref(), true).await?;
-            let done = self.call(Call::Open { ino, flags: how.flags }).await?;
-            return AsyncFile::new(self.clone(), &done, how.flags);
+            let done = self.act_on(path.as_ref(), true, |ino| Op::Open { ino, flags, handle }).await?;
+            return AsyncFile::new(self.clone(), &done, flags);
         };
-        let (flags, umask, exclusive) = (how.flags, self.umask, how.exclusive);
-        let (dir, name) = self.place(path.as_ref(), false).await?;
-        let done = match self.call(Call::Create { dir, name, mode, umask, flags, exclusive }).await {
+        let create = |dir, name| Op::Create { dir, name, mode, umask, flags, exclusive, handle };
+        let done = match self.act(path.as_ref(), create).await {
             // The name is a symbolic link.
             Err(FsError::Loop) if !exclusive => {
                 let (dir, name) = self.place(path.as_ref(), true).await?;
@@ -130,7 +129,7 @@ impl AsyncFs {
             }
             other => other?,
         };
-        AsyncFile::new(self.clone(), &done, how.flags)
+        AsyncFile::new(self.clone(), &done, flags)
     }
 
     /// The whole content of a file.
@@ -158,27 +157,26 @@ impl AsyncFs {
     pub async fn mkdir(&self, path: impl AsRef<Path>, mode: u16) -> FsResult<Attr> {
         let umask = self.umask;
         let made = self.act(path.as_ref(), |dir, name| Op::Mkdir { dir, name, mode, umask }).await;
-        entry(made.map_err(|error| no_name(error, FsError::Exists))?)
+        entry(made.map_err(|error| no_name(error, FsError::Exists))?.answer)
     }
 
     /// Makes an empty regular file, or a node of another kind that is neither a directory nor a symbolic link, and leaves it closed.
     pub async fn mknod(&self, path: impl AsRef<Path>, kind: Kind, mode: u16) -> FsResult<Attr> {
         let umask = self.umask;
         let made = self.act(path.as_ref(), |dir, name| Op::Mknod { dir, name, kind, mode, umask, rdev: 0 }).await;
-        entry(made.map_err(|error| no_name(error, FsError::Exists))?)
+        entry(made.map_err(|error| no_name(error, FsError::Exists))?.answer)
     }
 
     /// Makes a symbolic link.
     pub async fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> FsResult<Attr> {
         let target: Arc<[u8]> = Arc::from(walk::bytes(target.as_ref()));
         let made = self.act(path.as_ref(), |dir, name| Op::Symlink { dir, name, target: Arc::clone(&target) }).await;
-        entry(made.map_err(|error| no_name(error, FsError::Exists))?)
+        entry(made.map_err(|error| no_name(error, FsError::Exists))?.answer)
     }
 
     /// Target of a symbolic link.
     pub async fn readlink(&self, path: impl AsRef<Path>) -> FsResult<Arc<[u8]>> {
-        let (ino, _) = self.find(path.as_ref(), false).await?;
-        bytes(self.op(Op::Readlink { ino }).await?)
+        bytes(self.act_on(path.as_ref(), false, |ino| Op::Readlink { ino }).await?.answer)
     }
 
     /// Gives a file one more name.
@@ -210,8 +208,8 @@ impl AsyncFs {
 
     /// Changes attributes; of what a symbolic link leads to.
     pub async fn set_attr(&self, path: impl AsRef<Path>, set: SetAttr) -> FsResult<Attr> {
-        let (ino, _) = self.find(path.as_ref(), true).await?;
-        entry(self.call(Call::SetAttr { ino, set, fh: None }).await?.answer)
+        let change = |ino| Op::SetAttr { ino, set: set.clone(), handle: None };
+        entry(self.act_on(path.as_ref(), true, change).await?.answer)
     }
 
     /// All entries of a directory, in no order that means anything, without `.` and `..`.
@@ -228,14 +226,17 @@ impl AsyncFs {
         plus: bool,
         mut each: impl FnMut(DirEntry),
     ) -> FsResult<()> {
-        let (ino, kind) = self.find(path.as_ref(), true).await?;
-        if kind != Kind::Dir {
-            return Err(FsError::NotDir);
+        let (ino, first) = self.list(path.as_ref(), READDIR_BATCH, plus).await?;
+        let Answer::Entries { entries, next, end } = first else { return Err(FsError::Io) };
+        entries.into_iter().for_each(&mut each);
+        if end {
+            return Ok(());
         }
+        // From now on it is this directory, whatever becomes of its name and of who may read it.
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let done = self.call(Call::Open { ino, flags }).await?;
         let dir = AsyncFile::new(self.clone(), &done, flags)?;
-        let mut cookie = 0;
+        let mut cookie = next;
         loop {
             let call = Call::Readdir { fh: dir.fh(), cookie, limit: READDIR_BATCH, plus };
             let Answer::Entries { entries, next, end } = self.call(call).await?.answer else { return Err(FsError::Io) };

@@ -19,6 +19,9 @@ use crate::session::Slot;
 /// How long it is waited for clients to close what they do not use: longer than they keep it, milliseconds.
 const CLOSE_MS: u64 = 1500;
 
+/// How long no replicas are given after they were asked back, milliseconds: longer than until it is looked again whether they came back.
+const ASKS_MS: u64 = 500;
+
 impl Mds {
     pub(super) fn decouple(
         &mut self,
@@ -254,6 +257,8 @@ impl Mds {
         }
         if due.is_empty() {
             if self.take_all_replicas_back() {
+                // Those who gave one back would ask for it again at once, and it would never come to an end.
+                self.decoupled.asks_until_ms = self.now.mono_ms + ASKS_MS;
                 return Some(Step::Wait(Why::Replicas));
             }
             if !self.promises.is_empty(self.now.mono_ms) {

@@ -71,6 +71,8 @@ pub(crate) struct Decoupled {
     last_rows: u64,
     /// Directories that are to be, of which it is found out what other ranks have of them.
     gathering: BTreeMap<Ino, Gathering>,
+    /// Until then all replicas are asked back for one, milliseconds, and none is given.
+    pub(crate) asks_until_ms: u64,
     /// How often directories of other ranks may have come below directories of this one.
     arrivals: u64,
 }

@@ -46,6 +46,12 @@ fn a_read_only_identity_is_refused_every_change_by_any_user() {
     ];
     for op in changes {
         assert_eq!(world.call(a, op.clone()).err(), Some(FsError::ReadOnly), "{op:?}");
+        // Nor with the way to it.
+        if let Some(what) = op.clone().done_at(Ino(0)) {
+            let (names, by) = ([crate::tests::harness::name("way")].into(), loligo_types::Replicas::Unused);
+            let via = Op::Via { dir, names, by, what: Box::new(what) };
+            assert_eq!(world.call(a, via).err(), Some(FsError::ReadOnly), "{op:?}");
+        }
     }
     let read = Access { read: true, ..Access::default() };
     for op in [Op::GetAttr { ino }, Op::Access { ino, want: read }] {

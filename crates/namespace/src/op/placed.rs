@@ -1,11 +1,11 @@
 //! Where directories live that are made in a directory: a field of its inode, which its owner sets by an attribute of its own or as `placement` in the
 //! document of its policy. There is one truth, the field; the document is shown with what that says, and what it names it gives up with its end.
-//! Not here: what the placements do (docs/placement.md), and all else that a policy says.
+//! Beside it, for how long clients may go by where a directory is. Not here: what the placements do (docs/placement.md), and all else that a policy says.
 
 use std::sync::Arc;
 
 use loligo_semantics::{SubtreePolicy, policy};
-use loligo_types::{FsError, FsResult, Inode, Kind, Placement};
+use loligo_types::{FsError, FsResult, Inode, Kind, LookupLease, Placement};
 
 use super::xattr::SUBTREE;
 use crate::access;
@@ -24,6 +24,16 @@ pub(super) fn shown(document: Arc<[u8]>, inode: &Inode) -> Arc<[u8]> {
         std::borrow::Cow::Borrowed(_) => document,
         std::borrow::Cow::Owned(text) => text.into(),
     }
+}
+
+/// Sets for how long clients may go by what they were told of a directory.
+pub(super) fn lease(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, lease: LookupLease) -> FsResult<()> {
+    access::check_owner(inode, ctx.cred)?;
+    if inode.kind != Kind::Dir {
+        return Err(FsError::NotDir);
+    }
+    work.edit(inode).extra_mut().lookup_lease = lease;
+    Ok(())
 }
 
 /// Sets it by the attribute.

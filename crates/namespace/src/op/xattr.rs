@@ -248,7 +248,7 @@ pub(crate) fn set(
                 XattrMode::Replace if inode.lookup_lease().is_none() => return Err(FsError::NoData),
                 _ => {}
             }
-            lease(&mut work, ctx, inode, LookupLease::named(value).ok_or(FsError::Invalid)?)?;
+            placed::lease(&mut work, ctx, inode, LookupLease::named(value).ok_or(FsError::Invalid)?)?;
         }
         _ => {
             check(inode, ctx.cred, space, true)?;
@@ -299,7 +299,7 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
             }
         }
         Space::LookupLease => {
-            lease(&mut work, ctx, inode, LookupLease::NONE)?;
+            placed::lease(&mut work, ctx, inode, LookupLease::NONE)?;
             if inode.lookup_lease().is_none() {
                 return Err(FsError::NoData);
             }
@@ -337,16 +337,6 @@ fn expect(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, entries: u64) -> Fs
     let copy = work.edit(inode);
     copy.extra_mut().expected_entries = entries;
     config.cut_anew(copy, now);
-    Ok(())
-}
-
-/// Sets for how long clients may go by what they were told of a directory.
-fn lease(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, lease: LookupLease) -> FsResult<()> {
-    access::check_owner(inode, ctx.cred)?;
-    if inode.kind != Kind::Dir {
-        return Err(FsError::NotDir);
-    }
-    work.edit(inode).extra_mut().lookup_lease = lease;
     Ok(())
 }
 

@@ -166,6 +166,24 @@ fn entry_op() -> BoxedStrategy<Op> {
     .boxed()
 }
 
+/// What may be done where names lead.
+fn end_of_way() -> BoxedStrategy<Op> {
+    let of_inode = prop_oneof![
+        (flags(), any::<u64>()).prop_map(|(flags, handle)| Op::Open { ino: Ino(0), flags, handle }),
+        set_attr().prop_map(|set| Op::SetAttr { ino: Ino(0), set, handle: None }),
+        Just(Op::Readlink { ino: Ino(0) }),
+        (0u32..=4096, any::<bool>()).prop_map(|(limit, plus)| Op::Readdir {
+            dir: Ino(0),
+            cookie: 0,
+            limit,
+            plus,
+            handle: None
+        }),
+    ];
+    let of_name = entry_op().prop_filter_map("a name that is made or taken away", |op| op.done_at(Ino(0)));
+    prop_oneof![of_name, of_inode].boxed()
+}
+
 fn inode_op() -> BoxedStrategy<Op> {
     let handle = any::<u64>;
     prop_oneof![
@@ -176,7 +194,7 @@ fn inode_op() -> BoxedStrategy<Op> {
             ino(),
             vec(name(), 1..=64),
             select(vec![Replicas::Unused, Replicas::OnTheWay, Replicas::ToTheEnd]),
-            entry_op().prop_filter_map("a name that is made or taken away", |op| op.in_dir(Ino(0)))
+            end_of_way()
         )
             .prop_map(|(dir, names, by, what)| Op::Via { dir, names: names.into(), by, what: Box::new(what) }),
         ino().prop_map(|ino| Op::GetAttr { ino }),
@@ -304,10 +322,19 @@ fn dir_entry() -> impl Strategy<Value = DirEntry> {
         .prop_map(|(name, ino, kind, cookie, attr, lease)| DirEntry { name, ino, kind, cookie, attr, lease })
 }
 
+fn entries() -> impl Strategy<Value = Answer> {
+    (vec(dir_entry(), 0..6), any::<u64>(), any::<bool>()).prop_map(|(entries, next, end)| Answer::Entries {
+        entries,
+        next,
+        end,
+    })
+}
+
 fn last_of_walk() -> impl Strategy<Value = Answer> {
     prop_oneof![
         attr().prop_map(Answer::Entry),
         (ino(), kind(), rank()).prop_map(|(ino, kind, rank)| Answer::Remote { ino, kind, rank }),
+        entries(),
     ]
 }
 
@@ -322,11 +349,7 @@ fn answer() -> impl Strategy<Value = Answer> {
             data
         }),
         bytes(20_000).prop_map(Answer::Bytes),
-        (vec(dir_entry(), 0..6), any::<u64>(), any::<bool>()).prop_map(|(entries, next, end)| Answer::Entries {
-            entries,
-            next,
-            end
-        }),
+        entries(),
         any::<[u64; 4]>().prop_map(|[bytes, bytes_free, inodes, inodes_free]| {
             Answer::StatFs(StatFs { bytes, bytes_free, inodes, inodes_free })
         }),

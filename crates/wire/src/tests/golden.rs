@@ -2,8 +2,8 @@
 
 use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
-    Answer, Attr, ClusterMap, Cred, DataError, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags, Rank,
-    RankInfo, RankState, Replicas, Route, Seq, SessionId, Time,
+    Answer, Attr, ClusterMap, Cred, DataError, DirEntry, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags,
+    Rank, RankInfo, RankState, Replicas, Route, Seq, SessionId, SetAttr, Time,
 };
 
 use super::{at_client, at_server, client_bytes, server_bytes};
@@ -245,6 +245,52 @@ fn a_name_that_is_made_at_the_end_of_a_way() {
     to_server(
         ToServer::Request(request),
         "4c6f01011d00000000000000363fd9ef1a1b08031003a20314080112016112016218022a0812016318ed032012",
+    );
+}
+
+#[test]
+fn what_is_done_at_the_end_of_a_way() {
+    let name = |text: &str| Name::new(text.as_bytes()).expect("a good name");
+    let via = |what| {
+        let op = Op::Via {
+            dir: Ino::ROOT,
+            names: [name("a"), name("b")].into(),
+            by: Replicas::OnTheWay,
+            what: Box::new(what),
+        };
+        let (seq, cred) = (Seq(3), Cred::root());
+        ToServer::Request(Request { seq, answered: seq, want: Lease::ATTR, cred, op, ino: None, ways: None })
+    };
+    let flags = OpenFlags { read: true, ..OpenFlags::default() };
+    to_server(
+        via(Op::Open { ino: Ino(0), flags, handle: 7 }),
+        "4c6f01011d00000000000000b71d898c1a1b080310031801a20312080112016112016218014a0610071a020801",
+    );
+    let (dir, exclusive) = (Ino(0), true);
+    to_server(
+        via(Op::Create { dir, name: name("c"), mode: 0o644, umask: 0o22, flags, exclusive, handle: 7 }),
+        "4c6f0101270000000000000083fe4b6e1a25080310031801a2031c08011201611201621801521012016318a40320122a02080130013807",
+    );
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    to_server(
+        via(Op::SetAttr { ino: Ino(0), set, handle: None }),
+        "4c6f01011a0000000000000000c28abf1a18080310031801a2030f080112016112016218015a03188003",
+    );
+    to_server(
+        via(Op::Readlink { ino: Ino(0) }),
+        "4c6f010117000000000000002da4bf971a15080310031801a2030c080112016112016218016200",
+    );
+    to_server(
+        via(Op::Readdir { dir: Ino(0), cookie: 0, limit: 1024, plus: true, handle: None }),
+        "4c6f01011c00000000000000a96d49fe1a1a080310031801a20311080112016112016218016a051880082001",
+    );
+    let entry =
+        DirEntry { name: name("x"), ino: Ino(0x102), kind: Kind::File, cookie: 5, attr: None, lease: Lease::NONE };
+    let last = Box::new(Answer::Entries { entries: vec![entry], next: 5, end: false });
+    let result = Ok(Answer::Walked { done: 2, dir: Ino(0x101), last, by_path: 0 });
+    to_client(
+        ToClient::Reply { seq: Seq(3), result, granted: Vec::new(), ways: Vec::new() },
+        "4c6f01022a000000000000008946e9e91a280803da01230802108102321c0a110a01781082021801210500000000000000190500000000000000",
     );
 }
 

@@ -574,10 +574,7 @@ fn an_answer_for_a_file_that_was_lost_is_not_taken_for_one_of_the_same_file_that
     // Whether the handle is known is asked by what writes back, and for itself.
     let asked: Vec<u64> = world.take().iter().filter_map(knows).collect();
     let [of_run, of_handle] = asked[..] else { panic!("{asked:?}") };
-    world.says(
-        R1,
-        ToClient::Reply { seq: Seq(of_handle), result: Err(FsError::BadHandle), granted: Vec::new(), ways: Vec::new() },
-    );
+    world.says(R1, ToClient::reply(of_handle, Err(FsError::BadHandle)));
     world.take();
     let open = world.call(Call::Open { ino: FILE, flags: rw() });
     let wire = world.take();
@@ -618,7 +615,7 @@ fn a_file_is_not_lost_because_a_rank_fails_to_say_where_it_is() {
         world.says(R0, ToClient::Data { id, result: Err(DataError::Moved) });
         let (rank, seq, op) = world.asked();
         assert_eq!((rank, op), (R0, Op::GetAttr { ino: FILE }));
-        world.says(R0, ToClient::Reply { seq: Seq(seq), result: Err(says), granted: Vec::new(), ways: Vec::new() });
+        world.says(R0, ToClient::reply(seq, Err(says)));
         assert_eq!(world.result(flush).map(|_| ()), Err(fails.into()));
     }
 }

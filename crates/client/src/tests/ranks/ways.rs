@@ -49,7 +49,7 @@ fn what_is_made_at_the_end_of_a_way_is_asked_of_the_rank_that_is_believed_to_hav
     let Op::Via { dir, names: asked, by, what } = op else { panic!("{op:?}") };
     assert_eq!((dir, asked.len(), by), (Ino::ROOT, limits::WALK_MAX, Replicas::ToTheEnd));
     // The directory in it is nobody's to read.
-    assert_eq!(*what, mkdir().in_dir(Ino(0)).expect("it is one"));
+    assert_eq!(*what, mkdir().done_at(Ino(0)).expect("it is one"));
     assert_eq!(world.result(id).unwrap().attr().map(|attr| attr.ino), Some(Ino(0x300)));
     // A rank that is not there is not asked.
     let id = world.call(via(1, WalkAt::Rank(Rank(9), DIR), mkdir()));

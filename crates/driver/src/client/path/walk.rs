@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use loligo_client::{Asked, Done, Lead};
+use loligo_client::{Asked, Lead};
 use loligo_types::{Answer, Attr, FsError, FsResult, Ino, Kind, Name, Op, limits};
 
 use super::{AsyncFs, bytes as answer_bytes, entry};
-use crate::client::Call;
+use crate::client::{Call, Done};
 
 /// Most symbolic links followed in one path, as on Linux.
 const LINKS_MAX: u32 = 40;
@@ -46,6 +46,14 @@ struct Leased {
     depth: u16,
     /// By the clock of the client, from which time on what comes of going on from there counts.
     sent_ms: u64,
+}
+
+/// What a path has come to with something that was to be done at its end.
+enum Ended {
+    /// It was done.
+    Done(Done),
+    /// It was not, and is to be asked for by number.
+    At(Found),
 }
 
 /// The bytes of a path.
@@ -121,12 +129,59 @@ impl AsyncFs {
     }
 
     async fn go(&self, path: &Path, follow: bool) -> FsResult<Found> {
+        match self.go_for(path, follow, None).await? {
+            Ended::At(found) => Ok(found),
+            Ended::Done(_) => Err(FsError::Io),
+        }
+    }
+
+    /// Does something of what a path leads to, with the way there in one request where that can be. `follow`: also a symbolic link at the end.
+    pub(super) async fn act_on(&self, path: &Path, follow: bool, what: impl Fn(Ino) -> Op) -> FsResult<Done> {
+        match self.go_for(path, follow, Some(what(Ino(0)))).await? {
+            Ended::Done(done) => Ok(done),
+            Ended::At(found) => self.call(as_call(what(found.place().0))).await,
+        }
+    }
+
+    /// Lists the directory that a path leads to, or the first part of it: its number, and the `Entries`.
+    pub(super) async fn list(&self, path: &Path, limit: u32, plus: bool) -> FsResult<(Ino, Answer)> {
+        let list = |dir| Op::Readdir { dir, cookie: 0, limit, plus, handle: None };
+        match self.go_for(path, true, Some(list(Ino(0)))).await? {
+            Ended::Done(Done { answer: Answer::Walked { dir, last, .. }, .. }) => Ok((dir, *last)),
+            Ended::Done(_) => Err(FsError::Io),
+            Ended::At(found) => match found.place() {
+                (dir, Kind::Dir) => Ok((dir, self.op(list(dir)).await?)),
+                _ => Err(FsError::NotDir),
+            },
+        }
+    }
+
+    /// Goes a path to its end, and does something there if the end comes with a request.
+    async fn go_for(&self, path: &Path, follow: bool, what: Option<Op>) -> FsResult<Ended> {
         let raw = bytes(path);
         let wants_dir = raw.ends_with(b"/") || raw.ends_with(b"/.");
+        let lists = matches!(what, Some(Op::Readdir { .. }));
+        // What it is must be known first.
+        let what = what.filter(|_| lists || !wants_dir);
         let mut way = Way::new(raw)?;
         let mut found = Found::Only(ROOT);
         while !way.left.is_empty() {
-            let (dir, next) = self.step(found.place(), &mut way, 0).await?;
+            let (names, leased) = self.lead(found.place(), &mut way, 0)?;
+            let at = leased.at;
+            let (dir, next) = match &what {
+                Some(what) if names.len() == way.left.len() && at.1 == Kind::Dir => {
+                    let asked = self.hints().find(at.0, &names, lists);
+                    let (what, ways) = (Box::new(what.clone()), Some(leased.depth));
+                    let call = Call::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what, ways };
+                    let done = self.call(call).await?;
+                    self.learn_ways(&names, &leased, &done);
+                    if !is_way_alone(&done.answer) {
+                        return Ok(Ended::Done(done));
+                    }
+                    self.went(at, &mut way, &names, (&asked, lists), done.answer)?
+                }
+                _ => self.step(at, &mut way, 0).await?,
+            };
             found = match next.place() {
                 (link, Kind::Symlink) if !way.left.is_empty() || follow || wants_dir => {
                     Found::Only(self.enter_link(&mut way, dir, link).await?)
@@ -137,7 +192,7 @@ impl AsyncFs {
         if wants_dir && found.place().1 != Kind::Dir {
             return Err(FsError::NotDir);
         }
-        Ok(found)
+        Ok(Ended::At(found))
     }
 
     /// Goes to the directory in which a path's last name is, or is to be. `follow`: if the name is a symbolic link, to
@@ -164,15 +219,15 @@ impl AsyncFs {
         Err(FsError::IsDir)
     }
 
-    /// Makes or takes away the last name of a path, with the way there in one request where that can be. What the operation was answered with.
-    /// `IsDir`: see [`AsyncFs::place`].
-    pub(super) async fn act(&self, path: &Path, what: impl Fn(Ino, Name) -> Op) -> FsResult<Answer> {
+    /// Makes, opens or takes away the last name of a path, with the way there in one request where that can be. What the operation was answered
+    /// with. `IsDir`: see [`AsyncFs::place`].
+    pub(super) async fn act(&self, path: &Path, what: impl Fn(Ino, Name) -> Op) -> FsResult<Done> {
         let mut way = Way::new(bytes(path))?;
         let mut at = ROOT;
         while let Some(last) = way.left.back().cloned() {
             if way.left.len() == 1 {
                 let (dir, name) = name_in(at, &last)?;
-                return self.op(what(dir, name)).await;
+                return self.call(as_call(what(dir, name))).await;
             }
             let (names, leased) = self.lead(at, &mut way, 1)?;
             at = leased.at;
@@ -187,10 +242,10 @@ impl AsyncFs {
                 let call = Call::Via { dir: at.0, names: Arc::clone(&names), at: asked.at, what, ways };
                 let done = self.call(call).await?;
                 self.learn_ways(&names, &leased, &done);
-                match done.answer {
-                    walked @ Answer::Walked { .. } => self.went(at, &mut way, &names, (&asked, true), walked)?,
-                    done => return Ok(done),
+                if !is_way_alone(&done.answer) {
+                    return Ok(done);
                 }
+                self.went(at, &mut way, &names, (&asked, true), done.answer)?
             } else {
                 self.step(at, &mut way, 1).await?
             };
@@ -288,6 +343,23 @@ impl AsyncFs {
         let target = answer_bytes(self.op(Op::Readlink { ino: link }).await?)?;
         way.follow(&target)?;
         if target.starts_with(b"/") { Ok(ROOT) } else { Ok(at) }
+    }
+}
+
+/// Whether nothing was done but to go the way.
+fn is_way_alone(answer: &Answer) -> bool {
+    matches!(answer, Answer::Walked { last, .. } if !matches!(**last, Answer::Entries { .. }))
+}
+
+/// The call that does the same by number as an operation at the end of a way.
+fn as_call(op: Op) -> Call {
+    match op {
+        Op::Open { ino, flags, .. } => Call::Open { ino, flags },
+        Op::Create { dir, name, mode, umask, flags, exclusive, .. } => {
+            Call::Create { dir, name, mode, umask, flags, exclusive }
+        }
+        Op::SetAttr { ino, set, .. } => Call::SetAttr { ino, set, fh: None },
+        op => Call::Op(op),
     }
 }
 

@@ -172,6 +172,9 @@ impl Mds {
         if self.parked.is_marked(ino) || self.is_leaving(ino) || self.cluster.loans.locked(ino).is_some() {
             return Ok(false);
         }
+        if self.now.mono_ms < self.decoupled.asks_until_ms {
+            return Ok(false);
+        }
         if self.cluster.lent.is_asked_back(ino) || self.tree.has_decoupled() && !self.is_free_above(ino) {
             return Ok(false);
         }

@@ -6,6 +6,7 @@ mod closes;
 mod contention;
 mod crashes;
 mod dropped;
+mod ends;
 mod floating;
 mod gone;
 mod hellos;
