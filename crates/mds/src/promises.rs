@@ -123,6 +123,11 @@ impl Promises {
         self.latest_ms <= now_ms && self.floor_ms <= now_ms
     }
 
+    /// Whether anything is promised; `unknown`: also if only others may have.
+    pub(crate) fn is_any(&self, now_ms: u64, unknown: bool) -> bool {
+        self.latest_ms > now_ms || unknown && self.floor_ms > now_ms
+    }
+
     /// Whether a directory is promised to stay as it is by this rank, or by another one that has said so.
     pub(crate) fn holds(&self, ino: Ino, now_ms: u64) -> bool {
         self.latest_ms > now_ms && self.by_ino.get(&ino).is_some_and(|promise| promise.until_ms > now_ms)

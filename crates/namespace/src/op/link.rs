@@ -10,7 +10,8 @@ use crate::work::{Work, missing};
 
 pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, dir: Ino, name: &Name) {
     wants.entry(dir, name);
-    if let Some(inode) = wants.inode(ino) {
+    // A directory gets no second name, and its only one may be another rank's, which lends no names but those that are asked for.
+    if let Some(inode) = wants.inode(ino).filter(|inode| inode.kind != Kind::Dir) {
         wants.counter(inode);
         if wants.tree.owner(ino) == wants.tree.entry_owner(dir, name) {
             wants.primary(inode);

@@ -299,3 +299,15 @@ fn a_client_that_takes_its_time_to_give_back_holds_a_transaction_up_and_does_not
     cluster.ask(b, 1, close(1));
     cluster.finish();
 }
+
+#[test]
+fn a_directory_whose_name_is_another_ranks_gets_no_second_one_and_that_is_said_at_once() {
+    let (mut cluster, a, here, there) = two_ranks();
+    let dir = cluster.mkdir(a, there, "d");
+    // Its name stays with the directory above.
+    cluster.migrate(dir, 1, 0);
+    cluster.at(0, |world| world.read.clear());
+    let (result, _) = cluster.call_by(a, 0, &Op::Link { ino: dir, dir: here, name: name("e") });
+    assert_eq!(result, Err(FsError::Perm));
+    cluster.finish();
+}
