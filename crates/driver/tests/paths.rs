@@ -323,6 +323,9 @@ fn what_was_promised_of_directories_is_not_asked_again_and_others_wait_until_tha
     // Both of its names are known places: without leases that is three.
     assert_eq!(asked(&|n| assert!(fs.rename(format!("/a/b/c/{n}"), format!("/a/b/c/n{n}")).is_ok())), Some(1));
     assert_eq!(fs.stat("/a/b/c/n0").map(|attr| attr.kind), Ok(Kind::File));
+    let known = fs.lookup_leases();
+    assert!(known[1..=3].iter().all(|(hits, leased)| *hits > 5 && *leased > 0), "of each on the way: {known:?}");
+    assert!(known[4..].iter().all(|known| *known == (0, 0)), "and of nothing else: {known:?}");
     // Another one renames it: that comes to pass when nobody goes by its old name any more.
     fs.stat("/a/b/c/f").expect("it is there");
     other.rename("/a/b/c", "/a/moved").expect("renamed");

@@ -76,12 +76,7 @@ impl Mds {
             Verdict::Again(ino, value) => Some((ino, value)),
             Verdict::Running | Verdict::Old => return,
             Verdict::TooFar => {
-                let msg = ToClient::Reply {
-                    seq: request.seq,
-                    result: Err(FsError::Busy),
-                    granted: Vec::new(),
-                    ways: Vec::new(),
-                };
+                let msg = ToClient::reply(request.seq.0, Err(FsError::Busy));
                 return self.out.push_back(Output::Send { conn, msg });
             }
         };
@@ -135,7 +130,7 @@ impl Mds {
             reads,
             within: None,
             limited,
-            ways,
+            lease_depth: ways,
         };
         match self.begin_walk(&mut job) {
             Some(result) => self.finish(job, result),

@@ -48,9 +48,9 @@ impl Mds {
         let alone = self.cluster.is_alone();
         if !alone {
             self.check_replicas(events);
-            self.check_promises(events);
             self.note_arrivals(events);
         }
+        self.check_promises(events);
         for event in events {
             self.note_shortcuts(event);
             if !alone {

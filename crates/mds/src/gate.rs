@@ -49,7 +49,7 @@ impl Reply {
             mds.heat_op(&job.op);
         }
         let asks = Asks::of(&mds.tree, &job, &result);
-        let ways = if job.ways.is_some() { mds.promise_ways(&job) } else { Vec::new() };
+        let ways = mds.promise_ways(&job);
         // Whoever sees the file as it is after a cut may write to it at once, and the drop must not come after that.
         let cut = result.as_ref().ok().and_then(Answer::attr).map(|attr| attr.ino);
         let cut = cut.filter(|ino| mds.discards.is_pending(*ino));

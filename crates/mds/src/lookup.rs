@@ -16,14 +16,19 @@ impl Mds {
     /// What is promised with the answer to a walk: of the directory in which it began, and of each that its names led to. Nothing for who is limited to
     /// paths: its rights are looked at each time.
     pub(crate) fn promise_ways(&mut self, job: &Job) -> Vec<(Ino, u16)> {
-        let (Some(depth), Some(walk)) = (job.ways, &job.walk) else { return Vec::new() };
+        let (Some(depth), Some(walk)) = (job.lease_depth, &job.walk) else { return Vec::new() };
+        let Some((start, names, found)) = walk.way() else { return Vec::new() };
         if walk.is_limited() || self.stopping || self.grace.is_some() || self.tree.has_decoupled() {
             return Vec::new();
         }
         let cred = walk.asks().unwrap_or(&job.cred);
-        let (start, names, found) = walk.way();
+        let first = self.promise(start, None, cred, u32::from(depth));
+        if first == 0 {
+            // Whoever may not rely on where a way begins can make nothing of the rest.
+            return Vec::new();
+        }
         let mut ways = Vec::with_capacity(found.len() + 1);
-        ways.push((start, self.promise(start, None, cred, u32::from(depth))));
+        ways.push((start, first));
         let mut above = start;
         for (at, dir) in found.iter().enumerate() {
             let depth = u32::from(depth) + at as u32 + 1;

@@ -56,7 +56,7 @@ pub(crate) struct Job {
     /// Who asks, if it is to be found out yet whether that one may do it there; and the last question to another rank before it came.
     pub(crate) limited: Option<(Arc<Identity>, u64)>,
     /// How deep below the root its walk begins, if lookup leases of the way would be welcome.
-    pub(crate) ways: Option<u16>,
+    pub(crate) lease_depth: Option<u16>,
 }
 
 impl Job {

@@ -158,8 +158,9 @@ impl Walk {
     }
 
     /// Where it began, its names, and the directories that those have led to so far.
-    pub(crate) fn way(&self) -> (Ino, &[Name], &[Ino]) {
-        (self.dir, &self.names, self.led.as_deref().unwrap_or_default())
+    /// None: nothing is to be said of them.
+    pub(crate) fn way(&self) -> Option<(Ino, &[Name], &[Ino])> {
+        Some((self.dir, &self.names, self.led.as_deref()?))
     }
 
     /// Whether it is to be looked at each name whether who asks may have it.
@@ -222,6 +223,10 @@ impl Mds {
     /// A request begins. What it is answered with, if it is a walk whose names were all found before.
     pub(crate) fn begin_walk(&mut self, job: &mut Job) -> Option<FsResult<Answer>> {
         let mut walk = job.walk.take()?;
+        if walk.led.is_some() && self.known_dir(walk.dir).is_some_and(|(dir, _)| dir.lookup_lease().is_none()) {
+            // As where nobody has said that they may be given.
+            walk.led = None;
+        }
         // Of what was done before only the answer is made again, wherever that was.
         let done_before = walk.what.is_some() && job.repeats().is_some();
         let answer = if done_before { None } else { self.take_shortcut(job, &mut walk) };

@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use loligo_driver::client::Call;
+use loligo_namespace::LOOKUP_LEASE;
 use loligo_types::{Answer, FsError, Ino, LookupLease, Op, XattrMode};
 
 use super::place::{self, Asker};
 use super::subtree::refused;
 use crate::args::Directory;
 use crate::output::{Failure, Outcome, say};
-
-/// The xattr.
-const LOOKUP_LEASE: &[u8] = b"loligo.policy.lookup_lease";
 
 /// Allows them, and on the directories above as far as those say nothing: a path leads from the root on.
 pub(super) fn lease(dir: &Directory, time: &str) -> Outcome {

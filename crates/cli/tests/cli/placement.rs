@@ -96,11 +96,11 @@ fn lookup_leases_are_allowed_from_the_root_down_and_a_copy_of_the_file_system_ha
     loligo("format --data {}", &[&data]).ok();
     let server = Service::start("serve --data {} --ranks 2 --set balancer=none", &[&data]);
     let (client, fs) = connect(&place);
-    fs.mkdir("/work", 0o755).expect("made");
-    fs.mkdir("/work/top", 0o755).expect("made");
-    let told = loligo("subtree lease --data {} /work/top 250ms", &[&data]).ok().out;
+    fs.mkdir("/jobs", 0o755).expect("made");
+    fs.mkdir("/jobs/top", 0o755).expect("made");
+    let told = loligo("subtree lease --data {} /jobs/top 250ms", &[&data]).ok().out;
     assert!(told.contains("250 ms") && told.contains("2 directories above it"), "{told}");
-    fs.mkdir("/work/top/new", 0o755).expect("made");
+    fs.mkdir("/jobs/top/new", 0o755).expect("made");
     let allowed = |fs: &Fs, path: &str| {
         let ino = fs.stat(path).expect("it is there").ino;
         let get = Op::GetXattr { ino, name: b"loligo.policy.lookup_lease"[..].into() };
@@ -111,17 +111,17 @@ fn lookup_leases_are_allowed_from_the_root_down_and_a_copy_of_the_file_system_ha
     };
     let all = |fs: &Fs| {
         for (path, text) in
-            [("/", "250ms alone"), ("/work", "250ms alone"), ("/work/top", "250ms"), ("/work/top/new", "250ms")]
+            [("/", "250ms alone"), ("/jobs", "250ms alone"), ("/jobs/top", "250ms"), ("/jobs/top/new", "250ms")]
         {
             assert_eq!(allowed(fs, path), text, "{path}");
         }
     };
     all(&fs);
-    loligo("subtree lease --data {} /work 2s", &[&data]).fails(2, &["1ms to 1000ms"]);
-    let top = fs.stat("/work/top/new").expect("it is there").ino;
-    assert!(fs.rename("/work/top/new", "/work/top/old").is_ok());
-    assert_eq!(fs.stat("/work/top/old").map(|attr| attr.ino), Ok(top));
-    fs.rename("/work/top/old", "/work/top/new").expect("renamed");
+    loligo("subtree lease --data {} /jobs 2s", &[&data]).fails(2, &["1ms to 1000ms"]);
+    let top = fs.stat("/jobs/top/new").expect("it is there").ino;
+    assert!(fs.rename("/jobs/top/new", "/jobs/top/old").is_ok());
+    assert_eq!(fs.stat("/jobs/top/old").map(|attr| attr.ino), Ok(top));
+    fs.rename("/jobs/top/old", "/jobs/top/new").expect("renamed");
     client.stop(std::time::Duration::from_secs(10)).expect("it ends");
     assert_eq!(server.stop().0, 0);
     let dump = place.dir.path().join("dump");
@@ -131,8 +131,8 @@ fn lookup_leases_are_allowed_from_the_root_down_and_a_copy_of_the_file_system_ha
     let server = Service::start("serve --data {} --set balancer=none", &[&other.data()]);
     let (client, fs) = connect(&other);
     all(&fs);
-    loligo("subtree unlease --data {} /work", &[&other.data()]).ok();
-    loligo("subtree unlease --data {} /work", &[&other.data()]).fails(1, &["allows no lookup leases"]);
+    loligo("subtree unlease --data {} /jobs", &[&other.data()]).ok();
+    loligo("subtree unlease --data {} /jobs", &[&other.data()]).fails(1, &["allows no lookup leases"]);
     client.stop(std::time::Duration::from_secs(10)).expect("it ends");
     assert_eq!(server.stop().0, 0);
     loligo("fsck --data {}", &[&other.data()]).ok();

@@ -95,6 +95,13 @@ impl AsyncFs {
         &self.cred
     }
 
+    /// By depth below the root (the last number is of all that are deeper), how many directories of paths were found without asking, because ranks had promised
+    /// where they are; and how many such lookup leases came, first or anew.
+    pub fn lookup_leases(&self) -> [(u64, u64); loligo_client::DEPTHS] {
+        let hints = self.hints();
+        std::array::from_fn(|depth| (hints.ways.hits[depth], hints.ways.leased[depth]))
+    }
+
     async fn call(&self, call: Call) -> FsResult<Done> {
         self.client.call_async(&self.cred, call).await.map_err(|failed| failed.error)
     }
@@ -373,6 +380,11 @@ impl Fs {
     /// In whose name.
     pub fn cred(&self) -> &Arc<Cred> {
         self.inner.cred()
+    }
+
+    /// See [`AsyncFs::lookup_leases`].
+    pub fn lookup_leases(&self) -> [(u64, u64); loligo_client::DEPTHS] {
+        self.inner.lookup_leases()
     }
 
     /// The same, with futures.

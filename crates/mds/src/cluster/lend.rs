@@ -263,6 +263,11 @@ impl Mds {
             }
             return search.lent.items.push(part);
         }
+        debug_assert!(
+            !matches!(want.need, Need::Range { .. } | Need::Hashes { .. }),
+            "names are lent one by one: who wants all of them would ask for ever, as for {:?}",
+            want.need
+        );
         let (ino, name, how) = match &want.need {
             Need::Inode(ino) => (*ino, None, How::Inode),
             Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),

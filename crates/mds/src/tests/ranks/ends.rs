@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loligo_types::{Answer, FileLock, FsError, Ino, Kind, Lease, LockKind, LockOwner, Name, Op, Replicas, SetAttr};
 
+use super::table::{home, placed};
 use super::walks::chmod as by_number;
 use super::*;
 use crate::tests::paths::limited;
@@ -349,20 +350,11 @@ fn what_takes_the_name_while_others_give_back_what_they_hold_is_opened_instead()
 
 #[test]
 fn under_placement_table_what_a_path_leads_to_decides_by_itself_who_opens_it() {
-    let mut cluster = Cluster::new(3);
-    let (root, user) = (cluster.client(), cluster.client());
-    for client in [root, user] {
-        (1..3).for_each(|at| cluster.connect(client, at));
-    }
-    (0..3).for_each(|at| cluster.at(at, |world| world.clients[user].uid = 7));
-    let top = cluster.mkdir(root, Ino::ROOT, "top");
-    let (key, value) = (loligo_namespace::PLACEMENT.into(), b"table".as_slice().into());
-    let set = Op::SetXattr { ino: top, name: key, value, mode: loligo_types::XattrMode::Set };
-    assert!(cluster.call(root, set).is_ok());
+    let (mut cluster, root, user, top) = placed("table");
     let a = cluster.mkdir(root, top, "a");
     let b = cluster.mkdir(root, a, "b");
     let f = cluster.touch(root, b, "f");
-    let home = usize::from(b.zeroth_rank().expect("it is at a rank of its own").0);
+    let home = home(b);
     for dir in [a, b] {
         assert!(cluster.call(root, by_number(dir, 0o700)).is_ok());
     }

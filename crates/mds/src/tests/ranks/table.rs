@@ -6,7 +6,7 @@ use super::walks::{chmod, here_walk, walked};
 use super::*;
 
 /// A cluster with a directory whose policy this is, a client that is root and one that is not.
-fn placed(how: &str) -> (Cluster, usize, usize, Ino) {
+pub(super) fn placed(how: &str) -> (Cluster, usize, usize, Ino) {
     let mut cluster = Cluster::new(3);
     let (root, user) = (cluster.client(), cluster.client());
     for client in [root, user] {
@@ -20,7 +20,7 @@ fn placed(how: &str) -> (Cluster, usize, usize, Ino) {
     (cluster, root, user, top)
 }
 
-fn home(dir: Ino) -> usize {
+pub(super) fn home(dir: Ino) -> usize {
     usize::from(dir.zeroth_rank().expect("it is at a rank of its own").0)
 }
 
