@@ -199,7 +199,11 @@ impl Mds {
             },
             Gathered::Own(needs) => self.wait_for(job, needs),
             Gathered::Remote(ino, rank) => self.tell_remote(job, ino, rank),
-            Gathered::Foreign(foreign) => self.borrow(job, foreign),
+            // What is still in memory of something that has moved says nothing of what is to be borrowed.
+            Gathered::Foreign(foreign) => match self.has_moved_on(job) {
+                Some(step) => step,
+                None => self.borrow(job, foreign),
+            },
             Gathered::Again => self.come_again(job),
         };
         if has_guests {

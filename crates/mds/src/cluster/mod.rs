@@ -229,6 +229,14 @@ impl Mds {
         None
     }
 
+    /// Whether something that a request is about is only still in memory here, because it moves or has moved: it waits, or goes there.
+    pub(crate) fn has_moved_on(&mut self, job: &Job) -> Option<Step> {
+        if !self.cluster.exports.is_active() {
+            return None;
+        }
+        self.touched(&job.op).into_iter().find_map(|ino| self.moved(ino))
+    }
+
     /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
     /// that it does not move; none if it wants more.
     fn only_names(&self, op: &Op, ino: Ino) -> Option<Vec<u64>> {

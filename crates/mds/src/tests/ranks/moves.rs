@@ -261,3 +261,29 @@ fn the_journal_is_cut_when_the_other_rank_has_in_the_table_what_moved_though_not
     cluster.release();
     cluster.finish();
 }
+
+#[test]
+fn a_file_that_is_only_still_in_memory_where_it_moves_from_is_not_linked_there_with_what_is_borrowed() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let dir = cluster.mkdir(a, here, "d");
+    let file = cluster.touch(a, dir, "f");
+    cluster.wait(5000);
+    // What the other rank has is not durable, and so not confirmed: the file is not forgotten yet.
+    cluster.at(1, |world| world.syncs = false);
+    let id = cluster.begin_move(dir, 0, 1);
+    cluster.wait_for("the last step", |cluster| cluster.state(0, id) == "moving");
+    assert!(cluster.world(0).mds.inodes_held().contains(&file));
+    let link = cluster.send(a, 0, Op::Link { ino: file, dir: here, name: name("g") });
+    assert_eq!(cluster.outcome(a, 0, link), None);
+    cluster.at(1, |world| {
+        world.syncs = true;
+        world.sync();
+    });
+    cluster.wait_for("the end of the migration", |cluster| cluster.state(0, id) == "done");
+    if let Some(Outcome::Redirected { rank, .. }) = cluster.outcome(a, 0, link) {
+        let (result, _) = cluster.call_by(a, rank, &Op::Link { ino: file, dir: here, name: name("g") });
+        assert!(result.is_ok(), "{result:?}");
+    }
+    assert_eq!(cluster.attr(a, file).map(|attr| attr.nlink), Ok(2));
+    cluster.finish();
+}
