@@ -2,7 +2,10 @@
 //! placement, while directories move. Other levels: `model.rs`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use loligo_driver::client::path::{Fs, OpenHow};
 use loligo_driver::client::{Call, Client, Options};
@@ -25,6 +28,44 @@ fn random_steps(seed: u8, length: usize) -> Vec<Step> {
     steps(length).new_tree(&mut runner).expect("the strategy rejects nothing").current()
 }
 
+/// Without a step in so long the run hangs: it ends then, and tells what is known of why.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// Ends the process if the steps do not go on until it is dropped.
+struct Watch {
+    step: Arc<AtomicU64>,
+    _ends: mpsc::Sender<()>,
+}
+
+impl Watch {
+    /// `what` is run; in its place its server is asked how it is.
+    fn over(what: String, server: &Arc<Server>) -> Watch {
+        let (ends, ended) = mpsc::channel();
+        let step = Arc::new(AtomicU64::new(0));
+        let (seen, server) = (Arc::clone(&step), Arc::downgrade(server));
+        let watch = move || {
+            let mut last = 0;
+            while ended.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let now = seen.load(Ordering::Relaxed);
+                if now != last {
+                    last = now;
+                    continue;
+                }
+                // Past what the test framework keeps for the end of the test, which does not come.
+                let mut err = std::io::stderr().lock();
+                _ = writeln!(err, "{what}: step {now} does not end");
+                let statuses = server.upgrade().map(|server| server.rank_statuses());
+                for status in statuses.into_iter().flatten().flatten() {
+                    _ = writeln!(err, "{}: {:?}", status.rank, status.mds);
+                }
+                std::process::abort();
+            }
+        };
+        std::thread::spawn(watch);
+        Watch { step, _ends: ends }
+    }
+}
+
 /// Clients that take turns.
 struct Library<'a> {
     server: &'a Server,
@@ -33,12 +74,14 @@ struct Library<'a> {
     turn: usize,
     /// One of each client for each user: it remembers what it has learned of where directories are.
     fs: BTreeMap<(usize, u32), Fs>,
+    watch: Watch,
 }
 
 impl Library<'_> {
     /// The next client, in the name of a user; now and then a directory begins to move.
     fn next(&mut self, who: &Cred) -> Fs {
         self.turn += 1;
+        self.watch.step.fetch_add(1, Ordering::Relaxed);
         let at = self.turn % CLIENTS;
         let client = &self.clients[at];
         let fs = self.fs.entry((at, who.uid)).or_insert_with(|| client.fs(Arc::new(who.clone())).with_umask(0)).clone();
@@ -209,7 +252,8 @@ fn compare_with(ranks: u16, policies: &[(&str, &str)], root: bool, seeds: std::o
         let address = Address::Unix(dir.path().join("loligo.sock"));
         let mut config = ServerConfig { ranks, ..ServerConfig::new(backend) };
         config.listen.push(address.clone());
-        let server = Server::start(config, &mut |_| {}).expect("the server starts");
+        let server = Arc::new(Server::start(config, &mut |_| {}).expect("the server starts"));
+        let watch = Watch::over(format!("{ranks} ranks, {policies:?}, seed {seed}"), &server);
         let connect = |_| Client::connect(&address, Options::default()).expect("the server welcomes");
         let clients: Vec<Client> = (0..CLIENTS).map(connect).collect();
         for (policy, how) in policies {
@@ -221,10 +265,14 @@ fn compare_with(ranks: u16, policies: &[(&str, &str)], root: bool, seeds: std::o
         if root {
             steps.iter_mut().for_each(|step| step.who = User::Root);
         }
-        let mut level = Library { server: &server, ranks, clients, turn: usize::from(seed), fs: BTreeMap::new() };
+        let mut level =
+            Library { server: &server, ranks, clients, turn: usize::from(seed), fs: BTreeMap::new(), watch };
         let outcome = run(&mut level, &steps);
-        drop(level);
+        let Library { clients, fs, watch, .. } = level;
+        drop((clients, fs));
+        watch.step.fetch_add(1, Ordering::Relaxed);
         server.stop().expect("a clean end");
+        drop(watch);
         if let Err(mismatch) = outcome {
             panic!("{ranks} ranks, {policies:?}, seed {seed}: {mismatch}");
         }
