@@ -89,7 +89,16 @@ impl Mds {
             let told = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.found.get(ino).copied());
             let verdict = match told {
                 Some(rank) if rank != self.me() => Where::Elsewhere(rank),
-                _ => self.locate(*ino, &mut own),
+                told => match self.locate(*ino, &mut own) {
+                    // Whom this rank asked says that it is here, where it is not any more: both would ask each other for ever.
+                    Where::Elsewhere(_) if told.is_some() => {
+                        if !self.cluster.doubtful.contains_key(&(*ino, Frag::WHOLE)) {
+                            self.doubt(*ino, Frag::WHOLE);
+                        }
+                        return Gathered::Again;
+                    }
+                    verdict => verdict,
+                },
             };
             match verdict {
                 Where::Elsewhere(rank) => drop(away.insert(*ino, rank)),

@@ -243,9 +243,20 @@ impl Mds {
         }
     }
 
-    /// Whether no line says who has a fragment. Of one that was this rank's it has a line as long as there is the directory.
+    /// Whether no line says who has a fragment, and it is not this rank's by the number of its directory. Of one that was this rank's it has a line as
+    /// long as there is the directory.
     fn knows_nothing_of(&self, dir: Ino, frag: Frag) -> bool {
-        self.cluster.routes.of(dir, frag.first()).is_none()
+        let routes = &self.cluster.routes;
+        routes.line_of(dir, frag.first()).is_none() && routes.of(dir, frag.first()) != Some(self.me())
+    }
+
+    /// Another rank takes a directory for this one's, which does not have it: it is found out, and others are told, whether it is gone.
+    pub(super) fn doubt(&mut self, dir: Ino, frag: Frag) {
+        if self.knows_nothing_of(dir, frag) {
+            // What was read of it before was read too early.
+            self.cluster.strangers.forget(dir);
+            self.cluster.doubtful.insert((dir, frag), false);
+        }
     }
 
     /// Another rank says that a directory with lines of its own is gone. What this rank has put down of it goes, too: the
@@ -264,11 +275,7 @@ impl Mds {
         for route in routes {
             if route.rank == self.me() {
                 // Who has authority knows by itself: from a letter, or that the directory is gone.
-                if self.knows_nothing_of(route.dir, route.frag) {
-                    // What was read of it before was read too early.
-                    self.cluster.strangers.forget(route.dir);
-                    self.cluster.doubtful.insert((route.dir, route.frag), false);
-                }
+                self.doubt(route.dir, route.frag);
                 continue;
             }
             if self.cluster.routes.learn(route) {

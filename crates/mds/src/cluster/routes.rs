@@ -129,11 +129,15 @@ impl Routes {
 
     /// Who has a name of a directory, if a line says so, or else the number of the directory.
     pub(crate) fn of(&self, dir: Ino, hash: u64) -> Option<Rank> {
+        self.line_of(dir, hash).or_else(|| self.zeroth(dir))
+    }
+
+    /// The same if a line says so.
+    pub(crate) fn line_of(&self, dir: Ino, hash: u64) -> Option<Rank> {
         if self.lines.is_empty() {
-            return self.zeroth(dir);
+            return None;
         }
-        let line = self.of_dir(dir).find(|route| route.frag.contains(hash)).map(|route| route.rank);
-        line.or_else(|| self.zeroth(dir))
+        self.of_dir(dir).find(|route| route.frag.contains(hash)).map(|route| route.rank)
     }
 
     /// The fragment of a directory that holds a name with this hash, as the lines cut it; all of it where none does.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{FragConfig, PLACEMENT, SUBTREE};
-use loligo_types::{Answer, FsError, Ino, Lease, Letter, Op, RankState, RenameMode, XattrMode};
+use loligo_types::{Answer, Frag, FsError, Ino, Lease, Letter, Op, RankState, RenameMode, Route, XattrMode};
 
 use super::*;
 use crate::Member;
@@ -454,5 +454,55 @@ fn a_large_directory_that_is_not_placed_so_stays() {
     cluster.wait(6000);
     let Told::Routes(lines) = cluster.admin(0, Ask::Routes) else { panic!("these are the lines") };
     assert_eq!(lines, []);
+    cluster.finish();
+}
+
+/// A directory that lives at rank 2 by its number, was given to rank 1, and is removed there, of which rank 2 does not hear.
+fn removed_where_it_was_given_to() -> (Cluster, usize, Ino, Ino) {
+    let (mut cluster, a, top) = giga(3);
+    let (dir, text) = one_at(&mut cluster, a, top, 2);
+    cluster.migrate(dir, 2, 1);
+    cluster.hold(1, 2);
+    assert_eq!(cluster.call(a, rmdir(top, &text)), Ok(Answer::Done));
+    (cluster, a, top, dir)
+}
+
+fn has_line(cluster: &mut Cluster, at: usize, dir: Ino) -> bool {
+    let told = cluster.admin(at, Ask::Routes);
+    let Told::Routes(routes) = told else { panic!("{told:?}") };
+    routes.iter().any(|route| route.dir == dir)
+}
+
+#[test]
+fn the_rank_that_its_number_names_forgets_what_a_line_said_of_one_that_is_removed_elsewhere() {
+    let (mut cluster, _, _, dir) = removed_where_it_was_given_to();
+    // What was on its way is lost, and rank 2 tells rank 1 what it believes.
+    cluster.held.clear();
+    cluster.reconnect(1, 2);
+    cluster.wait(200);
+    for at in 0..3 {
+        assert!(!has_line(&mut cluster, at, dir), "rank {at}");
+    }
+    cluster.finish();
+}
+
+#[test]
+fn ranks_that_take_each_other_for_the_one_that_has_it_do_not_ask_each_other_for_ever() {
+    let (mut cluster, a, top, dir) = removed_where_it_was_given_to();
+    let (here, text) = one_at(&mut cluster, a, top, 1);
+    cluster.touch(a, here, "f");
+    let line = Route { dir, frag: Frag::WHOLE, rank: rank(1), version: 9 };
+    cluster.release();
+    cluster.wait(5000);
+    (0..3).for_each(|at| assert!(!has_line(&mut cluster, at, dir), "rank {at}"));
+    // It comes to rank 2 by somebody who has not heard of the end either.
+    cluster.at(2, |world| {
+        world.input(crate::Input::Peer { from: rank(0), msg: PeerMsg::Routes(vec![line]) });
+    });
+    assert!(has_line(&mut cluster, 2, dir));
+    // Whatever of it is wanted at rank 1: the one that counts a file, or into which one is renamed.
+    let moved = cluster.ask(a, 1, rename(here, "f", dir, "g"));
+    assert_eq!(moved, Outcome::Answered(Err(FsError::NotFound)), "{text}");
+    assert!(!has_line(&mut cluster, 2, dir));
     cluster.finish();
 }
