@@ -3,9 +3,10 @@
 # time, the production machines, and the costs in docs/scaling. Strong scaling, weak scaling, and runs to be held beside those that were made for
 # real (docs/placement.md). Writes Markdown tables to stdout, and CSV and pictures into docs/figures. It judges nothing, and measures nothing of
 # this machine.
-# usage: bench/placement-scaling.sh [--only LIST] [--ranks LIST] [--seed N] [--jobs N] [--costs FILE] [--out DIR]
+# usage: bench/placement-scaling.sh [--only LIST] [--ranks LIST] [--ways LIST] [--seed N] [--jobs N] [--costs FILE] [--out DIR]
 #   --only LIST   of: real, strong, lookups (strong scaling without listings), weak (all)
 #   --ranks LIST  numbers of ranks of strong and weak scaling (8,16,32,64,128)
+#   --ways LIST   of the ways to place and ask, names as in the tables with + between them: "giga/paths, 1 s+replicated/paths" (all)
 #   --seed N      what chance is drawn from (1)
 #   --jobs N      runs at once; each takes one core, and those of 128 ranks up to 2 GiB (1)
 #   --costs FILE  what the lab takes as given (docs/scaling/costs.txt)
@@ -15,11 +16,11 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 out="$LOLIGO_TOP/docs/figures" costs="$LOLIGO_TOP/docs/scaling/costs.txt" more=()
-usage() { sed -n '6,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '6,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage && exit 0 ;;
-    --only | --ranks | --seed | --jobs | --costs | --out) [ $# -ge 2 ] || { usage && exit 2; } ;;
+    --only | --ranks | --ways | --seed | --jobs | --costs | --out) [ $# -ge 2 ] || { usage && exit 2; } ;;
     *) say "unknown option $1" && usage && exit 2 ;;
     esac
     case $1 in

@@ -9,6 +9,7 @@ use loligo_subtree::Group;
 use loligo_types::msg::{DataRequest, Refusal, ToClient, ToServer, Welcome};
 use loligo_types::{Cred, DataAnswer, DataError, DecoupledRecord, FsResult, Rank, Time};
 
+use crate::pace::Runs;
 use crate::{Call, CallResult, Invalidation};
 
 /// A call, numbered by the driver; not used again while it is unanswered.
@@ -177,6 +178,8 @@ pub enum Output {
     Keep { token: u64, fs: [u8; 16], record: Box<DecoupledRecord>, groups: Vec<Group> },
     /// The oldest group of a subtree is merged; `all`: nothing is outstanding, and what was put down is not needed any more.
     KeptMerged { epoch: u64, all: bool },
+    /// The clock of a rank runs more than a tenth faster or slower than this client's: what is promised for a time allows for no more.
+    ClockRuns { rank: Rank, runs: Runs },
     /// Everything is given back: the driver may end.
     Stopped,
 }

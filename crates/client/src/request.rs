@@ -19,6 +19,8 @@ use crate::task::{Event, Step, Task};
 
 /// Requests are sent at most this far beyond the oldest unanswered one, whose followers the server must remember.
 const WINDOW: usize = 100_000;
+/// So often the clock of a rank is asked for that gives lookup leases, milliseconds.
+const COMPARE_MS: u64 = 1000;
 
 impl Client {
     /// Sends what is unanswered, in order.
@@ -107,7 +109,18 @@ impl Client {
     }
 
     /// They came.
-    fn lookup_leases_came(&mut self, then: &Then, ways: Vec<(Ino, u16)>) {
+    fn lookup_leases_came(&mut self, rank: Rank, then: &Then, mut ways: Vec<(Ino, u16)>) {
+        if !ways.is_empty() {
+            let now = self.now.ms;
+            let Some(session) = self.sessions.get(&rank) else { return };
+            if !session.pace.trusts(now) {
+                ways.clear();
+            }
+            if now.saturating_sub(session.asked_life) >= COMPARE_MS {
+                // They are worth something only if the clocks run alike.
+                self.send(rank, ToServer::Ping);
+            }
+        }
         match then {
             Then::Task(id) if !ways.is_empty() => {
                 if let Some(Task { step: Step::Open(opening), .. }) = self.tasks.get_mut(id) {
@@ -234,7 +247,7 @@ impl Client {
         }
         session.leases.grant(seq.0, session.next_seq, granted, answered);
         self.take_up(rank, seq.0, granted);
-        self.lookup_leases_came(&pending.then, ways);
+        self.lookup_leases_came(rank, &pending.then, ways);
         if let Ok(answer) = &result {
             self.learn_answer(rank, seq, &pending.request.op, answer);
             self.close_unwanted(&pending, answer);

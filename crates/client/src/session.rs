@@ -13,6 +13,7 @@ use crate::leases::Leases;
 use crate::machine::Client;
 use crate::numbers::Numbers;
 use crate::own::Ask;
+use crate::pace::Pace;
 
 /// A rank that cannot be connected to for so long may be gone, milliseconds.
 const LOST_MS: u64 = 250;
@@ -168,6 +169,8 @@ pub(crate) struct Session {
     pub suspended: bool,
     /// Recalls that were answered lately: the answer may have been lost with a connection.
     pub recalls_done: VecDeque<(Ino, u64)>,
+    /// How its clock runs beside this client's, over this connection.
+    pub pace: Pace,
     /// What it lent.
     pub leases: Leases,
     /// Whether it knows by what the store knows this client.
@@ -279,6 +282,8 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.link = Link::Greeting;
         session.unanswered.clear();
+        // Who answers may be another process with another clock.
+        session.pace = Pace::default();
         session.replaced |= session.id.is_none() && session.greeted && late;
         let hello = Hello {
             versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
@@ -294,8 +299,14 @@ impl Client {
         let now = self.now.ms;
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         (session.heard, session.mute) = (now, 0);
-        if let ToClient::Welcome(_) | ToClient::Pong = message {
-            session.proven = session.unanswered.pop_front().unwrap_or(session.proven);
+        if let ToClient::Welcome(_) | ToClient::Pong { .. } = message {
+            let asked = session.unanswered.pop_front();
+            session.proven = asked.unwrap_or(session.proven);
+            if let (ToClient::Pong { at_ms: at_ms @ 1.. }, Some(asked)) = (&message, asked)
+                && let Some(runs) = session.pace.compare(asked, now, *at_ms)
+            {
+                self.out.push_back(Output::ClockRuns { rank, runs });
+            }
         }
         self.speaker = rank;
         match (session.link, message) {

@@ -99,7 +99,7 @@ impl Script {
                         }
                         vec![answer]
                     }
-                    ToServer::Ping => std::iter::once(ToClient::Pong).chain(slow.drain(..)).collect(),
+                    ToServer::Ping => std::iter::once(ToClient::Pong { at_ms: 0 }).chain(slow.drain(..)).collect(),
                     _ => continue,
                 };
                 let mut bytes = Vec::new();

@@ -11,7 +11,7 @@ use loligo_lab::chart::{Lines, Look, Series, Spot};
 use loligo_lab::{Costs, Part, Plan, Report, run};
 use loligo_types::{LookupLease, Placement};
 
-const USAGE: &str = "usage: placement_scaling --out DIR [--costs FILE] [--ranks N,N,...] [--only real,strong,lookups,weak] [--jobs N] [--seed N]; \
+const USAGE: &str = "usage: placement_scaling --out DIR [--costs FILE] [--ranks N,N,...] [--only real,strong,lookups,weak] [--ways NAME+NAME+...] [--jobs N] [--seed N]; \
                      started by bench/placement-scaling.sh";
 /// Calls that a client has under way, as in the real runs.
 const LANES: usize = 16;
@@ -42,6 +42,8 @@ struct Args {
     costs: Costs,
     ranks: Vec<usize>,
     only: Vec<String>,
+    /// Names of [`WAYS`].
+    ways: Vec<String>,
     jobs: usize,
     seed: u64,
 }
@@ -117,7 +119,8 @@ fn jobs(args: &Args) -> VecDeque<Job> {
         let ranks: Vec<usize> =
             if experiment == "real" { vec![8, 4, 2] } else { args.ranks.iter().rev().copied().collect() };
         for ranks in ranks {
-            jobs.extend((0..WAYS.len()).map(|way| Job { experiment, way, ranks }));
+            let ways = (0..WAYS.len()).filter(|way| args.ways.iter().any(|name| name == WAYS[*way].0));
+            jobs.extend(ways.map(|way| Job { experiment, way, ranks }));
         }
     }
     let mut jobs: Vec<Job> = jobs.into();
@@ -300,6 +303,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 fn args() -> Result<Args, String> {
     let (mut out, mut costs, mut ranks) = (None, Costs::measured()?, vec![8, 16, 32, 64, 128]);
     let (mut only, mut jobs, mut seed) = (["real", "strong", "lookups", "weak"].map(str::to_owned).to_vec(), 1, 1);
+    let mut ways: Vec<String> = WAYS.iter().map(|way| way.0.to_owned()).collect();
     let words: Vec<String> = std::env::args().skip(1).collect();
     for pair in words.chunks(2) {
         let [word, value] = pair else { return Err(USAGE.into()) };
@@ -311,12 +315,16 @@ fn args() -> Result<Args, String> {
             }
             "--ranks" => ranks = value.split(',').map(number).collect::<Result<_, _>>()?,
             "--only" => only = value.split(',').map(str::to_owned).collect(),
+            "--ways" => ways = value.split('+').map(str::to_owned).collect(),
             "--jobs" => jobs = number::<usize>(value)?.max(1),
             "--seed" => seed = number(value)?,
             _ => return Err(USAGE.into()),
         }
     }
-    Ok(Args { out: out.ok_or(USAGE)?, costs, ranks, only, jobs, seed })
+    if let Some(name) = ways.iter().find(|name| !WAYS.iter().any(|way| way.0 == **name)) {
+        return Err(format!("{name}: there is no such way; there are {:?}", WAYS.map(|way| way.0)));
+    }
+    Ok(Args { out: out.ok_or(USAGE)?, costs, ranks, only, ways, jobs, seed })
 }
 
 fn main() -> ExitCode {

@@ -324,6 +324,9 @@ impl Clients {
                     inputs.push(Input::Invalidated { token });
                 }
             }
+            Output::ClockRuns { rank, runs } => {
+                self.wrong.get_or_insert_with(|| format!("client {at} takes the clock of rank {rank} for {runs:?}"));
+            }
             Output::Stopped => {
                 self.nodes[at].stopped = true;
                 for number in self.nodes[at].conns.keys().copied().collect::<Vec<_>>() {

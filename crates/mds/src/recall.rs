@@ -171,7 +171,7 @@ impl Mds {
         let Some(conn) = session.conn.filter(|_| owed > 0) else { return };
         session.assured_ms = now_ms;
         for _ in 0..owed {
-            self.out.push_back(Output::Send { conn, msg: ToClient::Pong });
+            self.out.push_back(Output::Send { conn, msg: ToClient::Pong { at_ms: now_ms.max(1) } });
         }
     }
 

@@ -234,6 +234,11 @@ impl World {
             Output::Keep { .. } | Output::KeptMerged { .. } => {
                 self.wrong(format!("client {node} keeps a subtree that nobody asked it to decouple"));
             }
+            Output::ClockRuns { rank, runs } => {
+                self.wrong(format!(
+                    "client {node} takes the clock of rank {rank} for one that runs {runs:?}, which none does"
+                ));
+            }
             Output::Stopped => {
                 self.check_direct_end(node);
                 (self.nodes[node].stopped, self.nodes[node].up) = (true, false);

@@ -177,8 +177,9 @@ pub enum ToClient {
     Data { id: u64, result: Result<DataAnswer, DataError> },
     /// Give these bits up (or, with `FLUSH`, write back) and answer `RecallDone`.
     Recall { ino: Ino, id: u64, bits: Lease },
-    /// Answer to `Ping`.
-    Pong,
+    /// Answer to `Ping`. `at_ms`: by the rank's clock, which counts from any time and never goes back, when it was said, milliseconds. 0: it says nothing of
+    /// that.
+    Pong { at_ms: u64 },
     /// The session is ended by the server; all it held is void.
     Evicted,
 }

@@ -49,7 +49,7 @@ pub(crate) fn encode(msg: &ToClient) -> proto::ToClient {
         ToClient::Map(map) => Msg::Map(to_map(map)),
         ToClient::Data { id, result } => Msg::Data(proto::DataReply { id: *id, result: Some(to_data_result(result)) }),
         ToClient::Recall { ino, id, bits } => Msg::Recall(proto::Recall { ino: ino.0, id: *id, bits: to_lease(*bits) }),
-        ToClient::Pong => Msg::Pong(proto::Empty {}),
+        ToClient::Pong { at_ms } => Msg::Pong(proto::Pong { at_ms: *at_ms }),
         ToClient::Evicted => Msg::Evicted(proto::Empty {}),
     };
     proto::ToClient { msg: Some(msg) }
@@ -83,7 +83,7 @@ pub(crate) fn decode(msg: proto::ToClient, mut payload: Payload) -> Result<ToCli
         Msg::Map(m) => ToClient::Map(crate::map::map(m)?),
         Msg::Data(m) => ToClient::Data { id: m.id, result: data_result(need(m.result, "the result")?, &mut payload)? },
         Msg::Recall(m) => ToClient::Recall { ino: Ino(m.ino), id: m.id, bits: lease(m.bits)? },
-        Msg::Pong(_) => ToClient::Pong,
+        Msg::Pong(m) => ToClient::Pong { at_ms: m.at_ms },
         Msg::Evicted(_) => ToClient::Evicted,
     };
     payload.finish()?;

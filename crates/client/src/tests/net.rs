@@ -103,6 +103,7 @@ impl Net {
                 Output::Direct { .. } => panic!("there is no connection to the store"),
                 Output::Keep { .. } | Output::KeptMerged { .. } => panic!("nothing is decoupled"),
                 Output::Disconnect { .. } => panic!("there is only one rank"),
+                Output::ClockRuns { .. } => panic!("there is one clock"),
                 Output::Refused { .. } => node.refused = true,
                 Output::Stopped => node.stopped = true,
             }

@@ -55,6 +55,8 @@ struct Ranks {
     /// Of each creation: to whom, its number, and the inode number that it names.
     named: Vec<(Rank, u64, Option<Ino>)>,
     refused: bool,
+    /// Clocks that run apart from the client's.
+    clocks: Vec<(Rank, crate::Runs)>,
     /// What is to be done in the store.
     direct: Vec<loligo_types::msg::DataRequest>,
 }
@@ -149,7 +151,7 @@ impl Ranks {
     fn unconnected(config: Config) -> Ranks {
         let (wire, done, dropped, named, direct) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let client = Client::new(config);
-        Ranks { client, ms: 1, next: 1, wire, done, dropped, named, refused: false, direct }
+        Ranks { client, ms: 1, next: 1, wire, done, dropped, named, refused: false, clocks: Vec::new(), direct }
     }
 
     fn feed(&mut self, input: Input) {
@@ -174,6 +176,7 @@ impl Ranks {
                 Output::Invalidate { token, what } => self.dropped.push((token, what)),
                 Output::Refused { .. } => self.refused = true,
                 Output::Keep { .. } | Output::KeptMerged { .. } => panic!("nothing is decoupled"),
+                Output::ClockRuns { rank, runs } => self.clocks.push((rank, runs)),
                 Output::Ready { .. } | Output::Stopped => {}
             }
         }
@@ -619,30 +622,6 @@ fn leases_move_with_the_map_and_are_given_back_where_they_are() {
     world.call(Call::Forget { inos: vec![FILE] });
     world.feed(Input::Tick);
     assert_eq!(world.take(), [Wire::Other(R1, ToServer::Release(vec![(FILE, Lease::ATTR)]))]);
-}
-
-#[test]
-fn ranks_that_send_each_other_the_same_request_are_given_time_and_then_up() {
-    let mut world = Ranks::with_second();
-    let id = world.call(Call::GetAttr { ino: Ino(0x1ff) });
-    let (mut at, mut redirects) = (R1, 0);
-    while world.done.is_empty() {
-        let Some(Wire::Ask(rank, seq, _)) = world.take().pop() else {
-            assert!(redirects > 3, "the first ones are followed at once");
-            world.ms += 50;
-            world.feed(Input::Tick);
-            world.wire.retain(|wire| !matches!(wire, Wire::Other(..)));
-            for rank in [R0, R1] {
-                world.says(rank, ToClient::Pong);
-            }
-            continue;
-        };
-        assert_eq!(rank, at);
-        at = Rank(1 - at.0);
-        redirects += 1;
-        world.says(rank, ToClient::Redirect { seq: Seq(seq), rank: at, routes: vec![], done: None });
-    }
-    assert_eq!((redirects, world.result(id).unwrap_err().error), (33, FsError::Busy));
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl Server {
                     }
                 }
             }
-            ToServer::Ping => self.out[client].push_back(ToClient::Pong),
+            ToServer::Ping => self.out[client].push_back(ToClient::Pong { at_ms: 0 }),
             ToServer::Goodbye { .. } => self.peers[client] = Peer::default(),
         }
     }

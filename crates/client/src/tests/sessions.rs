@@ -179,7 +179,7 @@ fn a_live_client_pings_at_a_third_of_the_sessions_time() {
     hand.ms = 3400;
     assert_eq!(sent(&hand.feed(Input::Tick)), [&ToServer::Ping]);
     assert!(sent(&hand.feed(Input::Tick)).is_empty());
-    hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Pong });
+    hand.feed(Input::Message { rank: Rank::ZERO, message: ToClient::Pong { at_ms: 0 } });
     hand.ms = 14_000;
     assert!(matches!(hand.feed(Input::Tick)[..], [Output::Connect { address: None, .. }]));
 }

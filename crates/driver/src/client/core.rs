@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loligo_client::{CallId, Client as Machine, Input, Now, Output};
+use loligo_client::{CallId, Client as Machine, Input, Now, Output, Runs};
 use loligo_types::msg::{Refusal, Welcome};
 use loligo_types::{Cred, FsError, Rank, Time};
 
@@ -502,6 +502,15 @@ impl Core {
                     tracing::error!(?why, text, "the server refuses this client");
                     self.progress = Progress::Refused(why, text);
                     events.changed = true;
+                }
+                Output::ClockRuns { rank, runs } => {
+                    let runs = match runs {
+                        Runs::Faster => {
+                            "faster: paths are asked for each time, without lookup leases; names and data that are cached may be taken for given back too early"
+                        }
+                        Runs::Slower => "slower: changes wait longer than they have to for what clients were promised",
+                    };
+                    tracing::warn!(%rank, "the clock of a rank runs more than a tenth {runs}. Look at the clocks of both machines (suspended, or a clock source that is none?)");
                 }
                 Output::Stopped => {
                     self.stopped = true;

@@ -100,7 +100,7 @@ fn a_silent_session_is_evicted_and_blocks_nobody() {
 /// Pings, and how many answers to all pings so far there are by then.
 fn ping(world: &mut World, at: usize) -> usize {
     world.message(at, ToServer::Ping);
-    world.clients[at].inbox.iter().filter(|msg| matches!(msg, ToClient::Pong)).count()
+    world.clients[at].inbox.iter().filter(|msg| matches!(msg, ToClient::Pong { .. })).count()
 }
 
 /// The same where a recall is overdue soon.
@@ -135,7 +135,10 @@ fn who_does_not_obey_is_not_told_that_he_is_heard_and_evicted_when_he_cannot_rel
         assert!((lives..lives + 300).contains(&waits), "{waits} ms");
         assert_eq!(world.fenced.len(), 1);
         if !breaks {
-            assert_eq!(world.clients[b].inbox.iter().filter(|msg| matches!(msg, ToClient::Pong)).count(), assured + 1);
+            assert_eq!(
+                world.clients[b].inbox.iter().filter(|msg| matches!(msg, ToClient::Pong { .. })).count(),
+                assured + 1
+            );
             assert!(world.clients[b].inbox.iter().any(|msg| matches!(msg, ToClient::Evicted)));
         }
     }

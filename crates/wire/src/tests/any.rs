@@ -453,7 +453,7 @@ pub(super) fn to_client() -> impl Strategy<Value = ToClient> {
         1 => (routes(), vec(ino(), 0..5), of(rank()), any::<u32>())
             .prop_map(|(routes, moved, to, frozen_ms)| ToClient::Routes { routes, moved, to, frozen_ms }),
         1 => map().prop_map(ToClient::Map),
-        1 => Just(ToClient::Pong),
+        1 => any::<u64>().prop_map(|at_ms| ToClient::Pong { at_ms }),
         1 => Just(ToClient::Evicted),
     ]
 }

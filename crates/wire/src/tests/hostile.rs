@@ -44,7 +44,7 @@ fn another_layout_and_the_wrong_direction_are_refused() {
     let mut bytes = server_bytes(&ToServer::Ping);
     bytes[2] = 9;
     assert_eq!(refused(&bytes), DecodeError::Version { found: 9, known: 1 });
-    assert_eq!(refused(&client_bytes(&ToClient::Pong)), DecodeError::Direction { found: 2 });
+    assert_eq!(refused(&client_bytes(&ToClient::Pong { at_ms: 0 })), DecodeError::Direction { found: 2 });
     let mut decoder = at_client();
     decoder.feed(&server_bytes(&ToServer::Ping));
     assert_eq!(decoder.next_message(), Err(DecodeError::Direction { found: 1 }));

@@ -9,7 +9,7 @@ fn a_rank_that_is_away_for_long_fails_only_what_needs_it() {
     let mut world = Ranks::with_second();
     let there = world.call(lookup(DIR, "x"));
     let here = world.call(lookup(Ino::ROOT, "y"));
-    let (hello, pong) = (Wire::Connect(R1, Some("at 1".into())), ToClient::Pong);
+    let (hello, pong) = (Wire::Connect(R1, Some("at 1".into())), ToClient::Pong { at_ms: 0 });
     world.take();
     world.feed(Input::Disconnected { rank: R1 });
     assert_eq!(world.take(), [hello]);

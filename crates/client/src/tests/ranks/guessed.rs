@@ -210,3 +210,27 @@ fn data_is_written_where_the_file_is_though_it_was_believed_to_be_at_another_ran
     ));
     world.result(id).expect("it is written");
 }
+
+#[test]
+fn ranks_that_send_each_other_the_same_request_are_given_time_and_then_up() {
+    let mut world = Ranks::with_second();
+    let id = world.call(Call::GetAttr { ino: Ino(0x1ff) });
+    let (mut at, mut redirects) = (R1, 0);
+    while world.done.is_empty() {
+        let Some(Wire::Ask(rank, seq, _)) = world.take().pop() else {
+            assert!(redirects > 3, "the first ones are followed at once");
+            world.ms += 50;
+            world.feed(Input::Tick);
+            world.wire.retain(|wire| !matches!(wire, Wire::Other(..)));
+            for rank in [R0, R1] {
+                world.says(rank, ToClient::Pong { at_ms: 0 });
+            }
+            continue;
+        };
+        assert_eq!(rank, at);
+        at = Rank(1 - at.0);
+        redirects += 1;
+        world.says(rank, ToClient::Redirect { seq: Seq(seq), rank: at, routes: vec![], done: None });
+    }
+    assert_eq!((redirects, world.result(id).unwrap_err().error), (33, FsError::Busy));
+}

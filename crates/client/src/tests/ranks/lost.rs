@@ -54,7 +54,7 @@ fn leases_that_moved_to_a_rank_that_is_never_reached_are_not_used_for_longer_tha
         for _ in 0..2 {
             world.ms += 4000;
             world.feed(Input::Tick);
-            world.says(R0, ToClient::Pong);
+            world.says(R0, ToClient::Pong { at_ms: 0 });
         }
         world.take();
         world.look_up_dir();

@@ -8,7 +8,7 @@ fn passes(world: &mut Ranks, ms: u64, answers: bool) {
         world.ms += 100;
         world.feed(Input::Tick);
         if answers {
-            world.says(R0, ToClient::Pong);
+            world.says(R0, ToClient::Pong { at_ms: 0 });
         }
     }
 }

@@ -85,3 +85,43 @@ fn where_names_are_cached_the_way_alone_is_gone() {
     assert_eq!(op, Op::Walk { dir: Ino::ROOT, names: names(2), by: Replicas::ToTheEnd });
     assert!(matches!(world.result(id).unwrap().answer, Answer::Walked { done: 2, .. }));
 }
+
+/// A walk that brings a lookup lease; how many were taken for good. And whether the rank was asked for its clock.
+fn leased(world: &mut Ranks) -> (usize, bool) {
+    let walk = Call::Walk { dir: Ino::ROOT, names: names(1), at: WalkAt::First, to_dir: false, ways: Some(0) };
+    let id = world.call(walk);
+    let (rank, seq, _) = world.asked();
+    let last = Box::new(entry(Ino(0x300), Kind::File));
+    let answer = Answer::Walked { done: 1, dir: Ino::ROOT, last, by_path: 0 };
+    let ways = vec![(Ino::ROOT, 250)];
+    world.says(rank, ToClient::Reply { seq: Seq(seq), result: Ok(answer), granted: Vec::new(), ways });
+    let pinged = world.take() == [Wire::Other(rank, ToServer::Ping)];
+    (world.result(id).unwrap().ways.len(), pinged)
+}
+
+#[test]
+fn lookup_leases_of_a_rank_whose_clock_runs_too_fast_count_for_nothing_and_that_is_told() {
+    let mut world = without_names();
+    let mut theirs = 5000;
+    for _ in 0..5 {
+        (world.ms, theirs) = (world.ms + 1500, theirs + 1600);
+        assert_eq!(leased(&mut world), (1, true));
+        world.says(R0, ToClient::Pong { at_ms: theirs });
+        assert_eq!(leased(&mut world), (1, false), "it was asked a moment ago");
+    }
+    assert_eq!(world.clocks, []);
+    (world.ms, theirs) = (world.ms + 1500, theirs + 3000);
+    assert_eq!(leased(&mut world), (1, true));
+    world.says(R0, ToClient::Pong { at_ms: theirs });
+    assert_eq!(std::mem::take(&mut world.clocks), [(R0, crate::Runs::Faster)]);
+    assert_eq!(leased(&mut world), (0, false));
+    // What runs slower keeps its promises for longer than it has to.
+    world.connect(R0, welcome(R0, 2));
+    for ms in [1, 900] {
+        world.ms += 1500;
+        assert_eq!(leased(&mut world), (1, true));
+        world.says(R0, ToClient::Pong { at_ms: ms });
+    }
+    assert_eq!(world.clocks, [(R0, crate::Runs::Slower)]);
+    assert_eq!(leased(&mut world), (1, false));
+}

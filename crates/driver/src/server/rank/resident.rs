@@ -170,6 +170,8 @@ impl Rank {
                     self.resident = None;
                 }
             }
+            // It is the same machine's.
+            ClientOutput::ClockRuns { .. } => {}
             ClientOutput::Stopped => {
                 residence.stopped = true;
                 residence.state.set();
