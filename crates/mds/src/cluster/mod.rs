@@ -234,7 +234,14 @@ impl Mds {
         if !self.cluster.exports.is_active() {
             return None;
         }
-        self.touched(&job.op).into_iter().find_map(|ino| self.moved(ino))
+        let about = principal(&job.op);
+        let still_here: Vec<Ino> =
+            self.touched(&job.op).into_iter().filter(|ino| self.tree.peek(*ino).is_some()).collect();
+        still_here.into_iter().find_map(|ino| match self.moved(ino)? {
+            // The other rank would send it back: what moved is borrowed from there when it is forgotten here.
+            Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(Why::Moving)),
+            step => Some(step),
+        })
     }
 
     /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
