@@ -1,5 +1,5 @@
 //! How a rank's clock runs beside this client's. What is promised for a time (lookup leases, and that a session lives) counts by both, each for itself, and
-//! allows for a tenth: beyond that it is noticed here, from what a rank's clock says when it answers a ping. Clocks may differ by any amount.
+//! allows for a tenth at least: beyond that it is noticed here, from what a rank's clock says when it answers a ping. Clocks may differ by any amount.
 
 /// Beside the tenth, milliseconds: for times that were read a while before they were sent.
 const SLACK_MS: u64 = 100;
@@ -31,11 +31,13 @@ pub enum Runs {
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     from: Option<Sample>,
+    /// What was found last; a whole window in which nothing is found ends it.
+    runs: Option<Runs>,
     distrusted_until: u64,
 }
 
 impl Pace {
-    /// An answer came. `Some`: since an earlier one the clocks have run apart.
+    /// An answer came. `Some`: since an earlier one the clocks have run apart, which was not known before.
     pub fn compare(&mut self, asked_ms: u64, came_ms: u64, at_ms: u64) -> Option<Runs> {
         let sample = Sample { asked_ms, came_ms, at_ms };
         let Some(from) = self.from.filter(|from| from.at_ms <= at_ms) else {
@@ -54,10 +56,12 @@ impl Pace {
         } else {
             None
         };
-        if runs.is_some() || came_ms - from.came_ms >= WINDOW_MS {
-            self.from = Some(sample);
+        if runs.is_none() && came_ms - from.came_ms < WINDOW_MS {
+            return None;
         }
-        runs
+        self.from = Some(sample);
+        let before = std::mem::replace(&mut self.runs, runs);
+        runs.filter(|_| before != runs)
     }
 
     /// Whether what is promised for a time counts.
@@ -114,6 +118,24 @@ mod tests {
         assert!(found < 660, "{found}");
         assert!(!pace.trusts(found * 1000) && !pace.trusts(found * 1000 + DISTRUST_MS - 1));
         assert!(pace.trusts(found * 1000 + DISTRUST_MS));
+    }
+
+    #[test]
+    fn what_goes_on_is_told_once_and_what_comes_again_once_more() {
+        let (mut pace, mut now, mut at) = (Pace::default(), 0, 1);
+        let mut told = |seconds: u64, step: u64| {
+            let mut all = Vec::new();
+            for _ in 0..seconds {
+                (now, at) = (now + 1000, at + step);
+                all.extend(pace.compare(now, now, at));
+                assert!(step <= 1100 || all.is_empty() || !pace.trusts(now), "as long as it goes on");
+            }
+            all
+        };
+        assert_eq!(told(1000, 500), [Runs::Slower]);
+        assert_eq!(told(1000, 1500), [Runs::Faster]);
+        assert_eq!(told(130, 1000), []);
+        assert_eq!(told(10, 1500), [Runs::Faster]);
     }
 
     #[test]

@@ -196,6 +196,11 @@ fn an_error() {
 }
 
 #[test]
+fn the_answer_to_a_ping() {
+    to_client(ToClient::Pong { at_ms: 300 }, "4c6f01020500000000000000f07af8f6320308ac02");
+}
+
+#[test]
 fn a_redirect_of_something_done() {
     to_client(
         ToClient::Redirect { seq: Seq(3), rank: Rank(1), routes: vec![route()], done: Some((Ino(0x101), 1)) },
