@@ -42,7 +42,7 @@ pub enum Answer {
     /// The attributes after the operation.
     Entry(Attr),
     /// Opened. `rights`: CACHE and BUFFER bits that came with it. `data`: the whole file if it is held in the inode
-    /// and was opened for reading (or is empty).
+    /// and was opened for reading (or is empty). Of a directory whose fragments are several ranks' `attr` counts only what its home has.
     Opened { attr: Attr, created: bool, rights: Lease, data: Option<Arc<[u8]>> },
     /// Bytes: symlink target, xattr value or names, inline data.
     Bytes(Arc<[u8]>),

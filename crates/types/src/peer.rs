@@ -21,6 +21,9 @@ pub struct Want {
     pub need: Need,
     /// Bits of its inode (or directory) to ask back from all clients but the one for which this is done.
     pub recall: Lease,
+    /// Of [`Need::Parts`]: they are only to be shown, as they are at one moment, and other transactions may be lent them for the same
+    /// meanwhile. Of all else it says nothing.
+    pub shown: bool,
 }
 
 /// Where an inode that was lent is, if that is a decoupled subtree of its rank.

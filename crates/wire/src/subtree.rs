@@ -62,7 +62,7 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
         SubtreeOp::Fetch { epoch, needs } => {
             put(ask::FETCH, &[*epoch]);
             put_list(&mut out, needs, |out, need| {
-                put_want(out, &Want { need: need.clone(), recall: Lease::NONE });
+                put_want(out, &Want { need: need.clone(), recall: Lease::NONE, shown: false });
             });
         }
         SubtreeOp::Part { epoch, merge, part, blind, body: _ } => {

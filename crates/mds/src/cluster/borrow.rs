@@ -58,7 +58,7 @@ impl Tx {
 }
 
 /// What must be lent for a request, by rank.
-type Foreign = BTreeMap<Rank, Vec<Want>>;
+pub(super) type Foreign = BTreeMap<Rank, Vec<Want>>;
 
 /// What a request needs before it can be decided.
 pub(crate) enum Gathered {
@@ -115,7 +115,7 @@ impl Mds {
                 let lent = job.tx.and_then(|tx| self.cluster.txs.get(&tx)?.parts.get(&dir));
                 let lent = lent.map(|by_rank| by_rank.keys().copied().collect()).unwrap_or_default();
                 let Some(ranks) = self.missing_parts(dir, &lent) else { return Gathered::Again };
-                let want = Want { need, recall: Lease::NONE };
+                let want = Want { need, recall: Lease::NONE, shown: !job.op.is_change() };
                 ranks.into_iter().for_each(|rank| foreign.entry(rank).or_default().push(want.clone()));
                 continue;
             }
@@ -131,7 +131,7 @@ impl Mds {
             let rank = named.or(away.get(&of).copied()).unwrap_or_else(|| self.tree.owner(of));
             if rank != self.me() {
                 let recall = bits_for(&job.op, of);
-                foreign.entry(rank).or_default().push(Want { need, recall });
+                foreign.entry(rank).or_default().push(Want { need, recall, shown: false });
             } else if !matches!(need, Need::Inode(_)) && !unknown.contains(&of) {
                 own.push(need);
             }
@@ -173,8 +173,16 @@ impl Mds {
             self.give_back(job, true);
             return Step::Wait(Why::Peers);
         }
+        if !self.is_its_turn(job, &foreign) {
+            self.give_back(job, true);
+            job.tx.into_iter().for_each(|tx| self.end_turn(tx));
+            return Step::Wait(Why::Locked);
+        }
+        self.ask_for_replicas(job, &foreign);
         let client = self.sessions.get(job.slot).map_or(0, |session| session.client);
-        let (tx, state) = self.transaction(job);
+        let tx = self.transaction(job).0;
+        self.take_turn(tx, &foreign);
+        let (_, state) = self.transaction(job);
         state.round += 1;
         let round = state.round;
         state.calls.clear();
@@ -341,6 +349,10 @@ impl Mds {
             job.tx = None;
         }
         ranks.into_iter().for_each(|rank| self.tell(rank, PeerMsg::Return { tx, again }));
+        match again {
+            true => self.pause_turn(tx),
+            false => self.end_turn(tx),
+        }
     }
 
     /// What was borrowed from a rank, or asked of it, is void: those requests begin anew.
@@ -363,6 +375,11 @@ impl Mds {
             }
             self.parked.ready(id);
         }
+    }
+
+    /// Whether something is borrowed for a transaction, or asked for.
+    pub(super) fn borrows(&self, tx: TxId) -> bool {
+        self.cluster.txs.get(&tx).is_some_and(|tx| !tx.guests.is_empty() || !tx.outstanding.is_empty())
     }
 
     /// Puts what was borrowed for a request beside this rank's own records.
@@ -424,6 +441,7 @@ impl Mds {
                 state.asked.remove(&rank);
             }
         }
+        self.decide_turn(tx);
         self.give_back(job, false);
         own
     }

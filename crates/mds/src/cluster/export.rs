@@ -432,6 +432,7 @@ impl Mds {
                         && export.data_sync.is_none()
                         && files == Some(true)
                         && dir == Some(true)
+                        && self.knows_changed(&mut survey)
                         && self.knows_held(&mut survey, &mut export.held)
                         && let Some(written) = self.written_since(export, &mut survey)
                     {

@@ -40,11 +40,8 @@ impl Mds {
         if !self.knows_held(survey, held) {
             return false;
         }
-        for ino in self.changed_inos() {
-            if let Moves::Unknown(needs) = self.moves(survey, ino) {
-                self.load(needs, Waiter::Nobody);
-                return false;
-            }
+        if !self.knows_changed(survey) {
+            return false;
         }
         if self.now.mono_ms < frozen_ms + FLOATING_MS && self.has_changed_floating() {
             // Of a file that once lived below the directory the table should not say so any more.
@@ -58,6 +55,24 @@ impl Mds {
             return false;
         }
         true
+    }
+
+    /// Whether it is known of all that was changed whether it moves. Much of it may have left memory: what was made and removed meanwhile has. What must be
+    /// read for that is read at once, and before requests are kept waiting.
+    pub(super) fn knows_changed(&mut self, survey: &mut Survey) -> bool {
+        let (mut needs, mut all) = (Vec::new(), true);
+        for ino in self.changed_inos() {
+            if let Moves::Unknown(mut wants) = self.moves(survey, ino) {
+                all = false;
+                needs.append(&mut wants);
+            }
+        }
+        needs.sort();
+        needs.dedup();
+        if !needs.is_empty() {
+            self.load(needs, Waiter::Survey);
+        }
+        all
     }
 
     /// Whether other ranks have replicas of what moves: they are asked back.

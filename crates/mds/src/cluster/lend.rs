@@ -11,7 +11,7 @@ use loligo_namespace::{Found, Loaded, Lookup, Need, decided, ended_lines, lent_d
 use loligo_types::{Event, FsError, Ino, Kind, Lease, PeerRecord, Rank};
 
 use super::Where;
-use super::locks::{Claim, How, Locks, claim, collide};
+use super::locks::{Claim, How, Locks, Use, claim, collide};
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Why;
@@ -81,10 +81,9 @@ impl Loans {
         self.locks.whole(ino).is_some()
     }
 
-    /// The transaction that a request of this rank waits for which changes these names of an inode and what is counted of
-    /// it, or (`None`) looks at all of it.
-    pub(crate) fn in_the_way(&mut self, ino: Ino, names: Option<&[u64]>) -> Option<TxId> {
-        self.locks.in_the_way(ino, names)
+    /// The transaction that a request of this rank waits for which does this with an inode.
+    pub(crate) fn in_the_way(&mut self, ino: Ino, what: &Use) -> Option<TxId> {
+        self.locks.in_the_way(ino, what)
     }
 
     /// All of which something is locked, ascending.
@@ -125,9 +124,10 @@ struct Search {
     lent: Lent,
 }
 
-/// What may come to be something else than what other ranks have replicas of: not what is locked for the sake of names alone.
+/// What may come to be something else than what other ranks have replicas of: not what is locked for the sake of names alone, or only shown.
 fn replicated(claims: &[Claim]) -> Vec<Ino> {
-    claims.iter().filter(|claim| !matches!(claim.how, How::Names(_))).map(|claim| claim.ino).collect()
+    let may_change = |claim: &&Claim| !matches!(claim.how, How::Names(_) | How::Shown);
+    claims.iter().filter(may_change).map(|claim| claim.ino).collect()
 }
 
 impl Mds {
@@ -179,7 +179,10 @@ impl Mds {
                 inos.extend(claims.iter().map(|claim| claim.ino));
                 inos.sort_unstable();
                 inos.dedup();
-                self.mark_loan(tx, &inos);
+                // What is only shown does not change: clients may be given of it what they ask for.
+                let shown = |ino: &Ino| claims.iter().any(|claim| claim.ino == *ino && claim.how == How::Shown);
+                let marks: Vec<Ino> = inos.iter().copied().filter(|ino| !shown(ino)).collect();
+                self.mark_loan(tx, &marks);
                 claims.iter().for_each(|claim| self.cluster.loans.locks.take(tx, claim));
                 if let Some(loan) = self.cluster.loans.by_tx.get_mut(&tx) {
                     (loan.stage, loan.locked) = (Stage::Held, inos);
@@ -259,7 +262,7 @@ impl Mds {
         if let Need::Parts(dir) = want.need {
             let part = self.lend_part(from, dir);
             if let Loaded::Part { part: Some(_), .. } = part {
-                claim(&mut search.claims, dir, Lease::NONE, How::Whole);
+                claim(&mut search.claims, dir, Lease::NONE, if want.shown { How::Shown } else { How::Whole });
             }
             return search.lent.items.push(part);
         }

@@ -30,6 +30,7 @@ mod scatter;
 mod size;
 mod spread;
 mod survey;
+mod turns;
 mod written;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -47,12 +48,14 @@ pub(crate) use self::giga::Growing;
 pub(crate) use self::lend::Loans;
 pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
+pub(crate) use self::locks::Use;
 use self::replicas::{Held as ReplicasHeld, Lent as ReplicasLent};
 pub(crate) use self::replicas::{Way, is_same_way};
 pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;
 pub(crate) use self::scatter::Numbers as ScatteredNumbers;
 pub(crate) use self::size::Tail;
+pub(crate) use self::turns::Turns;
 
 use crate::execute::{Step, handle_of};
 use crate::hash::IntMap;
@@ -81,6 +84,7 @@ pub(crate) struct Cluster {
     pub(crate) imported: Lsn,
     /// Transactions that this rank coordinates.
     pub(crate) txs: BTreeMap<TxId, Tx>,
+    pub(crate) turns: Turns,
     pub(crate) loans: Loans,
     pub(crate) exports: Exports,
     /// Reads of the table up to this one may have been made before something became this rank's.
@@ -220,8 +224,8 @@ impl Mds {
                 return Some(step);
             }
             if self.cluster.loans.locked(ino).is_some() {
-                let names = self.only_names(&job.op, ino);
-                if let Some(holder) = self.cluster.loans.in_the_way(ino, names.as_deref()) {
+                let what = self.use_of(&job.op, ino);
+                if let Some(holder) = self.cluster.loans.in_the_way(ino, &what) {
                     return Some(self.give_way(job, holder));
                 }
             }
@@ -242,6 +246,16 @@ impl Mds {
             Step::Redirect(_) if about != Some(ino) => Some(Step::Wait(Why::Moving)),
             step => Some(step),
         })
+    }
+
+    /// What a request does with an inode.
+    fn use_of(&self, op: &Op, ino: Ino) -> Use {
+        let changes = op.is_change();
+        match self.only_names(op, ino) {
+            Some(hashes) => Use::Names { hashes, changes },
+            None if changes => Use::Whole,
+            None => Use::Look,
+        }
     }
 
     /// The hashes of the names that are all that a request looks at or changes of an inode, beside what is counted of it and
@@ -351,6 +365,7 @@ impl Mds {
             }
         }
         self.send_letters();
+        self.end_turns_decided();
         greeted
     }
 

@@ -17,6 +17,7 @@ impl Mds {
             }
         }
         all.extend(cluster.txs.keys().map(|tx| format!("transaction {} of rank {}", tx.number, tx.rank)));
+        all.extend(self.turns().map(|dir| format!("somebody has the turn with directory {dir}")));
         let locked = cluster.loans.locked_inos();
         all.extend(locked.into_iter().map(|ino| format!("inode {ino} is lent: {:?}", cluster.loans.locked(ino))));
         if !cluster.exports.is_idle() {

@@ -5,7 +5,7 @@
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Frag, FsError, Ino};
 
-use crate::cluster::Where;
+use crate::cluster::{Use, Where};
 use crate::execute::Step;
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -80,7 +80,7 @@ impl Mds {
         for ino in self.cluster.loans.locked_inos() {
             match self.is_below(ino, dir) {
                 Ok(below) if below || ino == dir => {
-                    if let Some(holder) = self.cluster.loans.in_the_way(ino, None) {
+                    if let Some(holder) = self.cluster.loans.in_the_way(ino, &Use::Whole) {
                         return Some(self.give_way(job, holder));
                     }
                 }

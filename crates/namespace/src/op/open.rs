@@ -12,7 +12,7 @@ use crate::tree::Tree;
 use crate::work::{Work, inode_of};
 
 pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, flags: OpenFlags) {
-    let Some(inode) = wants.whole(ino) else { return };
+    let Some(inode) = wants.inode(ino) else { return };
     if flags.truncate {
         truncate::need(wants, inode, 0);
     } else if (flags.read || flags.exec) && inode.kind == Kind::File {
@@ -30,7 +30,9 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, flags: OpenFlags) ->
     if flags.truncate {
         truncate::apply(&mut work, ctx, inode, 0)?;
     }
-    let attr = work.attr(inode);
+    // Of a directory whose fragments are several ranks' what is counted here: who lists it asks for entries next, and all those ranks need
+    // not be asked for what it has all in all.
+    let attr = if inode.is_spread() { inode.attr() } else { work.attr(inode) };
     let data = if flags.truncate { truncated_data(attr.inline) } else { open_data(tree, inode, flags) };
     Ok(work.finish(Answer::Opened { attr, created: false, rights: Lease::NONE, data }, ino))
 }

@@ -19,6 +19,7 @@ mod code {
     pub const INLINE: u8 = 5;
     pub const PARTS: u8 = 6;
     pub const PART: u8 = 7;
+    pub const PARTS_SHOWN: u8 = 8;
 }
 
 fn put(out: &mut Vec<u8>, code: u8, ino: Ino) {
@@ -40,6 +41,7 @@ pub(crate) fn put_want(out: &mut Vec<u8>, want: &Want) {
         }
         Need::Xattrs(ino) => put(out, code::XATTRS, *ino),
         Need::Inline(ino) => put(out, code::INLINE, *ino),
+        Need::Parts(dir) if want.shown => put(out, code::PARTS_SHOWN, *dir),
         Need::Parts(dir) => put(out, code::PARTS, *dir),
     }
     out.push(want.recall.0);
@@ -53,10 +55,10 @@ pub(crate) fn take_want(from: &mut Cursor<'_>) -> Result<Want> {
         code::RANGE => Need::Range { dir: ino, from_hash: from.u64()? },
         code::XATTRS => Need::Xattrs(ino),
         code::INLINE => Need::Inline(ino),
-        code::PARTS => Need::Parts(ino),
+        code::PARTS | code::PARTS_SHOWN => Need::Parts(ino),
         _ => return Err(from.invalid("kind of a record")),
     };
-    Ok(Want { need, recall: take_lease(from)? })
+    Ok(Want { need, recall: take_lease(from)?, shown: code == code::PARTS_SHOWN })
 }
 
 /// Records of inodes; the small tables of a rank are its own, as is what it knows of hashes, and are left out.

@@ -165,7 +165,10 @@ fn heat() -> impl Strategy<Value = FragHeat> {
 
 pub fn peer() -> impl Strategy<Value = PeerMsg> {
     let tx = || (any::<u64>(), rank()).prop_map(|(number, rank)| TxId { number, rank });
-    let want = (need(), lease()).prop_map(|(need, recall)| Want { need, recall });
+    let want = (need(), lease(), any::<bool>()).prop_map(|(need, recall, shown)| {
+        let shown = shown && matches!(need, Need::Parts(_));
+        Want { need, recall, shown }
+    });
     prop_oneof![
         (any::<(u64, u64, u64)>(), map(), routes()).prop_map(|((life, received, sent), map, routes)| PeerMsg::Hello {
             life,

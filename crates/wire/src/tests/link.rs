@@ -248,7 +248,9 @@ fn the_bytes_of_records_are_fixed() {
         Need::Inline(Ino(256)),
         Need::Parts(Ino(1)),
     ];
-    let wants = needs.into_iter().map(|need| Want { need, recall: Lease(3) }).collect();
+    let wants = needs.into_iter().map(|need| Want { need, recall: Lease(3), shown: false });
+    let shown = Want { need: Need::Parts(Ino(2)), recall: Lease::NONE, shown: true };
+    let wants = wants.chain([shown]).collect();
     golden("borrow", between(PeerMsg::Borrow { tx: TX, round: 1, client: 300, wants }));
     let inode = Inode::new(Ino(256), Kind::File, 0o644, 1000, 100, Ino(1), Time(0x0102_0304_0506_0708));
     let target = Target { ino: Ino(256), kind: Kind::File, remote: true };

@@ -25,6 +25,7 @@ mod repeats;
 mod returns;
 mod scattered;
 mod shortcuts;
+mod shown;
 mod shut_out;
 mod spread;
 mod stands;
