@@ -145,6 +145,7 @@ force_restart() {
     local number
     number=$(connection)
     [ -z "$number" ] || { echo 1 >"/sys/fs/fuse/connections/$number/abort"; } 2>/dev/null
+    calm
     timeout -k 5 30 "$binary" down --data "$data" </dev/null >/dev/null 2>&1
     mounted && timeout 10 umount -l "$mount"
     timeout 10 pkill -KILL -f -- "--data $data( |\$)"

@@ -16,6 +16,10 @@ report() {
 }
 trap report EXIT INT TERM
 
+# What a suite mounts below the mount must not be in use because the search is in it: it is made among mounts of its own.
+apart=(unshare --mount)
+"${apart[@]}" true 2>/dev/null || apart=()
+
 there=()
 for ((rank = 0; rank < ranks; rank++)); do there+=("$rank"); done
 
@@ -25,7 +29,7 @@ while [ -d "$data" ] && [ ! -e "${stop:-$data/none}" ]; do
         [ ${#there[@]} -gt 0 ] || there=(0)
     fi
     # Not too deep: each step of the search is work for the file system, too.
-    dir=$(timeout 10 find "$mount" -mindepth 1 -maxdepth 4 -type d 2>/dev/null | shuf -n 1)
+    dir=$(timeout 10 "${apart[@]}" find "$mount" -mindepth 1 -maxdepth 4 -type d 2>/dev/null | shuf -n 1)
     if [ -n "$dir" ]; then
         bits=$((RANDOM % 4)) frag=()
         # Whole in one case of four, so that fragments come together again.
