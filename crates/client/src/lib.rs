@@ -18,6 +18,7 @@ mod extents;
 mod file;
 mod flush;
 mod hints;
+mod late;
 mod leases;
 mod locks;
 mod machine;

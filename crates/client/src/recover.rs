@@ -382,6 +382,7 @@ impl Client {
             claim.locks.extend(held.map(|(handle, lock)| (*ino, *handle, *lock)));
         }
         self.send(rank, ToServer::Reclaim(claim));
+        self.doubt_answers(rank);
         self.close_what_may_have_moved(rank);
         self.ask_where(rank, &opened);
         for ino in self.files.map.keys().copied().collect::<Vec<_>>() {

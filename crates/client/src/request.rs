@@ -28,6 +28,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.in_flight = 0;
         session.unsent = 0;
+        session.late_below = 0;
         self.send_data(rank);
         self.send_requests(rank);
     }
@@ -221,7 +222,7 @@ impl Client {
         ways: Vec<(Ino, u16)>,
     ) {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
-        let Some(pending) = session.pending.remove(&seq.0) else { return };
+        let Some(mut pending) = session.pending.remove(&seq.0) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
         if matches!((&pending.request.op, &result), (Op::SetLock { wait: true, .. }, Err(FsError::Busy))) {
             // It has waited so long that the server must remember too much for it: it is to ask again.
@@ -240,6 +241,15 @@ impl Client {
             return self.send_requests(rank);
         }
         let answered = session.first_unanswered();
+        let late = seq.0 < session.late_below;
+        let granted = if late { &[] } else { granted };
+        if late {
+            match self.ask_once_more(pending, &mut result) {
+                Some(back) => pending = back,
+                None => return self.send_requests(rank),
+            }
+        }
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
         if let Ok(Answer::Opened { attr, rights, .. }) = &mut result
             && session.leases.is_void(attr.ino, seq.0)
         {

@@ -5,6 +5,7 @@ mod cut;
 mod direct;
 mod ends;
 mod guessed;
+mod late;
 mod locks;
 mod lost;
 mod members;
