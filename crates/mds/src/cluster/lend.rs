@@ -274,9 +274,6 @@ impl Mds {
         let (ino, name, how) = match &want.need {
             Need::Inode(ino) => (*ino, None, How::Inode),
             Need::Xattrs(ino) | Need::Inline(ino) | Need::Parts(ino) => (*ino, None, How::Whole),
-            Need::Entry { dir, name } if self.tree.inode(*dir).is_some_and(|inode| inode.is_spread()) => {
-                (*dir, Some(name), How::Whole)
-            }
             Need::Entry { dir, name } => (*dir, Some(name), How::Names(vec![self.tree.hash(name)])),
             Need::Range { dir, .. } | Need::Hashes { dir, .. } => (*dir, None, How::Whole),
         };
@@ -286,7 +283,8 @@ impl Mds {
                 let lines = self.cluster.routes.lines(ino);
                 return self.tell_durably(from, PeerMsg::Routes(lines));
             }
-            Some(_) if self.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, How::Whole),
+            // What the decision counts of it the borrower counts in its own part, or at the home.
+            Some(_) if self.tree.part(ino).is_some() => claim(&mut search.claims, ino, want.recall, how),
             _ if !self.look_for_inode(ino, want.recall, how, search) => return,
             _ => {}
         }

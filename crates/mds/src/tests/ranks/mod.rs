@@ -8,6 +8,7 @@ mod crashes;
 mod dropped;
 mod ends;
 mod floating;
+mod fragment_names;
 mod gone;
 mod hellos;
 mod holdings;
