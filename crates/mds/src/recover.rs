@@ -58,7 +58,7 @@ impl Mds {
             mds.tree.load(Loaded::Route(route));
         }
         // As if they had been told: what another rank has given to this one is this one's with the letter, not before.
-        mds.learn_routes(meta.other_routes);
+        mds.learn_routes(None, meta.other_routes);
         for part in meta.parts {
             mds.tree.load(Loaded::Inode(part.ino, Some(Box::new(part))));
         }

@@ -107,7 +107,7 @@ impl Mds {
             PeerMsg::Letter { seq, letter } => self.letter(from, seq, letter),
             PeerMsg::Received { upto } => self.letters_received(from, upto),
             PeerMsg::Acked { upto } => self.letters_acked(from, upto),
-            PeerMsg::Routes(routes) => self.learn_routes(routes),
+            PeerMsg::Routes(routes) => self.learn_routes(Some(from), routes),
             PeerMsg::Gone(dir) => self.peer_gone(dir),
             PeerMsg::ClientGone { client } => self.client_gone(client),
             PeerMsg::Borrow { tx, round, client, wants } => self.borrowed(from, tx, round, client, wants),
@@ -155,7 +155,7 @@ impl Mds {
         link.sent = received;
         self.map_changed(map.clone());
         self.letters_received(from, received);
-        self.learn_routes(routes);
+        self.learn_routes(Some(from), routes);
         self.send_letters();
         self.repeat_acks(from);
         self.settle_peer(from);
@@ -270,7 +270,10 @@ impl Mds {
     }
 
     /// Takes lines of the subtree map in that another rank told.
-    pub(crate) fn learn_routes(&mut self, routes: Vec<Route>) {
+    ///
+    /// Where a directory is whose number names this rank others ask here who know nothing of it. So what a third one says of that is asked
+    /// of who is said to have it: if it is gone from there, as that one may not have heard, requests would be sent to and fro.
+    pub(crate) fn learn_routes(&mut self, from: Option<Rank>, routes: Vec<Route>) {
         let mut news = false;
         for route in routes {
             if route.rank == self.me() {
@@ -281,6 +284,9 @@ impl Mds {
             if self.cluster.routes.learn(route) {
                 self.came_to(route.rank);
                 news = true;
+                if from.is_some_and(|from| from != route.rank) && route.dir.zeroth_rank() == Some(self.me()) {
+                    self.tell(route.rank, PeerMsg::Routes(vec![route]));
+                }
             }
         }
         if news {

@@ -495,14 +495,30 @@ fn ranks_that_take_each_other_for_the_one_that_has_it_do_not_ask_each_other_for_
     cluster.release();
     cluster.wait(5000);
     (0..3).for_each(|at| assert!(!has_line(&mut cluster, at, dir), "rank {at}"));
-    // It comes to rank 2 by somebody who has not heard of the end either.
+    // Rank 2 has it from rank 1 itself, and so does not ask there whether it is so.
     cluster.at(2, |world| {
-        world.input(crate::Input::Peer { from: rank(0), msg: PeerMsg::Routes(vec![line]) });
+        world.input(crate::Input::Peer { from: rank(1), msg: PeerMsg::Routes(vec![line]) });
     });
     assert!(has_line(&mut cluster, 2, dir));
     // Whatever of it is wanted at rank 1: the one that counts a file, or into which one is renamed.
     let moved = cluster.ask(a, 1, rename(here, "f", dir, "g"));
     assert_eq!(moved, Outcome::Answered(Err(FsError::NotFound)), "{text}");
     assert!(!has_line(&mut cluster, 2, dir));
+    cluster.finish();
+}
+
+#[test]
+fn what_a_third_rank_says_of_one_that_is_gone_keeps_nobody_going_to_and_fro() {
+    let (mut cluster, a, _, dir) = removed_where_it_was_given_to();
+    let line = Route { dir, frag: Frag::WHOLE, rank: rank(1), version: 9 };
+    cluster.release();
+    cluster.wait(5000);
+    cluster.at(2, |world| {
+        world.input(crate::Input::Peer { from: rank(0), msg: PeerMsg::Routes(vec![line]) });
+    });
+    for at in 0..3 {
+        assert_eq!(cluster.call_by(a, at, &Op::GetAttr { ino: dir }).0, Err(FsError::Stale), "rank {at}");
+    }
+    (0..3).for_each(|at| assert!(!has_line(&mut cluster, at, dir), "rank {at}"));
     cluster.finish();
 }

@@ -161,8 +161,8 @@ fn what_was_made_and_removed_while_a_fragment_was_about_to_move_keeps_nobody_wai
     cluster.finish();
 }
 
-#[test]
-fn who_looks_does_not_wait_for_the_clients_that_who_has_the_turn_waits_for() {
+/// An empty directory, and a client that does not give back the names in it that it holds.
+fn empty_but_held() -> (Cluster, usize, usize, Ino) {
     let (mut cluster, a, dir, _) = halves();
     let b = cluster.client();
     for n in 0..40 {
@@ -171,6 +171,12 @@ fn who_looks_does_not_wait_for_the_clients_that_who_has_the_turn_waits_for() {
     cluster.wait(2000);
     assert!(cluster.lookup(a, dir, &name_in(&cluster, LOWER, "none")).is_err());
     cluster.at(0, |world| world.clients[a].obeys = false);
+    (cluster, a, b, dir)
+}
+
+#[test]
+fn who_looks_does_not_wait_for_the_clients_that_who_has_the_turn_waits_for() {
+    let (mut cluster, a, b, dir) = empty_but_held();
     let removed = [0, 1].map(|_| cluster.send(b, 0, rmdir(Ino::ROOT, "d")));
     cluster.wait(100);
     assert_eq!(cluster.outcome(b, 0, removed[0]), None, "the names that the other one holds are asked back");
@@ -180,5 +186,22 @@ fn who_looks_does_not_wait_for_the_clients_that_who_has_the_turn_waits_for() {
     cluster.wait(100);
     assert!(is_done(&mut cluster, b, 0, removed[0]));
     assert_eq!(cluster.outcome(b, 0, removed[1]), Some(Outcome::Answered(Err(FsError::NotFound))));
+    cluster.finish();
+}
+
+#[test]
+fn who_waits_to_look_goes_on_when_who_has_the_turn_begins_to_wait_for_clients() {
+    let (mut cluster, a, b, dir) = empty_but_held();
+    cluster.hold(0, 1);
+    let removed = cluster.send(b, 0, rmdir(Ino::ROOT, "d"));
+    assert_eq!(said(&cluster, 0, 1), ["borrow"]);
+    let shown = cluster.send(b, 0, Op::GetAttr { ino: dir });
+    assert_eq!(said(&cluster, 0, 1), ["borrow"], "all parts are being borrowed");
+    cluster.release();
+    assert_eq!(size(&mut cluster, b, shown), Some(0));
+    assert_eq!(cluster.outcome(b, 0, removed), None, "it has to wait for the other client");
+    cluster.at(0, |world| world.clients[a].obeys = true);
+    cluster.wait(100);
+    assert!(is_done(&mut cluster, b, 0, removed));
     cluster.finish();
 }
