@@ -43,11 +43,13 @@ pub fn run(dir: &Directory, seconds: u32, ranks: Option<u16>, json: bool) -> Out
         return Err(Failure::usage("there is no file system of 0 ranks").remedy("give --ranks 1 or more"));
     }
     let place = place::find(dir)?;
+    let before: StatusDoc = ask::json(&place.found, "/api/v1/status")?;
     let (spots, unreached) = look(&place, seconds)?;
     let status: StatusDoc = ask::json(&place.found, "/api/v1/status")?;
     let mut counted = count(&place, &spots, seconds)?;
     let known: Vec<f64> = status.ranks.iter().map(|rank| rank.load.capacity_per_s).filter(|can| *can > 0.0).collect();
     counted.seen.capacity = known.iter().sum::<f64>() / known.len().max(1) as f64;
+    counted.seen.paths = paths(&before, &status);
     if counted.seen.dirs.is_empty() {
         return Err(Failure::new(format!(
             "nothing was done below {} in {seconds} s, so there is nothing to judge by",
@@ -85,6 +87,20 @@ fn look(place: &Place, seconds: u32) -> Result<(Vec<SpotDoc>, Vec<UnreachedDoc>)
         bar.add(1);
     }
     Ok((all, unreached))
+}
+
+/// How much of what ranks have answered meanwhile were paths: of the whole file system, as ranks do not count that by directory.
+fn paths(before: &StatusDoc, after: &StatusDoc) -> f64 {
+    let sum = |status: &StatusDoc| {
+        let counted = || status.ranks.iter().map(|rank| &rank.counted);
+        let paths: u64 = counted().flat_map(|of| &of.walks).map(|walks| walks.count).sum();
+        let all: u64 = counted().flat_map(|of| of.placed.values()).flat_map(|ops| ops.values()).sum();
+        (paths, all)
+    };
+    let ((paths_before, all_before), (paths, all)) = (sum(before), sum(after));
+    // A rank that was restarted has begun to count anew.
+    let (paths, all) = (paths.saturating_sub(paths_before) as f64, all.saturating_sub(all_before) as f64);
+    if all > 0.0 { (paths / all).min(1.0) } else { 0.0 }
 }
 
 /// Takes together what is below the directory.
@@ -180,6 +196,7 @@ fn text(place: &Place, counted: &Counted, ranks: usize, seconds: u32) -> String 
         percent(seen.restricted),
         percent(counted.lists),
     );
+    out.push_str(&format!("paths are {:.0} % of what all ranks were asked\n", 100.0 * seen.paths));
     out.push_str(&match seen.needs() {
         Some(needs) => {
             format!("a rank answers {} requests/s: this needs {needs:.2} of one\n\n", human_count(seen.capacity as u64))
@@ -200,8 +217,8 @@ fn text(place: &Place, counted: &Counted, ranks: usize, seconds: u32) -> String 
 }
 
 /// Which placement, and why; what to do.
-fn said(advice: Advice) -> (&'static str, &'static str) {
-    match advice {
+fn said(advice: Advice) -> (&'static str, String) {
+    let (choice, why) = match advice {
         Advice::OneRank => ("subtree", "there is one rank: nothing can be spread"),
         Advice::Little => {
             ("subtree", "one rank has time for all of this; spreading it makes requests longer and brings nothing")
@@ -219,12 +236,31 @@ fn said(advice: Advice) -> (&'static str, &'static str) {
             "subtree",
             "directories are made and changed so often that what two ranks do for each costs more than an even load brings",
         ),
-        Advice::Giga => (
-            "giga",
-            "many directories have the load, which moving one after the other does not follow (loligo subtree place DIRECTORY giga, or replicated \
-             where programs ask by paths); those that are there stay where they are without --move, and new ones are spread. What is to be decoupled must not be below it",
+        Advice::Giga => ("giga", "many directories have the load, which moving one after the other does not follow"),
+        Advice::Replicated { .. } => (
+            "replicated",
+            "many directories have the load, which moving one after the other does not follow, and programs ask by paths: one request each",
         ),
+    };
+    let mut why = why.to_string();
+    if let Advice::Giga | Advice::Replicated { .. } = advice {
+        why += &format!(
+            " (loligo subtree place DIRECTORY {choice}); those that are there stay where they are without --move, and new ones are spread. What is to \
+             be decoupled must not be below it"
+        );
     }
+    if let Advice::Replicated { unchecked: unchecked @ 0.01.. } = advice {
+        why += &format!(
+            ". Where nobody relies on who may search the directories above, table saves up to {unchecked:.2} messages an operation more \
+             (docs/placement.md, \"Table\")"
+        );
+    }
+    (choice, why)
+}
+
+/// What is better for whoever needs nobody asked about the directories above, if something is.
+fn advice_unchecked(advice: &Advice) -> Option<&'static str> {
+    matches!(advice, Advice::Replicated { unchecked } if *unchecked > 0.0).then_some("table")
 }
 
 fn document(place: &Place, counted: &Counted, ranks: usize, seconds: u32, unreached: &[UnreachedDoc]) -> Value {
@@ -256,7 +292,9 @@ fn document(place: &Place, counted: &Counted, ranks: usize, seconds: u32, unreac
         "capacity_per_s": (seen.capacity > 0.0).then_some(seen.capacity),
         "needs_ranks": seen.needs(),
         "placements": outlooks(seen, ranks).into_iter().map(outlook).collect::<serde_json::Map<_, _>>(),
+        "paths_share": seen.paths,
         "advice": choice,
+        "advice_unchecked": advice_unchecked(&seen.advice(ranks)),
         "why": why,
         "unreached": unreached,
     })

@@ -18,6 +18,10 @@ const LITTLE: f64 = 0.5;
 const BETTER: f64 = 1.1;
 /// The busiest rank has so many times what one has on average: that is not even.
 const UNEVEN: f64 = 1.5;
+/// Paths are so much of what is asked: programs that ask by paths come first.
+const BY_PATHS: f64 = 0.25;
+/// Messages an operation that are worth a weaker promise.
+const WORTH: f64 = 0.05;
 /// A balancer moves a few pieces at a time: more directories for half of the load than so many for each rank are not followed.
 const FEW: usize = 4;
 
@@ -36,6 +40,8 @@ pub struct Seen {
     pub at: Vec<f64>,
     /// Requests per second that a rank can answer; 0: not known.
     pub capacity: f64,
+    /// How much of all requests are paths, 0 to 1.
+    pub paths: f64,
 }
 
 /// A directory.
@@ -61,7 +67,7 @@ pub struct Outlook {
 }
 
 /// What to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Advice {
     /// There is one rank.
     OneRank,
@@ -77,6 +83,12 @@ pub enum Advice {
     Directories,
     /// Many directories have the load.
     Giga,
+    /// Many directories have the load, and programs ask by paths. `unchecked`: messages an operation that `table` saves besides, for whoever
+    /// needs nobody asked about the directories above; 0: hardly any.
+    Replicated {
+        /// Those.
+        unchecked: f64,
+    },
 }
 
 impl Seen {
@@ -180,6 +192,12 @@ impl Seen {
         Outlook { busiest, variation, messages, limit }
     }
 
+    /// Messages an operation by which `table` has less than `replicated`, if that is worth something.
+    fn unchecked(&self, ranks: usize) -> f64 {
+        let less = self.replicated(ranks).messages - self.table(ranks).messages;
+        if less < WORTH { 0.0 } else { less }
+    }
+
     /// What to do.
     pub fn advice(&self, ranks: usize) -> Advice {
         if ranks < 2 {
@@ -193,7 +211,11 @@ impl Seen {
         let (now, moved, giga) = (of_one.as_it_is(ranks), of_one.moved(ranks), of_one.giga(ranks));
         if giga.limit >= now.limit * BETTER {
             let moving_is_enough = self.half() <= FEW * ranks && giga.limit < moved.limit * BETTER;
-            return if moving_is_enough { Advice::Move } else { Advice::Giga };
+            return match self.paths >= BY_PATHS {
+                _ if moving_is_enough => Advice::Move,
+                true => Advice::Replicated { unchecked: self.unchecked(ranks) },
+                false => Advice::Giga,
+            };
         }
         let more_even = ranks as f64 / giga.busiest >= now.limit * BETTER;
         match moved.limit >= now.limit * BETTER {
@@ -252,6 +274,19 @@ mod tests {
         let closing = Seen { changed: 0.0, restricted: 4000.0, ..removing };
         assert!((closing.giga(4).messages - 1.0).abs() < 1e-9 && closing.table(4) == closing.giga(4));
         assert!((closing.replicated(4).messages - 1.0 - more).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_programs_ask_by_paths_replicated_is_advised_and_what_table_would_save_is_said() {
+        let by_paths = Seen { paths: 0.9, ..seen(&[10.0; 400]) };
+        assert_eq!(by_paths.advice(4), Advice::Replicated { unchecked: 0.0 });
+        let closing = Seen { restricted: 80.0, ..by_paths.clone() };
+        let Advice::Replicated { unchecked } = closing.advice(4) else { panic!("{:?}", closing.advice(4)) };
+        assert!((unchecked - 2.0 * 3.0 * 0.02).abs() < 1e-9, "{unchecked}");
+        assert_eq!(Seen { restricted: 20.0, ..by_paths.clone() }.advice(4), Advice::Replicated { unchecked: 0.0 });
+        assert_eq!(Seen { paths: 0.1, ..closing.clone() }.advice(4), Advice::Giga);
+        assert_eq!(Seen { paths: 0.9, ..seen(&[1000.0; 4]) }.advice(4), Advice::Move);
+        assert_eq!(Seen { paths: 0.9, ..seen(&[1.0; 400]) }.advice(4), Advice::Little);
     }
 
     #[test]
