@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,7 @@ pub struct Scratch {
     program: PathBuf,
     top: PathBuf,
     ranks: u32,
+    placed: AtomicBool,
 }
 
 impl Scratch {
@@ -54,7 +55,7 @@ impl Scratch {
         std::fs::create_dir_all(&top).expect("a directory for the test");
         let ranks =
             std::env::var("LOLIGO_RANKS").ok().map_or(1, |text| text.parse().expect("LOLIGO_RANKS is a number"));
-        let scratch = Scratch { program, top, ranks };
+        let scratch = Scratch { program, top, ranks, placed: AtomicBool::new(false) };
         let status = scratch.command("format").arg("--data").arg(scratch.data()).status().expect("loligo runs");
         assert!(status.success(), "loligo format failed");
         Some(scratch)
@@ -167,8 +168,18 @@ impl Scratch {
             let line = receiver.recv_timeout(until.saturating_duration_since(Instant::now()));
             let line = line.unwrap_or_else(|e| panic!("it does not come up ({e})\n{}", self.log()));
             if line.starts_with("serving ") || line.starts_with("mounted ") {
+                self.place_directories();
                 return process;
             }
+        }
+    }
+
+    /// With LOLIGO_PLACEMENT in the environment directories are placed so, from the root and the first server on.
+    fn place_directories(&self) {
+        let Ok(how) = std::env::var("LOLIGO_PLACEMENT") else { return };
+        if !self.placed.swap(true, Ordering::Relaxed) {
+            let status = self.command("subtree").arg("place").arg("--data").arg(self.data()).args(["/", &how]).status();
+            assert!(status.expect("loligo runs").success(), "directories cannot be placed as {how}\n{}", self.log());
         }
     }
 }

@@ -201,6 +201,9 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>, mounts: usize) {
         "--daemon".as_ref(),
     ];
     loligo(&bin, &up);
+    if let Some(how) = std::env::var_os("LOLIGO_PLACEMENT") {
+        loligo(&bin, &["subtree".as_ref(), "place".as_ref(), m, &how]);
+    }
     let mut all = vec![mount.clone()];
     for at in 1..mounts {
         let other = dir.path().join(format!("mnt.{at}"));
