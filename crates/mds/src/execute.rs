@@ -269,10 +269,18 @@ impl Mds {
         }
     }
 
+    /// What a request to open has opened before, if its answer was lost: it was allowed then, and may not be any more (or, of a new file whose
+    /// mode lets nobody write, by that alone).
+    fn opened_before(&self, job: &Job) -> Option<Handle> {
+        let Op::Open { ino, handle, .. } = &job.op else { return None };
+        self.opens.handle(job.slot, *handle).filter(|opened| opened.ino == *ino)
+    }
+
     fn decide(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
         if let Some(error) = self.refuse_number(job) {
             return Step::Answer(Err(error));
         }
+        let held = held.or_else(|| self.opened_before(job));
         let (opens, cluster, tx) = (&self.opens, &self.cluster, job.tx);
         let guest = |ino| tx.and_then(|tx| self.opens_of_guest(tx, ino));
         let made = job.ino.or(job.scattered).unwrap_or_else(|| self.tree.next_ino());

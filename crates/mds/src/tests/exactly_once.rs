@@ -140,6 +140,32 @@ fn an_open_by_name_repeated_opens_the_same_handle() {
 }
 
 #[test]
+fn what_is_open_may_be_opened_again_under_its_number_whatever_its_mode_says() {
+    let mut world = World::new();
+    let (root, a) = (world.client(), world.client());
+    world.call(root, chmod(Ino::ROOT, 0o777)).expect("it is root's");
+    world.clients[a].uid = 1000;
+    // As git makes its objects: open for writing, with a mode that lets nobody write.
+    let make = Op::Create {
+        dir: Ino::ROOT,
+        name: name("object"),
+        mode: 0o444,
+        umask: 0,
+        flags: WRITE,
+        handle: 1,
+        exclusive: true,
+    };
+    let Ok(Answer::Opened { attr, .. }) = world.call(a, make) else { panic!("it is made") };
+    let open = |handle, flags| Op::Open { ino: attr.ino, flags, handle };
+    assert!(world.call(a, open(1, WRITE)).is_ok(), "a client that is not sure asks once more");
+    assert_eq!(world.call(a, open(2, WRITE)), Err(FsError::Access));
+    let cut = loligo_types::OpenFlags { truncate: true, ..WRITE };
+    assert_eq!(world.call(a, open(1, cut)), Err(FsError::Access), "that it may be cut was not said");
+    let Ok(Answer::Opened { .. }) = world.call(a, open(3, READ)) else { panic!("all may read it") };
+    assert_eq!(world.call(a, open(3, WRITE)), Err(FsError::Access), "it was opened to be read");
+}
+
+#[test]
 fn what_was_executed_survives_a_checkpoint_that_trims_its_record() {
     let mut world = World::with(crate::Config { dirty_ms_max: 100, ..config() });
     let a = world.client();

@@ -23,9 +23,11 @@ pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, flags: OpenFlags) {
 pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, flags: OpenFlags) -> FsResult<Change> {
     let inode = inode_of(tree, ino)?;
     check_kind(inode, flags)?;
-    let bit = |wanted: bool, bit: u8| if wanted { bit } else { 0 };
-    let read = bit(flags.read && !flags.exec, R) | bit(flags.exec, X);
-    access::check(inode, ctx.cred, read | bit(flags.write || flags.truncate, W))?;
+    // What is open under that number already was allowed.
+    let bit = |wanted: bool, held: bool, bit: u8| if wanted && !held { bit } else { 0 };
+    let read = bit(flags.read && !flags.exec, ctx.handle_read, R) | bit(flags.exec, ctx.handle_read, X);
+    let write = bit(flags.write, ctx.handle_write, W) | bit(flags.truncate, false, W);
+    access::check(inode, ctx.cred, read | write)?;
     let mut work = Work::new(tree, ctx.stamp.now);
     if flags.truncate {
         truncate::apply(&mut work, ctx, inode, 0)?;
