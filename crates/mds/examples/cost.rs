@@ -5,6 +5,11 @@
 //! subtrees, and loads come in from two others each second. With POLICY over 0 one is in force, and its next tick is far away. Time goes on by 20 ms with each 1000 requests.
 //!
 //! `cost --compare A,B,.. [FILES]` runs the phases with so many ranks in turn, five times each, and prints the best of each.
+//!
+//! `cost --placed giga,replicated,table [FILES]` does the same for files in a directory of a lone rank, and in directories that are placed so, of
+//! one of four ranks: by number, and by path (the whole way is this rank's).
+
+use std::sync::Arc;
 
 use loligo_mds::heat::{Beat, Load};
 use loligo_mds::peer::PeerMsg;
@@ -13,7 +18,7 @@ use loligo_types::msg::{Hello, PROTOCOL_VERSION, Request, ToClient, ToServer};
 use loligo_types::{
     Answer, ClusterMap, Cred, Frag, Ino, Lease, Lsn, Name, Op, OpenFlags, PolicyId, Rank, RankInfo, RankState, Route,
 };
-use loligo_types::{Seq, Time};
+use loligo_types::{Replicas, Seq, Time, XattrMode};
 
 /// Requests between two ticks, and milliseconds.
 const TICK: (u64, u64) = (1000, 20);
@@ -23,6 +28,8 @@ const SUBTREES: u64 = 8;
 const TICK_FAR_MS: u64 = 1 << 40;
 /// Runs of a comparison.
 const RUNS: usize = 5;
+/// Ranks of which one has a directory that is placed.
+const PLACED_RANKS: u16 = 4;
 
 /// Time that this thread spent on a processor, so that others on the machine count less.
 fn cpu_ns() -> u64 {
@@ -213,21 +220,68 @@ fn phases(bench: &mut Bench, count: u64) -> Vec<(&'static str, u64)> {
     all
 }
 
-/// The best of several runs with each number of ranks, in turn so that a slow minute does not hit one of them alone.
-fn compare(ranks: &[u16], count: u64) {
-    let mut best: Vec<Vec<(&str, u64)>> = vec![Vec::new(); ranks.len()];
+/// Phases with files in a directory that is placed so; placed by nobody: at a lone rank. Nanoseconds of each operation by name.
+fn phases_placed(placement: Option<&str>, count: u64) -> Vec<(&'static str, u64)> {
+    let mut bench = Bench::new(if placement.is_some() { PLACED_RANKS } else { 1 }, PolicyId::NONE, true);
+    let top = bench.mkdir(Ino::ROOT, "home");
+    if let Some(placement) = placement {
+        let (name, value) = (b"loligo.policy.placement".as_slice().into(), placement.as_bytes().into());
+        bench.request(Op::SetXattr { ino: top, name, value, mode: XattrMode::Set });
+        bench.sync();
+    }
+    let named = |text: String| Name::new(text.as_bytes()).expect("a valid name");
+    let is_here = |dir: &Ino| placement.is_none() || dir.zeroth_rank() == Some(Rank::ZERO);
+    let mut texts = (0..).map(|n| format!("user{n}"));
+    let (text, dir) = texts
+        .find_map(|text| Some((text.clone(), Some(bench.mkdir(top, &text)).filter(is_here)?)))
+        .expect("one is here");
+    let way: Arc<[Name]> = [named("home".into()), named(text)].into();
+    let path = |i: u64| way.iter().cloned().chain([name(i)]).collect::<Arc<[Name]>>();
+    // Numbers of inodes are given one after another, from that of a file on.
+    bench.request(Op::Mknod {
+        dir,
+        name: named("first".into()),
+        kind: loligo_types::Kind::File,
+        mode: 0o644,
+        umask: 0,
+        rdev: 0,
+    });
+    bench.sync();
+    let first = bench.made.0 + 1;
+    let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let create =
+        |dir, text, handle| Op::Create { dir, name: text, mode: 0o644, umask: 0, flags, exclusive: false, handle };
+    let by = Replicas::OnTheWay;
+    let mut all = Vec::new();
+    let mut phase = |name, op: &dyn Fn(u64) -> Op| all.push((name, bench.phase(name, count, op)));
+    phase("create", &|i| create(dir, name(i), i));
+    phase("close", &|i| Op::Close { handles: vec![i], lost: false });
+    phase("getattr", &|i| Op::GetAttr { ino: Ino(first + scatter(i, count)) });
+    phase("lookup", &|i| Op::Lookup { dir, name: name(scatter(i, count)) });
+    phase("stat by path", &|i| Op::Walk { dir: Ino::ROOT, names: path(scatter(i, count)), by });
+    phase("create by path", &|i| {
+        let what = Box::new(create(Ino::ROOT, named(format!("path.{i:08}")), count + i));
+        Op::Via { dir: Ino::ROOT, names: Arc::clone(&way), by, what }
+    });
+    phase("close", &|i| Op::Close { handles: vec![count + i], lost: false });
+    phase("unlink", &|i| Op::Unlink { dir, name: name(i) });
+    all
+}
+
+/// The best of several runs of each, in turn so that a slow minute does not hit one of them alone.
+fn compare(heads: &[String], count: u64, run: &dyn Fn(usize, u64) -> Vec<(&'static str, u64)>) {
+    let mut best: Vec<Vec<(&str, u64)>> = vec![Vec::new(); heads.len()];
     for _ in 0..RUNS {
-        for (best, ranks) in best.iter_mut().zip(ranks) {
-            let found = phases(&mut Bench::new(*ranks, PolicyId::NONE, true), count);
+        for (at, best) in best.iter_mut().enumerate() {
+            let found = run(at, count);
             match best.is_empty() {
                 true => *best = found,
                 false => best.iter_mut().zip(found).for_each(|(old, new)| old.1 = old.1.min(new.1)),
             }
         }
     }
-    let head: Vec<String> = ranks.iter().map(|n| format!("{n} ranks, ns")).collect();
-    println!("| phase | {} | last to first |", head.join(" | "));
-    println!("|---|{}---:|", "---:|".repeat(ranks.len()));
+    println!("| phase | {} | last to first |", heads.join(" | "));
+    println!("|---|{}---:|", "---:|".repeat(heads.len()));
     for at in 0..best[0].len() {
         let ns: Vec<u64> = best.iter().map(|of| of[at].1).collect();
         let cells: Vec<String> = ns.iter().map(u64::to_string).collect();
@@ -239,13 +293,25 @@ fn compare(ranks: &[u16], count: u64) {
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: Option<&String>, or: u64| text.and_then(|n| n.parse().ok()).unwrap_or(or);
-    if words.first().is_some_and(|word| word == "--compare") {
-        let ranks: Vec<u16> = words.get(1).map_or("1,8", |text| text).split(',').flat_map(str::parse).collect();
-        return if ranks.is_empty() {
-            eprintln!("--compare wants A,B")
-        } else {
-            compare(&ranks, number(words.get(2), 300_000))
-        };
+    let count = number(words.get(2), 300_000);
+    match words.first().map(String::as_str) {
+        Some("--compare") => {
+            let ranks: Vec<u16> = words.get(1).map_or("1,8", |text| text).split(',').flat_map(str::parse).collect();
+            let heads: Vec<String> = ranks.iter().map(|n| format!("{n} ranks, ns")).collect();
+            if ranks.is_empty() {
+                return eprintln!("--compare wants A,B");
+            }
+            return compare(&heads, count, &|at, count| {
+                phases(&mut Bench::new(ranks[at], PolicyId::NONE, true), count)
+            });
+        }
+        Some("--placed") => {
+            let all = words.get(1).map_or("giga,replicated,table", |text| text);
+            let ways: Vec<Option<&str>> = std::iter::once(None).chain(all.split(',').map(Some)).collect();
+            let heads: Vec<String> = ways.iter().map(|way| format!("{}, ns", way.unwrap_or("one rank"))).collect();
+            return compare(&heads, count, &|at, count| phases_placed(ways[at], count));
+        }
+        _ => {}
     }
     let policy = PolicyId(number(words.get(2), 0) as u32);
     let mut bench = Bench::new(number(words.get(1), 1) as u16, policy, false);
