@@ -201,6 +201,7 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>, mounts: usize) {
         "--daemon".as_ref(),
     ];
     loligo(&bin, &up);
+    let _server = Stopped { bin: &bin, data: &data };
     if let Some(how) = std::env::var_os("LOLIGO_PLACEMENT") {
         loligo(&bin, &["subtree".as_ref(), "place".as_ref(), m, &how]);
     }
@@ -235,6 +236,20 @@ fn compare_mount(ranks: u32, seeds: std::ops::Range<u8>, mounts: usize) {
         panic!("{text}");
     }
     loligo(&bin, &["fsck".as_ref(), "--data".as_ref(), d]);
+}
+
+/// Stops the server, and with it its mounts, also if the test fails before it has.
+struct Stopped<'a> {
+    bin: &'a Path,
+    data: &'a Path,
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new(self.bin).arg("down").arg("--data").arg(self.data).output();
+        }
+    }
 }
 
 /// Moves directories of the mount, or fragments of them, to random ranks. In a shell of its own, which has none of the mount's files open.

@@ -249,18 +249,13 @@ fn said(advice: Advice) -> (&'static str, String) {
              be decoupled must not be below it"
         );
     }
-    if let Advice::Replicated { unchecked: unchecked @ 0.01.. } = advice {
+    if let Advice::Replicated { unchecked: Some(unchecked) } = advice {
         why += &format!(
             ". Where nobody relies on who may search the directories above, table saves up to {unchecked:.2} messages an operation more \
              (docs/placement.md, \"Table\")"
         );
     }
     (choice, why)
-}
-
-/// What is better for whoever needs nobody asked about the directories above, if something is.
-fn advice_unchecked(advice: &Advice) -> Option<&'static str> {
-    matches!(advice, Advice::Replicated { unchecked } if *unchecked > 0.0).then_some("table")
 }
 
 fn document(place: &Place, counted: &Counted, ranks: usize, seconds: u32, unreached: &[UnreachedDoc]) -> Value {
@@ -273,7 +268,9 @@ fn document(place: &Place, counted: &Counted, ranks: usize, seconds: u32, unreac
             json!({ "busiest": busiest, "variation": variation, "messages_per_operation": messages, "limit_per_s": limit }),
         )
     };
-    let (choice, why) = said(seen.advice(ranks));
+    let advice = seen.advice(ranks);
+    let unchecked = matches!(advice, Advice::Replicated { unchecked: Some(_) }).then_some("table");
+    let (choice, why) = said(advice);
     json!({
         "path": place.name,
         "dir": place.ino.0,
@@ -294,7 +291,7 @@ fn document(place: &Place, counted: &Counted, ranks: usize, seconds: u32, unreac
         "placements": outlooks(seen, ranks).into_iter().map(outlook).collect::<serde_json::Map<_, _>>(),
         "paths_share": seen.paths,
         "advice": choice,
-        "advice_unchecked": advice_unchecked(&seen.advice(ranks)),
+        "advice_unchecked": unchecked,
         "why": why,
         "unreached": unreached,
     })

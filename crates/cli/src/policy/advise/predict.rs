@@ -83,11 +83,11 @@ pub enum Advice {
     Directories,
     /// Many directories have the load.
     Giga,
-    /// Many directories have the load, and programs ask by paths. `unchecked`: messages an operation that `table` saves besides, for whoever
-    /// needs nobody asked about the directories above; 0: hardly any.
+    /// Many directories have the load, and programs ask by paths. For whoever needs nobody asked about the directories above: how many
+    /// messages an operation `table` saves besides, if that is worth something.
     Replicated {
         /// Those.
-        unchecked: f64,
+        unchecked: Option<f64>,
     },
 }
 
@@ -193,9 +193,9 @@ impl Seen {
     }
 
     /// Messages an operation by which `table` has less than `replicated`, if that is worth something.
-    fn unchecked(&self, ranks: usize) -> f64 {
+    fn unchecked(&self, ranks: usize) -> Option<f64> {
         let less = self.replicated(ranks).messages - self.table(ranks).messages;
-        if less < WORTH { 0.0 } else { less }
+        (less >= WORTH).then_some(less)
     }
 
     /// What to do.
@@ -211,11 +211,11 @@ impl Seen {
         let (now, moved, giga) = (of_one.as_it_is(ranks), of_one.moved(ranks), of_one.giga(ranks));
         if giga.limit >= now.limit * BETTER {
             let moving_is_enough = self.half() <= FEW * ranks && giga.limit < moved.limit * BETTER;
-            return match self.paths >= BY_PATHS {
-                _ if moving_is_enough => Advice::Move,
-                true => Advice::Replicated { unchecked: self.unchecked(ranks) },
-                false => Advice::Giga,
-            };
+            if moving_is_enough {
+                return Advice::Move;
+            }
+            let by_paths = self.paths >= BY_PATHS;
+            return if by_paths { Advice::Replicated { unchecked: self.unchecked(ranks) } } else { Advice::Giga };
         }
         let more_even = ranks as f64 / giga.busiest >= now.limit * BETTER;
         match moved.limit >= now.limit * BETTER {
@@ -279,11 +279,13 @@ mod tests {
     #[test]
     fn where_programs_ask_by_paths_replicated_is_advised_and_what_table_would_save_is_said() {
         let by_paths = Seen { paths: 0.9, ..seen(&[10.0; 400]) };
-        assert_eq!(by_paths.advice(4), Advice::Replicated { unchecked: 0.0 });
+        assert_eq!(by_paths.advice(4), Advice::Replicated { unchecked: None });
         let closing = Seen { restricted: 80.0, ..by_paths.clone() };
-        let Advice::Replicated { unchecked } = closing.advice(4) else { panic!("{:?}", closing.advice(4)) };
+        let Advice::Replicated { unchecked: Some(unchecked) } = closing.advice(4) else {
+            panic!("{:?}", closing.advice(4))
+        };
         assert!((unchecked - 2.0 * 3.0 * 0.02).abs() < 1e-9, "{unchecked}");
-        assert_eq!(Seen { restricted: 20.0, ..by_paths.clone() }.advice(4), Advice::Replicated { unchecked: 0.0 });
+        assert_eq!(Seen { restricted: 20.0, ..by_paths.clone() }.advice(4), Advice::Replicated { unchecked: None });
         assert_eq!(Seen { paths: 0.1, ..closing.clone() }.advice(4), Advice::Giga);
         assert_eq!(Seen { paths: 0.9, ..seen(&[1000.0; 4]) }.advice(4), Advice::Move);
         assert_eq!(Seen { paths: 0.9, ..seen(&[1.0; 400]) }.advice(4), Advice::Little);

@@ -51,7 +51,7 @@ fn what_a_former_life_of_a_rank_says_to_be_open_is_opened_where_it_has_moved_to(
         let open = world.call(call);
         let (_, seq, _) = world.asked();
         second_is_told(&mut world);
-        let Answer::Opened { attr, .. } = opened(FILE, true, Lease::CACHE) else { unreachable!() };
+        let attr = Attr { inline: true, size: 0, ..attr(FILE, Kind::File) };
         world.answer(R0, seq, Answer::Opened { attr, created, rights: Lease::CACHE, data: None }, &[]);
         assert!(world.done.is_empty(), "nobody at the second rank knows of it");
         let (rank, _, op) = world.asked();

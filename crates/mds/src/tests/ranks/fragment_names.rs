@@ -2,16 +2,11 @@
 
 use loligo_types::{Frag, FsError, Ino, Seq};
 
+use super::shown::said;
 use super::spread::{halves, name_in};
-use super::transactions::on_the_way;
 use super::*;
 
 const LOWER: Frag = Frag { bits: 1, value: 0 };
-
-/// What is on its way but for lines of the subtree map.
-fn said(cluster: &Cluster, from: usize, to: usize) -> Vec<&'static str> {
-    on_the_way(cluster, from, to).into_iter().filter(|word| *word != "other").collect()
-}
 
 fn outcome(cluster: &mut Cluster, client: usize, at: usize, seq: Seq) -> Option<Result<(), FsError>> {
     match cluster.outcome(client, at, seq)? {
