@@ -200,7 +200,8 @@ impl Client {
             // As of an open by number.
             Op::Via { what, .. } if what.opens().is_some() => Lease::ATTR,
             Op::Readdir { plus: true, .. } => names | Lease::ATTR,
-            Op::Readdir { .. } => names,
+            // What caches above know of a name that moves is true of the new one as long as names there are lent.
+            Op::Readdir { .. } | Op::Rename { .. } => names,
             Op::GetAttr { .. }
             | Op::SetAttr { .. }
             | Op::Open { .. }

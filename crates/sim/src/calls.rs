@@ -12,7 +12,7 @@ use loligo_types::{Answer, Cred, FsError, Ino, Kind, Op, Rank, SessionId};
 use crate::data::{WriteId, Writer};
 use crate::direct::Way;
 use crate::locks::Held;
-use crate::node::{Caller, Kernel, Node, Pending, Program, Want};
+use crate::node::{Caller, Kernel, Moving, Node, Pending, Program, Want};
 use crate::tree::{NameId, NsOp, Res};
 use crate::workload::{Mail, NAMES, Rep, Req, Shell, Track, is_way_alone, name};
 use crate::world::{Event, World};
@@ -334,10 +334,12 @@ impl World {
         let (epoch, begun) = (node.epoch, self.now);
         self.note(|| format!("client {at} call {} op {op} {call:?} {track:?}", id.0));
         let (mut write, through_handle) = (None, is_through_handle(&call));
+        let mut moving = Moving::default();
         let by = Writer { epoch, fh: fh_of(&call) };
         match &track {
             Track::Names(ns) => {
                 if !ns.is_read() {
+                    moving = self.nodes[at].kernel.moving(ns);
                     self.nodes[at].kernel.begin(ns);
                 }
                 self.history.invoke(op, ns.clone());
@@ -359,7 +361,7 @@ impl World {
             _ => {}
         }
         let turn = self.nodes[at].kernel.turn;
-        let pending = Pending { caller, want, track, op, write, begun, by, sessions, turn, through_handle };
+        let pending = Pending { caller, want, track, op, write, begun, by, sessions, turn, moving, through_handle };
         self.nodes[at].calls.insert(id, pending);
         self.feed_client(at, Input::Call { id, cred: Arc::new(cred), call });
     }
@@ -590,6 +592,9 @@ impl World {
     /// What a kernel keeps of an answer.
     fn keep(&mut self, at: usize, pending: &Pending, result: &CallResult) {
         let kernel = &mut self.nodes[at].kernel;
+        if result.as_ref().is_ok_and(|done| done.names_cached) {
+            kernel.moved(&pending.moving);
+        }
         if let Want::Lookup(dir, n) = pending.want
             && kernel.turn == pending.turn
             && kernel.names_usable(dir)

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use loligo_client::{CallId, Client, Invalidation, Ways};
-use loligo_types::{Ino, Rank, SessionId};
+use loligo_types::{Ino, Rank, RenameMode, SessionId};
 
 use crate::calls::LostCall;
 use crate::data::{Epoch, WriteId, Writer};
@@ -32,6 +32,18 @@ pub struct Kernel {
     busy_attrs: u32,
     /// Counts what makes answers under way too old to be kept.
     pub turn: u64,
+    /// Counts how often names were dropped.
+    dropped: u64,
+}
+
+/// A name, and what was known to be there.
+type KnownName = ((Ino, NameId), Option<(Ino, bool)>);
+
+/// What a kernel knew of the names of a rename, and takes for the ones that they become.
+#[derive(Default, Debug)]
+pub struct Moving {
+    names: Vec<KnownName>,
+    dropped: u64,
 }
 
 impl Kernel {
@@ -46,8 +58,36 @@ impl Kernel {
     pub fn invalidate(&mut self, what: Invalidation) {
         self.turn += 1;
         match what {
-            Invalidation::Names(dir) => self.names.retain(|(of, _), _| *of != dir),
+            Invalidation::Names(dir) => {
+                self.dropped += 1;
+                self.names.retain(|(of, _), _| *of != dir);
+            }
             Invalidation::Attr(ino) | Invalidation::Data(ino) => drop(self.attrs.remove(&ino)),
+        }
+    }
+
+    /// What a rename that is about to begin moves of what is known.
+    pub fn moving(&self, op: &NsOp) -> Moving {
+        let mut names = Vec::new();
+        if let NsOp::Rename { dir, name, to, to_name, mode } = op {
+            let (old, new) = ((Ino(*dir), *name), (Ino(*to), *to_name));
+            let known = |name| self.names.get(name).copied();
+            names.extend(known(&old).map(|known| (new, known)));
+            if *mode == RenameMode::Exchange {
+                names.extend(known(&new).map(|known| (old, known)));
+            }
+        }
+        Moving { names, dropped: self.dropped }
+    }
+
+    /// A rename was done, and the new names may be believed. Not if any were dropped meanwhile: the mount drops what moves then.
+    pub fn moved(&mut self, moving: &Moving) {
+        if self.dropped == moving.dropped {
+            for (name, known) in &moving.names {
+                if self.names_usable(name.0) {
+                    self.names.insert(*name, *known);
+                }
+            }
         }
     }
 
@@ -120,6 +160,7 @@ pub struct Pending {
     pub by: Writer,
     pub sessions: BTreeSet<SessionId>,
     pub turn: u64,
+    pub moving: Moving,
     /// It is about what is open.
     pub through_handle: bool,
 }

@@ -287,10 +287,15 @@ fn what_is_known_of_a_renamed_name_is_true_of_the_new_one_only_if_names_there_ar
     let name = |text: &[u8]| loligo_types::Name::new(text).expect("a name");
     let renamed = |hand: &mut Hand, seq, mode, granted: &[(Ino, Lease)]| {
         let (dir, new_dir) = (Ino(600), Ino(700));
-        hand.call(
+        let asked = hand.call(
             seq,
             Call::Op(loligo_types::Op::Rename { dir, name: name(b"a"), new_dir, new_name: name(b"b"), mode }),
         );
+        let wants = asked.iter().find_map(|out| match out {
+            Output::Send { message: ToServer::Request(request), .. } => Some(request.want),
+            _ => None,
+        });
+        assert_eq!(wants, Some(Lease::NAMES), "{asked:?}");
         let reply = ToClient::Reply {
             seq: loligo_types::Seq(seq),
             result: Ok(Answer::Done),

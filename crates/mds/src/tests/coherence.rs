@@ -156,6 +156,25 @@ fn renames_ask_all_who_know_either_directory() {
 }
 
 #[test]
+fn a_rename_lends_the_names_of_the_new_directory() {
+    let (mut world, a, b) = two();
+    let (d, e) = (world.mkdir(a, Ino::ROOT, "d").ino, world.mkdir(a, Ino::ROOT, "e").ino);
+    world.create(a, d, "f", WRITE, 1);
+    let rename = |dir, from: &str, new_dir, to: &str| {
+        let mode = loligo_types::RenameMode::Replace;
+        Op::Rename { dir, name: name(from), new_dir, new_name: name(to), mode }
+    };
+    let (answer, granted) = world.call_granted(a, rename(d, "f", e, "g"));
+    assert_eq!((answer, granted), (Ok(Answer::Done), vec![(e, Lease::NAMES)]));
+    let (answer, granted) = world.call_granted(a, rename(e, "g", e, "h"));
+    assert_eq!((answer, granted), (Ok(Answer::Done), vec![(e, Lease::NAMES)]));
+    // Another one has just had to ask for them back.
+    let _ = world.call(b, rename(e, "h", e, "i"));
+    let (answer, granted) = world.call_granted(a, rename(e, "i", e, "j"));
+    assert_eq!((answer, granted), (Ok(Answer::Done), vec![]));
+}
+
+#[test]
 fn readdir_with_attributes_lends_each_of_them() {
     let (mut world, a, b) = two();
     let dir = world.mkdir(a, Ino::ROOT, "d").ino;
