@@ -5,13 +5,16 @@ use rustix::io::Errno;
 use crate::Device;
 
 const NOTIFY_INVAL_INODE: i32 = 2;
+const NOTIFY_INVAL_ENTRY: i32 = 3;
 const NOTIFY_INC_EPOCH: i32 = 8;
+/// Of an entry: it stays, but is not believed any more (minor version 38, Linux 6.2).
+const EXPIRE_ONLY: u32 = 1;
 /// First minor version of the protocol whose kernel knows epochs (Linux 6.16).
 pub const EPOCH_MINOR: u32 = 44;
 
 /// What is to be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Notify {
+pub enum Notify<'a> {
     /// Attributes of an inode, and its pages in a range; `len` 0: to the end; `offset` negative: no pages.
     Inode {
         /// The inode.
@@ -21,14 +24,26 @@ pub enum Notify {
         /// Bytes.
         len: i64,
     },
-    /// All names that the kernel caches: it looks every one up again.
+    /// A name is looked up again before it is believed; what it leads to stays in use meanwhile.
+    Entry {
+        /// The directory. The kernel takes its lock, so this waits for every call on the directory that has begun.
+        parent: u64,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// All names that the kernel caches. Takes no lock. Each is *dropped* when it is next come by, and then looked up: until that is
+    /// answered, a directory that somebody works in counts as removed, and what is mounted below is unmounted for good.
     Epoch,
 }
 
-impl Notify {
+impl Notify<'_> {
     pub(crate) fn message(self) -> Vec<u8> {
         match self {
             Notify::Epoch => message(NOTIFY_INC_EPOCH, &[]),
+            Notify::Entry { parent, name } => {
+                let numbers = [(name.len() as u32).to_ne_bytes(), EXPIRE_ONLY.to_ne_bytes()].concat();
+                message(NOTIFY_INVAL_ENTRY, &[&parent.to_ne_bytes()[..], &numbers, name, &[0]].concat())
+            }
             Notify::Inode { node, offset, len } => {
                 let body = [node.to_ne_bytes(), offset.to_ne_bytes(), len.to_ne_bytes()].concat();
                 message(NOTIFY_INVAL_INODE, &body)
@@ -43,9 +58,9 @@ fn message(code: i32, body: &[u8]) -> Vec<u8> {
 }
 
 impl Device {
-    /// Notifies the kernel; returns when it has dropped it. May wait for pages, and so for other requests. `false`: the
-    /// kernel does not know the inode.
-    pub fn notify(&self, what: Notify) -> bool {
+    /// Notifies the kernel; returns when it has dropped it. May wait for pages or for a directory's lock, and so for other requests.
+    /// `false`: the kernel does not know the inode, or has no such entry.
+    pub fn notify(&self, what: Notify<'_>) -> bool {
         match self.write(&what.message()) {
             Ok(()) => true,
             Err(Errno::NOENT) => false,

@@ -175,6 +175,8 @@ fn a_notification_is_a_header_with_the_code_in_place_of_the_error() {
     assert_eq!(Notify::Epoch.message(), [words(&[16, 8]), longs(&[0])].concat());
     let inode = Notify::Inode { node: 300, offset: -1, len: 0 }.message();
     assert_eq!(inode, [words(&[40, 2]), longs(&[0, 300, u64::MAX, 0])].concat());
+    let entry = Notify::Entry { parent: 300, name: b"abc" }.message();
+    assert_eq!(entry, [words(&[36, 3]), longs(&[0, 300]), words(&[3, 1]), b"abc\0".to_vec()].concat());
 }
 
 /// A device that is a pipe: what is answered can be read.

@@ -3,8 +3,9 @@
 //! standard input (one a line; each is answered by a line):
 //!
 //! `write INO TEXT` changes a file, `rename FROM TO` a name of the root, `mode INO OCTAL` permissions; none of them tells
-//! the kernel. `names`, `attr INO`, `data INO` invalidate. `counts` shows what the kernel asked. `quit` unmounts.
-//! `direct INO` opens that file without the right to cache from now on.
+//! the kernel. `names INO`, `attr INO`, `data INO` invalidate. `counts` shows what the kernel asked and was told. `quit` unmounts.
+//! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name wait until `go`;
+//! `held` says how many do. `private INO`: names of that directory are not lent from now on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, Write};
@@ -31,6 +32,10 @@ struct State {
     /// Owner of the one lock there is per file, and who waits for it.
     locks: HashMap<u64, LockOwner>,
     waiting: Vec<(u64, LockOwner, Reply)>,
+    /// The name of which lookups wait, and those that do.
+    hold: Option<Vec<u8>>,
+    held: Vec<(Arc<Cred>, Call, Reply)>,
+    private: HashSet<u64>,
 }
 
 #[derive(Clone)]
@@ -109,6 +114,16 @@ impl State {
             _ => return Err(FsError::NotSupported),
         };
         Ok(cached(answer))
+    }
+
+    /// Whether the kernel may believe what the answer to a call says of a name.
+    fn lends(&self, call: &Call) -> bool {
+        let dir = match call {
+            Call::Create { dir, .. } | Call::Op(Op::Lookup { dir, .. } | Op::Mkdir { dir, .. }) => dir,
+            Call::Op(Op::Rename { new_dir, .. }) => new_dir,
+            _ => return true,
+        };
+        !self.private.contains(&dir.0)
     }
 
     fn call(&mut self, cred: &Cred, call: Call) -> Result<Done, FsError> {
@@ -220,9 +235,23 @@ impl Submit for Fake {
         if matches!(call, Call::SetLock { .. } | Call::Unlock { .. } | Call::CancelLock { .. }) {
             return state.lock(call, Box::new(done));
         }
+        if let Call::Op(Op::Lookup { name, .. }) = &call
+            && state.hold.as_deref() == Some(name.as_bytes())
+        {
+            return state.held.push((cred.clone(), call, Box::new(done)));
+        }
+        let lent = state.lends(&call);
         let result = state.call(cred, call);
         drop(state);
-        done(result.map_err(|error| Failed { error, names_cached: true }));
+        done(named(result, lent));
+    }
+}
+
+/// What the client would say of it: whether the names in it are lent.
+fn named(result: Result<Done, FsError>, lent: bool) -> CallResult {
+    match result {
+        Ok(done) => Ok(Done { names_cached: lent, ..done }),
+        Err(error) => Err(Failed { error, names_cached: lent }),
     }
 }
 
@@ -245,10 +274,21 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
             state.node(ino(i)).expect("a file").inode.mode = u16::from_str_radix(mode, 8).expect("a mode");
         }
         ["direct", i] => _ = state.direct.insert(ino(i).0),
-        ["names"] => {
+        ["names", i] => {
             drop(state);
-            kernel.names(Ino::ROOT);
+            kernel.names(ino(i));
         }
+        ["hold", name] => state.hold = Some(name.as_bytes().to_vec()),
+        ["held"] => return state.held.len().to_string(),
+        ["go"] => {
+            state.hold = None;
+            for (cred, call, done) in std::mem::take(&mut state.held) {
+                let lent = state.lends(&call);
+                let result = state.call(&cred, call);
+                done(named(result, lent));
+            }
+        }
+        ["private", i] => _ = state.private.insert(ino(i).0),
         ["attr", i] => {
             drop(state);
             kernel.attr(ino(i));
@@ -259,7 +299,8 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
         }
         ["counts"] => {
             let counts = mount.counts();
-            return counts.ops.iter().map(|(op, n)| format!("{op}={n}")).collect::<Vec<_>>().join(" ");
+            let all = counts.ops.iter().chain(&counts.notifications);
+            return all.map(|(op, n)| format!("{op}={n}")).collect::<Vec<_>>().join(" ");
         }
         _ => return format!("what is {line}?"),
     }

@@ -3,10 +3,11 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use loligo_client::{Call, CallResult, Done, Failed, Fh};
+use loligo_client::{Call, CallResult, Done, Fh};
 use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty, ReplyEntry};
-use loligo_types::{Answer, Attr, FsError, Ino};
+use loligo_types::{Answer, FsError, Ino, Name, Op};
 
+use crate::believed::Moment;
 use crate::convert::{self, ttl};
 use crate::cred::{Creds, Who, groups_matter, may_be_refused, refused};
 use crate::errno::ErrorCounts;
@@ -43,6 +44,7 @@ pub(crate) struct Asked {
     pub op: FuseOp,
     pub who: Who,
     pub start: Tick,
+    pub moment: Moment,
     /// Number of the request.
     pub unique: u64,
 }
@@ -51,7 +53,11 @@ impl<S: Submit> Core<S> {
     /// Counts a request.
     pub fn asked(&self, op: FuseOp, header: &Header) -> Asked {
         self.ops.count(op);
-        Asked { op, who: Who::from(header), start: self.kernel.table.now(), unique: header.unique }
+        let (who, kernel) = (Who::from(header), &self.kernel);
+        if op.is_waited_for() {
+            kernel.believed.asks(who.pid);
+        }
+        Asked { op, who, start: kernel.table.now(), moment: kernel.believed.now(), unique: header.unique }
     }
 
     /// Logs and counts an error, and gives its number.
@@ -100,26 +106,41 @@ impl<S: Submit> Core<S> {
     }
 
     /// A call that gives an inode a name, or finds it.
-    pub fn entry(self: &Arc<Self>, asked: Asked, call: Call, reply: ReplyEntry) {
+    pub fn entry(self: &Arc<Self>, asked: Asked, op: Op, reply: ReplyEntry) {
         let core = self.clone();
-        self.send(asked, call, move |result| match result {
-            Ok(done) => match done.attr() {
-                Some(attr) => core.tell(asked, &done, attr, reply),
-                None => reply.error(core.odd(asked.op)),
-            },
-            Err(Failed { error: FsError::NotFound, names_cached: true })
-                if asked.op == FuseOp::Lookup && core.kernel.caches_names() =>
-            {
-                reply.entry(ttl(false), ttl(true), &convert::ABSENT);
+        let place = place(&op);
+        self.send(asked, Call::Op(op), move |result| {
+            let lent = match &result {
+                Ok(done) => done.names_cached,
+                Err(failed) => failed.names_cached && failed.error == FsError::NotFound && asked.op == FuseOp::Lookup,
+            };
+            let believed = lent && place.is_some_and(|(dir, name)| core.believe(asked, dir, name.as_bytes()));
+            match result {
+                Ok(done) => match done.attr() {
+                    Some(attr) => {
+                        let attrs = core.kernel.table.told(attr, done.attr_cached, asked.start);
+                        reply.entry(ttl(attrs), ttl(believed), &convert::file_attr(attr));
+                    }
+                    None => reply.error(core.odd(asked.op)),
+                },
+                Err(_) if believed => reply.entry(ttl(false), ttl(true), &convert::ABSENT),
+                Err(failed) => reply.error(core.errno(asked.op, failed.error)),
             }
-            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+            if believed && asked.op == FuseOp::Lookup {
+                core.kernel.believed.answered(asked.who.pid, asked.unique);
+            }
         });
     }
 
-    fn tell(&self, asked: Asked, done: &Done, attr: &Attr, reply: ReplyEntry) {
-        let attrs = self.kernel.table.told(attr, done.attr_cached, asked.start);
-        let names = done.names_cached && self.kernel.caches_names();
-        reply.entry(ttl(attrs), ttl(names), &convert::file_attr(attr));
+    /// The kernel is about to be told that it can believe a name. Whether it may be told that.
+    pub fn believe(&self, asked: Asked, dir: Ino, name: &[u8]) -> bool {
+        let (kernel, now) = (&self.kernel, self.kernel.table.now());
+        let may = kernel.caches_names() && kernel.believed.may_believe(dir, name, asked.moment, now);
+        if may && asked.op == FuseOp::Lookup {
+            // The kernel may have the name, and then takes the answer in under no lock.
+            kernel.believed.answers(asked.who.pid, asked.unique, dir, now);
+        }
+        may
     }
 
     /// A call that answers with attributes of an inode that the kernel has.
@@ -141,6 +162,18 @@ impl<S: Submit> Core<S> {
             // Fails only while unmounting.
             let _ = sender.send(Pages { ino, offset, len });
         }
+    }
+}
+
+/// The name that an operation finds or gives.
+fn place(op: &Op) -> Option<(Ino, Name)> {
+    match op {
+        Op::Lookup { dir, name }
+        | Op::Mknod { dir, name, .. }
+        | Op::Mkdir { dir, name, .. }
+        | Op::Symlink { dir, name, .. }
+        | Op::Link { dir, name, .. } => Some((*dir, name.clone())),
+        _ => None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Telling the kernel to drop what it caches. Every call returns when the kernel was told, which is what a client waits
 //! for before it gives a lease back.
 //!
-//! The entries of a directory are never invalidated one by one: that takes the directory's lock, which a caller may hold
-//! who waits for the very change that made the server recall the lease. Instead the *epoch* is raised, which takes no
-//! lock and makes the kernel look every name up again.
+//! Names are dropped one by one ([`crate::believed`] knows them): each is looked up again before it is believed, and what it leads to
+//! stays in use meanwhile. For that the kernel takes the directory's lock. Where somebody holds it who may wait for the very change that
+//! made the server recall the lease ([`crate::expire`]), and where it is not known what the kernel may believe, the *epoch* is raised
+//! instead, which takes no lock and makes the kernel drop every name that it has.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,11 +13,17 @@ use std::time::Duration;
 use loligo_fuse::{Device, Notify};
 use loligo_types::Ino;
 
+use crate::believed::{Believed, Doubted};
+use crate::expire::Expirer;
 use crate::table::Table;
+use crate::threads::{Doing, doing};
 
 /// How often, and how long apart, an inode is notified that the kernel was told of but does not have yet.
 const ARRIVAL_TRIES: u32 = 2000;
 const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
+/// How often, and how long apart, it is looked whether threads have taken in what they were told of names.
+const IN_HAND_TRIES: u32 = 25;
+const IN_HAND_PAUSE: Duration = Duration::from_micros(200);
 
 /// The way to the kernel of one mount. Made before the mount, because the client needs it first.
 pub struct Kernel {
@@ -25,7 +32,10 @@ pub struct Kernel {
     /// The directory that is mounted; none: that of the file system.
     root: OnceLock<Ino>,
     pub(crate) table: Arc<Table>,
+    pub(crate) believed: Believed,
+    expirer: Expirer,
     names: AtomicU64,
+    all_names: AtomicU64,
     attrs: AtomicU64,
     datas: AtomicU64,
 }
@@ -37,7 +47,10 @@ impl Kernel {
             epochs: AtomicBool::new(false),
             root: OnceLock::new(),
             table: Arc::default(),
+            believed: Believed::default(),
+            expirer: Expirer::default(),
             names: AtomicU64::new(0),
+            all_names: AtomicU64::new(0),
             attrs: AtomicU64::new(0),
             datas: AtomicU64::new(0),
         })
@@ -75,12 +88,42 @@ impl Kernel {
         self.epochs.load(Ordering::Acquire)
     }
 
-    /// Drops all names that the kernel caches. Takes no lock.
-    pub fn names(&self, _dir: Ino) {
-        if self.caches_names() {
-            self.names.fetch_add(1, Ordering::Relaxed);
-            self.tell(Notify::Epoch);
+    /// Drops the names of a directory. Waits for calls on the directory for a few milliseconds at most, so it must not be called on a
+    /// thread that serves some.
+    pub fn names(&self, dir: Ino) {
+        if !self.caches_names() {
+            return;
         }
+        self.names.fetch_add(1, Ordering::Relaxed);
+        let dropped = match self.believed.doubt(dir) {
+            Doubted::Names(names) => names.is_empty() || self.is_taken_in(dir) && self.expire(dir, names),
+            Doubted::Many => false,
+        };
+        if !dropped {
+            self.all_names();
+        }
+    }
+
+    /// Drops all names that the kernel caches. Takes no lock.
+    pub(crate) fn all_names(&self) {
+        self.all_names.fetch_add(1, Ordering::Relaxed);
+        self.tell(Notify::Epoch);
+    }
+
+    fn expire(&self, dir: Ino, names: Vec<Box<[u8]>>) -> bool {
+        self.device.get().is_none_or(|device| self.expirer.expire(device, self.node(dir), names))
+    }
+
+    /// Waits a little until all threads have taken in what they were told of a directory's names. Whether they have.
+    fn is_taken_in(&self, dir: Ino) -> bool {
+        for _ in 0..IN_HAND_TRIES {
+            // From when it is woken until it believes the name a thread waits for nothing that a signal could end.
+            if !self.believed.in_hand(dir, |tid| matches!(doing(tid), Doing::Sleeping | Doing::Gone)) {
+                return true;
+            }
+            std::thread::sleep(IN_HAND_PAUSE);
+        }
+        false
     }
 
     /// Drops attributes, ACLs and the like of an inode. Waits for no page.
@@ -108,10 +151,11 @@ impl Kernel {
         self.inval_once(ino, -1, 0);
     }
 
-    /// Counts of notifications: names, attributes, data.
-    pub fn counts(&self) -> (u64, u64, u64) {
-        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        (get(&self.names), get(&self.attrs), get(&self.datas))
+    /// Counts of notifications, by kind.
+    pub fn counts(&self) -> [(&'static str, u64); 4] {
+        let counts = [&self.names, &self.all_names, &self.attrs, &self.datas].map(|n| n.load(Ordering::Relaxed));
+        let mut kinds = ["names", "all_names", "attributes", "data"].into_iter();
+        counts.map(|count| (kinds.next().unwrap_or_default(), count))
     }
 
     /// An answer that tells the kernel of an inode may be written, but not yet be taken in by the thread that asked:
@@ -131,7 +175,7 @@ impl Kernel {
     }
 
     /// False: the kernel does not know what it is about.
-    fn tell(&self, what: Notify) -> bool {
+    fn tell(&self, what: Notify<'_>) -> bool {
         self.device.get().is_none_or(|device| device.notify(what))
     }
 }
@@ -156,6 +200,6 @@ mod tests {
         kernel.names(Ino::ROOT);
         kernel.attr(Ino(300));
         kernel.data(Ino(300));
-        assert_eq!(kernel.counts(), (1, 1, 1));
+        assert_eq!(kernel.counts().map(|(_, count)| count), [1, 0, 1, 1]);
     }
 }

@@ -1,7 +1,7 @@
 //! The FUSE adapter: thin callbacks, kernel invalidation, the one errno table.
 //!
 //! It holds no file system state: what is cached, held back or leased is the client's. It knows only what the kernel
-//! was told ([`table`]), so that the kernel can be told to forget it ([`kernel`]). It has no path of its own into the
+//! was told ([`table`], [`believed`]), so that the kernel can be told to forget it ([`kernel`]). It has no path of its own into the
 //! file system: no thread of it may touch the mount point, because it would wait for itself.
 //!
 //! What a program may see that a local file system would not show it:
@@ -12,13 +12,17 @@
 //! - Renaming or opening a directory that another mount moved a moment ago may give ESTALE once, as on NFS: the kernel
 //!   does not take the move in while it renames itself. Any other look at the directory does.
 //! - On kernels before Linux 6.16 names are looked up anew each time.
+//! - Where names cannot be dropped one by one ([`kernel`]), a working directory counts as removed for a moment, and what is mounted in the mount
+//!   is unmounted.
 
+mod believed;
 mod client;
 pub mod convert;
 mod core;
 mod cred;
 mod dispatch;
 pub mod errno;
+mod expire;
 mod fs;
 pub mod kernel;
 pub mod metrics;
@@ -27,6 +31,7 @@ mod mountpoint;
 mod session;
 mod submit;
 pub mod table;
+mod threads;
 
 pub use kernel::Kernel;
 pub use mount::{Counts, Mount, MountError, MountOptions, Unmounted};

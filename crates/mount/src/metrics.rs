@@ -31,6 +31,15 @@ ops! {
     Tmpfile "tmpfile", SyncFs "syncfs", Interrupt "interrupt",
 }
 
+impl FuseOp {
+    /// Whether the thread that asks waits for the answer, and has waited for the one before. Others may be asked for it in the background
+    /// at any later time.
+    pub(crate) fn is_waited_for(self) -> bool {
+        use FuseOp::*;
+        !matches!(self, Forget | Read | Write | Flush | Release | ReleaseDir | Fsync | FsyncDir | SyncFs | Interrupt)
+    }
+}
+
 /// Counters of all operations.
 pub struct OpCounts(Vec<AtomicU64>);
 

@@ -21,6 +21,8 @@ use crate::submit::Submit;
 
 /// A tick of [`crate::table::Table`].
 const TICK: Duration = Duration::from_millis(50);
+/// So often what is known of the names that the kernel has is tidied up: once a minute.
+const TIDY_TICKS: u32 = 1200;
 /// How long an unmount waits for the last users, and then for the connection to end.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
@@ -148,8 +150,8 @@ pub struct Counts {
     pub ops: Vec<(&'static str, u64)>,
     /// Errors answered, by kind.
     pub errors: Vec<(&'static str, u64)>,
-    /// Notifications to the kernel: names, attributes, data.
-    pub notifications: [(&'static str, u64); 3],
+    /// Notifications to the kernel: names of a directory, all names that there are, attributes, data.
+    pub notifications: [(&'static str, u64); 4],
     /// Inodes that the kernel knows.
     pub inodes: usize,
 }
@@ -303,11 +305,10 @@ fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn counts<S: Submit>(core: &Core<S>) -> Counts {
-    let (names, attrs, datas) = core.kernel.counts();
     Counts {
         ops: core.ops.snapshot(),
         errors: core.errors.snapshot(),
-        notifications: [("names", names), ("attributes", attrs), ("data", datas)],
+        notifications: core.kernel.counts(),
         inodes: core.kernel.table.count(),
     }
 }
@@ -396,8 +397,13 @@ fn helpers<S: Submit>(core: Arc<Core<S>>, pages: mpsc::Receiver<Pages>) -> Helpe
 /// Counts time and gives back the leases of what the kernel forgot.
 fn tick<S: Submit>(core: &Arc<Core<S>>, stopped: &mpsc::Receiver<()>) {
     let root = core.creds.plain(Who { uid: 0, gid: 0, pid: 0 });
+    let (table, believed) = (&core.kernel.table, &core.kernel.believed);
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
-        let inos = core.kernel.table.advance();
+        let inos = table.advance();
+        inos.iter().for_each(|ino| believed.forget(*ino));
+        if table.now().is_multiple_of(TIDY_TICKS) {
+            believed.tidy(table.now());
+        }
         if !inos.is_empty() {
             core.client.submit(&root, Call::Forget { inos }, |_| ());
         }

@@ -13,7 +13,7 @@ use loligo_types::{Attr, Ino, Kind};
 
 const SHARDS: usize = 64;
 /// Ticks for which a barrier is kept; far longer than an answer takes from the client to the kernel.
-const BARRIER_TICKS: u32 = 400;
+pub(crate) const BARRIER_TICKS: u32 = 400;
 /// Ticks that an inode must be unknown to the kernel before its leases are given back.
 const IDLE_TICKS: u32 = 10;
 

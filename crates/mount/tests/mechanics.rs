@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct Fake {
     child: Child,
@@ -97,6 +97,15 @@ impl Drop for Fake {
     }
 }
 
+/// Waits until it is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within 20 s");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Runs `body` elsewhere, so that a hang fails the test.
 fn within<T: Send + 'static>(limit: Duration, what: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
@@ -105,7 +114,7 @@ fn within<T: Send + 'static>(limit: Duration, what: &str, body: impl FnOnce() ->
 }
 
 #[test]
-fn names_are_cached_until_the_epoch_is_raised() {
+fn names_are_cached_until_they_are_dropped() {
     let Some(mut fake) = Fake::start("names") else { return };
     fs::write(fake.path("a"), "x").expect("written");
     assert!(!fake.path("b").exists());
@@ -116,12 +125,141 @@ fn names_are_cached_until_the_epoch_is_raised() {
         assert!(fake.path("a").exists());
     }
     assert_eq!(fake.count("lookup"), before);
-    fake.tell("names");
+    fake.tell("names 1");
     assert!(!fake.path("a").exists() && fake.path("b").exists(), "both are looked up again");
     assert!(fake.count("lookup") > before);
     let after = fake.count("lookup");
     assert!(!fake.path("a").exists() && fake.path("b").exists());
     assert_eq!(fake.count("lookup"), after, "and cached again");
+    assert_eq!((fake.count("names"), fake.count("all_names")), (1, 0));
+    fake.quit();
+}
+
+#[test]
+fn a_directory_in_use_stays_what_it_is_while_its_name_is_looked_up_again() {
+    let Some(mut fake) = Fake::start("cwd") else { return };
+    let dir = fake.path("d");
+    fs::create_dir(&dir).expect("made");
+    // It says where it is each time it is asked.
+    let mut worker = Command::new("sh")
+        .args(["-c", "while read -r line; do readlink /proc/$$/cwd; done"])
+        .current_dir(&dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    let mut input = worker.stdin.take().expect("piped");
+    let mut output = BufReader::new(worker.stdout.take().expect("piped"));
+    let mut place = move || {
+        writeln!(input, "where").expect("it lives");
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it lives");
+        line.trim().to_owned()
+    };
+    assert_eq!(place(), dir.to_str().expect("text"));
+    for _ in 0..3 {
+        let before = fake.count("lookup");
+        fake.tell("hold d");
+        fake.tell("names 1");
+        let walked = dir.join("x");
+        let walker = std::thread::spawn(move || walked.exists());
+        eventually("the name is looked up again", || fake.tell("held") == "1");
+        assert_eq!(place(), dir.to_str().expect("text"), "while that is under way");
+        fake.tell("go");
+        assert!(!walker.join().expect("no panic"));
+        assert_eq!(place(), dir.to_str().expect("text"));
+        assert!(fake.count("lookup") > before);
+    }
+    drop(place);
+    worker.wait().expect("ended");
+    fake.quit();
+}
+
+#[test]
+fn what_is_mounted_below_stays_mounted_when_names_are_dropped() {
+    use rustix::mount::{UnmountFlags, mount_bind, unmount};
+    let Some(mut fake) = Fake::start("below") else { return };
+    let (dir, top) = (fake.path("d/m"), fake.path("d"));
+    fs::create_dir_all(&dir).expect("made");
+    mount_bind("/proc", &dir).expect("mounted");
+    let is_there = |dir: &Path| dir.join("self").exists();
+    assert!(is_there(&dir));
+    let numbers = [1, fs::metadata(&top).expect("there").ino()];
+    for number in numbers {
+        fake.tell(&format!("names {number}"));
+        assert!(is_there(&dir), "after names of {number} were dropped");
+    }
+    unmount(&dir, UnmountFlags::empty()).expect("unmounted");
+    fake.quit();
+}
+
+#[test]
+fn an_answer_under_way_when_names_are_dropped_is_not_believed() {
+    let Some(mut fake) = Fake::start("underway") else { return };
+    let look = |fake: &mut Fake, name: &str| {
+        fake.tell(&format!("hold {name}"));
+        let path = fake.path(name);
+        let walker = std::thread::spawn(move || path.exists());
+        eventually("it is looked up", || fake.tell("held") == "1");
+        fake.tell("names 1");
+        fake.tell("go");
+        walker.join().expect("no panic")
+    };
+    // One that the kernel does not know, and that is not there.
+    assert!(!look(&mut fake, "a"));
+    fs::write(fake.path("b"), "x").expect("written");
+    fake.tell("rename b a");
+    assert!(fake.path("a").exists());
+    // One that it knows, and that is there.
+    fake.tell("names 1");
+    assert!(look(&mut fake, "a"));
+    fake.tell("rename a b");
+    assert!(!fake.path("a").exists());
+    assert_eq!(fake.count("all_names"), 0);
+    fake.quit();
+}
+
+#[test]
+fn whoever_has_a_directory_locked_does_not_hold_up_that_its_names_are_dropped() {
+    let Some(mut fake) = Fake::start("locked") else { return };
+    fs::write(fake.path("a"), "x").expect("written");
+    for round in 0..20 {
+        let (from, to) = if round % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        assert!(fake.path(from).exists() && !fake.path(to).exists());
+        fake.tell("hold c");
+        let path = fake.path("c");
+        let walker = std::thread::spawn(move || path.exists());
+        eventually("it is looked up", || fake.tell("held") == "1");
+        // As if the lookup waited for the very change that the names are asked back for.
+        fake.tell("names 1");
+        fake.tell(&format!("rename {from} {to}"));
+        fake.tell("go");
+        assert!(!walker.join().expect("no panic"));
+        assert!(!fake.path(from).exists() && fake.path(to).exists());
+        assert_eq!(fake.count("all_names"), round + 1);
+    }
+    fake.quit();
+}
+
+#[test]
+fn a_name_that_moves_to_where_none_is_lent_is_not_believed_there() {
+    let Some(mut fake) = Fake::start("moved") else { return };
+    for dir in ["d", "e"] {
+        fs::create_dir(fake.path(dir)).expect("made");
+    }
+    let ino = fs::metadata(fake.path("e")).expect("there").ino();
+    fake.tell("private 1");
+    fake.tell("names 1");
+    fake.tell(&format!("private {ino}"));
+    // Of the one directory names were lent, of the other never.
+    for (dir, told) in [("d", 1), ("e", 0)] {
+        fs::write(fake.path(dir).join("f"), "x").expect("written");
+        let before = fake.count("all_names");
+        fs::rename(fake.path(dir).join("f"), fake.path("g")).expect("renamed");
+        assert_eq!(fake.count("all_names") - before, told, "{dir}");
+        fake.tell("rename g h");
+        assert!(!fake.path("g").exists() && fake.path("h").exists(), "{dir}");
+    }
     fake.quit();
 }
 
@@ -132,7 +270,7 @@ fn an_open_file_survives_that_its_name_is_dropped() {
     fs::write(fake.path("d/f"), "held").expect("written");
     let mut file = File::open(fake.path("d/f")).expect("open");
     fake.tell("rename d e");
-    fake.tell("names");
+    fake.tell("names 1");
     assert!(!fake.path("d/f").exists());
     let mut text = String::new();
     file.read_to_string(&mut text).expect("read");
@@ -183,9 +321,9 @@ fn data_is_cached_over_opens_until_it_is_dropped() {
     // The handle is still in cached mode, but the right is gone: every read must see what is there.
     for text in ["one", "two", "six"] {
         fake.tell(&format!("write {ino} {text}"));
-        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(5);
         while read(&held) != text.as_bytes() {
-            assert!(std::time::Instant::now() < deadline, "a stale page stays");
+            assert!(Instant::now() < deadline, "a stale page stays");
         }
     }
     drop(held);

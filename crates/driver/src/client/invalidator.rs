@@ -1,8 +1,8 @@
 //! Threads that tell the caches above what to drop. They own no state of the client.
 //!
-//! Three, because the kernel may make a data invalidation wait for a call on the same file, and that call may wait for
-//! another lease that this client still has to give up: names and attributes are told by one thread, which never waits
-//! for calls; data that a recall waits for by another; data that nobody waits for by a third.
+//! Four, because the kernel may make a data invalidation wait for a call on the same file, and that call may wait for
+//! another lease that this client still has to give up: attributes are told by one thread, which never waits for calls; names by
+//! another, which may wait for some, but not for long; data that a recall waits for by a third; data that nobody waits for by a fourth.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -17,7 +17,8 @@ type Job = (Token, Invalidation);
 
 /// The ways to the threads. The threads end when it is dropped.
 pub struct Invalidator {
-    light: Sender<Job>,
+    attrs: Sender<Job>,
+    names: Sender<Job>,
     data: Sender<Job>,
     lazy: Sender<Job>,
 }
@@ -34,7 +35,12 @@ impl Invalidator {
             thread::Builder::new().name(name.into()).spawn(move || work(&jobs, &*target, &told))?;
             Ok::<_, std::io::Error>(sender)
         };
-        Ok(Invalidator { light: spawn("lol-inval")?, data: spawn("lol-inval-data")?, lazy: spawn("lol-inval-lazy")? })
+        Ok(Invalidator {
+            attrs: spawn("lol-inval-attr")?,
+            names: spawn("lol-inval-name")?,
+            data: spawn("lol-inval-data")?,
+            lazy: spawn("lol-inval-lazy")?,
+        })
     }
 
     /// Hands an invalidation to its thread.
@@ -42,7 +48,8 @@ impl Invalidator {
         let way = match (what, token) {
             (Invalidation::Data(_), Token::NONE) => &self.lazy,
             (Invalidation::Data(_), _) => &self.data,
-            _ => &self.light,
+            (Invalidation::Names(_), _) => &self.names,
+            (Invalidation::Attr(_), _) => &self.attrs,
         };
         // A thread that is gone has panicked in the target: nothing can be told any more, and the recall runs into the
         // server's time limit.

@@ -72,9 +72,10 @@ impl<S: Submit> Core<S> {
         };
         let flags = convert::open_flags(raw_flags);
         let exclusive = raw_flags & libc::O_EXCL != 0;
+        let known = name.clone();
         let call = Call::Create { dir, name, mode: bits(mode), umask: bits(umask), flags, exclusive };
         let core = self.clone();
-        self.send(asked, call, move |result| core.created(asked, result, flags, reply));
+        self.send(asked, call, move |result| core.created(asked, result, flags, Some((dir, &known)), reply));
     }
 
     /// An open file without a name, which a link may give it.
@@ -92,10 +93,17 @@ impl<S: Submit> Core<S> {
         let linkable = raw_flags & libc::O_EXCL == 0;
         let call = Call::Tmpfile { dir, mode: bits(mode), umask: bits(umask), flags, linkable };
         let core = self.clone();
-        self.send(asked, call, move |result| core.created(asked, result, flags, reply));
+        self.send(asked, call, move |result| core.created(asked, result, flags, None, reply));
     }
 
-    fn created(&self, asked: Asked, result: CallResult, flags: OpenFlags, reply: ReplyCreate) {
+    fn created(
+        &self,
+        asked: Asked,
+        result: CallResult,
+        flags: OpenFlags,
+        place: Option<(Ino, &Name)>,
+        reply: ReplyCreate,
+    ) {
         let done = match result {
             Ok(done) => done,
             Err(failed) => return reply.error(self.errno(asked.op, failed.error)),
@@ -106,7 +114,8 @@ impl<S: Submit> Core<S> {
             return reply.error(self.odd(asked.op));
         };
         // One time to live for name and attributes: both or neither.
-        let cached = attrs && done.names_cached && self.kernel.caches_names();
+        let cached =
+            attrs && done.names_cached && place.is_some_and(|(dir, name)| self.believe(asked, dir, name.as_bytes()));
         reply.created(ttl(cached), ttl(cached), &convert::file_attr(attr), opened.handle, opened.flags);
     }
 

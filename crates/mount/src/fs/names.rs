@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loligo_client::{Call, Done};
 use loligo_fuse::{self as fuse, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyStatfs};
-use loligo_types::{Access, Answer, FsError, Ino, Name, Op, SetAttr, limits};
+use loligo_types::{Access, Answer, FsError, Ino, Name, Op, RenameMode, SetAttr, limits};
 
 use crate::convert;
 use crate::core::{Asked, Core, Handle};
@@ -22,7 +22,7 @@ impl<S: Submit> Core<S> {
         op: impl FnOnce(Name) -> Result<Op, FsError>,
     ) {
         match Name::new(text).and_then(op) {
-            Ok(op) => self.entry(asked, Call::Op(op), reply),
+            Ok(op) => self.entry(asked, op, reply),
             Err(error) => reply.error(self.errno(asked.op, error)),
         }
     }
@@ -61,11 +61,19 @@ impl<S: Submit> Core<S> {
     }
 
     pub fn remove(self: &Arc<Self>, asked: Asked, dir: Ino, text: &[u8], is_dir: bool, reply: ReplyEmpty) {
-        match Name::new(text) {
-            Ok(name) if is_dir => self.empty(asked, Call::Op(Op::Rmdir { dir, name }), reply),
-            Ok(name) => self.empty(asked, Call::Op(Op::Unlink { dir, name }), reply),
-            Err(error) => reply.error(self.errno(asked.op, error)),
-        }
+        let name = match Name::new(text) {
+            Ok(name) => name,
+            Err(error) => return reply.error(self.errno(asked.op, error)),
+        };
+        let (core, known) = (self.clone(), name.clone());
+        let op = if is_dir { Op::Rmdir { dir, name } } else { Op::Unlink { dir, name } };
+        self.send(asked, Call::Op(op), move |result| match result {
+            Ok(_) => {
+                core.kernel.believed.removed(dir, known.as_bytes(), core.kernel.table.now());
+                reply.ok();
+            }
+            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        });
     }
 
     pub fn rename(
@@ -76,19 +84,25 @@ impl<S: Submit> Core<S> {
         flags: u32,
         reply: ReplyEmpty,
     ) {
-        let op = convert::rename_mode(flags)
-            .and_then(|mode| Ok(Op::Rename { dir, name: Name::new(from)?, new_dir, new_name: Name::new(to)?, mode }));
-        let op = match op {
-            Ok(op) => op,
+        let parsed = convert::rename_mode(flags).and_then(|mode| Ok((mode, Name::new(from)?, Name::new(to)?)));
+        let (mode, name, new_name) = match parsed {
+            Ok(parsed) => parsed,
             Err(error) => return reply.error(self.errno(asked.op, error)),
         };
-        let core = self.clone();
+        let (core, old, new) = (self.clone(), name.clone(), new_name.clone());
+        let op = Op::Rename { dir, name, new_dir, new_name, mode };
         self.send(asked, Call::Op(op), move |result| match result {
             Ok(done) => {
                 // The kernel moves what it knows of the old name to the new one, and believes it there as long as it would have here.
-                // Nobody would tell when it is not true any more if names of that directory are not lent.
-                if !done.names_cached {
-                    core.kernel.names(new_dir);
+                // Nobody would tell when it is not true any more if names of that directory are not lent. It has both directories
+                // locked until it has this answer, so it cannot be told of the one name.
+                let (kernel, swapped) = (&core.kernel, mode == RenameMode::Exchange);
+                let (from, to) = ((dir, old.as_bytes()), (new_dir, new.as_bytes()));
+                let now = kernel.table.now();
+                if kernel.caches_names()
+                    && !kernel.believed.renamed(from, to, swapped, done.names_cached, asked.moment, now)
+                {
+                    kernel.all_names();
                 }
                 reply.ok();
             }

@@ -1,0 +1,428 @@
+//! The names that the kernel was told to believe without asking again, by directory, so that it can be told of each of them when that
+//! ends. What they lead to is not known here, and whether the kernel has kept them neither: there may be more here than it has, never less.
+//!
+//! Three things keep it from being less.
+//! - *Answers on the way to the kernel.* Time is counted in moments, and a new one begins whenever names are doubted: an answer is to be
+//!   believed only if nothing of its directory was doubted since its request was taken from the kernel.
+//! - *Answers that the kernel is just taking in.* Most are taken in under the directory's lock, which the kernel takes before it doubts
+//!   a name. Not so the answer to a lookup of a name that the kernel has, and wants to know to be true still: the thread that asked sets how
+//!   long the name is believed some moment after it was woken. So it is noted to whom such an answer goes until it asks again.
+//! - *Names that the kernel drops by itself* (removed, renamed): they stay here for longer than it takes to do that.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use loligo_types::Ino;
+
+use crate::table::{BARRIER_TICKS, Tick};
+
+const SHARDS: usize = 64;
+/// So many names of one directory are known one by one. To tell the kernel of all of them takes some 0.1 s.
+const NAMES_MAX: usize = 1 << 16;
+/// With the number of a directory: threads that are not seen. No thread has such a number.
+const UNSEEN: u64 = 1 << 63;
+
+/// A number of a moment.
+pub type Moment = u64;
+
+/// What the kernel may believe of a directory, and does not have to any more.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Doubted {
+    /// These names at most.
+    Names(Vec<Box<[u8]>>),
+    /// More than are known one by one.
+    Many,
+}
+
+/// One directory.
+#[derive(Default)]
+struct Known {
+    /// Each name with the tick since which the kernel drops it by itself; 0: it does not.
+    names: HashMap<Box<[u8]>, Tick>,
+    /// There were more.
+    many: bool,
+    /// Answers to requests from before this moment are not believed.
+    since: Moment,
+}
+
+impl Known {
+    fn add(&mut self, name: &[u8], now: Tick) {
+        if self.many {
+            return;
+        }
+        if let Some(gone) = self.names.get_mut(name) {
+            *gone = 0;
+            return;
+        }
+        if self.names.len() >= NAMES_MAX {
+            self.names.retain(|_, gone| *gone == 0 || *gone + BARRIER_TICKS >= now);
+            if self.names.len() >= NAMES_MAX {
+                self.many = true;
+                self.names = HashMap::new();
+                return;
+            }
+        }
+        self.names.insert(name.into(), 0);
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        self.many || self.names.contains_key(name)
+    }
+}
+
+/// An answer to a thread that may not have taken it in yet.
+struct InHand {
+    /// The thread; 0: one that this process cannot see, so that it is not known when that one asks again.
+    tid: u32,
+    dir: u64,
+    /// Number of the request.
+    unique: u64,
+    /// The kernel has the answer.
+    given: bool,
+    since: Tick,
+}
+
+/// All directories, and all threads that were told of a name lately.
+pub struct Believed {
+    dirs: Vec<Mutex<HashMap<u64, Known>>>,
+    /// By thread; of those that are not seen one for each directory is kept.
+    in_hand: Vec<Mutex<HashMap<u64, InHand>>>,
+    moment: AtomicU64,
+    /// Answers to requests from before this moment are not believed, whatever they are about.
+    floor: AtomicU64,
+}
+
+impl Default for Believed {
+    fn default() -> Believed {
+        Believed {
+            dirs: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            in_hand: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            moment: AtomicU64::new(1),
+            floor: AtomicU64::new(0),
+        }
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Believed {
+    fn dir(&self, dir: Ino) -> MutexGuard<'_, HashMap<u64, Known>> {
+        let hash = dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        guard(&self.dirs[hash as usize])
+    }
+
+    fn of_thread(&self, key: u64) -> MutexGuard<'_, HashMap<u64, InHand>> {
+        guard(&self.in_hand[key as usize % SHARDS])
+    }
+
+    /// The present moment. Of every request it is noted when it is taken from the kernel.
+    pub fn now(&self) -> Moment {
+        self.moment.load(Ordering::Acquire)
+    }
+
+    fn next(&self) -> Moment {
+        self.moment.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The kernel is about to be told that a name, present or absent, can be believed, in answer to a request of a moment. Whether it may be
+    /// told that.
+    pub fn may_believe(&self, dir: Ino, name: &[u8], moment: Moment, now: Tick) -> bool {
+        let mut dirs = self.dir(dir);
+        if moment < self.floor.load(Ordering::Acquire) {
+            return false;
+        }
+        let known = dirs.entry(dir.0).or_default();
+        let may = moment >= known.since;
+        if may {
+            known.add(name, now);
+        }
+        may
+    }
+
+    /// Nothing that the kernel was told of a directory's names is to be believed any more, nor what is on the way. What it may believe.
+    pub fn doubt(&self, dir: Ino) -> Doubted {
+        let mut dirs = self.dir(dir);
+        let known = dirs.entry(dir.0).or_default();
+        known.since = self.next();
+        if std::mem::take(&mut known.many) {
+            return Doubted::Many;
+        }
+        Doubted::Names(std::mem::take(&mut known.names).into_keys().collect())
+    }
+
+    /// The kernel knows nothing of an inode any more, so no name if that was a directory.
+    pub fn forget(&self, ino: Ino) {
+        if let Some(known) = self.dir(ino).get_mut(&ino.0) {
+            *known = Known { since: self.next(), ..Known::default() };
+        }
+    }
+
+    /// The kernel has a name no more, by its own doing.
+    pub fn removed(&self, dir: Ino, name: &[u8], now: Tick) {
+        if let Some(gone) = self.dir(dir).get_mut(&dir.0).and_then(|known| known.names.get_mut(name)) {
+            *gone = now;
+        }
+    }
+
+    /// A request of a moment has renamed something, and the kernel takes what it knows of the old name for the new one (`swapped`: and the other way round).
+    /// `lent`: the new name (both names) may be believed. Whether the kernel may do so; else it may believe what it must not, until that is dropped.
+    pub fn renamed(
+        &self,
+        (dir, name): (Ino, &[u8]),
+        (new_dir, new_name): (Ino, &[u8]),
+        swapped: bool,
+        lent: bool,
+        moment: Moment,
+        now: Tick,
+    ) -> bool {
+        // Who doubts a name while it moves waits for the directory's lock, and then finds it no more: it may be believed all the same.
+        let believed = |dir: Ino, name: &[u8]| {
+            let dirs = self.dir(dir);
+            let doubted = |known: &Known| moment < known.since;
+            moment < self.floor.load(Ordering::Acquire)
+                || dirs.get(&dir.0).is_some_and(|known| doubted(known) || known.has(name))
+        };
+        let (old, new) = (believed(dir, name), swapped && believed(new_dir, new_name));
+        // The new ones first: whoever doubts meanwhile meets one or the other.
+        let mut may = !old || lent && self.may_believe(new_dir, new_name, moment, now);
+        may &= !new || lent && self.may_believe(dir, name, moment, now);
+        // What is on the way of the old name will be taken in for the new one.
+        let barred = self.next();
+        for dir in [Some(dir), swapped.then_some(new_dir)].into_iter().flatten() {
+            self.dir(dir).entry(dir.0).or_default().since = barred;
+        }
+        if !swapped {
+            self.removed(dir, name, now);
+        }
+        may
+    }
+
+    /// A thread is about to be told of a name of a directory that it can believe it, in answer to this request.
+    pub fn answers(&self, tid: u32, unique: u64, dir: Ino, now: Tick) {
+        let key = if tid == 0 { UNSEEN | dir.0 } else { u64::from(tid) };
+        self.of_thread(key).insert(key, InHand { tid, dir: dir.0, unique, given: false, since: now });
+    }
+
+    /// The kernel has been given the answer.
+    pub fn answered(&self, tid: u32, unique: u64) {
+        let key = u64::from(tid);
+        if let Some(in_hand) = self.of_thread(key).get_mut(&key).filter(|in_hand| in_hand.unique == unique) {
+            in_hand.given = true;
+        }
+    }
+
+    /// A thread asks for something else and waits for that, so it has taken in what it was told before.
+    pub fn asks(&self, tid: u32) {
+        self.of_thread(tid.into()).remove(&tid.into());
+    }
+
+    /// Whether a thread may not have taken in yet what it was told of a directory's names. `is_past`: whether a thread has done what an answer has
+    /// woken it for.
+    pub fn in_hand(&self, dir: Ino, is_past: impl Fn(u32) -> bool) -> bool {
+        let mut any = false;
+        for shard in &self.in_hand {
+            guard(shard).retain(|_, in_hand| {
+                let stays = in_hand.dir == dir.0 && !(in_hand.given && is_past(in_hand.tid));
+                any |= stays;
+                stays || in_hand.dir != dir.0
+            });
+        }
+        any
+    }
+
+    /// Forgets what is of no use any more: directories of which nothing is believed, answers of long ago.
+    pub fn tidy(&self, now: Tick) {
+        for shard in &self.dirs {
+            let mut dirs = guard(shard);
+            // What is on the way may be of a directory that is forgotten now.
+            self.floor.fetch_max(self.next(), Ordering::AcqRel);
+            dirs.retain(|_, known| known.many || !known.names.is_empty());
+        }
+        for shard in &self.in_hand {
+            guard(shard).retain(|_, in_hand| in_hand.since + BARRIER_TICKS >= now);
+        }
+    }
+
+    /// Directories and threads of which something is known.
+    #[cfg(test)]
+    fn sizes(&self) -> (usize, usize) {
+        (self.dirs.iter().map(|s| guard(s).len()).sum(), self.in_hand.iter().map(|s| guard(s).len()).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const D: Ino = Ino(300);
+    const E: Ino = Ino(301);
+
+    fn names(doubted: Doubted) -> Vec<String> {
+        let Doubted::Names(names) = doubted else { panic!("{doubted:?}") };
+        let mut names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn names_are_doubted_by_directory_and_once() {
+        let believed = Believed::default();
+        let moment = believed.now();
+        for (dir, name) in [(D, b"a"), (D, b"b"), (E, b"c"), (D, b"a")] {
+            assert!(believed.may_believe(dir, name, moment, 1));
+        }
+        assert_eq!(names(believed.doubt(D)), ["a", "b"]);
+        assert_eq!(names(believed.doubt(D)), [""; 0]);
+        assert_eq!(names(believed.doubt(E)), ["c"]);
+    }
+
+    #[test]
+    fn of_what_the_kernel_forgot_nothing_is_believed() {
+        let believed = Believed::default();
+        let moment = believed.now();
+        assert!(believed.may_believe(D, b"a", moment, 1));
+        believed.forget(D);
+        believed.forget(E);
+        assert_eq!(believed.sizes().0, 1, "nothing is kept of what was not known");
+        assert!(!believed.may_believe(D, b"a", moment, 1));
+        assert_eq!(names(believed.doubt(D)), [""; 0]);
+    }
+
+    #[test]
+    fn an_answer_to_a_request_from_before_a_doubt_is_not_believed() {
+        let believed = Believed::default();
+        let moment = believed.now();
+        believed.doubt(D);
+        assert!(!believed.may_believe(D, b"a", moment, 1));
+        assert!(believed.may_believe(E, b"a", moment, 1), "another directory was not doubted");
+        assert!(believed.may_believe(D, b"a", believed.now(), 1));
+    }
+
+    #[test]
+    fn what_is_forgotten_of_a_directory_lets_no_old_answer_pass() {
+        let believed = Believed::default();
+        let moment = believed.now();
+        believed.doubt(D);
+        believed.tidy(1);
+        assert_eq!(believed.sizes(), (0, 0));
+        assert!(!believed.may_believe(D, b"a", moment, 1));
+        assert!(believed.may_believe(D, b"a", believed.now(), 1));
+        believed.tidy(1);
+        assert_eq!(names(believed.doubt(D)), ["a"], "what is believed is not forgotten");
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_drops_by_itself_makes_room_later() {
+        let believed = Believed::default();
+        let add = |i: usize, now| believed.may_believe(D, i.to_string().as_bytes(), believed.now(), now);
+        for i in 0..NAMES_MAX {
+            assert!(add(i, 1));
+            believed.removed(D, i.to_string().as_bytes(), 1);
+        }
+        assert!(add(NAMES_MAX, 2 + BARRIER_TICKS));
+        assert_eq!(names(believed.doubt(D)), [NAMES_MAX.to_string()]);
+        for i in 0..NAMES_MAX {
+            add(i, 1);
+            believed.removed(D, i.to_string().as_bytes(), 1);
+        }
+        assert!(add(NAMES_MAX, 2));
+        assert_eq!(believed.doubt(D), Doubted::Many, "the kernel may not have dropped them yet");
+        assert_eq!(names(believed.doubt(D)), [""; 0]);
+    }
+
+    #[test]
+    fn a_removed_name_that_is_looked_up_again_is_believed_again() {
+        let believed = Believed::default();
+        believed.may_believe(D, b"a", believed.now(), 1);
+        believed.removed(D, b"a", 1);
+        believed.may_believe(D, b"a", believed.now(), 1);
+        assert_eq!(believed.dir(D)[&D.0].names[b"a".as_slice()], 0);
+    }
+
+    #[test]
+    fn a_renamed_name_is_believed_under_the_new_one_only_if_that_is_lent() {
+        for (told, lent, may) in [(true, true, true), (true, false, false), (false, false, true), (false, true, true)] {
+            let believed = Believed::default();
+            let moment = believed.now();
+            if told {
+                believed.may_believe(D, b"a", moment, 1);
+            }
+            assert_eq!(believed.renamed((D, b"a"), (E, b"b"), false, lent, moment, 1), may, "{told} {lent}");
+            assert_eq!(names(believed.doubt(E)).len(), usize::from(told && lent));
+            assert!(!believed.may_believe(D, b"a", moment, 1), "an answer on the way was about what has moved");
+        }
+    }
+
+    #[test]
+    fn a_renamed_name_is_not_believed_if_the_new_directory_was_doubted_meanwhile() {
+        let believed = Believed::default();
+        let moment = believed.now();
+        believed.may_believe(D, b"a", moment, 1);
+        believed.doubt(E);
+        assert!(!believed.renamed((D, b"a"), (E, b"b"), false, true, moment, 1));
+    }
+
+    #[test]
+    fn a_name_that_is_doubted_while_it_moves_is_still_known_to_be_believed() {
+        for (lent, then) in [(true, vec!["b"]), (false, vec![])] {
+            let believed = Believed::default();
+            believed.may_believe(D, b"a", believed.now(), 1);
+            let moment = believed.now();
+            assert_eq!(names(believed.doubt(D)), ["a"]);
+            assert_eq!(believed.renamed((D, b"a"), (E, b"b"), false, lent, moment, 1), lent);
+            assert_eq!(names(believed.doubt(E)), then);
+        }
+        let believed = Believed::default();
+        let moment = believed.now();
+        believed.doubt(D);
+        believed.tidy(1);
+        assert!(!believed.renamed((D, b"a"), (E, b"b"), false, true, moment, 1), "nor is it forgotten");
+    }
+
+    #[test]
+    fn names_that_change_places_are_both_believed_or_doubted() {
+        for (lent, may) in [(true, true), (false, false)] {
+            let believed = Believed::default();
+            let moment = believed.now();
+            // The one that is renamed is not believed, the other one is.
+            believed.may_believe(E, b"b", moment, 1);
+            assert_eq!(believed.renamed((D, b"a"), (E, b"b"), true, lent, moment, 1), may);
+            assert_eq!(names(believed.doubt(D)).len(), usize::from(lent));
+            assert_eq!(names(believed.doubt(E)), ["b"]);
+            assert!(!believed.may_believe(E, b"b", moment, 1) && !believed.may_believe(D, b"a", moment, 1));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_in_hand_until_its_thread_asks_again_or_is_past_it() {
+        let believed = Believed::default();
+        believed.answers(7, 1, D, 1);
+        assert!(!believed.in_hand(E, |_| false));
+        assert!(believed.in_hand(D, |_| true), "it has not been given to the kernel");
+        believed.answered(7, 1);
+        assert!(believed.in_hand(D, |_| false));
+        assert!(!believed.in_hand(D, |tid| tid == 7));
+        believed.answers(7, 2, D, 1);
+        believed.answered(7, 1);
+        assert!(believed.in_hand(D, |_| true), "it was the answer before that was given");
+        believed.asks(7);
+        assert!(!believed.in_hand(D, |_| false));
+    }
+
+    #[test]
+    fn what_threads_that_are_not_seen_were_told_is_in_hand_for_long() {
+        let believed = Believed::default();
+        for (unique, dir) in [(1, D), (2, E), (3, D)] {
+            believed.answers(0, unique, dir, 1);
+            believed.answered(0, unique);
+            believed.asks(0);
+        }
+        assert_eq!(believed.sizes().1, 2);
+        assert!(believed.in_hand(D, |_| true) && believed.in_hand(E, |_| true));
+        believed.tidy(2 + BARRIER_TICKS);
+        assert!(!believed.in_hand(D, |_| false));
+    }
+}
