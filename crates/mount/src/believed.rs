@@ -20,6 +20,8 @@ use crate::table::{BARRIER_TICKS, Tick};
 const SHARDS: usize = 64;
 /// So many names of one directory are known one by one. To tell the kernel of all of them takes some 0.1 s.
 const NAMES_MAX: usize = 1 << 16;
+/// For so long names of a directory are not believed out of which something has moved to where no names are lent: others may follow it.
+const LEAVES_TICKS: u32 = 200;
 /// With the number of a directory: threads that are not seen. No thread has such a number.
 const UNSEEN: u64 = 1 << 63;
 
@@ -44,6 +46,8 @@ struct Known {
     many: bool,
     /// Answers to requests from before this moment are not believed.
     since: Moment,
+    /// Until this tick none are.
+    leaves: Tick,
 }
 
 impl Known {
@@ -66,8 +70,9 @@ impl Known {
         self.names.insert(name.into(), 0);
     }
 
+    /// Whether a name that the kernel has may be believed. One that it had dropped before is another one.
     fn has(&self, name: &[u8]) -> bool {
-        self.many || self.names.contains_key(name)
+        self.many || self.names.get(name) == Some(&0)
     }
 }
 
@@ -135,7 +140,7 @@ impl Believed {
             return false;
         }
         let known = dirs.entry(dir.0).or_default();
-        let may = moment >= known.since;
+        let may = moment >= known.since && now >= known.leaves;
         if may {
             known.add(name, now);
         }
@@ -156,7 +161,7 @@ impl Believed {
     /// The kernel knows nothing of an inode any more, so no name if that was a directory.
     pub fn forget(&self, ino: Ino) {
         if let Some(known) = self.dir(ino).get_mut(&ino.0) {
-            *known = Known { since: self.next(), ..Known::default() };
+            *known = Known { since: self.next(), leaves: known.leaves, ..Known::default() };
         }
     }
 
@@ -168,7 +173,8 @@ impl Believed {
     }
 
     /// A request of a moment has renamed something, and the kernel takes what it knows of the old name for the new one (`swapped`: and the other way round).
-    /// `lent`: the new name (both names) may be believed. Whether the kernel may do so; else it may believe what it must not, until that is dropped.
+    /// `lent`: the new name (both names) may be believed. Whether the kernel may do so; else it may believe what it must not, until that is dropped; so that
+    /// this does not happen again with the next one, no name of the directory is believed for a while.
     pub fn renamed(
         &self,
         (dir, name): (Ino, &[u8]),
@@ -196,6 +202,11 @@ impl Believed {
         }
         if !swapped {
             self.removed(dir, name, now);
+        }
+        if !may {
+            for dir in [old.then_some(dir), new.then_some(new_dir)].into_iter().flatten() {
+                self.dir(dir).entry(dir.0).or_default().leaves = now + LEAVES_TICKS;
+            }
         }
         may
     }
@@ -239,7 +250,7 @@ impl Believed {
             let mut dirs = guard(shard);
             // What is on the way may be of a directory that is forgotten now.
             self.floor.fetch_max(self.next(), Ordering::AcqRel);
-            dirs.retain(|_, known| known.many || !known.names.is_empty());
+            dirs.retain(|_, known| known.many || !known.names.is_empty() || known.leaves > now);
         }
         for shard in &self.in_hand {
             guard(shard).retain(|_, in_hand| in_hand.since + BARRIER_TICKS >= now);
@@ -380,6 +391,21 @@ mod tests {
         believed.doubt(D);
         believed.tidy(1);
         assert!(!believed.renamed((D, b"a"), (E, b"b"), false, true, moment, 1), "nor is it forgotten");
+    }
+
+    #[test]
+    fn a_directory_out_of_which_names_move_to_where_none_is_lent_is_not_believed_for_a_while() {
+        let believed = Believed::default();
+        assert!(believed.may_believe(D, b"a", believed.now(), 1));
+        assert!(!believed.renamed((D, b"a"), (E, b"b"), false, false, believed.now(), 1));
+        assert!(!believed.may_believe(D, b"c", believed.now(), 2));
+        believed.tidy(2);
+        believed.forget(D);
+        assert!(!believed.may_believe(D, b"c", believed.now(), LEAVES_TICKS));
+        believed.doubt(D);
+        assert!(believed.renamed((D, b"c"), (E, b"d"), false, false, believed.now(), 3), "so the next may move");
+        assert!(believed.may_believe(E, b"e", believed.now(), 3));
+        assert!(believed.may_believe(D, b"c", believed.now(), 1 + LEAVES_TICKS));
     }
 
     #[test]
