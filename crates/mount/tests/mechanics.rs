@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 struct Fake {
@@ -55,6 +56,10 @@ impl Fake {
     }
 
     fn tell(&mut self, command: &str) -> String {
+        if command.starts_with("names") {
+            // Whoever asks for something has taken in what he was told before, however busy the machine is.
+            rustix::fs::statfs(&self.dir).expect("it answers");
+        }
         writeln!(self.input, "{command}").expect("the fake lives");
         self.line()
     }
@@ -238,6 +243,41 @@ fn whoever_has_a_directory_locked_does_not_hold_up_that_its_names_are_dropped() 
         assert!(!fake.path(from).exists() && fake.path(to).exists());
         assert_eq!(fake.count("all_names"), round + 1);
     }
+    fake.quit();
+}
+
+#[test]
+fn a_thread_is_waited_for_that_may_not_have_taken_in_what_it_was_told() {
+    let Some(mut fake) = Fake::start("inhand") else { return };
+    fs::write(fake.path("a"), "x").expect("written");
+    // One computes after it was told, and nobody can see how far it is; one sleeps.
+    for (computes, all) in [(false, 0), (true, 1)] {
+        fake.tell("names 1");
+        let (path, end) = (fake.path("a"), Arc::new(AtomicBool::new(false)));
+        let (told, is_told) = mpsc::channel();
+        let ended = end.clone();
+        let looker = std::thread::spawn(move || {
+            let found = path.exists();
+            told.send((found, rustix::thread::gettid().as_raw_nonzero())).expect("it is heard");
+            while !ended.load(Ordering::Relaxed) {
+                if !computes {
+                    std::thread::park();
+                }
+            }
+        });
+        let (found, tid) = is_told.recv().expect("told");
+        assert!(found);
+        let sleeps = || fs::read_to_string(format!("/proc/{tid}/stat")).expect("it lives").contains(") S ");
+        eventually("it does what it is to do", || sleeps() != computes);
+        let before = fake.count("all_names");
+        fake.tell("names 1");
+        assert_eq!(fake.count("all_names") - before, all);
+        end.store(true, Ordering::Relaxed);
+        looker.thread().unpark();
+        looker.join().expect("no panic");
+    }
+    fake.tell("rename a b");
+    assert!(!fake.path("a").exists() && fake.path("b").exists());
     fake.quit();
 }
 
