@@ -4,7 +4,7 @@
 //!
 //! `write INO TEXT` changes a file, `rename FROM TO` a name of the root, `mode INO OCTAL` permissions; none of them tells
 //! the kernel. `names INO`, `attr INO`, `data INO` invalidate. `counts` shows what the kernel asked and was told. `quit` unmounts.
-//! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name wait until `go`;
+//! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name, and that it is removed, wait until `go`;
 //! `held` says how many do. `private INO`: names of that directory are not lent from now on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -235,7 +235,7 @@ impl Submit for Fake {
         if matches!(call, Call::SetLock { .. } | Call::Unlock { .. } | Call::CancelLock { .. }) {
             return state.lock(call, Box::new(done));
         }
-        if let Call::Op(Op::Lookup { name, .. }) = &call
+        if let Call::Op(Op::Lookup { name, .. } | Op::Rmdir { name, .. }) = &call
             && state.hold.as_deref() == Some(name.as_bytes())
         {
             return state.held.push((cred.clone(), call, Box::new(done)));

@@ -91,6 +91,8 @@ struct InHand {
 /// All directories, and all threads that were told of a name lately.
 pub struct Believed {
     dirs: Vec<Mutex<HashMap<u64, Known>>>,
+    /// How many calls are under way for which the kernel has a directory locked, as far as that can be seen from what they ask.
+    calls: Vec<Mutex<HashMap<u64, u32>>>,
     /// By thread; of those that are not seen one for each directory is kept.
     in_hand: Vec<Mutex<HashMap<u64, InHand>>>,
     moment: AtomicU64,
@@ -102,6 +104,7 @@ impl Default for Believed {
     fn default() -> Believed {
         Believed {
             dirs: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            calls: (0..SHARDS).map(|_| Mutex::default()).collect(),
             in_hand: (0..SHARDS).map(|_| Mutex::default()).collect(),
             moment: AtomicU64::new(1),
             floor: AtomicU64::new(0),
@@ -113,10 +116,17 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn shard(dir: Ino) -> usize {
+    (dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
 impl Believed {
     fn dir(&self, dir: Ino) -> MutexGuard<'_, HashMap<u64, Known>> {
-        let hash = dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-        guard(&self.dirs[hash as usize])
+        guard(&self.dirs[shard(dir)])
+    }
+
+    fn calls(&self, dir: Ino) -> MutexGuard<'_, HashMap<u64, u32>> {
+        guard(&self.calls[shard(dir)])
     }
 
     fn of_thread(&self, key: u64) -> MutexGuard<'_, HashMap<u64, InHand>> {
@@ -209,6 +219,27 @@ impl Believed {
             }
         }
         may
+    }
+
+    /// A call begins for which the kernel has a directory locked.
+    pub fn begin(&self, dir: Ino) {
+        *self.calls(dir).entry(dir.0).or_default() += 1;
+    }
+
+    /// It has its answer.
+    pub fn end(&self, dir: Ino) {
+        let mut calls = self.calls(dir);
+        if let Some(count) = calls.get_mut(&dir.0) {
+            *count -= 1;
+            if *count == 0 {
+                calls.remove(&dir.0);
+            }
+        }
+    }
+
+    /// Whether no such call is under way.
+    pub fn is_free(&self, dir: Ino) -> bool {
+        !self.calls(dir).contains_key(&dir.0)
     }
 
     /// A thread is about to be told of a name of a directory that it can believe it, in answer to this request.
@@ -420,6 +451,18 @@ mod tests {
             assert_eq!(names(believed.doubt(E)), ["b"]);
             assert!(!believed.may_believe(E, b"b", moment, 1) && !believed.may_believe(D, b"a", moment, 1));
         }
+    }
+
+    #[test]
+    fn a_directory_is_free_when_all_calls_on_it_have_ended() {
+        let believed = Believed::default();
+        believed.begin(D);
+        believed.begin(D);
+        believed.end(D);
+        assert!(!believed.is_free(D) && believed.is_free(E));
+        believed.end(D);
+        assert!(believed.is_free(D));
+        assert!(believed.calls(D).is_empty());
     }
 
     #[test]

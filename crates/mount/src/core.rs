@@ -71,12 +71,23 @@ impl<S: Submit> Core<S> {
         self.errno(op, FsError::Io)
     }
 
+    /// Notes that a call is under way for which the kernel has a directory locked.
+    pub fn hold(&self, dir: Ino) -> Held {
+        self.kernel.believed.begin(dir);
+        Held { kernel: self.kernel.clone(), dir }
+    }
+
     /// Makes a call in the name of the caller. A refused one is made again with the caller's supplementary groups, if
     /// there are any.
     pub fn send<F>(self: &Arc<Self>, asked: Asked, call: Call, done: F)
     where
         F: FnOnce(CallResult) + Send + 'static,
     {
+        let held = locked_for(&call).map(|dir| dir.map(|dir| self.hold(dir)));
+        let done = move |result| {
+            done(result);
+            drop(held);
+        };
         let who = asked.who;
         if who.uid == 0 {
             return self.client.submit(&self.creds.plain(who), call, done);
@@ -162,6 +173,39 @@ impl<S: Submit> Core<S> {
             // Fails only while unmounting.
             let _ = sender.send(Pages { ino, offset, len });
         }
+    }
+}
+
+/// A call is under way for which the kernel has a directory locked, until this is dropped.
+pub(crate) struct Held {
+    kernel: Arc<Kernel>,
+    dir: Ino,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.kernel.believed.end(self.dir);
+    }
+}
+
+/// What the kernel has locked while it waits for the answer to a call (and more that cannot be seen here: a directory that is removed or moved).
+fn locked_for(call: &Call) -> [Option<Ino>; 2] {
+    match call {
+        Call::Op(
+            Op::Lookup { dir, .. }
+            | Op::Mknod { dir, .. }
+            | Op::Mkdir { dir, .. }
+            | Op::Symlink { dir, .. }
+            | Op::Link { dir, .. }
+            | Op::Unlink { dir, .. }
+            | Op::Rmdir { dir, .. },
+        )
+        | Call::Create { dir, .. } => [Some(*dir), None],
+        Call::Op(Op::Rename { dir, new_dir, .. }) => [Some(*dir), Some(*new_dir)],
+        Call::SetAttr { ino, .. } | Call::Op(Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. }) => {
+            [Some(*ino), None]
+        }
+        _ => [None, None],
     }
 }
 

@@ -21,9 +21,9 @@ use crate::threads::{Doing, doing};
 /// How often, and how long apart, an inode is notified that the kernel was told of but does not have yet.
 const ARRIVAL_TRIES: u32 = 2000;
 const ARRIVAL_PAUSE: Duration = Duration::from_micros(50);
-/// How often, and how long apart, it is looked whether threads have taken in what they were told of names.
-const IN_HAND_TRIES: u32 = 25;
-const IN_HAND_PAUSE: Duration = Duration::from_micros(200);
+/// How often, and how long apart, it is looked whether nothing is under way in a directory any more.
+const QUIET_TRIES: u32 = 25;
+const QUIET_PAUSE: Duration = Duration::from_micros(200);
 
 /// The way to the kernel of one mount. Made before the mount, because the client needs it first.
 pub struct Kernel {
@@ -96,7 +96,7 @@ impl Kernel {
         }
         self.names.fetch_add(1, Ordering::Relaxed);
         let dropped = match self.believed.doubt(dir) {
-            Doubted::Names(names) => names.is_empty() || self.is_taken_in(dir) && self.expire(dir, names),
+            Doubted::Names(names) => names.is_empty() || self.is_quiet(dir) && self.expire(dir, names),
             Doubted::Many => false,
         };
         if !dropped {
@@ -114,14 +114,16 @@ impl Kernel {
         self.device.get().is_none_or(|device| self.expirer.expire(device, self.node(dir), names))
     }
 
-    /// Waits a little until all threads have taken in what they were told of a directory's names. Whether they have.
-    fn is_taken_in(&self, dir: Ino) -> bool {
-        for _ in 0..IN_HAND_TRIES {
-            // From when it is woken until it believes the name a thread waits for nothing that a signal could end.
-            if !self.believed.in_hand(dir, |tid| matches!(doing(tid), Doing::Sleeping | Doing::Gone)) {
+    /// Waits a little until no call is under way for which the kernel has a directory locked, and all threads have taken in what they were told of
+    /// its names. Whether it is so. A call may begin right after that; then whoever tells the kernel of names is blocked until that has its answer.
+    fn is_quiet(&self, dir: Ino) -> bool {
+        // From when it is woken until it believes the name a thread waits for nothing that a signal could end.
+        let is_past = |tid| matches!(doing(tid), Doing::Sleeping | Doing::Gone);
+        for _ in 0..QUIET_TRIES {
+            if self.believed.is_free(dir) && !self.believed.in_hand(dir, is_past) {
                 return true;
             }
-            std::thread::sleep(IN_HAND_PAUSE);
+            std::thread::sleep(QUIET_PAUSE);
         }
         false
     }

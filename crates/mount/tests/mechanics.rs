@@ -247,6 +247,27 @@ fn whoever_has_a_directory_locked_does_not_hold_up_that_its_names_are_dropped() 
 }
 
 #[test]
+fn whoever_is_blocked_while_it_drops_names_is_left_behind() {
+    let Some(mut fake) = Fake::start("blocked") else { return };
+    // More often than so many may be left behind at a time.
+    for round in 0..12 {
+        let dir = fake.path(&format!("d{round}"));
+        fs::create_dir(&dir).expect("made");
+        fs::write(dir.join("f"), "x").expect("written");
+        let ino = fs::metadata(&dir).expect("there").ino();
+        // The kernel has a directory locked while it is removed, and what is asked does not show that.
+        fake.tell(&format!("hold d{round}"));
+        let remover = std::thread::spawn(move || fs::remove_dir(dir));
+        eventually("it is being removed", || fake.tell("held") == "1");
+        fake.tell(&format!("names {ino}"));
+        assert_eq!(fake.count("all_names"), round + 1);
+        fake.tell("go");
+        remover.join().expect("no panic").expect("removed");
+    }
+    fake.quit();
+}
+
+#[test]
 fn a_thread_is_waited_for_that_may_not_have_taken_in_what_it_was_told() {
     let Some(mut fake) = Fake::start("inhand") else { return };
     fs::write(fake.path("a"), "x").expect("written");

@@ -125,12 +125,14 @@ impl<S: Submit> Core<S> {
         let plus = offset == OFFSET_DOTDOT || self.dirs.wants_attributes(ino);
         let limit = if plus { BATCH_PLUS } else { BATCH };
         let core = self.clone();
+        let held = self.hold(ino);
         let call = Call::Readdir { fh, cookie: cookie_of(offset), limit, plus };
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Entries { entries, end, .. }, .. }) => {
                 let mut stream = guard(&shared);
                 *stream = Stream { ahead: entries.into(), offset, end };
                 answer(&mut stream, buffer, reply);
+                drop(held);
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
