@@ -1,7 +1,7 @@
 //! The FUSE adapter: thin callbacks, kernel invalidation, the one errno table.
 //!
 //! It holds no file system state: what is cached, held back or leased is the client's. It knows only what the kernel
-//! was told ([`table`], [`believed`]), so that the kernel can be told to forget it ([`kernel`]). It has no path of its own into the
+//! was told ([`table`], and which names it may believe), so that the kernel can be told to forget it ([`kernel`]). It has no path of its own into the
 //! file system: no thread of it may touch the mount point, because it would wait for itself.
 //!
 //! What a program may see that a local file system would not show it:
