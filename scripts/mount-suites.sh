@@ -200,8 +200,8 @@ for suite in "$@"; do
     tools)
         suite_dir="$mount/tools"
         mkdir -p "$suite_dir" && chmod 755 "$suite_dir"
-        # Names and attributes of directories that are spread over ranks are not cached: what looks up many names that are
-        # not there (the link stressor: 16,000) takes minutes where a lone rank takes a second.
+        # Attributes of directories that are spread over ranks are not cached, and what moves is waited for: some stressors take
+        # longer than with a lone rank.
         if [ "$ranks" -gt 1 ]; then export CHECK_SECONDS="${CHECK_SECONDS:-1800}" STRESSOR_SECONDS="${STRESSOR_SECONDS:-240}"; fi
         minutes=$((ranks > 1 ? 60 : 15))
         run tools "$minutes" "$LOLIGO_TOP/scripts/suite-tools.sh" "$mount/tools"

@@ -103,7 +103,7 @@ step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # In directories that are decoupled, and merged after each.
 step decoupled 10 env LOLIGO_DECOUPLED=batchfs bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 # The same with four ranks, between which directories move all the time, and which are drained and added.
-step ranks 15 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
+step ranks 20 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # And with directories that are spread over ranks as they are made, in each way; and model, crash loop and two mounts on such a tree
 # (of the whole workspace: of one package alone all would be built anew, with other features).
 for placement in giga replicated table; do
