@@ -11,13 +11,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use loligo_types::Ino;
 
-use crate::table::{BARRIER_TICKS, Tick};
+use crate::table::{BARRIER_TICKS, SHARDS, Tick, guard, shard_of};
 
-const SHARDS: usize = 64;
 /// So many names of one directory are known one by one. To tell the kernel of all of them takes some 0.1 s.
 const NAMES_MAX: usize = 1 << 16;
 /// For so long names of a directory are not believed out of which something has moved to where no names are lent: others may follow it.
@@ -112,21 +111,13 @@ impl Default for Believed {
     }
 }
 
-fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn shard(dir: Ino) -> usize {
-    (dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
-}
-
 impl Believed {
     fn dir(&self, dir: Ino) -> MutexGuard<'_, HashMap<u64, Known>> {
-        guard(&self.dirs[shard(dir)])
+        guard(&self.dirs[shard_of(dir)])
     }
 
     fn calls(&self, dir: Ino) -> MutexGuard<'_, HashMap<u64, u32>> {
-        guard(&self.calls[shard(dir)])
+        guard(&self.calls[shard_of(dir)])
     }
 
     fn of_thread(&self, key: u64) -> MutexGuard<'_, HashMap<u64, InHand>> {

@@ -16,7 +16,7 @@ use crate::fs::locks::Waits;
 use crate::kernel::Kernel;
 use crate::metrics::{FuseOp, OpCounts};
 use crate::submit::Submit;
-use crate::table::Tick;
+use crate::table::{Tick, guard};
 
 /// Pages to drop after an answer was written.
 pub(crate) struct Pages {
@@ -169,7 +169,7 @@ impl<S: Submit> Core<S> {
 
     /// After an answer that left pages (or dropped bits) which the kernel must not keep.
     pub fn drop_pages(&self, ino: Ino, offset: u64, len: u64) {
-        if let Some(sender) = &*self.drop_pages.lock().unwrap_or_else(|e| e.into_inner()) {
+        if let Some(sender) = &*guard(&self.drop_pages) {
             // Fails only while unmounting.
             let _ = sender.send(Pages { ino, offset, len });
         }

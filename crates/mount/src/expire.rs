@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loligo_fuse::{Device, Notify};
 
-use crate::threads::{Doing, doing};
+use crate::table::guard;
+use crate::threads::{self, Doing, doing};
 
 /// How often it is looked whether the thread gets on.
 const LOOK: Duration = Duration::from_millis(1);
@@ -54,7 +55,7 @@ impl Expirer {
     /// Tells the kernel that names of a directory are to be looked up again. `false`: it was not told of all of them, because somebody has the
     /// directory locked.
     pub fn expire(&self, device: &Device, parent: u64, names: Vec<Box<[u8]>>) -> bool {
-        let mut slot = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = guard(&self.worker);
         let worker = match slot.take() {
             Some(worker) => worker,
             None if self.left.load(Ordering::Acquire) >= LEFT_MAX => return false,
@@ -85,7 +86,7 @@ impl Worker {
         let progress = Arc::new(Progress::default());
         let shared = progress.clone();
         std::thread::Builder::new().name("lol-expire".into()).spawn(move || {
-            let _ = name.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+            let _ = name.send(threads::own());
             while let Ok(Job { parent, names }) = given.recv() {
                 for name in names {
                     if shared.left.load(Ordering::Acquire) {

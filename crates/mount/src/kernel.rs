@@ -155,9 +155,8 @@ impl Kernel {
 
     /// Counts of notifications, by kind.
     pub fn counts(&self) -> [(&'static str, u64); 4] {
-        let counts = [&self.names, &self.all_names, &self.attrs, &self.datas].map(|n| n.load(Ordering::Relaxed));
-        let mut kinds = ["names", "all_names", "attributes", "data"].into_iter();
-        counts.map(|count| (kinds.next().unwrap_or_default(), count))
+        [("names", &self.names), ("all_names", &self.all_names), ("attributes", &self.attrs), ("data", &self.datas)]
+            .map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
     }
 
     /// An answer that tells the kernel of an inode may be written, but not yet be taken in by the thread that asked:

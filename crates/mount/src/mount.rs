@@ -18,6 +18,7 @@ use crate::kernel::Kernel;
 use crate::mountpoint::{self, FS_TYPE, MountLine};
 use crate::session::{self, Readers};
 use crate::submit::Submit;
+use crate::table::guard;
 
 /// A tick of [`crate::table::Table`].
 const TICK: Duration = Duration::from_millis(50);
@@ -298,10 +299,6 @@ impl Drop for Mount {
             tracing::error!(path = %self.path.display(), %error, "could not unmount; unmount it by hand (umount -l)");
         }
     }
-}
-
-fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 fn counts<S: Submit>(core: &Core<S>) -> Counts {

@@ -7,11 +7,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use loligo_types::{Attr, Ino, Kind};
 
-const SHARDS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 /// Ticks for which a barrier is kept; far longer than an answer takes from the client to the kernel.
 pub(crate) const BARRIER_TICKS: u32 = 400;
 /// Ticks that an inode must be unknown to the kernel before its leases are given back.
@@ -76,10 +76,19 @@ impl Default for Table {
     }
 }
 
+/// Locks, whatever became of the thread that had it locked before.
+pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In which of [`SHARDS`] an inode is.
+pub(crate) fn shard_of(ino: Ino) -> usize {
+    (ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
 impl Table {
     fn shard(&self, ino: Ino) -> MutexGuard<'_, Shard> {
-        let hash = ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-        self.shards[hash as usize].lock().unwrap_or_else(|e| e.into_inner())
+        guard(&self.shards[shard_of(ino)])
     }
 
     /// The current tick.
@@ -195,7 +204,7 @@ impl Table {
         let now = self.tick.fetch_add(1, Ordering::AcqRel);
         let mut gone = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(|e| e.into_inner());
+            let mut shard = guard(shard);
             while let Some((since, ino)) = shard.idle.front().copied().filter(|(t, _)| t + IDLE_TICKS < now) {
                 shard.idle.pop_front();
                 if shard.known.get(&ino).is_some_and(|k| k.lookups == 0 && k.idle == since && k.cached == 0) {
@@ -219,7 +228,7 @@ impl Table {
 
     /// Inodes in the table.
     pub fn count(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().unwrap_or_else(|e| e.into_inner()).known.len()).sum()
+        self.shards.iter().map(|shard| guard(shard).known.len()).sum()
     }
 }
 

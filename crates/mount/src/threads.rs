@@ -18,6 +18,11 @@ pub(crate) enum Doing {
     Unknown,
 }
 
+/// The number of this thread.
+pub(crate) fn own() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
 /// What a thread of any process does.
 pub(crate) fn doing(tid: u32) -> Doing {
     let Some(pid) = tid.try_into().ok().and_then(Pid::from_raw) else { return Doing::Unknown };
@@ -59,12 +64,11 @@ mod tests {
 
     #[test]
     fn threads_run_sleep_and_end() {
-        let own = |()| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        assert_eq!(doing(own(())), Doing::Running);
+        assert_eq!(doing(own()), Doing::Running);
         let (tell, told) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            tell.send(own(())).expect("it is heard");
+            tell.send(own()).expect("it is heard");
             let _ = ended.recv();
         });
         let tid = told.recv().expect("told");

@@ -264,6 +264,14 @@ fn whoever_is_blocked_while_it_drops_names_is_left_behind() {
         fake.tell("go");
         remover.join().expect("no panic").expect("removed");
     }
+    // Those that were left behind have ended, so there is one again.
+    let dir = fake.path("e");
+    fs::create_dir(&dir).expect("made");
+    fs::write(dir.join("f"), "x").expect("written");
+    let (ino, before) = (fs::metadata(&dir).expect("there").ino(), fake.count("lookup"));
+    fake.tell(&format!("names {ino}"));
+    assert!(dir.join("f").exists() && fake.count("lookup") > before);
+    assert_eq!(fake.count("all_names"), 12);
     fake.quit();
 }
 

@@ -5,7 +5,7 @@
 //! client's cache, where the lookups that follow find them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, Done, Fh};
 use loligo_fuse::{self as fuse, DirectoryBuffer, ReplyDirectory, ReplyEmpty, ReplyOpen};
@@ -14,6 +14,7 @@ use loligo_types::{Answer, DirEntry, Ino, Op, OpenFlags};
 use crate::convert::{OFFSET_DOT, OFFSET_DOTDOT, cookie_of, file_type, offset_of};
 use crate::core::{Asked, Core, Handle};
 use crate::submit::Submit;
+use crate::table::guard;
 
 /// Entries of one batch.
 const BATCH: u32 = 1024;
@@ -41,10 +42,6 @@ pub(crate) struct Dirs {
     streams: Mutex<HashMap<Fh, Arc<Mutex<Stream>>>>,
     /// Directories in which names were looked up since they were last read from: their reader wants attributes.
     looked: Mutex<HashSet<Ino>>,
-}
-
-fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Dirs {
