@@ -44,6 +44,26 @@ pub(crate) enum Waiter {
     Way(Rank, u64, Ino),
 }
 
+impl Waiter {
+    /// Whether a read for it counts as load ([`loligo_types::Hit::Fetch`]): one that a client's request or another rank's waits for.
+    /// Reads for migrations, drains, sums and read-ahead do not count. A balancer that sees them would move directories because
+    /// directories were moved.
+    fn is_load(self) -> bool {
+        match self {
+            Waiter::Job(_) | Waiter::Loan(_) | Waiter::Way(..) | Waiter::Replicas => true,
+            // Imports come as letters, too.
+            Waiter::Letter(_)
+            | Waiter::Reap(_)
+            | Waiter::Tidy(_)
+            | Waiter::Sums
+            | Waiter::Survey
+            | Waiter::Nobody
+            | Waiter::Ahead
+            | Waiter::Reclaim(..) => false,
+        }
+    }
+}
+
 struct Ticket {
     needs: Vec<Need>,
     waiters: Vec<Waiter>,
@@ -169,8 +189,8 @@ impl Mds {
     /// The records came.
     pub(crate) fn loaded(&mut self, ticket: u64, items: Vec<Loaded>) {
         let Some(done) = self.end_ticket(ticket) else { return };
-        // What is read ahead is not counted: it would be a load of its own making.
-        let spots = if done.waiters == [Waiter::Ahead] { Vec::new() } else { self.spots_of(&items) };
+        let is_load = done.waiters.iter().any(|waiter| waiter.is_load());
+        let spots = if is_load { self.spots_of(&items) } else { Vec::new() };
         let missed = self.missed(&items);
         let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
         let listed = if is_awaited { self.listed(&items) } else { Vec::new() };

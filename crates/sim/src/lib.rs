@@ -25,6 +25,7 @@ mod calls;
 pub mod data;
 mod direct;
 mod faults;
+mod heat;
 pub mod history;
 pub mod kept;
 mod knobs;

@@ -219,6 +219,7 @@ impl World {
     pub fn take_server(&mut self, rank: usize) -> Option<Server> {
         // Those of records that are lost now are never spoken of.
         self.learn_sessions(rank);
+        self.end_of_heat(rank);
         let server = self.seats[rank].server.take()?;
         let status = server.mds.status();
         self.outcome.recuts.0 += status.splits;

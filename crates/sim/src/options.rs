@@ -53,14 +53,16 @@ pub enum Canary {
     LeasesLast,
     /// A rank that gives a replica back does not say what it has promised by it.
     PromisesNotSaid,
+    /// The heat of what moves comes twice.
+    HeatDoubled,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
     /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the one after it several
-    /// ranks, the last two lookup leases, the very last over several ranks.
-    pub const ALL: [Canary; 25] = [
+    /// ranks, the two after it lookup leases, the second of them and the last one several ranks.
+    pub const ALL: [Canary; 26] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -86,6 +88,7 @@ impl Canary {
         Canary::PartNamesStay,
         Canary::LeasesLast,
         Canary::PromisesNotSaid,
+        Canary::HeatDoubled,
     ];
 }
 

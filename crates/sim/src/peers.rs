@@ -145,6 +145,9 @@ impl World {
                 _ => {}
             }
         }
+        if self.options.canary == Some(Canary::HeatDoubled) && matches!(msg, PeerMsg::Heat(_)) {
+            again = Some(msg.clone());
+        }
         for msg in [Some(msg), again].into_iter().flatten() {
             if let Some(when) = pair.ends[side].stream.push(when, msg) {
                 self.at(when, Event::ToPeer { at, side, number });
@@ -236,6 +239,7 @@ impl World {
         if self.quiet || self.seats.len() < 2 {
             return;
         }
+        self.look_at_heat();
         let dirs = self.known_dirs();
         let dir = self.rng.pick(&dirs);
         let to = Rank(self.rng.below(self.seats.len() as u64) as u16);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use loligo_client::{Input, Invalidation, Token};
+use loligo_mds::heat::DecayVec;
 use loligo_store::mem::MemDisk;
 use loligo_store::{Backend, Identity};
 use loligo_types::{ClusterMap, Frag, Ino, Rank, SessionId, Time};
@@ -194,6 +195,8 @@ pub struct World {
     pub disk_faults: bool,
     /// Files that had objects, as the metadata server knows.
     pub spilled: BTreeSet<u64>,
+    /// Heat that ranks counted in lives that have ended.
+    pub ended_heat: DecayVec,
     /// The run comes to its end: a server that stops is not started again.
     pub ends: bool,
     pub outcome: Outcome,
@@ -257,6 +260,7 @@ impl World {
             lost: Vec::new(),
             disk_faults: false,
             spilled: BTreeSet::new(),
+            ended_heat: DecayVec::default(),
             ends: false,
             outcome: Outcome::default(),
             tail: VecDeque::new(),

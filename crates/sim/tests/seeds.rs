@@ -623,3 +623,8 @@ fn changes_that_are_left_out_of_what_moves_are_found() {
 fn a_table_that_forgets_what_it_had_for_good_is_found() {
     found_after_with(several(), Canary::SettleDoesNothing, 60);
 }
+
+#[test]
+fn heat_that_comes_twice_with_what_moves_is_found() {
+    found_after_with(several(), Canary::HeatDoubled, 40);
+}

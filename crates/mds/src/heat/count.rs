@@ -154,6 +154,7 @@ impl Mds {
     fn hit(&mut self, spot: Option<Spot>, hit: Hit, weight: f64) {
         let (now, half_life) = (self.now.mono_ms, self.config.heat_half_life_ms);
         *self.heat.totals.of(hit) += weight;
+        self.heat.counted_here.hit(hit, weight, now, half_life);
         // Of a directory that is this rank's, the inode is in memory while something is done in it.
         match spot.filter(|(dir, _)| self.cluster.is_alone() || self.tree.peek(*dir).is_some()) {
             Some(spot) => self.heat.table.hit(spot, hit, weight, now),

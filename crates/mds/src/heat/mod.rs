@@ -30,6 +30,7 @@ mod vec;
 pub use self::decay::{DecayCounter, fading};
 pub use self::gossip::{BEATS_MAX, FAN_OUT, Gossip, rounds, steps};
 pub(crate) use self::rank::Heat;
+pub use self::rank::HeatAccount;
 pub use self::sample::Sampler;
 pub use self::status::{HotDir, KnownLoad, SpotRates};
 pub use self::vec::{DecayVec, DirChanges};

@@ -27,6 +27,8 @@ pub(crate) struct Heat {
     pub(crate) besides: DecayVec,
     /// All that was ever counted.
     pub(crate) totals: LoadVec,
+    /// The same, decaying: the heat of all ranks together is never more than this of all of them ([`HeatAccount`]).
+    pub(crate) counted_here: DecayVec,
     /// As the driver said last.
     cpu_percent: f32,
     busy_percent: f32,
@@ -40,6 +42,18 @@ pub(crate) struct Heat {
     pub(crate) gossip: Gossip,
 }
 
+/// Both sides of the account of heat, at one moment and decayed to it.
+///
+/// Heat moves between ranks with the fragments that it was counted for. A move may lose heat (a full table forgets its coldest
+/// fragments), but never make any: the sum of `held` over all ranks is at most the sum of `counted` over all lives of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct HeatAccount {
+    /// All that this rank counted in this life, whether or not the fragments are still its own.
+    pub counted: LoadVec,
+    /// The heat of the fragments that it has now, and of what it does besides.
+    pub held: LoadVec,
+}
+
 impl Heat {
     /// Of a rank that has just started.
     pub(crate) fn new(config: &Config) -> Heat {
@@ -48,6 +62,7 @@ impl Heat {
             table: HeatTable::new(config.heat_dirs_max, config.heat_half_life_ms),
             besides: DecayVec::default(),
             totals: LoadVec::default(),
+            counted_here: DecayVec::default(),
             cpu_percent: 0.0,
             busy_percent: 0.0,
             capacity_per_s: 0.0,
@@ -84,6 +99,14 @@ impl Mds {
             busy_percent: self.heat.busy_percent,
             capacity_per_s: self.heat.capacity_per_s,
         }
+    }
+
+    /// Both sides of the account at this time, for a check that heat is conserved. Walks over the hot fragments.
+    pub fn heat_account(&self, now: u64) -> HeatAccount {
+        let half_life = self.config.heat_half_life_ms;
+        let mut held = self.heat.table.sum(now);
+        held.add(&self.heat.besides.get(now, half_life));
+        HeatAccount { counted: self.heat.counted_here.get(now, half_life), held }
     }
 
     /// What is known of the load of another rank, and how old that is, milliseconds.

@@ -164,3 +164,31 @@ fn a_directory_is_not_gone_because_the_table_did_not_have_it_a_moment_ago() {
         cluster.begin_move(dir, 0, 1)
     });
 }
+
+/// What ranks read to move a directory is no load: a balancer that took it for one would move what was moved.
+#[test]
+fn what_is_read_from_the_table_to_move_a_directory_is_not_counted_as_load() {
+    let (mut cluster, a, here, _) = two_ranks();
+    let deep = cluster.mkdir(a, here, "deep");
+    cluster.touch_all(a, deep, 300);
+    cluster.wait(5000);
+    let fetched = |cluster: &Cluster| -> f64 {
+        let of = |at| cluster.world(at).mds.status();
+        [of(0), of(1)].iter().map(|status| status.heat_totals.fetch).sum()
+    };
+    // Cold: all that the move needs is read from the table.
+    cluster.crash(0);
+    cluster.crash(1);
+    cluster.wait(5000);
+    let before = fetched(&cluster);
+    for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+        cluster.migrate(here, from, to);
+        cluster.wait(1000);
+    }
+    assert_eq!(fetched(&cluster) - before, 0.0);
+    // What a client asks for is load, whatever moved before.
+    let b = cluster.client();
+    cluster.lookup(b, deep, "f7").expect("it is there");
+    assert!(fetched(&cluster) > before, "a request's reads count");
+    cluster.finish();
+}
