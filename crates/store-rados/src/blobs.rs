@@ -238,26 +238,25 @@ impl Blobs for RadosBlobs {
         let Some(size) = self.len(id)? else { return Ok(Vec::new()) };
         let end = offset.saturating_add(len).min(size);
         let mut out: Vec<Extent> = Vec::new();
-        let mut at = offset;
-        while at < end {
-            // To the end of a block, so that blocks are judged as wholes.
-            let upto = ((at + LOOK_BYTES) / BLOCK_SIZE * BLOCK_SIZE).min(end);
+        // Blocks are read and judged as wholes, or the answer for a byte would depend on where the range begins and ends.
+        let mut at = offset - offset % BLOCK_SIZE;
+        while at < end && offset < end {
+            let upto = (at + LOOK_BYTES).min(end.next_multiple_of(BLOCK_SIZE)).min(size);
             let mut bytes = vec![0; (upto - at) as usize];
             let got = self.read_at(id, at, &mut bytes)?;
-            let mut rest = &bytes[..got];
-            if rest.is_empty() {
+            if got == 0 {
                 break;
             }
-            while !rest.is_empty() {
-                let (block, more) = rest.split_at(rest.len().min((BLOCK_SIZE - at % BLOCK_SIZE) as usize));
-                if block.iter().any(|byte| *byte != 0) {
-                    match out.last_mut() {
-                        Some(last) if last.end() == at => last.len += block.len() as u64,
-                        _ => out.push(Extent { offset: at, len: block.len() as u64 }),
-                    }
-                }
+            for block in bytes[..got].chunks(BLOCK_SIZE as usize) {
+                let (from, to) = (at.max(offset), (at + block.len() as u64).min(end));
                 at += block.len() as u64;
-                rest = more;
+                if block.iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                match out.last_mut() {
+                    Some(last) if last.end() == from => last.len += to - from,
+                    _ => out.push(Extent { offset: from, len: to - from }),
+                }
             }
         }
         Ok(out)

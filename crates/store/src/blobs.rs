@@ -117,9 +117,12 @@ pub trait Blobs: Send + Sync {
     /// The length of the object, or `None` if there is none.
     fn len(&self, id: ObjectId) -> Result<Option<u64>>;
 
-    /// The parts of `offset..offset+len` that hold data, ascending, never touching one another. Both
-    /// ends are multiples of [`BLOCK_SIZE`] or lie at the ends of the range or the object. Blocks
-    /// written with zeros are data, unless the backend cannot tell them from holes.
+    /// The parts of `offset..offset+len` that hold data, ascending, never empty, never touching one
+    /// another. Each block of the object is data or a hole as a whole, whatever range is asked for, so
+    /// both ends are multiples of [`BLOCK_SIZE`] or lie at the ends of the range or the object; behind
+    /// the object's end nothing is data. Blocks written with zeros are data, unless the backend cannot
+    /// tell them from holes. A block is a hole again when a truncation or a punch took all of it that
+    /// the object has.
     fn extents(&self, id: ObjectId, offset: u64, len: u64) -> Result<Vec<Extent>>;
 
     /// The indexes of the objects of `ino`, ascending.

@@ -198,6 +198,56 @@ fn seeks_find_data_and_holes_over_objects() {
     assert_eq!((seek(SPAN, true), seek(SPAN, false)), (DataAnswer::Offset(None), DataAnswer::Offset(None)));
 }
 
+/// What both searches say of a place.
+fn search(world: &World, offset: u64, size: u64) -> [Option<u64>; 2] {
+    [true, false].map(|data| {
+        let effect = Effect::Seek { ino: FILE, object_size: u64::from(OBJECT), offset, size, data };
+        match execute(&*world.blobs, &effect) {
+            Ok(DataAnswer::Offset(place)) => place,
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+#[test]
+fn going_from_data_to_hole_ends_and_passes_over_zeros_only() {
+    for seed in 1..30 {
+        let mut rng = Rng(seed * 0x2468_ace1);
+        let world = World::new();
+        let mut model = Model(vec![0; SPAN as usize]);
+        for _ in 0..20 {
+            let op = random_op(&mut rng);
+            model.apply(&op);
+            if !matches!(op, DataOp::Sync) {
+                execute(&*world.blobs, &crate::admit::to_effect(FILE, u64::from(OBJECT), op)).expect("nothing fails");
+            }
+        }
+        // The file may end inside an object, or far behind the last.
+        for size in [SPAN, 1 + rng.below(SPAN), SPAN + rng.below(SPAN)] {
+            let zeros = |from: u64, to: u64| {
+                let end = SPAN.min(to) as usize;
+                model.0[end.min(from as usize)..end].iter().all(|byte| *byte == 0)
+            };
+            let mut places: Vec<u64> = (0..40).map(|_| rng.below(size)).collect();
+            let borders = (0..size).step_by(4096).flat_map(|border| [border.saturating_sub(1), border, border + 1]);
+            places.extend(borders.filter(|place| *place < size));
+            for place in places {
+                let [data, hole] = search(&world, place, size);
+                assert!(data.is_none_or(|data| data >= place && data < size), "seed {seed}: {place} {data:?}");
+                assert!(hole.is_some_and(|hole| hole >= place && hole <= size), "seed {seed}: {place} {hole:?}");
+                assert_ne!(data == Some(place), hole == Some(place), "seed {seed}: {place} is data or hole");
+                assert!(zeros(place, data.unwrap_or(size)), "seed {seed}: data behind {place} is passed over");
+            }
+            let (mut place, mut steps) = (0, 0);
+            while let [Some(data), _] = search(&world, place, size) {
+                place = search(&world, data, size)[1].expect("a hole is at the end at least");
+                steps += 1;
+                assert!(place > data && steps <= 2 * SPAN / 4096, "seed {seed}: it does not get on at {data}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_spill_replaces_all_objects_durably() {
     let mut world = World::new();

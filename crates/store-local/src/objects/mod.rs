@@ -78,6 +78,10 @@ impl LocalBlobs {
     /// A clean stop: everything is on the disk, and the next opening trusts every checksum.
     pub(crate) fn close(&self) -> Result<()> {
         self.sync_all()?;
+        // A server that runs keeps them: a directory that is made again is two syncs more for the first object in it.
+        if let Err(error) = self.shared.paths.remove_empty() {
+            tracing::warn!(%error, "empty directories of objects stay");
+        }
         self.shared.epochs.end(&self.epochs_path)
     }
 

@@ -211,6 +211,10 @@ impl Object {
         }
         let end = (offset + len).min(state.len);
         let mut out: Vec<Extent> = Vec::new();
+        if offset >= end {
+            // Also where the range begins in the rest of the last block: nothing is there.
+            return Some(out);
+        }
         for index in (offset / BLOCK_SIZE) as usize..block::count(end) {
             if state.sums[index] == HOLE {
                 continue;

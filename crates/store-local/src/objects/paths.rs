@@ -90,6 +90,17 @@ impl Paths {
         Ok(())
     }
 
+    /// Removes the directories of buckets without objects. Nobody makes objects meanwhile. That they are gone need not be durable.
+    pub(super) fn remove_empty(&self) -> Result<()> {
+        for outer in children(&self.root)? {
+            for inner in children(&outer)? {
+                remove_if_empty(&inner)?;
+            }
+            remove_if_empty(&outer)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn visit_bucket(&self, ino: u64, visit: Visit<'_>) -> Result<()> {
         self.visit_dir(&self.inner(bucket(ino)), visit).map(drop)
     }
@@ -116,6 +127,15 @@ impl Paths {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn remove_if_empty(dir: &Path) -> Result<()> {
+    match fs::remove_dir(dir) {
+        Err(e) if !matches!(e.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound) => {
+            Err(named(dir, &e))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -238,3 +238,27 @@ fn old_checksums_behind_a_cut_do_not_come_back() {
     assert_eq!(bytes.len(), 36_874);
     assert!(bytes[100..36_864].iter().all(|b| *b == 0));
 }
+
+#[test]
+fn directories_of_buckets_go_with_a_clean_end_when_they_are_empty() {
+    let dir = formatted();
+    let buckets = || {
+        let outer =
+            fs::read_dir(dir.path().join("objects")).expect("read_dir").map(|entry| entry.expect("entry").path());
+        outer.map(|outer| fs::read_dir(outer).expect("read_dir").count()).sum::<usize>()
+    };
+    let store = open(&dir);
+    for ino in 0..50 {
+        store.blobs().write_at(ObjectId::new(ino, 0), 0, b"x").expect("write");
+    }
+    let made = buckets();
+    (1..50).for_each(|ino| store.blobs().delete(ObjectId::new(ino, 0)).expect("delete"));
+    assert_eq!(buckets(), made);
+    store.close().expect("close");
+    drop(store);
+    assert_eq!(buckets(), 1);
+    let store = open(&dir);
+    assert_eq!(read(&store, ObjectId::new(0, 0), 0, 10), Ok(b"x".to_vec()));
+    store.blobs().write_at(ObjectId::new(1, 0), 0, b"y").expect("in a bucket that was removed");
+    store.blobs().sync(ObjectId::new(1, 0)).expect("sync");
+}

@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::{Make, Rng, Scenario};
-use crate::{BLOCK_SIZE, Blobs, Extent, ObjectId};
+use super::{Make, Scenario, random};
+use crate::{Blobs, Extent, ObjectId};
 
-pub(super) const SCENARIOS: [Scenario; 7] = [
+pub(super) const SCENARIOS: [Scenario; 8] = [
     ("bytes written are read, holes are zeros, the end is short", write_and_read),
     ("truncation cuts, lengthens and leaves no old bytes behind", truncate_leaves_nothing),
     ("punched bytes are zero and the length stays", punch_makes_zero),
     ("extents tell data from holes", extents_tell_holes),
+    ("extents begin and end anywhere, also behind the end", extents_of_any_range),
     ("objects are found by inode and by listing, until deleted", find_and_delete),
     ("ranges beyond the largest object are refused", refuse_absurd_ranges),
-    ("objects equal plain byte arrays under random operations", equals_arrays),
+    ("objects equal plain byte arrays under random operations", random::equals_arrays),
 ];
 
 const ID: ObjectId = ObjectId { ino: 0x1234, index: 5 };
 
-fn read(blobs: &dyn Blobs, id: ObjectId, offset: u64, len: usize) -> Vec<u8> {
+pub(super) fn read(blobs: &dyn Blobs, id: ObjectId, offset: u64, len: usize) -> Vec<u8> {
     let mut buf = vec![0xee; len];
     let n = blobs.read_at(id, offset, &mut buf).expect("read_at");
     buf.truncate(n);
@@ -101,6 +102,28 @@ fn extents_tell_holes(make: Make<'_>) {
     assert_eq!(blobs.extents(ID, 1 << 21, 1_000).expect("extents"), []);
 }
 
+fn extents_of_any_range(make: Make<'_>) {
+    let mut fixture = make();
+    let store = fixture.open();
+    let blobs = store.blobs();
+    // The data end inside a block, and so does the object.
+    blobs.write_at(ID, 0, &[7; 20_000]).expect("write_at");
+    let ask = |offset, len| blobs.extents(ID, offset, len).expect("extents");
+    assert_eq!(ask(19_999, 100_000), [Extent { offset: 19_999, len: 1 }]);
+    for behind in [20_000, 20_001, 20_479, 20_480, 20_481, 1 << 20] {
+        assert_eq!(ask(behind, 100_000), [], "behind the end, at {behind}");
+    }
+    assert_eq!(ask(10, 0), []);
+    assert_eq!(ask(10, 1), [Extent { offset: 10, len: 1 }]);
+    // A block is data as a whole, also from where it has zeros only.
+    blobs.truncate(ID, 60_000).expect("truncate");
+    assert_eq!(ask(0, 60_000), [Extent { offset: 0, len: 20_480 }]);
+    assert_eq!(ask(20_001, 60_000 - 20_001), [Extent { offset: 20_001, len: 479 }]);
+    assert_eq!(ask(20_001, 100), [Extent { offset: 20_001, len: 100 }]);
+    assert_eq!(ask(20_480, 60_000 - 20_480), []);
+    assert_eq!(ask(59_999, 1), []);
+}
+
 fn find_and_delete(make: Make<'_>) {
     let mut fixture = make();
     let store = fixture.open();
@@ -138,7 +161,7 @@ fn find_and_delete(make: Make<'_>) {
     assert_eq!(seen, 3, "a listing ends when told");
 }
 
-fn listed(blobs: &dyn Blobs) -> BTreeMap<ObjectId, u64> {
+pub(super) fn listed(blobs: &dyn Blobs) -> BTreeMap<ObjectId, u64> {
     let mut all = BTreeMap::new();
     let visit = &mut |id, len| {
         assert_eq!(all.insert(id, len), None, "{id} is listed twice");
@@ -160,77 +183,4 @@ fn refuse_absurd_ranges(make: Make<'_>) {
     assert_eq!(blobs.len(ID).expect("len"), None);
     blobs.write_at(ID, max - 1, b"x").expect("the last byte can be written");
     assert_eq!(read(&*blobs, ID, max - 2, 2), b"\0x");
-}
-
-fn equals_arrays(make: Make<'_>) {
-    let mut fixture = make();
-    let mut model: BTreeMap<ObjectId, Vec<u8>> = BTreeMap::new();
-    let mut rng = Rng(42);
-    for round in 0..4 {
-        let store = fixture.open();
-        let blobs = store.blobs();
-        for step in 0..300 {
-            random_operation(&mut rng, &mut model, &*blobs);
-            if step % 20 == 0 {
-                compare(&*blobs, &model, &format!("round {round}, step {step}"));
-            }
-        }
-        compare(&*blobs, &model, "the end of a round");
-        if round % 2 == 0 {
-            drop(blobs);
-            store.close().expect("close");
-        }
-    }
-    let store = fixture.open();
-    compare(&*store.blobs(), &model, "the last opening");
-}
-
-fn random_operation(rng: &mut Rng, model: &mut BTreeMap<ObjectId, Vec<u8>>, blobs: &dyn Blobs) {
-    const SPAN: u64 = 10 * BLOCK_SIZE;
-    let id = ObjectId::new(1 + rng.below(2), rng.below(3));
-    let longest = if rng.below(2) == 0 { 300 } else { 3 * BLOCK_SIZE };
-    let (offset, len) = (rng.below(SPAN), rng.below(longest));
-    let offset = if rng.below(3) == 0 { offset / BLOCK_SIZE * BLOCK_SIZE } else { offset };
-    match rng.below(10) {
-        0..=4 => {
-            let data: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
-            blobs.write_at(id, offset, &data).expect("write_at");
-            if !data.is_empty() {
-                let object = model.entry(id).or_default();
-                object.resize(object.len().max((offset + len) as usize), 0);
-                object[offset as usize..(offset + len) as usize].copy_from_slice(&data);
-            }
-        }
-        5 | 6 => {
-            blobs.truncate(id, offset).expect("truncate");
-            if offset > 0 || model.contains_key(&id) {
-                model.entry(id).or_default().resize(offset as usize, 0);
-            }
-        }
-        7 => {
-            blobs.punch(id, offset, len).expect("punch");
-            if let Some(object) = model.get_mut(&id) {
-                let end = object.len().min((offset + len) as usize);
-                object[end.min(offset as usize)..end].fill(0);
-            }
-        }
-        8 => blobs.sync(id).expect("sync"),
-        _ => {
-            blobs.delete(id).expect("delete");
-            model.remove(&id);
-        }
-    }
-}
-
-fn compare(blobs: &dyn Blobs, model: &BTreeMap<ObjectId, Vec<u8>>, at: &str) {
-    let lens: BTreeMap<ObjectId, u64> = model.iter().map(|(id, bytes)| (*id, bytes.len() as u64)).collect();
-    assert_eq!(listed(blobs), lens, "{at}");
-    for (id, bytes) in model {
-        assert!(read(blobs, *id, 0, bytes.len() + 100) == *bytes, "{id} differs at {at}");
-        let mut outside = bytes.clone();
-        for extent in blobs.extents(*id, 0, bytes.len() as u64).expect("extents") {
-            outside[extent.offset as usize..extent.end() as usize].fill(0);
-        }
-        assert!(outside.iter().all(|b| *b == 0), "{id} has data outside its extents at {at}");
-    }
 }

@@ -6,12 +6,15 @@
 
 mod blobs;
 mod log;
+mod random;
 mod table;
 
 use std::sync::Arc;
 
 use crate::Backend;
 use crate::mem::{MemDisk, MemStore};
+
+pub use random::{SPAN, Step, alike};
 
 /// A formatted store that can be opened again and again.
 pub trait Fixture {
