@@ -55,6 +55,9 @@ pub struct WriteFlags {
     pub cache: bool,
     /// Setuid and setgid bits are to be dropped.
     pub kill_priv: bool,
+    /// Around the page cache: the kernel holds no page locked while it waits, and does not drop what pages have of the range after
+    /// an asynchronous one.
+    pub direct: bool,
 }
 
 /// A lock that is asked for or about.
@@ -126,10 +129,12 @@ pub enum Operation<'a> {
     Open {
         flags: u32,
     },
+    /// `direct`: around the page cache. Otherwise the answer fills pages.
     Read {
         fh: u64,
         offset: u64,
         size: u32,
+        direct: bool,
     },
     Write {
         fh: u64,
@@ -399,7 +404,9 @@ mod opcode {
 const GETATTR_FH: u32 = 1;
 const RELEASE_FLOCK_UNLOCK: u32 = 2;
 const FSYNC_FDATASYNC: u32 = 1;
+const READ_LOCKOWNER: u32 = 2;
 const WRITE_CACHE: u32 = 1;
+const WRITE_LOCKOWNER: u32 = 2;
 const WRITE_KILL_SUIDGID: u32 = 4;
 const LK_FLOCK: u32 = 1;
 
@@ -443,7 +450,9 @@ fn operation<'a>(header: &Header, mut body: Body<'a>) -> Option<Operation<'a>> {
         opcode::READ | opcode::READDIR => {
             let (fh, offset, size) = (b.u64()?, b.u64()?, b.u32()?);
             if header.opcode == opcode::READ {
-                Operation::Read { fh, offset, size }
+                // Only calls that go around the page cache name an owner of locks.
+                let direct = b.u32()? & READ_LOCKOWNER != 0;
+                Operation::Read { fh, offset, size, direct }
             } else {
                 Operation::ReadDir { fh, offset, size }
             }
@@ -569,7 +578,9 @@ fn write<'a>(b: &mut Body<'a>) -> Option<Operation<'a>> {
     let _owner = b.u64()?;
     let flags = b.u32()?;
     b.skip(4)?;
-    let how = WriteFlags { cache: how & WRITE_CACHE != 0, kill_priv: how & WRITE_KILL_SUIDGID != 0 };
+    let (cache, kill_priv) = (how & WRITE_CACHE != 0, how & WRITE_KILL_SUIDGID != 0);
+    let direct = !cache && how & WRITE_LOCKOWNER != 0;
+    let how = WriteFlags { cache, kill_priv, direct };
     Some(Operation::Write { fh, offset, data: b.take(size as usize)?, how, flags })
 }
 

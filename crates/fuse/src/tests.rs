@@ -47,10 +47,27 @@ fn a_write_brings_its_data_and_where_it_comes_from() {
         fh: 5,
         offset: 4096,
         data: b"abc",
-        how: WriteFlags { cache: true, kill_priv: true },
+        how: WriteFlags { cache: true, kill_priv: true, direct: false },
         flags: 2,
     };
     assert_eq!(Request::parse(&request(16, &body)).expect("a request").operation, expected);
+}
+
+#[test]
+fn calls_around_the_page_cache_are_told_from_those_that_fill_pages() {
+    let write = |how| [longs(&[5, 0]), words(&[1, how]), longs(&[9]), words(&[2, 0]), b"x".to_vec()].concat();
+    let read = |how| [longs(&[5, 0]), words(&[4096, how]), longs(&[9]), words(&[0, 0])].concat();
+    for (how, expected) in [(0, false), (2, true), (6, true), (3, false)] {
+        let bytes = request(16, &write(how));
+        let Operation::Write { how, .. } = Request::parse(&bytes).expect("a request").operation else {
+            panic!("a write")
+        };
+        assert_eq!(how.direct, expected);
+    }
+    for (how, expected) in [(0, false), (2, true)] {
+        let operation = Operation::Read { fh: 5, offset: 0, size: 4096, direct: expected };
+        assert_eq!(Request::parse(&request(15, &read(how))).expect("a request").operation, operation);
+    }
 }
 
 #[test]

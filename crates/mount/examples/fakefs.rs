@@ -5,7 +5,7 @@
 //! `write INO TEXT` changes a file, `rename FROM TO` a name of the root, `mode INO OCTAL` permissions; none of them tells
 //! the kernel. `names INO`, `attr INO`, `data INO` invalidate. `counts` shows what the kernel asked and was told. `quit` unmounts.
 //! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name, and that it is removed, wait until `go`;
-//! `held` says how many do. `private INO`: names of that directory are not lent from now on.
+//! `held` says how many do. `holdwrites`: writes wait until `go`, too. `private INO`: names of that directory are not lent from now on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, Write};
@@ -34,6 +34,8 @@ struct State {
     waiting: Vec<(u64, LockOwner, Reply)>,
     /// The name of which lookups wait, and those that do.
     hold: Option<Vec<u8>>,
+    /// Whether writes wait.
+    hold_writes: bool,
     held: Vec<(Arc<Cred>, Call, Reply)>,
     private: HashSet<u64>,
 }
@@ -184,6 +186,20 @@ impl State {
                 self.handles.remove(&fh.0);
                 Answer::Done
             }
+            Call::Seek { fh, offset, data } => {
+                // Blocks of zeros are holes, and one is behind the end.
+                let bytes = &self.file(fh)?.data;
+                let mut at = offset as usize;
+                let is_data =
+                    |at: usize| bytes[at..bytes.len().min(at + 4096 - at % 4096)].iter().any(|byte| *byte != 0);
+                while at < bytes.len() && is_data(at) != data {
+                    at += 4096 - at % 4096;
+                }
+                if data && at >= bytes.len() || offset as usize >= bytes.len() {
+                    return Err(FsError::NoSuchOffset);
+                }
+                Answer::Offset(at.min(bytes.len()) as u64)
+            }
             Call::GetLock { .. } => Answer::Lock(None),
             Call::Flush { .. } | Call::Fsync { .. } | Call::Forget { .. } | Call::SyncAll => Answer::Done,
             _ => return Err(FsError::NotSupported),
@@ -240,6 +256,9 @@ impl Submit for Fake {
         {
             return state.held.push((cred.clone(), call, Box::new(done)));
         }
+        if matches!(call, Call::Write { .. }) && state.hold_writes {
+            return state.held.push((cred.clone(), call, Box::new(done)));
+        }
         let lent = state.lends(&call);
         let result = state.call(cred, call);
         drop(state);
@@ -279,9 +298,10 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
             kernel.names(ino(i));
         }
         ["hold", name] => state.hold = Some(name.as_bytes().to_vec()),
+        ["holdwrites"] => state.hold_writes = true,
         ["held"] => return state.held.len().to_string(),
         ["go"] => {
-            state.hold = None;
+            (state.hold, state.hold_writes) = (None, false);
             for (cred, call, done) in std::mem::take(&mut state.held) {
                 let lent = state.lends(&call);
                 let result = state.call(&cred, call);

@@ -18,12 +18,18 @@ use crate::metrics::{FuseOp, OpCounts};
 use crate::submit::Submit;
 use crate::table::{Tick, guard};
 
-/// Pages to drop after an answer was written.
+/// Pages to drop, after an answer was written or before one is.
 pub(crate) struct Pages {
     pub ino: Ino,
     pub offset: u64,
+    /// 0: to the end.
     pub len: u64,
+    /// What follows.
+    pub then: Option<Then>,
 }
+
+/// What waits for pages to be dropped. It must not wait for anything itself.
+pub(crate) type Then = Box<dyn FnOnce() + Send>;
 
 /// The state of one mount.
 pub(crate) struct Core<S> {
@@ -34,7 +40,7 @@ pub(crate) struct Core<S> {
     pub ops: OpCounts,
     pub dirs: Dirs,
     pub waits: Waits,
-    /// To the thread that drops pages behind reads; `None` once the mount ended.
+    /// To the thread that drops pages; `None` once the mount ended.
     pub drop_pages: Mutex<Option<Sender<Pages>>>,
 }
 
@@ -171,7 +177,21 @@ impl<S: Submit> Core<S> {
     pub fn drop_pages(&self, ino: Ino, offset: u64, len: u64) {
         if let Some(sender) = &*guard(&self.drop_pages) {
             // Fails only while unmounting.
-            let _ = sender.send(Pages { ino, offset, len });
+            let _ = sender.send(Pages { ino, offset, len, then: None });
+        }
+    }
+
+    /// Has pages dropped (dirty ones are written back by that), then does the rest. Only for requests during which the kernel holds no page
+    /// of the file locked, as the drop waits for those.
+    pub fn drop_pages_first(&self, ino: Ino, offset: u64, len: u64, then: Then) {
+        let pages = Pages { ino, offset, len, then: Some(then) };
+        let unsent = match &*guard(&self.drop_pages) {
+            Some(sender) => sender.send(pages).err().map(|unsent| unsent.0),
+            None => Some(pages),
+        };
+        // Nobody drops them any more: it is being unmounted.
+        if let Some(Pages { then: Some(then), .. }) = unsent {
+            then();
         }
     }
 }
@@ -229,15 +249,18 @@ pub(crate) struct Handle {
     pub cached: bool,
     /// Not open for writing.
     pub read_only: bool,
+    /// Open for reading and writing, so that pages can be mapped to be written.
+    pub mappable: bool,
 }
 
 impl Handle {
     pub fn encode(self) -> u64 {
-        self.fh.0 << 2 | u64::from(self.read_only) << 1 | u64::from(self.cached)
+        self.fh.0 << 3 | u64::from(self.mappable) << 2 | u64::from(self.read_only) << 1 | u64::from(self.cached)
     }
 
     pub fn decode(handle: u64) -> Handle {
-        Handle { fh: Fh(handle >> 2), cached: handle & 1 != 0, read_only: handle & 2 != 0 }
+        let has = |bit: u64| handle & bit != 0;
+        Handle { fh: Fh(handle >> 3), cached: has(1), read_only: has(2), mappable: has(4) }
     }
 }
 
@@ -247,9 +270,9 @@ mod tests {
 
     #[test]
     fn a_handle_survives_the_kernel() {
-        let handle = Handle { fh: Fh(1 << 40 | 5), cached: true, read_only: false };
+        let handle = Handle { fh: Fh(1 << 40 | 5), cached: true, read_only: false, mappable: true };
         assert_eq!(Handle::decode(handle.encode()), handle);
-        let handle = Handle { fh: Fh(0), cached: false, read_only: true };
+        let handle = Handle { fh: Fh(0), cached: false, read_only: true, mappable: false };
         assert_eq!(Handle::decode(handle.encode()), handle);
     }
 }

@@ -157,7 +157,10 @@ impl<S: Submit> Core<S> {
             Operation::Tmpfile { mode, umask, flags } => {
                 self.tmpfile(asked(FuseOp::Tmpfile), node, mode, umask, flags.cast_signed(), reply.shaped());
             }
-            Operation::Read { fh, offset, size } => {
+            Operation::Read { fh, offset, size, direct } => {
+                if !direct {
+                    self.kernel.table.page(node);
+                }
                 self.read(asked(FuseOp::Read), node, fh, offset, size, reply.shaped());
             }
             Operation::Write { fh, offset, data, how, flags } => {
@@ -177,7 +180,7 @@ impl<S: Submit> Core<S> {
                 self.fallocate(asked(FuseOp::Fallocate), node, fh, offset, len, mode, reply.shaped());
             }
             Operation::Lseek { fh, offset, whence } => {
-                self.seek(asked(FuseOp::Seek), fh, offset, whence.cast_signed(), reply.shaped());
+                self.seek(asked(FuseOp::Seek), node, fh, offset, whence.cast_signed(), reply.shaped());
             }
             Operation::CopyFileRange { fh, offset, out_node, out_fh, out_offset, len, wide } => {
                 let to = (self.kernel.ino(out_node), out_fh, out_offset);

@@ -382,8 +382,11 @@ fn helpers<S: Submit>(core: Arc<Core<S>>, pages: mpsc::Receiver<Pages>) -> Helpe
         spawn(
             "loligo-mount-pages",
             Box::new(move || {
-                for Pages { ino, offset, len } in pages {
+                for Pages { ino, offset, len, then } in pages {
                     dropper.pages(ino, offset, len);
+                    if let Some(then) = then {
+                        then();
+                    }
                 }
             }),
         ),

@@ -26,6 +26,10 @@ struct Known {
     lookups: u64,
     /// Open handles in cached mode.
     cached: u32,
+    /// Open handles through which pages may be mapped to be written.
+    mappable: u32,
+    /// The kernel may have pages of it.
+    paged: bool,
     /// The right to cache was lost while such handles were open.
     uncached: bool,
     /// A record lock was taken since the file was first known.
@@ -159,6 +163,33 @@ impl Table {
         }
     }
 
+    /// A handle is about to be opened for reading and writing: its pages can be mapped to be written, which the kernel tells nobody.
+    pub fn open_mappable(&self, ino: Ino) {
+        self.shard(ino).known.entry(ino.0).or_default().mappable += 1;
+    }
+
+    /// Such a handle is gone; what was written through its mappings was written back before.
+    pub fn close_mappable(&self, ino: Ino) {
+        if let Some(known) = self.shard(ino).known.get_mut(&ino.0) {
+            known.mappable = known.mappable.saturating_sub(1);
+        }
+    }
+
+    /// The kernel asks in order to fill pages, or writes what it has in pages. It does not tell when it drops them.
+    pub fn page(&self, ino: Ino) {
+        self.shard(ino).known.entry(ino.0).or_default().paged = true;
+    }
+
+    /// Whether the kernel may have pages of the file.
+    pub fn may_have_pages(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.paged)
+    }
+
+    /// Whether the kernel may have pages of the file that were written through a mapping and not written back.
+    pub fn may_have_dirty_pages(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.paged && k.mappable > 0)
+    }
+
     /// The right to cache is lost: handles that are open in cached mode must not leave pages behind from now on, and
     /// opens on the way must not be cached.
     pub fn lose_cache(&self, ino: Ino) {
@@ -214,11 +245,9 @@ impl Table {
             }
             while let Some((_, ino)) = shard.barred.front().copied().filter(|(t, _)| t + BARRIER_TICKS < now) {
                 shard.barred.pop_front();
-                if shard
-                    .known
-                    .get(&ino)
-                    .is_some_and(|k| k.lookups == 0 && k.cached == 0 && k.barrier + BARRIER_TICKS < now)
-                {
+                if shard.known.get(&ino).is_some_and(|k| {
+                    k.lookups == 0 && k.cached == 0 && k.mappable == 0 && k.barrier + BARRIER_TICKS < now
+                }) {
                     shard.known.remove(&ino);
                 }
             }
@@ -327,6 +356,17 @@ mod tests {
         assert!(!table.is_uncached(Ino(300)));
         assert!(!table.open_cached(Ino(300), start));
         assert!(table.open_cached(Ino(300), table.now()));
+    }
+
+    #[test]
+    fn pages_may_be_dirty_while_a_handle_could_map_them() {
+        let table = Table::default();
+        table.open_mappable(Ino(300));
+        assert!(!table.may_have_dirty_pages(Ino(300)), "there are none");
+        table.page(Ino(300));
+        assert!(table.may_have_pages(Ino(300)) && table.may_have_dirty_pages(Ino(300)));
+        table.close_mappable(Ino(300));
+        assert!(table.may_have_pages(Ino(300)) && !table.may_have_dirty_pages(Ino(300)));
     }
 
     #[test]

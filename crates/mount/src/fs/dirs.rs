@@ -94,7 +94,10 @@ impl<S: Submit> Core<S> {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         self.send(asked, Call::Open { ino, flags }, move |result| match result {
             Ok(Done { fh: Some(fh), .. }) => {
-                reply.opened(Handle { fh, cached: false, read_only: true }.encode(), fuse::OpenFlags::NONE);
+                reply.opened(
+                    Handle { fh, cached: false, read_only: true, mappable: false }.encode(),
+                    fuse::OpenFlags::NONE,
+                );
             }
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),

@@ -5,6 +5,10 @@
 //! mode, its attributes are not cached either, and the kernel compares them with those of its pages before each read;
 //! besides, the pages that each later read or write leaves behind are dropped right after it was answered, which is what
 //! a shared mapping depends on.
+//!
+//! Around the page cache, pages are dropped by the mount: after a write with O_DIRECT, or through a handle in direct mode, before it is
+//! answered, because the kernel does so for synchronous ones only, and before they are written; and before a search for data and holes,
+//! because a page that was written through a mapping is known to the kernel alone.
 
 use std::sync::Arc;
 
@@ -34,13 +38,16 @@ impl<S: Submit> Core<S> {
         // In cached mode the kernel may cut one write in two at the border of a page, and another's append gets between.
         let may_cache = rights.has(Lease::CACHE) && !(flags.write && flags.append);
         let cached = may_cache && self.kernel.table.open_cached(ino, asked.start);
-        let read_only = !flags.write;
+        let (read_only, mappable) = (!flags.write, flags.read && flags.write);
+        if mappable {
+            self.kernel.table.open_mappable(ino);
+        }
         let flags = match (cached, done.keep_data) {
             (false, _) => fuse::OpenFlags::DIRECT_IO,
             (true, true) => fuse::OpenFlags::KEEP_CACHE,
             (true, false) => fuse::OpenFlags::NONE,
         };
-        Some(Opened { handle: Handle { fh, cached, read_only }.encode(), flags })
+        Some(Opened { handle: Handle { fh, cached, read_only, mappable }.encode(), flags })
     }
 
     pub fn open(self: &Arc<Self>, asked: Asked, ino: Ino, flags: i32, reply: ReplyOpen) {
@@ -150,6 +157,9 @@ impl<S: Submit> Core<S> {
         // Pages of a shared mapping have their place, also in a file that is open for appending.
         let append = open_flags & libc::O_APPEND != 0 && !how.cache;
         let kill_priv = how.kill_priv;
+        if !how.direct {
+            self.kernel.table.page(ino);
+        }
         let call = Call::Write { fh: handle.fh, offset, data: data.into(), append, kill_priv };
         let core = self.clone();
         self.send(asked, call, move |result| match result {
@@ -158,10 +168,21 @@ impl<S: Submit> Core<S> {
                     // The kernel leaves the bits to us, and does not look again by itself.
                     core.kernel.attr_in_use(ino);
                 }
-                reply.written(u32::try_from(written).unwrap_or(u32::MAX));
-                // Also of other handles, and wherever an append really went.
-                if core.kernel.table.is_uncached(ino) {
-                    core.drop_pages(ino, 0, 0);
+                let rest = core.clone();
+                let answer = move || {
+                    reply.written(u32::try_from(written).unwrap_or(u32::MAX));
+                    // Also of other handles, and wherever an append really went.
+                    if rest.kernel.table.is_uncached(ino) {
+                        rest.drop_pages(ino, 0, 0);
+                    }
+                };
+                // What was read into pages while the write was under way may be older than it, and would stay. Whoever asks for pages
+                // from now on gets what was written.
+                if how.direct && core.kernel.table.may_have_pages(ino) {
+                    let len = if append { 0 } else { written };
+                    core.drop_pages_first(ino, offset, len, Box::new(answer));
+                } else {
+                    answer();
                 }
             }
             Ok(_) => reply.error(core.odd(asked.op)),
@@ -183,6 +204,9 @@ impl<S: Submit> Core<S> {
         let handle = Handle::decode(fh);
         if handle.cached {
             self.kernel.table.close_cached(ino);
+        }
+        if handle.mappable {
+            self.kernel.table.close_mappable(ino);
         }
         self.empty(asked, Call::Release { fh: handle.fh, flock_owner: flock.map(LockOwner) }, reply);
     }
@@ -217,23 +241,37 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    pub fn seek(self: &Arc<Self>, asked: Asked, fh: u64, offset: u64, whence: i32, reply: ReplyLseek) {
+    #[allow(clippy::too_many_arguments)]
+    pub fn seek(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, offset: u64, whence: i32, reply: ReplyLseek) {
         let data = match whence {
-            libc::SEEK_DATA if offset <= i64::MAX as u64 => true,
-            libc::SEEK_HOLE if offset <= i64::MAX as u64 => false,
+            libc::SEEK_DATA => true,
+            libc::SEEK_HOLE => false,
             _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
         };
+        if offset > i64::MAX as u64 {
+            // A negative one: nothing is there, as Linux' own file systems have it.
+            return reply.error(self.errno(asked.op, FsError::NoSuchOffset));
+        }
         let core = self.clone();
         let call = Call::Seek { fh: Handle::decode(fh).fh, offset, data };
-        self.send(asked, call, move |result| match result {
-            Ok(Done { answer: Answer::Offset(at), .. }) => reply.offset(at.min(i64::MAX as u64)),
-            Ok(_) => reply.error(core.odd(asked.op)),
-            // The same kind means "no such xattr" elsewhere.
-            Err(failed) if failed.error == FsError::NoData => {
-                reply.error(core.errno(asked.op, FsError::NoSuchOffset));
-            }
-            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
-        });
+        let ask = move || {
+            let ours = core.clone();
+            core.send(asked, call, move |result| match result {
+                Ok(Done { answer: Answer::Offset(at), .. }) => reply.offset(at.min(i64::MAX as u64)),
+                Ok(_) => reply.error(ours.odd(asked.op)),
+                // The same kind means "no such xattr" elsewhere.
+                Err(failed) if failed.error == FsError::NoData => {
+                    reply.error(ours.errno(asked.op, FsError::NoSuchOffset));
+                }
+                Err(failed) => reply.error(ours.errno(asked.op, failed.error)),
+            });
+        };
+        if self.kernel.table.may_have_dirty_pages(ino) {
+            // What is before the offset does not matter.
+            self.drop_pages_first(ino, offset, 0, Box::new(ask));
+        } else {
+            ask();
+        }
     }
 
     pub fn copy(
