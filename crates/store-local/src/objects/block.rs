@@ -11,12 +11,19 @@ pub(super) type Block = [u8; BLOCK];
 /// The stored checksum of a hole.
 pub(super) const HOLE: u32 = 0;
 
+/// Stored in place of a checksum from before a block is changed until its new checksum is stored: nothing is known of it.
+pub(super) const DOUBT: u32 = 2;
+
+/// Stored where a checksum is [`DOUBT`] by chance.
+pub(super) const INSTEAD_OF_DOUBT: u32 = 3;
+
 /// The stored checksum of a block of data: CRC-32C of its 4096 bytes (the last block of an object
-/// filled up with zeros), or 1 where that is 0, which means a hole.
+/// filled up with zeros), or another number where that is one of those that mean something else.
 pub(super) fn sum(block: &[u8]) -> u32 {
     debug_assert_eq!(block.len(), BLOCK);
     match crc32c::crc32c(block) {
         HOLE => 1,
+        DOUBT => INSTEAD_OF_DOUBT,
         crc => crc,
     }
 }

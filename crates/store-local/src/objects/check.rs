@@ -1,6 +1,6 @@
 //! A check of objects, without owning them: each block is compared with its checksum, where the file's own are the truth. That is so of
-//! objects that no server has changed since they were last closed; of the others there is nothing to compare with (`docs/formats/objects.md`,
-//! "What is believed when"), and they are counted.
+//! all blocks but those that are being changed, unless the machine failed while a server had the object open: then there is nothing to
+//! compare with (`docs/formats/objects.md`, "What is believed when"), and such objects are counted.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,8 +10,8 @@ use std::path::Path;
 
 use loligo_store::{BLOCK_SIZE, CheckProgress, Checked, Finding, MAX_OBJECT_LEN, ObjectId, Result, look};
 
-use super::block::{self, BLOCK};
-use super::epochs::Epochs;
+use super::block::{self, BLOCK, DOUBT, INSTEAD_OF_DOUBT};
+use super::epochs::{Ended, Epochs, Place};
 use super::header::{DATA_AT, HEADER_LEN, Header};
 use super::paths::Paths;
 use crate::check::cause;
@@ -37,7 +37,10 @@ enum Seen {
 /// Checks all objects.
 pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut(CheckProgress)) -> Result<()> {
     let epochs = || match fs::read(layout.epochs()) {
-        Ok(bytes) => Epochs::decode(&layout.epochs().display().to_string(), &bytes),
+        Ok(bytes) => {
+            let epochs = Epochs::decode(&layout.epochs().display().to_string(), &bytes)?;
+            Ok(epochs.from_outside(Place::of(&layout.objects()).unwrap_or_default()))
+        }
         Err(error) => Err(named(&layout.epochs(), &error)),
     };
     if let Err(error) = epochs() {
@@ -83,10 +86,9 @@ fn object(paths: &Paths, id: ObjectId, epochs: &Epochs) -> Result<Seen> {
     };
     let (size, file) = file;
     let wrong = |detail: String| Ok(Seen::Wrong(format!("{id} ({}): {detail}", path.display())));
-    // While a server has the directory, or has left it without a word, what it changed is in its memory or nowhere.
-    let may_be_open = epochs.open || !epochs.unclean.is_empty();
     if size == 0 {
-        return if may_be_open { Ok(Seen::Open) } else { wrong("its file is empty".into()) };
+        // One that was just being made.
+        return if !epochs.unclean.is_empty() { Ok(Seen::Open) } else { wrong("its file is empty".into()) };
     }
     let len = size.saturating_sub(DATA_AT);
     if len > MAX_OBJECT_LEN {
@@ -97,21 +99,28 @@ fn object(paths: &Paths, id: ObjectId, epochs: &Epochs) -> Result<Seen> {
     let (header, sums) = head.split_at(HEADER_LEN);
     let header = match Header::decode(id, header.try_into().expect("split there")) {
         Ok(Some(header)) => header,
-        Ok(None) if may_be_open => return Ok(Seen::Open),
+        Ok(None) if epochs.any_crashed() => return Ok(Seen::Open),
         Ok(None) => return wrong("its header is missing".into()),
         Err(error) => return wrong(cause(&error)),
     };
     if header.epoch > epochs.current {
         return wrong(format!("opening {} changed it, but this is {}", header.epoch, epochs.current));
     }
-    if epochs.unclean.contains(&header.epoch) || epochs.open && header.epoch == epochs.current {
-        return Ok(Seen::Open);
-    }
-    if header.len != len {
-        return wrong(format!("it is {len} bytes long, and was {} when it was last closed", header.len));
-    }
-    let sums: Vec<u32> = sums.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("chunks of 4"))).collect();
-    let (mut bad, mut first) = (0u64, None);
+    // Blocks of which there are checksums.
+    let known = match epochs.unclean.get(&header.epoch) {
+        None if header.len != len => {
+            return wrong(format!("it is {len} bytes long, and was {} when it was last closed", header.len));
+        }
+        None => sums.len() / 4,
+        Some(Ended::Killed | Ended::Settled) if header.doubts && header.len > len => {
+            return wrong(format!("it is {len} bytes long, and {} were written and not cut off", header.len));
+        }
+        Some(Ended::Killed | Ended::Settled) if header.doubts => block::count(header.len),
+        Some(_) => return Ok(Seen::Open),
+    };
+    let sums = numbers(&sums[..4 * known]);
+    let may_change = epochs.unclean.contains_key(&header.epoch);
+    let mut wrongs = Vec::new();
     let mut buffer = vec![0; AT_ONCE * BLOCK];
     for (at, sums) in sums.chunks(AT_ONCE).enumerate() {
         let here = (at * AT_ONCE) as u64 * BLOCK_SIZE;
@@ -120,18 +129,32 @@ fn object(paths: &Paths, id: ObjectId, epochs: &Epochs) -> Result<Seen> {
         let there = content.len().min((len - here) as usize);
         read(&file, &path, DATA_AT + here, &mut content[..there])?;
         for (number, (content, stored)) in content.chunks_exact(BLOCK).zip(sums).enumerate() {
-            if !block::matches(content, *stored) {
-                bad += 1;
-                first.get_or_insert(here + number as u64 * BLOCK_SIZE);
+            let doubted = header.doubts && *stored == DOUBT && may_change;
+            // As version 1 had it.
+            let same = !header.doubts && *stored == DOUBT && block::sum(content) == INSTEAD_OF_DOUBT;
+            if !doubted && !same && !block::matches(content, *stored) {
+                wrongs.push((at * AT_ONCE + number, *stored));
             }
         }
     }
+    if may_change && !wrongs.is_empty() {
+        // A block that was changed meanwhile is marked, or has another checksum by now.
+        let mut head = vec![0; 4 * known];
+        read(&file, &path, HEADER_LEN as u64, &mut head)?;
+        let now = numbers(&head);
+        wrongs.retain(|(index, stored)| now[*index] == *stored);
+    }
+    let (bad, first) = (wrongs.len(), wrongs.first().map(|(index, _)| *index as u64 * BLOCK_SIZE));
     match first {
         None => Ok(Seen::Sound),
         Some(first) => {
             wrong(format!("{bad} of its {} blocks are not what was written, the first at byte {first}", sums.len()))
         }
     }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("chunks of 4"))).collect()
 }
 
 /// As much as there is: a file that became shorter is looked at again.

@@ -11,16 +11,19 @@ pub(super) const HEADER_LEN: usize = 64;
 pub(super) const DATA_AT: u64 = (HEADER_LEN as u64 + MAX_OBJECT_LEN / BLOCK_SIZE * 4).next_multiple_of(BLOCK_SIZE);
 
 const MAGIC: [u8; 4] = *b"LOBJ";
-const VERSION: u32 = 1;
+/// Of version 1 are objects of which it is not known which blocks were being changed.
+const VERSION: u32 = 2;
 
 /// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) id: ObjectId,
+    /// [`block::DOUBT`](super::block::DOUBT) stands for each block that is being changed.
+    pub(super) doubts: bool,
     /// The opening that changed the object since its checksums were last known to be on the disk; 0
     /// for none.
     pub(super) epoch: u64,
-    /// Length of the object when the header was written.
+    /// Length of the object when the header was written; while it is open, at most what is left of that.
     pub(super) len: u64,
 }
 
@@ -28,7 +31,7 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[..4].copy_from_slice(&MAGIC);
-        out[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        out[4..8].copy_from_slice(&(if self.doubts { VERSION } else { 1 }).to_le_bytes());
         out[8..16].copy_from_slice(&self.id.ino.to_le_bytes());
         out[16..24].copy_from_slice(&self.id.index.to_le_bytes());
         out[24..32].copy_from_slice(&self.epoch.to_le_bytes());
@@ -60,6 +63,6 @@ impl Header {
         if named != id {
             return Err(damaged(format!("it names {named}, so the file is in the wrong place")));
         }
-        Ok(Some(Self { id, epoch: word(24), len: word(32) }))
+        Ok(Some(Self { id, doubts: half(4) > 1, epoch: word(24), len: word(32) }))
     }
 }

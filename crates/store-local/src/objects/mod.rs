@@ -6,6 +6,10 @@
 //! the opening (*epoch*) that changed it, and that mark is durable before the first change. Epochs that
 //! ended without [`LocalBlobs::close`] are remembered in the file `epochs`: the first use of an object
 //! marked by one of those computes its checksums anew, all other objects stay verified.
+//!
+//! Where only the process ended, nothing is lost that was handed to the kernel, whatever its order. So before a block is changed its
+//! checksum in the file is replaced by a mark, until a sync writes the new one: after a kill only blocks with that mark are believed as
+//! they are.
 
 mod block;
 mod cache;
@@ -34,6 +38,7 @@ use crate::store::Owner;
 use cache::Cache;
 pub(crate) use check::check;
 pub(crate) use epochs::Epochs;
+use epochs::Place;
 use header::DATA_AT;
 use object::Object;
 use paths::Paths;
@@ -65,7 +70,7 @@ enum Leftover {
 impl LocalBlobs {
     pub(crate) fn open(layout: &Layout, open_objects: usize, owner: Arc<Owner>) -> Result<Self> {
         let epochs_path = layout.epochs();
-        let (epochs, clean) = Epochs::begin(&epochs_path)?;
+        let (epochs, clean) = Epochs::begin(&epochs_path, Place::of(&layout.objects())?)?;
         let paths = Paths::new(layout.objects());
         // A killed server's writes may not be on the disk yet, and a client that was told "written"
         // sends only a sync: the first sync of this opening waits for all of them.
@@ -90,7 +95,13 @@ impl LocalBlobs {
         let mut leftover = self.leftover.lock().unwrap_or_else(PoisonError::into_inner);
         *leftover = match std::mem::replace(&mut *leftover, Leftover::Synced) {
             Leftover::Running(thread) => match thread.join() {
-                Ok(Ok(())) => Leftover::Synced,
+                Ok(Ok(())) => {
+                    if let Err(error) = self.shared.epochs.settle(&self.epochs_path) {
+                        // Only less is checked after a crash of the machine.
+                        tracing::warn!(%error, "that the writes of a killed server are on the disk is not noted");
+                    }
+                    Leftover::Synced
+                }
                 Ok(Err(e)) => Leftover::Failed(self.leftover_error(&e.to_string())),
                 Err(_) => Leftover::Failed(self.leftover_error("its thread panicked")),
             },
@@ -229,7 +240,8 @@ impl Blobs for LocalBlobs {
         }
         let path = self.shared.paths.of(id);
         match fs::metadata(&path) {
-            Ok(meta) => Ok(Some(meta.len().saturating_sub(DATA_AT))),
+            // An empty file is no object yet.
+            Ok(meta) => Ok((meta.len() > 0).then(|| meta.len().saturating_sub(DATA_AT))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(named(&path, &e)),
         }

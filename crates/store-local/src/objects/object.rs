@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use loligo_store::{BLOCK_SIZE, Extent, MAX_OBJECT_LEN, ObjectId, Result, StoreError};
 
 use super::Shared;
-use super::block::{self, BLOCK, Block, HOLE};
+use super::block::{self, BLOCK, Block, DOUBT, HOLE, INSTEAD_OF_DOUBT};
+use super::epochs::Ended;
 use super::header::{DATA_AT, HEADER_LEN, Header};
 use crate::files::named;
 
@@ -33,6 +34,10 @@ pub(super) struct State {
     pub(super) sums: Vec<u32>,
     /// Checksums that the file does not have yet.
     stale_sums: Range<usize>,
+    /// Blocks for which the file has [`DOUBT`]: bit by bit.
+    doubted: Vec<u64>,
+    /// What the file's header says; `None`: it has none.
+    head: Option<Head>,
     /// Whether the file's header is not what it should be.
     stale_header: bool,
     /// Whether the mark of this opening is on the disk (or the object has none that is older).
@@ -47,8 +52,26 @@ pub(super) struct State {
     version: u64,
 }
 
+/// What an object's header says, beside the name.
+#[derive(Clone, Copy)]
+struct Head {
+    epoch: u64,
+    len: u64,
+}
+
+/// What of an object's file is believed.
+enum Belief {
+    /// All.
+    Sound,
+    /// Checksums, where there are some, of as much as the header tells.
+    Checksums,
+    /// The data.
+    Data,
+}
+
 impl Object {
-    /// Opens the file of `id`; makes it if `make`, else gives `None` if there is none.
+    /// Opens the file of `id`; makes it if `make`, else gives `None` if there is none. An empty file is that of an object that was just
+    /// being made when the server was killed: there is none.
     pub(super) fn open(shared: &Arc<Shared>, id: ObjectId, make: bool) -> Result<Option<Arc<Self>>> {
         let path = shared.paths.of(id);
         let open = |create| File::options().read(true).write(true).create_new(create).open(&path);
@@ -68,8 +91,13 @@ impl Object {
         };
         let size = file.metadata().map_err(|e| named(&path, &e))?.len();
         let object = Self { id, path, file, shared: shared.clone(), state: RwLock::new(State::fresh()) };
-        if size == 0 && !made && shared.epochs.unclean.is_empty() {
-            return Err(object.corrupt("its file is empty, which no clean end leaves".to_string()));
+        if size == 0 && !made {
+            if shared.epochs.unclean.is_empty() {
+                return Err(object.corrupt("its file is empty, which no clean end leaves".to_string()));
+            }
+            if !make {
+                return Ok(None);
+            }
         }
         if size > 0 {
             let state = object.load(size)?;
@@ -89,52 +117,119 @@ impl Object {
         let (header, sums) = head.split_at(HEADER_LEN);
         let header = Header::decode(self.id, header.try_into().expect("split there"))?;
         let sums = sums.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("chunks of 4"))).collect();
-        let mut state = State { len, sums, ..State::fresh() };
-        if self.is_suspect(header)? {
-            self.rebuild(&mut state)?;
+        let head = header.map(|header| Head { epoch: header.epoch, len: header.len });
+        let mut state = State { len, sums, head, ..State::fresh() };
+        let belief = self.belief(header)?;
+        let (Some(header), Belief::Sound | Belief::Checksums) = (header, &belief) else {
+            self.rebuild(&mut state, 0)?;
             return Ok(state);
-        }
-        let header = header.expect("an object without a header is suspect or an error");
-        if header.len != len {
-            let detail = format!("it is {len} bytes long, and was {} when it was last closed", header.len);
-            return Err(self.corrupt(detail));
+        };
+        if !header.doubts {
+            // It was a checksum then. Files of this version must not have it.
+            for index in state.doubtful() {
+                state.sums[index] = INSTEAD_OF_DOUBT;
+                state.is_stale(index..index + 1);
+            }
         }
         let ours = header.epoch == self.shared.epochs.current;
-        Ok(State { stale_header: false, marked: ours, unsynced: ours, created: ours, ..state })
-    }
-
-    /// Whether the checksums may be older or newer than the data, because a crash came between.
-    fn is_suspect(&self, header: Option<Header>) -> Result<bool> {
-        let epochs = &self.shared.epochs;
-        match header {
-            None if epochs.unclean.is_empty() => Err(self.corrupt("its header is missing".to_string())),
-            None => Ok(true),
-            Some(header) if header.epoch > epochs.current => {
-                let detail = format!("opening {} changed it, but this is {}", header.epoch, epochs.current);
-                Err(self.corrupt(detail))
+        if matches!(belief, Belief::Sound) {
+            if header.len != len {
+                let detail = format!("it is {len} bytes long, and was {} when it was last closed", header.len);
+                return Err(self.corrupt(detail));
             }
-            Some(header) => Ok(epochs.unclean.contains(&header.epoch)),
+            return Ok(State { stale_header: false, marked: ours, unsynced: ours, created: ours, ..state });
         }
+        if header.len > len {
+            let detail = format!("it is {len} bytes long, and {} were written and not cut off", header.len);
+            return Err(self.corrupt(detail));
+        }
+        // Of an opening that was killed: it is changed only with a mark of its own.
+        state.marked = false;
+        self.rebuild(&mut state, block::count(header.len))?;
+        Ok(state)
     }
 
-    /// Computes all checksums from the data. An all-zero block that had no checksum stays a hole.
-    fn rebuild(&self, state: &mut State) -> Result<()> {
+    /// What is believed of a file with this header.
+    fn belief(&self, header: Option<Header>) -> Result<Belief> {
+        let epochs = &self.shared.epochs;
+        let Some(header) = header else {
+            // A server that was killed has left a header with the first byte of data.
+            return if epochs.any_crashed() {
+                Ok(Belief::Data)
+            } else {
+                Err(self.corrupt("its header is missing".into()))
+            };
+        };
+        if header.epoch > epochs.current {
+            let detail = format!("opening {} changed it, but this is {}", header.epoch, epochs.current);
+            return Err(self.corrupt(detail));
+        }
+        Ok(match epochs.unclean.get(&header.epoch) {
+            None => Belief::Sound,
+            Some(Ended::Killed | Ended::Settled) if header.doubts => Belief::Checksums,
+            Some(_) => Belief::Data,
+        })
+    }
+
+    /// Computes checksums from the data: of the blocks from `all` on, and before it of those that were being changed. A block of
+    /// zeros without a checksum is a hole.
+    fn rebuild(&self, state: &mut State, all: usize) -> Result<()> {
         tracing::debug!(object = %self.id, "computing checksums anew after an unclean stop");
         let mut buf = vec![0; REBUILD_BLOCKS * BLOCK];
-        for first in (0..state.sums.len()).step_by(REBUILD_BLOCKS) {
+        let doubted = state.doubtful();
+        doubted.iter().for_each(|index| _ = state.doubt(*index));
+        let mut first = doubted.first().copied().unwrap_or(all).min(all);
+        while first < state.sums.len() {
             let blocks = REBUILD_BLOCKS.min(state.sums.len() - first);
+            let here = first as u64 * BLOCK_SIZE;
+            let wanted = |index: usize, sum: u32| index >= all || sum == DOUBT;
+            if !(first..first + blocks).any(|index| wanted(index, state.sums[index])) {
+                first += blocks;
+                continue;
+            }
             let buf = &mut buf[..blocks * BLOCK];
             buf.fill(0);
-            let here = first as u64 * BLOCK_SIZE;
             let there = buf.len().min((state.len - here) as usize);
             self.read_file(DATA_AT + here, &mut buf[..there])?;
-            for (i, content) in buf.chunks_exact(BLOCK).enumerate() {
-                let stored = &mut state.sums[first + i];
-                let hole = *stored == HOLE && block::matches(content, HOLE);
-                *stored = if hole { HOLE } else { block::sum(content) };
+            for (index, content) in (first..).zip(buf.chunks_exact(BLOCK)) {
+                let stored = &mut state.sums[index];
+                if wanted(index, *stored) {
+                    let hole = matches!(*stored, HOLE | DOUBT) && block::matches(content, HOLE);
+                    *stored = if hole { HOLE } else { block::sum(content) };
+                }
             }
+            first += blocks;
         }
-        state.touch(0..state.sums.len());
+        let first = doubted.first().copied().unwrap_or(all).min(all).min(state.sums.len());
+        state.touch(first..state.sums.len());
+        Ok(())
+    }
+
+    /// To be called before blocks are changed: the file says that nothing is known of them, until it has their new checksums. So a
+    /// server that is killed leaves no block whose checksum is another one's.
+    pub(super) fn doubt(&self, state: &mut State, blocks: Range<usize>) -> Result<()> {
+        if state.head.is_none() {
+            self.write_header(state, self.shared.epochs.current, 0)?;
+        }
+        let news = blocks.clone().fold(false, |news, index| state.doubt(index) || news);
+        if !news {
+            return Ok(());
+        }
+        state.is_stale(blocks.clone());
+        self.write_file((HEADER_LEN + 4 * blocks.start) as u64, &DOUBT.to_le_bytes().repeat(blocks.len()))
+    }
+
+    /// To be called before the object becomes shorter than its header says.
+    pub(super) fn expect_len(&self, state: &mut State, len: u64) -> Result<()> {
+        match state.head {
+            Some(head) if head.len > len => self.write_header(state, head.epoch, len),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_header(&self, state: &mut State, epoch: u64, len: u64) -> Result<()> {
+        self.write_file(0, &Header { id: self.id, doubts: true, epoch, len }.encode())?;
+        state.head = Some(Head { epoch, len });
         Ok(())
     }
 
@@ -232,7 +327,9 @@ impl Object {
     /// Puts the mark of this opening on the disk before the first change; cheap ever after.
     pub(super) fn mark(&self, state: &mut State) -> Result<()> {
         if !state.marked {
-            self.write_file(0, &self.header(state, self.shared.epochs.current).encode())?;
+            // The file has checksums of as much as its header told before.
+            let len = state.head.map_or(0, |head| head.len.min(state.len));
+            self.write_header(state, self.shared.epochs.current, len)?;
             self.file.sync_data().map_err(|e| self.named(&e))?;
             state.marked = true;
         }
@@ -288,7 +385,8 @@ impl Object {
         self.write_head(&mut state)?;
         if state.marked && !state.unsynced && !state.created {
             state.marked = false;
-            self.write_file(0, &self.header(&state, 0).encode())?;
+            let len = state.len;
+            self.write_header(&mut state, 0, len)?;
         }
         Ok(())
     }
@@ -313,27 +411,24 @@ impl Object {
         true
     }
 
+    /// Checksums first: the header tells of how much there are some.
     fn write_head(&self, state: &mut State) -> Result<()> {
         let stale = state.stale_sums.start..state.stale_sums.end.min(state.sums.len());
-        let mut bytes = Vec::with_capacity(HEADER_LEN + 4 * stale.len());
-        if state.stale_header {
-            bytes.extend(self.header(state, self.shared.epochs.current).encode());
+        if !stale.is_empty() {
+            let bytes: Vec<u8> = state.sums[stale.clone()].iter().flat_map(|sum| sum.to_le_bytes()).collect();
+            self.write_file((HEADER_LEN + 4 * stale.start) as u64, &bytes)?;
         }
-        let split = if stale.start == 0 { 0 } else { bytes.len() };
-        for sum in &state.sums[stale.start.min(stale.end)..stale.end] {
-            bytes.extend(sum.to_le_bytes());
-        }
-        // Header and checksums are one piece if these begin at the first block.
-        self.write_file(0, &bytes[..split])?;
-        let at = if split == 0 && state.stale_header { 0 } else { HEADER_LEN + 4 * stale.start };
-        self.write_file(at as u64, &bytes[split..])?;
-        state.stale_header = false;
         state.stale_sums = 0..0;
+        state.doubted.clear();
+        if state.stale_header {
+            // Without the mark it is still of the opening that changed it last.
+            let epoch = state.head.map_or(self.shared.epochs.current, |head| head.epoch);
+            let epoch = if state.marked { self.shared.epochs.current } else { epoch };
+            let len = state.len;
+            self.write_header(state, epoch, len)?;
+        }
+        state.stale_header = false;
         Ok(())
-    }
-
-    fn header(&self, state: &State, epoch: u64) -> Header {
-        Header { id: self.id, epoch, len: state.len }
     }
 
     pub(super) fn write_lock(&self) -> RwLockWriteGuard<'_, State> {
@@ -375,6 +470,8 @@ impl State {
             len: 0,
             sums: Vec::new(),
             stale_sums: 0..0,
+            doubted: Vec::new(),
+            head: None,
             stale_header: true,
             marked: true,
             unsynced: true,
@@ -384,11 +481,32 @@ impl State {
         }
     }
 
+    /// Blocks without a checksum.
+    fn doubtful(&self) -> Vec<usize> {
+        (0..self.sums.len()).filter(|index| self.sums[*index] == DOUBT).collect()
+    }
+
+    /// Notes that the file has no checksum for a block. Whether it had one.
+    fn doubt(&mut self, index: usize) -> bool {
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        if self.doubted.len() <= word {
+            self.doubted.resize(word + 1, 0);
+        }
+        let before = self.doubted[word];
+        self.doubted[word] |= bit;
+        before & bit == 0
+    }
+
     /// Notes that data, length or checksums changed, the latter in `blocks`.
     pub(super) fn touch(&mut self, blocks: Range<usize>) {
         self.stale_header = true;
         self.unsynced = true;
         self.version += 1;
+        self.is_stale(blocks);
+    }
+
+    /// Notes that the file has other checksums of `blocks`.
+    fn is_stale(&mut self, blocks: Range<usize>) {
         if self.stale_sums.is_empty() {
             self.stale_sums = blocks;
         } else if !blocks.is_empty() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use loligo_store::{BLOCK_SIZE, Backend};
 use tempfile::TempDir;
 
+use super::epochs::Ended;
 use super::header::{HEADER_LEN, Header};
 use super::*;
 use crate::{FormatOptions, LocalStore, OpenOptions};
@@ -52,30 +53,82 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// The files of the objects, as a server that is killed now leaves them: dropping a store writes some more.
+fn left_by_a_kill(dir: &TempDir, ids: &[ObjectId], store: LocalStore) {
+    let paths = Paths::new(dir.path().join("objects"));
+    let kept: Vec<_> = ids.iter().map(|id| (paths.of(*id), fs::read(paths.of(*id)).ok())).collect();
+    drop(store);
+    for (path, bytes) in kept {
+        // In place: another file would have another inode.
+        match bytes {
+            Some(bytes) => fs::write(&path, bytes).expect("restored"),
+            None => _ = fs::remove_file(&path),
+        }
+    }
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// From now on it looks as if the machine had failed since the store was open last.
+fn machine_failed(dir: &TempDir) {
+    let path = dir.path().join("epochs");
+    let mut epochs = Epochs::decode("epochs", &fs::read(&path).expect("read")).expect("decode");
+    epochs.place.boot = [9; 16];
+    fs::write(&path, epochs.encode()).expect("write");
+}
+
 #[test]
 fn the_bytes_of_a_header_and_of_the_epochs_file_are_fixed() {
-    let header = Header { id: ObjectId::new(0x1122_3344, 7), epoch: 5, len: 4097 };
-    let golden = "4c4f424a01000000443322110000000007000000000000000500000000000000\
-                  0110000000000000000000000000000000000000000000000000000000718b70";
+    let header = Header { id: ObjectId::new(0x1122_3344, 7), doubts: true, epoch: 5, len: 4097 };
+    let golden = "4c4f424a02000000443322110000000007000000000000000500000000000000\
+                  01100000000000000000000000000000000000000000000000000000f961b8d7";
     assert_eq!(hex(&header.encode()), golden);
     assert_eq!(Header::decode(header.id, &header.encode()), Ok(Some(header)));
-    let epochs = Epochs { current: 9, open: true, unclean: [2, 8].into() };
-    let golden = "4c45504f01000000090000000000000001000000020000000000000002000000000000000800000000000000224f4743";
+    let place = Place { boot: std::array::from_fn(|at| at as u8 + 1), dir: (0x801, 77) };
+    let unclean = [(2, Ended::Crashed), (7, Ended::Settled), (8, Ended::Killed)].into();
+    let epochs = Epochs { current: 9, open: true, place, unclean };
+    let golden = "4c45504f020000000900000000000000010000000102030405060708090a0b0c0d0e0f1001080000000000004d000000\
+                  0000000003000000000000000200000000000000000000000700000000000000020000000800000000000000010000007d2665c5";
     assert_eq!(hex(&epochs.encode()), golden);
     assert_eq!(Epochs::decode("epochs", &epochs.encode()), Ok(epochs));
     assert_eq!(DATA_AT, (1 << 20) + 4096);
 }
 
 #[test]
+fn version_1_is_read_and_says_nothing_of_blocks_that_were_being_changed() {
+    let header = Header { id: ObjectId::new(0x1122_3344, 7), doubts: false, epoch: 5, len: 4097 };
+    let golden = "4c4f424a01000000443322110000000007000000000000000500000000000000\
+                  0110000000000000000000000000000000000000000000000000000000718b70";
+    assert_eq!(hex(&header.encode()), golden);
+    assert_eq!(Header::decode(header.id, &header.encode()), Ok(Some(header)));
+    let golden = "4c45504f01000000090000000000000001000000020000000000000002000000000000000800000000000000224f4743";
+    let bytes: Vec<u8> =
+        (0..golden.len()).step_by(2).map(|at| u8::from_str_radix(&golden[at..at + 2], 16).expect("hex")).collect();
+    let unclean = [(2, Ended::Crashed), (8, Ended::Crashed)].into();
+    let epochs = Epochs { current: 9, open: true, place: Place::default(), unclean };
+    assert_eq!(Epochs::decode("epochs", &bytes), Ok(epochs));
+}
+
+#[test]
 fn damaged_headers_and_epochs_are_refused() {
-    let header = Header { id: A, epoch: 5, len: 1 };
+    let header = Header { id: A, doubts: true, epoch: 5, len: 1 };
     for at in 0..HEADER_LEN {
         let mut bad = header.encode();
         bad[at] ^= 0x80;
         assert!(Header::decode(A, &bad).is_err(), "byte {at}");
     }
     assert!(Header::decode(B, &header.encode()).is_err(), "the header of another object");
-    let epochs = Epochs { current: 9, open: false, unclean: [2].into() }.encode();
+    let unclean = [(2, Ended::Killed)].into();
+    let epochs = Epochs { current: 9, open: false, place: Place::default(), unclean }.encode();
     for at in 0..epochs.len() {
         let mut bad = epochs.clone();
         bad[at] ^= 0x80;
@@ -121,7 +174,7 @@ fn bytes_in_a_hole_and_a_lost_tail_are_damage() {
 }
 
 #[test]
-fn after_a_kill_only_objects_that_it_was_writing_are_believed() {
+fn after_a_failure_of_the_machine_only_objects_that_were_open_are_believed() {
     let dir = formatted();
     let store = open(&dir);
     store.blobs().write_at(A, 0, &[1; 9_000]).expect("write");
@@ -132,9 +185,10 @@ fn after_a_kill_only_objects_that_it_was_writing_are_believed() {
     store.blobs().write_at(B, 100, b"new").expect("write");
     assert_eq!(read(&store, A, 0, 10), Ok(vec![1; 10]), "reading leaves no mark");
     drop(store);
-    // The crash: no close came, and blocks of both are not what was written last.
+    // No close came, and blocks of both are not what was written last.
     damage(&dir, A, 50);
     damage(&dir, B, 5_000);
+    machine_failed(&dir);
     let store = open(&dir);
     assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Corrupt { .. })), "nobody was writing it");
     let bytes = read(&store, B, 0, 9_000).expect("its checksums are computed anew");
@@ -148,6 +202,127 @@ fn after_a_kill_only_objects_that_it_was_writing_are_believed() {
 }
 
 #[test]
+fn after_a_kill_only_blocks_that_were_changed_since_the_last_sync_are_believed() {
+    let dir = formatted();
+    let store = open(&dir);
+    let blobs = store.blobs();
+    blobs.write_at(A, 0, &[1; 20_000]).expect("write");
+    blobs.sync(A).expect("sync");
+    blobs.write_at(A, 8_192, &[2; 100]).expect("write");
+    blobs.write_at(A, 20_000, &[3; 10_000]).expect("write");
+    blobs.write_at(B, 0, &[4; 5_000]).expect("write, and no sync");
+    drop(blobs);
+    left_by_a_kill(&dir, &[A, B], store);
+    damage(&dir, A, 0);
+    damage(&dir, A, 13_000);
+    let wrong: Vec<String> = crate::LocalCheck::of(dir.path())
+        .and_then(|check| check.run(&mut |_| ()))
+        .expect("it can be looked at")
+        .findings
+        .into_iter()
+        .map(|finding| finding.text)
+        .collect();
+    assert!(wrong.len() == 1 && wrong[0].contains("2 of its 5 blocks"), "{wrong:?}");
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Corrupt { .. })), "it was synced");
+    assert!(matches!(read(&store, A, 12_288, 10), Err(StoreError::Corrupt { .. })), "that, too");
+    assert_eq!(read(&store, A, 4_096, 4_196), Ok([vec![1; 4_096], vec![2; 100]].concat()));
+    assert_eq!(read(&store, A, 16_384, 20_000), Ok([vec![1; 3_616], vec![3; 10_000]].concat()));
+    assert_eq!(read(&store, B, 0, 9_000), Ok(vec![4; 5_000]));
+    // So it stays: with a change, over another kill, over a clean end.
+    store.blobs().write_at(A, 16_384, &[5; 10]).expect("write");
+    left_by_a_kill(&dir, &[A, B], store);
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Corrupt { .. })));
+    assert_eq!(read(&store, A, 16_384, 10), Ok(vec![5; 10]));
+    store.close().expect("close");
+    drop(store);
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 12_288, 10), Err(StoreError::Corrupt { .. })));
+    store.blobs().write_at(A, 0, &[6; 4_096]).expect("a whole block heals it");
+    assert_eq!(read(&store, A, 0, 10), Ok(vec![6; 10]));
+}
+
+#[test]
+fn an_object_that_lost_its_end_since_a_kill_is_damaged_unless_it_was_cut() {
+    let dir = formatted();
+    let store = open(&dir);
+    let blobs = store.blobs();
+    for id in [A, B] {
+        blobs.write_at(id, 0, &[1; 20_000]).expect("write");
+        blobs.sync(id).expect("sync");
+    }
+    blobs.truncate(B, 5_000).expect("truncate");
+    drop(blobs);
+    left_by_a_kill(&dir, &[A, B], store);
+    file_of(dir.path(), A).set_len(DATA_AT + 9_000).expect("set_len");
+    let store = open(&dir);
+    assert!(matches!(read(&store, A, 0, 10), Err(StoreError::Corrupt { .. })));
+    assert_eq!(read(&store, B, 0, 9_000), Ok(vec![1; 5_000]));
+}
+
+#[test]
+fn a_kill_at_any_time_loses_nothing_and_hides_no_damage() {
+    let mut rng = Rng(0x1234_5677);
+    let dir = formatted();
+    let ids = [A, B, ObjectId::new(0x10, 1)];
+    let mut all: Vec<Vec<u8>> = vec![Vec::new(); ids.len()];
+    let mut last = 0;
+    for round in 0..60 {
+        let store = if round % 2 == 0 { open(&dir) } else { open_small(&dir) };
+        let blobs = store.blobs();
+        for (id, bytes) in ids.iter().zip(&all) {
+            assert!(read(&store, *id, 0, 100_000).as_ref() == Ok(bytes), "round {round}, after {last}: {id}");
+        }
+        // Nothing was changed since the sync: each block is checked.
+        let mut synced = false;
+        last = rng.below(25);
+        for _ in 0..last {
+            let which = rng.below(3) as usize;
+            let (id, bytes) = (ids[which], &mut all[which]);
+            let (at, len) = (rng.below(60_000) as usize, rng.below(9_000) as usize);
+            synced = false;
+            match rng.below(8) {
+                0..=3 => {
+                    let data = vec![1 + rng.below(255) as u8; len];
+                    blobs.write_at(id, at as u64, &data).expect("write");
+                    if len > 0 {
+                        bytes.resize(bytes.len().max(at + len), 0);
+                        bytes[at..at + len].copy_from_slice(&data);
+                    }
+                }
+                4 if !bytes.is_empty() => {
+                    blobs.truncate(id, at as u64).expect("truncate");
+                    bytes.resize(at, 0);
+                }
+                5 => {
+                    blobs.punch(id, at as u64, len as u64).expect("punch");
+                    let end = bytes.len().min(at + len);
+                    bytes[at.min(end)..end].fill(0);
+                }
+                _ => {
+                    ids.iter().for_each(|id| blobs.sync(*id).expect("sync"));
+                    synced = true;
+                }
+            }
+        }
+        drop(blobs);
+        match rng.below(4) {
+            0 => store.close().expect("close"),
+            1 => drop(store),
+            _ => left_by_a_kill(&dir, &ids, store),
+        }
+        let at = rng.below(60_000);
+        if synced && at < all[0].len() as u64 {
+            damage(&dir, A, at);
+            let store = open(&dir);
+            assert!(matches!(read(&store, A, at, 1), Err(StoreError::Corrupt { .. })), "round {round}: byte {at}");
+            damage(&dir, A, at);
+        }
+    }
+}
+
+#[test]
 fn the_mark_is_on_the_file_before_the_first_change() {
     let dir = formatted();
     for round in 1..4u64 {
@@ -157,8 +332,7 @@ fn the_mark_is_on_the_file_before_the_first_change() {
         file_of(dir.path(), A).read_exact_at(&mut head, 0).expect("read");
         let header = Header::decode(A, &head).expect("decode");
         let epoch = header.map_or(0, |h| h.epoch);
-        // A new object needs none: its header was never written.
-        assert_eq!(epoch, if round == 1 { 0 } else { round });
+        assert_eq!(epoch, round);
         store.close().expect("close");
     }
 }
@@ -190,7 +364,7 @@ fn objects_pushed_out_of_the_cache_are_verified_when_they_come_back() {
 }
 
 #[test]
-fn a_header_that_was_never_written_is_damage_unless_an_opening_was_killed() {
+fn a_header_that_was_never_written_is_damage_unless_the_machine_failed() {
     let dir = formatted();
     let store = open(&dir);
     store.blobs().write_at(A, 0, &[1; 100]).expect("write");
@@ -201,7 +375,11 @@ fn a_header_that_was_never_written_is_damage_unless_an_opening_was_killed() {
     assert!(matches!(read(&store, A, 0, 1), Err(StoreError::Corrupt { .. })));
     drop(store);
     let store = open(&dir);
-    assert_eq!(read(&store, A, 0, 1), Ok(vec![1]), "it may be one that the killed opening had just made");
+    assert!(matches!(read(&store, A, 0, 1), Err(StoreError::Corrupt { .. })), "a kill loses no header");
+    drop(store);
+    machine_failed(&dir);
+    let store = open(&dir);
+    assert_eq!(read(&store, A, 0, 1), Ok(vec![1]), "it may be one that was just being made");
 }
 
 #[test]

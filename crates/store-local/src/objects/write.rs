@@ -26,6 +26,7 @@ impl Object {
         let sums = self.sums_after(state, offset, data)?;
         let end = offset + data.len() as u64;
         let blocks = (offset / BLOCK_SIZE) as usize..block::count(end);
+        self.doubt(state, blocks.clone())?;
         if let Err(error) = self.write_file(DATA_AT + offset, data) {
             self.undo(state, blocks);
             return Err(error);
@@ -97,6 +98,10 @@ impl Object {
         } else {
             None
         };
+        if tail.is_some() {
+            self.doubt(&mut state, cut..cut + 1)?;
+        }
+        self.expect_len(&mut state, len)?;
         self.file.set_len(DATA_AT + len).map_err(|e| self.named(&e))?;
         state.len = len;
         let before = state.sums.len();
@@ -145,6 +150,7 @@ impl Object {
 
     /// Makes whole blocks (the last of the object may be short) into holes.
     fn release(&self, state: &mut State, blocks: Range<usize>) -> Result<()> {
+        self.doubt(state, blocks.clone())?;
         let at = DATA_AT + blocks.start as u64 * BLOCK_SIZE;
         let len = blocks.len() as u64 * BLOCK_SIZE;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
