@@ -250,7 +250,8 @@ impl Blobs for RadosBlobs {
             for block in bytes[..got].chunks(BLOCK_SIZE as usize) {
                 let (from, to) = (at.max(offset), (at + block.len() as u64).min(end));
                 at += block.len() as u64;
-                if block.iter().all(|byte| *byte == 0) {
+                // It may have become shorter meanwhile.
+                if from >= to || block.iter().all(|byte| *byte == 0) {
                     continue;
                 }
                 match out.last_mut() {

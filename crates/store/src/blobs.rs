@@ -125,8 +125,14 @@ pub trait Blobs: Send + Sync {
     /// the object has.
     fn extents(&self, id: ObjectId, offset: u64, len: u64) -> Result<Vec<Extent>>;
 
-    /// The indexes of the objects of `ino`, ascending.
+    /// The indexes of the objects of `ino`, lost ones included, ascending.
     fn objects_of(&self, ino: u64) -> Result<Vec<u64>>;
+
+    /// Tells of objects that have to be there and are not (`None`: of many at once), and why that is known. Reading one fails; removing
+    /// it ends that. Only backends that can notice a loss do.
+    fn lost(&self, _visit: &mut dyn FnMut(Option<ObjectId>, &str)) -> Result<()> {
+        Ok(())
+    }
 
     /// Calls `visit` with each object and its length, in no order, in bounded memory, until it breaks.
     fn list(&self, visit: &mut dyn FnMut(ObjectId, u64) -> ControlFlow<()>) -> Result<()>;

@@ -43,7 +43,7 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
     let mut left = found;
     if repair && (found > 0 || !objects.leftover.is_empty()) {
         checked = mend(&mut offline, checked)?;
-        left = checked.report.findings.len() + objects.damaged.len();
+        left = checked.report.findings.len() + objects.damaged.len() + objects.missing.len();
         objects::remove(&*blobs, &objects.leaked)?;
         objects::remove(&*blobs, &objects.leftover)?;
         offline.close().context(|| format!("writing the repairs into {}", data.display()))?;
@@ -114,6 +114,7 @@ fn object_findings(objects: &objects::Report) -> Vec<Finding> {
         let (n, bytes) = (objects.leaked.len(), human_bytes(objects.leaked_bytes));
         findings.push(Finding { text: format!("{n} objects ({bytes}) belong to no file"), loss: false });
     }
+    findings.extend(objects.missing.iter().map(|text| Finding { text: text.clone(), loss: true }));
     findings.extend(
         objects
             .damaged

@@ -23,8 +23,10 @@ pub struct Report {
     /// No fault, as a server drops them when it meets them; but they take room.
     pub leftover: Vec<ObjectId>,
     pub leftover_bytes: u64,
-    /// With their checksums not right: the object, and why.
+    /// With their checksums not right, or missing: the object, and why.
     pub damaged: Vec<(ObjectId, String)>,
+    /// Many that are missing at once.
+    pub missing: Vec<String>,
 }
 
 /// Looks at all objects. `owners`: inodes that may have some, and how many of the first ones. `read`: also reads them.
@@ -50,6 +52,15 @@ pub fn check(blobs: &dyn Blobs, owners: &BTreeMap<u64, u64>, read: bool) -> Resu
         ControlFlow::Continue(())
     });
     listed.context(|| "listing the objects".into())?;
+    let looked = blobs.lost(&mut |id, why| match id {
+        Some(id) if owners.get(&id.ino).is_some_and(|count| id.index < *count) => {
+            report.damaged.push((id, format!("{id}: {why}")));
+        }
+        // Nobody needs it.
+        Some(id) => report.leftover.push(id),
+        None => report.missing.push(why.to_owned()),
+    });
+    looked.context(|| "looking for lost objects".into())?;
     drop(bar);
     let mut bar = Bar::start("reading file data", all.iter().map(|(_, len)| len).sum(), Unit::Bytes);
     let mut buffer = vec![0; CHUNK];

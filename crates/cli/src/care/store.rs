@@ -199,8 +199,7 @@ fn line(store: &Store, checked: &Checked) -> String {
     );
     if of("objects_not_comparable") > 0 {
         let open = count("objects_not_comparable");
-        line +=
-            &format!("; {open} objects were changed by a server that runs or was killed: nothing to compare them with");
+        line += &format!("; {open} objects were being changed when the machine failed: nothing to compare them with");
     }
     if let Some(owner) = &checked.server {
         line += &format!("; a server runs: {owner}");

@@ -82,6 +82,12 @@ impl Cache {
         Ok(())
     }
 
+    /// Runs `f` while nobody can open or remove the object.
+    pub(super) fn while_nobody_removes(&self, id: ObjectId, f: impl FnOnce()) {
+        let _shard = self.shard(id);
+        f();
+    }
+
     fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
         let mixed = (id.ino ^ id.index.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let shard = &self.shards[(mixed >> 61) as usize];

@@ -14,6 +14,7 @@ use super::block::{self, BLOCK, DOUBT, INSTEAD_OF_DOUBT};
 use super::epochs::{Ended, Epochs, Place};
 use super::header::{DATA_AT, HEADER_LEN, Header};
 use super::paths::Paths;
+use super::witness::{LOST_OBJECT, Lost, lost_bucket};
 use crate::check::cause;
 use crate::files::named;
 use crate::layout::Layout;
@@ -39,7 +40,7 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
     let epochs = || match fs::read(layout.epochs()) {
         Ok(bytes) => {
             let epochs = Epochs::decode(&layout.epochs().display().to_string(), &bytes)?;
-            Ok(epochs.from_outside(Place::of(&layout.objects()).unwrap_or_default()))
+            Ok(epochs.seen_from_outside(Place::of(&layout.objects()).unwrap_or_default()))
         }
         Err(error) => Err(named(&layout.epochs(), &error)),
     };
@@ -53,6 +54,10 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
     paths.visit_all(&mut |id, entry| {
         all.extend(entry.metadata().map(|meta| (id, meta.len().saturating_sub(DATA_AT))));
         Ok(ControlFlow::Continue(()))
+    })?;
+    paths.visit_lost(&mut |lost| {
+        checked.findings.extend(look(|| Ok(loss(&paths, &lost).into_iter().collect()))?);
+        Ok(())
     })?;
     let total = all.iter().map(|(_, len)| len).sum();
     let mut done = 0;
@@ -75,6 +80,21 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
         tell(CheckProgress { stage: "checking objects", bytes: true, done, total });
     }
     Ok(())
+}
+
+/// What is said of it, if it still is lost.
+fn loss(paths: &Paths, lost: &Lost) -> Option<Finding> {
+    match lost {
+        Lost::Object(id) => {
+            let path = paths.of(*id);
+            let is_lost = fs::symlink_metadata(&path).is_err() && paths.loss(*id).is_some();
+            is_lost.then(|| Finding::wrong(format!("{id} ({}): {LOST_OBJECT}", path.display()), RESTORE))
+        }
+        Lost::Bucket(dir) => {
+            let remedy = "bring it back from a copy; make it anew (mkdir) to go on without the files that it is of";
+            (!dir.is_dir()).then(|| Finding::wrong(lost_bucket(dir), remedy))
+        }
+    }
 }
 
 fn object(paths: &Paths, id: ObjectId, epochs: &Epochs) -> Result<Seen> {

@@ -134,7 +134,7 @@ impl Epochs {
     }
 
     /// The same openings as somebody sees them who owns nothing: the present one may be going on, or have ended without a word.
-    pub(super) fn from_outside(mut self, here: Place) -> Self {
+    pub(super) fn seen_from_outside(mut self, here: Place) -> Self {
         if self.open {
             let ended = if self.place.is_same(&here) { Ended::Killed } else { Ended::Crashed };
             if ended == Ended::Crashed {

@@ -14,10 +14,12 @@
 mod block;
 mod cache;
 mod check;
+mod doubt;
 mod epochs;
 mod header;
 mod object;
 mod paths;
+mod witness;
 mod write;
 
 #[cfg(test)]
@@ -42,6 +44,7 @@ use epochs::Place;
 use header::DATA_AT;
 use object::Object;
 use paths::Paths;
+use witness::{LOST_OBJECT, Lost, lost_bucket};
 
 /// Objects that one sync holds open at a time.
 const SYNC_AT_ONCE: usize = 64;
@@ -50,6 +53,8 @@ const SYNC_AT_ONCE: usize = 64;
 pub(crate) struct Shared {
     paths: Paths,
     epochs: Epochs,
+    /// Objects that were closed before their names were on the disk: they get their witnesses with the next sync of everything.
+    unwitnessed: Mutex<Vec<ObjectId>>,
 }
 
 pub(crate) struct LocalBlobs {
@@ -75,7 +80,7 @@ impl LocalBlobs {
         // A killed server's writes may not be on the disk yet, and a client that was told "written"
         // sends only a sync: the first sync of this opening waits for all of them.
         let leftover = if clean { Leftover::Synced } else { sync_in_background(paths.root_dir()?) };
-        let shared = Arc::new(Shared { paths, epochs });
+        let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default() });
         let cache = Cache::new(open_objects);
         Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), _owner: owner })
     }
@@ -83,6 +88,9 @@ impl LocalBlobs {
     /// A clean stop: everything is on the disk, and the next opening trusts every checksum.
     pub(crate) fn close(&self) -> Result<()> {
         self.sync_all()?;
+        for object in self.cache.all() {
+            object.retire()?;
+        }
         // A server that runs keeps them: a directory that is made again is two syncs more for the first object in it.
         if let Err(error) = self.shared.paths.remove_empty() {
             tracing::warn!(%error, "empty directories of objects stay");
@@ -146,10 +154,25 @@ impl LocalBlobs {
             unnamed.extend(self.with(id, false, sync)?.flatten());
         }
         if !unnamed.is_empty() {
+            unnamed.iter().for_each(|object: &Arc<Object>| object.bear_witness());
             self.shared.paths.sync_bucket(ino)?;
             unnamed.iter().for_each(|object| object.name_synced());
         }
         Ok(())
+    }
+}
+
+impl LocalBlobs {
+    /// The same for an object that is not open: if it has not been removed since.
+    fn bear_witness_of_closed(&self, id: ObjectId) {
+        let path = self.shared.paths.of(id);
+        self.cache.while_nobody_removes(id, || {
+            if fs::metadata(&path).is_ok_and(|meta| meta.len() > 0)
+                && let Err(error) = witness::speak(&path)
+            {
+                tracing::warn!(object = %id, %error, "a loss of this object would not be noticed");
+            }
+        });
     }
 }
 
@@ -212,6 +235,7 @@ impl Blobs for LocalBlobs {
 
     fn sync_all(&self) -> Result<()> {
         self.wait_for_leftover()?;
+        let closed = std::mem::take(&mut *self.shared.unwitnessed.lock().unwrap_or_else(PoisonError::into_inner));
         let objects = self.cache.all();
         let mut versions = Vec::with_capacity(objects.len());
         for object in &objects {
@@ -221,16 +245,21 @@ impl Blobs for LocalBlobs {
         rustix::fs::syncfs(&root).map_err(|e| named(self.shared.paths.root(), &e.into()))?;
         for (object, version) in objects.iter().zip(versions) {
             object.synced(version);
+            object.bear_witness();
             object.name_synced();
         }
+        closed.into_iter().for_each(|id| self.bear_witness_of_closed(id));
         Ok(())
     }
 
     fn delete(&self, id: ObjectId) -> Result<()> {
         let path = self.shared.paths.of(id);
-        self.cache.remove(id, Object::forget, || match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(named(&path, &e)),
-            _ => Ok(()),
+        self.cache.remove(id, Object::forget, || {
+            witness::fall_silent(&path)?;
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(named(&path, &e)),
+                _ => Ok(()),
+            }
         })
     }
 
@@ -253,15 +282,17 @@ impl Blobs for LocalBlobs {
     }
 
     fn objects_of(&self, ino: u64) -> Result<Vec<u64>> {
-        let mut all = Vec::new();
-        self.shared.paths.visit_bucket(ino, &mut |id, _| {
-            if id.ino == ino {
-                all.push(id.index);
+        self.shared.paths.indexes_of(ino)
+    }
+
+    fn lost(&self, visit: &mut dyn FnMut(Option<ObjectId>, &str)) -> Result<()> {
+        self.shared.paths.visit_lost(&mut |lost| {
+            match &lost {
+                Lost::Object(id) => visit(Some(*id), LOST_OBJECT),
+                Lost::Bucket(dir) => visit(None, &lost_bucket(dir)),
             }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        all.sort_unstable();
-        Ok(all)
+            Ok(())
+        })
     }
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId, u64) -> ControlFlow<()>) -> Result<()> {

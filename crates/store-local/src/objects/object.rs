@@ -1,5 +1,5 @@
 //! One open object: its checksums in memory, verified reads, and when what is made durable. Changes of
-//! its data are in `write.rs`.
+//! its data are in `write.rs`, what is believed after an unclean end in `doubt.rs`.
 
 use std::fs::File;
 use std::io;
@@ -12,18 +12,19 @@ use loligo_store::{BLOCK_SIZE, Extent, MAX_OBJECT_LEN, ObjectId, Result, StoreEr
 
 use super::Shared;
 use super::block::{self, BLOCK, Block, DOUBT, HOLE, INSTEAD_OF_DOUBT};
-use super::epochs::Ended;
+use super::doubt::Belief;
 use super::header::{DATA_AT, HEADER_LEN, Header};
+use super::witness;
 use crate::files::named;
 
-/// Blocks read at a time when checksums are computed anew.
-const REBUILD_BLOCKS: usize = 64;
+/// Objects that are remembered until they get their witnesses; the loss of others would not be noticed.
+const UNWITNESSED_MAX: usize = 1 << 20;
 
 pub(super) struct Object {
     pub(super) id: ObjectId,
     path: PathBuf,
     pub(super) file: File,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     pub(super) state: RwLock<State>,
 }
 
@@ -37,9 +38,9 @@ pub(super) struct State {
     /// Blocks for which the file has [`DOUBT`]: bit by bit.
     doubted: Vec<u64>,
     /// What the file's header says; `None`: it has none.
-    head: Option<Head>,
+    pub(super) head: Option<Head>,
     /// Whether the file's header is not what it should be.
-    stale_header: bool,
+    pub(super) stale_header: bool,
     /// Whether the mark of this opening is on the disk (or the object has none that is older).
     marked: bool,
     /// Whether anything changed since the last sync.
@@ -54,19 +55,9 @@ pub(super) struct State {
 
 /// What an object's header says, beside the name.
 #[derive(Clone, Copy)]
-struct Head {
-    epoch: u64,
-    len: u64,
-}
-
-/// What of an object's file is believed.
-enum Belief {
-    /// All.
-    Sound,
-    /// Checksums, where there are some, of as much as the header tells.
-    Checksums,
-    /// The data.
-    Data,
+pub(super) struct Head {
+    pub(super) epoch: u64,
+    pub(super) len: u64,
 }
 
 impl Object {
@@ -76,7 +67,7 @@ impl Object {
         let path = shared.paths.of(id);
         let open = |create| File::options().read(true).write(true).create_new(create).open(&path);
         let (file, made) = match open(false) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && make => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && make && shared.paths.loss(id).is_none() => {
                 let made = open(true).or_else(|e| match e.kind() {
                     io::ErrorKind::NotFound => {
                         shared.paths.make_bucket(id.ino)?;
@@ -86,14 +77,17 @@ impl Object {
                 });
                 (made?, true)
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let place = format!("{id} in {}", path.display());
+                return shared.paths.loss(id).map_or(Ok(None), |detail| Err(StoreError::Corrupt { place, detail }));
+            }
             other => (other.map_err(|e| named(&path, &e))?, false),
         };
         let size = file.metadata().map_err(|e| named(&path, &e))?.len();
         let object = Self { id, path, file, shared: shared.clone(), state: RwLock::new(State::fresh()) };
         if size == 0 && !made {
-            if shared.epochs.unclean.is_empty() {
-                return Err(object.corrupt("its file is empty, which no clean end leaves".to_string()));
+            if shared.epochs.unclean.is_empty() || shared.paths.loss(id).is_some() {
+                return Err(object.corrupt("its file is empty, though bytes were written".to_string()));
             }
             if !make {
                 return Ok(None);
@@ -147,90 +141,6 @@ impl Object {
         state.marked = false;
         self.rebuild(&mut state, block::count(header.len))?;
         Ok(state)
-    }
-
-    /// What is believed of a file with this header.
-    fn belief(&self, header: Option<Header>) -> Result<Belief> {
-        let epochs = &self.shared.epochs;
-        let Some(header) = header else {
-            // A server that was killed has left a header with the first byte of data.
-            return if epochs.any_crashed() {
-                Ok(Belief::Data)
-            } else {
-                Err(self.corrupt("its header is missing".into()))
-            };
-        };
-        if header.epoch > epochs.current {
-            let detail = format!("opening {} changed it, but this is {}", header.epoch, epochs.current);
-            return Err(self.corrupt(detail));
-        }
-        Ok(match epochs.unclean.get(&header.epoch) {
-            None => Belief::Sound,
-            Some(Ended::Killed | Ended::Settled) if header.doubts => Belief::Checksums,
-            Some(_) => Belief::Data,
-        })
-    }
-
-    /// Computes checksums from the data: of the blocks from `all` on, and before it of those that were being changed. A block of
-    /// zeros without a checksum is a hole.
-    fn rebuild(&self, state: &mut State, all: usize) -> Result<()> {
-        tracing::debug!(object = %self.id, "computing checksums anew after an unclean stop");
-        let mut buf = vec![0; REBUILD_BLOCKS * BLOCK];
-        let doubted = state.doubtful();
-        doubted.iter().for_each(|index| _ = state.doubt(*index));
-        let mut first = doubted.first().copied().unwrap_or(all).min(all);
-        while first < state.sums.len() {
-            let blocks = REBUILD_BLOCKS.min(state.sums.len() - first);
-            let here = first as u64 * BLOCK_SIZE;
-            let wanted = |index: usize, sum: u32| index >= all || sum == DOUBT;
-            if !(first..first + blocks).any(|index| wanted(index, state.sums[index])) {
-                first += blocks;
-                continue;
-            }
-            let buf = &mut buf[..blocks * BLOCK];
-            buf.fill(0);
-            let there = buf.len().min((state.len - here) as usize);
-            self.read_file(DATA_AT + here, &mut buf[..there])?;
-            for (index, content) in (first..).zip(buf.chunks_exact(BLOCK)) {
-                let stored = &mut state.sums[index];
-                if wanted(index, *stored) {
-                    let hole = matches!(*stored, HOLE | DOUBT) && block::matches(content, HOLE);
-                    *stored = if hole { HOLE } else { block::sum(content) };
-                }
-            }
-            first += blocks;
-        }
-        let first = doubted.first().copied().unwrap_or(all).min(all).min(state.sums.len());
-        state.touch(first..state.sums.len());
-        Ok(())
-    }
-
-    /// To be called before blocks are changed: the file says that nothing is known of them, until it has their new checksums. So a
-    /// server that is killed leaves no block whose checksum is another one's.
-    pub(super) fn doubt(&self, state: &mut State, blocks: Range<usize>) -> Result<()> {
-        if state.head.is_none() {
-            self.write_header(state, self.shared.epochs.current, 0)?;
-        }
-        let news = blocks.clone().fold(false, |news, index| state.doubt(index) || news);
-        if !news {
-            return Ok(());
-        }
-        state.is_stale(blocks.clone());
-        self.write_file((HEADER_LEN + 4 * blocks.start) as u64, &DOUBT.to_le_bytes().repeat(blocks.len()))
-    }
-
-    /// To be called before the object becomes shorter than its header says.
-    pub(super) fn expect_len(&self, state: &mut State, len: u64) -> Result<()> {
-        match state.head {
-            Some(head) if head.len > len => self.write_header(state, head.epoch, len),
-            _ => Ok(()),
-        }
-    }
-
-    fn write_header(&self, state: &mut State, epoch: u64, len: u64) -> Result<()> {
-        self.write_file(0, &Header { id: self.id, doubts: true, epoch, len }.encode())?;
-        state.head = Some(Head { epoch, len });
-        Ok(())
     }
 
     /// Reads verified bytes. `None` if the object was deleted.
@@ -355,6 +265,18 @@ impl Object {
         Ok(Some(created))
     }
 
+    /// To be called when what it holds is on the disk, and before the directory is synced that has its name: from then on it has to
+    /// be there.
+    pub(super) fn bear_witness(&self) {
+        let state = self.write_lock();
+        if state.created
+            && !state.deleted
+            && let Err(error) = witness::speak(&self.path)
+        {
+            tracing::warn!(object = %self.id, %error, "a loss of this object would not be noticed");
+        }
+    }
+
     /// Notes that the object's name is on the disk.
     pub(super) fn name_synced(&self) {
         self.write_lock().created = false;
@@ -377,14 +299,21 @@ impl Object {
         }
     }
 
-    /// The last call before an object is closed to make room: writes what is stale, and takes the mark
+    /// The last call before an object is closed, to make room or at the end: writes what is stale, and takes the mark
     /// away if everything is on the disk. That the mark is gone need not be durable: an object with a
     /// mark too many is only checked less after a crash.
     pub(super) fn retire(&self) -> Result<()> {
         let mut state = self.write_lock();
         self.write_head(&mut state)?;
-        if state.marked && !state.unsynced && !state.created {
-            state.marked = false;
+        if state.created && !state.deleted {
+            let mut waiting = self.shared.unwitnessed.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.len() < UNWITNESSED_MAX {
+                waiting.push(self.id);
+            }
+        }
+        // The header of one that only a killed server has changed still tells of that.
+        if (state.marked || state.stale_header) && !state.unsynced && !state.created {
+            (state.marked, state.stale_header) = (false, false);
             let len = state.len;
             self.write_header(&mut state, 0, len)?;
         }
@@ -403,7 +332,8 @@ impl Object {
         if state.deleted || state.len > 0 {
             return false;
         }
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        let removed = std::fs::remove_file(&self.path).map_err(|e| self.named(&e));
+        if let Err(error) = removed.and_then(|()| witness::fall_silent(&self.path)) {
             tracing::warn!(object = %self.id, %error, "an empty object stays");
             return false;
         }
@@ -420,14 +350,12 @@ impl Object {
         }
         state.stale_sums = 0..0;
         state.doubted.clear();
-        if state.stale_header {
-            // Without the mark it is still of the opening that changed it last.
-            let epoch = state.head.map_or(self.shared.epochs.current, |head| head.epoch);
-            let epoch = if state.marked { self.shared.epochs.current } else { epoch };
+        // Of an object that was changed by a killed server only, the header may tell of more when its checksums are on the disk.
+        if state.stale_header && state.marked {
             let len = state.len;
-            self.write_header(state, epoch, len)?;
+            self.write_header(state, self.shared.epochs.current, len)?;
+            state.stale_header = false;
         }
-        state.stale_header = false;
         Ok(())
     }
 
@@ -457,7 +385,7 @@ impl Object {
         StoreError::from_io(format!("{} in {}", self.id, self.path.display()), error)
     }
 
-    fn corrupt(&self, detail: String) -> StoreError {
+    pub(super) fn corrupt(&self, detail: String) -> StoreError {
         StoreError::Corrupt { place: format!("{} in {}", self.id, self.path.display()), detail }
     }
 }
@@ -482,19 +410,20 @@ impl State {
     }
 
     /// Blocks without a checksum.
-    fn doubtful(&self) -> Vec<usize> {
+    pub(super) fn doubtful(&self) -> Vec<usize> {
         (0..self.sums.len()).filter(|index| self.sums[*index] == DOUBT).collect()
     }
 
-    /// Notes that the file has no checksum for a block. Whether it had one.
-    fn doubt(&mut self, index: usize) -> bool {
-        let (word, bit) = (index / 64, 1 << (index % 64));
-        if self.doubted.len() <= word {
-            self.doubted.resize(word + 1, 0);
-        }
-        let before = self.doubted[word];
-        self.doubted[word] |= bit;
-        before & bit == 0
+    /// Whether the file has no checksum for a block.
+    pub(super) fn is_doubted(&self, index: usize) -> bool {
+        self.doubted.get(index / 64).is_some_and(|word| word & 1 << (index % 64) != 0)
+    }
+
+    /// Notes that it has none.
+    pub(super) fn doubt(&mut self, index: usize) {
+        let word = index / 64;
+        self.doubted.resize(self.doubted.len().max(word + 1), 0);
+        self.doubted[word] |= 1 << (index % 64);
     }
 
     /// Notes that data, length or checksums changed, the latter in `blocks`.
@@ -506,7 +435,7 @@ impl State {
     }
 
     /// Notes that the file has other checksums of `blocks`.
-    fn is_stale(&mut self, blocks: Range<usize>) {
+    pub(super) fn is_stale(&mut self, blocks: Range<usize>) {
         if self.stale_sums.is_empty() {
             self.stale_sums = blocks;
         } else if !blocks.is_empty() {

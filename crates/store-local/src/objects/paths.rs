@@ -7,8 +7,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use loligo_store::{ObjectId, Result};
+use loligo_store::{ObjectId, Result, StoreError};
 
+use super::witness;
 use crate::files::{self, named};
 
 /// Called with each object found; breaks the walk.
@@ -23,11 +24,11 @@ pub(crate) struct Paths {
 /// The bucket of an inode: the top 12 bits of a multiplicative hash, so that neighbours spread and all
 /// objects of an inode are together. Few enough that making the directories costs little, many enough
 /// that looking through one for an inode's objects does.
-fn bucket(ino: u64) -> u16 {
+pub(super) fn bucket(ino: u64) -> u16 {
     (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u16
 }
 
-fn id_of(name: &str) -> Option<ObjectId> {
+pub(super) fn id_of(name: &str) -> Option<ObjectId> {
     let (ino, index) = name.split_once('.')?;
     let id = ObjectId::new(u64::from_str_radix(ino, 16).ok()?, u64::from_str_radix(index, 16).ok()?);
     (name == name_of(id)).then_some(id)
@@ -50,11 +51,11 @@ impl Paths {
         File::open(&self.root).map_err(|e| named(&self.root, &e))
     }
 
-    fn outer(&self, bucket: u16) -> PathBuf {
+    pub(super) fn outer(&self, bucket: u16) -> PathBuf {
         self.root.join(format!("{:02x}", bucket >> 4))
     }
 
-    fn inner(&self, bucket: u16) -> PathBuf {
+    pub(super) fn inner(&self, bucket: u16) -> PathBuf {
         self.outer(bucket).join(format!("{:x}", bucket & 0xf))
     }
 
@@ -62,11 +63,18 @@ impl Paths {
         self.inner(bucket(id.ino)).join(name_of(id))
     }
 
-    /// Makes the directories for an inode's objects.
+    /// Makes the directories for an inode's objects. Refuses to cover up that they are lost.
     pub(super) fn make_bucket(&self, ino: u64) -> Result<()> {
+        if let Some(detail) = self.lost_bucket(ino) {
+            return Err(StoreError::Corrupt { place: format!("the objects of inode {ino:x}"), detail });
+        }
         let bucket = bucket(ino);
-        files::make_dir(&self.outer(bucket))?;
-        if files::make_dir(&self.inner(bucket))? {
+        let (outer, inner) = (self.outer(bucket), self.inner(bucket));
+        if files::make_dir(&outer)? {
+            witness::speak(&outer)?;
+        }
+        if files::make_dir(&inner)? {
+            witness::speak(&inner)?;
             self.fresh.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
         }
         Ok(())
@@ -101,10 +109,6 @@ impl Paths {
         Ok(())
     }
 
-    pub(super) fn visit_bucket(&self, ino: u64, visit: Visit<'_>) -> Result<()> {
-        self.visit_dir(&self.inner(bucket(ino)), visit).map(drop)
-    }
-
     pub(super) fn visit_all(&self, visit: Visit<'_>) -> Result<()> {
         for outer in children(&self.root)? {
             for inner in children(&outer)? {
@@ -131,15 +135,14 @@ impl Paths {
 }
 
 fn remove_if_empty(dir: &Path) -> Result<()> {
-    match fs::remove_dir(dir) {
-        Err(e) if !matches!(e.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound) => {
-            Err(named(dir, &e))
-        }
-        _ => Ok(()),
+    if read_dir(dir)?.is_none_or(|mut entries| entries.next().is_some()) {
+        return Ok(());
     }
+    witness::fall_silent(dir)?;
+    fs::remove_dir(dir).map_err(|e| named(dir, &e))
 }
 
-fn children(dir: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn children(dir: &Path) -> Result<Vec<PathBuf>> {
     let Some(entries) = read_dir(dir)? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for entry in entries {
@@ -151,7 +154,7 @@ fn children(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-fn read_dir(dir: &Path) -> Result<Option<ReadDir>> {
+pub(super) fn read_dir(dir: &Path) -> Result<Option<ReadDir>> {
     match fs::read_dir(dir) {
         Ok(entries) => Ok(Some(entries)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

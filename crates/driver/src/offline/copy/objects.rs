@@ -33,7 +33,7 @@ pub(super) struct Objects {
     sums: HashMap<ObjectId, Sum>,
 }
 
-/// Counts them.
+/// Counts them. Fails if one is lost: a copy would have a hole there.
 pub(super) fn count(blobs: &dyn Blobs, sizes: &mut Sizes, told: Told<'_>) -> CopyResult<()> {
     let listed = blobs.list(&mut |id, len| {
         sizes.objects += 1;
@@ -44,7 +44,14 @@ pub(super) fn count(blobs: &dyn Blobs, sizes: &mut Sizes, told: Told<'_>) -> Cop
         told(CopyProgress { stage: CopyStage::Looking, done: sizes.objects, total: 0 });
         ControlFlow::Continue(())
     });
-    listed.map_err(of_source)
+    listed.map_err(of_source)?;
+    let mut lost = None;
+    let looked = blobs.lost(&mut |id, why| {
+        let place = id.map_or_else(|| "file data".to_owned(), |id| id.to_string());
+        lost.get_or_insert_with(|| StoreError::Corrupt { place, detail: why.to_owned() });
+    });
+    looked.map_err(of_source)?;
+    lost.map_or(Ok(()), |error| Err(of_source(error)))
 }
 
 /// Removes those that the source does not have (any more).
