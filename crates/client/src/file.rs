@@ -59,6 +59,10 @@ pub(crate) struct File {
     pub rights: Lease,
     /// Numbers of the handles at the server, in the order they were opened.
     pub handles: Vec<u64>,
+    /// Those that are not in use: there may be thousands that are.
+    pub spare: Vec<u64>,
+    /// At most so many of them may write.
+    pub writers: usize,
     /// With what is written and waits.
     pub size: u64,
     /// Time of the last write that waits.
@@ -119,6 +123,8 @@ impl File {
             current: false,
             rights: Lease::NONE,
             handles: Vec::new(),
+            spare: Vec::new(),
+            writers: 0,
             size: attr.size,
             mtime: None,
             kill_priv: false,
@@ -307,6 +313,9 @@ impl Files {
 
     /// A handle of the file that may write.
     pub(crate) fn writer(&self, file: &File) -> Option<u64> {
+        if file.writers == 0 {
+            return None;
+        }
         file.handles.iter().copied().find(|h| self.handles.get(h).is_some_and(|h| h.flags.write))
     }
 }

@@ -1,5 +1,5 @@
 //! Locks pass through to the server; here is only remembered which are held, to claim them again after the server
-//! restarted, and to give those of an owner back when it closes.
+//! restarted, and to give those of an owner, or of an open file description, back when it closes.
 //!
 //! Locks are given back behind the caller's back, too: when a file is closed, or when nobody waits any more for what was
 //! got. So an owner may ask for a lock before the last one is known to be given back; and requests that are sent on to
@@ -189,9 +189,35 @@ impl Client {
         if !asked && !self.holds_locks(opened.ino, kind, owner) {
             return;
         }
+        self.files.locks.remove(&(opened.ino, kind, owner));
         let lock = FileLock { kind, owner, pid: 0, exclusive: false, start: 0, end: u64::MAX };
         let op = Op::Unlock { ino: opened.ino, handle: opened.handle, lock };
         self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
+    }
+
+    /// An open file is gone, and with it the record locks that were taken through it and are held still. Those are of its open file
+    /// description (`F_OFD_SETLK`): nothing else tells of their end, and a process gives its own back at each close. The handle may serve
+    /// the next open, so the server does not end them by itself.
+    pub(crate) fn drop_taken_through(&mut self, cred: &Arc<Cred>, opened: &Opened) {
+        if self.files.locks.is_empty() {
+            return;
+        }
+        let (ino, kind) = (opened.ino, LockKind::Posix);
+        let of_file = (ino, kind, LockOwner(0))..=(ino, kind, LockOwner(u64::MAX));
+        let mut taken = Vec::new();
+        for (_, held) in self.files.locks.range_mut(of_file.clone()) {
+            taken.extend(held.extract_if(.., |(through, _)| *through == opened.handle).map(|(_, lock)| lock));
+        }
+        if taken.is_empty() {
+            return;
+        }
+        let ended: Vec<Key> =
+            self.files.locks.range(of_file).filter(|(_, held)| held.is_empty()).map(|(key, _)| *key).collect();
+        ended.iter().for_each(|key| _ = self.files.locks.remove(key));
+        for lock in taken {
+            let op = Op::Unlock { ino, handle: opened.handle, lock };
+            self.lock_request(Waiter::Nobody, cred, op, (opened.handle, lock, false));
+        }
     }
 }
 

@@ -190,6 +190,7 @@ impl Client {
         let file = self.files.map.entry(attr.ino).or_insert_with(|| File::new(*attr, rank));
         let keep = known && file.may_cache() && !flags.truncate;
         file.handles.push(handle);
+        file.writers += usize::from(flags.write);
         if flags.truncate {
             file.cut(attr);
         }
@@ -252,11 +253,13 @@ impl Client {
         if !file.recalls.is_empty() {
             return None;
         }
-        let handle = file.handles.iter().copied().find(|handle| {
+        let handle = file.spare.iter().copied().find(|handle| {
             self.files.handles.get(handle).is_some_and(|h| {
                 h.fh.is_none() && h.reusable && h.flags == flags && (Arc::ptr_eq(&h.cred, cred) || h.cred == *cred)
             })
         })?;
+        let file = self.files.map.get_mut(&ino)?;
+        file.spare.retain(|spare| *spare != handle);
         let (rights, mut attr, errors) = (file.rights, file.attr, file.errors);
         file.overlay(&mut attr);
         let fh = self.new_fh(ino, handle, flags);
@@ -289,6 +292,7 @@ impl Client {
             if let Some(owner) = flock_owner {
                 self.drop_flock(cred, &opened, owner);
             }
+            self.drop_taken_through(cred, &opened);
             self.retire(opened.handle);
             self.kick(opened.ino);
         }
@@ -302,6 +306,9 @@ impl Client {
         handle.fh = None;
         handle.idle_since = now;
         let is_dir = handle.dir;
+        if let Some(file) = self.files.map.get_mut(&handle.ino) {
+            file.spare.push(number);
+        }
         if is_dir || !self.config.cache || delay == 0 {
             handle.reusable = false;
         } else if self.has_like(number) && !self.is_needed(number) {
@@ -321,8 +328,7 @@ impl Client {
         let is_like = |other: &Handle| {
             other.fh.is_none() && other.reusable && other.flags == handle.flags && other.cred == handle.cred
         };
-        handle.reusable
-            && file.handles.iter().any(|of| *of != number && self.files.handles.get(of).is_some_and(is_like))
+        handle.reusable && file.spare.iter().any(|of| *of != number && self.files.handles.get(of).is_some_and(is_like))
     }
 
     /// Closes handles that were idle for long enough, or are too many.
@@ -381,6 +387,8 @@ impl Client {
         let writer = match self.files.map.get_mut(&handle.ino) {
             Some(file) => {
                 file.handles.retain(|h| *h != number);
+                file.spare.retain(|h| *h != number);
+                file.writers = file.writers.saturating_sub(usize::from(handle.flags.write));
                 self.files.map.get(&handle.ino).and_then(|file| self.files.writer(file))
             }
             None => None,

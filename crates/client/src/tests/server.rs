@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loligo_types::msg::{Hello, Reclaim, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
     Answer, Attr, ClusterMap, DataAnswer, DataError, DataOp, FileLock, FsError, FsResult, Ino, Inode, Kind, Lease,
-    Name, Op, OpenFlags, Rank, Seq, SessionId, SetTime, Time,
+    LockOwner, Name, Op, OpenFlags, Rank, Seq, SessionId, SetTime, Time,
 };
 
 pub const INLINE_MAX: usize = 64;
@@ -71,6 +71,8 @@ pub struct Server {
     pub data_epoch: u64,
     /// Locks of the last reclaim.
     pub claimed: Vec<(Ino, u64, FileLock)>,
+    /// Ranges that were given back, in that order.
+    pub unlocked: Vec<(Ino, LockOwner, u64, u64)>,
 }
 
 impl Server {
@@ -461,7 +463,10 @@ impl Server {
                 Ok(Answer::Offset(at))
             }
             Op::SetLock { .. } => self.faults.locks.pop_front().map_or(Ok(Answer::Done), Err),
-            Op::Unlock { .. } => Ok(Answer::Done),
+            Op::Unlock { ino, lock, .. } => {
+                self.unlocked.push((*ino, lock.owner, lock.start, lock.end));
+                Ok(Answer::Done)
+            }
             Op::Sync => self.faults.syncs.pop_front().map_or(Ok(Answer::Done), Err),
             Op::Mkdir { .. } => Err(FsError::NotSupported),
             _ => Err(FsError::NotSupported),

@@ -404,6 +404,36 @@ fn locks_are_claimed_again_with_their_ranges() {
     assert_eq!(claimed, [(ino, 0, 3), (ino, 6, 9)]);
 }
 
+#[test]
+fn locks_of_an_open_file_end_with_it_and_not_with_the_handle_that_is_kept_for_the_next() {
+    let mut net = Net::new(1);
+    let (_, ino) = net.create(0, "a");
+    let (one, other) = (net.open(0, ino, rw()), net.open(0, ino, rw()));
+    let lock = |owner, start, end| FileLock {
+        kind: LockKind::Posix,
+        owner: LockOwner(owner),
+        pid: 1,
+        exclusive: true,
+        start,
+        end,
+    };
+    net.ok(0, Call::SetLock { fh: one, lock: lock(1, 0, 9), wait: false });
+    net.ok(0, Call::SetLock { fh: one, lock: lock(1, 20, 29), wait: false });
+    net.ok(0, Call::SetLock { fh: other, lock: lock(2, 40, 49), wait: false });
+    net.ok(0, Call::SetLock { fh: other, lock: lock(1, 60, 69), wait: false });
+    let opens = net.count("open");
+    net.ok(0, Call::Release { fh: one, flock_owner: None });
+    net.run();
+    assert_eq!(net.server.unlocked, [(ino, LockOwner(1), 0, 9), (ino, LockOwner(1), 20, 29)]);
+    net.open(0, ino, rw());
+    assert_eq!(net.count("open"), opens, "the handle serves the next open");
+    net.server.restart();
+    net.disconnect(0);
+    net.run();
+    let claimed: Vec<_> = net.server.claimed.iter().map(|(_, _, lock)| (lock.owner, lock.start)).collect();
+    assert_eq!(claimed, [(LockOwner(1), 60), (LockOwner(2), 40)], "what was taken through another open file stays");
+}
+
 /// Two clients write to one file, and neither may hold anything back; their handles.
 fn written_by_two(net: &mut Net) -> (crate::Fh, crate::Fh) {
     let (a, ino) = net.create(0, "a");
