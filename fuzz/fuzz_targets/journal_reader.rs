@@ -65,7 +65,7 @@ fuzz_target!(|bytes: &[u8]| {
     damage(&mut source, blows);
     let _ = inspect::verify(source.clone(), ReadConfig::default());
 
-    let config = ReadConfig { fs: Some(FS), rank: Some(1), from: Lsn(u64::from(*from)) };
+    let config = ReadConfig { fs: Some(FS), rank: Some(1), from: Lsn(u64::from(*from)), synced: None };
     let mut reader = match Reader::open(source, config) {
         Ok(reader) => reader,
         Err(error) => return assert!(!untouched || u64::from(*from) > last + 1, "{error}"),

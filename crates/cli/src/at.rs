@@ -40,6 +40,8 @@ pub enum Store {
 pub struct Opening {
     /// Memory for the table's cache, bytes.
     pub table_cache: usize,
+    /// Bytes kept in reserve on this machine's disk for the time when it is full; `None`: as its size wants it.
+    pub reserve: Option<u64>,
     /// How long a server may be silent before another one may have what it has.
     pub lease: Duration,
     /// A store in a cluster that is full refuses everything that needs room; otherwise only file data.
@@ -49,7 +51,7 @@ pub struct Opening {
 impl Default for Opening {
     fn default() -> Self {
         let (table_cache, lease) = (LocalOptions::default().block_cache_bytes, RadosOptions::default().lease);
-        Opening { table_cache, lease, refuse_full: false }
+        Opening { table_cache, reserve: None, lease, refuse_full: false }
     }
 }
 
@@ -197,7 +199,11 @@ impl Store {
     pub fn open(&self, how: Opening) -> Result<Arc<dyn Backend>, StoreError> {
         Ok(match self {
             Store::Local(data) => {
-                let options = LocalOptions { block_cache_bytes: how.table_cache, ..LocalOptions::default() };
+                let options = LocalOptions {
+                    block_cache_bytes: how.table_cache,
+                    reserve_bytes: how.reserve,
+                    ..LocalOptions::default()
+                };
                 Arc::new(LocalStore::open(data, &options)?)
             }
             Store::Rados { place, .. } => {

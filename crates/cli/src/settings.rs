@@ -24,6 +24,8 @@ enum Kind {
     Text,
     Number,
     Bytes,
+    /// Bytes, or `auto`.
+    BytesOrAuto,
     List,
     Flag,
 }
@@ -56,6 +58,12 @@ pub const KEYS: &[Key] = &[
         "256MiB",
         "journal that may be outstanding before changes wait for the checkpoint",
         Kind::Bytes,
+    ),
+    key(
+        "reserve_bytes",
+        "auto",
+        "room on the disk of the data directory that is kept for the time when it is full: removals, checkpoints and the next start take it. `auto`: a hundredth of the disk, at least 8MiB and at most 256MiB, of which a small file system takes 16MiB; 0: none",
+        Kind::BytesOrAuto,
     ),
     key("inline_max", "16KiB", "largest file held in its inode; at most 64KiB", Kind::Bytes),
     key("frag_split_entries", "10000", "a directory with more entries than this in a fragment is split", Kind::Number),
@@ -247,6 +255,9 @@ impl Settings {
         let bad = match key.kind {
             Kind::Number => value.parse::<u64>().err().map(|_| "a whole number"),
             Kind::Bytes => parse_bytes(&value).is_none().then_some("a size such as 64MiB"),
+            Kind::BytesOrAuto => {
+                (value != "auto" && parse_bytes(&value).is_none()).then_some("auto, or a size such as 64MiB")
+            }
             Kind::Flag => value.parse::<bool>().err().map(|_| "true or false"),
             Kind::Text | Kind::List => None,
         };
@@ -313,6 +324,11 @@ impl Settings {
     /// A number or a size in bytes; its form was checked when it was set.
     pub fn number(&self, name: &str) -> u64 {
         parse_bytes(self.text(name)).unwrap_or(0)
+    }
+
+    /// A size in bytes, or `None` for `auto`.
+    pub fn bytes_or_auto(&self, name: &str) -> Option<u64> {
+        parse_bytes(self.text(name))
     }
 
     /// Yes or no.

@@ -27,6 +27,6 @@ pub mod writer;
 pub use codec::{DecodeError, Record, decode_record, encode_record, view_record};
 pub use file::{FileError, FileHeader, FileReader, FileWriter, Owner};
 pub use filter::Filter;
-pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Tail, Torn};
+pub use reader::{MemSource, RawRecord, ReadConfig, ReadError, Reader, Source, Synced, Tail, Torn};
 pub use segment::{FsId, SegmentHeader, SegmentInfo};
 pub use writer::{AppendError, Batch, Outstanding, Writer, WriterConfig};

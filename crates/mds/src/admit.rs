@@ -33,9 +33,15 @@ pub(crate) fn changes(op: &Op) -> bool {
     }
 }
 
-/// Whether the operation frees room in the end, and so is let through while the table is full.
+/// Whether the operation frees room in the end, and so is let through while the table is full: removals, also of what a rename replaces,
+/// and cuts.
 fn frees(op: &Op) -> bool {
-    matches!(op, Op::Unlink { .. } | Op::Rmdir { .. })
+    match op {
+        Op::Via { what, .. } => frees(what),
+        Op::Unlink { .. } | Op::Rmdir { .. } | Op::RemoveXattr { .. } | Op::Rename { .. } => true,
+        Op::SetAttr { set, .. } => set.size.is_some(),
+        _ => false,
+    }
 }
 
 impl Mds {
@@ -148,7 +154,13 @@ impl Mds {
             // An error would make the client give up what it holds back; unanswered, it asks the next life.
             return Some(Step::Wait(Why::Stop));
         }
-        if !self.is_short_of_space() || job.again.is_some() || !job.op.is_change() {
+        if job.again.is_some() || !job.op.is_change() {
+            return None;
+        }
+        if self.log.stuck {
+            return Some(Step::Answer(Err(FsError::NoSpace)));
+        }
+        if !self.is_short_of_space() {
             return None;
         }
         if !self.log.full {
@@ -174,6 +186,16 @@ impl Mds {
     pub(crate) fn is_overfull(&self, over: usize) -> bool {
         self.tree.dirty_records() >= self.config.checkpoint_records
             && self.tree.memory_bytes() > self.config.cache_bytes_max.saturating_add(over)
+    }
+
+    /// The journal has no room, or has it again.
+    pub(crate) fn journal_full(&mut self, full: bool) {
+        if full && !self.log.stuck {
+            self.log.stuck = true;
+            // Those who wait learn that waiting does not help.
+            self.parked.wake(&Why::Space);
+        }
+        self.log.stuck = full;
     }
 
     /// Lets those go on that waited for room, if there is some.

@@ -93,7 +93,9 @@ impl Mds {
 
     fn is_time_to_checkpoint(&self) -> bool {
         let dirty = self.tree.oldest_dirty().is_some() || self.oldest_unsaved().is_some();
-        let old = self.now.mono_ms >= self.checkpointer.ended_ms + self.config.dirty_ms_max;
+        // On a full disk what removals have freed of the journal is needed soon.
+        let age_max = if self.log.no_room { RETRY_MS } else { self.config.dirty_ms_max };
+        let old = self.now.mono_ms >= self.checkpointer.ended_ms + age_max;
         let long = self.log.limit > 0 && self.log.used > self.log.limit / 2;
         // Before changes have to wait for it.
         let full = self.is_overfull(self.config.cache_bytes_max / 16);

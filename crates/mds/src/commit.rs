@@ -25,6 +25,8 @@ pub(crate) struct Log {
     pub(crate) full: bool,
     /// The store has no room for more, and says so before it must.
     pub(crate) no_room: bool,
+    /// The journal cannot be written for want of room: what is given to it waits.
+    pub(crate) stuck: bool,
     /// Length of the last record, as a guess for the next.
     last_len: usize,
 }

@@ -129,6 +129,8 @@ pub enum Input {
     JournalSpace { used: u64, limit: u64 },
     /// The store has no room for more, or has it again, if that is not told by calls that fail: what is still written it takes.
     Full(bool),
+    /// The journal has no room for what it was given, or has it again. Meanwhile changes are refused: they would wait without end.
+    JournalFull(bool),
     /// Time goes on; at least every 50 ms.
     Tick,
     /// What [`Output::Again`] asked for.

@@ -158,6 +158,7 @@ impl Mds {
             Input::Decided(decision) => self.decided(decision),
             Input::JournalSpace { used, limit } => self.journal_space(used, limit),
             Input::Full(full) => self.log.no_room = full,
+            Input::JournalFull(full) => self.journal_full(full),
             Input::Tick => self.tick(),
             Input::Again => {
                 self.step_merges();

@@ -324,7 +324,7 @@ impl Mds {
             gated: self.gate.len(),
             journal_bytes: self.log.used,
             journal_limit: self.log.limit,
-            full: self.log.full || self.log.no_room,
+            full: self.log.full || self.log.no_room || self.log.stuck,
             failed: self.log.failed,
             grace,
             recalls_pending: self.recalls.len(),

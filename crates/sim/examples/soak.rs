@@ -1,7 +1,7 @@
 //! Runs many seeds on all cores, or one with its trace.
 //!
 //! `soak --seeds A..B [--ranks A..B] [--threads N] [--state FILE] [--ms N] [--canary NAME] [--members]
-//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--allow] [--scattered] [--paths] [--calm] [--go-on]`, `soak --seed N --trace`.
+//! [--balance] [--removers] [--handles] [--clocks] [--direct] [--subtrees] [--stored] [--allow] [--scattered] [--paths] [--full] [--calm] [--go-on]`, `soak --seed N --trace`.
 //!
 //! Tells every few seconds how far it is and how long it will take; each seed that fails is one line. With `--state` what
 //! is done is put down in a file, and the same command goes on from there after it was stopped. Ends with 1 if any seed
@@ -72,6 +72,7 @@ fn args() -> Result<Args, String> {
             "--scattered" => args.options.scattered = true,
             "--paths" => args.options.paths = true,
             "--leases" => (args.options.paths, args.options.leases) = (true, true),
+            "--full" => args.options.full = true,
             "--calm" => args.options.calm = true,
             "--go-on" => args.go_on = true,
             "--canary" => {
@@ -151,7 +152,7 @@ fn title(args: &Args) -> String {
     let Range { start, end } = args.seeds;
     let (from, to) = args.options.ranks;
     format!(
-        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}{}{}",
+        "seeds {start}..{end} ranks {from}..{to} ms {} canary {:?} members {} balance {} removers {}{}{}{}{}{}{}{}{}{}{}",
         args.options.duration_ms,
         args.options.canary,
         args.options.members,
@@ -165,6 +166,7 @@ fn title(args: &Args) -> String {
         if args.options.allow { " allow" } else { "" },
         if args.options.scattered { " scattered" } else { "" },
         if args.options.paths { " paths" } else { "" },
+        if args.options.full { " full" } else { "" },
         if args.options.calm { " calm" } else { "" }
     )
 }

@@ -57,7 +57,8 @@ fn is_through_handle(call: &Call) -> bool {
 
 /// Whether a close or sync that fails so says that something is lost, and not only that it could not be done now.
 fn tells_of_loss(error: FsError) -> bool {
-    matches!(error, FsError::Io | FsError::BadHandle | FsError::Stale)
+    // On a disk that is full what was held back may have found no room.
+    matches!(error, FsError::Io | FsError::BadHandle | FsError::Stale | FsError::NoSpace)
 }
 
 /// What the answer to a call on names says.

@@ -17,6 +17,9 @@ impl World {
         if self.quiet {
             return;
         }
+        if self.options.full && self.rng.one_in(3) {
+            self.fill_disks();
+        }
         let weights = self.knobs.fault_weights;
         let mut at = self.rng.below(weights.iter().sum());
         let mut kind = 0;
@@ -120,6 +123,27 @@ impl World {
                 self.after(a, Event::GoneServer(id));
                 self.after(b, Event::GoneClient(id));
             }
+        }
+    }
+
+    /// The disks have hardly any room for a while, and perhaps not even a reserve.
+    fn fill_disks(&mut self) {
+        let reserve = if self.rng.one_in(4) { 0 } else { 64 << 20 };
+        let room = self.rng.range(0, 64 << 10);
+        self.note(|| format!("disks are full but for {room} bytes, and {reserve} in reserve"));
+        for disk in std::iter::once(&self.disk).chain(self.seats.iter().map(|seat| &seat.journal)) {
+            disk.set_reserve(reserve);
+            disk.set_capacity(Some(disk.used() + room));
+        }
+        let us = self.rng.delay(200_000, 3_000_000);
+        self.after(us, Event::Room);
+    }
+
+    /// There is room again.
+    pub fn make_room(&mut self) {
+        self.note(|| "there is room on all disks".into());
+        for disk in std::iter::once(&self.disk).chain(self.seats.iter().map(|seat| &seat.journal)) {
+            disk.set_capacity(None);
         }
     }
 

@@ -123,6 +123,8 @@ pub struct Options {
     pub paths: bool,
     /// Clients may go by what they were told of the directories that programs work in, for a time. With `paths` only: nobody asks for it else.
     pub leases: bool,
+    /// Disks become full now and then, and have room again.
+    pub full: bool,
     /// Nothing goes wrong by itself.
     pub calm: bool,
     /// Clients decouple a directory in which others work meanwhile.
@@ -152,6 +154,7 @@ impl Default for Options {
             scattered: false,
             paths: false,
             leases: false,
+            full: false,
             calm: false,
             trace: false,
             print: false,

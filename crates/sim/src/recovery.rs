@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_journal::table::{Meta, Row};
-use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
+use loligo_journal::{ReadConfig, Reader, Record, Source, Synced, Tail, decode_record};
 use loligo_mds::TableMeta;
 use loligo_namespace::{Loaded, Tree, apply, invariants};
 use loligo_store::{Backend, LogDir, LogReader, StoreError, Table};
@@ -70,9 +70,11 @@ pub fn read(table: &dyn Table, journal: &dyn Backend, rank: Rank) -> Result<Foun
     }
     let number = u32::from(rank.0);
     let log = journal.log_dir(number).map_err(|e| e.to_string())?;
+    let synced = log.synced().map_err(|e| e.to_string())?;
+    let synced = synced.map(|mark| Synced { segment: mark.id, bytes: mark.len });
     let source = LogSource { dir: log, open: BTreeMap::new() };
     let from = rows::replay_from(table, rank)?;
-    let config = ReadConfig { fs: Some(journal.identity().fs_id), rank: Some(number), from };
+    let config = ReadConfig { fs: Some(journal.identity().fs_id), rank: Some(number), from, synced };
     let mut reader = Reader::open(source, config).map_err(|e| e.to_string())?;
     let mut records = Vec::new();
     while let Some(raw) = reader.next_record().map_err(|e| e.to_string())? {

@@ -255,6 +255,7 @@ impl World {
         self.stop.set(true);
         self.nodes.iter_mut().for_each(|node| node.cut_off_until = 0);
         self.unblock_pairs();
+        self.make_room();
         self.settle_members();
         if self.disk_faults {
             // Those that were planned go with the process.

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use loligo_journal::{Writer, WriterConfig};
 use loligo_mds::admin::{Ask, Told};
@@ -140,6 +141,10 @@ pub struct Server {
     writer: Writer,
     file: Option<(u64, Box<dyn LogFile>)>,
     appends: Vec<(Lsn, Vec<u8>)>,
+    /// Taken from the writer, and refused by a full disk.
+    waiting: Option<loligo_journal::Batch>,
+    /// Whether the shared disk has no room.
+    full: Option<Arc<AtomicBool>>,
     journal_busy: bool,
     unsynced: Option<Lsn>,
     table_queue: VecDeque<TableWork>,
@@ -239,11 +244,12 @@ impl Server {
             table: disks.shared.table(),
             blobs,
             log: disks.journal.log_dir(u32::from(rank.0)).map_err(|e| e.to_string())?,
-            _disks: disks,
             key,
             writer,
             file: None,
             appends: Vec::new(),
+            waiting: None,
+            full: disks.shared.full(),
             journal_busy: false,
             unsynced: None,
             table_queue: VecDeque::new(),
@@ -265,6 +271,7 @@ impl Server {
             watch,
             out: VecDeque::from([Act::Begin(Work::Tick)]),
             again: false,
+            _disks: disks,
         };
         server.drain();
         Ok((server, faults))
@@ -369,7 +376,15 @@ impl Server {
 
     fn tick(&mut self, now: Now) {
         self.feed(now, Input::JournalSpace { used: self.writer.space(), limit: self.journal_limit });
+        if let Some(full) = &self.full {
+            let full = full.load(Ordering::Acquire);
+            self.feed(now, Input::Full(full));
+        }
+        self.feed(now, Input::JournalFull(self.waiting.is_some()));
         self.feed(now, Input::Tick);
+        if self.waiting.is_some() {
+            self.kick_journal();
+        }
         for (ino, from, object_size) in std::mem::take(&mut self.retry) {
             self.discard(ino, from, object_size);
         }

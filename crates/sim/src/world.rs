@@ -39,6 +39,8 @@ const EPOCH_US: i64 = 1_700_000_000_000_000;
 /// What can happen.
 #[derive(Debug)]
 pub enum Event {
+    /// Full disks have room again.
+    Room,
     ToServer(u64),
     ToClient(u64),
     /// An end learns that the connection is gone.
@@ -469,6 +471,7 @@ impl World {
                 }
             }
             Event::Fault => self.fault(),
+            Event::Room => self.make_room(),
             Event::Direct(step) => self.direct_step(step),
             Event::Crash { rank, life, all } => {
                 if life == self.seats[rank].life && life != 0 && !self.quiet {

@@ -45,9 +45,10 @@ fn assert_clean(options: &Options, seeds: impl IntoIterator<Item = u64>) -> (u64
         let allow = if options.allow { " --allow" } else { "" };
         let scattered = if options.scattered { " --scattered" } else { "" };
         let paths = if options.paths { " --paths" } else { "" };
+        let full = if options.full { " --full" } else { "" };
         let calm = if options.calm { " --calm" } else { "" };
         panic!(
-            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{scattered}{paths}{calm} \
+            "seed {seed} (look at it with `cargo run -p loligo-sim --example soak -- --ranks {from}..{to}{members}{balance}{removers}{handles}{clocks}{direct}{subtrees}{stored}{allow}{scattered}{paths}{full}{calm} \
              --seed {seed} --trace`): {findings:#?}"
         );
     }
@@ -157,6 +158,12 @@ fn seeds_are_clean_while_ranks_are_added_and_drained() {
     assert_clean(&options, 0..100);
     let removed: u64 = (0..20).map(|seed| run(seed, options.clone()).removed).sum();
     assert!(removed >= 10, "hardly any rank was removed: {removed}");
+}
+
+#[test]
+fn seeds_are_clean_while_disks_become_full_and_have_room_again() {
+    assert_clean(&Options { full: true, removers: true, ..Options::default() }, 0..150);
+    assert_clean(&Options { full: true, removers: true, ..several() }, 0..100);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use rocksdb::{DB, Direction, IteratorMode, ReadOptions};
 use crate::files::named;
 use crate::layout::Layout;
 use crate::store::OpenOptions;
-use crate::{journal, objects, table};
+use crate::{journal, marks, objects, table};
 
 /// What is said of what no program mends.
 const FROM_A_COPY: &str =
@@ -79,6 +79,12 @@ impl LocalCheck {
     /// The journal of a rank.
     pub fn segments(&self, rank: u32) -> Box<dyn Segments> {
         Box::new(Files { dir: self.layout.journal().join(rank.to_string()), open: BTreeMap::new() })
+    }
+
+    /// How far a rank's journal is known to be durable.
+    pub fn synced(&self, rank: u32) -> Result<Option<Segment>> {
+        // Without an identity there is nothing to compare with, which is said already.
+        self.fs_id().map_or(Ok(None), |fs| marks::look(&self.layout.marks(), &fs, rank))
     }
 
     /// Who the file system is, if that can be read.

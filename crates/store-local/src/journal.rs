@@ -13,6 +13,8 @@ use loligo_store::{LogDir, LogFile, LogReader, Result, Segment, StoreError};
 use rustix::fs::FallocateFlags;
 
 use crate::files::{self, named};
+use crate::marks::Marks;
+use crate::room::{For, Room};
 use crate::store::Owner;
 
 /// Parts that one system call takes (IOV_MAX is 1024 on Linux).
@@ -21,24 +23,43 @@ const PARTS_AT_ONCE: usize = 1024;
 pub(crate) struct LocalLogDir {
     path: PathBuf,
     reserve: u64,
+    /// Where it is put down how far the journal is durable, and whose it is.
+    marks: (Arc<Marks>, u32),
+    room: Arc<Room>,
     owner: Arc<Owner>,
 }
 
 impl LocalLogDir {
-    pub(crate) fn open(path: PathBuf, reserve: u64, owner: Arc<Owner>) -> Result<Self> {
-        if files::make_dir(&path)? {
+    pub(crate) fn open(
+        path: PathBuf,
+        reserve: u64,
+        marks: (Arc<Marks>, u32),
+        room: Arc<Room>,
+        owner: Arc<Owner>,
+    ) -> Result<Self> {
+        if room.find(For::Journal, || files::make_dir(&path))? {
             files::sync_dir(path.parent().expect("a rank's directory lies in the journal directory"))?;
         }
-        Ok(Self { path, reserve, owner })
+        Ok(Self { path, reserve, marks, room, owner })
     }
 
     fn path_of(&self, id: u64) -> PathBuf {
         self.path.join(format!("{id:016x}.seg"))
     }
 
-    fn file(&self, path: PathBuf, file: File, len: u64) -> Box<dyn LogFile> {
-        let reserve = (self.reserve > 0).then_some(self.reserve);
-        Box::new(LocalLogFile { path, file, len, reserved: len, reserve, failed: false, _owner: self.owner.clone() })
+    fn file(&self, id: u64, path: PathBuf, file: File, len: u64) -> Box<dyn LogFile> {
+        Box::new(LocalLogFile {
+            id,
+            path,
+            file,
+            len,
+            reserved: len,
+            reserve: (self.reserve > 0).then_some(self.reserve),
+            failed: false,
+            marks: self.marks.clone(),
+            room: self.room.clone(),
+            _owner: self.owner.clone(),
+        })
     }
 }
 
@@ -63,9 +84,12 @@ impl LogDir for LocalLogDir {
 
     fn create(&self, id: u64) -> Result<Box<dyn LogFile>> {
         let path = self.path_of(id);
-        let file = File::options().write(true).create_new(true).open(&path).map_err(|e| named(&path, &e))?;
+        let make = || File::options().write(true).create_new(true).open(&path).map_err(|e| named(&path, &e));
+        let file = self.room.find(For::Journal, make)?;
         self.sync_dir()?;
-        Ok(self.file(path, file, 0))
+        let (marks, rank) = &self.marks;
+        marks.synced(*rank, id, 0);
+        Ok(self.file(id, path, file, 0))
     }
 
     fn open(&self, id: u64) -> Result<Box<dyn LogReader>> {
@@ -78,11 +102,13 @@ impl LogDir for LocalLogDir {
         let path = self.path_of(id);
         let file = File::options().write(true).open(&path).map_err(|e| named(&path, &e))?;
         let len = file.metadata().map_err(|e| named(&path, &e))?.len();
-        Ok(self.file(path, file, len))
+        Ok(self.file(id, path, file, len))
     }
 
     fn truncate(&self, id: u64, len: u64) -> Result<()> {
         let path = self.path_of(id);
+        let (marks, rank) = &self.marks;
+        marks.step_back(*rank, id, Some(len))?;
         let cut = File::options().write(true).open(&path).and_then(|file| {
             if len < file.metadata()?.len() {
                 file.set_len(len)?;
@@ -94,6 +120,8 @@ impl LogDir for LocalLogDir {
 
     fn delete(&self, id: u64) -> Result<()> {
         let path = self.path_of(id);
+        let (marks, rank) = &self.marks;
+        marks.step_back(*rank, id, None)?;
         match fs::remove_file(&path) {
             Ok(()) => self.sync_dir(),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -104,9 +132,15 @@ impl LogDir for LocalLogDir {
     fn sync_dir(&self) -> Result<()> {
         files::sync_dir(&self.path)
     }
+
+    fn synced(&self) -> Result<Option<Segment>> {
+        let (marks, rank) = &self.marks;
+        Ok(marks.of(*rank))
+    }
 }
 
 struct LocalLogFile {
+    id: u64,
     path: PathBuf,
     file: File,
     len: u64,
@@ -115,6 +149,8 @@ struct LocalLogFile {
     /// Bytes to reserve at a time; `None` once the file system said that it cannot.
     reserve: Option<u64>,
     failed: bool,
+    marks: (Arc<Marks>, u32),
+    room: Arc<Room>,
     _owner: Arc<Owner>,
 }
 
@@ -165,13 +201,15 @@ impl LogFile for LocalLogFile {
         self.check()?;
         let total: u64 = parts.iter().map(|part| part.len() as u64).sum();
         self.reserve(self.len + total);
-        if let Err(e) = self.write(parts, self.len) {
-            // What was written of it is cut off so that lengths tell the truth. If this fails too,
-            // the next append writes over it, and a reader takes it for a torn tail.
-            let _ = self.file.set_len(self.len);
-            self.reserved = self.len;
-            return Err(named(&self.path, &e));
-        }
+        let room = self.room.clone();
+        room.find(For::Journal, || self.write(parts, self.len).map_err(|e| named(&self.path, &e))).inspect_err(
+            |_| {
+                // What was written of it is cut off so that lengths tell the truth. If this fails too,
+                // the next append writes over it, and a reader takes it for a torn tail.
+                let _ = self.file.set_len(self.len);
+                self.reserved = self.len;
+            },
+        )?;
         self.len += total;
         Ok(())
     }
@@ -181,7 +219,10 @@ impl LogFile for LocalLogFile {
         self.file.sync_data().map_err(|e| {
             self.failed = true;
             named(&self.path, &e)
-        })
+        })?;
+        let (marks, rank) = &self.marks;
+        marks.synced(*rank, self.id, self.len);
+        Ok(())
     }
 
     fn len(&self) -> u64 {

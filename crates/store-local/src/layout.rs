@@ -44,6 +44,14 @@ impl Layout {
         self.dir.join("epochs")
     }
 
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.dir.join("reserve")
+    }
+
+    pub(crate) fn marks(&self) -> PathBuf {
+        self.dir.join("marks")
+    }
+
     pub(crate) fn table(&self) -> PathBuf {
         self.dir.join("table")
     }

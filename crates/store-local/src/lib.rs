@@ -9,7 +9,9 @@ mod check;
 mod files;
 mod journal;
 mod layout;
+mod marks;
 mod objects;
+mod room;
 mod store;
 mod table;
 

@@ -4,13 +4,16 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use loligo_store::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
 
 use crate::files::{self, named};
 use crate::journal::LocalLogDir;
 use crate::layout::{DirLock, FormatOptions, Layout};
+use crate::marks::Marks;
 use crate::objects::LocalBlobs;
+use crate::room::{For, Room};
 use crate::table::LocalTable;
 
 /// How a data directory is opened.
@@ -20,10 +23,14 @@ pub struct OpenOptions {
     pub block_cache_bytes: usize,
     /// Bytes of one of the table's (at most three) write buffers.
     pub write_buffer_bytes: usize,
+    /// Bytes of one of the table's files; a compaction writes about a dozen at a time.
+    pub table_file_bytes: usize,
     /// Object files kept open.
     pub open_objects: usize,
     /// Bytes of journal space reserved at a time ahead of the tail.
     pub journal_reserve_bytes: u64,
+    /// Bytes kept in reserve for the time when the disk is full; `None`: as the size of the disk wants it.
+    pub reserve_bytes: Option<u64>,
 }
 
 impl Default for OpenOptions {
@@ -31,8 +38,24 @@ impl Default for OpenOptions {
         Self {
             block_cache_bytes: 64 << 20,
             write_buffer_bytes: 32 << 20,
+            table_file_bytes: 64 << 20,
             open_objects: 256,
             journal_reserve_bytes: 4 << 20,
+            reserve_bytes: None,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The same on a disk of so many bytes: on a small one as much is written at a time as leaves room for the rest.
+    fn within(&self, disk: u64) -> OpenOptions {
+        let least =
+            |whole: usize, part: u64| whole.min(usize::try_from((disk / part).max(1 << 20)).unwrap_or(usize::MAX));
+        OpenOptions {
+            write_buffer_bytes: least(self.write_buffer_bytes, 512),
+            table_file_bytes: least(self.table_file_bytes, 1024),
+            journal_reserve_bytes: self.journal_reserve_bytes.min((disk / 128).max(1 << 20)),
+            ..self.clone()
         }
     }
 }
@@ -48,6 +71,8 @@ pub struct LocalStore {
     identity: Identity,
     options: OpenOptions,
     owner: Arc<Owner>,
+    room: Arc<Room>,
+    marks: Arc<Marks>,
     table: Arc<LocalTable>,
     blobs: Arc<LocalBlobs>,
 }
@@ -68,17 +93,25 @@ impl LocalStore {
         let layout = Layout::new(dir.as_ref());
         let identity = layout.identify()?;
         let owner = Arc::new(Owner { _lock: layout.take_lock()? });
+        let options = &options.within(files::statfs(&layout.dir)?.total_bytes);
+        let room = Arc::new(Room::of(&layout, options.reserve_bytes)?);
+        room.before_opening(LocalTable::to_write(&layout.table()));
         let mut made = false;
         for part in [layout.table(), layout.journal(), layout.objects()] {
-            made |= files::make_dir(&part)?;
+            made |= room.find(For::Journal, || files::make_dir(&part))?;
         }
         if made {
             files::sync_dir(&layout.dir)?;
         }
-        let blobs = LocalBlobs::open(&layout, options.open_objects, owner.clone())?;
-        let table = LocalTable::open(&layout.table(), options, owner.clone())?;
+        let marks = Arc::new(Marks::open(&layout.marks(), &identity.fs_id));
+        let blobs = LocalBlobs::open(&layout, options.open_objects, room.clone(), owner.clone())?;
+        let table = LocalTable::open(&layout.table(), options, room.clone(), owner.clone())?;
         let (table, blobs) = (Arc::new(table), Arc::new(blobs));
-        Ok(Self { layout, identity, options: options.clone(), owner, table, blobs })
+        let store = Self { layout, identity, options: options.clone(), owner, room, marks, table, blobs };
+        // Whether it is full is known from the beginning.
+        let (table, need) = store.table.room();
+        store.room.look(table, need)?;
+        Ok(store)
     }
 }
 
@@ -98,7 +131,8 @@ impl Backend for LocalStore {
     fn log_dir(&self, rank: u32) -> Result<Arc<dyn LogDir>> {
         let path = self.layout.journal().join(rank.to_string());
         let reserve = self.options.journal_reserve_bytes;
-        Ok(Arc::new(LocalLogDir::open(path, reserve, self.owner.clone())?))
+        let marks = (self.marks.clone(), rank);
+        Ok(Arc::new(LocalLogDir::open(path, reserve, marks, self.room.clone(), self.owner.clone())?))
     }
 
     fn ranks(&self) -> Result<Vec<u32>> {
@@ -112,8 +146,16 @@ impl Backend for LocalStore {
         Ok(ranks)
     }
 
+    /// Also looks whether there is room, and makes the reserve whole if there is.
     fn statfs(&self) -> Result<StatFs> {
-        files::statfs(&self.layout.dir)
+        let (table, need) = self.table.room();
+        let space = self.room.look(table, need)?;
+        self.table.tend();
+        Ok(space)
+    }
+
+    fn full(&self) -> Option<Arc<AtomicBool>> {
+        Some(self.room.full())
     }
 
     fn close(&self) -> Result<()> {

@@ -61,7 +61,8 @@ impl Execution {
             | Request::LogOpen { .. }
             | Request::LogTruncate { .. }
             | Request::LogDelete { .. }
-            | Request::LogSyncDir { .. } => self.log(request),
+            | Request::LogSyncDir { .. }
+            | Request::LogSynced { .. } => self.log(request),
             _ => self.blob(request),
         };
         match done {
@@ -185,6 +186,9 @@ impl Execution {
                 Ok(Answer::Done)
             }
             Request::LogList { rank } => self.dir(rank)?.list().map(Answer::Segments),
+            Request::LogSynced { rank } => {
+                self.dir(rank)?.synced().map(|mark| Answer::Segments(mark.into_iter().collect()))
+            }
             Request::LogCreate { rank, id } => self.append_to(self.dir(rank)?.create(id)?),
             Request::LogOpenAppend { rank, id } => self.append_to(self.dir(rank)?.open_append(id)?),
             Request::LogOpen { rank, id } => {

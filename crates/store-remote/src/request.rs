@@ -5,7 +5,7 @@ use loligo_store::{Durability, ObjectId};
 use crate::bytes::{Malformed, Result, Take, put_bytes, put_list, put_u32, put_u64};
 
 /// Version of the protocol, in the first request of a connection.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Longest request, bytes. A batch of a checkpoint and a commit of the journal are far below.
 pub const REQUEST_MAX: usize = 256 << 20;
@@ -68,6 +68,9 @@ pub enum Request<'a> {
         id: u64,
     },
     LogSyncDir {
+        rank: u32,
+    },
+    LogSynced {
         rank: u32,
     },
     /// To the connection's file.
@@ -157,6 +160,7 @@ mod code {
     pub const READ_FILE: u8 = 20;
     pub const FILE_LEN: u8 = 21;
     pub const CLOSE_FILE: u8 = 22;
+    pub const LOG_SYNCED: u8 = 23;
     pub const READ: u8 = 30;
     pub const WRITE_AT: u8 = 31;
     pub const TRUNCATE: u8 = 32;
@@ -242,6 +246,10 @@ impl<'a> Request<'a> {
             }
             Request::LogSyncDir { rank } => {
                 out.push(code::LOG_SYNC_DIR);
+                put_u32(out, *rank);
+            }
+            Request::LogSynced { rank } => {
+                out.push(code::LOG_SYNCED);
                 put_u32(out, *rank);
             }
             Request::LogCreate { rank, id } => put_segment(out, code::LOG_CREATE, *rank, *id),
@@ -359,6 +367,7 @@ fn take_log<'a>(code: u8, from: &mut Take<'a>) -> Result<Request<'a>> {
         code::LOG_DIR => Request::LogDir { rank: from.u32("rank")? },
         code::LOG_LIST => Request::LogList { rank: from.u32("rank")? },
         code::LOG_SYNC_DIR => Request::LogSyncDir { rank: from.u32("rank")? },
+        code::LOG_SYNCED => Request::LogSynced { rank: from.u32("rank")? },
         code::LOG_CREATE..=code::LOG_DELETE => {
             let (rank, id) = (from.u32("rank")?, from.u64("segment")?);
             match code {

@@ -36,7 +36,7 @@ fn request(parts: &Parts) -> Request<'_> {
     let (rank, number, offset, len) = (parts.numbers[0] as u32, parts.numbers[1], parts.numbers[2], parts.numbers[3]);
     let id = id(parts);
     let durability = if parts.flag { Durability::Sync } else { Durability::Buffered };
-    match parts.code % 35 {
+    match parts.code % 36 {
         0 => Request::Attach { version: rank, ticket: number },
         1 => Request::Get { key: one },
         2 => Request::MultiGet { keys: all },
@@ -71,6 +71,7 @@ fn request(parts: &Parts) -> Request<'_> {
         31 => Request::ListObjects,
         32 => Request::Ranks,
         33 => Request::CloseFile,
+        34 => Request::LogSynced { rank },
         _ => Request::StatFs,
     }
 }
@@ -184,11 +185,12 @@ fn the_bytes_of_requests_are_fixed() {
     let golden = |name: &str, request: Request<'_>| {
         assert_eq!(hex(&bytes_of(|out| request.encode(out))), drawn(name), "{name}");
     };
-    golden("attach", Request::Attach { version: 1, ticket: 7 });
+    golden("attach", Request::Attach { version: 2, ticket: 7 });
     let puts: Vec<(&[u8], &[u8])> = vec![(b"k", b"vv")];
     golden("write", Request::Write { durability: Durability::Sync, puts, deletes: vec![b"d"] });
     golden("scan", Request::Scan { start: b"a", end: b"", limit: 9 });
     golden("log-create", Request::LogCreate { rank: 2, id: 3 });
+    golden("log-synced", Request::LogSynced { rank: 2 });
     golden("append", Request::Append { bytes: b"abc" });
     golden("write-at", Request::WriteAt { id: ObjectId::new(256, 1), offset: 4096, data: b"abc" });
 }

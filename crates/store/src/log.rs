@@ -7,7 +7,7 @@ use crate::Result;
 pub type Landed = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A segment as listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Segment {
     /// Its number, chosen at creation.
     pub id: u64,
@@ -42,6 +42,13 @@ pub trait LogDir: Send + Sync {
 
     /// Makes the set of segments durable.
     fn sync_dir(&self) -> Result<()>;
+
+    /// The newest segment that is known to be durable, and up to which length: what a successful [`LogFile::sync`] covered, or how it was
+    /// made. A journal that ends before that has lost what was acknowledged. It may lag behind the truth, after a loss of power by as much
+    /// as was not written yet, and never runs ahead of it. `None`: nothing is known.
+    fn synced(&self) -> Result<Option<Segment>> {
+        Ok(None)
+    }
 
     /// Whether [`LogFile::append_then`] returns before the bytes are durable: then several may be under way.
     fn is_async(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A store for who only looks: whether a server has it or not, it goes on meanwhile. Not here: what is looked for.
 
 use loligo_journal::table::{Meta, decode_meta, key_meta};
-use loligo_store::{CheckProgress, Checked, Segments, StoreError};
+use loligo_store::{CheckProgress, Checked, Segment, Segments, StoreError};
 use loligo_store_local::LocalCheck;
 use loligo_store_rados::RadosCheck;
 use loligo_types::{Lsn, Rank};
@@ -46,6 +46,14 @@ impl Looked {
         match self {
             Looked::Local(check) => check.segments(rank),
             Looked::Rados(check) => check.segments(rank),
+        }
+    }
+
+    /// How far a rank's journal is known to be durable. A pool keeps no such mark.
+    pub fn synced(&self, rank: u32) -> Result<Option<Segment>, StoreError> {
+        match self {
+            Looked::Local(check) => check.synced(rank),
+            Looked::Rados(_) => Ok(None),
         }
     }
 

@@ -3,8 +3,8 @@
 
 use clap::{Args, Subcommand};
 use loligo_journal::inspect::{InspectError, verify};
-use loligo_journal::{ReadConfig, ReadError, Source, Tail};
-use loligo_store::{CheckProgress, Checked, Finding, Segments, StoreError, look};
+use loligo_journal::{ReadConfig, ReadError, Source, Synced, Tail};
+use loligo_store::{CheckProgress, Checked, Finding, Segment, Segments, StoreError, look};
 use loligo_types::Lsn;
 use serde_json::json;
 
@@ -19,6 +19,9 @@ use crate::service::format;
 const TRIMS_MAX: usize = 20;
 /// What is missing of a journal is missing.
 const LOST: &str = "what the table does not have of its records is lost: leave the store as it is, and go back to a copy (loligo copy)";
+
+/// What is said of marks that cannot be read.
+const MARKS: &str = "whether the newest segment is whole cannot be told; the next start makes the marks anew";
 
 /// `loligo store`.
 #[derive(Subcommand)]
@@ -112,9 +115,14 @@ fn journal(
     records: &mut u64,
     bar: &mut Bar,
 ) -> Result<Vec<Finding>, StoreError> {
-    let config = ReadConfig { fs: looked.fs_id(), rank: Some(rank), from: Lsn(0) };
     let wrong =
         |text: String, remedy: &str| Ok(vec![Finding::wrong(format!("journal of rank {rank}: {text}"), remedy)]);
+    // Before the journal: what was durable by now is there when it is read, or newer segments are.
+    let synced = match looked.synced(rank) {
+        Ok(synced) => synced.map(|Segment { id, len }| Synced { segment: id, bytes: len }),
+        Err(error) => return wrong(error.to_string(), MARKS),
+    };
+    let config = ReadConfig { fs: looked.fs_id(), rank: Some(rank), from: Lsn(0), synced };
     // Before the journal: what the table says by now the journal has by then.
     let before = looked.replay_from(rank);
     let mut trims = 0;

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -64,8 +64,7 @@ pub fn start(log: &Path) -> Result<String, Failure> {
 pub fn start_as(log: &Path, arguments: Vec<OsString>, dir: Option<&Path>) -> Result<String, Failure> {
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context(|| "a pipe".into())?;
     let program = std::env::current_exe().context(|| "this program's own file".into())?;
-    let log_file =
-        OpenOptions::new().create(true).append(true).open(log).context(|| format!("log file {}", log.display()))?;
+    let log_file = open_log(log).context(|| format!("log file {}", log.display()))?;
     let before = log_file.metadata().map(|m| m.len()).unwrap_or(0);
     let mut command = Command::new(program);
     // By its own name, however it was called.
@@ -103,6 +102,26 @@ pub fn start_as(log: &Path, arguments: Vec<OsString>, dir: Option<&Path>) -> Res
             ))
             .remedy(format!("read {}", log.display())))
         }
+    }
+}
+
+/// Opens the log. On a full disk there may be none: the service is more important.
+fn open_log(log: &Path) -> std::io::Result<File> {
+    let opened = OpenOptions::new().create(true).append(true).open(log);
+    match opened {
+        Err(error) => {
+            without_room(error)?;
+            OpenOptions::new().append(true).open("/dev/null")
+        }
+        opened => opened,
+    }
+}
+
+/// Whether a log could not be made for want of room only.
+pub fn without_room(error: std::io::Error) -> std::io::Result<()> {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Ok(()),
+        _ => Err(error),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A server in this process: store, server and admin plane, started in order and stopped in order. Not here: the mount.
 
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use loligo_store_rados::RadosWays;
 use loligo_types::{Cred, Ino, Kind, Rank};
 
 use super::admin::{Admin, Source};
+use super::daemon;
 use super::signals::Stopping;
 use super::state::ServerState;
 use crate::args::{MountOptions as MountArgs, Ranks, Run};
@@ -25,6 +27,8 @@ use crate::settings::Settings;
 
 /// How long a process that was killed may take to let go of its data directory.
 const LET_GO: Duration = Duration::from_secs(15);
+/// How long it takes at most to see that a connection has ended.
+const HANGS_UP: Duration = Duration::from_millis(300);
 /// The longest path of a Unix socket (`sun_path`), less the longest name of ours.
 const SOCKET_DIR_MAX: usize = 107 - "/loligo-63.sock".len();
 /// How long clients may take to write back what they hold.
@@ -126,7 +130,7 @@ fn open(
     loop {
         match (open(), at) {
             (Ok(store), _) => return Ok(store),
-            (Err(StoreError::InUse { .. }), Store::Local(_)) if !is_served(data) && Instant::now() < until => {
+            (Err(StoreError::InUse { .. }), Store::Local(_)) if !is_alive(data) && Instant::now() < until => {
                 wait_for_lock(data, until);
             }
             (Err(error @ StoreError::InUse { .. }), _) => {
@@ -142,9 +146,30 @@ fn open(
     }
 }
 
-/// Whether somebody accepts connections there.
-pub fn is_served(data: &Path) -> bool {
-    matches!(socket_in(data), Address::Unix(path) if UnixStream::connect(&path).is_ok())
+/// Whether the process that has the directory lives. One that was killed accepts connections for as long as the system takes to free its
+/// memory: its sockets are closed after that, like its lock.
+fn is_alive(data: &Path) -> bool {
+    let Address::Unix(path) = socket_in(data) else { return false };
+    let Ok(connection) = UnixStream::connect(&path) else { return false };
+    if is_dying(data) {
+        return false;
+    }
+    // Nobody has said anything, so whoever lives neither answers nor hangs up so soon.
+    let ends = connection.set_read_timeout(Some(HANGS_UP)).and_then(|()| (&connection).read(&mut [0]));
+    !matches!(ends, Ok(0)) && !ends.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+/// Whether the process that says that it has the directory was told to end at once, or has ended.
+fn is_dying(data: &Path) -> bool {
+    let Ok(owner) = std::fs::read_to_string(data.join("lock")) else { return false };
+    let Ok(owner) = owner.trim().parse::<u32>() else { return false };
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{owner}/status")) else { return true };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let is_killed = |name: &str| {
+        let signals = field(name).and_then(|set| u64::from_str_radix(set, 16).ok());
+        signals.is_some_and(|set| set & 1 << (libc::SIGKILL - 1) != 0)
+    };
+    field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) || is_killed("SigPnd:") || is_killed("ShdPnd:")
 }
 
 /// Waits until the lock is free or the time is over.
@@ -183,7 +208,8 @@ impl Node {
         let lock = at.lock()?;
         let table_cache = settings.number("table_cache_bytes") as usize;
         let lease_time = Duration::from_millis(settings.number("lease_ms"));
-        let how = Opening { table_cache, lease: lease_time, ..Opening::default() };
+        let reserve = settings.bytes_or_auto("reserve_bytes");
+        let how = Opening { table_cache, reserve, lease: lease_time, ..Opening::default() };
         let name = match settings.text("server_name") {
             "" => loligo_store_rados::this_process(),
             name => name.to_string(),
@@ -503,7 +529,7 @@ pub fn log_file(data: &Path) -> PathBuf {
 /// Checks that the log can be written before anything is started.
 pub fn check_log(log: &Path) -> Result<(), Failure> {
     let place = || format!("log file {}", log.display());
-    OpenOptions::new().create(true).append(true).open(log).map(drop).map_err(|e| {
+    OpenOptions::new().create(true).append(true).open(log).map(drop).or_else(daemon::without_room).map_err(|e| {
         Failure::new(format!("{}: {e}", place()))
             .remedy("make it writable for this user; without --daemon no log file is needed")
     })

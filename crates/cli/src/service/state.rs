@@ -40,10 +40,22 @@ impl ServerState {
         let text = serde_json::to_string_pretty(self).context(|| "server.json".into())?;
         let temporary = data.join("server.json.new");
         let place = || format!("what tells others of this server, {}", temporary.display());
-        let mut file = File::create(&temporary).context(place)?;
-        // On disk before it has its name: after a power cut it must not be there without its content.
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context(place)?;
-        std::fs::rename(&temporary, path(data)).context(|| path(data).display().to_string())
+        let put = |path: &Path| {
+            let mut file = File::create(path)?;
+            // On disk before it has its name: after a power cut it must not be there without its content.
+            file.write_all(text.as_bytes()).and_then(|()| file.sync_all())
+        };
+        match put(&temporary) {
+            // What the last server has left has the room that this needs; it says nothing that is still true.
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                let _ = std::fs::remove_file(&temporary);
+                put(&path(data)).context(|| path(data).display().to_string())
+            }
+            done => {
+                done.context(place)?;
+                std::fs::rename(&temporary, path(data)).context(|| path(data).display().to_string())
+            }
+        }
     }
 
     /// Reads it; `None` if no server left one.

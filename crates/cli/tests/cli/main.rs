@@ -14,6 +14,7 @@ mod cut;
 mod cycle;
 mod deploy;
 mod frags;
+mod full;
 mod guide;
 mod help;
 mod hostile;

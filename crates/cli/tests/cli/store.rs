@@ -91,7 +91,8 @@ fn damage_of_each_part_is_found_and_named() {
     damaged(&data.join("loligo.id"), 20, || finds("loligo.id"));
     let older = std::fs::read(&segment).expect("a segment");
     std::fs::remove_file(&segment).expect("it is there");
-    finds("it was exchanged for an older one, or cut");
+    finds("is missing, and");
+    loligo("fsck --data {}", &[&data]).fails(1, &["is missing, and"]);
     std::fs::write(&segment, older).expect("it can be written");
     loligo("store check --data {}", &[&data]).ok();
     loligo("fsck --data {} --data-checksums", &[&data]).ok();

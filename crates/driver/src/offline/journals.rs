@@ -68,7 +68,7 @@ impl Life {
         let tail = match elsewhere {
             None => replay(backend, number, from, progress, &mut seen)?,
             Some(source) => {
-                let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(number), from };
+                let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(number), from, synced: None };
                 replay_of(source, config, progress, &mut seen)?
             }
         };

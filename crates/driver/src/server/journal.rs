@@ -8,8 +8,9 @@
 //! a round, several may be under way, and what has landed comes as a message. What takes longer, to make and remove segments, is done by
 //! the journal's thread.
 //!
-//! A full disk makes it wait and try again: nothing of the batch was acknowledged, and the file is as before. A failed
-//! write or sync ends it for good, and the rank with it. What records mean is unknown here.
+//! A full disk (the store has given up its reserve by then) makes it wait and try again: nothing of the batch was acknowledged, and the
+//! file is as before; meanwhile the rank refuses changes. A failed write or sync ends it for good, and the rank with it. What records mean
+//! is unknown here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -277,6 +278,7 @@ impl Journal {
     fn run(mut self: Box<Self>, queue: &Queue<Work>, inbox: &Inbox<Done>) -> Option<Box<Journal>> {
         let mut pause = FULL_PAUSE.0;
         let mut full = self.waiting.is_some();
+        self.tell_full(false, full);
         loop {
             let waited = queue.is_empty();
             let work = if full { queue.take_within(usize::MAX, pause) } else { queue.take(usize::MAX) };
@@ -325,7 +327,7 @@ impl Journal {
     fn tell_full(&self, was: bool, is: bool) {
         match (was, is) {
             (false, true) => tracing::warn!(
-                "no space left for the journal: changes wait until space was freed on the disk of the data directory"
+                "no space left for the journal, and no reserve: changes are refused until space was freed on the disk of the data directory"
             ),
             (true, false) => tracing::info!("the journal has space again"),
             _ => return,

@@ -397,6 +397,7 @@ impl Rank {
         if let Some(full) = &self.limits.full {
             self.feed(Input::Full(full.load(Ordering::Acquire)));
         }
+        self.feed(Input::JournalFull(self.metrics.journal_full.get() > 0));
         self.feed(Input::Tick);
         self.resident_ticks();
         self.data.tick();

@@ -9,9 +9,9 @@ use loligo_journal::table::{
     KeyRange, Meta, Row, TABLE_VERSION, decode_meta, decode_row, key_decoupled, key_discard, key_meta, key_orphan,
     key_route, key_session, part_range, peer_range, prefix_range, route_range,
 };
-use loligo_journal::{ReadConfig, Reader, Record, Source, Tail, decode_record};
+use loligo_journal::{ReadConfig, Reader, Record, Source, Synced, Tail, decode_record};
 use loligo_namespace::Loaded;
-use loligo_store::{Backend, LogDir, LogReader, StoreError, Table};
+use loligo_store::{Backend, LogDir, LogReader, Segment, StoreError, Table};
 use loligo_types::{Frag, Ino, Lsn, Rank, Route, SessionId};
 
 use super::error::{Result, ServerError, bad_row};
@@ -208,8 +208,10 @@ pub(crate) fn replay(
     progress: &mut dyn FnMut(Progress),
     apply: &mut dyn FnMut(Lsn, Record),
 ) -> Result<Tail> {
-    let mut source = LogSource::new(backend.log_dir(rank)?);
-    let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(rank), from };
+    let log = backend.log_dir(rank)?;
+    let synced = log.synced()?.map(|Segment { id, len }| Synced { segment: id, bytes: len });
+    let mut source = LogSource::new(log);
+    let config = ReadConfig { fs: Some(backend.identity().fs_id), rank: Some(rank), from, synced };
     replay_of(&mut source, config, progress, apply)
 }
 

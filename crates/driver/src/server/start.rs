@@ -41,6 +41,8 @@ use crate::sock::Waker;
 
 /// The journal may always be this large, bytes.
 const JOURNAL_MIN: u64 = 16 << 20;
+/// A disk is at least so many times as large as the journal of a rank.
+const DISK_TO_JOURNAL: u64 = 16;
 
 /// Threads beside the rank's, with what ends them.
 pub(super) struct Helpers {
@@ -410,7 +412,7 @@ pub(super) fn prepare(
     let Recovered { mds, tail, listeners, door, .. } = recovered;
     let (number, metrics) = (u32::from(others.own().0), seat.metrics.clone());
     let log = backend.log_dir(number)?;
-    let journal_bytes = config.journal_bytes.max(JOURNAL_MIN);
+    let journal_bytes = journal_bytes(config).max(JOURNAL_MIN);
     // Segments go as a whole: several must fit, or each change would wait for the checkpoint of the one before it.
     let segment_size = config.segment_bytes.clamp(JOURNAL_MIN / 16, journal_bytes / 8);
     let writer_config = WriterConfig { fs: backend.identity().fs_id, rank: number, segment_size };
@@ -435,6 +437,12 @@ pub(super) fn prepare(
         Rank::new(mds, plane, queues, seat.inbox.clone(), waker, metrics, limits, (listeners, door), others, begun)
             .map_err(system("making the event loop"))?;
     Ok((rank, helpers))
+}
+
+/// How long the journal may become: on a small disk it leaves room for the rest.
+fn journal_bytes(config: &ServerConfig) -> u64 {
+    let disk = config.backend.statfs().map_or(u64::MAX, |space| space.total_bytes);
+    config.journal_bytes.min(disk / DISK_TO_JOURNAL)
 }
 
 fn mono(begun: Instant) -> Now {

@@ -207,7 +207,7 @@ fn recovery_reads_the_segments_of_a_file_as_those_of_a_journal() {
     let records = |bytes: &[u8], from: u64| {
         let tail = read(bytes).expect("a good file").1;
         let segments = FileSegments::new(source(bytes), &tail);
-        let config = ReadConfig { fs: Some(FS), rank: Some(3), from: Lsn(from) };
+        let config = ReadConfig { fs: Some(FS), rank: Some(3), from: Lsn(from), synced: None };
         let mut reader = Reader::open(segments, config)?;
         let mut found = Vec::new();
         while let Some(record) = reader.next_record()? {

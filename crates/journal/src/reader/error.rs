@@ -43,6 +43,21 @@ pub enum ReadError<E> {
         /// A later record that proves that this one was durable.
         proof: Option<Lsn>,
     },
+    /// The journal ends before what was durable.
+    #[error(
+        "journal segment {segment} {}, and {synced} bytes of it were durable: the newest changes that were acknowledged \
+         are lost; put the segment back as it was, or go on with what is left: `loligo journal export`, then \
+         `loligo journal import`",
+        match left { None => "is missing".to_string(), Some(left) => format!("ends at offset {left}") }
+    )]
+    Lost {
+        /// The segment.
+        segment: u64,
+        /// Its bytes that were durable.
+        synced: u64,
+        /// Where its records end; `None`: there is no such segment, and no newer one.
+        left: Option<u64>,
+    },
     /// A segment of a format that this program does not know.
     #[error(
         "journal segment {segment} has format version {found}, this program knows {SEGMENT_VERSION}: \

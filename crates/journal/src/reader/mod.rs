@@ -1,8 +1,9 @@
 //! Recovery: reads the records of a journal in order and says how the journal ends.
 //!
-//! Four outcomes are told apart. A *torn tail* is what a crash in the middle of a write leaves: it is cut off in
+//! Five outcomes are told apart. A *torn tail* is what a crash in the middle of a write leaves: it is cut off in
 //! silence and counted in [`Tail::torn`]. A *gap* (records or whole segments are missing), a *bad checksum* (bytes that
-//! were durable have changed) and an *unknown version* are errors: going on would lose what was acknowledged.
+//! were durable have changed), a *loss* (it ends before what the store says was durable) and an *unknown version* are errors: going on would
+//! lose what was acknowledged.
 //!
 //! It reads through a [`Source`], one window at a time, so memory is bounded by the largest record. It changes nothing.
 
@@ -33,6 +34,17 @@ pub struct ReadConfig {
     /// The first record that is wanted: all below are in the table. The journal must come at least to the one before
     /// it. `Lsn(0)`: from the oldest there is, whatever it is (for looking, not for recovery).
     pub from: Lsn,
+    /// A segment of which so many bytes were durable, as the store has put it down: a journal that ends before that has lost something.
+    pub synced: Option<Synced>,
+}
+
+/// How far a journal was durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Synced {
+    /// A segment; none with a higher number is known to have been there.
+    pub segment: u64,
+    /// Its bytes that were durable: a whole number of records.
+    pub bytes: u64,
 }
 
 /// A record as it lies in its segment.
@@ -120,6 +132,11 @@ impl<S: Source> Reader<S> {
     pub fn open(mut source: S, config: ReadConfig) -> Result<Reader<S>, ReadError<S::Error>> {
         let mut listed = source.list().map_err(ReadError::Source)?;
         listed.sort_unstable();
+        if let Some(Synced { segment, bytes }) = config.synced
+            && listed.last().is_none_or(|(last, _)| *last < segment)
+        {
+            return Err(ReadError::Lost { segment, synced: bytes, left: None });
+        }
         let mut reader = Reader {
             source,
             config,
@@ -287,23 +304,29 @@ impl<S: Source> Reader<S> {
         let segment = self.segments[self.at].id;
         let left = self.scan_rest(self.at, self.offset)?;
         let next = (self.at + 1..self.segments.len()).find(|at| self.segments[*at].first.is_some());
+        let was_durable =
+            self.config.synced.is_some_and(|synced| synced.segment == segment && self.offset < synced.bytes);
         let damage = |left: &Leftover| ReadError::BadChecksum {
             segment,
             offset: self.offset,
             lsn: self.expected,
             proof: left.proof,
         };
+        if was_durable && left.bytes == 0 {
+            let synced = self.config.synced.map_or(0, |synced| synced.bytes);
+            return Err(ReadError::Lost { segment, synced, left: Some(self.offset) });
+        }
         match next.map(|at| (at, self.segments[at].first)) {
             // The next segment was begun by someone who knew that this one ends here.
-            Some((at, Some(first))) if first == self.expected => {
+            Some((at, Some(first))) if first == self.expected && !was_durable => {
                 self.note_torn(segment, self.offset, &left);
                 self.at = at;
                 self.enter();
                 Ok(())
             }
-            Some((_, Some(first))) if first > self.expected && left.bytes > 0 => Err(damage(&left)),
+            Some((_, Some(first))) if was_durable || (first > self.expected && left.bytes > 0) => Err(damage(&left)),
             Some((at, found)) => Err(self.missing(at, found)),
-            None if left.proof.is_some() => Err(damage(&left)),
+            None if left.proof.is_some() || was_durable => Err(damage(&left)),
             None => {
                 self.note_torn(segment, self.offset, &left);
                 self.at += 1;

@@ -1,6 +1,7 @@
-//! Recovery: the four outcomes, each apart from the others, and crashes at every place.
+//! Recovery: the outcomes, each apart from the others, and crashes at every place.
 
 mod crashes;
+mod lost;
 
 use loligo_types::Lsn;
 
@@ -51,7 +52,7 @@ fn unsynced_journal(durable: u64, last: u64) -> MemSource {
 /// The records read and the tail.
 fn read(source: &MemSource, from: u64) -> Result<(Vec<u64>, Tail), Error> {
     let mut source = source.clone();
-    let config = ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(from) };
+    let config = ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(from), synced: None };
     let mut reader = Reader::open(&mut source, config)?;
     let mut found = Vec::new();
     while let Some(record) = reader.next_record()? {

@@ -36,18 +36,22 @@ impl Server {
             }
         }
         match self.journal_batches() {
-            Ok(()) => self.out.push_back(Act::Begin(Work::JournalSync)),
+            // The next tick tries again; what was written before can be synced.
+            Ok(()) | Err(StoreError::Full { .. }) => self.out.push_back(Act::Begin(Work::JournalSync)),
             Err(_) => self.journal_failed(now),
         }
     }
 
     pub(super) fn journal_batches(&mut self) -> std::result::Result<(), StoreError> {
-        while let Some(batch) = self.writer.take_batch() {
+        while let Some(batch) = self.waiting.take().or_else(|| self.writer.take_batch()) {
             if self.file.as_ref().is_none_or(|(id, _)| *id != batch.segment) {
                 self.file = Some((batch.segment, self.log.create(batch.segment)?));
             }
-            if let Some((_, file)) = &mut self.file {
-                file.append(&batch.bytes)?;
+            if let Some((_, file)) = &mut self.file
+                && let Err(error) = file.append(&batch.bytes)
+            {
+                self.waiting = error.is_full().then_some(batch);
+                return Err(error);
             }
             self.unsynced = Some(batch.last);
             self.writer.recycle(batch.bytes);
@@ -67,7 +71,9 @@ impl Server {
             self.out.push_back(Act::Durable(durable));
             self.feed(now, Input::Durable { lsn: durable });
         }
-        if self.writer.has_pending() || !self.appends.is_empty() {
+        if self.waiting.is_some() {
+            self.journal_busy = false;
+        } else if self.writer.has_pending() || !self.appends.is_empty() {
             self.out.push_back(Act::Begin(Work::JournalWrite));
         } else {
             self.journal_busy = false;

@@ -36,6 +36,7 @@ use loligo_store::{Blobs, Extent, ObjectId, Result, StoreError, check_range};
 
 use crate::files::{self, named};
 use crate::layout::Layout;
+use crate::room::{For, Room};
 use crate::store::Owner;
 use cache::Cache;
 pub(crate) use check::check;
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     epochs: Epochs,
     /// Objects that were closed before their names were on the disk: they get their witnesses with the next sync of everything.
     unwitnessed: Mutex<Vec<ObjectId>>,
+    room: Arc<Room>,
 }
 
 pub(crate) struct LocalBlobs {
@@ -73,14 +75,15 @@ enum Leftover {
 }
 
 impl LocalBlobs {
-    pub(crate) fn open(layout: &Layout, open_objects: usize, owner: Arc<Owner>) -> Result<Self> {
+    pub(crate) fn open(layout: &Layout, open_objects: usize, room: Arc<Room>, owner: Arc<Owner>) -> Result<Self> {
         let epochs_path = layout.epochs();
-        let (epochs, clean) = Epochs::begin(&epochs_path, Place::of(&layout.objects())?)?;
+        let place = Place::of(&layout.objects())?;
+        let (epochs, clean) = room.find(For::Journal, || Epochs::begin(&epochs_path, place))?;
         let paths = Paths::new(layout.objects());
         // A killed server's writes may not be on the disk yet, and a client that was told "written"
         // sends only a sync: the first sync of this opening waits for all of them.
         let leftover = if clean { Leftover::Synced } else { sync_in_background(paths.root_dir()?) };
-        let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default() });
+        let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default(), room });
         let cache = Cache::new(open_objects);
         Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), _owner: owner })
     }
@@ -95,7 +98,7 @@ impl LocalBlobs {
         if let Err(error) = self.shared.paths.remove_empty() {
             tracing::warn!(%error, "empty directories of objects stay");
         }
-        self.shared.epochs.end(&self.epochs_path)
+        self.shared.room.find(For::Journal, || self.shared.epochs.end(&self.epochs_path))
     }
 
     /// Waits until the writes of a killed server are on the disk. If that failed, no sync succeeds.
@@ -139,6 +142,12 @@ impl LocalBlobs {
 }
 
 impl LocalBlobs {
+    /// Whether writing there needs blocks or files that there are not yet.
+    fn grows(&self, id: ObjectId, offset: u64, len: u64) -> Result<bool> {
+        let there = self.with(id, false, |object| Ok(object.extents(offset, len)))?;
+        Ok(there.is_none_or(|extents| extents.iter().map(|extent| extent.len).sum::<u64>() < len))
+    }
+
     /// Syncs objects of one inode: the disk gets all their pages to write first, and their directory,
     /// which is one, is synced once.
     fn sync_some(&self, ino: u64, indexes: &[u64]) -> Result<()> {
@@ -196,6 +205,10 @@ impl Blobs for LocalBlobs {
         if data.is_empty() {
             return Ok(());
         }
+        let room = &self.shared.room;
+        if room.is_full() && self.grows(id, offset, data.len() as u64)? {
+            return Err(StoreError::Full { what: id.to_string() });
+        }
         let write = |object: &Arc<Object>| {
             object.write_at(offset, data).inspect_err(|_| {
                 if object.abandon_if_empty() {
@@ -204,17 +217,23 @@ impl Blobs for LocalBlobs {
                 }
             })
         };
-        self.with(id, true, write).map(drop)
+        let written = self.with(id, true, write).map(drop);
+        if written.as_ref().is_err_and(StoreError::is_full) {
+            room.met_full();
+        }
+        written
     }
 
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {
         check_range(id, 0, len)?;
-        self.with(id, len > 0, |object| object.truncate(len)).map(drop)
+        let truncate = || self.with(id, len > 0, |object| object.truncate(len)).map(drop);
+        self.shared.room.find(For::Journal, truncate)
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
         check_range(id, offset, len)?;
-        self.with(id, false, |object| object.punch(offset, len)).map(drop)
+        let punch = || self.with(id, false, |object| object.punch(offset, len)).map(drop);
+        self.shared.room.find(For::Journal, punch)
     }
 
     fn sync(&self, id: ObjectId) -> Result<()> {

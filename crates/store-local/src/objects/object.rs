@@ -16,6 +16,7 @@ use super::doubt::Belief;
 use super::header::{DATA_AT, HEADER_LEN, Header};
 use super::witness;
 use crate::files::named;
+use crate::room::For;
 
 /// Objects that are remembered until they get their witnesses; the loss of others would not be noticed.
 const UNWITNESSED_MAX: usize = 1 << 20;
@@ -346,14 +347,16 @@ impl Object {
         let stale = state.stale_sums.start..state.stale_sums.end.min(state.sums.len());
         if !stale.is_empty() {
             let bytes: Vec<u8> = state.sums[stale.clone()].iter().flat_map(|sum| sum.to_le_bytes()).collect();
-            self.write_file((HEADER_LEN + 4 * stale.start) as u64, &bytes)?;
+            // Without them what was acknowledged could not be read: so they may take of the reserve.
+            let at = (HEADER_LEN + 4 * stale.start) as u64;
+            self.shared.room.find(For::Journal, || self.write_file(at, &bytes))?;
         }
         state.stale_sums = 0..0;
         state.doubted.clear();
         // Of an object that was changed by a killed server only, the header may tell of more when its checksums are on the disk.
         if state.stale_header && state.marked {
-            let len = state.len;
-            self.write_header(state, self.shared.epochs.current, len)?;
+            let (len, epoch) = (state.len, self.shared.epochs.current);
+            self.shared.room.find(For::Journal, || self.write_header(state, epoch, len))?;
             state.stale_header = false;
         }
         Ok(())

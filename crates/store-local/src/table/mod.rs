@@ -12,37 +12,65 @@ use loligo_store::{Batch, Durability, KeyValue, Result, StoreError, Table, Table
 use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 
 use crate::files;
+use crate::room::{For, Room};
 use crate::store::{OpenOptions, Owner};
 use options::DEFAULT_FAMILY;
 pub(crate) use options::database as options;
 
+/// Steps of the reserve that are given up before a table that ran out of space is opened again.
+const STEPS_TO_REOPEN: usize = 4;
 /// Free bytes below which a table that ran out of space is not opened again: opening itself writes.
 const SPACE_TO_REOPEN: u64 = 4 << 20;
 
 pub(crate) struct LocalTable {
     path: PathBuf,
     options: rocksdb::Options,
+    /// The most room that a compaction may need, bytes.
+    compaction: u64,
+    /// Bytes of rows that are written at a time where that may be.
+    chunk: usize,
     /// `None` only after an opening again failed; the next call tries it again.
     db: RwLock<Option<DB>>,
     /// Set when a write met a full disk: RocksDB then refuses writes until it is opened again.
     stuck: AtomicBool,
+    /// Whether RocksDB compacts by itself. Not where there is no room for that: it would take, for a while, what other writes need.
+    compacts: AtomicBool,
     ingesting: ingest::Ingesting,
+    room: Arc<Room>,
     _owner: Arc<Owner>,
 }
 
 impl LocalTable {
-    pub(crate) fn open(path: &Path, options: &OpenOptions, owner: Arc<Owner>) -> Result<Self> {
+    /// Bytes that opening the table in `path` may write: what its log has goes into files.
+    pub(crate) fn to_write(path: &Path) -> u64 {
+        bytes_of(path, ".log")
+    }
+
+    pub(crate) fn open(path: &Path, options: &OpenOptions, room: Arc<Room>, owner: Arc<Owner>) -> Result<Self> {
+        let compaction = options::compaction_bytes(options);
+        let chunk = options.write_buffer_bytes / 4;
         let options = options::database(options);
         ingest::sweep(path);
-        let db = open(path, &options)?;
+        let compacts = files::statfs(path)?.free_bytes >= bytes_of(path, ".sst").min(compaction);
+        let db = room.find(For::Table, || open(path, &options, compacts))?;
         Ok(Self {
             path: path.to_path_buf(),
             options,
+            compaction,
+            chunk,
             db: RwLock::new(Some(db)),
             stuck: AtomicBool::new(false),
+            compacts: AtomicBool::new(compacts),
             ingesting: ingest::Ingesting::default(),
+            room,
             _owner: owner,
         })
+    }
+
+    /// Bytes of the table, and how many of the disk have to be free so that it can compact.
+    pub(crate) fn room(&self) -> (u64, u64) {
+        let bytes = self.approximate_size().map_or(0, |size| size.bytes);
+        (bytes, bytes.min(self.compaction))
     }
 
     /// A clean stop: nothing is left in the write-ahead log for the next opening to replay.
@@ -75,7 +103,9 @@ impl LocalTable {
     /// Closes and opens the database, which is how it comes back from a full disk. Loses nothing:
     /// batches that were accepted are in the write-ahead log.
     fn reopen(&self) -> Result<()> {
-        if files::statfs(&self.path)?.free_bytes < SPACE_TO_REOPEN {
+        let space = || Ok::<_, StoreError>(files::statfs(&self.path)?.free_bytes);
+        while space()? < SPACE_TO_REOPEN && self.room.give(For::Table) {}
+        if space()? < SPACE_TO_REOPEN {
             return Err(StoreError::Full { what: self.path.display().to_string() });
         }
         let mut slot = self.db.write().unwrap_or_else(PoisonError::into_inner);
@@ -85,25 +115,69 @@ impl LocalTable {
         tracing::info!(table = %self.path.display(), "opening the table again after the disk was full");
         // The old one has to let go of the directory's lock first.
         drop(slot.take());
-        *slot = Some(open(&self.path, &self.options)?);
+        self.compacts.store(false, Ordering::Release);
+        match open(&self.path, &self.options, false) {
+            Ok(db) => *slot = Some(db),
+            Err(error) => {
+                // What was accepted can be read all the same; the next write tries again.
+                *slot = DB::open_for_read_only(&self.options, &self.path, false).ok();
+                return Err(error);
+            }
+        }
         self.stuck.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Runs a write; after one that met a full disk the database is opened again first.
+    /// From time to time: opens the database again if a write met a full disk, and lets it compact if there is room for that.
+    pub(crate) fn tend(&self) {
+        let (_, need) = self.room();
+        let free = files::statfs(&self.path).map_or(0, |space| space.free_bytes);
+        if self.stuck.load(Ordering::Acquire)
+            && let Err(error) = self.reopen()
+        {
+            return tracing::debug!("the table is not written now: {error}");
+        }
+        // Twice as much before it begins again, so that it does not change all the time.
+        let may = if self.compacts.load(Ordering::Acquire) { free >= need } else { free >= 2 * need };
+        if may == self.compacts.load(Ordering::Acquire) {
+            return;
+        }
+        let disable = if may { "false" } else { "true" };
+        match self.with(|db| db.set_options(&[("disable_auto_compactions", disable)])) {
+            Ok(()) => self.compacts.store(may, Ordering::Release),
+            Err(error) => tracing::debug!("whether the table compacts cannot be changed now: {error}"),
+        }
+    }
+
+    /// Runs a write; after one that met a full disk the database is opened again, with more and more of the reserve.
     fn write_with(&self, f: impl Fn(&DB) -> std::result::Result<(), rocksdb::Error>) -> Result<()> {
-        if self.stuck.load(Ordering::Acquire) {
-            self.reopen()?;
+        loop {
+            let opened = if self.stuck.load(Ordering::Acquire) { self.reopen() } else { Ok(()) };
+            match opened.and_then(|()| self.with(&f)) {
+                Err(error @ StoreError::Full { .. }) => {
+                    self.stuck.store(true, Ordering::Release);
+                    // Each opening costs, so it is tried with more than a step.
+                    if (0..STEPS_TO_REOPEN).filter(|_| self.room.give(For::Table)).count() == 0 {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
         }
-        let done = self.with(f);
-        if matches!(done, Err(StoreError::Full { .. })) {
-            self.stuck.store(true, Ordering::Release);
-        }
-        done
     }
 }
 
-fn open(path: &Path, options: &rocksdb::Options) -> Result<DB> {
+/// Bytes of the files whose names end so.
+fn bytes_of(path: &Path, end: &str) -> u64 {
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let files = files.filter(|file| file.file_name().to_string_lossy().ends_with(end));
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+fn open(path: &Path, options: &rocksdb::Options, compacts: bool) -> Result<DB> {
+    let mut options = options.clone();
+    options.set_disable_auto_compactions(!compacts);
+    let options = &options;
     // Named with its options: a family that is only named, even the default one, is opened with RocksDB's defaults.
     DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
@@ -127,12 +201,12 @@ fn family(db: &DB) -> &ColumnFamily {
     db.cf_handle(DEFAULT_FAMILY).expect("it was opened with this family")
 }
 
-fn to_rocksdb(batch: &Batch) -> WriteBatch {
+fn to_rocksdb(deletes: &[Vec<u8>], puts: &[KeyValue]) -> WriteBatch {
     let mut out = WriteBatch::default();
-    for key in &batch.deletes {
+    for key in deletes {
         out.delete(key);
     }
-    for (key, value) in &batch.puts {
+    for (key, value) in puts {
         out.put(key, value);
     }
     out
@@ -174,7 +248,24 @@ impl Table for LocalTable {
         if batch.is_empty() {
             return if durability == Durability::Sync { self.flush() } else { Ok(()) };
         }
-        self.write_with(|db| db.write_opt(to_rocksdb(batch), &write))
+        self.write_with(|db| db.write_opt(to_rocksdb(&batch.deletes, &batch.puts), &write))
+    }
+
+    /// In parts: RocksDB makes a file of all that is written at once, however much, and has to have room for such files when it compacts.
+    fn write_rows(&self, batch: &Batch) -> Result<()> {
+        let (mut deletes, mut puts) = (&batch.deletes[..], &batch.puts[..]);
+        while !(deletes.is_empty() && puts.is_empty()) {
+            let mut bytes = 0;
+            let fits = |(key, value): &&KeyValue| {
+                bytes += key.len() + value.len();
+                bytes <= self.chunk
+            };
+            let count = puts.iter().take_while(fits).count().max(1).min(puts.len());
+            let (part, rest) = puts.split_at(count);
+            self.write_with(|db| db.write(to_rocksdb(deletes, part)))?;
+            (deletes, puts) = (&[], rest);
+        }
+        Ok(())
     }
 
     fn ingest(&self, batch: Batch) -> Result<()> {

@@ -5,6 +5,12 @@ use rocksdb::{BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, 
 
 use crate::store::OpenOptions;
 
+/// Files of the first level below the newest ones.
+const FILES_OF_LEVEL: u64 = 4;
+/// Files that a compaction between two levels writes, and of the newest ones that are merged at a time, about.
+const FILES_OF_COMPACTION: u64 = 12;
+const NEWEST_FILES: u64 = 8;
+
 pub(super) const DEFAULT_FAMILY: &str = "default";
 
 pub(crate) fn database(options: &OpenOptions) -> Options {
@@ -42,7 +48,8 @@ fn memory_and_threads(db: &mut Options, options: &OpenOptions) {
     // Names that are about to be made are looked up first, and are in none of the buffers.
     db.set_memtable_prefix_bloom_ratio(0.02);
     db.set_memtable_whole_key_filtering(true);
-    db.set_target_file_size_base(64 << 20);
+    db.set_target_file_size_base(options.table_file_bytes as u64);
+    db.set_max_bytes_for_level_base(FILES_OF_LEVEL * options.table_file_bytes as u64);
     db.set_level_compaction_dynamic_level_bytes(true);
     db.set_max_background_jobs(2);
     // Spread the writing of files out, so that a sync of the journal does not wait behind it.
@@ -63,4 +70,10 @@ fn bounded_logs(db: &mut Options) {
     db.set_max_log_file_size(1 << 20);
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
+}
+
+/// The most room that a compaction is likely to need at once, bytes.
+pub(super) fn compaction_bytes(options: &OpenOptions) -> u64 {
+    (FILES_OF_LEVEL + FILES_OF_COMPACTION) * options.table_file_bytes as u64
+        + NEWEST_FILES * options.write_buffer_bytes as u64
 }

@@ -88,6 +88,13 @@ impl LogDir for RemoteLogDir {
     fn sync_dir(&self) -> Result<()> {
         self.shared.ask_done(&Request::LogSyncDir { rank: self.rank })
     }
+
+    fn synced(&self) -> Result<Option<Segment>> {
+        self.shared.ask(&Request::LogSynced { rank: self.rank }, &mut |answer| match answer {
+            Answer::Segments(segments) => Some(segments.first().copied()),
+            _ => None,
+        })
+    }
 }
 
 struct RemoteFile {

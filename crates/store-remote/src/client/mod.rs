@@ -7,6 +7,7 @@ mod table;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use loligo_store::{Backend, Blobs, Identity, LogDir, Result, StatFs, StoreError, Table};
@@ -24,6 +25,8 @@ const KEEP_MAX: usize = 8 << 20;
 /// The store of another process. Cheap to hand on; all parts of it are lost together.
 pub struct RemoteStore {
     shared: Arc<Shared>,
+    /// Whether the owner's disk was full when it was asked last.
+    full: Arc<AtomicBool>,
 }
 
 struct Shared {
@@ -57,7 +60,7 @@ impl RemoteStore {
         let idle = Mutex::new(vec![connection]);
         let path = path.to_path_buf();
         let shared = Shared { path, ticket, identity, idle, lost: OnceLock::new(), on_lost: OnceLock::new() };
-        Ok(RemoteStore { shared: Arc::new(shared) })
+        Ok(RemoteStore { shared: Arc::new(shared), full: Arc::default() })
     }
 
     /// Calls this, once, when the store is lost, on the thread that found it. Can be said once.
@@ -225,10 +228,18 @@ impl Backend for RemoteStore {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        self.shared.ask(&Request::StatFs, &mut |answer| match answer {
+        let space = self.shared.ask(&Request::StatFs, &mut |answer| match answer {
             Answer::StatFs(space) => Some(space),
             _ => None,
-        })
+        })?;
+        // The owner says so when its disk is full.
+        let full = space.free_bytes == 0 || (space.total_inodes > 0 && space.free_inodes == 0);
+        self.full.store(full, Ordering::Release);
+        Ok(space)
+    }
+
+    fn full(&self) -> Option<Arc<AtomicBool>> {
+        Some(self.full.clone())
     }
 
     /// Makes everything durable. The store stays its owner's, who closes it.

@@ -1,15 +1,16 @@
 //! Promises of [`crate::LogDir`].
 
 use super::{Make, Scenario};
-use crate::{LogReader, Segment, StoreError};
+use crate::{LogDir, LogReader, Segment, StoreError};
 
-pub(super) const SCENARIOS: [Scenario; 6] = [
+pub(super) const SCENARIOS: [Scenario; 7] = [
     ("what is appended is read back, and lengths never show reserved space", append_and_read),
     ("segments are listed in order, deleted, and not created twice", list_and_delete),
     ("appends that are under way land in order", appends_land_in_order),
     ("a torn tail is cut and appended over", truncate_and_go_on),
     ("ranks do not see each other's segments", ranks_are_apart),
     ("synced bytes are there after opening again", survives_reopening),
+    ("how far a journal is durable is never more than what was synced, and outlives an opening", marks_are_true),
 ];
 
 fn read_all(reader: &dyn LogReader) -> Vec<u8> {
@@ -124,4 +125,35 @@ fn survives_reopening(make: Make<'_>) {
         expected.extend([round; 777]);
         assert_eq!(read_all(dir.open(9).expect("open").as_ref()), expected);
     }
+}
+
+fn marks_are_true(make: Make<'_>) {
+    let mut fixture = make();
+    let store = fixture.open();
+    let dir = store.log_dir(0).expect("log_dir");
+    let synced = |dir: &dyn LogDir| dir.synced().expect("synced");
+    let is_kept = {
+        let mut file = dir.create(4).expect("create");
+        file.append(&[1; 500]).expect("append");
+        assert!(synced(&*dir).is_none_or(|mark| mark == Segment { id: 4, len: 0 }), "nothing was synced");
+        file.sync().expect("sync");
+        synced(&*dir).is_some()
+    };
+    // A backend keeps marks or it does not.
+    let want = |id, len| is_kept.then_some(Segment { id, len });
+    assert_eq!(synced(&*dir), want(4, 500));
+    let mut file = dir.create(5).expect("create");
+    file.append(&[2; 70]).expect("append");
+    file.sync().expect("sync");
+    dir.delete(4).expect("delete");
+    assert_eq!(synced(&*dir), want(5, 70));
+    drop((file, dir, store));
+    let store = fixture.open();
+    let dir = store.log_dir(0).expect("log_dir");
+    assert_eq!(synced(&*dir), want(5, 70));
+    assert_eq!(synced(&*store.log_dir(1).expect("log_dir")), None, "ranks are apart");
+    dir.truncate(5, 20).expect("truncate");
+    assert_eq!(synced(&*dir), want(5, 20));
+    dir.delete(5).expect("delete");
+    assert_eq!(synced(&*dir), None);
 }

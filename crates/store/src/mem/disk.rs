@@ -1,6 +1,7 @@
 //! The hardware of the memory backend: contents old and new, space, planned faults, crashes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::MemStore;
@@ -8,7 +9,7 @@ use super::blobs::ObjectDisk;
 use super::fault::{CrashPlan, Fault, FaultPoint, Rng};
 use super::log::LogDisk;
 use super::table::TableDisk;
-use crate::{Identity, ObjectId, Result, StoreError};
+use crate::{Identity, ObjectId, Result, Segment, StoreError};
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
@@ -24,11 +25,17 @@ pub(crate) struct State {
     faults: BTreeMap<(FaultPoint, u64), Fault>,
     calls: BTreeMap<FaultPoint, u64>,
     pub(crate) capacity: Option<u64>,
+    /// Bytes beyond the capacity that only journals and the table get.
+    reserve: u64,
+    /// Whether nothing is left of the capacity.
+    pub(crate) full: Arc<AtomicBool>,
     /// Bytes in use by what can be read now.
     pub(crate) used: u64,
     pub(crate) table: TableDisk,
     pub(crate) ranks: BTreeSet<u32>,
     pub(crate) logs: BTreeMap<(u32, u64), LogDisk>,
+    /// Of each rank's journal the newest segment and how much of it is durable. Not a file: a crash leaves it.
+    pub(crate) marks: BTreeMap<u32, Segment>,
     pub(crate) blobs: BTreeMap<ObjectId, ObjectDisk>,
 }
 
@@ -42,10 +49,13 @@ impl MemDisk {
             faults: BTreeMap::new(),
             calls: BTreeMap::new(),
             capacity: None,
+            reserve: 0,
+            full: Arc::default(),
             used: 0,
             table: TableDisk::default(),
             ranks: BTreeSet::new(),
             logs: BTreeMap::new(),
+            marks: BTreeMap::new(),
             blobs: BTreeMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -99,7 +109,14 @@ impl MemDisk {
     /// Limits the space: writes that would bring the disk over `bytes` fail with
     /// [`StoreError::Full`]. `None` takes the limit away.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.lock().capacity = bytes;
+        let mut state = self.lock();
+        state.capacity = bytes;
+        state.look();
+    }
+
+    /// Bytes that journals and the table may take beyond the capacity.
+    pub fn set_reserve(&self, bytes: u64) {
+        self.lock().reserve = bytes;
     }
 
     /// Bytes in use.
@@ -138,12 +155,33 @@ impl State {
         }
     }
 
+    /// Notes how far a journal is durable.
+    pub(crate) fn mark(&mut self, rank: u32, id: u64, len: u64) {
+        let mark = self.marks.entry(rank).or_default();
+        *mark = (*mark).max(Segment { id, len });
+    }
+
     /// Fails if `more` bytes do not fit.
     pub(crate) fn room(&self, more: u64, what: &str) -> Result<()> {
+        self.room_beyond(0, more, what)
+    }
+
+    /// The same, with the reserve.
+    pub(crate) fn room_in_reserve(&self, more: u64, what: &str) -> Result<()> {
+        self.room_beyond(self.reserve, more, what)
+    }
+
+    fn room_beyond(&self, beyond: u64, more: u64, what: &str) -> Result<()> {
         match self.capacity {
-            Some(capacity) if self.used + more > capacity => Err(StoreError::Full { what: what.to_string() }),
+            Some(capacity) if self.used + more > capacity + beyond => Err(StoreError::Full { what: what.to_string() }),
             _ => Ok(()),
         }
+    }
+
+    /// Looks whether anything is left.
+    fn look(&mut self) {
+        let full = self.capacity.is_some_and(|capacity| self.used >= capacity);
+        self.full.store(full, Ordering::Release);
     }
 }
 
@@ -164,7 +202,9 @@ impl Ctx {
         if state.generation != self.generation {
             return Err(dead("the memory disk"));
         }
-        f(&mut state)
+        let done = f(&mut state);
+        state.look();
+        done
     }
 }
 

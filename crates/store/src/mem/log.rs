@@ -86,6 +86,7 @@ impl LogDir for MemLogDir {
                 return Err(StoreError::Io { what: self.what(id), cause: "it exists already".to_string() });
             }
             state.logs.insert((self.rank, id), LogDisk::default());
+            state.mark(self.rank, id, 0);
             Ok(())
         })?;
         Ok(Box::new(self.file(id, 0)))
@@ -110,6 +111,9 @@ impl LogDir for MemLogDir {
         })?;
         self.ctx.with(|state| {
             state.used -= cut;
+            if let Some(mark) = state.marks.get_mut(&self.rank).filter(|mark| mark.id == id) {
+                mark.len = mark.len.min(len);
+            }
             Ok(())
         })
     }
@@ -119,12 +123,19 @@ impl LogDir for MemLogDir {
             if let Some(log) = state.logs.remove(&(self.rank, id)) {
                 state.used -= log.bytes();
             }
+            if state.marks.get(&self.rank).is_some_and(|mark| mark.id == id) {
+                state.marks.remove(&self.rank);
+            }
             Ok(())
         })
     }
 
     fn sync_dir(&self) -> Result<()> {
         self.ctx.with(|_| Ok(()))
+    }
+
+    fn synced(&self) -> Result<Option<Segment>> {
+        self.ctx.with(|state| Ok(state.marks.get(&self.rank).copied()))
     }
 }
 
@@ -160,7 +171,7 @@ impl LogFile for MemLogFile {
         let total: usize = parts.iter().map(|p| p.len()).sum();
         self.on(|state| {
             state.arrive(FaultPoint::LogAppend, &self.what)?;
-            state.room(total as u64, &self.what)?;
+            state.room_in_reserve(total as u64, &self.what)?;
             let log = state.logs.get_mut(&self.key).ok_or_else(|| self.gone())?;
             parts.iter().for_each(|part| log.bytes.extend_from_slice(part));
             state.used += total as u64;
@@ -173,7 +184,10 @@ impl LogFile for MemLogFile {
     fn sync(&mut self) -> Result<()> {
         let done = self.on(|state| {
             state.arrive(FaultPoint::LogSync, &self.what)?;
-            state.logs.get_mut(&self.key).ok_or_else(|| self.gone())?.sync();
+            let log = state.logs.get_mut(&self.key).ok_or_else(|| self.gone())?;
+            log.sync();
+            let ((rank, id), len) = (self.key, log.bytes());
+            state.mark(rank, id, len);
             Ok(())
         });
         self.failed |= done.is_err();

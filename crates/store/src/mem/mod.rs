@@ -15,6 +15,7 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
 
@@ -59,6 +60,10 @@ impl Backend for MemStore {
             let total_bytes = state.capacity.unwrap_or(1 << 40).max(state.used);
             Ok(StatFs { total_bytes, free_bytes: total_bytes - state.used, total_inodes: 0, free_inodes: 0 })
         })
+    }
+
+    fn full(&self) -> Option<Arc<AtomicBool>> {
+        self.ctx.with(|state| Ok(state.full.clone())).ok()
     }
 
     fn close(&self) -> Result<()> {

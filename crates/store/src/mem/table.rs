@@ -105,7 +105,7 @@ impl Table for MemTable {
             state.arrive(FaultPoint::TableWrite, "the table")?;
             let grows: usize = batch.puts.iter().map(|(k, v)| k.len() + v.len()).sum();
             if grows > 0 {
-                state.room(grows as u64, "the table")?;
+                state.room_in_reserve(grows as u64, "the table")?;
             }
             let before = state.table.bytes;
             state.table.write(batch);

@@ -165,7 +165,7 @@ impl Journal {
         match &self.place {
             Place::Rank(looked) => {
                 let rank = self.owner.rank();
-                let config = ReadConfig { fs: Some(self.fs), rank: Some(rank), from: Lsn(0) };
+                let config = ReadConfig { fs: Some(self.fs), rank: Some(rank), from: Lsn(0), synced: None };
                 let reader = Reader::open(SegmentSource(looked.segments(rank)), config).map_err(|e| e.to_string())?;
                 Ok(Reading::Rank(Box::new(reader)))
             }

@@ -376,7 +376,13 @@ fn health_of(rank: &loligo_driver::RankStatus) -> Health {
         return ("grace", Some(text));
     }
     if mds.full {
-        return ("full", Some("the disk or the pool is full: changes wait or fail until there is space".into()));
+        return (
+            "full",
+            Some(
+                "the disk or the pool is full: what needs more room fails (ENOSPC) until there is some; removals go on"
+                    .into(),
+            ),
+        );
     }
     match mds.member {
         RankState::Up => ("serving", trouble),

@@ -125,7 +125,7 @@ impl Life {
 
     /// Reads all and compares it with what was appended.
     fn recover(&mut self) -> Tail {
-        let config = ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(self.from) };
+        let config = ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(self.from), synced: None };
         let mut reader = Reader::open(&mut self.disk, config).expect("a crash alone is no error");
         let mut next = self.from;
         while let Some(record) = reader.next_record().expect("a crash alone is no error") {
@@ -161,7 +161,7 @@ proptest! {
             life.disk.0.iter().flat_map(|(id, bytes)| (0..bytes.len()).map(move |at| (*id, at))).collect();
         let (id, byte) = places[at.index(places.len())];
         life.disk.0.get_mut(&id).expect("listed")[byte] ^= bits;
-        let mut reader = Reader::open(&mut life.disk, ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(1) });
+        let mut reader = Reader::open(&mut life.disk, ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(1), synced: None });
         let mut count = 0;
         let damaged = loop {
             match reader.as_mut().map(|reader| reader.next_record()) {
@@ -187,7 +187,7 @@ proptest! {
             first.splice(0..0, header.encode());
         }
         let source = MemSource(BTreeMap::from([(1, first), (2, second)]));
-        let config = ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(from) };
+        let config = ReadConfig { fs: Some(FS), rank: Some(RANK), from: Lsn(from), synced: None };
         if let Ok(mut reader) = Reader::open(source, config) {
             while let Ok(Some(_)) = reader.next_record() {}
         }

@@ -58,7 +58,7 @@ fn replace_there(disk: &MemDisk, file: &Journal) -> Outcome {
 /// The bodies from a record on, if the journal is not refused; with where the next record goes.
 fn read(disk: &MemDisk, from: u64) -> Option<(Vec<Vec<u8>>, Tail)> {
     let store = disk.open().expect("it is not open");
-    let config = ReadConfig { fs: Some(FS), rank: Some(0), from: Lsn(from) };
+    let config = ReadConfig { fs: Some(FS), rank: Some(0), from: Lsn(from), synced: None };
     let all = (|| {
         let mut reader = Reader::open(LogSource::new(store.log_dir(0).ok()?), config).ok()?;
         let mut bodies = Vec::new();
