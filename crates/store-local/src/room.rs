@@ -18,8 +18,10 @@ use crate::layout::Layout;
 
 /// Files of a whole reserve.
 const STEPS: u64 = 32;
-/// Steps that only the journal, identities of openings and syncs of file data may take.
+/// Steps that the table leaves to the journal, to syncs of file data and to the next opening.
 const STEPS_KEPT: usize = STEPS as usize / 4;
+/// Those that an opening leaves to the journal.
+const STEPS_AFTER_OPENING: usize = STEPS as usize / 16;
 /// The largest reserve that is made unless another size is asked for, bytes.
 const RESERVE_MAX: u64 = 256 << 20;
 /// A disk however small has a reserve of this, or of an eighth of it, bytes.
@@ -38,7 +40,9 @@ const BYTES_TO_OPEN: u64 = 2 << 20;
 pub(crate) enum For {
     /// The journal, the file `epochs`, and what makes acknowledged file data durable.
     Journal,
-    /// The table, whose compactions may need more than there is.
+    /// The opening of the directory.
+    Opening,
+    /// The table, once it is open.
     Table,
 }
 
@@ -54,6 +58,8 @@ pub(crate) struct Room {
 struct State {
     /// The steps that are there, with their bytes.
     steps: BTreeMap<u64, u64>,
+    /// The last that was said of the table.
+    table: (u64, u64),
     /// This file system has no room that can be reserved.
     cannot: bool,
 }
@@ -75,13 +81,22 @@ impl Room {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(named(&layout.reserve(), &e)),
         }
-        let state = State { steps, cannot: false };
+        let state = State { steps, table: (0, 0), cannot: false };
         Ok(Room { layout: layout.clone(), size, full: Arc::default(), state: Mutex::new(state) })
     }
 
     /// Whether what makes the file system larger is to be refused.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
+    }
+
+    /// The same as it is now: there may be room since it was looked at last.
+    pub(crate) fn is_full_now(&self) -> bool {
+        if self.is_full() {
+            let (table, need) = self.state().table;
+            let _ = self.look(table, need);
+        }
+        self.is_full()
     }
 
     /// The same, to be asked later.
@@ -97,7 +112,7 @@ impl Room {
         };
         while let Ok(space) = files::statfs(&self.layout.dir)
             && !is_enough(&space)
-            && self.give(For::Table)
+            && self.give(For::Opening)
         {}
     }
 
@@ -119,7 +134,11 @@ impl Room {
     /// Gives up a step of the reserve; `false`: there is none that `who` may have.
     pub(crate) fn give(&self, who: For) -> bool {
         let mut state = self.state();
-        let kept = if who == For::Table { STEPS_KEPT } else { 0 };
+        let kept = match who {
+            For::Table => STEPS_KEPT,
+            For::Opening => STEPS_AFTER_OPENING,
+            For::Journal => 0,
+        };
         if state.steps.len() <= kept {
             return false;
         }
@@ -150,6 +169,7 @@ impl Room {
     pub(crate) fn look(&self, table: u64, need: u64) -> Result<StatFs> {
         let mut space = files::statfs(&self.layout.dir)?;
         let mut state = self.state();
+        state.table = (table, need);
         let low = self.size / 4 + need;
         let high = low + low / 2;
         let (few, enough) = inodes(space.total_inodes);

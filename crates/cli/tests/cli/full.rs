@@ -132,7 +132,7 @@ fn name(text: &str) -> Name {
 
 fn state(data: &Path) -> String {
     let said = loligo("status --data {} --json", &[data]).ok().json();
-    said["state"].as_str().expect("a word").to_string()
+    said["health"].as_str().expect("a word").to_string()
 }
 
 const SERVE: &str = "serve --data {} --set grace_ms=0 --set log=info,loligo_store_local=debug";

@@ -206,7 +206,7 @@ impl Blobs for LocalBlobs {
             return Ok(());
         }
         let room = &self.shared.room;
-        if room.is_full() && self.grows(id, offset, data.len() as u64)? {
+        if room.is_full() && self.grows(id, offset, data.len() as u64)? && room.is_full_now() {
             return Err(StoreError::Full { what: id.to_string() });
         }
         let write = |object: &Arc<Object>| {

@@ -3,6 +3,7 @@
 
 mod ingest;
 mod options;
+mod reclaim;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,7 @@ pub(crate) struct LocalTable {
     /// Whether RocksDB compacts by itself. Not where there is no room for that: it would take, for a while, what other writes need.
     compacts: AtomicBool,
     ingesting: ingest::Ingesting,
+    reclaim: reclaim::Reclaim,
     room: Arc<Room>,
     _owner: Arc<Owner>,
 }
@@ -52,7 +54,7 @@ impl LocalTable {
         let options = options::database(options);
         ingest::sweep(path);
         let compacts = files::statfs(path)?.free_bytes >= bytes_of(path, ".sst").min(compaction);
-        let db = room.find(For::Table, || open(path, &options, compacts))?;
+        let db = room.find(For::Opening, || open(path, &options, compacts))?;
         Ok(Self {
             path: path.to_path_buf(),
             options,
@@ -62,6 +64,7 @@ impl LocalTable {
             stuck: AtomicBool::new(false),
             compacts: AtomicBool::new(compacts),
             ingesting: ingest::Ingesting::default(),
+            reclaim: reclaim::Reclaim::default(),
             room,
             _owner: owner,
         })
@@ -136,6 +139,9 @@ impl LocalTable {
             && let Err(error) = self.reopen()
         {
             return tracing::debug!("the table is not written now: {error}");
+        }
+        if self.room.is_full() {
+            self.reclaim();
         }
         // Twice as much before it begins again, so that it does not change all the time.
         let may = if self.compacts.load(Ordering::Acquire) { free >= need } else { free >= 2 * need };
@@ -248,11 +254,13 @@ impl Table for LocalTable {
         if batch.is_empty() {
             return if durability == Durability::Sync { self.flush() } else { Ok(()) };
         }
+        self.reclaim.removed(batch.deletes.len());
         self.write_with(|db| db.write_opt(to_rocksdb(&batch.deletes, &batch.puts), &write))
     }
 
     /// In parts: RocksDB makes a file of all that is written at once, however much, and has to have room for such files when it compacts.
     fn write_rows(&self, batch: &Batch) -> Result<()> {
+        self.reclaim.removed(batch.deletes.len());
         let (mut deletes, mut puts) = (&batch.deletes[..], &batch.puts[..]);
         while !(deletes.is_empty() && puts.is_empty()) {
             let mut bytes = 0;
