@@ -135,6 +135,8 @@ impl Mds {
             scattered: None,
             reads,
             within: None,
+            path_bound: limited.is_some(),
+            way_only: false,
             limited,
             lease_depth: ways,
         };

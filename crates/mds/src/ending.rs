@@ -106,6 +106,10 @@ impl Mds {
         }
         let Some(conn) = session.conn else { return Err(FsError::Stale) };
         let Some(peer) = self.sessions.conns.get(&conn).map(|conn| &conn.peer) else { return Err(FsError::Stale) };
+        if peer.limited().is_some() {
+            // The store asks nothing about paths, and whose address it says, its own or a server's, nobody knows.
+            return Err(FsError::NotSupported);
+        }
         if peer.is_read_only() {
             return Ok(Answer::Done);
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_namespace::{Change, Ctx, Lookup, answer_again, may_search, need, need_again, prepare};
-use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, Origin, Rank, Stamp, SubtreeOp};
+use loligo_types::{Answer, FsError, FsResult, Ino, Kind, Op, OpenFlags, Origin, Rank, Stamp, SubtreeOp};
 
 use crate::cluster::{Gathered, Where};
 
@@ -12,6 +12,7 @@ use crate::gate::Reply;
 use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
 use crate::park::{Job, Why};
+use crate::paths::shown_on_the_way;
 
 /// How a step of a request ended.
 pub(crate) enum Step {
@@ -297,6 +298,7 @@ impl Mds {
         let bad_pin = self.is_bad_pin(job);
         let change = match prepare(&self.tree, &job.op, &ctx) {
             Ok(_) if bad_pin => return Step::Answer(Err(FsError::Invalid)),
+            Ok(change) if job.way_only => shown_on_the_way(change),
             Ok(change) => change,
             Err(FsError::Busy) if matches!(job.op, Op::WriteInline { .. }) => return self.spill(job),
             Err(error) => return Step::Answer(Err(error)),
@@ -370,7 +372,11 @@ impl Mds {
     fn again(&mut self, job: &mut Job, origin: &Origin) -> Step {
         if let Op::Subtree { dir, what } = &job.op {
             let (dir, what) = (*dir, what.clone());
-            return self.subtree_again(job, dir, &what);
+            // It looks at what is so by now, and may be another request than the one that had this number.
+            return match self.admit_again(job, dir) {
+                Some(step) => step,
+                None => self.subtree_again(job, dir, &what),
+            };
         }
         if !self.cluster.is_alone()
             && origin.ino.0 != 0
@@ -395,6 +401,11 @@ impl Mds {
             return self.wait_for(job, needs);
         }
         let answer = answer_again(&self.tree, &job.op, origin);
+        if let Ok(Answer::Opened { .. }) = &answer
+            && let Some(step) = self.refuse_opening_again(job, origin)
+        {
+            return step;
+        }
         if let Ok(answer) = &answer {
             let change = Change::only(answer.clone());
             if let Some(why) = self.settle_conflicts(job, &change) {
@@ -407,6 +418,55 @@ impl Mds {
 }
 
 impl Mds {
+    /// What a request about a subtree meets that comes with the number of one that was executed. Nothing says that it is the same one.
+    fn admit_again(&mut self, job: &mut Job, dir: Ino) -> Option<Step> {
+        if !self.cluster.is_alone() {
+            if !self.cluster.ready {
+                return Some(Step::Wait(Why::Peers));
+            }
+            let mut wants = Vec::new();
+            match self.locate(dir, &mut wants) {
+                Where::Here => {}
+                // As long as it was this client's it was here.
+                Where::Elsewhere(_) => return Some(Step::Answer(Err(FsError::Stale))),
+                Where::Unknown => return Some(self.wait_for(job, wants)),
+            }
+        }
+        if job.limited.is_some() { self.limit(job, None) } else { None }
+    }
+
+    /// Why a request to open does not open what was found or made when its number was executed. That need not have been the same request: a
+    /// number does not say what was asked. So whoever has not just made the file, nor has it open, must be allowed to open it now.
+    fn refuse_opening_again(&mut self, job: &mut Job, origin: &Origin) -> Option<Step> {
+        let (_, flags) = job.op.opens()?;
+        let needs_write = flags.write || flags.truncate || flags.append;
+        let inode = self.tree.inode(origin.ino)?;
+        // A new file is open to who made it, whatever its mode says.
+        let is_new = origin.value != 0 && inode.kind == Kind::File && inode.uid == job.cred.uid;
+        let has_name = inode.nlink > 0;
+        if let Some((identity, _)) = job.limited.clone()
+            && (has_name || !is_new)
+            && let Some(step) = self.limit_at(job, &identity.rights, origin.ino, needs_write)
+        {
+            return Some(step);
+        }
+        if is_new {
+            return None;
+        }
+        let held = self.opened_before(job);
+        let ctx = Ctx {
+            cred: &job.cred,
+            stamp: Stamp { now: self.now.wall, ino: self.tree.next_ino() },
+            handle_read: held.is_some_and(|handle| handle.read),
+            handle_write: held.is_some_and(|handle| handle.write),
+            open_count: &|_| 1,
+            route_version: &|_| None,
+        };
+        let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
+        let open = Op::Open { ino: origin.ino, flags, handle: 0 };
+        prepare(&self.tree, &open, &ctx).err().map(|error| Step::Answer(Err(error)))
+    }
+
     /// What a request of before concerned may have become another rank's.
     fn again_elsewhere(&mut self, job: &mut Job, ino: Ino) -> Option<Step> {
         if !self.cluster.ready {

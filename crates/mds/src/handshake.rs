@@ -182,6 +182,9 @@ impl Mds {
         let Some(own) = self.sessions.same(slot, session).filter(|own| own.conn == Some(conn)) else { return };
         own.assured_ms = now_ms;
         let client = own.client;
+        let limited = self.sessions.conns.get(&conn).is_some_and(|conn| conn.peer.limited().is_some());
+        // Who is limited to paths reaches file data by its servers alone.
+        let direct = self.config.direct.as_deref().filter(|_| !limited).unwrap_or_default().to_owned();
         self.out.push_back(Output::Bound { conn, session });
         let msg = ToClient::Welcome(Welcome {
             version: PROTOCOL_VERSION,
@@ -197,7 +200,7 @@ impl Mds {
             hash_key: self.config.hash_key,
             map: self.cluster.map.clone(),
             routes: self.routes_about(None),
-            direct: self.config.direct.as_deref().unwrap_or_default().to_owned(),
+            direct,
         });
         self.out.push_back(Output::Send { conn, msg });
     }

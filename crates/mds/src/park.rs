@@ -55,6 +55,10 @@ pub(crate) struct Job {
     pub(crate) within: Option<Ino>,
     /// Who asks, if it is to be found out yet whether that one may do it there; and the last question to another rank before it came.
     pub(crate) limited: Option<(Arc<Identity>, u64)>,
+    /// Its client may do things below paths only.
+    pub(crate) path_bound: bool,
+    /// Of a directory above those paths it is to be told only what the way there needs.
+    pub(crate) way_only: bool,
     /// How deep below the root its walk begins, if lookup leases of the way would be welcome.
     pub(crate) lease_depth: Option<u16>,
 }

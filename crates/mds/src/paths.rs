@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_namespace::{Found, Need};
-use loligo_types::{FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
+use loligo_namespace::{Change, Found, Need};
+use loligo_types::{Answer, FsError, Ino, Kind, Name, Op, Rank, SessionId, limits};
 
 use crate::admit::changes;
 use crate::cluster::{Where, principal};
@@ -118,9 +118,23 @@ fn shows_only_itself(op: &Op) -> bool {
     match op {
         Op::GetAttr { .. } | Op::LookupParent { .. } | Op::ListXattr { .. } => true,
         Op::Access { want, .. } => !want.write,
-        Op::GetXattr { name, .. } => name.starts_with(b"system.") || name.starts_with(b"security."),
+        Op::GetXattr { name, .. } => is_looked_at(name),
         _ => false,
     }
+}
+
+/// Whether the kernel looks at an xattr on the way.
+fn is_looked_at(name: &[u8]) -> bool {
+    name.starts_with(b"system.") || name.starts_with(b"security.")
+}
+
+/// What is shown of a directory above a path: of the names of its xattrs those that may be read.
+pub(crate) fn shown_on_the_way(mut change: Change) -> Change {
+    if let Answer::Bytes(names) = &change.answer {
+        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| is_looked_at(name));
+        change.answer = Answer::Bytes(shown.flatten().copied().collect());
+    }
+    change
 }
 
 impl Mds {
@@ -128,6 +142,7 @@ impl Mds {
     pub(crate) fn limit(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
         let (identity, _) = job.limited.clone()?;
         let change = changes(&job.op);
+        job.way_only = false;
         let through_handle = held.is_some_and(|handle| handle.write || !change);
         if !through_handle && let Some(subject) = principal(&job.op) {
             for ino in [Some(subject), second_subject(&job.op)].into_iter().flatten() {
@@ -141,7 +156,8 @@ impl Mds {
         None
     }
 
-    fn limit_at(&mut self, job: &mut Job, rights: &Rights, ino: Ino, change: bool) -> Option<Step> {
+    /// The same of one inode.
+    pub(crate) fn limit_at(&mut self, job: &mut Job, rights: &Rights, ino: Ino, change: bool) -> Option<Step> {
         let open = self.opens.open_by(job.slot, ino).is_some_and(|writes| writes || !change);
         let is_file = self.tree.inode(ino).is_some_and(|inode| inode.kind != Kind::Dir);
         if open && is_file && second_subject(&job.op) != Some(ino) {
@@ -153,7 +169,12 @@ impl Mds {
             Way::Ask(at, rank) => return Some(self.ask_way(at, rank)),
         };
         let verdict = match names {
-            Some(names) => self.verdict(rights, &names, &job.op, change),
+            Some(names) => {
+                let verdict = self.verdict(rights, &names, &job.op, change);
+                let lists = matches!(job.op, Op::ListXattr { .. });
+                job.way_only = lists && self.rights_at(rights, &names, change) != Verdict::Yes;
+                verdict
+            }
             None if matches!(self.tree.find(ino), Found::Gone) => return None,
             None if open => return None,
             None => Verdict::No,

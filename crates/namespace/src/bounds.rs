@@ -4,7 +4,7 @@
 use loligo_types::limits::{
     ACL_ENTRIES_MAX, DIR_NLINK_MAX, EXPECTED_ENTRIES_MAX, FILE_SIZE_MAX, INLINE_MAX, LINK_MAX, SYMLINK_MAX,
 };
-use loligo_types::{Frag, Inode, Kind, RStat};
+use loligo_types::{Frag, Inode, Kind, Placement, RStat, Spread};
 
 /// Most that sums may be, either way: so many trees of the largest size can be added up.
 const SUM_MAX: u64 = 1 << 60;
@@ -24,13 +24,62 @@ pub fn is_within_bounds(inode: &Inode) -> bool {
     };
     let bits = if inode.kind == Kind::Dir { Frag::BITS_MAX } else { 0 };
     let acls = [inode.acl(), inode.default_acl()].into_iter().flatten().all(|acl| acl.0.len() <= ACL_ENTRIES_MAX);
-    inode.size <= size
+    inode.mode & !0o7777 == 0
+        && has_rare_parts_of_its_kind(inode)
+        && inode.size <= size
         && inode.nlink <= links
         && inode.frag_bits <= bits
         && inode.change <= CHANGES_MAX
         && inode.cuts <= CUTS_MAX
-        && (!inode.inline || inode.size <= INLINE_MAX as u64)
+        && (!inode.inline || inode.kind == Kind::File && inode.size <= INLINE_MAX as u64)
         && sums(inode.accounted)
         && sums(inode.rstat())
         && acls
+}
+
+/// Whether an inode has of its rare parts only those that its kind has, and a symbolic link its target.
+fn has_rare_parts_of_its_kind(inode: &Inode) -> bool {
+    let (is_dir, is_link) = (inode.kind == Kind::Dir, inode.kind == Kind::Symlink);
+    let is_device = matches!(inode.kind, Kind::Char | Kind::Block);
+    let Some(rare) = inode.extra.as_deref() else { return !is_link };
+    let of_dirs = rare.default_acl.is_none()
+        && rare.rstat == RStat::default()
+        && rare.expected_entries == 0
+        && rare.spread == Spread::No
+        && rare.placement == Placement::Inherited
+        && !rare.moved
+        && rare.lookup_lease.is_none();
+    let target = rare.symlink.as_ref().map(|target| target.len() as u64);
+    (is_dir || of_dirs)
+        && target == is_link.then_some(inode.size)
+        && (is_device || rare.rdev == 0)
+        && (inode.kind == Kind::File || rare.layout.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_types::{Ino, Time};
+
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_own_rare_parts_and_no_others() {
+        let of = |kind| Inode::new(Ino(300), kind, 0o644, 0, 0, Ino(1), Time(1));
+        assert!(is_within_bounds(&of(Kind::File)) && is_within_bounds(&of(Kind::Dir)));
+        assert!(!is_within_bounds(&of(Kind::Symlink)), "it has no target");
+        let mut link = of(Kind::Symlink);
+        link.extra_mut().symlink = Some((*b"there").into());
+        assert!(!is_within_bounds(&link), "it is not as long as its target");
+        link.size = 5;
+        assert!(is_within_bounds(&link));
+        let mut file = link.clone();
+        file.kind = Kind::File;
+        assert!(!is_within_bounds(&file));
+        let mut placed = of(Kind::File);
+        placed.extra_mut().placement = Placement::Giga;
+        assert!(!is_within_bounds(&placed));
+        let mut node = of(Kind::Fifo);
+        node.extra_mut().rdev = 7;
+        assert!(!is_within_bounds(&node));
+    }
 }

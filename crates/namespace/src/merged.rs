@@ -1,11 +1,12 @@
 //! What a merge makes of an inode that was there before: what its owner has changed of it since it was fetched, on top of what it is
 //! now. Only sums and times can have changed meanwhile: nobody else may change what is decoupled, and a rank counts lazily.
 
-use loligo_types::{Inode, Kind, RStat};
+use loligo_types::{Extra, Inode, Kind, RStat};
 
 /// `base`: as the owner fetched it; `made`: as the owner has it; `now`: as the rank has it.
 pub fn merged(now: &Inode, base: &Inode, made: &Inode) -> Inode {
     let mut merged = made.clone();
+    keep_rare(&mut merged, now);
     let stays = made.parent == base.parent;
     if stays {
         (merged.parent, merged.accounted) = (now.parent, sum(now.accounted, less(made.accounted, base.accounted)));
@@ -40,6 +41,20 @@ pub fn merged(now: &Inode, base: &Inode, made: &Inode) -> Inode {
     merged
 }
 
+/// What of an inode nobody changes in a merge stays as it is now: what it is, and what comes with policies and with what only a rank does.
+fn keep_rare(merged: &mut Inode, now: &Inode) {
+    (merged.kind, merged.btime) = (now.kind, now.btime);
+    let none = Extra::default();
+    let now = now.extra.as_deref().unwrap_or(&none);
+    let mut kept = merged.extra.as_deref().unwrap_or(&none).clone();
+    kept.symlink.clone_from(&now.symlink);
+    (kept.rdev, kept.expected_entries, kept.spread) = (now.rdev, now.expected_entries, now.spread);
+    (kept.placement, kept.moved, kept.lookup_lease) = (now.placement, now.moved, now.lookup_lease);
+    if kept != *merged.extra.as_deref().unwrap_or(&none) {
+        *merged.extra_mut() = kept;
+    }
+}
+
 /// Takes from the sums of the directory that counted an inode what it has counted of it since its owner fetched it, if the owner has
 /// taken it away from there.
 pub fn uncount(counter: &mut Inode, now: &Inode, base: &Inode) {
@@ -59,7 +74,7 @@ fn less(a: RStat, b: RStat) -> RStat {
 
 #[cfg(test)]
 mod tests {
-    use loligo_types::{Ino, Time};
+    use loligo_types::{Acl, Ino, Placement, Spread, Time};
 
     use super::*;
 
@@ -77,6 +92,22 @@ mod tests {
         assert_eq!(all.rstat(), RStat { entries: 7, bytes: 70 });
         made.mode = 0o711;
         assert_eq!(merged(&now, &base, &made).mode, 0o711);
+    }
+
+    #[test]
+    fn what_an_inode_is_and_what_comes_with_policies_is_not_taken_from_a_merge() {
+        let base = Inode::new(Ino(300), Kind::Dir, 0o755, 1, 1, Ino(1), Time(5));
+        let mut now = base.clone();
+        now.extra_mut().placement = Placement::Giga;
+        let mut made = base.clone();
+        (made.kind, made.btime) = (Kind::File, Time(7));
+        let extra = made.extra_mut();
+        (extra.default_acl, extra.placement, extra.moved) = (Some(Acl(Vec::new())), Placement::Table, true);
+        (extra.spread, extra.expected_entries, extra.rdev) = (Spread::Home, 9, 7);
+        let all = merged(&now, &base, &made);
+        assert_eq!((all.kind, all.btime, all.default_acl()), (Kind::Dir, Time(5), Some(&Acl(Vec::new()))));
+        assert_eq!((all.placement(), all.has_moved(), all.is_spread()), (Placement::Giga, false, false));
+        assert_eq!((all.expected_entries(), all.extra.map(|extra| extra.rdev)), (0, Some(0)));
     }
 
     #[test]

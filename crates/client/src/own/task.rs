@@ -92,6 +92,8 @@ pub(crate) struct OwnTask {
     next_part: usize,
     failed: Option<FsError>,
     pub(super) tries: u32,
+    /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
+    looked_through: bool,
     /// Bytes of the journal that are merged, and of all that is to be.
     pub merged: u64,
     pub total: u64,
@@ -112,6 +114,7 @@ impl OwnTask {
             next_part: 0,
             failed: None,
             tries: 0,
+            looked_through: false,
             merged: 0,
             total: 0,
             records: 0,
@@ -317,6 +320,7 @@ impl Client {
         };
         let (epoch, merge) = (record.epoch, record.merges + 1);
         let (into, blind) = self.own_how(own.root, cred);
+        let blind = blind && !own.looked_through;
         let Some(group) = own.groups.front() else { return self.own_applied(id, own, cred) };
         if let Some(error) = own.failed {
             // What was sent is still answered.
@@ -367,6 +371,10 @@ impl Client {
         own.next_part = 0;
         match error {
             FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
+            FsError::Perm if !own.looked_through && self.own_how(own.root, cred).1 => {
+                own.looked_through = true;
+                self.own_parts(id, own, cred)
+            }
             FsError::Stale if own.tries < TRIES => {
                 own.stage = Stage::Resume;
                 if let Some(what) = self.own_resume_op(own.root) {

@@ -15,7 +15,8 @@ use loligo_types::{
     Answer, Conflict, Cred, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, Need, SubtreeAnswer,
 };
 
-use super::merge::{Bar, Intake, is_his_to_make, names_of};
+use super::look::{Bar, is_his_to_make, names_of};
+use super::merge::Intake;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -79,9 +80,10 @@ impl Mds {
 
     /// Whether something was removed from a subtree by others, and its owner may have it back.
     pub(super) fn is_held_for(&self, record: &DecoupledRecord, inode: &Inode) -> bool {
-        let held = self.decoupled.by_dir.get(&record.dir).map(|owned| &owned.held);
-        let is_his = record.uid == 0 || inode.uid == record.uid;
-        held.is_some_and(|held| held.inos.contains(&inode.ino) && (is_his || !held.found)) && inode.nlink == 0
+        let Some(owned) = self.decoupled.by_dir.get(&record.dir) else { return false };
+        // Who may do things below paths only can say to be anybody, and has nothing that may be elsewhere.
+        let is_his = !owned.path_bound && (record.uid == 0 || inode.uid == record.uid);
+        owned.held.inos.contains(&inode.ino) && (is_his || !owned.held.found) && inode.nlink == 0
     }
 
     /// Whether all that a part says is its owner's to say, and takes it down.
@@ -133,6 +135,9 @@ impl Mds {
             return Err(Bar::Load(needs));
         }
         intake.bytes += body.len() as u64;
+        // Objects of what was there before go with that. A number that means nothing may be one that another is about to use.
+        let drops = |event: &Event| !matches!(event, Event::Discard { ino, .. } if !record.is_granted(*ino));
+        let events = events.into_iter().filter(drops).collect();
         intake.draft.add(events, &|ino| record.is_new(ino), &|dir| !closed.contains(&dir));
         Ok(())
     }

@@ -6,18 +6,16 @@
 //! them, and so does replay. Nothing of it can be seen halfway, since nobody but the owner may look below the root.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use loligo_journal::view_record;
-use loligo_namespace::{Change, Draft, Found, access, is_within_bounds, merged, uncount};
-use loligo_types::limits::{INLINE_MAX, MERGE_PART_MAX, XATTR_VALUE_MAX};
-use loligo_types::{
-    Answer, Cred, DecoupledRecord, Event, EventView, FsError, Ino, Inode, Interfere, Kind, MergeInto, Need,
-};
+use loligo_namespace::{Change, Draft, Found, is_within_bounds, merged, uncount};
+use loligo_types::limits::MERGE_PART_MAX;
+use loligo_types::{Answer, DecoupledRecord, Event, FsError, Ino, Inode, Interfere, MergeInto, Need};
 
 use super::allow;
 use super::into_table::IntoTable;
+use super::look::Bar;
+use super::shape::Shape;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -40,20 +38,50 @@ pub(super) struct Intake {
     pub(super) draft: Draft,
     pub(super) bytes: u64,
     /// Inodes that were there before: as the owner fetched them, and as they are to be; `None`: gone.
-    known: BTreeMap<Ino, (Box<Inode>, Option<Box<Inode>>)>,
+    pub(super) known: BTreeMap<Ino, (Box<Inode>, Option<Box<Inode>>)>,
     /// What was there before and was found to be below the root.
-    below: BTreeSet<Ino>,
+    pub(super) below: BTreeSet<Ino>,
+    /// What is new, and which directory is to be where.
+    pub(super) shape: Shape,
+    /// Files that were there before, are spoken of, and may have names outside.
+    pub(super) linked: BTreeSet<Ino>,
+    /// Files whose bytes go, which the owner may do only if it ends them.
+    pub(super) ends: BTreeSet<Ino>,
+    /// Xattrs that are set, with their bytes, or taken away, by inode.
+    pub(super) xattrs: BTreeMap<Ino, BTreeMap<Arc<[u8]>, Option<usize>>>,
     /// Bytes of objects to be dropped.
     discards: Vec<Event>,
 }
 
-/// What stands in the way of a part.
-pub(super) enum Bar {
-    /// Nobody may say it of it.
-    Wrong,
-    /// Its owner may not, as it is by now.
-    Denied,
-    Load(Vec<Need>),
+impl Intake {
+    /// Notes an event about something that was there before, or that is looked at once more in the end. Whether it can be said after those before it.
+    pub(super) fn note(&mut self, event: Event) -> bool {
+        match event {
+            Event::Inode(inode) => match self.known.get_mut(&inode.ino) {
+                // The first time the owner says how it found it.
+                None => _ = self.known.insert(inode.ino, (inode.clone(), Some(inode))),
+                Some((_, Some(made))) => *made = inode,
+                Some((_, None)) => return false,
+            },
+            Event::InodeGone(ino) => match self.known.get_mut(&ino) {
+                Some((_, made)) => *made = None,
+                None => return false,
+            },
+            Event::Xattr { ino, name, value } => {
+                let bytes = Some(name.len() + value.len());
+                self.xattrs.entry(ino).or_default().insert(name, bytes);
+            }
+            Event::XattrGone { ino, name } => _ = self.xattrs.entry(ino).or_default().insert(name, None),
+            Event::Discard { .. } => self.discards.push(event),
+            _ => {}
+        }
+        true
+    }
+
+    /// Whether something that was there before is gone with the merge.
+    pub(super) fn ends(&self, ino: Ino) -> bool {
+        self.known.get(&ino).is_some_and(|(_, made)| made.is_none())
+    }
 }
 
 impl Mds {
@@ -73,7 +101,8 @@ impl Mds {
             // What does not go together is found by looking.
             return Step::Answer(Err(FsError::NotSupported));
         }
-        if blind && !job.cred.is_root() {
+        // Root's word is taken for what is others'. That of a client which is limited to paths is nobody's but its own.
+        if blind && (!job.cred.is_root() || job.path_bound) {
             return Step::Answer(Err(FsError::Perm));
         }
         let Some(owned) = self.decoupled.by_dir.get_mut(&dir) else { return Step::Answer(Err(FsError::Stale)) };
@@ -104,13 +133,13 @@ impl Mds {
         };
         let most = if allowed { allow::BYTES_MAX } else { BYTES_MAX };
         let most = if self.log.limit == 0 { most } else { most.min(self.log.limit / 2) };
-        let error = if bytes + body.len() as u64 > most {
+        let error = if bytes + body.len() as u64 > most || intake.shape.bytes() > most {
             Some(FsError::Quota)
         } else {
             let verdict = if allowed {
                 self.look_through_allowed(&record, &job.cred, body, &mut intake)
             } else {
-                self.look_through(&record, (!blind).then_some(&job.cred), body, &mut intake)
+                self.look_through(&record, &job.cred, body, &mut intake)
             };
             match verdict {
                 Ok(()) => None,
@@ -129,7 +158,8 @@ impl Mds {
             }
         };
         if let Some(error) = error {
-            self.keep_intake(dir, part, intake);
+            // Some of a part that was refused may be noted: what comes next begins anew.
+            self.keep_intake(dir, if error == FsError::Quota { part } else { 0 }, intake);
             return Step::Answer(Err(error));
         }
         intake.parts = part + 1;
@@ -156,198 +186,6 @@ impl Mds {
     pub(super) fn keep_intake(&mut self, dir: Ino, parts: u32, intake: Intake) {
         if let Some(owned) = self.decoupled.by_dir.get_mut(&dir) {
             owned.intake = (parts > 0).then_some(intake);
-        }
-    }
-
-    /// Whether all that a part says is its owner's to say; notes what it says of what was there before. `cred`: nobody's if its word is
-    /// taken for it, as long as it speaks of what there is in a subtree.
-    fn look_through(
-        &mut self,
-        record: &DecoupledRecord,
-        cred: Option<&Cred>,
-        body: &[u8],
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
-        let (mut needs, mut noted, mut verdict) = (Vec::new(), Vec::new(), Ok(()));
-        let read = view_record(body, |event| {
-            let looked = match cred {
-                Some(cred) => self.look_at(record, cred, event, intake),
-                None if is_of_a_subtree(event) => Ok(()),
-                None => Err(Bar::Wrong),
-            };
-            match looked {
-                Ok(()) => noted.extend(to_be_noted(record, event)),
-                Err(Bar::Load(more)) => needs.extend(more),
-                Err(bar) => {
-                    verdict = Err(bar);
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        });
-        verdict?;
-        if read.is_err() {
-            return Err(Bar::Wrong);
-        }
-        if !needs.is_empty() {
-            needs.sort_unstable();
-            needs.dedup();
-            return Err(Bar::Load(needs));
-        }
-        noted.into_iter().for_each(|event| note(event, intake));
-        Ok(())
-    }
-
-    pub(super) fn look_at(
-        &mut self,
-        record: &DecoupledRecord,
-        cred: &Cred,
-        event: EventView<'_>,
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
-        let right = |is: bool| if is { Ok(()) } else { Err(Bar::Wrong) };
-        let event = match event {
-            EventView::Inode(inode) if !is_within_bounds(inode) => return Err(Bar::Wrong),
-            // What lives by itself lives here.
-            EventView::Inode(inode) if inode.place.rank().is_some_and(|rank| rank != self.me()) => {
-                return Err(Bar::Wrong);
-            }
-            EventView::Inode(inode) if record.is_new(inode.ino) => {
-                right(inode.nlink > 0 && !inode.is_spread() && is_his_to_make(inode, cred))?;
-                return self.is_there(record, inode.parent, intake);
-            }
-            EventView::Inode(inode) => {
-                self.is_there(record, inode.ino, intake)?;
-                let now = match self.tree.find(inode.ino) {
-                    Found::Here(now) => now,
-                    Found::Gone => return Err(Bar::Wrong),
-                    Found::Unknown => return Err(Bar::Load(vec![Need::Inode(inode.ino)])),
-                };
-                // What is another's stays as that one has made it.
-                let keeps = (now.uid, now.gid, now.mode, now.acl(), now.default_acl())
-                    == (inode.uid, inode.gid, inode.mode, inode.acl(), inode.default_acl());
-                let is_his = cred.is_root() || now.uid == cred.uid && is_his_to_make(inode, cred);
-                let content = |inode: &Inode| (inode.size, inode.mtime, inode.cuts, inode.inline, inode.has_xattrs);
-                let (written, renamed) = (content(now) != content(inode), names_of(now) != names_of(inode));
-                right(now.kind == inode.kind && !inode.is_spread() && (keeps || is_his))?;
-                if is_his {
-                    return Ok(());
-                }
-                if written {
-                    self.may_write(record, cred, inode.ino, intake)?;
-                }
-                return if renamed { self.may_rename(record, cred, inode.ino, intake) } else { Ok(()) };
-            }
-            EventView::Entry { dir, ino, kind, remote, .. } => {
-                // A file with several names lives with one of them; a directory lives where its name is.
-                // Or it has a line of the subtree map, because it was another rank's once.
-                let lives_there = kind != Kind::Dir || self.cluster.routes.home(ino) == Some(self.me());
-                right((!remote || lives_there) && ino != record.dir)?;
-                self.may_write(record, cred, dir, intake)?;
-                return self.is_there(record, ino, intake);
-            }
-            EventView::Other(event) => event,
-        };
-        match event {
-            Event::InodeGone(ino) => {
-                right(*ino != record.dir)?;
-                self.may_rename(record, cred, *ino, intake)
-            }
-            Event::EntryGone { dir, .. } => self.may_write(record, cred, *dir, intake),
-            Event::Xattr { ino, name, value } => {
-                right(value.len() <= XATTR_VALUE_MAX && may_name(cred, name))?;
-                self.may_write(record, cred, *ino, intake)
-            }
-            Event::XattrGone { ino, name } => {
-                right(may_name(cred, name))?;
-                self.may_write(record, cred, *ino, intake)
-            }
-            Event::Inline { ino, data } => {
-                right(data.len() <= INLINE_MAX)?;
-                self.may_write(record, cred, *ino, intake)
-            }
-            Event::InlineGone(ino) => self.may_write(record, cred, *ino, intake),
-            Event::Discard { ino, .. } => {
-                // Of a file that is cut, or of one that goes.
-                match self.may_write(record, cred, *ino, intake) {
-                    Err(Bar::Denied) => self.may_rename(record, cred, *ino, intake),
-                    verdict => verdict,
-                }
-            }
-            _ => Err(Bar::Wrong),
-        }
-    }
-
-    /// Whether something is in the subtree and its owner may write to it, as it is by now.
-    pub(super) fn may_write(
-        &mut self,
-        record: &DecoupledRecord,
-        cred: &Cred,
-        ino: Ino,
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
-        self.is_there(record, ino, intake)?;
-        if record.is_new(ino) || cred.is_root() {
-            return Ok(());
-        }
-        match self.tree.find(ino) {
-            Found::Here(inode) if inode.uid == cred.uid => Ok(()),
-            Found::Here(inode) => access::check(inode, cred, access::W).map_err(|_| Bar::Denied),
-            // Others have removed it; it counts for nothing.
-            Found::Gone if record.interfere == Interfere::Allow => Ok(()),
-            Found::Gone => Err(Bar::Wrong),
-            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
-        }
-    }
-
-    /// Whether its owner may give something that is in the subtree another name, or take its name away: whoever may write to the directory
-    /// that it is in. A directory knows its names by their number.
-    pub(super) fn may_rename(
-        &mut self,
-        record: &DecoupledRecord,
-        cred: &Cred,
-        ino: Ino,
-        intake: &mut Intake,
-    ) -> Result<(), Bar> {
-        self.is_there(record, ino, intake)?;
-        if record.is_new(ino) || cred.is_root() {
-            return Ok(());
-        }
-        match self.tree.find(ino) {
-            Found::Here(inode) if self.is_held_for(record, inode) => Ok(()),
-            Found::Here(inode) => {
-                let parent = inode.parent;
-                self.may_write(record, cred, parent, intake)
-            }
-            Found::Gone if record.interfere == Interfere::Allow => Ok(()),
-            Found::Gone => Err(Bar::Wrong),
-            Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
-        }
-    }
-
-    /// Whether something is in the subtree: made there, or found there.
-    pub(super) fn is_there(&mut self, record: &DecoupledRecord, ino: Ino, intake: &mut Intake) -> Result<(), Bar> {
-        if record.is_granted(ino) || ino == record.dir || intake.below.contains(&ino) {
-            return Ok(());
-        }
-        if self.is_elsewhere(ino) {
-            return Err(Bar::Wrong);
-        }
-        match self.tree.find(ino) {
-            Found::Unknown => return Err(Bar::Load(vec![Need::Inode(ino)])),
-            // What others have removed of it is not below anything any more.
-            Found::Gone if record.interfere == Interfere::Allow => return Ok(()),
-            Found::Here(inode) if self.is_held_for(record, inode) => return Ok(()),
-            _ => {}
-        }
-        match self.may_be_below(ino, record.dir) {
-            Ok(true) => {
-                self.note_lent(ino, record.dir);
-                intake.below.insert(ino);
-                Ok(())
-            }
-            Ok(false) => Err(Bar::Wrong),
-            Err(needs) => Err(Bar::Load(needs)),
         }
     }
 
@@ -381,7 +219,7 @@ impl Mds {
         if record.interfere == Interfere::Allow {
             return self.merge_allowed(job, &record, (merge, used), intake);
         }
-        let finals = match self.finals(&intake) {
+        let finals = match self.is_whole(&record, &intake, used).and_then(|()| self.finals(&intake)) {
             Ok(mut finals) => {
                 finals.extend(
                     self.lines_gone(intake.known.iter().filter(|(_, known)| known.1.is_none()).map(|(ino, _)| *ino)),
@@ -487,67 +325,5 @@ impl Mds {
         if self.decoupled.by_dir.values().any(|owned| owned.merging && !owned.waits_for_table()) {
             self.out.push_back(crate::io::Output::Again);
         }
-    }
-}
-
-/// What of an inode changes with its names; of a directory the number of links does with those in it.
-pub(super) fn names_of(inode: &Inode) -> (Ino, loligo_types::Place, u32) {
-    (inode.parent, inode.place, if inode.kind == Kind::Dir { 0 } else { inode.nlink })
-}
-
-/// Whether a user may set xattrs of this name. Policies are a rank's to hear of at once.
-fn may_name(cred: &Cred, name: &[u8]) -> bool {
-    name.starts_with(b"user.") || cred.is_root() && !name.starts_with(b"loligo.")
-}
-
-/// Whether a user may have made an inode with this owner, group and mode.
-pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
-    let group = inode.kind == Kind::Dir || inode.mode & access::S_ISGID == 0 || cred.in_group(inode.gid);
-    let device = matches!(inode.kind, Kind::Char | Kind::Block);
-    cred.is_root() || inode.uid == cred.uid && group && !device
-}
-
-/// Whether an event is about what a subtree consists of.
-fn is_of_a_subtree(event: EventView<'_>) -> bool {
-    match event {
-        EventView::Inode(inode) => !inode.is_spread(),
-        EventView::Entry { .. } => true,
-        EventView::Other(event) => matches!(
-            event,
-            Event::InodeGone(_)
-                | Event::EntryGone { .. }
-                | Event::Xattr { .. }
-                | Event::XattrGone { .. }
-                | Event::Inline { .. }
-                | Event::InlineGone(_)
-                | Event::Discard { .. }
-        ),
-    }
-}
-
-/// An event, if it says something of what was there before.
-fn to_be_noted(record: &DecoupledRecord, event: EventView<'_>) -> Option<Event> {
-    match event {
-        EventView::Inode(inode) if !record.is_new(inode.ino) => Some(Event::Inode(Box::new(inode.clone()))),
-        EventView::Other(event @ (Event::InodeGone(_) | Event::Discard { .. })) => Some(event.clone()),
-        _ => None,
-    }
-}
-
-/// Notes it.
-fn note(event: Event, intake: &mut Intake) {
-    match event {
-        Event::Inode(inode) => match intake.known.get_mut(&inode.ino) {
-            // The first time the owner says how it found it.
-            None => _ = intake.known.insert(inode.ino, (inode.clone(), Some(inode))),
-            Some((_, made)) => *made = Some(inode),
-        },
-        Event::InodeGone(ino) => {
-            if let Some((_, made)) = intake.known.get_mut(&ino) {
-                *made = None;
-            }
-        }
-        Event::Discard { .. } => intake.discards.push(event),
-        _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! Decoupled subtrees: one client has all below a directory for itself, changes it where it is, and gives back what it made as a whole.
 //! Here who has what, and which request goes where; `begin.rs` how it comes about and ends, `away.rs` what becomes of one whose owner is
-//! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `merge.rs` how what
-//! it made becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
+//! not heard, `shut.rs` what others meet, `fetch.rs` what the owner is told, `objects.rs` what of its files' bytes it may have, `look.rs`
+//! whether what it made is its to say, `shape.rs` and `whole.rs` whether that is a tree, `merge.rs` how it becomes true, `into_table.rs` how it gets into the table past memory, `allow.rs` what is otherwise where others may work meanwhile,
 //! `status.rs` what is shown; with several ranks, `gather.rs` how all of it comes to one of them, and `stays.rs` that it stays there. Not what the
 //! owner does meanwhile.
 //!
@@ -15,11 +15,14 @@ mod begin;
 mod fetch;
 mod gather;
 mod into_table;
+mod look;
 mod merge;
 mod objects;
+mod shape;
 mod shut;
 mod status;
 mod stays;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +44,8 @@ pub use status::{DecoupledCount, DecoupledStatus, OwnerAway};
 pub(crate) struct Owned {
     /// In whose name its owner speaks.
     by: Option<(Slot, SessionId)>,
+    /// That one may do things below paths only: its word does not count of what may be elsewhere.
+    path_bound: bool,
     /// Since when nobody speaks for it, milliseconds.
     lost_ms: u64,
     /// Nobody else holds anything on what is below it.
@@ -102,6 +107,11 @@ impl Mds {
         }
         if let Some(step) = self.load_root(job, dir) {
             return step;
+        }
+        if let Some(owned) = self.decoupled.by_dir.get_mut(&dir)
+            && owned.by == Some((job.slot, job.session))
+        {
+            owned.path_bound = job.path_bound;
         }
         match what {
             SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {

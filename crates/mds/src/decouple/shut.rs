@@ -246,7 +246,8 @@ impl Mds {
     }
 
     /// The same for what its owner speaks of. A file with several names is known by the directory that counts it; if that is gone, nobody
-    /// can tell where it is, and the owner's word is taken: it may change of it what it may change of any file.
+    /// can tell where it is, and the owner's word is taken: it may change of it what it may change of any file. Not the word of who may do things
+    /// below paths only.
     pub(super) fn may_be_below(&mut self, ino: Ino, dir: Ino) -> Result<bool, Vec<Need>> {
         if self.is_below(ino, dir)? {
             return Ok(true);
@@ -255,9 +256,13 @@ impl Mds {
         if inode.kind == Kind::Dir || inode.nlink == 0 {
             return Ok(false);
         }
-        if self.decoupled.by_dir.get(&dir).is_some_and(|owned| owned.lent.contains(&ino)) {
+        let Some(owned) = self.decoupled.by_dir.get(&dir) else { return Ok(false) };
+        if owned.lent.contains(&ino) {
             // It was found to be there before: what counted it may be gone since, and nothing leaves.
             return Ok(true);
+        }
+        if owned.path_bound {
+            return Ok(false);
         }
         let mut at = inode.parent;
         for _ in 0..loligo_types::limits::DEPTH_MAX {

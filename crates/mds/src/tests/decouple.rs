@@ -3,6 +3,7 @@
 mod allow;
 mod away;
 mod cold;
+mod escape;
 mod into_table;
 mod journal;
 mod objects;

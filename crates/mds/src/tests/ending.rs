@@ -198,6 +198,9 @@ fn addresses_are_taken_of_those_who_may_name_them() {
     world.disconnect(c);
     world.input(Input::PeerDead { session });
     assert!(world.shut_out.is_empty(), "its key cannot write");
+    let d = world.client_from_afar(super::paths::limited(&["rw:/d"]));
+    assert!(world.clients[d].welcome.as_ref().is_some_and(|welcome| welcome.direct.is_empty()));
+    assert_eq!(tell(&mut world, d, ADDRESS), Err(FsError::NotSupported), "the store does not ask about paths");
     tell(&mut world, a, ADDRESS).expect("it may");
     tell(&mut world, a, b"10.0.0.7:0/13").expect("it has made another connection");
     let session = world.session(a);

@@ -106,7 +106,7 @@ impl Draft {
     /// An inode that it made, as it was before anything was put into it.
     pub(crate) fn blank(inode: &Inode) -> Inode {
         let mut blank = inode.clone();
-        (blank.parent, blank.accounted) = (Ino(0), loligo_types::RStat::default());
+        (blank.parent, blank.accounted, blank.has_xattrs) = (Ino(0), loligo_types::RStat::default(), false);
         if blank.kind == Kind::Dir {
             (blank.size, blank.nlink, blank.frag_bits) = (0, 2, 0);
             if blank.extra.is_some() {

@@ -56,6 +56,11 @@ impl Tree {
         self.merges.get(&dir).map_or((0, 0), |merge| (merge.parts.len(), merge.bytes))
     }
 
+    /// The parts that have come to be merged into a subtree, in order.
+    pub fn merge_bodies(&self, dir: Ino) -> impl Iterator<Item = &Arc<[u8]>> + '_ {
+        self.merges.get(&dir).into_iter().flat_map(|merge| &merge.parts)
+    }
+
     pub(crate) fn add_merge_part(&mut self, dir: Ino, part: u32, body: &Arc<[u8]>, lsn: Lsn) {
         let fresh = || Merge { first: lsn, parts: VecDeque::new(), bytes: 0, begun: None };
         if part == 0 {

@@ -28,7 +28,7 @@ fn ino(world: &mut World, at: usize, dir: Ino, text: &str) -> Ino {
 }
 
 /// A client writes a small file.
-fn put(world: &mut World, at: usize, dir: Ino, text: &str, data: &[u8]) -> Ino {
+pub fn put(world: &mut World, at: usize, dir: Ino, text: &str, data: &[u8]) -> Ino {
     let ino = world.create(at, dir, text, WRITE, 1).ino;
     world.call(at, truncate(ino, 0)).expect("it is his");
     world.call(at, write_inline(ino, 1, 0, data)).expect("it is small");
@@ -78,7 +78,7 @@ fn shown(world: &mut World, at: usize, dir: Ino) -> String {
 }
 
 /// All that is wrong in the table once everything is in it.
-fn faults(world: &mut World) -> Vec<String> {
+pub fn faults(world: &mut World) -> Vec<String> {
     for _ in 0..100 {
         if world.mds.tree.oldest_dirty().is_none() && world.mds.tree.unsettled() == 0 {
             break;
