@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::StoreArgs;
 use crate::output::{Context, Failure};
+use crate::service::descriptors::Descriptors;
 
 /// Newest form of the file that is read, and the one that is written.
 const VERSION: u32 = 1;
@@ -199,9 +200,12 @@ impl Store {
     pub fn open(&self, how: Opening) -> Result<Arc<dyn Backend>, StoreError> {
         Ok(match self {
             Store::Local(data) => {
+                let Descriptors { tables: open_tables, objects: open_objects, .. } = Descriptors::of_process();
                 let options = LocalOptions {
                     block_cache_bytes: how.table_cache,
                     reserve_bytes: how.reserve,
+                    open_tables,
+                    open_objects,
                     ..LocalOptions::default()
                 };
                 Arc::new(LocalStore::open(data, &options)?)

@@ -48,7 +48,7 @@ pub const KEYS: &[Key] = &[
     key(
         "admin",
         "127.0.0.1:0",
-        "address of the HTTP admin plane (/metrics, /healthz, /api/v1); port 0 picks a free one; `off` for none",
+        "address of the HTTP admin plane: numbers for anybody, all else with the token in `DIR/admin.token`; port 0 picks a free one; `off` for none",
         Kind::Text,
     ),
     key("cache_bytes", "1GiB", "memory for cached metadata of a rank", Kind::Bytes),

@@ -2,7 +2,7 @@
 //! are understood here.
 
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,13 @@ use crate::tls::{Identity, Tls};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server may take for its part of a TLS handshake; it gives clients as long.
 const TLS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server that closes the connection meanwhile is tried again, and the first and the longest pause before that.
+const AGAIN_FOR: Duration = Duration::from_secs(2);
+const AGAIN_MIN: Duration = Duration::from_millis(10);
+const AGAIN_MAX: Duration = Duration::from_millis(200);
+/// What is said of a server that closes connections before they are secure.
+const CLOSED: &str = "the server closes the connection before it has seen the identity, which may be as good as ever: it has as many \
+                      connections as it takes just now, or it stops; try again later";
 
 /// A connected stream socket that does not wait.
 #[derive(Debug)]
@@ -58,6 +65,12 @@ pub(crate) fn send(fd: &OwnedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
     }
 }
 
+/// Whether the other end has gone, or has no room for one more.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
 impl AsFd for Sock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -76,7 +89,7 @@ impl Sock {
         match address {
             Address::Unix(path) => Sock::new(UnixStream::connect(path)?.into()),
             Address::Tcp(at) => match identity {
-                Some(identity) => Sock::connect_tcp(at)?.greet(identity),
+                Some(identity) => Sock::connect_tls(at, identity),
                 None => Sock::connect_tcp(at),
             },
             Address::Pair(fd) => Sock::new(fd.try_clone()?),
@@ -116,6 +129,22 @@ impl Sock {
     /// Two sockets that are connected to each other.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+    }
+
+    /// Connects with TLS. A server that has no room for one more closes the connection before it can say so: then again, for some seconds.
+    fn connect_tls(at: &str, identity: &Identity) -> io::Result<Sock> {
+        let until = Instant::now() + AGAIN_FOR;
+        let mut pause = AGAIN_MIN;
+        loop {
+            match Sock::connect_tcp(at)?.greet(identity) {
+                Err(error) if is_closed(&error) && Instant::now() + pause < until => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(AGAIN_MAX);
+                }
+                Err(error) if is_closed(&error) => return Err(io::Error::new(error.kind(), CLOSED)),
+                done => return done,
+            }
+        }
     }
 
     /// The client's part of a TLS handshake; waits for the server's at most some seconds.
@@ -194,6 +223,11 @@ impl Sock {
         }
     }
 
+    /// Host at the other end of a TCP connection.
+    pub fn peer_host(&self) -> Option<IpAddr> {
+        SocketAddr::try_from(rustix::net::getpeername(&self.fd).ok()??).ok().map(|at| at.ip())
+    }
+
     /// User of the process at the other end of a Unix socket.
     pub fn peer_uid(&self) -> io::Result<u32> {
         Ok(rustix::net::sockopt::socket_peercred(&self.fd)?.uid.as_raw())
@@ -264,7 +298,8 @@ impl Listener {
         let accepted = match self {
             Listener::Unix(l) => l.accept().map(|(stream, _)| OwnedFd::from(stream)),
             Listener::Tcp(l) => l.accept().and_then(|(stream, _)| {
-                stream.set_nodelay(true)?;
+                // One that has gone already is seen to be so when it is read.
+                let _ = stream.set_nodelay(true);
                 Ok(OwnedFd::from(stream))
             }),
         };

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use loligo_store::{Result, StoreError};
 
+use crate::spare::opened;
+
 /// Turns a system error on `path` into its kind.
 pub(crate) fn named(path: &Path, error: &io::Error) -> StoreError {
     StoreError::from_io(path.display().to_string(), error)
@@ -14,7 +16,7 @@ pub(crate) fn named(path: &Path, error: &io::Error) -> StoreError {
 
 /// Makes the entries of a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> Result<()> {
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| named(path, &e))
+    opened(|| File::open(path)).and_then(|dir| dir.sync_all()).map_err(|e| named(path, &e))
 }
 
 /// Makes a directory if there is none; says whether it did. Not durable.
@@ -30,7 +32,7 @@ pub(crate) fn make_dir(path: &Path) -> Result<bool> {
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_extension("tmp");
     let write = || -> io::Result<()> {
-        let mut file = File::create(&beside)?;
+        let mut file = opened(|| File::create(&beside))?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)

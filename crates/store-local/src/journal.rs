@@ -15,6 +15,7 @@ use rustix::fs::FallocateFlags;
 use crate::files::{self, named};
 use crate::marks::Marks;
 use crate::room::{For, Room};
+use crate::spare::opened;
 use crate::store::Owner;
 
 /// Parts that one system call takes (IOV_MAX is 1024 on Linux).
@@ -71,7 +72,7 @@ pub(crate) fn id_of(name: &str) -> Option<u64> {
 impl LogDir for LocalLogDir {
     fn list(&self) -> Result<Vec<Segment>> {
         let mut all = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(|e| named(&self.path, &e))? {
+        for entry in opened(|| fs::read_dir(&self.path)).map_err(|e| named(&self.path, &e))? {
             let entry = entry.map_err(|e| named(&self.path, &e))?;
             if let Some(id) = entry.file_name().to_str().and_then(id_of) {
                 let len = entry.metadata().map_err(|e| named(&entry.path(), &e))?.len();
@@ -84,9 +85,14 @@ impl LogDir for LocalLogDir {
 
     fn create(&self, id: u64) -> Result<Box<dyn LogFile>> {
         let path = self.path_of(id);
-        let make = || File::options().write(true).create_new(true).open(&path).map_err(|e| named(&path, &e));
+        let create = || File::options().write(true).create_new(true).open(&path);
+        let make = || opened(create).map_err(|e| named(&path, &e));
         let file = self.room.find(For::Journal, make)?;
-        self.sync_dir()?;
+        if let Err(error) = self.sync_dir() {
+            // Nothing is in it: the call may be made again.
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
         let (marks, rank) = &self.marks;
         marks.synced(*rank, id, 0);
         Ok(self.file(id, path, file, 0))
@@ -94,13 +100,13 @@ impl LogDir for LocalLogDir {
 
     fn open(&self, id: u64) -> Result<Box<dyn LogReader>> {
         let path = self.path_of(id);
-        let file = File::open(&path).map_err(|e| named(&path, &e))?;
+        let file = opened(|| File::open(&path)).map_err(|e| named(&path, &e))?;
         Ok(Box::new(LocalLogReader { path, file }))
     }
 
     fn open_append(&self, id: u64) -> Result<Box<dyn LogFile>> {
         let path = self.path_of(id);
-        let file = File::options().write(true).open(&path).map_err(|e| named(&path, &e))?;
+        let file = opened(|| File::options().write(true).open(&path)).map_err(|e| named(&path, &e))?;
         let len = file.metadata().map_err(|e| named(&path, &e))?.len();
         Ok(self.file(id, path, file, len))
     }
@@ -109,7 +115,7 @@ impl LogDir for LocalLogDir {
         let path = self.path_of(id);
         let (marks, rank) = &self.marks;
         marks.step_back(*rank, id, Some(len))?;
-        let cut = File::options().write(true).open(&path).and_then(|file| {
+        let cut = opened(|| File::options().write(true).open(&path)).and_then(|file| {
             if len < file.metadata()?.len() {
                 file.set_len(len)?;
             }

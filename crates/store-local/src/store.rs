@@ -25,6 +25,8 @@ pub struct OpenOptions {
     pub write_buffer_bytes: usize,
     /// Bytes of one of the table's files; a compaction writes about a dozen at a time.
     pub table_file_bytes: usize,
+    /// Files of the table kept open.
+    pub open_tables: usize,
     /// Object files kept open.
     pub open_objects: usize,
     /// Bytes of journal space reserved at a time ahead of the tail.
@@ -39,6 +41,7 @@ impl Default for OpenOptions {
             block_cache_bytes: 64 << 20,
             write_buffer_bytes: 32 << 20,
             table_file_bytes: 64 << 20,
+            open_tables: 256,
             open_objects: 256,
             journal_reserve_bytes: 4 << 20,
             reserve_bytes: None,

@@ -181,12 +181,14 @@ mod kind {
     pub const IO: u8 = 9;
     pub const LOST: u8 = 10;
     pub const FENCED: u8 = 11;
+    pub const NO_DESCRIPTOR: u8 = 12;
 }
 
 /// A kind, two texts, two numbers.
 fn put_error(out: &mut Vec<u8>, error: &StoreError) {
     let (kind, a, b, numbers) = match error {
         StoreError::Full { what } => (kind::FULL, what.as_str(), "", (0, 0)),
+        StoreError::NoDescriptor { what } => (kind::NO_DESCRIPTOR, what.as_str(), "", (0, 0)),
         StoreError::ReadOnly { what, cause } => (kind::READ_ONLY, what.as_str(), cause.as_str(), (0, 0)),
         StoreError::Foreign { dir, found } => (kind::FOREIGN, dir.as_str(), found.as_str(), (0, 0)),
         StoreError::AlreadyFormatted { dir, fs_id } => (kind::ALREADY_FORMATTED, dir.as_str(), fs_id.as_str(), (0, 0)),
@@ -211,7 +213,7 @@ fn take_error(from: &mut Take<'_>) -> Result<StoreError> {
     let kind = from.u8("kind of error")?;
     let (a, b) = (from.text("text")?, from.text("text")?);
     let (found, known) = (from.u32("version")?, from.u32("version")?);
-    let has_one_text = matches!(kind, kind::FULL | kind::NEWER_VERSION | kind::NOT_FOUND);
+    let has_one_text = matches!(kind, kind::FULL | kind::NEWER_VERSION | kind::NOT_FOUND | kind::NO_DESCRIPTOR);
     if (has_one_text && !b.is_empty()) || (kind != kind::NEWER_VERSION && (found, known) != (0, 0)) {
         return Err(Malformed { what: "error" });
     }
@@ -227,6 +229,7 @@ fn take_error(from: &mut Take<'_>) -> Result<StoreError> {
         kind::IO => StoreError::Io { what: a, cause: b },
         kind::LOST => StoreError::Lost { what: a, cause: b },
         kind::FENCED => StoreError::Fenced { what: a, cause: b },
+        kind::NO_DESCRIPTOR => StoreError::NoDescriptor { what: a },
         _ => return Err(Malformed { what: "kind of error" }),
     })
 }

@@ -78,7 +78,7 @@ fn request(parts: &Parts) -> Request<'_> {
 
 fn error(parts: &Parts) -> StoreError {
     let (a, b) = parts.texts.clone();
-    match parts.numbers[3] % 10 {
+    match parts.numbers[3] % 12 {
         0 => StoreError::Full { what: a },
         1 => StoreError::ReadOnly { what: a, cause: b },
         2 => StoreError::Foreign { dir: a, found: b },
@@ -88,7 +88,9 @@ fn error(parts: &Parts) -> StoreError {
         6 => StoreError::Corrupt { place: a, detail: b },
         7 => StoreError::NotFound { what: a },
         8 => StoreError::Io { what: a, cause: b },
-        _ => StoreError::Lost { what: a, cause: b },
+        9 => StoreError::Lost { what: a, cause: b },
+        10 => StoreError::Fenced { what: a, cause: b },
+        _ => StoreError::NoDescriptor { what: a },
     }
 }
 
@@ -202,6 +204,7 @@ fn the_bytes_of_answers_are_fixed() {
     };
     golden("done", Answer::Done);
     golden("failed", Answer::Failed(StoreError::Full { what: "disk".into() }));
+    golden("no-descriptor", Answer::Failed(StoreError::NoDescriptor { what: "disk".into() }));
     golden("values", Answer::Values(vec![Some(b"v"), None]));
     golden("rows", Answer::Rows { rows: vec![(b"k", b"v")], more: true });
     golden("len", Answer::Len(Some(300)));

@@ -3,6 +3,10 @@
 
 use std::io;
 
+/// Numbers of Linux's errors, for which the standard library has no kind.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 /// Result of every call of this crate.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -14,6 +18,16 @@ pub enum StoreError {
     #[error("{what}: no space left on the device; free space or enlarge it, the server goes on by itself then")]
     Full {
         /// The file, directory or table that could not grow.
+        what: String,
+    },
+    /// The process or the system has no descriptor left (EMFILE, ENFILE). The call had no effect that a reader can see, and it succeeds when
+    /// it is made again after some were closed.
+    #[error(
+        "{what}: no more files can be open; raise the limit of open files (ulimit -n, or LimitNOFILE= in the systemd unit), the \
+         server goes on by itself when some were closed"
+    )]
+    NoDescriptor {
+        /// The file, directory or table that could not be opened.
         what: String,
     },
     /// The data directory cannot be written (read-only mount, missing permission).
@@ -117,6 +131,9 @@ impl StoreError {
     /// Sorts a system error into its kind. `what` names the file or directory.
     pub fn from_io(what: impl Into<String>, error: &io::Error) -> Self {
         let (what, cause) = (what.into(), error.to_string());
+        if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
+            return Self::NoDescriptor { what };
+        }
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { what },
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly { what, cause },
@@ -125,8 +142,13 @@ impl StoreError {
         }
     }
 
-    /// True if the same call can succeed later without anyone repairing anything.
+    /// True if there was no space for it.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
+    }
+
+    /// True if the same call can succeed later without anyone repairing anything.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::NoDescriptor { .. })
     }
 }

@@ -13,12 +13,15 @@ use serde::de::DeserializeOwned;
 use crate::output::{Failure, quoted};
 use crate::service::admin::UNREACHED;
 use crate::service::admin::others::UnreachedDoc;
+use crate::service::admin::token::Token;
 use crate::target::{Admin, Found};
 
 /// How long an answer may take; the server itself gives up after 5 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same of the answer to an order: what takes long to begin the server answers after 60 s, with what is known of it.
 const ORDER_PATIENCE: Duration = Duration::from_secs(70);
+/// Names a file with the token that shows at a port that the pages are ours to look at.
+const TOKEN: &str = "LOLIGO_ADMIN_TOKEN";
 /// Longer answers are not ours.
 const ANSWER_MAX: u64 = 64 << 20;
 
@@ -90,7 +93,8 @@ pub fn raw(admin: &Admin, patience: Duration, question: &Question) -> Result<Rep
         Method::Post => "POST",
     };
     let lost = |why: String| Unanswered::Lost(why);
-    let answer = exchange(stream, method, &question.path, &question.text).map_err(|error| lost(error.to_string()))?;
+    let answer =
+        exchange(stream, method, &question.path, "", &question.text).map_err(|error| lost(error.to_string()))?;
     let answer = Answer::parse(&answer).ok_or_else(|| lost("its answer makes no sense".into()))?;
     Ok(Reply { status: answer.status, text: answer.text })
 }
@@ -100,7 +104,7 @@ fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<Answer,
     let patience = if method == "GET" { PATIENCE } else { ORDER_PATIENCE };
     let answer = match admin {
         Admin::Unix(socket) => unix(socket, patience, method, path, body),
-        Admin::Tcp(at) => tcp(at, patience, method, path),
+        Admin::Tcp(at) => tcp(at, patience, method, path, token()?.as_ref()),
     };
     let answer = answer.map_err(|e| nobody(found, admin, &e))?;
     let bad =
@@ -109,6 +113,9 @@ fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<Answer,
     let said = answer.text.trim();
     match answer.status {
         200 => Ok(answer),
+        401 => Err(Failure::new(format!("{} shows numbers alone to anybody (/healthz, /metrics)", place(admin))).remedy(
+            "on the server's machine give --data DIR, or a path in a mount; or LOLIGO_ADMIN_TOKEN=FILE with the file DIR/admin.token of its data directory",
+        )),
         // It can, and says why it will not; or another one that it has asked does, or does not answer.
         409 | 421 | 504 => Err(Failure::new(said)),
         _ if !said.is_empty() => Err(Failure::new(format!("the server cannot answer: {said}"))),
@@ -119,30 +126,51 @@ fn answer(found: &Found, method: &str, path: &str, body: &str) -> Result<Answer,
 fn unix(socket: &Path, patience: Duration, method: &str, path: &str, body: &str) -> io::Result<String> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(patience))?;
-    exchange(stream, method, path, body)
+    exchange(stream, method, path, "", body)
 }
 
-fn tcp(at: &str, patience: Duration, method: &str, path: &str) -> io::Result<String> {
+/// The token that the environment names a file of.
+fn token() -> Result<Option<Token>, Failure> {
+    let Some(file) = std::env::var_os(TOKEN).filter(|file| !file.is_empty()) else { return Ok(None) };
+    let file = Path::new(&file);
+    Token::read(file).map(Some).map_err(|error| {
+        Failure::usage(format!("{TOKEN}: {}: {error}", file.display()))
+            .remedy("name the file admin.token of the server's data directory, or a copy of it")
+    })
+}
+
+fn tcp(at: &str, patience: Duration, method: &str, path: &str, token: Option<&Token>) -> io::Result<String> {
     let address = at.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))?;
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(patience))?;
-    exchange(stream, method, path, "")
+    let shown = token.map(|token| format!("Authorization: Bearer {}\r\n", token.text())).unwrap_or_default();
+    exchange(stream, method, path, &format!("Host: {address}\r\n{shown}"), "")
 }
 
-/// HTTP/1.0: the body ends with the connection.
-fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &str) -> io::Result<String> {
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: loligo\r\nAccept: */*\r\n");
+/// HTTP/1.0: the body ends with the connection. `headers`: whole lines.
+fn exchange(mut stream: impl Read + Write, method: &str, path: &str, headers: &str, body: &str) -> io::Result<String> {
+    let head = format!("{method} {path} HTTP/1.0\r\nAccept: */*\r\n{headers}");
     write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len())?;
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
     Ok(answer)
 }
 
-fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
-    let place = match admin {
+fn place(admin: &Admin) -> String {
+    match admin {
         Admin::Unix(path) => path.display().to_string(),
         Admin::Tcp(at) => format!("http://{at}"),
-    };
+    }
+}
+
+fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
+    let place = place(admin);
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Failure::new(format!(
+            "{place}: {error}; only root and the user whom the data directory belongs to may ask there"
+        ))
+        .remedy("anybody may look at /healthz and /metrics of the admin address");
+    }
     let gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     match (&found.data, &found.state) {
         (Some(data), Some(state)) if gone => {

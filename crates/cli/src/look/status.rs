@@ -236,9 +236,10 @@ fn sessions_table(out: &mut String, sessions: &[SessionDoc]) {
         let requests = human_count(s.requests);
         let identity = s.identity.as_ref().map(|identity| format!(", identity {identity}")).unwrap_or_default();
         let direct = if s.direct { ", direct data" } else { "" };
+        let user = s.uid.map_or("-".to_owned(), |uid| uid.to_string());
         out.push_str(&format!(
-            "{:>4} {:>7} {:>6} {:>5} {:>7} {requests:>11} {state:<5} {}{identity}{direct}\n",
-            s.rank, s.id, s.uid, s.opens, s.leases, s.name
+            "{:>4} {:>7} {user:>6} {:>5} {:>7} {requests:>11} {state:<5} {}{identity}{direct}\n",
+            s.rank, s.id, s.opens, s.leases, s.name
         ));
     }
     if sessions.len() > SESSIONS_SHOWN {

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod daemon;
+pub mod descriptors;
 pub mod down;
 pub mod format;
 pub mod helper;
@@ -15,5 +16,6 @@ pub mod up;
 mod node;
 mod notify;
 mod signals;
+mod told;
 
 pub use node::data_dir;

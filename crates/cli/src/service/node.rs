@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loligo_driver::client::{Client, Options};
-use loligo_driver::server::{Progress, Resident, Sharing};
+use loligo_driver::server::{Connections, Progress, Resident, Sharing};
 use loligo_driver::{Address, Joint, Server, ServerConfig, ServerError, socket_in};
 use loligo_mount::{Kernel, Mount, MountOptions};
 use loligo_store::{Backend, Lease, StoreError};
@@ -17,8 +17,10 @@ use loligo_types::{Cred, Ino, Kind, Rank};
 
 use super::admin::{Admin, Source};
 use super::daemon;
+use super::descriptors::Descriptors;
 use super::signals::Stopping;
 use super::state::ServerState;
+use super::told;
 use crate::args::{MountOptions as MountArgs, Ranks, Run};
 use crate::at::{Opening, Store};
 use crate::output::{Context, Failure, note, quoted};
@@ -205,6 +207,7 @@ impl Node {
     ) -> Result<Node, Failure> {
         let begun = Instant::now();
         let data = at.data();
+        told::begins(data, settings);
         let lock = at.lock()?;
         let table_cache = settings.number("table_cache_bytes") as usize;
         let lease_time = Duration::from_millis(settings.number("lease_ms"));
@@ -229,6 +232,7 @@ impl Node {
     /// Runs ranks for the server of a data directory.
     pub fn join(data: &Path, ranks: &[u16], admin: Option<&str>, settings: &Settings) -> Result<Node, Failure> {
         let begun = Instant::now();
+        told::begins(data, settings);
         let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
         let joint = Joint::join(&socket_in(data), &ranks).map_err(|error| Failure::new(error.to_string()))?;
         let config = server_config(data, settings, joint.backend())?;
@@ -244,8 +248,11 @@ impl Node {
     fn run(server: Server, data: &Path, admin: &str, socket: &Path, settings: &Settings) -> Result<Node, Failure> {
         let server = Arc::new(server);
         let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
-        let admin = Admin::start(admin, socket, source.clone())?;
-        Ok(Node { server, source, data: data.to_path_buf(), admin, lease: None, has_joined: false, _lock: None })
+        let admin = Admin::start(admin, socket, source.clone(), Descriptors::of_process().admin)?;
+        let data = data.to_path_buf();
+        let node = Node { server, source, data, admin, lease: None, has_joined: false, _lock: None };
+        told::serves(&node.server, &node.addresses());
+        Ok(node)
     }
 
     /// What the next commands need to find it.
@@ -315,6 +322,7 @@ fn server_config(data: &Path, settings: &Settings, store: Arc<dyn Backend>) -> R
         look,
         journal_bytes: settings.number("journal_bytes"),
         direct_data: settings.flag("direct_data"),
+        connections: Connections::of_process(Descriptors::of_process().connections),
         ..base
     })
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loligo_driver::client::{Call, Client, Options};
 use loligo_types::{Cred, Ino, Interfere, Name, Op, SubtreeOp};
 
-use super::run::{Place, Service, loligo, until};
+use super::run::{Place, Service, loligo, loligo_in, until};
 
 /// A server with some requests behind it.
 fn served(place: &Place, words: &str) -> (Service, Client) {
@@ -56,12 +56,14 @@ fn status_as_json_agrees_with_what_was_done_however_the_server_is_named() {
     let state: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(data.join("server.json")).expect("a file")).expect("JSON");
     let http = format!("http://{}", state["admin"].as_str().expect("an address"));
+    let token = data.join("admin.token");
     for words in [
         "status {} --json".to_string(),
         "status --server {}/loligo.sock --json".to_string(),
         format!("status --server {http} --json"),
     ] {
-        let again = loligo(&words, &[&data]).ok().json();
+        let with_token = |command: &mut std::process::Command| _ = command.env("LOLIGO_ADMIN_TOKEN", &token);
+        let again = loligo_in(&words, &[&data], with_token).ok().json();
         assert_eq!(again["fs_id"], status["fs_id"], "{words}");
     }
     let text = loligo("status --data {}", &[&data]).ok().out;

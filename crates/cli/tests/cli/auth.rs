@@ -57,7 +57,10 @@ fn an_identity_is_made_listed_used_and_revoked() {
     let state: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(data.join("server.json")).expect("a file")).expect("JSON");
     let admin = format!("http://{}", state["admin"].as_str().expect("an address"));
-    loligo(&format!("auth list --server {admin}"), &[]).fails(1, &["nothing is here"]);
+    loligo(&format!("auth list --server {admin}"), &[]).fails(1, &["anybody", "--data DIR", "LOLIGO_ADMIN_TOKEN"]);
+    let with_token =
+        |command: &mut std::process::Command| _ = command.env("LOLIGO_ADMIN_TOKEN", data.join("admin.token"));
+    loligo_in(&format!("auth list --server {admin}"), &[], with_token).fails(1, &["nothing is here"]);
     assert_eq!(server.stop().0, 0);
 }
 

@@ -30,4 +30,5 @@ mod run;
 mod spread;
 mod stop;
 mod store;
+mod strangers;
 mod users;

@@ -78,7 +78,7 @@ fn what_cannot_be_moved_or_pinned_is_refused_with_a_remedy() {
     let mut stream = std::net::TcpStream::connect(state["admin"].as_str().expect("an address")).expect("a connection");
     std::io::Write::write_all(&mut stream, b"POST /api/v1/migrate/1/1/0 HTTP/1.0\r\n\r\n").expect("a request");
     let answer = std::io::read_to_string(stream).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.0 404"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.0 401"), "{answer}");
     assert_eq!(server.stop().0, 0);
 }
 

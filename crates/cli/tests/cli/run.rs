@@ -199,7 +199,19 @@ impl Service {
     /// Starts it and waits until it says that it is ready.
     #[track_caller]
     pub fn start(words: &str, paths: &[&Path]) -> Service {
-        let mut command = Command::new(LOLIGO);
+        Service::begin(Command::new(LOLIGO), words, paths)
+    }
+
+    /// The same with so many files that it may have open.
+    #[track_caller]
+    pub fn start_with_files(files: u32, words: &str, paths: &[&Path]) -> Service {
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", &format!("ulimit -n {files}; exec \"$@\""), "sh", LOLIGO]);
+        Service::begin(shell, words, paths)
+    }
+
+    #[track_caller]
+    fn begin(mut command: Command, words: &str, paths: &[&Path]) -> Service {
         command.args(arguments(words, paths)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOLIGO_")) {
             command.env_remove(name);

@@ -53,6 +53,15 @@ pub struct Auth {
     tls: OnceLock<Arc<rustls::ServerConfig>>,
 }
 
+/// Rights, for people.
+fn said(rights: &Rights) -> String {
+    match (rights.is_limited(), rights.is_read_only()) {
+        (true, _) => rights.grants().iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        (false, true) => "read everything".into(),
+        (false, false) => "read and write everything".into(),
+    }
+}
+
 fn refused(text: String) -> ServerError {
     ServerError::Refused(text)
 }
@@ -147,6 +156,7 @@ impl Auth {
         let listed = Listed { name: name.into(), serial: issued.serial.clone(), rights, at_ms, key };
         self.notes.put(row, listed.note(), Durability::Sync)?;
         self.refresh()?;
+        tracing::info!("identity {name} was made, which may {}", said(&listed.rights));
         Ok((listed, authority.file(name, &issued)))
     }
 
@@ -159,6 +169,7 @@ impl Auth {
         }
         self.notes.remove(&row)?;
         self.refresh()?;
+        tracing::info!("identity {name} was revoked");
         Ok(())
     }
 

@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use loligo_mds::Identity;
 use loligo_types::SessionId;
-use loligo_types::msg::ToClient;
+use loligo_types::msg::{Refusal, ToClient};
 use loligo_wire::{Decoder, FromClient};
 
+use super::slots::{Kind, Slot};
 use crate::sock::Sock;
 
 /// Payloads below this are copied behind their frame, bytes.
@@ -49,8 +52,8 @@ pub(crate) type Asked = (u64, usize, Instant);
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Over TCP; its first byte tells whether it is TLS. Without TLS: who it is.
-    New { trusted: bool },
+    /// Over TCP; its first byte tells whether it is TLS.
+    New,
     /// In the TLS handshake.
     Greets,
     /// The machines know of it.
@@ -61,9 +64,15 @@ pub(crate) enum Stage {
 pub(crate) struct Conn {
     pub(crate) stage: Stage,
     /// It is told this when it says hello, and closed.
-    pub(crate) refusal: Option<String>,
-    /// It may change nothing.
-    pub(crate) read_only: bool,
+    pub(crate) refusal: Option<(Refusal, String)>,
+    /// Its place among all; none: that of the client in this process.
+    pub(crate) slot: Option<Slot>,
+    /// The host at the other end, over TCP.
+    pub(crate) host: Option<IpAddr>,
+    /// It may come in without an identity.
+    pub(crate) trusted: bool,
+    /// Who it has shown to be.
+    pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) sock: Sock,
     pub(crate) decoder: Decoder<FromClient>,
     out: VecDeque<Chunk>,
@@ -99,7 +108,10 @@ impl Conn {
         Conn {
             stage: Stage::Open,
             refusal: None,
-            read_only: false,
+            slot: None,
+            host: None,
+            trusted: false,
+            identity: None,
             sock,
             decoder: Decoder::new(),
             out: VecDeque::new(),
@@ -193,6 +205,16 @@ impl Conn {
                 self.spare = bytes;
             }
         }
+    }
+
+    /// Whether its other end has still to show who it is.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| slot.kind() == Kind::HalfOpen)
+    }
+
+    /// Whether it may change nothing.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.rights.is_read_only())
     }
 
     /// Whether bytes wait to be sent.

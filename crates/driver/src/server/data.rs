@@ -39,7 +39,7 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
                     continue;
                 }
                 // As often as somebody writes; each is told.
-                Err(error) if error.is_full() => tracing::debug!("a data operation failed: {error}"),
+                Err(error) if error.may_pass() => tracing::debug!("a data operation failed: {error}"),
                 Err(error) => tracing::warn!("a data operation failed: {error}"),
                 Ok(_) => {}
             }

@@ -8,9 +8,9 @@
 //! a round, several may be under way, and what has landed comes as a message. What takes longer, to make and remove segments, is done by
 //! the journal's thread.
 //!
-//! A full disk (the store has given up its reserve by then) makes it wait and try again: nothing of the batch was acknowledged, and the
-//! file is as before; meanwhile the rank refuses changes. A failed write or sync ends it for good, and the rank with it. What records mean
-//! is unknown here.
+//! A full disk (the store has given up its reserve by then), or no descriptor for a new segment, makes it wait and try again: nothing of the
+//! batch was acknowledged, and the file is as before; meanwhile the rank refuses changes. A failed write or sync ends it for good, and the
+//! rank with it. What records mean is unknown here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -83,8 +83,10 @@ pub(crate) struct Journal {
     writer: Writer,
     log: Arc<dyn LogDir>,
     file: Option<(u64, Box<dyn LogFile>)>,
-    /// Taken from the writer, and refused by a full disk.
+    /// Taken from the writer, and refused by a full disk or for want of a descriptor.
     waiting: Option<Batch>,
+    /// Why that was refused last.
+    refused: String,
     /// Last record that was appended and not synced.
     unsynced: Option<Lsn>,
     segments: Arc<Segments>,
@@ -140,6 +142,7 @@ impl Journal {
             log,
             file: None,
             waiting: None,
+            refused: String::new(),
             unsynced: None,
             segments,
             metrics,
@@ -327,9 +330,11 @@ impl Journal {
     fn tell_full(&self, was: bool, is: bool) {
         match (was, is) {
             (false, true) => tracing::warn!(
-                "no space left for the journal, and no reserve: changes are refused until space was freed on the disk of the data directory"
+                "the journal cannot be written now ({}): changes are refused or wait until it can; free space on the disk of the data directory \
+                 if it is full",
+                self.refused
             ),
-            (true, false) => tracing::info!("the journal has space again"),
+            (true, false) => tracing::info!("the journal goes on"),
             _ => return,
         }
         self.metrics.journal_full.set(u64::from(is));
@@ -375,8 +380,9 @@ impl Journal {
                     self.metrics.journal_bytes.add(batch.bytes.len() as u64);
                     self.writer.recycle(batch.bytes);
                 }
-                Err(error) if error.is_full() => {
+                Err(error) if error.may_pass() => {
                     self.waiting = Some(batch);
+                    self.refused = error.to_string();
                     return Ok(false);
                 }
                 Err(error) => return Err(error),

@@ -193,6 +193,8 @@ pub struct Metrics {
     pub accepted: Counter,
     /// Connections closed for bytes that made no sense, or for their slowness.
     pub dropped: Counter,
+    /// Connections closed because there was no room for them.
+    pub refused: Counter,
     /// Connections now.
     pub connections: Counter,
     /// Bytes received.

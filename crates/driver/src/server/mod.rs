@@ -28,9 +28,11 @@ mod placing;
 mod policy;
 mod queue;
 mod rank;
+mod rarely;
 mod resident;
 mod shares;
 mod shut_out;
+mod slots;
 mod start;
 mod start_shared;
 mod table;
@@ -58,6 +60,7 @@ pub use self::peers::{Replier, Unanswered};
 pub use self::policy::{AdviceStatus, Advised, DefaultPolicy, InForce, LogLine, Named, Tick, Version, is_name};
 pub use self::recover::{LogSource, Progress};
 pub use self::resident::{Guest, Resident};
+pub use self::slots::{Connections, is_last};
 
 use self::hub::Hub;
 use self::keeper::{News, Seats, names};
@@ -104,8 +107,10 @@ pub struct ServerConfig {
     pub trust_tcp: bool,
     /// Who may come in over TLS; set by the server.
     pub auth: Option<Arc<Auth>>,
-    /// Most connections of a rank.
+    /// Most connections of a rank over Unix sockets, and as many over TCP. Of the latter an identity may have half.
     pub connections_max: usize,
+    /// Those of all ranks of this process, which have to leave descriptors for everything else.
+    pub connections: Arc<Connections>,
     /// The journal of a rank is kept below this, bytes; above, changes wait for checkpoints.
     pub journal_bytes: u64,
     /// A journal segment is about this large, bytes.
@@ -135,6 +140,7 @@ impl ServerConfig {
             trust_tcp: false,
             auth: None,
             connections_max: 1024,
+            connections: Connections::of_process(usize::MAX),
             journal_bytes: 256 << 20,
             segment_bytes: 32 << 20,
             look: Duration::from_micros(100),

@@ -4,12 +4,13 @@
 //! journal everything at once, and write once per connection.
 
 mod abroad;
+mod doorway;
 mod resident;
 mod said;
 mod sockets;
 mod wait;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,7 @@ use super::listen::Listeners;
 use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::resident::Residence;
+use super::slots::Connections;
 use super::{RankStatus, journal, policy, shut_out, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
@@ -76,7 +78,7 @@ pub(crate) struct Limits {
     /// Whether the store has no room for more.
     pub(crate) full: Option<Arc<AtomicBool>>,
     pub(crate) auth: Arc<Auth>,
-    pub(crate) connections: usize,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) journal_bytes: u64,
     pub(crate) trust_tcp: bool,
     /// How long to look for the next request before sleeping.
@@ -96,6 +98,13 @@ pub(crate) struct Rank {
     /// Where clients begin, if that is here.
     door: Listeners,
     conns: HashMap<u64, Conn>,
+    /// Those of them whose other ends have not shown who they are.
+    half_open: BTreeSet<u64>,
+    /// Steps of handshakes that may still be made in this round.
+    greets_left: usize,
+    /// There was no descriptor for a connection: the listeners are looked at again with the next tick.
+    is_resting: bool,
+    lines: doorway::Lines,
     resident: Option<Box<Residence>>,
     others: Others,
     /// Administrators who wait for an answer, by the number of their question.
@@ -167,6 +176,10 @@ impl Rank {
             listeners,
             door,
             conns: HashMap::new(),
+            half_open: BTreeSet::new(),
+            greets_left: doorway::GREETS_A_ROUND,
+            is_resting: false,
+            lines: doorway::Lines::default(),
             resident: None,
             others,
             told: HashMap::new(),
@@ -209,6 +222,7 @@ impl Rank {
             let asleep = self.wait(&mut events);
             self.now = Instant::now();
             self.holds = self.limits.lease.as_ref().is_none_or(|lease| lease.holds());
+            self.greets_left = doorway::GREETS_A_ROUND;
             self.idle += self.now.saturating_duration_since(asleep);
             for (token, ready) in events.drain(..) {
                 self.socket_event(token, ready);
@@ -378,6 +392,7 @@ impl Rank {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.wake_listeners();
         if let Some(why) = self.limits.lease.as_ref().and_then(|lease| lease.lost()) {
             return self.fatal(format!("{why}; nothing that was acknowledged is lost"));
         }
@@ -488,8 +503,8 @@ impl Rank {
                 self.lost.retain(|lost| *lost != session);
                 if let Some(residence) = self.resident.as_mut().filter(|r| r.connected && r.conn == conn.0) {
                     residence.session = Some(session);
-                } else if let Some(conn) = self.conns.get_mut(&conn.0) {
-                    conn.session = Some(session);
+                } else {
+                    self.bound(conn, session);
                 }
             }
             Output::Fence { session } => self.data.fence(session),

@@ -33,6 +33,7 @@ use super::queue::{Inbox, Queue};
 use super::rank::{Done, End, Limits, Queues, Rank};
 use super::recover::{Progress, read_head, read_routes, read_small, replay};
 use super::rows::put_meta;
+use super::slots::Connections;
 use super::start_shared::join_servers;
 use super::table::{Checkpointer, run_loader};
 use super::{Ended, Seat, Server, ServerConfig, data, shut_out};
@@ -421,7 +422,8 @@ pub(super) fn prepare(
     let segments = Arc::new(Segments::default());
     let journal = Journal::new(writer, log, segments.clone(), metrics.clone());
     let helpers = helpers(config, &others, journal, segments, seat)?;
-    let ServerConfig { connections_max: connections, trust_tcp, look, .. } = *config;
+    let ServerConfig { connections_max, trust_tcp, look, .. } = *config;
+    let connections = Connections::of_rank(connections_max, &config.connections);
     let (lease, full) = (backend.lease(), backend.full());
     let limits = Limits { lease, full, auth: made(config)?, connections, journal_bytes, trust_tcp, look };
     let queues = Queues {

@@ -1,11 +1,12 @@
 //! Open objects, least recently used ones closed. Not a cache of data: the kernel's page cache is that.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use loligo_store::{ObjectId, Result};
 
 use super::object::Object;
+use crate::spare::Keeps;
 
 const SHARDS: usize = 8;
 
@@ -45,7 +46,7 @@ impl Cache {
             return Ok(Some(entry.object.clone()));
         }
         if shard.open.len() >= self.room {
-            shard.make_room();
+            shard.close(1);
         }
         let Some(object) = open()? else { return Ok(None) };
         shard.open.insert(id, Entry { object: object.clone(), used: clock });
@@ -55,6 +56,18 @@ impl Cache {
     /// The object if it is open.
     pub(super) fn peek(&self, id: ObjectId) -> Option<Arc<Object>> {
         self.shard(id).open.get(&id).map(|entry| entry.object.clone())
+    }
+
+    /// Closes all objects that nobody is using. Those of a shard that is locked stay: an object is opened with its shard locked, and the one
+    /// that opens it may be who asks.
+    pub(super) fn close_idle(&self) {
+        for shard in &self.shards {
+            match shard.try_lock() {
+                Ok(mut shard) => shard.close(usize::MAX),
+                Err(TryLockError::Poisoned(error)) => error.into_inner().close(usize::MAX),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
     }
 
     /// All open objects.
@@ -95,10 +108,16 @@ impl Cache {
     }
 }
 
+impl Keeps for Cache {
+    fn close_some(&self) {
+        self.close_idle();
+    }
+}
+
 impl Shard {
-    /// Closes the object that was not used for longest, of those that nobody is using and whose
+    /// Closes so many objects, those first that were not used for longest, of those that nobody is using and whose
     /// checksums could be written out. With none such the shard grows.
-    fn make_room(&mut self) {
+    fn close(&mut self, mut count: usize) {
         let mut idle: Vec<(u64, ObjectId)> = (self.open.iter())
             .filter(|(_, entry)| Arc::strong_count(&entry.object) == 1)
             .map(|(id, entry)| (entry.used, *id))
@@ -108,7 +127,10 @@ impl Shard {
             match self.open[&id].object.retire() {
                 Ok(()) => {
                     self.open.remove(&id);
-                    return;
+                    count -= 1;
+                    if count == 0 {
+                        return;
+                    }
                 }
                 Err(error) => tracing::warn!(%error, "{id} stays open"),
             }

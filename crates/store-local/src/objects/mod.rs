@@ -37,6 +37,7 @@ use loligo_store::{Blobs, Extent, ObjectId, Result, StoreError, check_range};
 use crate::files::{self, named};
 use crate::layout::Layout;
 use crate::room::{For, Room};
+use crate::spare;
 use crate::store::Owner;
 use cache::Cache;
 pub(crate) use check::check;
@@ -61,7 +62,7 @@ pub(crate) struct Shared {
 
 pub(crate) struct LocalBlobs {
     shared: Arc<Shared>,
-    cache: Cache,
+    cache: Arc<Cache>,
     epochs_path: PathBuf,
     /// The sync of what an earlier opening left in the page cache, if it was killed.
     leftover: Mutex<Leftover>,
@@ -84,7 +85,8 @@ impl LocalBlobs {
         // sends only a sync: the first sync of this opening waits for all of them.
         let leftover = if clean { Leftover::Synced } else { sync_in_background(paths.root_dir()?) };
         let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default(), room });
-        let cache = Cache::new(open_objects);
+        let cache = Arc::new(Cache::new(open_objects));
+        spare::ask(&cache);
         Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), _owner: owner })
     }
 
@@ -129,11 +131,24 @@ impl LocalBlobs {
         StoreError::Io { what, cause: cause.to_string() }
     }
 
+    /// The object. If there is no descriptor for it, those objects are closed that nobody is using.
+    fn object(&self, id: ObjectId, make: bool) -> Result<Option<Arc<Object>>> {
+        let is_short = |error: &StoreError| matches!(error, StoreError::NoDescriptor { .. });
+        let open = || self.cache.get(id, || Object::open(&self.shared, id, make));
+        match open() {
+            Err(error) if is_short(&error) => {
+                self.cache.close_idle();
+                spare::opened_within(spare::PATIENCE, open, is_short)
+            }
+            done => done,
+        }
+    }
+
     /// Runs `f` on the object, or gives `None` if there is none (and `make` is false). An object that
     /// is deleted meanwhile is looked up again.
     fn with<R>(&self, id: ObjectId, make: bool, f: impl Fn(&Arc<Object>) -> Result<Option<R>>) -> Result<Option<R>> {
         loop {
-            let Some(object) = self.cache.get(id, || Object::open(&self.shared, id, make))? else { return Ok(None) };
+            let Some(object) = self.object(id, make)? else { return Ok(None) };
             if let Some(done) = f(&object)? {
                 return Ok(Some(done));
             }
@@ -193,7 +208,7 @@ impl Blobs for LocalBlobs {
     fn read_at(&self, id: ObjectId, offset: u64, buf: &mut [u8]) -> Result<usize> {
         check_range(id, offset, buf.len() as u64)?;
         loop {
-            let Some(object) = self.cache.get(id, || Object::open(&self.shared, id, false))? else { return Ok(0) };
+            let Some(object) = self.object(id, false)? else { return Ok(0) };
             if let Some(n) = object.read_at(offset, buf)? {
                 return Ok(n);
             }

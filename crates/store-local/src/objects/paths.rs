@@ -11,6 +11,7 @@ use loligo_store::{ObjectId, Result, StoreError};
 
 use super::witness;
 use crate::files::{self, named};
+use crate::spare::opened;
 
 /// Called with each object found; breaks the walk.
 pub(super) type Visit<'a> = &'a mut dyn FnMut(ObjectId, &DirEntry) -> Result<ControlFlow<()>>;
@@ -48,7 +49,7 @@ impl Paths {
     }
 
     pub(super) fn root_dir(&self) -> Result<File> {
-        File::open(&self.root).map_err(|e| named(&self.root, &e))
+        opened(|| File::open(&self.root)).map_err(|e| named(&self.root, &e))
     }
 
     pub(super) fn outer(&self, bucket: u16) -> PathBuf {
@@ -84,7 +85,7 @@ impl Paths {
     pub(super) fn sync_bucket(&self, ino: u64) -> Result<()> {
         let bucket = bucket(ino);
         let inner = self.inner(bucket);
-        match File::open(&inner) {
+        match opened(|| File::open(&inner)) {
             Ok(dir) => dir.sync_all().map_err(|e| named(&inner, &e))?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(named(&inner, &e)),
@@ -155,7 +156,7 @@ pub(super) fn children(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 pub(super) fn read_dir(dir: &Path) -> Result<Option<ReadDir>> {
-    match fs::read_dir(dir) {
+    match opened(|| fs::read_dir(dir)) {
         Ok(entries) => Ok(Some(entries)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(named(dir, &e)),

@@ -14,6 +14,7 @@ use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch
 
 use crate::files;
 use crate::room::{For, Room};
+use crate::spare;
 use crate::store::{OpenOptions, Owner};
 use options::DEFAULT_FAMILY;
 pub(crate) use options::database as options;
@@ -32,7 +33,7 @@ pub(crate) struct LocalTable {
     chunk: usize,
     /// `None` only after an opening again failed; the next call tries it again.
     db: RwLock<Option<DB>>,
-    /// Set when a write met a full disk: RocksDB then refuses writes until it is opened again.
+    /// Set when a write met a full disk or found no descriptor: RocksDB then refuses writes until it is opened again.
     stuck: AtomicBool,
     /// Whether RocksDB compacts by itself. Not where there is no room for that: it would take, for a while, what other writes need.
     compacts: AtomicBool,
@@ -85,8 +86,13 @@ impl LocalTable {
         kind_of(&self.path, error)
     }
 
-    /// Runs `f` on the open database.
+    /// Runs `f` on the open database; again if there is no descriptor for a file of the table.
     fn with<R>(&self, f: impl Fn(&DB) -> std::result::Result<R, rocksdb::Error>) -> Result<R> {
+        let is_short = |error: &StoreError| matches!(error, StoreError::NoDescriptor { .. });
+        spare::opened_within(spare::PATIENCE, || self.with_now(&f), is_short)
+    }
+
+    fn with_now<R>(&self, f: &impl Fn(&DB) -> std::result::Result<R, rocksdb::Error>) -> Result<R> {
         let guard = self.read();
         if let Some(db) = guard.as_ref() {
             return f(db).map_err(|e| self.named(&e));
@@ -103,7 +109,7 @@ impl LocalTable {
         self.db.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes and opens the database, which is how it comes back from a full disk. Loses nothing:
+    /// Closes and opens the database, which is how it comes back from a full disk, or from having found no descriptor. Loses nothing:
     /// batches that were accepted are in the write-ahead log.
     fn reopen(&self) -> Result<()> {
         let space = || Ok::<_, StoreError>(files::statfs(&self.path)?.free_bytes);
@@ -115,7 +121,7 @@ impl LocalTable {
         if slot.is_some() && !self.stuck.load(Ordering::Acquire) {
             return Ok(());
         }
-        tracing::info!(table = %self.path.display(), "opening the table again after the disk was full");
+        tracing::info!(table = %self.path.display(), "opening the table again, which could not be written");
         // The old one has to let go of the directory's lock first.
         drop(slot.take());
         self.compacts.store(false, Ordering::Release);
@@ -167,7 +173,12 @@ impl LocalTable {
                         return Err(error);
                     }
                 }
-                done => return done,
+                done => {
+                    if matches!(&done, Err(error) if error.may_pass()) {
+                        self.stuck.store(true, Ordering::Release);
+                    }
+                    return done;
+                }
             }
         }
     }
@@ -193,6 +204,9 @@ pub(crate) fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
     let lower = cause.to_ascii_lowercase();
     if lower.contains("no space left") || lower.contains("disk quota exceeded") || lower.contains("max allowed space") {
         return StoreError::Full { what };
+    }
+    if lower.contains("too many open files") {
+        return StoreError::NoDescriptor { what };
     }
     if lower.contains("read-only file system") || lower.contains("permission denied") {
         return StoreError::ReadOnly { what, cause };

@@ -19,7 +19,7 @@ pub(crate) fn database(options: &OpenOptions) -> Options {
     db.set_block_based_table_factory(&blocks(options));
     db.set_compression_type(DBCompressionType::Lz4);
     memory_and_threads(&mut db, options);
-    quick_opening(&mut db);
+    quick_opening(&mut db, options);
     bounded_logs(&mut db);
     db
 }
@@ -57,8 +57,8 @@ fn memory_and_threads(db: &mut Options, options: &OpenOptions) {
     db.set_wal_bytes_per_sync(1 << 20);
 }
 
-fn quick_opening(db: &mut Options) {
-    db.set_max_open_files(256);
+fn quick_opening(db: &mut Options, options: &OpenOptions) {
+    db.set_max_open_files(i32::try_from(options.open_tables).unwrap_or(i32::MAX));
     db.set_skip_stats_update_on_db_open(true);
     db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     db.set_max_total_wal_size(64 << 20);

@@ -14,6 +14,9 @@ use super::heat::{HeatDoc, HotDirDoc, KnownLoadDoc, LoadDoc};
 use super::others::UnreachedDoc;
 use super::tally::TallyDoc;
 
+/// The user of sessions whose clients come over the network: the kernel does not tell who that is.
+const NOBODY: u32 = u32::MAX;
+
 /// `/api/v1/status`.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct StatusDoc {
@@ -328,7 +331,8 @@ pub struct SessionDoc {
     #[serde(default)]
     pub rank: u16,
     pub name: String,
-    pub uid: u32,
+    /// The user that the kernel names; none: it came over TCP, see `identity`.
+    pub uid: Option<u32>,
     /// In the server's process.
     pub local: bool,
     pub connected: bool,
@@ -560,7 +564,7 @@ pub fn sessions(ranks: &[loligo_driver::RankStatus]) -> Vec<SessionDoc> {
         id: s.id.0,
         rank,
         name: s.name.clone(),
-        uid: s.uid,
+        uid: Some(s.uid).filter(|uid| *uid != NOBODY),
         local: s.local,
         connected: s.connected,
         ending: s.ending,

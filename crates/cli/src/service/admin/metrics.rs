@@ -12,6 +12,9 @@ use loligo_mds::{WaitCount, WalkCount};
 use super::Source;
 use super::tally::names_of;
 
+/// Of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// What a name stands for.
 struct Metric {
     name: &'static str,
@@ -39,6 +42,11 @@ const DROPPED: Metric = stable(
     "loligo_connections_dropped_total",
     "counter",
     "connections closed for breaking the protocol, or for their slowness",
+);
+const REFUSED: Metric = stable(
+    "loligo_connections_refused_total",
+    "counter",
+    "connections closed because there was no room for more of their kind",
 );
 const BYTES_IN: Metric =
     stable("loligo_received_bytes_total", "counter", "bytes received from clients, file data included");
@@ -317,6 +325,7 @@ fn clients(page: &mut Page, status: &Status) {
     page.ranks(&CONNECTIONS, status, |rank| rank.metrics.connections.get() as f64);
     page.ranks(&ACCEPTED, status, |rank| rank.metrics.accepted.get() as f64);
     page.ranks(&DROPPED, status, |rank| rank.metrics.dropped.get() as f64);
+    page.ranks(&REFUSED, status, |rank| rank.metrics.refused.get() as f64);
     page.ranks(&BYTES_IN, status, |rank| rank.metrics.bytes_in.get() as f64);
     page.ranks(&BYTES_OUT, status, |rank| rank.metrics.bytes_out.get() as f64);
     page.ranks(&LEASES, status, |rank| rank.mds.leases as f64);

@@ -1,25 +1,28 @@
 //! The admin plane: HTTP on a socket in the data directory and, if wanted, on a loopback address. Runs on a thread of its
 //! own with a small runtime, so that it can never hold up the server.
 //!
-//! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). Over
-//! the address it only looks; orders are taken over the socket, which is its owner's alone, and from other servers that share the store, on
-//! behalf of their owners.
+//! `/metrics` for Prometheus ([`metrics`]), `/healthz` for supervisors, `/api/v1/..` for programs ([`doc`]). At the
+//! address anybody sees numbers, and who has the token the pages ([`port`]); orders are taken over the socket, which is its owner's alone, and
+//! from other servers that share the store, on behalf of their owners. The connections of both are bounded ([`door`]).
 
 mod all;
 pub mod auth;
 pub mod balancer;
 pub mod decoupled;
 pub mod doc;
+mod door;
 mod handing;
 pub mod heat;
 mod metrics;
 mod ops;
 pub mod others;
 mod pages;
+mod port;
 mod source;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod token;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
@@ -50,12 +53,22 @@ pub struct Admin {
 
 impl Admin {
     /// Listens on the socket and, unless `setting` is `off`, on that address.
-    pub fn start(setting: &str, socket: &Path, source: Arc<Source>) -> Result<Admin, Failure> {
+    /// At both there are so many connections together, at most.
+    pub fn start(setting: &str, socket: &Path, source: Arc<Source>, connections: usize) -> Result<Admin, Failure> {
         let tcp = match setting {
             "off" => None,
             setting => Some(listen(setting)?),
         };
         let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+        let token = tcp.as_ref().and_then(|_| {
+            let made = token::Token::of(&source.data);
+            let without = |error| {
+                let path = token::path_in(&source.data);
+                tracing::warn!("{}: {error}; at http://{setting} nobody is shown more than numbers", path.display());
+            };
+            made.map_err(without).ok()
+        });
+        let port = port::Port::new(&source, setting, token);
         // What a killed server left; the lock of the store says that it is gone.
         let _ = std::fs::remove_file(socket);
         let place = || format!("admin socket {}", socket.display());
@@ -73,7 +86,9 @@ impl Admin {
         // One that is not taken is dropped, which tells who asks.
         source.server.on_question(move |question, replier| _ = to.try_send((question, replier)));
         let body = move || {
-            if let Err(error) = runtime.block_on(pages::serve(tcp, unix, asked, source, stopped)) {
+            if let Err(error) =
+                runtime.block_on(pages::serve(tcp.map(|tcp| (tcp, port)), unix, asked, source, stopped, connections))
+            {
                 tracing::error!(%error, "the admin plane ended");
             }
             // Requests that wait for the server are not waited for.
@@ -110,7 +125,7 @@ fn listen(setting: &str) -> Result<TcpListener, Failure> {
     };
     if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback()) {
         return Err(Failure::usage(format!(
-            "{}: {} can be reached from other machines, and the admin plane has neither encryption nor a login",
+            "{}: {} can be reached from other machines, and the admin plane has no encryption",
             place(),
             open.ip()
         ))

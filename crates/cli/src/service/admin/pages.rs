@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, State};
@@ -19,10 +20,17 @@ use loligo_types::{Frag, Ino, Rank};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
+use super::door::{self, Bounds};
+use super::port::Port;
 use super::{Source, all, auth, balancer, doc, handing, metrics};
 
-/// What anybody may look at.
-fn pages() -> Router<Arc<Source>> {
+/// How long a connection of the owner may last: an order takes up to a minute, and one that is handed on a little longer.
+const OWNER_TIME: Duration = Duration::from_secs(90);
+/// The same of anybody's at the port.
+const ANYBODY_TIME: Duration = Duration::from_secs(15);
+
+/// What the owner may look at.
+pub(super) fn pages() -> Router<Arc<Source>> {
     Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics_page))
@@ -40,8 +48,8 @@ fn pages() -> Router<Arc<Source>> {
         .fallback(nothing_here)
 }
 
-/// The same, and what only the owner may do. That is who may connect to the socket in the data directory, and other servers: who may connect to
-/// a port is anybody.
+/// The same, and what the owner may do. That is who may connect to the socket in the data directory, and other servers; not who comes to the
+/// port, whatever it shows.
 pub(super) fn pages_and_orders(source: &Arc<Source>) -> Router {
     let by_leader = Router::new()
         .route("/api/v1/rank/add/{count}", post(add_ranks))
@@ -61,34 +69,46 @@ pub(super) fn pages_and_orders(source: &Arc<Source>) -> Router {
         .with_state(source.clone())
 }
 
-/// Serves both listeners and other servers until told to stop.
-pub async fn serve(
-    tcp: Option<TcpListener>,
+/// Serves both listeners and other servers until told to stop. `connections`: at both together.
+pub(super) async fn serve(
+    tcp: Option<(TcpListener, Port)>,
     unix: UnixListener,
     asked: mpsc::Receiver<(Question, Replier)>,
     source: Arc<Source>,
     stopped: watch::Receiver<bool>,
+    connections: usize,
 ) -> std::io::Result<()> {
     tokio::spawn(hear(asked, pages_and_orders(&Arc::new(source.for_servers()))));
     let orders = pages_and_orders(&source);
-    let pages = pages().with_state(source);
-    let unix = axum::serve(tokio::net::UnixListener::from_std(unix)?, orders);
+    let room = connections / 2;
+    let answer = move |request| call(orders.clone(), request);
+    let unix = door::serve(tokio::net::UnixListener::from_std(unix)?, Bounds { room, time: OWNER_TIME }, answer);
     // A client that keeps its connection open must not keep the server from ending: what runs is dropped.
     let mut stop = stopped.clone();
     let told = async move { while !*stop.borrow_and_update() && stop.changed().await.is_ok() {} };
     match tcp {
-        Some(tcp) => {
-            let tcp = axum::serve(tokio::net::TcpListener::from_std(tcp)?, pages);
+        Some((tcp, port)) => {
+            let answer = move |request| port.clone().answer(request);
+            let tcp = door::serve(tokio::net::TcpListener::from_std(tcp)?, Bounds { room, time: ANYBODY_TIME }, answer);
             tokio::select! {
-                end = unix.into_future() => end,
-                end = tcp.into_future() => end,
-                () = told => Ok(()),
+                () = unix => {}
+                () = tcp => {}
+                () = told => {}
             }
         }
         None => tokio::select! {
-            end = unix.into_future() => end,
-            () = told => Ok(()),
+            () = unix => {}
+            () = told => {}
         },
+    }
+    Ok(())
+}
+
+/// Has the pages answer a request.
+async fn call(mut pages: Router, request: Request<Body>) -> Response {
+    match pages.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
     }
 }
 
@@ -101,7 +121,7 @@ async fn hear(mut asked: mpsc::Receiver<(Question, Replier)>, pages: Router) {
 }
 
 /// What the pages say to a question.
-pub(super) async fn reply(mut pages: Router, question: Question) -> Reply {
+pub(super) async fn reply(pages: Router, question: Question) -> Reply {
     let method = match question.method {
         Method::Get => axum::http::Method::GET,
         Method::Post => axum::http::Method::POST,
@@ -113,10 +133,7 @@ pub(super) async fn reply(mut pages: Router, question: Question) -> Reply {
             return Reply { status: StatusCode::BAD_REQUEST.as_u16(), text: format!("no such page: {error}\n") };
         }
     };
-    let response = match pages.call(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    };
+    let response = call(pages, request).await;
     let status = response.status().as_u16();
     match to_bytes(response.into_body(), REPLY_TEXT_MAX).await {
         Ok(text) => Reply { status, text: String::from_utf8_lossy(&text).into_owned() },
@@ -161,7 +178,7 @@ async fn metrics_page(State(source): State<Arc<Source>>) -> Response {
     match ask(&source, Source::status).await {
         Ok(status) => {
             let text = metrics::render(&source, &status);
-            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+            ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
         }
         Err(response) => response,
     }

@@ -7,6 +7,7 @@
 mod meet;
 mod proof;
 mod questions;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,6 +32,7 @@ use super::rank::Done;
 
 use self::questions::Questions;
 pub use self::questions::{Replier, Unanswered};
+use self::waiting::Waiting;
 
 /// A connection on which nothing comes for so long is given up.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -48,6 +50,8 @@ pub(crate) struct Peers {
     keeper: Sender<News>,
     at: SocketAddr,
     state: Mutex<State>,
+    /// Those who connected and have proved nothing yet.
+    waiting: Mutex<Waiting>,
     /// Of administrators, which have nothing to do with the ranks.
     questions: Questions,
 }
@@ -95,6 +99,7 @@ impl Peers {
             keeper,
             at,
             state: Mutex::default(),
+            waiting: Mutex::default(),
             questions: Questions::default(),
         });
         let own = peers.clone();
@@ -111,17 +116,34 @@ impl Peers {
                         continue;
                     }
                 };
-                let meet = move || match peers.accept(&stream) {
-                    Ok(server) => peers.serve(server, stream),
-                    Err(error) => tracing::warn!("who connected is no server of this file system: {error}"),
+                let begun = peers.waiting().begin(&stream);
+                let number = match begun {
+                    Ok(number) => number,
+                    Err(error) => {
+                        peers.waiting().refused(&error);
+                        continue;
+                    }
+                };
+                let meet = move || {
+                    let met = peers.accept(&stream);
+                    peers.waiting().end(number);
+                    match met {
+                        Ok(server) => peers.serve(server, stream),
+                        Err(error) => peers.waiting().refused(&error),
+                    }
                 };
                 if let Err(error) = thread::Builder::new().name("loligo-peer".into()).spawn(meet) {
+                    own.waiting().end(number);
                     tracing::warn!("a server that connects could not be heard: {error}");
                 }
             }
         };
         thread::Builder::new().name("loligo-peers".into()).spawn(accept).map_err(refused)?;
         Ok(peers)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

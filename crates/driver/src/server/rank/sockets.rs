@@ -14,6 +14,7 @@ use super::super::conn::{Asked, Conn, Stage, Verdict, answered};
 use super::super::listen::Listeners;
 use super::super::metrics::{OP_DATA, OPS};
 use super::super::queue::Inbox;
+use super::super::slots::{self, Kind};
 use super::{Done, Rank, TOKEN_ABROAD, TOKEN_DOOR, TOKEN_GUEST, TOKEN_LISTENERS};
 use crate::sock::Sock;
 use crate::tls::HANDSHAKE;
@@ -24,7 +25,7 @@ const REVOKED: &str = "this identity is not on the file system's list, so it was
 /// Bytes read from one connection before the others have their turn.
 const READ_AT_ONCE: usize = 1 << 20;
 /// Connections accepted at a time.
-const ACCEPT_AT_ONCE: usize = 64;
+const ACCEPT_AT_ONCE: usize = 16;
 /// Time for connections to take their last answers when the server stops.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -91,7 +92,7 @@ impl Rank {
                     if !listener.knows_peers() {
                         // Whoever can come from elsewhere must be an identity.
                         let trusted = self.limits.trust_tcp && !listener.is_open();
-                        self.take(sock, Stage::New { trusted }, false);
+                        self.greet_later(sock, trusted);
                         continue;
                     }
                     let uid = sock.peer_uid().ok();
@@ -100,31 +101,30 @@ impl Rank {
                     self.adopt(sock, Peer { uid, groups, trusted, local: false, identity: None });
                 }
                 Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!("a connection could not be accepted: {error}; is the limit of open files too low?");
-                    return;
-                }
+                Err(error) => return self.rest(&error),
             }
         }
     }
 
     /// Takes a connection whose other end is known.
     pub(super) fn adopt(&mut self, sock: Sock, peer: Peer) {
-        if let Some(id) = self.take(sock, Stage::Open, peer.local) {
+        let kind = (!peer.local).then_some(Kind::Unix);
+        if let Some(id) = self.take(sock, kind) {
             self.feed(Input::Connected { conn: ConnId(id), peer });
         }
     }
 
-    /// Takes a connection; its number, if there is room for it. `always`: even if there is not.
-    fn take(&mut self, sock: Sock, stage: Stage, always: bool) -> Option<u64> {
+    /// Takes a connection; its number, if there is room for it. The client of this process has none to ask for: `kind` is `None`.
+    pub(super) fn take(&mut self, sock: Sock, kind: Option<Kind>) -> Option<u64> {
         self.metrics.accepted.add(1);
+        let is_scarce = kind.is_some() && slots::is_last(&sock);
         let mut conn = Conn::new(sock, self.now);
-        conn.stage = stage;
-        if self.conns.len() >= self.limits.connections && !always {
-            let text = format!("the server has {} connections, which is its limit; try again later", self.conns.len());
-            conn.send(&ToClient::Refused { why: Refusal::TooMany, text }, self.now);
-            let _ = conn.flush(self.now);
-            return None;
+        if let Some(kind) = kind {
+            conn.slot = if is_scarce { None } else { self.limits.connections.take(kind) };
+            if conn.slot.is_none() {
+                self.turn_away(conn, kind, is_scarce);
+                return None;
+            }
         }
         let id = self.next_conn;
         self.next_conn += 1;
@@ -140,7 +140,7 @@ impl Rank {
     /// Goes on with finding out who is at the other end of a connection over TCP. Whether that is known.
     fn greet(&mut self, id: u64) -> std::io::Result<bool> {
         let Some(conn) = self.conns.get_mut(&id) else { return Ok(false) };
-        if let Stage::New { trusted } = conn.stage {
+        if conn.stage == Stage::New {
             let Some(first) = conn.sock.peek()? else { return Ok(false) };
             match self.limits.auth.tls() {
                 Some(tls) if first == HANDSHAKE => {
@@ -149,6 +149,7 @@ impl Rank {
                 }
                 _ => {
                     conn.stage = Stage::Open;
+                    let trusted = conn.trusted;
                     let peer = Peer { uid: None, groups: Vec::new(), trusted, local: false, identity: None };
                     self.feed(Input::Connected { conn: ConnId(id), peer });
                     return Ok(true);
@@ -161,14 +162,18 @@ impl Rank {
             self.watch(id);
             let Some(key) = done? else { return Ok(false) };
             let identity = self.limits.auth.identity(&key);
+            // A refusal is said in answer to its hello: a connection that is closed with something unread may lose what it was told.
+            let refusal = match &identity {
+                None => Some((Refusal::NotAuthorized, REVOKED.to_owned())),
+                Some(identity) => self.let_in(id, Some(identity)).err(),
+            };
             let Some(conn) = self.conns.get_mut(&id) else { return Ok(false) };
             conn.stage = Stage::Open;
-            let Some(identity) = identity else {
-                // Said in answer to its hello: a connection that is closed with something unread may lose what it was told.
-                conn.refusal = Some(REVOKED.into());
+            let Some(identity) = identity.filter(|_| refusal.is_none()) else {
+                conn.refusal = refusal;
                 return Ok(true);
             };
-            conn.read_only = identity.rights.is_read_only();
+            conn.identity = Some(identity.clone());
             let peer = Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: Some(identity) };
             self.feed(Input::Connected { conn: ConnId(id), peer });
         }
@@ -178,6 +183,9 @@ impl Rank {
     /// Reads and handles what a connection sent, but no more than its share.
     pub(super) fn read(&mut self, id: u64) {
         if self.conns.get(&id).is_some_and(|conn| conn.stage != Stage::Open) {
+            // Handshakes cost much, and anybody may ask for one: epoll tells of the others in the next round.
+            let Some(left) = self.greets_left.checked_sub(1) else { return };
+            self.greets_left = left;
             match self.greet(id) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -237,14 +245,20 @@ impl Rank {
             _ => {}
         }
         self.requests += 1;
-        if let Some(conn) = self.conns.get_mut(&id)
-            && let Some(text) = conn.refusal.take()
+        if self.conns.get(&id).is_some_and(|conn| conn.trusted && conn.is_half_open())
+            && let Err(refusal) = self.let_in(id, None)
+            && let Some(conn) = self.conns.get_mut(&id)
         {
-            conn.send(&ToClient::Refused { why: Refusal::NotAuthorized, text }, self.now);
+            conn.refusal = Some(refusal);
+        }
+        if let Some(conn) = self.conns.get_mut(&id)
+            && let Some((why, text)) = conn.refusal.take()
+        {
+            conn.send(&ToClient::Refused { why, text }, self.now);
             conn.closing = true;
             return self.queue_flush(id);
         }
-        let read_only = self.conns.get(&id).is_some_and(|conn| conn.read_only);
+        let read_only = self.conns.get(&id).is_some_and(Conn::is_read_only);
         match msg {
             ToServer::Data(request) => {
                 match session.filter(|_| !(read_only && request.op.is_change())) {
@@ -276,7 +290,9 @@ impl Rank {
     }
 
     pub(super) fn malformed(&mut self, id: u64, error: &DecodeError) {
-        tracing::warn!("connection {id} is closed: {error}");
+        if let Some(more) = self.lines.malformed.may_say(self.now) {
+            tracing::warn!("connection {id} is closed: {error}{more}");
+        }
         self.metrics.dropped.add(1);
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.send(&ToClient::Refused { why: Refusal::Malformed, text: error.to_string() }, self.now);
@@ -294,7 +310,9 @@ impl Rank {
             }
         }
         for (id, why) in bad {
-            tracing::warn!("connection {id} is closed: {why}");
+            if let Some(more) = self.lines.slow.may_say(self.now) {
+                tracing::warn!("connection {id} is closed: {why}{more}");
+            }
             self.metrics.dropped.add(1);
             self.gone(id);
         }
@@ -372,6 +390,8 @@ impl Rank {
 
     pub(super) fn gone(&mut self, id: u64) {
         let Some(conn) = self.conns.remove(&id) else { return };
+        self.half_open.remove(&id);
+        self.tell_gone(&conn);
         let _ = epoll::delete(&self.epoll, conn.sock.as_fd());
         self.lost.extend(conn.session);
         drop(conn);
