@@ -10,11 +10,13 @@ root=${DESTDIR:-}
 # Where mount(8) looks for its helpers.
 helper=$root/usr/sbin/mount.loligo
 files=("$root/usr/local/bin/loligo" "$helper" "$root/etc/systemd/system/loligo-server@.service" "$root/etc/sysusers.d/loligo.conf")
+# For remounts: what is mounted has this type.
+remounts=$root/usr/sbin/mount.fuse.loligo
 
 case ${1:-} in
 "") ;;
 --remove)
-    rm -f "${files[@]}"
+    rm -f "${files[@]}" "$remounts"
     say "removed; /etc/loligo and /var/lib/loligo stay"
     exit 0
     ;;
@@ -26,6 +28,7 @@ install -D -m 755 "$program" "${files[0]}.new"
 mv "${files[0]}.new" "${files[0]}"
 mkdir -p "$root/usr/sbin"
 ln -sfn /usr/local/bin/loligo "$helper"
+ln -sfn /usr/local/bin/loligo "$remounts"
 install -D -m 644 deploy/loligo-server@.service "${files[2]}"
 install -D -m 644 deploy/sysusers.conf "${files[3]}"
 install -d -m 755 "$root/etc/loligo"

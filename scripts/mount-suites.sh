@@ -46,7 +46,7 @@ start() {
     # Ranks may come and go: then the next start has as many as there were.
     local asked="--ranks $ranks"
     if [ -n "${LOLIGO_THRASH_MEMBERS:-}" ] && [ -d "$data" ]; then asked=""; fi
-    timeout -k 5 60 "$binary" up --data "$data" "${store[@]}" --mount "$mount" $asked --set keep_dir="$scratch/kept" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
+    timeout -k 5 60 "$binary" up --data "$data" "${store[@]}" --mount "$mount" --suid --dev $asked --set keep_dir="$scratch/kept" --daemon </dev/null >"$scratch/up.log" 2>&1 || {
         cat "$scratch/up.log"
         return 1
     }
@@ -189,7 +189,7 @@ for suite in "$@"; do
     pjdfstest)
         suite_dir="$mount/pjdfstest"
         mkdir -p "$suite_dir" && chmod 755 "$suite_dir"
-        run pjdfstest 6 "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
+        run pjdfstest 6 env LOLIGO_BIN="$binary" "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
         ;;
     fsx)
         # In a directory of its own, which can move.

@@ -325,11 +325,18 @@ pub struct MountOptions {
     /// Mount over a directory that has entries.
     #[arg(long)]
     pub nonempty: bool,
-    /// Programs there do not run as their owners.
-    #[arg(long)]
+    /// Programs there may run as their owners: setuid, setgid and file capabilities count. Only where all who may write there are trusted with
+    /// root on this host.
+    #[arg(long, overrides_with = "nosuid")]
+    pub suid: bool,
+    /// They may not, which is the default.
+    #[arg(long, overrides_with = "suid")]
     pub nosuid: bool,
-    /// Devices there are none.
-    #[arg(long)]
+    /// Device nodes there may be used. As of --suid.
+    #[arg(long, overrides_with = "nodev")]
+    pub dev: bool,
+    /// They may not, which is the default.
+    #[arg(long, overrides_with = "dev")]
     pub nodev: bool,
     /// No program there can be run.
     #[arg(long)]

@@ -15,9 +15,18 @@ pub struct MountLine {
     pub fs_type: String,
     /// Device or address.
     pub source: String,
+    /// Options of this mount and, after a space, of the file system.
+    options: String,
 }
 
 impl MountLine {
+    /// Its options, and `ro` if the file system is read-only.
+    pub fn options(&self) -> impl Iterator<Item = &str> {
+        let (own, all) = self.options.split_once(' ').unwrap_or((&self.options, ""));
+        let read_only = all.split(',').filter(|option| *option == "ro");
+        own.split(',').chain(read_only)
+    }
+
     /// The server's address or data directory, if it is one of ours.
     pub fn server(&self) -> Option<&str> {
         (self.fs_type == loligo_mount::FS_TYPE).then(|| self.source.strip_prefix("loligo:").unwrap_or(&self.source))
@@ -53,10 +62,12 @@ pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
 fn parse(line: &[u8]) -> Option<MountLine> {
     let mut fields = line.split(|b| *b == b' ');
     let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let own = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
     let (fs_type, source) = (text(rest.next()?), text(rest.next()?));
-    Some(MountLine { path, fs_type, source })
+    let options = format!("{own} {}", text(rest.next().unwrap_or_default()));
+    Some(MountLine { path, fs_type, source, options })
 }
 
 /// Undoes the kernel's octal escapes.

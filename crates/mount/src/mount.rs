@@ -44,10 +44,11 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
-    /// Ignore set-user-ID and set-group-ID bits. So it is, too, where only the mounting user is let in, and for others than root.
-    pub nosuid: bool,
-    /// Let nobody use device nodes. So it is, too, where `nosuid` is by itself.
-    pub nodev: bool,
+    /// Let programs run as their owners: heed set-user-ID and set-group-ID bits and file capabilities. Not where only the mounting user is let
+    /// in, and not for others than root.
+    pub suid: bool,
+    /// Let device nodes be used. With the limits of `suid`.
+    pub dev: bool,
     /// Let nobody run programs.
     pub noexec: bool,
     /// Threads that take requests from the kernel, unless the client takes them itself.
@@ -65,8 +66,8 @@ impl MountOptions {
             read_only: false,
             allow_other: rustix::process::geteuid().is_root(),
             nonempty: false,
-            nosuid: false,
-            nodev: false,
+            suid: false,
+            dev: false,
             noexec: false,
             threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
             max_write: 1 << 20,
@@ -354,11 +355,9 @@ fn mount_as_root(path: &Path, options: &MountOptions) -> Result<Device, MountErr
     let mut flags = MountFlags::empty();
     if options.allow_other {
         data.push_str(",allow_other");
-    } else {
-        flags |= MountFlags::NOSUID | MountFlags::NODEV;
     }
-    flags.set(MountFlags::NOSUID, flags.contains(MountFlags::NOSUID) || options.nosuid);
-    flags.set(MountFlags::NODEV, flags.contains(MountFlags::NODEV) || options.nodev);
+    flags.set(MountFlags::NOSUID, !(options.suid && options.allow_other));
+    flags.set(MountFlags::NODEV, !(options.dev && options.allow_other));
     flags.set(MountFlags::NOEXEC, options.noexec);
     if options.read_only {
         flags |= MountFlags::RDONLY;

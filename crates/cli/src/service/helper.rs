@@ -1,22 +1,28 @@
 //! `mount.loligo`: what mount(8) calls for `mount -t loligo` and lines of /etc/fstab. It is this program by another name (a link in /sbin), and
-//! becomes `loligo mount --daemon` with what the options say. Not here: the mount.
+//! becomes `loligo mount --daemon` with what the options say; a remount it does itself. Not here: the mount.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rustix::mount::MountFlags;
+
 use super::mount;
 use crate::args::{MountArgs, MountOptions};
+use crate::mounts;
 use crate::output::{Context, Failure, say};
 use crate::settings;
 
-/// The name by which mount(8) finds it.
+/// The name by which mount(8) finds it; the second one for what is mounted, which has the type `fuse.loligo`.
 const NAME: &str = "mount.loligo";
+const NAMES: [&str; 2] = [NAME, "mount.fuse.loligo"];
+/// Options that mount(8) adds to a remount because the mount has them, and that nobody can change.
+const FIXED: [&str; 7] = ["fd", "rootmode", "user_id", "group_id", "default_permissions", "allow_other", "max_read"];
 /// What mount(8) takes for wrong usage, and for a mount that failed.
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
 /// Options that are for mount(8), systemd or nobody, and those that say what is so anyway. The times of accesses are the server's.
-const DROPPED: [&str; 25] = [
+const DROPPED: [&str; 23] = [
     "defaults",
     "rw",
     "auto",
@@ -30,8 +36,6 @@ const DROPPED: [&str; 25] = [
     "noowner",
     "group",
     "nogroup",
-    "suid",
-    "dev",
     "exec",
     "async",
     "atime",
@@ -59,7 +63,8 @@ struct Call {
 
 /// Whether this program was called by that name.
 pub fn is_called() -> bool {
-    std::env::args_os().next().is_some_and(|program| Path::new(&program).file_name() == Some(OsStr::new(NAME)))
+    let name = |program: OsString| Path::new(&program).file_name().map(OsStr::to_os_string);
+    std::env::args_os().next().and_then(name).is_some_and(|name| NAMES.iter().any(|known| name == *known))
 }
 
 /// Mounts as mount(8) wants it; with its exit codes.
@@ -75,6 +80,9 @@ pub fn main() -> ExitCode {
 
 fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let call = Call::read(words)?;
+    if call.options.iter().any(|option| option == "remount") {
+        return call.remount();
+    }
     let arguments = call.arguments()?;
     if call.is_fake {
         return Ok(());
@@ -165,7 +173,9 @@ impl Call {
                 ("private", None) => out.push("--private".into()),
                 // As it is when root mounts; others may not.
                 ("allow_other", None) => {}
-                ("nonempty" | "nosuid" | "nodev" | "noexec", None) => out.push(format!("--{name}").into()),
+                ("nonempty" | "suid" | "nosuid" | "dev" | "nodev" | "noexec", None) => {
+                    out.push(format!("--{name}").into())
+                }
                 ("log_file", Some(_)) => {}
                 ("log" | "config" | "path", Some(value)) => out.extend([format!("--{name}").into(), value.into()]),
                 (name, None) if DROPPED.contains(&name) => {}
@@ -174,19 +184,78 @@ impl Call {
                     out.extend(["--set".into(), format!("{name}={value}").into()]);
                 }
                 _ if self.is_sloppy => {}
-                ("remount", None) => {
-                    return Err(Failure::usage(format!("{}: a mount cannot be changed", self.dir.display()))
-                        .remedy(format!("umount {}, then mount it anew", self.dir.display())));
-                }
                 _ => {
                     return Err(Failure::usage(format!("{}: unknown mount option {option}", self.dir.display()))
-                        .remedy("ro, private, nonempty, nosuid, nodev, noexec, path=, log_file=, log=, config=, and the settings of `loligo config`"));
+                        .remedy("ro, private, nonempty, suid, dev, noexec, path=, log_file=, log=, config=, and the settings of `loligo config`"));
                 }
             }
         }
         out.push(self.dir.clone().into());
         Ok(out)
     }
+
+    /// Changes the flags of what is mounted. Everything else stays: mount(8) says it anew although nobody asked for a change of it.
+    fn remount(&self) -> Result<(), Failure> {
+        let name = |option: &str| option.split('=').next().unwrap_or_default().to_string();
+        let rest = self.options.iter().filter(|option| *option != "remount" && !FIXED.contains(&name(option).as_str()));
+        // What a mount does not know, a remount refuses, too.
+        Call { options: rest.cloned().collect(), is_sloppy: self.is_sloppy, ..self.again() }.arguments()?;
+        let line = mounts::at(&mounts::all()?, &self.dir).filter(|line| line.server().is_some()).ok_or_else(|| {
+            Failure::new(format!("{}: no Loligo file system is mounted there", self.dir.display()))
+                .remedy("findmnt -t fuse.loligo shows those that are")
+        })?;
+        let flags = flags_after(line.options(), &self.options);
+        if self.is_fake {
+            return Ok(());
+        }
+        rustix::mount::mount_remount(&self.dir, flags, "").map_err(|error| {
+            let failure = Failure::new(format!("{}: {error}", self.dir.display()));
+            match error {
+                rustix::io::Errno::BUSY => {
+                    failure.remedy("a file there is open for writing: end what writes (fuser -v)")
+                }
+                rustix::io::Errno::PERM => failure.remedy("only root changes a mount"),
+                _ => failure,
+            }
+        })
+    }
+
+    fn again(&self) -> Call {
+        Call { source: self.source.clone(), dir: self.dir.clone(), ..Call::default() }
+    }
+}
+
+/// The flags of a mount that has these options (as /proc/self/mountinfo shows them), after those that were asked for, in order.
+fn flags_after<'a>(now: impl Iterator<Item = &'a str>, asked: &'a [String]) -> MountFlags {
+    // Names, what they stand for, and whether they set it or take it away.
+    const KNOWN: [(&str, MountFlags, bool); 19] = [
+        ("ro", MountFlags::RDONLY, true),
+        ("rw", MountFlags::RDONLY, false),
+        ("nosuid", MountFlags::NOSUID, true),
+        ("suid", MountFlags::NOSUID, false),
+        ("nodev", MountFlags::NODEV, true),
+        ("dev", MountFlags::NODEV, false),
+        ("noexec", MountFlags::NOEXEC, true),
+        ("exec", MountFlags::NOEXEC, false),
+        ("noatime", MountFlags::NOATIME, true),
+        ("atime", MountFlags::NOATIME, false),
+        ("nodiratime", MountFlags::NODIRATIME, true),
+        ("diratime", MountFlags::NODIRATIME, false),
+        ("relatime", MountFlags::RELATIME, true),
+        ("norelatime", MountFlags::RELATIME, false),
+        ("strictatime", MountFlags::STRICTATIME, true),
+        ("nosymfollow", MountFlags::NOSYMFOLLOW, true),
+        ("symfollow", MountFlags::NOSYMFOLLOW, false),
+        ("lazytime", MountFlags::LAZYTIME, true),
+        ("nolazytime", MountFlags::LAZYTIME, false),
+    ];
+    let mut flags = MountFlags::empty();
+    for option in now.chain(asked.iter().map(String::as_str)) {
+        if let Some((_, flag, is_on)) = KNOWN.iter().find(|(name, ..)| *name == option) {
+            flags.set(*flag, *is_on);
+        }
+    }
+    flags
 }
 
 #[cfg(test)]
@@ -231,16 +300,33 @@ mod tests {
                 "mount --server h:1,h:2 --source h:1,h:2 --read-only --nosuid --path /a --log warn --set read_ahead_bytes=1MiB /mnt"
             )
         );
+        assert_eq!(
+            arguments("/d /mnt -o nosuid,suid,dev").as_deref(),
+            Ok("mount --server /d --source /d --nosuid --suid --dev /mnt")
+        );
         assert_eq!(arguments("loligo:/d /mnt").as_deref(), Ok("mount --server /d --source loligo:/d /mnt"));
-        for (bad, words) in [
-            ("remount", "cannot be changed"),
-            ("sync", "unknown mount option sync"),
-            ("ro=1", "option ro=1"),
-            ("no_key=1", "no_key=1"),
-        ] {
+        for (bad, words) in [("sync", "unknown mount option sync"), ("ro=1", "option ro=1"), ("no_key=1", "no_key=1")] {
             let said = arguments(&format!("/d /mnt -o {bad}")).expect_err("it is none");
             assert!(said.contains(words) && said.contains("/mnt"), "{said}");
         }
         assert!(arguments("/d /mnt -s -o no_key=1,sync").is_ok());
+    }
+
+    #[test]
+    fn a_remount_changes_what_is_asked_for_and_leaves_the_rest() {
+        let after = |now: &'static str, asked: &str| {
+            let asked: Vec<String> = asked.split(',').map(str::to_string).collect();
+            flags_after(now.split(','), &asked)
+        };
+        let safe = MountFlags::NOSUID | MountFlags::NODEV;
+        assert_eq!(after("rw,nosuid,nodev,relatime", "remount,ro"), safe | MountFlags::RELATIME | MountFlags::RDONLY);
+        assert_eq!(after("ro,nosuid,nodev", "rw,remount"), safe);
+        assert_eq!(after("rw,nosuid,nodev", "remount,ro,rw"), safe, "the last one counts");
+        assert_eq!(after("rw,nosuid,nodev,noexec", "remount,suid"), MountFlags::NODEV | MountFlags::NOEXEC);
+        let refused = |options: &str| read(&format!("/d /nowhere -o {options}")).and_then(|call| call.remount());
+        let said = refused("remount,ro,sync").expect_err("unknown").to_string();
+        assert!(said.contains("unknown mount option sync"), "{said}");
+        let said = refused("remount,ro,user_id=0,allow_other").expect_err("nothing is there").to_string();
+        assert!(said.contains("/nowhere") && said.contains("no Loligo"), "{said}");
     }
 }

@@ -389,8 +389,8 @@ pub fn mount(
         read_only: args.read_only,
         allow_other: defaults.allow_other && !args.private,
         nonempty: args.nonempty,
-        nosuid: args.nosuid,
-        nodev: args.nodev,
+        suid: args.suid,
+        dev: args.dev,
         noexec: args.noexec,
         threads: if threads == 0 { defaults.threads } else { threads },
         ..defaults

@@ -9,6 +9,7 @@ use super::run::{LOLIGO, PATIENCE, Place, Service, apart, can_mount, loligo};
 const HELPER: &str = r#"
     cp -a /usr/sbin "$D/sbin"
     ln -sf "$L" "$D/sbin/mount.loligo"
+    ln -sf "$L" "$D/sbin/mount.fuse.loligo"
     mount --bind "$D/sbin" /usr/sbin
     mkdir -p "$D/mnt" "$D/other"
     shown() { findmnt -n -o FSTYPE,SOURCE,OPTIONS "$1"; }
@@ -51,7 +52,7 @@ END
     let ran = ran.ok();
     let lines: Vec<&str> = ran.out.lines().collect();
     let data = place.data().display().to_string();
-    assert!(lines[0].starts_with(&format!("fuse.loligo {data} rw,nosuid,noexec")), "{}", ran.out);
+    assert!(lines[0].starts_with(&format!("fuse.loligo {data} rw,nosuid,nodev,noexec")), "{}", ran.out);
     assert_eq!(lines[1], "mounts: 1", "{}", ran.out);
     assert!(lines[2].contains(&format!("loligo:{data}/loligo.sock ro,nosuid,nodev,noexec")), "{}", ran.out);
     assert_eq!(ran.out.matches("content\n").count(), 2, "{}", ran.out);
@@ -78,6 +79,45 @@ fn what_cannot_be_mounted_is_told_with_the_exit_codes_of_mount_8() {
     assert!(out.contains("loligo: ") && out.contains("code 32"), "{out}");
     assert!(out.contains("unknown mount option sync") && out.contains("code 1\n"), "{out}");
     assert!(out.ends_with("0\n"), "-f mounts nothing: {out}");
+}
+
+#[test]
+fn a_mount_becomes_read_only_and_back_and_keeps_its_other_flags() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    loligo("format --data {}", &[&place.data()]).ok();
+    let server = Service::start("serve --data {} --admin off", &[&place.data()]);
+    let script = format!(
+        r#"{HELPER}
+        flags() {{ findmnt -n -o OPTIONS "$D/mnt" | cut -d, -f1-4; }}
+        mount -t loligo -o noexec "$D/data" "$D/mnt"
+        echo content >"$D/mnt/file"
+        mount -o remount,ro "$D/mnt"
+        flags
+        (echo more >"$D/mnt/file") 2>&1 | grep -o 'Read-only file system'
+        cat "$D/mnt/file"
+        mount -o remount,rw "$D/mnt"
+        flags
+        echo more >"$D/mnt/file"
+        mount -t loligo -o remount,suid,exec "$D/data" "$D/mnt"
+        flags
+        exec 5>>"$D/mnt/file"
+        mount -o remount,ro "$D/mnt" 2>&1 | grep -o 'open for writing' || true
+        exec 5>&-
+        mount -o remount,ro,log=warn "$D/mnt"
+        flags
+        ! mount -o remount,sync "$D/mnt" 2>/dev/null
+        umount "$D/mnt"
+        "#
+    );
+    let Some(ran) = apart(&script, place.dir.path()) else { return };
+    let out = ran.ok().out;
+    let want = "ro,nosuid,nodev,noexec\nRead-only file system\ncontent\nrw,nosuid,nodev,noexec\nrw,nodev,relatime\n\
+                open for writing\nro,nodev,relatime\n";
+    assert_eq!(out.replace(",user_id=0", ""), want);
+    assert_eq!(server.stop().0, 0);
 }
 
 #[test]
@@ -119,8 +159,10 @@ fn what_is_installed_is_complete_and_its_unit_is_one() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install.sh");
     let ran = Command::new(script).env("DESTDIR", &root).env("LOLIGO", LOLIGO).output().expect("bash");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let helper = std::fs::read_link(root.join("usr/sbin/mount.loligo")).expect("a link");
-    assert!(root.join(helper.strip_prefix("/").expect("absolute")).is_file());
+    for name in ["mount.loligo", "mount.fuse.loligo"] {
+        let helper = std::fs::read_link(root.join("usr/sbin").join(name)).expect("a link");
+        assert!(root.join(helper.strip_prefix("/").expect("absolute")).is_file());
+    }
     assert!(root.join("etc/loligo/example.env").is_file() && root.join("etc/sysusers.d/loligo.conf").is_file());
     let unit = root.join("etc/systemd/system/loligo-server@.service");
     // The program is where the unit says.
