@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use loligo_driver::{Grant, Identity};
+use loligo_driver::{Grant, Identity, Squash};
 use serde_json::json;
 
 use crate::args::Target;
@@ -30,6 +30,10 @@ pub enum AuthCommand {
         /// Where it may do what: `rw:/PATH` or `r:/PATH`, several times if need be. What is nowhere allowed is refused. Without it: all.
         #[arg(long, value_name = "RIGHTS")]
         allow: Vec<Grant>,
+        /// Users of its host that it does not act for, and who count as nobody (65534): root, all or none. Without it: root if --allow limits it, else
+        /// none.
+        #[arg(long, value_name = "USERS")]
+        squash: Option<Squash>,
         /// File to write, which only its owner may read; without it, stdout. The key in it is kept nowhere else.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -79,9 +83,10 @@ pub fn read(file: &str) -> Result<Option<Identity>, Failure> {
 /// Carries it out.
 pub fn run(what: &AuthCommand) -> Outcome {
     match what {
-        AuthCommand::Add { name, read_only, allow, out, target } => {
+        AuthCommand::Add { name, read_only, allow, squash, out, target } => {
             let allow = allow.iter().map(Grant::to_string).collect();
-            add(Asked { name: name.into(), read_only: *read_only, allow }, out.as_deref(), target)
+            let squash = squash.map(|squash| squash.to_string());
+            add(Asked { name: name.into(), read_only: *read_only, allow, squash }, out.as_deref(), target)
         }
         AuthCommand::List { target, json } => list(target, *json),
         AuthCommand::Revoke { name, target } => revoke(name, target),
@@ -142,7 +147,13 @@ fn list(target: &Target, as_json: bool) -> Outcome {
             [] => "read, write".into(),
             some => some.join(" "),
         };
-        put(format_args!("{:<24} {rights:<11}  {}  {} old", one.name, one.serial, human_time(age.as_secs_f64())))?;
+        let squash = if one.squash.is_empty() { "?" } else { &one.squash };
+        put(format_args!(
+            "{:<24} {rights:<11}  squash {squash:<4}  {}  {} old",
+            one.name,
+            one.serial,
+            human_time(age.as_secs_f64())
+        ))?;
     }
     if all.is_empty() {
         say(
@@ -154,7 +165,7 @@ fn list(target: &Target, as_json: bool) -> Outcome {
 
 fn revoke(name: &str, target: &Target) -> Outcome {
     let found = target::find(target)?;
-    let asked = Asked { name: name.into(), read_only: false, allow: Vec::new() };
+    let asked = Asked { name: name.into(), read_only: false, allow: Vec::new(), squash: None };
     let body = serde_json::to_string(&asked).map_err(|e| Failure::new(format!("the order as JSON: {e}")))?;
     let _: Vec<IdentityDoc> = ask::order_with(&found, "/api/v1/auth/revoke", &body)?;
     say(format_args!("identity {name} is revoked: who came in with it is out"));

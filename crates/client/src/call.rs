@@ -62,7 +62,7 @@ pub enum Call {
     /// Reads; short only at the end of the file. `Answer::Bytes`.
     Read { fh: Fh, offset: u64, len: u32 },
     /// Writes all of it. `append`: at the end, whatever the offset says. `Answer::Offset` with the number of bytes.
-    /// `kill_priv`: setuid and setgid bits are to be cleared.
+    /// `kill_priv`: the caller has no CAP_FSETID, so setuid and setgid end. Capabilities end in any case.
     Write { fh: Fh, offset: u64, data: Arc<[u8]>, append: bool, kill_priv: bool },
     /// A descriptor was closed: what was written goes to the server now, and errors show. Drops POSIX locks of `owner`.
     Flush { fh: Fh, owner: Option<LockOwner> },
@@ -70,12 +70,12 @@ pub enum Call {
     Fsync { fh: Fh, data_only: bool },
     /// The last descriptor was closed. `flock_owner`: whose flock ends with it.
     Release { fh: Fh, flock_owner: Option<LockOwner> },
-    /// Space management.
-    Fallocate { fh: Fh, how: Fallocate, offset: u64, len: u64 },
+    /// Space management. `kill_priv`: as of a write.
+    Fallocate { fh: Fh, how: Fallocate, offset: u64, len: u64, kill_priv: bool },
     /// SEEK_DATA (`data`) or SEEK_HOLE. `Answer::Offset`; `NoSuchOffset` past the end.
     Seek { fh: Fh, offset: u64, data: bool },
-    /// copy_file_range. `Answer::Offset` with the number of bytes copied.
-    Copy { from: Fh, from_offset: u64, to: Fh, to_offset: u64, len: u64 },
+    /// copy_file_range. `Answer::Offset` with the number of bytes copied. `kill_priv`: as of a write.
+    Copy { from: Fh, from_offset: u64, to: Fh, to_offset: u64, len: u64, kill_priv: bool },
     /// Reads a directory opened with `Open`. `Answer::Entries`.
     Readdir { fh: Fh, cookie: u64, limit: u32, plus: bool },
     /// Takes or changes a lock. With `wait`, answered when it was got.

@@ -1,4 +1,4 @@
-//! Attribute changes, close and fsync: calls that are ordered with the writes before them.
+//! Attribute and xattr changes, close and fsync: calls that are ordered with the writes before them.
 
 use std::sync::Arc;
 
@@ -28,10 +28,52 @@ impl Client {
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
     }
 
+    /// The file of an operation on xattrs that must come behind what is held back of it: a write ends capabilities, but not those that are set
+    /// after it; and who looks after it finds none.
+    pub(crate) fn behind_writes(&self, op: &Op) -> Option<Ino> {
+        let (ino, looks) = match op {
+            Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => (*ino, false),
+            Op::GetXattr { ino, .. } | Op::ListXattr { ino } => (*ino, true),
+            _ => return None,
+        };
+        let file = self.files.map.get(&ino)?;
+        let held = !file.is_clean() || file.run.is_some() || file.exclusive.is_some();
+        (held && (file.attr.has_xattrs || !looks)).then_some(ino)
+    }
+
+    pub(crate) fn spawn_behind_writes(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, op: Op) {
+        if op.is_change() {
+            self.forbid_reuse(ino);
+        }
+        self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step: Step::Behind(op) });
+    }
+
+    pub(crate) fn step_behind(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let Step::Behind(op) = &task.step else { return None };
+        match event {
+            Event::Start => self.flush_then(task.ino, id),
+            Event::Flushed => {
+                let (op, cred) = (op.clone(), Arc::clone(&task.cred));
+                self.request(&cred, op, Then::Task(id));
+            }
+            Event::Reply(Ok(Answer::Entry(attr))) => return Some(Ok(self.done_attr(attr))),
+            Event::Reply(result) => return Some(result.map(Done::plain).map_err(Into::into)),
+            _ => {}
+        }
+        None
+    }
+
     /// Makes a file at least so long. How long it is the server looks up when it does it: until then the right to be alone
     /// may be given up, and others may have let it grow further.
-    pub(crate) fn grow_file(&mut self, waiter: Waiter, cred: &Arc<Cred>, ino: Ino, handle: u64, size: u64) {
-        let set = SetAttr { size: Some(size), grow: true, ..SetAttr::default() };
+    pub(crate) fn grow_file(
+        &mut self,
+        waiter: Waiter,
+        cred: &Arc<Cred>,
+        ino: Ino,
+        (handle, kill_priv): (u64, bool),
+        size: u64,
+    ) {
+        let set = SetAttr { size: Some(size), grow: true, kill_priv, ..SetAttr::default() };
         let step = Step::SetAttr { set, handle: Some(handle), flushed: false };
         self.spawn_exclusive(Task { waiter, cred: Arc::clone(cred), ino, exclusive: true, step });
     }

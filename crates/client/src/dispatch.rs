@@ -67,7 +67,10 @@ impl Client {
             },
             Call::Op(op) => match self.own_new_policy(&op) {
                 Some((root, policy)) => self.own_change_policy(waiter, root, policy, op),
-                None => self.pass(waiter, cred, op),
+                None => match self.behind_writes(&op) {
+                    Some(ino) => self.spawn_behind_writes(waiter, cred, ino, op),
+                    None => self.pass(waiter, cred, op),
+                },
             },
             Call::Walk { dir, names, at, to_dir, ways } => {
                 self.walk(Pass { ways, ..Pass::new(waiter, cred) }, (dir, names), at, to_dir);
@@ -101,12 +104,14 @@ impl Client {
             }
             Call::Fsync { fh, .. } => self.spawn_fh(waiter, cred, fh, |_| Step::Fsync { fh }),
             Call::Release { fh, flock_owner } => self.release(waiter, cred, fh, flock_owner),
-            Call::Fallocate { fh, how, offset, len } => self.fallocate(waiter, cred, fh, how, offset, len),
+            Call::Fallocate { fh, how, offset, len, kill_priv } => {
+                self.fallocate(waiter, cred, fh, (how, kill_priv), offset, len);
+            }
             Call::Seek { fh, offset, data } => {
                 self.spawn_fh(waiter, cred, fh, |_| Step::Seek(crate::space::Seek::new(offset, data)));
             }
-            Call::Copy { from, from_offset, to, to_offset, len } => {
-                self.copy(waiter, cred, crate::space::Copy::new(from, from_offset, to, to_offset, len));
+            Call::Copy { from, from_offset, to, to_offset, len, kill_priv } => {
+                self.copy(waiter, cred, crate::space::Copy::new((from, from_offset), (to, to_offset), len, kill_priv));
             }
             Call::Readdir { fh, cookie, limit, plus } => match self.fh_handle(fh) {
                 Ok((dir, handle)) => {

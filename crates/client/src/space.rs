@@ -22,7 +22,10 @@ pub(crate) struct Falloc {
     how: Fallocate,
     offset: u64,
     end: u64,
+    kill_priv: bool,
     asked: Asked,
+    /// The server knows that the file was changed: times and privileges are as they must be.
+    told: bool,
     tries: u32,
 }
 
@@ -34,6 +37,8 @@ enum Asked {
     Punch,
     Tell,
     Grow,
+    /// Only times and privileges change.
+    Touch,
     /// An inline range is overwritten with zeros by calls.
     Zero(u64),
 }
@@ -60,11 +65,12 @@ pub(crate) struct Copy {
     to_offset: u64,
     left: u64,
     copied: u64,
+    kill_priv: bool,
 }
 
 impl Copy {
-    pub(crate) fn new(from: Fh, from_offset: u64, to: Fh, to_offset: u64, len: u64) -> Copy {
-        Copy { from, from_offset, to, to_offset, left: len, copied: 0 }
+    pub(crate) fn new((from, from_offset): (Fh, u64), (to, to_offset): (Fh, u64), len: u64, kill_priv: bool) -> Copy {
+        Copy { from, from_offset, to, to_offset, left: len, copied: 0, kill_priv }
     }
 }
 
@@ -74,7 +80,7 @@ impl Client {
         waiter: Waiter,
         cred: &Arc<Cred>,
         fh: Fh,
-        how: Fallocate,
+        (how, kill_priv): (Fallocate, bool),
         offset: u64,
         len: u64,
     ) {
@@ -87,7 +93,7 @@ impl Client {
             Some(end) if end <= FILE_SIZE_MAX => end,
             _ => return self.fail(waiter, FsError::FileTooBig),
         };
-        let falloc = Falloc { fh, how, offset, end, asked: Asked::Flush, tries: 0 };
+        let falloc = Falloc { fh, how, offset, end, kill_priv, asked: Asked::Flush, told: false, tries: 0 };
         // An inline range is zeroed by writes, which have the file to themselves one by one; so this has it not.
         self.spawn(waiter, cred, ino, Step::Fallocate(falloc));
     }
@@ -102,7 +108,7 @@ impl Client {
                 self.request(&cred, Op::GetAttr { ino }, Then::Task(id));
             }
             // Cut since its attributes were seen: looks, and begins again.
-            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow)
+            (Event::Reply(Err(FsError::Stale | FsError::Busy)), Asked::Tell | Asked::Grow | Asked::Touch)
                 if falloc.tries < TRIES_MAX =>
             {
                 falloc.tries += 1;
@@ -151,17 +157,19 @@ impl Client {
                 };
                 let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
                 (file.unsynced, file.at_risk) = (true, true);
-                let cuts = file.attr.cuts;
-                let (mtime, spilled, kill_priv) = (SetTime::Now, false, false);
+                let (cuts, kill_priv) = (file.attr.cuts, falloc.kill_priv);
+                let (mtime, spilled) = (SetTime::Now, false);
                 falloc.asked = Asked::Tell;
                 let op = Op::SetData { ino, handle, cuts, grow_to: None, mtime, spilled, kill_priv };
                 self.request(&cred, op, Then::Task(id));
             }
             (Event::Done(Ok(_)), Asked::Zero(_)) => {
+                falloc.told = true;
                 let size = self.files.map.get(&ino).map_or(0, |file| file.size);
                 return self.zero(id, ino, &cred, falloc, size);
             }
             (Event::Reply(Ok(_)), Asked::Tell) => {
+                falloc.told = true;
                 let size = self.files.map.get(&ino).map_or(0, |file| file.size);
                 return self.grow(id, ino, &cred, falloc, size);
             }
@@ -181,7 +189,7 @@ impl Client {
         let len = (stop - at).min(CHUNK);
         falloc.asked = Asked::Zero(at + len);
         let data = Arc::from(vec![0; len as usize]);
-        let write = crate::write::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: false };
+        let write = crate::write::Write { fh: falloc.fh, offset: at, data, append: false, kill_priv: falloc.kill_priv };
         self.write(Waiter::Task(id), cred, write);
         None
     }
@@ -192,25 +200,31 @@ impl Client {
             Fallocate::PunchHole => true,
             Fallocate::Allocate { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
         };
-        if keep || falloc.end <= size {
+        let grows = !keep && falloc.end > size;
+        if !grows && falloc.told {
             return Some(Ok(Done::plain(Answer::Done)));
         }
-        falloc.asked = Asked::Grow;
         let Some(file) = self.files.map.get(&ino) else { return Some(Err(FsError::Stale.into())) };
         let Some(handle) = self.files.opened.get(&falloc.fh).map(|opened| opened.handle) else {
             return Some(Err(FsError::Interrupted.into()));
         };
-        if file.may_buffer() {
-            self.grow_file(Waiter::Task(id), cred, ino, handle, falloc.end);
+        let kill_priv = falloc.kill_priv;
+        falloc.asked = if grows { Asked::Grow } else { Asked::Touch };
+        if !grows {
+            let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to: None, mtime, spilled: false, kill_priv };
+            self.request(cred, op, Then::Task(id));
+        } else if file.may_buffer() {
+            self.grow_file(Waiter::Task(id), cred, ino, (handle, kill_priv), falloc.end);
         } else if file.attr.inline {
             let (offset, data, mtime) = (Some(falloc.end), Arc::from(&[][..]), SetTime::Now);
-            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv: false };
+            let op = Op::WriteInline { ino, handle, offset, data, mtime, kill_priv };
             self.request(cred, op, Then::Task(id));
         } else {
             // Others may let the file grow at the same time: this never shrinks it.
             let cuts = file.attr.cuts;
             let (grow_to, mtime) = (Some(falloc.end), SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to, mtime, spilled: false, kill_priv: false };
+            let op = Op::SetData { ino, handle, cuts, grow_to, mtime, spilled: false, kill_priv };
             self.request(cred, op, Then::Task(id));
         }
         None
@@ -279,7 +293,7 @@ impl Client {
                     copy.left = data.len() as u64;
                 }
                 let (fh, offset) = (copy.to, copy.to_offset + copy.copied);
-                let write = crate::write::Write { fh, offset, data, append: false, kill_priv: false };
+                let write = crate::write::Write { fh, offset, data, append: false, kill_priv: copy.kill_priv };
                 self.write(Waiter::Task(id), &cred, write);
                 return None;
             }

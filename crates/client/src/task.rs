@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, SetAttr};
+use loligo_types::{Answer, Cred, DataAnswer, DataError, FsError, FsResult, Ino, LockOwner, Op, SetAttr};
 
 use crate::machine::{Client, Waiter};
 use crate::raw::step_raw;
@@ -41,6 +41,8 @@ pub(crate) enum Step {
         handle: Option<u64>,
         flushed: bool,
     },
+    /// A request that must come behind the writes before it.
+    Behind(Op),
     Flush {
         fh: Fh,
         owner: Option<LockOwner>,
@@ -120,6 +122,7 @@ impl Client {
             Step::Read(_) => self.step_read(id, &mut task, event),
             Step::Write(_) => self.step_write(id, &mut task, event),
             Step::SetAttr { .. } => self.step_setattr(id, &mut task, event),
+            Step::Behind(_) => self.step_behind(id, &mut task, event),
             Step::Flush { .. } => self.step_flush(id, &mut task, event),
             Step::Fsync { .. } => self.step_fsync(id, &mut task, event),
             Step::Fallocate(_) => self.step_fallocate(id, &mut task, event),

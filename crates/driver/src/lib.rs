@@ -13,7 +13,7 @@ mod tls;
 
 pub use address::{Address, AddressError};
 pub use client::Client;
-pub use loligo_mds::{Grant, Rights};
+pub use loligo_mds::{Grant, Rights, Squash};
 pub use offline::Offline;
 pub use server::{
     AdviceStatus, Advised, Auth, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named, RankStatus,

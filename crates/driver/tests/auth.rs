@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::Site;
 use loligo_driver::client::{ConnectError, Options};
 use loligo_driver::sock::Sock;
-use loligo_driver::{Address, Client, FormatOptions, Identity, Rights, Server, ServerConfig, format};
+use loligo_driver::{Address, Client, FormatOptions, Identity, Rights, Server, ServerConfig, Squash, format};
 use loligo_store::Backend;
 use loligo_store::mem::MemDisk;
 use loligo_types::msg::{DataRequest, Hello, PROTOCOL_VERSION, Refusal, Request, ToClient, ToServer, Welcome};
@@ -223,8 +223,8 @@ fn an_identity_with_paths_comes_to_what_lies_below_them_and_to_nothing_else() {
     }
 
     let allow = ["rw:/home/ann", "r:/pub"].map(|text| text.parse().expect("good rights"));
-    let (listed, file) =
-        server.add_identity("ann", Rights::of(allow.into()).expect("good rights")).expect("a good name");
+    let rights = Rights::of(allow.into()).expect("good rights").squashing(Squash::None);
+    let (listed, file) = server.add_identity("ann", rights).expect("a good name");
     assert_eq!(server.identities().expect("a good list").iter().find(|one| one.name == "ann"), Some(&listed));
     let ann = connect(&address(&server), Some(&Identity::parse(&file).expect("a good file"))).expect("it is let in");
     let fs = ann.fs(root());

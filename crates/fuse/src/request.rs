@@ -46,6 +46,8 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// The handle through which it is changed.
     pub fh: Option<u64>,
+    /// Setuid and setgid end: the caller has no CAP_FSETID.
+    pub kill_priv: bool,
 }
 
 /// How a `WRITE` came to be.
@@ -126,8 +128,10 @@ pub enum Operation<'a> {
         node: u64,
         name: &'a [u8],
     },
+    /// `kill_priv`: it is cut, by a caller without CAP_FSETID.
     Open {
         flags: u32,
+        kill_priv: bool,
     },
     /// `direct`: around the page cache. Otherwise the answer fills pages.
     Read {
@@ -199,11 +203,13 @@ pub enum Operation<'a> {
     Access {
         mask: u32,
     },
+    /// `kill_priv`: as of `Open`.
     Create {
         name: &'a [u8],
         mode: u32,
         umask: u32,
         flags: u32,
+        kill_priv: bool,
     },
     /// An open file without a name.
     Tmpfile {
@@ -408,6 +414,7 @@ const READ_LOCKOWNER: u32 = 2;
 const WRITE_CACHE: u32 = 1;
 const WRITE_LOCKOWNER: u32 = 2;
 const WRITE_KILL_SUIDGID: u32 = 4;
+const OPEN_KILL_SUIDGID: u32 = 1;
 const LK_FLOCK: u32 = 1;
 
 fn operation<'a>(header: &Header, mut body: Body<'a>) -> Option<Operation<'a>> {
@@ -445,7 +452,7 @@ fn operation<'a>(header: &Header, mut body: Body<'a>) -> Option<Operation<'a>> {
             Operation::Rename { name: b.name()?, new_dir, new_name: b.name()?, flags }
         }
         opcode::LINK => Operation::Link { node: b.u64()?, name: b.name()? },
-        opcode::OPEN => Operation::Open { flags: b.u32()? },
+        opcode::OPEN => Operation::Open { flags: b.u32()?, kill_priv: b.u32()? & OPEN_KILL_SUIDGID != 0 },
         opcode::OPENDIR => Operation::OpenDir { flags: b.u32()? },
         opcode::READ | opcode::READDIR => {
             let (fh, offset, size) = (b.u64()?, b.u64()?, b.u32()?);
@@ -503,12 +510,12 @@ fn operation<'a>(header: &Header, mut body: Body<'a>) -> Option<Operation<'a>> {
         opcode::SETLKW => Operation::SetLock { lock: lock(b)?, wait: true },
         opcode::ACCESS => Operation::Access { mask: b.u32()? },
         opcode::CREATE | opcode::TMPFILE => {
-            let (flags, mode, umask) = (b.u32()?, b.u32()?, b.u32()?);
-            b.skip(4)?;
+            let (flags, mode, umask, how) = (b.u32()?, b.u32()?, b.u32()?, b.u32()?);
+            let kill_priv = how & OPEN_KILL_SUIDGID != 0;
             if header.opcode == opcode::TMPFILE {
                 Operation::Tmpfile { mode, umask, flags }
             } else {
-                Operation::Create { name: b.name()?, mode, umask, flags }
+                Operation::Create { name: b.name()?, mode, umask, flags, kill_priv }
             }
         }
         opcode::INTERRUPT => Operation::Interrupt { unique: b.u64()? },
@@ -548,6 +555,7 @@ fn set_attr(b: &mut Body<'_>) -> Option<SetAttr> {
     const FH: u32 = 1 << 6;
     const ATIME_NOW: u32 = 1 << 7;
     const MTIME_NOW: u32 = 1 << 8;
+    const KILL_SUIDGID: u32 = 1 << 11;
     let valid = b.u32()?;
     b.skip(4)?;
     let (fh, size, _owner) = (b.u64()?, b.u64()?, b.u64()?);
@@ -570,6 +578,7 @@ fn set_attr(b: &mut Body<'_>) -> Option<SetAttr> {
         atime: time(ATIME, ATIME_NOW, atime, atime_ns),
         mtime: time(MTIME, MTIME_NOW, mtime, mtime_ns),
         fh: has(FH).then_some(fh),
+        kill_priv: has(KILL_SUIDGID),
     })
 }
 

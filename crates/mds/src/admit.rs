@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Request, ToClient};
-use loligo_types::{Cred, Event, FsError, Op, limits};
+use loligo_types::{Cred, Event, FsError, Op, RenameMode, limits};
 
 use crate::execute::Step;
 use crate::gate::Reply;
@@ -12,6 +12,7 @@ use crate::grant::Asks;
 use crate::io::{ConnId, Output, Peer};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
+use crate::rights::Squash;
 use crate::session::Slot;
 use crate::walk::Walk;
 use crate::window::Verdict;
@@ -62,7 +63,8 @@ impl Mds {
             | Op::Link { .. }
             | Op::Tmpfile { .. }
             | Op::SetXattr { .. }
-            | Op::Extend { .. } => !events.is_empty(),
+            | Op::Extend { .. }
+            | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. } => !events.is_empty(),
             // Of a file that is there only the contents may be cut.
             Op::Create { .. } => events.iter().any(|event| matches!(event, Event::Entry { .. })),
             Op::WriteInline { .. } => events.iter().any(is_longer),
@@ -86,7 +88,7 @@ impl Mds {
                 return self.out.push_back(Output::Send { conn, msg });
             }
         };
-        let Request { seq, mut want, cred, op, ino, ways, .. } = request;
+        let Request { seq, mut want, mut cred, mut op, ino, ways, .. } = request;
         let reply = |error| Reply {
             slot,
             session: id,
@@ -100,6 +102,12 @@ impl Mds {
         let peer = self.sessions.conns.get(&conn).map(|conn| &conn.peer);
         if !peer.is_some_and(|peer| may_claim(peer, &cred)) {
             return self.gate(reply(FsError::NotAuthorized));
+        }
+        peer.map_or(Squash::None, Peer::squash).apply(&mut cred);
+        let distrusted = !peer.is_some_and(Peer::may_be_root);
+        if distrusted {
+            // Only who may act as root may say that a caller has CAP_FSETID.
+            op.end_privileges();
         }
         if peer.is_some_and(Peer::is_read_only) && changes(&op) {
             return self.gate(reply(FsError::ReadOnly));
@@ -122,6 +130,7 @@ impl Mds {
             seq,
             want,
             cred,
+            distrusted,
             op,
             walk,
             ino,

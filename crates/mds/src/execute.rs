@@ -289,6 +289,7 @@ impl Mds {
         let held_too = u32::from(job.within.is_some());
         let ctx = Ctx {
             cred: &job.cred,
+            distrusted: job.distrusted,
             stamp: Stamp { now: self.now.wall, ino: made },
             handle_read: held.is_some_and(|handle| handle.read),
             handle_write: held.is_some_and(|handle| handle.write),

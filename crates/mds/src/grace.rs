@@ -14,6 +14,7 @@ use crate::machine::Mds;
 use crate::open::{HANDLES_MAX, Handle};
 use crate::park::Why;
 use crate::recall::{DATA, SHARED};
+use crate::rights::{NOBODY, Squash};
 use crate::session::{Session, Slot, Standing};
 
 /// It goes on.
@@ -42,6 +43,8 @@ struct Telling {
     failures: u32,
     /// It came over a connection that may act for everybody, which may be gone before it is read.
     trusted: bool,
+    /// Which users its identity does not act for.
+    squash: Squash,
     /// Who told it, if what that one may do depends on where something is.
     limited: Option<Arc<Identity>>,
 }
@@ -129,7 +132,7 @@ impl Mds {
         session.standing = Standing::Reclaiming;
         let id = session.id;
         let peer = session.conn.and_then(|conn| self.sessions.conns.get(&conn)).map(|conn| &conn.peer);
-        let trusted = peer.is_some_and(|peer| peer.trusted);
+        let (trusted, squash) = (peer.is_some_and(|peer| peer.trusted), peer.map_or(Squash::None, Peer::squash));
         let limited = peer.and_then(Peer::limited).cloned();
         let mut held = held;
         if peer.is_some_and(Peer::is_read_only) {
@@ -137,9 +140,10 @@ impl Mds {
             held.opens.retain(|(_, _, flags, _)| !(flags.write || flags.truncate || flags.append));
         }
         if let Some(grace) = &mut self.grace {
-            grace
-                .told
-                .insert(id, Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, limited });
+            grace.told.insert(
+                id,
+                Telling { held, left: 0, rounds: 0, has_failed: false, failures: 0, trusted, squash, limited },
+            );
         }
         self.reclaim_further(slot, id);
     }
@@ -198,7 +202,7 @@ impl Mds {
         let Some(told) = self.grace.as_mut().and_then(|grace| grace.told.remove(&id)) else { return };
         let session = self.sessions.same(slot, id);
         if session.is_some_and(|session| session.standing == Standing::Reclaiming) {
-            self.take_back(slot, id, told.held, told.trusted, &refused);
+            self.take_back(slot, id, told.held, (told.trusted, told.squash), &refused);
             self.reclaimed(slot);
         }
     }
@@ -257,9 +261,17 @@ impl Mds {
     }
 
     /// Gives a session back what it held. What conflicts with what others said before is asked back at once.
-    fn take_back(&mut self, slot: Slot, id: SessionId, held: Reclaim, trusted: bool, refused: &BTreeSet<(Ino, bool)>) {
+    fn take_back(
+        &mut self,
+        slot: Slot,
+        id: SessionId,
+        held: Reclaim,
+        (trusted, squash): (bool, Squash),
+        refused: &BTreeSet<(Ino, bool)>,
+    ) {
+        let believed = trusted && squash == Squash::None;
         for (number, ino, flags, rights) in &held.opens {
-            if !refused.contains(&(*ino, flags.write)) && (trusted || self.may_take_back(slot, *ino, *flags)) {
+            if !refused.contains(&(*ino, flags.write)) && (believed || self.may_take_back(slot, squash, *ino, *flags)) {
                 self.take_back_open(slot, id, *number, *ino, *flags, *rights);
             } else if flags.write && self.sessions.get(slot).is_some_and(|session| !session.addresses.is_empty()) {
                 // It may be writing that file in the store at this moment.
@@ -303,13 +315,31 @@ impl Mds {
     }
 
     /// A peer that may not act for everybody must be allowed to open it itself (by its user alone: its groups are not known):
-    /// its word that it had it open is not enough.
-    fn may_take_back(&self, slot: Slot, ino: Ino, flags: OpenFlags) -> bool {
-        let Some(session) = self.sessions.get(slot) else { return false };
-        let cred = Cred::user(session.uid, u32::MAX);
+    /// its word that it had it open is not enough. One that acts for all but root, if a user is who may. What another one may write to has no
+    /// setuid and setgid: that ended when it was opened.
+    fn may_take_back(&self, slot: Slot, squash: Squash, ino: Ino, flags: OpenFlags) -> bool {
+        let (Some(session), Found::Here(inode)) = (self.sessions.get(slot), self.tree.find(ino)) else { return false };
+        if flags.write && inode.kind == Kind::File && inode.mode & 0o6000 != 0 {
+            return false;
+        }
+        let users = match squash {
+            Squash::None => vec![Cred::user(session.uid, u32::MAX)],
+            Squash::Root => {
+                vec![Cred::user(inode.uid, NOBODY), Cred::user(NOBODY, inode.gid), Cred::user(NOBODY, NOBODY)]
+            }
+            Squash::All => vec![Cred::user(NOBODY, NOBODY)],
+        };
+        users.into_iter().any(|mut cred| {
+            squash.apply(&mut cred);
+            self.may_open(&cred, ino, flags)
+        })
+    }
+
+    fn may_open(&self, cred: &Cred, ino: Ino, flags: OpenFlags) -> bool {
         let stamp = Stamp { now: self.now.wall, ino: self.tree.next_ino() };
         let ctx = Ctx {
-            cred: &cred,
+            cred,
+            distrusted: false,
             stamp,
             handle_read: false,
             handle_write: false,

@@ -13,7 +13,7 @@ use loligo_types::{ClusterMap, Decision, Ino, Lsn, Rank, SessionId, Snapshot, St
 
 use crate::admin::{Ask, Told};
 use crate::peer::PeerMsg;
-use crate::rights::Rights;
+use crate::rights::{Rights, Squash};
 
 /// A connection, numbered by the driver; never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,6 +53,16 @@ impl Peer {
     /// Who it is, if what it may do depends on where something is.
     pub(crate) fn limited(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref().filter(|identity| identity.rights.is_limited())
+    }
+
+    /// Which users it does not act for.
+    pub fn squash(&self) -> Squash {
+        self.identity.as_ref().map_or(Squash::None, |identity| identity.rights.squash())
+    }
+
+    /// Whether it may act as root. What another one says of the privileges of its callers is not believed.
+    pub(crate) fn may_be_root(&self) -> bool {
+        self.trusted && self.squash() == Squash::None
     }
 
     /// Whether it may change nothing, whoever it claims to be.

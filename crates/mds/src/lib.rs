@@ -78,6 +78,6 @@ pub use io::{ConnId, DataAccess, Identity, IdentityKey, Input, Member, Output, P
 pub use loligo_types::peer;
 pub use machine::Mds;
 pub use recover::TableMeta;
-pub use rights::{GRANTS_MAX, Grant, Rights};
+pub use rights::{GRANTS_MAX, Grant, NOBODY, Rights, Squash};
 pub use status::{GraceStatus, OpCount, PathStatus, SessionStatus, Status, WaitStatus};
 pub use tally::{TallyStatus, WaitCount, WalkCount};

@@ -28,6 +28,8 @@ pub(crate) struct Job {
     pub(crate) seq: Seq,
     pub(crate) want: Lease,
     pub(crate) cred: Cred,
+    /// The peer may not act as root, and so is not believed what it says, or leaves out, of privileges.
+    pub(crate) distrusted: bool,
     pub(crate) op: Op,
     /// The walk of which the operation is one lookup.
     pub(crate) walk: Option<Box<Walk>>,

@@ -1,12 +1,14 @@
-//! What an identity may do, and below which paths. Data and their text form; who asks, and where an inode is, stands in `paths.rs`.
+//! What an identity may do, below which paths, and as which users. Data and their text form; who asks, and where an inode is, stands in `paths.rs`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use loligo_types::Name;
+use loligo_types::{Cred, Name};
 
 /// Most paths of one identity.
 pub const GRANTS_MAX: usize = 16;
+/// User and group whose place those take that an identity does not act for: nobody's, as everywhere.
+pub const NOBODY: u32 = 65_534;
 /// Longest path in the text form, bytes.
 const PATH_MAX: usize = 4096;
 
@@ -19,19 +21,71 @@ pub struct Grant {
     pub write: bool,
 }
 
+/// Which users of its host an identity may not act for: those count as [`NOBODY`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Squash {
+    /// It acts for all.
+    #[default]
+    None,
+    /// It does not act for user and group 0.
+    Root,
+    /// It acts for none.
+    All,
+}
+
+impl Squash {
+    /// Who counts for a user of its host.
+    pub fn apply(self, cred: &mut Cred) {
+        match self {
+            Squash::None => {}
+            Squash::Root => {
+                if cred.uid == 0 {
+                    *cred = Cred::user(NOBODY, NOBODY);
+                } else if cred.gid == 0 {
+                    cred.gid = NOBODY;
+                }
+                cred.groups.retain(|gid| *gid != 0);
+            }
+            Squash::All => *cred = Cred::user(NOBODY, NOBODY),
+        }
+    }
+}
+
+impl fmt::Display for Squash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Squash::None => "none",
+            Squash::Root => "root",
+            Squash::All => "all",
+        })
+    }
+}
+
+impl FromStr for Squash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Squash, String> {
+        let all = [Squash::None, Squash::Root, Squash::All];
+        let found = all.into_iter().find(|squash| squash.to_string() == text);
+        found.ok_or_else(|| format!("{text:?} is no set of users: write root, all or none"))
+    }
+}
+
 /// All that an identity may do. What no grant covers it may not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rights {
     grants: Vec<Grant>,
+    squash: Squash,
 }
 
 impl Rights {
     /// Of the whole file system.
     pub fn everywhere(write: bool) -> Rights {
-        Rights { grants: vec![Grant { path: Vec::new(), write }] }
+        Rights { grants: vec![Grant { path: Vec::new(), write }], squash: Squash::None }
     }
 
-    /// Of these; at least one and at most [`GRANTS_MAX`], none of them for a path that another is for.
+    /// Of these; at least one and at most [`GRANTS_MAX`], none of them for a path that another is for. If they do not cover everything it does not act
+    /// for root.
     pub fn of(grants: Vec<Grant>) -> Result<Rights, String> {
         if grants.is_empty() || grants.len() > GRANTS_MAX {
             return Err(format!("{} paths, where 1 to {GRANTS_MAX} can be", grants.len()));
@@ -41,7 +95,20 @@ impl Rights {
                 return Err(format!("{} is named twice", PathText(&grant.path)));
             }
         }
-        Ok(Rights { grants })
+        let rights = Rights { grants, squash: Squash::None };
+        let squash = if rights.is_limited() { Squash::Root } else { Squash::None };
+        Ok(rights.squashing(squash))
+    }
+
+    /// The same, for other users.
+    #[must_use]
+    pub fn squashing(self, squash: Squash) -> Rights {
+        Rights { squash, ..self }
+    }
+
+    /// The users that it does not act for.
+    pub fn squash(&self) -> Squash {
+        self.squash
     }
 
     /// The grants, in the order in which they were given.
@@ -149,6 +216,23 @@ mod tests {
     }
 
     #[test]
+    fn users_that_an_identity_does_not_act_for_count_as_nobody() {
+        let squashed = |squash: Squash, uid, gid, groups: &[u32]| {
+            let mut cred = Cred { uid, gid, groups: groups.to_vec() };
+            squash.apply(&mut cred);
+            (cred.uid, cred.gid, cred.groups)
+        };
+        assert_eq!(squashed(Squash::None, 0, 0, &[0, 5]), (0, 0, vec![0, 5]));
+        assert_eq!(squashed(Squash::Root, 0, 7, &[5]), (NOBODY, NOBODY, vec![]), "nor with root's other groups");
+        assert_eq!(squashed(Squash::Root, 7, 0, &[0, 5]), (7, NOBODY, vec![5]));
+        assert_eq!(squashed(Squash::All, 7, 8, &[5]), (NOBODY, NOBODY, vec![]));
+        for squash in [Squash::None, Squash::Root, Squash::All] {
+            assert_eq!(squash.to_string().parse(), Ok(squash));
+        }
+        assert!("Root".parse::<Squash>().is_err());
+    }
+
+    #[test]
     fn rights_know_whether_they_let_change_anything_and_whether_places_matter() {
         let of = |texts: &[&str]| Rights::of(texts.iter().map(|text| grant(text)).collect());
         let told = |texts: &[&str]| of(texts).map(|rights| (rights.is_read_only(), rights.is_limited()));
@@ -160,6 +244,9 @@ mod tests {
         assert_eq!(of(&["rw:/"]), Ok(Rights::everywhere(true)));
         assert!(told(&["r:/a", "rw:/a/"]).is_err());
         assert!(told(&[]).is_err());
+        let squash = |texts: &[&str]| of(texts).map(|rights| rights.squash());
+        assert_eq!(squash(&["rw:/a"]), Ok(Squash::Root), "limited ones do not act for root unless that is said");
+        assert_eq!(squash(&["rw:/"]), Ok(Squash::None));
         assert!(Rights::of((0..17).map(|n| grant(&format!("r:/{n}"))).collect()).is_err());
     }
 }

@@ -266,6 +266,8 @@ impl PathFs for Posix {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => libc::RENAME_NOREPLACE,
             RenameMode::Exchange => libc::RENAME_EXCHANGE,
+            RenameMode::Whiteout => libc::RENAME_WHITEOUT,
+            RenameMode::NewWhiteout => libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE,
         };
         let (old, new) = (self.path(old), self.path(new));
         // SAFETY: valid C strings.

@@ -139,6 +139,9 @@ impl State {
                     node.inode.size = size;
                 }
                 node.inode.mode = set.mode.unwrap_or(node.inode.mode);
+                if set.kill_priv {
+                    node.inode.mode &= 0o1777;
+                }
                 if let Some(SetTime::At(time)) = set.mtime {
                     node.inode.mtime = time;
                 }

@@ -89,6 +89,11 @@ pub const ABSENT: fuse::Attr = fuse::Attr {
     blksize: 4096,
 };
 
+/// Whether it is a file with a setuid or setgid bit.
+pub fn has_setid(attr: &Attr) -> bool {
+    attr.kind == Kind::File && attr.mode & 0o6000 != 0
+}
+
 /// How to open, from the flags of `open(2)`.
 pub fn open_flags(flags: i32) -> OpenFlags {
     let access = flags & libc::O_ACCMODE;
@@ -101,12 +106,15 @@ pub fn open_flags(flags: i32) -> OpenFlags {
     }
 }
 
-/// How to rename, from the flags of `renameat2(2)`. A whiteout is refused: it is for overlays' upper layers only.
+/// How to rename, from the flags of `renameat2(2)`.
 pub fn rename_mode(flags: u32) -> Result<RenameMode, FsError> {
+    const NEW_WHITEOUT: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
     match flags {
         0 => Ok(RenameMode::Replace),
         libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
         libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        libc::RENAME_WHITEOUT => Ok(RenameMode::Whiteout),
+        NEW_WHITEOUT => Ok(RenameMode::NewWhiteout),
         _ => Err(FsError::Invalid),
     }
 }
@@ -169,8 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_whiteout_is_refused() {
-        assert_eq!(rename_mode(libc::RENAME_WHITEOUT), Err(FsError::Invalid));
+    fn flags_of_a_rename_that_contradict_each_other_are_refused() {
+        assert_eq!(rename_mode(libc::RENAME_WHITEOUT), Ok(RenameMode::Whiteout));
+        assert_eq!(rename_mode(libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE), Ok(RenameMode::NewWhiteout));
+        assert_eq!(rename_mode(libc::RENAME_WHITEOUT | libc::RENAME_EXCHANGE), Err(FsError::Invalid));
         assert_eq!(rename_mode(libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE), Err(FsError::Invalid));
         assert_eq!(rename_mode(libc::RENAME_EXCHANGE), Ok(RenameMode::Exchange));
     }

@@ -163,14 +163,19 @@ impl<S: Submit> Core<S> {
     /// A call that answers with attributes of an inode that the kernel has.
     pub fn attr(self: &Arc<Self>, asked: Asked, call: Call, reply: ReplyAttr) {
         let core = self.clone();
-        self.send(asked, call, move |result| match result {
+        self.send(asked, call, move |result| core.attr_answer(asked, result, reply));
+    }
+
+    /// Answers with attributes of an inode that the kernel has.
+    pub fn attr_answer(&self, asked: Asked, result: CallResult, reply: ReplyAttr) {
+        match result {
             Ok(Done { answer: Answer::Entry(attr), attr_cached, .. }) => {
-                let cached = core.kernel.table.seen(&attr, attr_cached, asked.start);
+                let cached = self.kernel.table.seen(&attr, attr_cached, asked.start);
                 reply.attr(ttl(cached), &convert::file_attr(&attr));
             }
-            Ok(_) => reply.error(core.odd(asked.op)),
-            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
-        });
+            Ok(_) => reply.error(self.odd(asked.op)),
+            Err(failed) => reply.error(self.errno(asked.op, failed.error)),
+        }
     }
 
     /// After an answer that left pages (or dropped bits) which the kernel must not keep.

@@ -63,6 +63,31 @@ impl Creds {
     }
 }
 
+/// CAP_FSETID: a change of a file's content leaves its setuid and setgid bits.
+pub const FSETID: u32 = 4;
+/// CAP_SETFCAP: file capabilities may be set and removed.
+pub const SETFCAP: u32 = 31;
+
+/// Whether a caller has a capability in the user namespace of this process. Not, if it cannot be learnt.
+pub fn may(who: Who, capability: u32) -> bool {
+    if who.pid == 0 {
+        return false;
+    }
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    let pid = who.pid.to_string();
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    has_capability(&status, who.uid, capability) && namespace(&pid).is_some_and(|own| Some(own) == namespace("self"))
+}
+
+/// Whether the status of a thread has a capability in its effective set. A thread that works in the name of another user than it is itself (as those
+/// of io_uring may) counts as having none.
+fn has_capability(status: &str, uid: u32, capability: u32) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let fs_uid = field("Uid:").and_then(|ids| ids.split_ascii_whitespace().nth(3)?.parse::<u32>().ok());
+    let set = field("CapEff:").and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    fs_uid == Some(uid) && set.is_some_and(|set| set >> capability & 1 != 0)
+}
+
 /// The `Groups:` line of `/proc/PID/status`, sorted.
 fn groups(status: &str) -> Vec<u32> {
     let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or_default();
@@ -107,6 +132,16 @@ mod tests {
         assert_eq!(groups(STATUS), vec![4, 24, 30]);
         assert_eq!(groups("Name:\tx\nGroups:\t \n"), Vec::<u32>::new());
         assert_eq!(groups(""), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn a_capability_counts_if_it_is_effective_and_the_caller_is_who_the_kernel_says() {
+        let status = "Name:\tx\nUid:\t0\t0\t0\t5\nCapEff:\t0000000080000010\n";
+        assert!(has_capability(status, 5, FSETID) && has_capability(status, 5, SETFCAP));
+        assert!(!has_capability(status, 5, 3));
+        assert!(!has_capability(status, 0, FSETID), "works for another one");
+        assert!(!has_capability("", 0, FSETID));
+        assert!(!may(Who { uid: 0, gid: 0, pid: 0 }, FSETID), "of another pid namespace");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use loligo_fuse::{Capabilities, Device, Errno, Operation, ParseError, Reply, Req
 use loligo_types::Ino;
 
 use crate::core::{Asked, Core};
+use crate::fs::files;
 use crate::metrics::FuseOp;
 use crate::submit::Submit;
 
@@ -148,11 +149,12 @@ impl<S: Submit> Core<S> {
         reply: Reply,
     ) {
         match operation {
-            Operation::Open { flags } => {
-                self.open(asked(FuseOp::Open), node, flags.cast_signed(), reply.shaped());
+            Operation::Open { flags, kill_priv } => {
+                self.open(asked(FuseOp::Open), node, flags.cast_signed(), kill_priv, reply.shaped());
             }
-            Operation::Create { name, mode, umask, flags } => {
-                self.create(asked(FuseOp::Create), node, name, mode, umask, flags.cast_signed(), reply.shaped());
+            Operation::Create { name, mode, umask, flags, kill_priv } => {
+                let how = files::Create { mode, umask, flags: flags.cast_signed(), kill_priv };
+                self.create(asked(FuseOp::Create), node, name, how, reply.shaped());
             }
             Operation::Tmpfile { mode, umask, flags } => {
                 self.tmpfile(asked(FuseOp::Tmpfile), node, mode, umask, flags.cast_signed(), reply.shaped());

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use loligo_types::{Attr, Ino, Kind};
+use loligo_types::{Attr, Ino};
 
 pub(crate) const SHARDS: usize = 64;
 /// Ticks for which a barrier is kept; far longer than an answer takes from the client to the kernel.
@@ -47,7 +47,7 @@ struct Known {
 impl Known {
     fn see(&mut self, attr: &Attr, cached: bool, start: Tick) -> bool {
         let cached = cached && start > self.barrier;
-        self.setid = has_setid(attr);
+        self.setid = crate::convert::has_setid(attr);
         self.plain = cached && !attr.has_xattrs;
         cached
     }
@@ -270,13 +270,9 @@ fn bar(shard: &mut Shard, ino: Ino, now: Tick) {
     }
 }
 
-fn has_setid(attr: &Attr) -> bool {
-    attr.kind == Kind::File && attr.mode & 0o6000 != 0
-}
-
 #[cfg(test)]
 mod tests {
-    use loligo_types::{Inode, Time};
+    use loligo_types::{Inode, Kind, Time};
 
     use super::*;
 

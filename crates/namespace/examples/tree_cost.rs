@@ -58,6 +58,7 @@ impl Bench {
         let open_count = |_| 0;
         let ctx = Ctx {
             cred: &self.cred,
+            distrusted: false,
             stamp,
             handle_read: true,
             handle_write: true,

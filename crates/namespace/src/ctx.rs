@@ -7,6 +7,8 @@ use loligo_types::{Answer, Cred, Event, Ino, Stamp};
 pub struct Ctx<'a> {
     /// Who asks.
     pub cred: &'a Cred,
+    /// The caller's client may write data of what it opens and never say so: then setuid, setgid and capabilities end when a file is opened for writing.
+    pub distrusted: bool,
     /// The time, and the number for a new inode.
     pub stamp: Stamp,
     /// The handle in the operation is one of the caller's on this inode, open for reading.

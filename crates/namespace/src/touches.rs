@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use loligo_types::{Ino, Kind, Op, RenameMode};
+use loligo_types::{Ino, Inode, Kind, Op, OpenFlags, RenameMode};
 
 use crate::tree::{Lookup, Tree};
 
@@ -77,9 +77,9 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
             touch.both(*ino);
         }
         Op::SetXattr { ino, .. } | Op::RemoveXattr { ino, .. } => touch.both(*ino),
-        Op::Open { ino, flags, .. } => open(&mut touch, *ino, flags.truncate),
+        Op::Open { ino, flags, .. } => open(tree, &mut touch, *ino, *flags),
         Op::Create { dir, name, flags, .. } => match present(*dir, name) {
-            Some(ino) => open(&mut touch, ino, flags.truncate),
+            Some(ino) => open(tree, &mut touch, ino, *flags),
             None => touch.dir(*dir),
         },
         Op::Mknod { dir, .. } | Op::Mkdir { dir, .. } | Op::Symlink { dir, .. } => touch.dir(*dir),
@@ -133,9 +133,11 @@ pub fn touches(tree: &Tree, op: &Op) -> Touch {
     touch
 }
 
-fn open(touch: &mut Touch, ino: Ino, truncate: bool) {
+fn open(tree: &Tree, touch: &mut Touch, ino: Ino, flags: OpenFlags) {
     touch.reads.add(ino);
-    if truncate {
+    // Of clients that are not believed an open for writing ends privileges.
+    let may_have_some = |inode: &Inode| inode.kind == Kind::File && (inode.mode & 0o6000 != 0 || inode.has_xattrs);
+    if flags.truncate || flags.write && tree.inode(ino).is_some_and(may_have_some) {
         touch.attr.add(ino);
     }
 }

@@ -39,6 +39,7 @@ impl Bare {
         let stamp = Stamp { now: Time(self.next as i64), ino: Ino(self.next) };
         let ctx = Ctx {
             cred,
+            distrusted: false,
             stamp,
             handle_read: handle,
             handle_write: handle,

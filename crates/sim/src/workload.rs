@@ -499,7 +499,7 @@ impl Shell {
             _ => {
                 let keep_size = self.rng.one_in(2);
                 let how = self.rng.pick(&[Fallocate::PunchHole, Fallocate::ZeroRange { keep_size }]);
-                let call = Call::Fallocate { fh, how, offset, len };
+                let call = Call::Fallocate { fh, how, offset, len, kill_priv: false };
                 let track = Track::Write { file, first, end: first + count, tag: 0, durable: false };
                 self.call(call, track).await?;
             }

@@ -226,6 +226,7 @@ impl Subtree {
         let Some(made) = self.next.or_else(|| (!op.makes_inode()).then_some(Ino(0))) else { return Outcome::Numbers };
         let ctx = |open_count| Ctx {
             cred,
+            distrusted: false,
             stamp: Stamp { now, ino: made },
             // What the owner has open is its own affair.
             handle_read: true,

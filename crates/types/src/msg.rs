@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Version of the protocol that this code speaks.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -35,6 +35,8 @@ pub struct SetAttr {
     pub size: Option<u64>,
     /// Only if it is longer than the file is; else nothing is done.
     pub grow: bool,
+    /// Setuid and setgid end, as at a change of the content by a process without CAP_FSETID. A new size by others than root ends them in any case.
+    pub kill_priv: bool,
     /// Access time.
     pub atime: Option<SetTime>,
     /// Modification time.
@@ -88,6 +90,22 @@ pub enum RenameMode {
     NoReplace,
     /// Swap the two.
     Exchange,
+    /// As `Replace`; the old name becomes a whiteout, a character device 0/0 with which overlayfs marks what it does not show of a layer below.
+    Whiteout,
+    /// As `NoReplace`; the old name becomes a whiteout.
+    NewWhiteout,
+}
+
+impl RenameMode {
+    /// Whether the new name must not be taken.
+    pub fn is_new(self) -> bool {
+        matches!(self, RenameMode::NoReplace | RenameMode::NewWhiteout)
+    }
+
+    /// Whether it leaves a whiteout.
+    pub fn leaves_whiteout(self) -> bool {
+        matches!(self, RenameMode::Whiteout | RenameMode::NewWhiteout)
+    }
 }
 
 /// How to set an xattr.
@@ -183,7 +201,7 @@ pub enum Op {
     /// Writes into a file that is held in the inode. `Entry`. `offset: None` appends at the current end, atomically.
     /// `Busy` if the file is not inline (any more) or would grow beyond the threshold: then spill, and use objects.
     /// No data at an offset beyond the end makes the file reach up to it.
-    /// `kill_priv`: clears setuid and setgid as a write by a non-owner must.
+    /// `kill_priv`: clears setuid and setgid, as a write by a process without CAP_FSETID must. Capabilities end at every write.
     WriteInline { ino: Ino, handle: u64, offset: Option<u64>, data: Arc<[u8]>, mtime: SetTime, kill_priv: bool },
     /// Tells size and times after data was written to objects. `Entry`. `spilled`: the data is now in objects (the
     /// inline record is dropped). `grow_to`: the size becomes at least this; never shrinks. `cuts`: as in the attributes
@@ -314,7 +332,12 @@ impl Op {
     pub fn makes_inode(&self) -> bool {
         matches!(
             self,
-            Op::Create { .. } | Op::Tmpfile { .. } | Op::Mknod { .. } | Op::Mkdir { .. } | Op::Symlink { .. }
+            Op::Create { .. }
+                | Op::Tmpfile { .. }
+                | Op::Mknod { .. }
+                | Op::Mkdir { .. }
+                | Op::Symlink { .. }
+                | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. }
         )
     }
 
@@ -335,6 +358,13 @@ impl Op {
             _ => return None,
         }
         Some(self)
+    }
+
+    /// Has the operation end setuid and setgid if it changes content: of callers who are not believed to have CAP_FSETID.
+    pub fn end_privileges(&mut self) {
+        if let Op::WriteInline { kill_priv, .. } | Op::SetData { kill_priv, .. } | Op::Extend { kill_priv, .. } = self {
+            *kill_priv = true;
+        }
     }
 
     /// The handle that the operation opens, also at the end of a way.

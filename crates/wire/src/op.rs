@@ -96,6 +96,8 @@ pub(crate) fn encode(op: &Op) -> Wire {
                 RenameMode::Replace => 0,
                 RenameMode::NoReplace => 1,
                 RenameMode::Exchange => 2,
+                RenameMode::Whiteout => 3,
+                RenameMode::NewWhiteout => 4,
             },
         }),
         Op::Readlink { ino } => Wire::Readlink(to_ino(*ino)),
@@ -238,6 +240,8 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
                 0 => RenameMode::Replace,
                 1 => RenameMode::NoReplace,
                 2 => RenameMode::Exchange,
+                3 => RenameMode::Whiteout,
+                4 => RenameMode::NewWhiteout,
                 _ => return Err(DecodeError::Invalid("rename mode")),
             },
         },
@@ -332,6 +336,7 @@ fn to_set_attr(ino: Ino, set: &SetAttr, handle: Option<u64>) -> proto::SetAttr {
         mtime: set.mtime.map(to_set_time),
         object_size: set.layout.map(|layout| layout.object_size),
         grow: set.grow,
+        kill_priv: set.kill_priv,
     }
 }
 
@@ -342,6 +347,7 @@ fn set_attr(m: proto::SetAttr) -> Result<Op> {
         gid: m.gid,
         size: m.size,
         grow: m.grow,
+        kill_priv: m.kill_priv,
         atime: m.atime.map(set_time),
         mtime: m.mtime.map(set_time),
         layout: m.object_size.map(object_size).transpose()?.map(|object_size| Layout { object_size }),

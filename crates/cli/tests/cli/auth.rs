@@ -155,7 +155,7 @@ fn a_mount_with_paths_shows_what_lies_below_them_and_the_way_there() {
     }
     loligo("auth add bad --allow rw:/a --allow r:/a --data {}", &[&data]).fails(1, &["/a is named twice"]);
     loligo("auth add bad --allow rw:/a --read-only --data {}", &[&data]).fails(2, &["--read-only"]);
-    let files = [("all", ""), ("ann", "--allow rw:/home/ann --allow r:/pub")].map(|(name, how)| {
+    let files = [("all", ""), ("ann", "--allow rw:/home/ann --allow r:/pub --squash none")].map(|(name, how)| {
         let file = place.path(name);
         loligo(&format!("auth add {name} {how} --data {{}} --out {{}}"), &[&data, &file]).ok();
         file
@@ -198,6 +198,49 @@ fn a_mount_with_paths_shows_what_lies_below_them_and_the_way_there() {
     sh("cd $D/home/ann; chmod 700 .; mv g h; echo theirs > h", &mounts[0]).ok();
     assert_eq!(sh("cd $D; stat -c %a .; ls; cat h", &mount).ok().out, "700\ne\nh\ntheirs\n");
     loligo("umount {}", &[&mount]).ok();
+    for mount in &mounts {
+        loligo("umount {}", &[mount]).ok();
+    }
+    assert_eq!(server.stop().0, 0);
+}
+
+#[test]
+fn root_of_a_host_with_a_limited_identity_is_nobody_and_its_programs_and_devices_are_nobodys() {
+    if !can_mount() {
+        return not_tested("a mount of an identity whose root is squashed");
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = served(&place, "");
+    let at = tcp_of(&place).replace("0.0.0.0", "127.0.0.1");
+    loligo("auth add bad --squash some --data {}", &[&data]).fails(2, &["some", "root, all or none"]);
+    let squashes =
+        [("all", "--squash none", "none"), ("ann", "--allow rw:/ann", "root"), ("ben", "--squash all", "all")];
+    let mounts = squashes.map(|(name, how, squash)| {
+        let (file, mount, log) = (place.path(name), place.path(squash), place.path("log"));
+        loligo(&format!("auth add {name} {how} --data {{}} --out {{}}"), &[&data, &file]).ok();
+        loligo(&format!("mount --server {at} --identity {{}} --daemon --log-file {{}} {{}}"), &[&file, &log, &mount])
+            .ok();
+        mount
+    });
+    let list = loligo("auth list --data {} --json", &[&data]).ok().json();
+    let told: Vec<_> = list.as_array().expect("a list").iter().map(|one| one["squash"].as_str()).collect();
+    assert_eq!(told, [Some("none"), Some("root"), Some("all")]);
+    assert!(loligo("auth list --data {}", &[&data]).ok().out.contains("squash root"));
+    sh("cd $D; mkdir ann; chmod 777 . ann; echo secret > ann/secret; chmod 600 ann/secret", &mounts[0]).ok();
+    let script = "set +e; cd $D/ann; cp /bin/true mine; chmod 4755 mine; chown 0:0 mine; mknod sda b 8 0; cat secret; stat -c %u:%g:%a mine; \
+                  cp /bin/true his; chown 1000 his; setpriv --reuid 1000 --regid 1000 --clear-groups touch of-a-user; \
+                  stat -c %u:%g of-a-user; rm -f mine his of-a-user; true";
+    for (mount, user) in [(&mounts[1], "1000:1000"), (&mounts[2], "65534:65534")] {
+        let ran = sh(script, mount).ok();
+        assert_eq!(ran.out, format!("65534:65534:4755\n{user}\n"), "{}", ran.err);
+        assert!(ran.err.contains("cat: secret: Permission denied"), "{}", ran.err);
+        assert!(ran.err.contains("mknod: sda: Operation not permitted"), "{}", ran.err);
+        assert_eq!(ran.err.matches("chown: ").count(), 2, "{}", ran.err);
+    }
+    // Whoever mounts without a word runs no program of another's in its owner's name, and opens no device.
+    let options = sh("findmnt -n -o OPTIONS $D", &mounts[0]).ok().out;
+    assert!(options.contains("nosuid") && options.contains("nodev"), "{options}");
     for mount in &mounts {
         loligo("umount {}", &[mount]).ok();
     }

@@ -399,7 +399,7 @@ fn chmod_comes_after_the_writes_that_would_undo_it() {
 fn space_is_freed_and_found() {
     let mut net = Net::new(1);
     let (fh, ino) = in_objects(&mut net, 300);
-    let punch = |how, offset, len| Call::Fallocate { fh, how, offset, len };
+    let punch = |how, offset, len| Call::Fallocate { fh, how, offset, len, kill_priv: false };
     net.ok(0, punch(Fallocate::PunchHole, 100, 100));
     assert_eq!(net.read(0, fh, 99, 102), [&[1][..], &[0; 100], &[1]].concat());
     net.ok(0, punch(Fallocate::Allocate { keep_size: false }, 0, 500));
@@ -552,7 +552,7 @@ fn making_room_never_takes_away_what_is_written_meanwhile() {
             let (fh, ino) = net.create(0, "a");
             let (at, second) = if others { (1, net.open(1, ino, rw())) } else { (0, net.open(0, ino, rw())) };
             let how = Fallocate::Allocate { keep_size: false };
-            let room = net.submit(0, Call::Fallocate { fh, how, offset: 0, len: 20 });
+            let room = net.submit(0, Call::Fallocate { fh, how, offset: 0, len: 20, kill_priv: false });
             let steps = net.random(20);
             for _ in 0..steps {
                 net.step();
@@ -574,8 +574,8 @@ fn making_room_beyond_what_the_inode_holds_moves_a_shared_file_to_objects() {
     net.write(0, fh, 0, b"some");
     net.open(1, ino, rw());
     let how = Fallocate::Allocate { keep_size: false };
-    net.ok(0, Call::Fallocate { fh, how, offset: 0, len: 20 });
+    net.ok(0, Call::Fallocate { fh, how, offset: 0, len: 20, kill_priv: false });
     assert_eq!(net.server.content(ino), [&b"some"[..], &[0; 16]].concat());
-    net.ok(0, Call::Fallocate { fh, how, offset: 0, len: 500 });
+    net.ok(0, Call::Fallocate { fh, how, offset: 0, len: 500, kill_priv: false });
     assert_eq!(net.server.content(ino), [&b"some"[..], &[0; 496]].concat());
 }

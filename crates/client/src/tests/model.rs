@@ -172,7 +172,7 @@ impl Run {
                         2 => (Fallocate::ZeroRange { keep_size: false }, false),
                         _ => (Fallocate::Allocate { keep_size: false }, false),
                     };
-                    self.net.ok(at, Call::Fallocate { fh, how, offset, len });
+                    self.net.ok(at, Call::Fallocate { fh, how, offset, len, kill_priv: false });
                     let end = (offset + len) as usize;
                     if !matches!(how, Fallocate::Allocate { .. }) {
                         let size = self.model.len();
@@ -185,7 +185,7 @@ impl Run {
             }
             Act::Copy { which, from, to, len } => {
                 if let Some(fh) = self.pick(at, which, true, true) {
-                    let call = Call::Copy { from: fh, from_offset: from, to: fh, to_offset: to, len };
+                    let call = Call::Copy { from: fh, from_offset: from, to: fh, to_offset: to, len, kill_priv: false };
                     match self.net.call(at, call) {
                         Ok(_) => {
                             let data = self.expect(from, len).to_vec();

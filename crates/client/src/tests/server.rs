@@ -444,7 +444,7 @@ impl Server {
                     node.inode.inline = false;
                     node.inline.clear();
                 }
-                if node.inode.inline {
+                if node.inode.inline && grow_to.is_some_and(|size| size > node.inode.size) {
                     return Err(FsError::Busy);
                 }
                 node.inode.size = node.inode.size.max(grow_to.unwrap_or(0));

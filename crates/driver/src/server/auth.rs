@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use loligo_mds::{Grant, Identity, IdentityKey, Rights};
+use loligo_mds::{Grant, Identity, IdentityKey, Rights, Squash};
 use loligo_store::{Backend, Durability};
 
 use super::error::{Result, ServerError, system};
@@ -22,7 +22,9 @@ const AUTHORITY: &str = "auth/authority";
 const IDENTITY: &str = "auth/identity/";
 /// First lines of the notes.
 const AUTHORITY_HEAD: &str = "loligo authority 1\n\n";
-const IDENTITY_HEAD: &str = "loligo identity 1";
+const IDENTITY_HEAD: &str = "loligo identity 2";
+/// That of notes of before, which say nothing of users: such an identity acts for all.
+const IDENTITY_HEAD_1: &str = "loligo identity 1";
 /// Most identities of a file system.
 const IDENTITIES_MAX: usize = 10_000;
 /// How often a process that runs ranks for another one looks whether the list has changed.
@@ -227,7 +229,9 @@ impl Listed {
 
     fn note(&self) -> String {
         let Listed { serial, at_ms, key, .. } = self;
-        let mut note = format!("{IDENTITY_HEAD}\ncertificate {}\nserial {serial}\nat {at_ms}\n", hex(key));
+        let squash = self.rights.squash();
+        let mut note =
+            format!("{IDENTITY_HEAD}\ncertificate {}\nserial {serial}\nat {at_ms}\nsquash {squash}\n", hex(key));
         for grant in self.rights.grants() {
             // Of the whole file system as versions wrote it that knew no paths.
             let rights = if grant.write { "rw" } else { "r" };
@@ -240,10 +244,15 @@ impl Listed {
 
 fn parse(name: &str, note: &str) -> Option<Listed> {
     let mut lines = note.lines();
-    (lines.next()? == IDENTITY_HEAD).then_some(())?;
+    let is_old = match lines.next()? {
+        IDENTITY_HEAD => false,
+        IDENTITY_HEAD_1 => true,
+        _ => return None,
+    };
     let key = unhex(lines.next()?.strip_prefix("certificate ")?)?;
     let serial = lines.next()?.strip_prefix("serial ")?.into();
     let at_ms = lines.next()?.strip_prefix("at ")?.parse().ok()?;
+    let squash = if is_old { Squash::None } else { lines.next()?.strip_prefix("squash ")?.parse().ok()? };
     // A limit that this version does not know must not count as none.
     let rights = lines.map(|line| line.strip_prefix("rights ")).collect::<Option<Vec<_>>>()?;
     let rights = match rights[..] {
@@ -252,7 +261,7 @@ fn parse(name: &str, note: &str) -> Option<Listed> {
         _ => Rights::of(rights.iter().map(|text| text.parse::<Grant>()).collect::<std::result::Result<_, _>>().ok()?)
             .ok()?,
     };
-    Some(Listed { name: name.into(), serial, rights, at_ms, key })
+    Some(Listed { name: name.into(), serial, rights: rights.squashing(squash), at_ms, key })
 }
 
 fn odd_identity(name: &str) -> ServerError {
@@ -334,15 +343,23 @@ mod tests {
     #[test]
     fn the_row_of_an_identity_has_the_form_that_is_documented() {
         let of = |texts: &[&str]| Rights::of(texts.iter().map(|text| text.parse().expect("a right")).collect());
+        let limited = of(&["rw:/build", "r:/"]).expect("good");
         for (rights, lines) in [
-            (Rights::everywhere(true), "rights rw\n"),
-            (Rights::everywhere(false), "rights r\n"),
-            (of(&["rw:/build", "r:/"]).expect("good"), "rights rw:/build\nrights r:/\n"),
+            (Rights::everywhere(true), "squash none\nrights rw\n"),
+            (Rights::everywhere(false), "squash none\nrights r\n"),
+            (Rights::everywhere(true).squashing(Squash::All), "squash all\nrights rw\n"),
+            (limited.clone(), "squash root\nrights rw:/build\nrights r:/\n"),
+            (limited.squashing(Squash::None), "squash none\nrights rw:/build\nrights r:/\n"),
         ] {
             let one = Listed { name: "one".into(), serial: "0a".into(), rights, at_ms: 7, key: [0xab; 32] };
-            let head = format!("loligo identity 1\ncertificate {}\nserial 0a\nat 7\n", "ab".repeat(32));
-            assert_eq!(one.note(), head + lines);
-            assert_eq!(parse("one", &one.note()), Some(one));
+            let head =
+                |version| format!("loligo identity {version}\ncertificate {}\nserial 0a\nat 7\n", "ab".repeat(32));
+            assert_eq!(one.note(), head(2) + lines);
+            assert_eq!(parse("one", &one.note()), Some(one.clone()));
+            // As the version before wrote it.
+            let rights = &lines[lines.find("rights").expect("a right")..];
+            let before = Listed { rights: one.rights.clone().squashing(Squash::None), ..one };
+            assert_eq!(parse("one", &(head(1) + rights)), Some(before));
         }
     }
 
@@ -359,7 +376,10 @@ mod tests {
             note.replace("rights r", "rights r:a"),
             note.replace("rights r", "rights r:/a\nrights rw:/a"),
             note.replace("rights r\n", ""),
-            note.replace("identity 1", "identity 2"),
+            note.replace("identity 2", "identity 3"),
+            note.replace("identity 2", "identity 1"),
+            note.replace("squash none\n", ""),
+            note.replace("squash none", "squash other"),
         ];
         for bad in bad {
             assert_eq!(parse("one", &bad), None, "{bad}");

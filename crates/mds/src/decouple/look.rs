@@ -202,13 +202,33 @@ impl Mds {
             return Ok(());
         }
         match self.tree.find(ino) {
-            Found::Here(inode) if inode.uid == cred.uid => Ok(()),
-            Found::Here(inode) => access::check(inode, cred, access::W).map_err(|_| Bar::Denied),
+            Found::Here(inode) => match self.may_change(inode, cred) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Bar::Denied),
+                Err(needs) => Err(Bar::Load(needs)),
+            },
             // Others have removed it; it counts for nothing.
             Found::Gone if record.interfere == Interfere::Allow => Ok(()),
             Found::Gone => Err(Bar::Wrong),
             Found::Unknown => Err(Bar::Load(vec![Need::Inode(ino)])),
         }
+    }
+
+    /// Whether a user may write to something by himself. Not to a file with capabilities, nor to one of another's with setuid or setgid: a write
+    /// ends those, and only who may act as root is believed that it did.
+    pub(super) fn may_change(&self, inode: &Inode, cred: &Cred) -> Result<bool, Vec<Need>> {
+        if cred.is_root() {
+            return Ok(true);
+        }
+        let (is_file, is_his) = (inode.kind == Kind::File, inode.uid == cred.uid);
+        if is_file && inode.has_xattrs {
+            let all = self.tree.xattrs(inode).ok_or_else(|| vec![Need::Xattrs(inode.ino)])?;
+            if all.iter().any(|(name, _)| **name == *b"security.capability") {
+                return Ok(false);
+            }
+        }
+        let setid = is_file && inode.mode & 0o6000 != 0;
+        Ok(is_his || !setid && access::check(inode, cred, access::W).is_ok())
     }
 
     /// Whether its owner may give something that is in the subtree another name, or take its name away: whoever may write to the directory
@@ -336,7 +356,8 @@ fn may_name(cred: &Cred, name: &[u8]) -> bool {
 /// Whether a user may have made an inode with this owner, group and mode.
 pub(super) fn is_his_to_make(inode: &Inode, cred: &Cred) -> bool {
     let group = inode.kind == Kind::Dir || inode.mode & access::S_ISGID == 0 || cred.in_group(inode.gid);
-    let device = matches!(inode.kind, Kind::Char | Kind::Block);
+    let whiteout = inode.kind == Kind::Char && inode.extra.as_ref().is_none_or(|extra| extra.rdev == 0);
+    let device = matches!(inode.kind, Kind::Char | Kind::Block) && !whiteout;
     cred.is_root() || inode.uid == cred.uid && group && !device
 }
 

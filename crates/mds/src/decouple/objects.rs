@@ -76,8 +76,12 @@ impl Mds {
         if inode.kind != Kind::File {
             return Err(FsError::Invalid);
         }
-        let may = |bits| cred.is_root() || inode.uid == cred.uid || access::check(inode, cred, bits).is_ok();
-        let access = match (may(access::W), may(access::R)) {
+        let may_read = cred.is_root() || inode.uid == cred.uid || access::check(inode, cred, access::R).is_ok();
+        let may_write = match self.may_change(inode, cred) {
+            Ok(may) => may,
+            Err(needs) => return Ok(Verdict::Load(needs)),
+        };
+        let access = match (may_write, may_read) {
             (true, _) => DataAccess::Write,
             (false, true) => DataAccess::Read,
             (false, false) => return Err(FsError::Access),

@@ -21,6 +21,7 @@ mod ranks;
 mod restart;
 mod rows;
 mod sessions;
+mod squash;
 mod trusted;
 
 use harness::*;

@@ -6,11 +6,12 @@ use loligo_types::msg::Reclaim;
 use loligo_types::{Access, Answer, FsError, FsResult, Ino, Lease, Op, OpenFlags, RenameMode, SetTime, XattrMode};
 
 use super::*;
-use crate::{Identity, Peer, Rights};
+use crate::{Identity, Peer, Rights, Squash};
 
 /// Who may do this.
 pub fn limited(allow: &[&str]) -> Peer {
     let rights = Rights::of(allow.iter().map(|text| text.parse().expect("a right")).collect()).expect("rights");
+    let rights = rights.squashing(Squash::None);
     let identity = Identity { key: [1; 32], name: "limited".into(), rights };
     Peer { uid: None, groups: Vec::new(), trusted: true, local: false, identity: Some(Arc::new(identity)) }
 }

@@ -16,15 +16,26 @@ use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
 use loligo_fuse::{
     self as fuse, ReplyCopied, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
 };
-use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags};
+use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags, SetAttr};
 
 use super::names::bits;
 use crate::convert::{self, ttl};
 use crate::core::{Asked, Core, Handle};
+use crate::cred;
 use crate::submit::Submit;
 
 /// Most bytes of one copy_file_range, so that a signal does not wait long. Callers go on after a short copy.
 const COPY_MAX: u64 = 64 << 20;
+
+/// How a file is made, or opened if it is there.
+pub(crate) struct Create {
+    pub mode: u32,
+    pub umask: u32,
+    /// Of `open(2)`.
+    pub flags: i32,
+    /// The caller has no CAP_FSETID.
+    pub kill_priv: bool,
+}
 
 /// What the kernel is told of an opened file.
 struct Opened {
@@ -50,29 +61,61 @@ impl<S: Submit> Core<S> {
         Some(Opened { handle: Handle { fh, cached, read_only, mappable }.encode(), flags })
     }
 
-    pub fn open(self: &Arc<Self>, asked: Asked, ino: Ino, flags: i32, reply: ReplyOpen) {
+    pub fn open(self: &Arc<Self>, asked: Asked, ino: Ino, flags: i32, kill_priv: bool, reply: ReplyOpen) {
         let core = self.clone();
         let flags = convert::open_flags(flags);
-        self.send(asked, Call::Open { ino, flags }, move |result| match result {
-            Ok(done) => match core.opened(asked, ino, &done, flags) {
-                Some(opened) => reply.opened(opened.handle, opened.flags),
-                None => reply.error(core.odd(asked.op)),
-            },
-            Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+        self.send(asked, Call::Open { ino, flags }, move |result| {
+            let keeps = core.clone();
+            keeps.cut_by_open(asked, kill_priv, result, move |result| match result {
+                Ok(done) => match core.opened(asked, ino, &done, flags) {
+                    Some(opened) => {
+                        if flags.truncate {
+                            // The kernel takes no attributes from this answer.
+                            core.setid_may_have_gone(ino);
+                        }
+                        reply.opened(opened.handle, opened.flags);
+                    }
+                    None => reply.error(core.odd(asked.op)),
+                },
+                Err(failed) => reply.error(core.errno(asked.op, failed.error)),
+            });
         });
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub fn create(
-        self: &Arc<Self>,
-        asked: Asked,
-        dir: Ino,
-        text: &[u8],
-        mode: u32,
-        umask: u32,
-        raw_flags: i32,
-        reply: ReplyCreate,
-    ) {
+    /// An open may have cut the file. The server ends setuid and setgid then, but not in the name of root: so that is asked for if root has no
+    /// CAP_FSETID (`kill_priv`).
+    fn cut_by_open<F>(self: &Arc<Self>, asked: Asked, kill_priv: bool, result: CallResult, done: F)
+    where
+        F: FnOnce(CallResult) + Send + 'static,
+    {
+        let opened = match result {
+            Ok(opened) => opened,
+            failed => return done(failed),
+        };
+        let kept = opened.attr().filter(|attr| kill_priv && convert::has_setid(attr)).map(|attr| attr.ino);
+        let Some(ino) = kept else { return done(Ok(opened)) };
+        let set = SetAttr { kill_priv: true, ..SetAttr::default() };
+        let core = self.clone();
+        self.send(asked, Call::SetAttr { ino, set, fh: opened.fh }, move |result| match result {
+            Ok(killed) => {
+                let mut opened = opened;
+                if let (Answer::Opened { attr, .. }, Some(new)) = (&mut opened.answer, killed.attr()) {
+                    *attr = *new;
+                }
+                opened.attr_cached &= killed.attr_cached;
+                done(Ok(opened));
+            }
+            Err(failed) => {
+                if let Some(fh) = opened.fh {
+                    core.send(asked, Call::Release { fh, flock_owner: None }, |_| ());
+                }
+                done(Err(failed));
+            }
+        });
+    }
+
+    pub fn create(self: &Arc<Self>, asked: Asked, dir: Ino, text: &[u8], how: Create, reply: ReplyCreate) {
+        let Create { mode, umask, flags: raw_flags, kill_priv } = how;
         let name = match Name::new(text) {
             Ok(name) => name,
             Err(error) => return reply.error(self.errno(asked.op, error)),
@@ -82,7 +125,12 @@ impl<S: Submit> Core<S> {
         let known = name.clone();
         let call = Call::Create { dir, name, mode: bits(mode), umask: bits(umask), flags, exclusive };
         let core = self.clone();
-        self.send(asked, call, move |result| core.created(asked, result, flags, Some((dir, &known)), reply));
+        self.send(asked, call, move |result| {
+            let keeps = core.clone();
+            keeps.cut_by_open(asked, kill_priv, result, move |result| {
+                core.created(asked, result, flags, Some((dir, &known)), reply);
+            });
+        });
     }
 
     /// An open file without a name, which a link may give it.
@@ -231,7 +279,8 @@ impl<S: Submit> Core<S> {
             Err(error) => return reply.error(self.errno(asked.op, error)),
         };
         let core = self.clone();
-        let call = Call::Fallocate { fh: Handle::decode(fh).fh, how, offset, len };
+        let kill_priv = self.ends_setid(asked, ino);
+        let call = Call::Fallocate { fh: Handle::decode(fh).fh, how, offset, len, kill_priv };
         self.send(asked, call, move |result| match result {
             Ok(_) => {
                 core.setid_may_have_gone(ino);
@@ -284,7 +333,8 @@ impl<S: Submit> Core<S> {
         reply: ReplyCopied,
     ) {
         let fh = |handle: u64| -> Fh { Handle::decode(handle).fh };
-        let call = Call::Copy { from: fh(from), from_offset, to: fh(to), to_offset, len: len.min(COPY_MAX) };
+        let (len, kill_priv) = (len.min(COPY_MAX), self.ends_setid(asked, to_ino));
+        let call = Call::Copy { from: fh(from), from_offset, to: fh(to), to_offset, len, kill_priv };
         let core = self.clone();
         self.send(asked, call, move |result| match result {
             Ok(Done { answer: Answer::Offset(copied), .. }) => {
@@ -294,6 +344,13 @@ impl<S: Submit> Core<S> {
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });
+    }
+
+    /// Whether a change of the content ends setuid and setgid: not if the caller has CAP_FSETID, which the kernel says of writes, but neither of
+    /// fallocate nor of copy_file_range. It is looked up only for root, and where there is something to keep: for others it ends what is not there.
+    fn ends_setid(&self, asked: Asked, ino: Ino) -> bool {
+        let matters = asked.who.uid == 0 || self.kernel.table.setid(ino);
+        !matters || !cred::may(asked.who, cred::FSETID)
     }
 
     /// The content changed by other means than a write.

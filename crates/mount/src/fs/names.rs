@@ -8,6 +8,7 @@ use loligo_types::{Access, Answer, FsError, Ino, Name, Op, RenameMode, SetAttr, 
 
 use crate::convert;
 use crate::core::{Asked, Core, Handle};
+use crate::cred::refused;
 use crate::submit::Submit;
 
 const BLOCK: u64 = 4096;
@@ -126,16 +127,27 @@ impl<S: Submit> Core<S> {
             gid: changes.gid,
             size: changes.size,
             grow: false,
+            kill_priv: changes.kill_priv && changes.size.is_some(),
             atime: changes.atime.map(convert::set_time),
             mtime: changes.mtime.map(convert::set_time),
             layout: None,
         };
-        let call = if set == SetAttr::default() {
-            Call::GetAttr { ino }
-        } else {
-            Call::SetAttr { ino, set, fh: changes.fh.map(|fh| Handle::decode(fh).fh) }
-        };
-        self.attr(asked, call, reply);
+        if set == SetAttr::default() {
+            return self.kill_priv(asked, ino, reply);
+        }
+        self.attr(asked, Call::SetAttr { ino, set, fh: changes.fh.map(|fh| Handle::decode(fh).fh) }, reply);
+    }
+
+    /// The kernel asks for no change of attributes: setuid and setgid are to end, because their file is about to be changed by a process without
+    /// CAP_FSETID, or was given to the owner and group that it had. Whoever may only write by a handle that was opened before is refused that here;
+    /// what the handle is used for next ends them.
+    fn kill_priv(self: &Arc<Self>, asked: Asked, ino: Ino, reply: ReplyAttr) {
+        let core = self.clone();
+        let set = SetAttr { kill_priv: true, ..SetAttr::default() };
+        self.send(asked, Call::SetAttr { ino, set, fh: None }, move |result| match result {
+            Err(failed) if refused(&failed) => core.attr(asked, Call::GetAttr { ino }, reply),
+            result => core.attr_answer(asked, result, reply),
+        });
     }
 
     pub fn statfs(self: &Arc<Self>, asked: Asked, reply: ReplyStatfs) {

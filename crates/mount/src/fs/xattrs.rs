@@ -10,7 +10,11 @@ use loligo_fuse::{ReplyEmpty, ReplyXattr};
 use loligo_types::{Answer, FsError, Ino, Op, XattrMode};
 
 use crate::core::{Asked, Core};
+use crate::cred::{self, refused};
 use crate::submit::Submit;
+
+/// The xattr that holds a file's capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
 
 impl<S: Submit> Core<S> {
     /// A value or a list of names; `size` 0 asks for its length only.
@@ -54,22 +58,27 @@ impl<S: Submit> Core<S> {
             _ => return reply.error(self.errno(asked.op, FsError::Invalid)),
         };
         let op = Op::SetXattr { ino, name: name.into(), value: value.into(), mode };
-        self.change(asked, ino, op, reply);
+        self.change(asked, ino, op, false, reply);
     }
 
     pub fn removexattr(self: &Arc<Self>, asked: Asked, ino: Ino, name: &[u8], reply: ReplyEmpty) {
-        self.change(asked, ino, Op::RemoveXattr { ino, name: name.into() }, reply);
+        let op = Op::RemoveXattr { ino, name: name.into() };
+        // The kernel itself removes capabilities in the name of those who are about to change the file, and otherwise lets only those who have
+        // CAP_SETFCAP. It must not fail for the former: what they do next ends them, if there are any left.
+        let by_kernel = name == CAPABILITY && !cred::may(asked.who, cred::SETFCAP);
+        self.change(asked, ino, op, by_kernel, reply);
     }
 
     /// What was known of the inode's xattrs holds no more from when the call is made; answers on the way that were
     /// decided before it is done must not bring it back.
-    fn change(self: &Arc<Self>, asked: Asked, ino: Ino, op: Op, reply: ReplyEmpty) {
+    fn change(self: &Arc<Self>, asked: Asked, ino: Ino, op: Op, may_fail: bool, reply: ReplyEmpty) {
         self.kernel.table.bar(ino);
         let core = self.clone();
         self.send(asked, Call::Op(op), move |result| {
             core.kernel.table.bar(ino);
             match result {
                 Ok(_) => reply.ok(),
+                Err(failed) if may_fail && (refused(&failed) || failed.error == FsError::NoData) => reply.ok(),
                 Err(failed) => reply.error(core.errno(asked.op, failed.error)),
             }
         });

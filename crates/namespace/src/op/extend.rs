@@ -22,9 +22,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, len: u64, kill_priv:
     let copy = work.edit(inode);
     copy.size = size;
     copy.mtime = now;
-    if kill_priv {
-        truncate::kill(&mut work, ctx, inode)?;
-    }
+    truncate::content_changed(&mut work, ctx, inode, kill_priv)?;
     let mut change = work.finish(Answer::Offset(offset), ino);
     change.origin_value = offset;
     Ok(change)

@@ -10,12 +10,16 @@ use crate::need::Wants;
 use crate::tree::Tree;
 use crate::work::{Work, inode_of, missing};
 
-pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, kill: bool) {
+pub(crate) fn need_read(wants: &mut Wants<'_>, ino: Ino) {
     if let Some(inode) = wants.inode(ino) {
         wants.inline(inode);
-        if kill {
-            wants.xattrs(inode);
-        }
+    }
+}
+
+pub(crate) fn need_write(wants: &mut Wants<'_>, ino: Ino) {
+    if let Some(inode) = wants.inode(ino) {
+        wants.inline(inode);
+        wants.xattrs(inode);
     }
 }
 
@@ -67,9 +71,7 @@ pub(crate) fn write(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, write: Write<'_>) -> F
         SetTime::Now => now,
         SetTime::At(time) => time,
     };
-    if write.kill_priv {
-        truncate::kill(&mut work, ctx, inode)?;
-    }
+    truncate::content_changed(&mut work, ctx, inode, write.kill_priv)?;
     Ok(work.finish_with(inode))
 }
 

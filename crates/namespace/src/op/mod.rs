@@ -55,11 +55,9 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         Op::GetXattr { ino, name } => xattr::need_get(wants, *ino, name),
         Op::ListXattr { ino } => xattr::need_all(wants, *ino),
         Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } => xattr::need_set(wants, *ino, name, cred),
-        Op::ReadInline { ino, .. } => inline::need(wants, *ino, false),
-        Op::WriteInline { ino, kill_priv, .. } => inline::need(wants, *ino, *kill_priv),
-        Op::SetData { ino, kill_priv, .. } | Op::Extend { ino, kill_priv, .. } => {
-            truncate::need_kill(wants, *ino, *kill_priv);
-        }
+        Op::ReadInline { ino, .. } => inline::need_read(wants, *ino),
+        Op::WriteInline { ino, .. } => inline::need_write(wants, *ino),
+        Op::SetData { ino, .. } | Op::Extend { ino, .. } => xattr::need_all(wants, *ino),
         Op::Walk { .. }
         | Op::Via { .. }
         | Op::Close { .. }

@@ -15,7 +15,11 @@ pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, flags: OpenFlags) {
     let Some(inode) = wants.inode(ino) else { return };
     if flags.truncate {
         truncate::need(wants, inode, 0);
-    } else if (flags.read || flags.exec) && inode.kind == Kind::File {
+    }
+    if flags.write && inode.kind == Kind::File {
+        wants.xattrs(inode);
+    }
+    if !flags.truncate && (flags.read || flags.exec) && inode.kind == Kind::File {
         wants.inline(inode);
     }
 }
@@ -31,6 +35,10 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, flags: OpenFlags) ->
     let mut work = Work::new(tree, ctx.stamp.now);
     if flags.truncate {
         truncate::apply(&mut work, ctx, inode, 0)?;
+    }
+    if flags.write && ctx.distrusted && truncate::is_privileged(tree, inode)? {
+        work.edit(inode);
+        truncate::kill(&mut work, ctx, inode)?;
     }
     // Of a directory whose fragments are several ranks' what is counted here: who lists it asks for entries next, and all those ranks need
     // not be asked for what it has all in all.

@@ -1,4 +1,4 @@
-//! Rename: replaces, refuses to replace, or exchanges. The order of the checks is Linux's.
+//! Rename: replaces, refuses to replace, or exchanges; may leave a whiteout. The order of the checks is Linux's.
 
 use loligo_types::{Event, Frag, FsError, FsResult, Ino, Inode, Kind, Name, Place, RenameMode, Route, Target, limits};
 
@@ -53,7 +53,7 @@ pub(crate) fn prepare(
     let (source_remote, target_remote) = (from.remote, to.is_some_and(|to| to.remote));
     let four = Four { dir: old, name, source, source_remote, target_remote, new_dir: new, new_name, target };
     match (mode, target) {
-        (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists),
+        (mode, Some(_)) if mode.is_new() => return Err(FsError::Exists),
         (RenameMode::Exchange, None) => return Err(FsError::NotFound),
         _ => {}
     }
@@ -64,7 +64,7 @@ pub(crate) fn prepare(
     }
     check_permissions(tree, ctx, &four, mode)?;
     let work = Work::new(tree, ctx.stamp.now);
-    Ok(if mode == RenameMode::Exchange { exchange(work, ctx, &four) } else { replace(work, ctx, &four) })
+    Ok(if mode == RenameMode::Exchange { exchange(work, ctx, &four) } else { replace(work, ctx, &four, mode) })
 }
 
 /// A directory cannot move below itself, nor replace one that it lies in.
@@ -130,7 +130,7 @@ fn check_permissions(tree: &Tree, ctx: &Ctx<'_>, four: &Four<'_>, mode: RenameMo
     }
 }
 
-fn replace(mut work: Work<'_>, ctx: &Ctx<'_>, four: &Four<'_>) -> Change {
+fn replace(mut work: Work<'_>, ctx: &Ctx<'_>, four: &Four<'_>, mode: RenameMode) -> Change {
     if let Some(target) = four.target {
         // Its entry is overwritten, so only the directory's numbers change.
         let copy = work.edit_dir(four.new_dir);
@@ -145,6 +145,11 @@ fn replace(mut work: Work<'_>, ctx: &Ctx<'_>, four: &Four<'_>) -> Change {
         Moved { inode: four.source, remote: four.source_remote, from: four.dir, to: four.new_dir, name: four.new_name };
     let target = move_inode(&mut work, ctx, &moved);
     make::add_entry(&mut work, four.new_dir, four.new_name, target);
+    if mode.leaves_whiteout() {
+        // Anybody may make one, though it is a device: the kernel opens none with this number.
+        let whiteout = make::new_inode(ctx, four.dir, Kind::Char, 0, 0);
+        make::make(&mut work, four.dir, four.name, whiteout);
+    }
     work.finish(DONE, Ino(0))
 }
 
@@ -309,6 +314,35 @@ mod tests {
             0 stat /a = nlink=2
             0 rename /a /a
             0 stat / = size=2
+            ",
+        );
+    }
+
+    #[test]
+    fn a_whiteout_takes_the_place_of_what_was_renamed() {
+        check(
+            "
+            0 mkdir /d 777
+            1000 create /d/a 644
+            1000 rename /d/a /d/b whiteout
+            0 stat /d/b = ino=257
+            0 stat /d/a = kind=Char mode=0 uid=1000 nlink=1
+            0 stat /d = size=2
+            0 create /d/c 644
+            0 rename /d/b /d/c new-whiteout = Exists
+            0 rename /d/b /d/c whiteout
+            0 stat /d = size=3
+            0 stat /d/c = ino=257
+            0 rename /d/c /e new-whiteout
+            0 stat /d/c = kind=Char
+            0 stat /d = size=3
+            0 mkdir /d/sub 755
+            0 rename /d/sub /moved whiteout
+            0 stat /d = size=4 nlink=2
+            0 unlink /d/sub
+            0 link /d/a /l
+            0 rename /d/a /l whiteout # two names of one file
+            0 stat /d/a = nlink=2
             ",
         );
     }

@@ -45,9 +45,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, told: Told) -> FsRes
         SetTime::Now => now,
         SetTime::At(time) => time,
     };
-    if told.kill_priv {
-        truncate::kill(&mut work, ctx, inode)?;
-    }
+    truncate::content_changed(&mut work, ctx, inode, told.kill_priv)?;
     Ok(work.finish_with(inode))
 }
 

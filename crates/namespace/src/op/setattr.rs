@@ -15,7 +15,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, ino: Ino, set: &SetAttr) {
     if let Some(size) = set.size {
         truncate::need(wants, inode, size);
     }
-    if (set.uid.is_some() || set.gid.is_some()) && inode.kind != Kind::Dir {
+    if (set.uid.is_some() || set.gid.is_some() || set.kill_priv) && inode.kind != Kind::Dir {
         wants.xattrs(inode);
     }
 }
@@ -32,6 +32,9 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, set: &SetAttr, by_ha
     let mut work = Work::new(tree, ctx.stamp.now);
     if let Some(size) = set.size {
         truncate::apply(&mut work, ctx, inode, size)?;
+    }
+    if set.kill_priv {
+        truncate::kill(&mut work, ctx, inode)?;
     }
     if set.uid.is_some() || set.gid.is_some() {
         chown(&mut work, ctx, inode, set)?;
@@ -66,6 +69,9 @@ fn check(inode: &Inode, ctx: &Ctx<'_>, set: &SetAttr, by_handle: bool) -> FsResu
     let cred = ctx.cred;
     if set.size.is_some() {
         check_size(inode, ctx, by_handle)?;
+    } else if set.kill_priv && !by_handle && !access::is_owner(inode, cred) {
+        // Privileges may be ended by those who could end them by a write.
+        access::check(inode, cred, W)?;
     }
     if let Some(uid) = set.uid
         && !(cred.is_root() || cred.uid == inode.uid && uid == inode.uid)
@@ -196,6 +202,39 @@ mod tests {
             0 mkdir /d 755
             0 chmod /d 6755
             0 chown /d 1 1 = mode=6755
+            ",
+        );
+    }
+
+    #[test]
+    fn privileges_end_for_those_who_could_end_them_by_a_write() {
+        check(
+            "
+            0 create /f 6755
+            1000 killpriv /f = Access
+            0 stat /f = mode=6755
+            1000 killpriv /f handle = mode=755
+            0 chmod /f 6757
+            1000 killpriv /f = mode=757
+            0 chown /f 1000 1000
+            0 chmod /f 6555
+            1000 killpriv /f = mode=555 # the owner, who may not even write
+            0 mkdir /d 777
+            0 chmod /d 6777
+            1000 killpriv /d = mode=6777
+            ",
+        );
+    }
+
+    #[test]
+    fn root_without_fsetid_ends_setuid_by_a_truncation_and_root_with_it_does_not() {
+        check(
+            "
+            0 create /f 6755
+            0 truncate /f 5 = mode=6755
+            0 truncate-kill /f 4 = mode=755
+            0 chmod /f 6755
+            0 open /f wt = mode=6755 size=0
             ",
         );
     }

@@ -1,13 +1,15 @@
 //! What truncation and writing share: a new size, and the privileges that a change of content ends.
 
-use loligo_types::{Event, FsError, FsResult, Ino, Inode, Kind, limits};
+use loligo_types::{Event, FsError, FsResult, Inode, Kind, limits};
 
-use crate::access;
+use crate::access::{self, S_ISGID, S_ISUID};
 use crate::ctx::Ctx;
 use crate::need::Wants;
+use crate::tree::Tree;
 use crate::work::{Work, missing};
 
-const CAPABILITY: &[u8] = b"security.capability";
+/// The xattr that holds a file's capabilities.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// What a truncation of this inode to `size` needs.
 pub(crate) fn need(wants: &mut Wants<'_>, inode: &Inode, size: u64) {
@@ -16,15 +18,6 @@ pub(crate) fn need(wants: &mut Wants<'_>, inode: &Inode, size: u64) {
         if size > 0 {
             wants.inline(inode);
         }
-    }
-}
-
-/// What ending privileges needs.
-pub(crate) fn need_kill(wants: &mut Wants<'_>, ino: Ino, kill: bool) {
-    if let Some(inode) = wants.inode(ino)
-        && kill
-    {
-        wants.xattrs(inode);
     }
 }
 
@@ -52,8 +45,12 @@ pub(crate) fn apply(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, size: u64
     copy.cuts = copy.cuts.wrapping_add(u32::from(drops));
     copy.size = size;
     copy.mtime = now;
-    // Root truncates without ending setuid and setgid (CAP_FSETID), but capabilities end for everybody.
-    if ctx.cred.is_root() { kill_capability(work, inode) } else { kill(work, ctx, inode) }
+    content_changed(work, ctx, inode, !ctx.cred.is_root())
+}
+
+/// Ends what a change of content or size ends: capabilities whoever makes it, setuid and setgid if the caller has no CAP_FSETID.
+pub(crate) fn content_changed(work: &mut Work<'_>, ctx: &Ctx<'_>, inode: &Inode, kill_priv: bool) -> FsResult<()> {
+    if kill_priv { kill(work, ctx, inode) } else { kill_capability(work, inode) }
 }
 
 /// Data in the inode: cut, or filled with zeros up to the threshold. What lies beyond the threshold are zeros that
@@ -81,6 +78,15 @@ fn resize_inline(work: &mut Work<'_>, inode: &Inode, size: u64) -> FsResult<()> 
         work.event(Event::Inline { ino: inode.ino, data: bytes.into() });
     }
     Ok(())
+}
+
+/// Whether a file has setuid, setgid or capabilities.
+pub(crate) fn is_privileged(tree: &Tree, inode: &Inode) -> FsResult<bool> {
+    if inode.kind != Kind::File || inode.mode & (S_ISUID | S_ISGID) != 0 || !inode.has_xattrs {
+        return Ok(inode.kind == Kind::File && inode.mode & (S_ISUID | S_ISGID) != 0);
+    }
+    let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
+    Ok(all.iter().any(|(name, _)| name.as_ref() == CAPABILITY))
 }
 
 /// Ends setuid, setgid and file capabilities, as a change of content or owner must.

@@ -10,6 +10,7 @@ use loligo_types::{
 use loligo_types::{is_policy_name, limits};
 
 use super::placed;
+use super::truncate::CAPABILITY;
 use crate::access::{self, R, S_ISGID, S_ISVTX, W};
 use crate::acl::{self, xattr as form};
 use crate::ctx::{Change, Ctx};
@@ -305,7 +306,9 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
             }
         }
         _ => {
-            check(inode, ctx.cred, space, true)?;
+            if !may_end_capability(inode, ctx.cred, name) {
+                check(inode, ctx.cred, space, true)?;
+            }
             let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
             if !all.iter().any(|(other, _)| other == name) {
                 return Err(FsError::NoData);
@@ -319,6 +322,13 @@ pub(crate) fn remove(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, name: &Arc<[u8]>) -> 
     }
     work.copy_to_parts(inode, false);
     Ok(work.finish_with(inode))
+}
+
+/// Whether the name is that of the capabilities, and the caller could end them by a write or a change of the group: a kernel removes them in
+/// the caller's name before it does so.
+fn may_end_capability(inode: &Inode, cred: &Cred, name: &[u8]) -> bool {
+    let may_write = || inode.kind == Kind::File && access::check(inode, cred, W).is_ok();
+    name == CAPABILITY && (access::is_owner(inode, cred) || may_write())
 }
 
 /// A number of entries; none if it makes no sense.
@@ -667,6 +677,71 @@ mod tests {
             0 chown /f 1000 2000
             0 chmod /f 2750
             1000 setacl /f access u::rwx,g::r-x,o::r-x = mode=755
+            ",
+        );
+    }
+
+    #[test]
+    fn every_change_of_content_or_size_ends_capabilities_roots_too() {
+        check(
+            "
+            0 create /f 6777
+            0 setxattr /f security.capability 1
+            0 setxattr /f user.a 1
+            0 write /f 0 x = mode=6777
+            0 getxattr /f security.capability = NoData
+            0 getxattr /f user.a = 1
+            0 setxattr /f security.capability 1
+            1000 write /f 0 x kill = mode=777
+            0 getxattr /f security.capability = NoData
+            0 setxattr /f security.capability 1
+            0 data /f 100 spilled
+            0 getxattr /f security.capability = NoData
+            0 setxattr /f security.capability 1
+            0 chmod /f 6777
+            0 data /f - - kill = mode=777
+            0 getxattr /f security.capability = NoData
+            0 setxattr /f security.capability 1
+            0 chmod /f 6777
+            0 extend /f 5 keep
+            0 stat /f = mode=6777
+            0 getxattr /f security.capability = NoData
+            0 setxattr /f security.capability 1
+            0 extend /f 5
+            0 stat /f = mode=777
+            0 getxattr /f security.capability = NoData
+            0 setxattr /f security.capability 1
+            0 truncate /f 5
+            0 getxattr /f security.capability = NoData
+            0 setxattr /f security.capability 1
+            0 open /f wt
+            0 getxattr /f security.capability = NoData
+            0 getxattr /f user.a = 1
+            ",
+        );
+    }
+
+    #[test]
+    fn capabilities_are_removed_by_those_who_could_end_them_by_a_write() {
+        check(
+            "
+            0 create /f 644
+            0 chown /f 1000 2000
+            0 setxattr /f security.capability 1
+            0 setxattr /f security.other 1
+            3000 removexattr /f security.capability = Perm
+            2000 removexattr /f security.capability = Perm
+            1000 removexattr /f security.other = Perm
+            1000 removexattr /f security.capability
+            1000 setxattr /f security.capability 1 = Perm
+            0 setxattr /f security.capability 1
+            0 chmod /f 464
+            2000:2000 removexattr /f security.capability # the group may write
+            0 setxattr /f security.capability 1
+            1000 removexattr /f security.capability # the owner may not write, but could change that
+            0 mkdir /d 777
+            0 setxattr /d security.capability 1
+            1000 removexattr /d security.capability = Perm
             ",
         );
     }

@@ -19,6 +19,8 @@ pub struct Fs {
     pub journal: Vec<(Lsn, Vec<Event>)>,
     pub now: i64,
     pub open: BTreeMap<Ino, u32>,
+    /// Clients are not believed what they say of privileges.
+    pub distrusted: bool,
 }
 
 /// Directories are cut from the fifth entry on.
@@ -32,7 +34,7 @@ impl Fs {
     /// A new file system with a root of mode 755.
     pub fn new() -> Fs {
         let (tree, table) = (empty_tree(), table::Table::default());
-        let mut fs = Fs { tree, table, journal: Vec::new(), now: 1000, open: BTreeMap::new() };
+        let mut fs = Fs { tree, table, journal: Vec::new(), now: 1000, open: BTreeMap::new(), distrusted: false };
         fs.commit(Tree::format(Time(fs.now), 0o755, 0, 0));
         fs
     }
@@ -81,6 +83,7 @@ impl Fs {
         let open_count = |ino: Ino| self.open.get(&ino).copied().unwrap_or(0);
         let ctx = Ctx {
             cred,
+            distrusted: self.distrusted,
             stamp,
             handle_read: handle,
             handle_write: handle,

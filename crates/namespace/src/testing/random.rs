@@ -73,7 +73,7 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
         13 => Op::Rmdir { dir, name: name(b) },
         14..=17 => {
             let new_dir = pick(&dirs, c);
-            let mode = [RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
+            let mode = [RenameMode::Replace, RenameMode::Whiteout, RenameMode::NoReplace, RenameMode::Exchange];
             let (new_name, mode) = (name((n >> 2) as u8), mode[usize::from(n) % 4]);
             Op::Rename { dir, name: name(b), new_dir, new_name, mode }
         }
@@ -149,7 +149,7 @@ fn recover(fs: Fs) -> Fs {
     let journal = fs.journal;
     let last = journal.last().map(|(lsn, _)| *lsn).unwrap_or_default();
     tree.last_lsn = last;
-    Fs { tree, table: fs.table, journal, now: fs.now, open: fs.open }
+    Fs { tree, table: fs.table, journal, now: fs.now, open: fs.open, distrusted: fs.distrusted }
 }
 
 fn load_all(fs: &mut Fs) {

@@ -134,6 +134,15 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
             let set = SetAttr { size: arg(3).parse().ok(), ..SetAttr::default() };
             return Ok((Op::SetAttr { ino, set, handle: Some(1) }, true));
         }
+        "killpriv" => {
+            let handle = (arg(3) == "handle").then_some(1);
+            let set = SetAttr { kill_priv: true, ..SetAttr::default() };
+            return Ok((Op::SetAttr { ino, set, handle }, handle.is_some()));
+        }
+        "truncate-kill" => {
+            let set = SetAttr { size: arg(3).parse().ok(), kill_priv: true, ..SetAttr::default() };
+            return Ok((Op::SetAttr { ino, set, handle: None }, false));
+        }
         "utimes" => set(SetAttr { atime: time(arg(3)), mtime: time(arg(4)), ..SetAttr::default() }),
         "layout" => {
             let layout = Some(Layout { object_size: arg(3).parse().expect("a size") });
@@ -177,12 +186,13 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
             let attr = fs.tree.inode(ino).map(|inode| inode.cuts).unwrap_or_default();
             let cuts = if arg(5) == "old" { attr.wrapping_sub(1) } else { attr };
             let (grow_to, spilled) = (arg(3).parse().ok(), arg(4) == "spilled");
-            let op = Op::SetData { ino, handle: 1, cuts, grow_to, mtime: SetTime::Now, spilled, kill_priv: false };
+            let kill_priv = arg(5) == "kill";
+            let op = Op::SetData { ino, handle: 1, cuts, grow_to, mtime: SetTime::Now, spilled, kill_priv };
             return Ok((op, true));
         }
         "extend" => {
             let len = arg(3).parse().expect("a length");
-            return Ok((Op::Extend { ino, handle: 1, len, kill_priv: true }, true));
+            return Ok((Op::Extend { ino, handle: 1, len, kill_priv: arg(4) != "keep" }, true));
         }
         other => panic!("no command {other}"),
     };
@@ -232,6 +242,8 @@ fn parse_entry<'a>(
             let mode = match arg(4) {
                 "noreplace" => RenameMode::NoReplace,
                 "exchange" => RenameMode::Exchange,
+                "whiteout" => RenameMode::Whiteout,
+                "new-whiteout" => RenameMode::NewWhiteout,
                 _ => RenameMode::Replace,
             };
             Op::Rename { dir, name, new_dir, new_name, mode }

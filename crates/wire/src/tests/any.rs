@@ -112,15 +112,19 @@ fn attr() -> impl Strategy<Value = Attr> {
     )
 }
 
+const MODES: [RenameMode; 5] =
+    [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::Whiteout, RenameMode::NewWhiteout];
+
 fn set_attr() -> impl Strategy<Value = SetAttr> {
-    let ids = (of(mode()), of(any::<u32>()), of(any::<u32>()), of(any::<u64>()), any::<bool>());
+    let ids = (of(mode()), of(any::<u32>()), of(any::<u32>()), of(any::<u64>()), any::<[bool; 2]>());
     (ids, of(set_time()), of(set_time()), of(layout())).prop_map(
-        |((mode, uid, gid, size, grow), atime, mtime, layout)| SetAttr {
+        |((mode, uid, gid, size, [grow, kill_priv]), atime, mtime, layout)| SetAttr {
             mode,
             uid,
             gid,
             size,
             grow,
+            kill_priv,
             atime,
             mtime,
             layout,
@@ -160,8 +164,13 @@ fn entry_op() -> BoxedStrategy<Op> {
         (ino(), at()).prop_map(|(ino, (dir, name))| Op::Link { ino, dir, name }),
         at().prop_map(|(dir, name)| Op::Unlink { dir, name }),
         at().prop_map(|(dir, name)| Op::Rmdir { dir, name }),
-        (at(), at(), select(vec![RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]))
-            .prop_map(|((dir, name), (new_dir, new_name), mode)| Op::Rename { dir, name, new_dir, new_name, mode }),
+        (at(), at(), select(MODES.to_vec())).prop_map(|((dir, name), (new_dir, new_name), mode)| Op::Rename {
+            dir,
+            name,
+            new_dir,
+            new_name,
+            mode
+        }),
     ]
     .boxed()
 }

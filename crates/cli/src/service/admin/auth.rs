@@ -26,6 +26,9 @@ pub struct IdentityDoc {
     /// Where it may do what, `rw:/PATH` or `r:/PATH` each; none: everywhere.
     #[serde(default)]
     pub allow: Vec<String>,
+    /// The users of its host that it does not act for: `none`, `root` or `all`.
+    #[serde(default)]
+    pub squash: String,
 }
 
 /// An identity that was made.
@@ -48,10 +51,21 @@ pub struct Asked {
     /// Where it may do what, `rw:/PATH` or `r:/PATH` each; none: everywhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// The users of its host that it does not act for: `none`, `root` or `all`. None: root if it may not act everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub squash: Option<String>,
 }
 
 impl Asked {
     fn rights(&self) -> Result<Rights, String> {
+        let rights = self.places()?;
+        Ok(match &self.squash {
+            Some(text) => rights.squashing(text.parse()?),
+            None => rights,
+        })
+    }
+
+    fn places(&self) -> Result<Rights, String> {
         if self.allow.is_empty() {
             return Ok(Rights::everywhere(!self.read_only));
         }
@@ -71,7 +85,8 @@ fn doc(listed: Listed) -> IdentityDoc {
     let Listed { name, serial, rights, at_ms, .. } = listed;
     let places = rights.is_limited();
     let allow = rights.grants().iter().filter(|_| places).map(ToString::to_string).collect();
-    IdentityDoc { name, serial, read_only: rights.is_read_only(), at_ms, allow }
+    let squash = rights.squash().to_string();
+    IdentityDoc { name, serial, read_only: rights.is_read_only(), at_ms, allow, squash }
 }
 
 fn docs(source: &Source) -> Result<Vec<IdentityDoc>, ServerError> {

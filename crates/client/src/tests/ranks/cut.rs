@@ -135,7 +135,13 @@ fn room_is_made_by_a_request_that_never_cuts_what_others_write_before_it_is_done
     world.look_up_dir();
     let rights = Lease::CACHE | Lease::BUFFER;
     let fh = world.create(R0, DIR, FILE, true, rights);
-    let room = world.call(Call::Fallocate { fh, how: Fallocate::Allocate { keep_size: false }, offset: 300, len: 84 });
+    let room = world.call(Call::Fallocate {
+        fh,
+        how: Fallocate::Allocate { keep_size: false },
+        offset: 300,
+        len: 84,
+        kill_priv: false,
+    });
     let empty = Attr { size: 0, inline: true, ..attr(FILE, Kind::File) };
     world.answers(R0, Answer::Entry(empty));
     let (_, seq, op) = world.asked();
