@@ -231,11 +231,11 @@ fn expected_here(how: How, actor: Actor, capable: bool) -> Left {
     Left { capability: false, ..expected(how, actor, capable) }
 }
 
-fn matrix(what: &str, made: &Path, used: &Path, expected: impl Fn(How, Actor, bool) -> Left) {
+fn matrix(what: &str, ways: &[How], (made, used): (&Path, &Path), expected: impl Fn(How, Actor, bool) -> Left) {
     fs::set_permissions(made, Permissions::from_mode(0o777)).expect("root may");
     fs::write(made.join("source"), vec![b's'; LARGE]).expect("made");
     let mut wrong = Vec::new();
-    for how in WAYS {
+    for how in ways.iter().copied() {
         for actor in ACTORS {
             for (size, capable) in [(SMALL, false), (LARGE, false), (SMALL, true), (LARGE, true)] {
                 let (got, want) = (one(made, used, (how, actor, size), capable), expected(how, actor, capable));
@@ -284,7 +284,7 @@ fn every_change_of_content_or_size_ends_what_linux_ends() {
         for (what, made, used) in [("one mount", &first, &first), ("another mount", &first, &second)] {
             let dir = what.replace(' ', "-");
             fs::create_dir(made.join(&dir)).expect("made");
-            matrix(what, &made.join(&dir), &used.join(&dir), expected_here);
+            matrix(what, &WAYS, (&made.join(&dir), &used.join(&dir)), expected_here);
         }
     });
     a.stop();
@@ -304,9 +304,11 @@ fn in_a_decoupled_directory_a_change_ends_the_same() {
             assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
         };
         run(&["decouple", "--policy", "batchfs"]);
-        matrix("decoupled", &dir, &dir, expected_here);
+        // A file that became longer than its inode holds by no write cannot be merged.
+        let ways: Vec<How> = WAYS.into_iter().filter(|how| !matches!(how, How::Allocate | How::Zero)).collect();
+        matrix("decoupled", &ways, (&dir, &dir), expected_here);
         run(&["recouple"]);
-        for how in WAYS {
+        for how in ways {
             let path = dir.join(format!("{how:?}-{:?}-{LARGE}-true", Actor::Member));
             assert_eq!(look(&path), (0o777, false), "{how:?}, merged");
         }
@@ -321,7 +323,7 @@ fn ext4_answers_as_the_rule_has_it() {
         eprintln!("NOT TESTED: no ext4 can be made here");
         return;
     };
-    matrix("ext4", &ext4.dir, &ext4.dir, expected);
+    matrix("ext4", &WAYS, (&ext4.dir, &ext4.dir), expected);
 }
 
 #[test]

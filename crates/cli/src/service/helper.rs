@@ -173,6 +173,8 @@ impl Call {
                 ("private", None) => out.push("--private".into()),
                 // As it is when root mounts; others may not.
                 ("allow_other", None) => {}
+                // mount(8) takes `suid` and `dev` for what is so anyway, and does not hand them on.
+                ("allow_suid" | "allow_dev", None) => out.push(name.replace("allow_", "--").into()),
                 ("nonempty" | "suid" | "nosuid" | "dev" | "nodev" | "noexec", None) => {
                     out.push(format!("--{name}").into())
                 }
@@ -186,7 +188,7 @@ impl Call {
                 _ if self.is_sloppy => {}
                 _ => {
                     return Err(Failure::usage(format!("{}: unknown mount option {option}", self.dir.display()))
-                        .remedy("ro, private, nonempty, suid, dev, noexec, path=, log_file=, log=, config=, and the settings of `loligo config`"));
+                        .remedy("ro, private, nonempty, allow_suid, allow_dev, noexec, path=, log_file=, log=, config=, and the settings of `loligo config`"));
                 }
             }
         }
@@ -228,13 +230,15 @@ impl Call {
 /// The flags of a mount that has these options (as /proc/self/mountinfo shows them), after those that were asked for, in order.
 fn flags_after<'a>(now: impl Iterator<Item = &'a str>, asked: &'a [String]) -> MountFlags {
     // Names, what they stand for, and whether they set it or take it away.
-    const KNOWN: [(&str, MountFlags, bool); 19] = [
+    const KNOWN: [(&str, MountFlags, bool); 21] = [
         ("ro", MountFlags::RDONLY, true),
         ("rw", MountFlags::RDONLY, false),
         ("nosuid", MountFlags::NOSUID, true),
         ("suid", MountFlags::NOSUID, false),
+        ("allow_suid", MountFlags::NOSUID, false),
         ("nodev", MountFlags::NODEV, true),
         ("dev", MountFlags::NODEV, false),
+        ("allow_dev", MountFlags::NODEV, false),
         ("noexec", MountFlags::NOEXEC, true),
         ("exec", MountFlags::NOEXEC, false),
         ("noatime", MountFlags::NOATIME, true),
@@ -301,7 +305,7 @@ mod tests {
             )
         );
         assert_eq!(
-            arguments("/d /mnt -o nosuid,suid,dev").as_deref(),
+            arguments("/d /mnt -o nosuid,allow_suid,allow_dev").as_deref(),
             Ok("mount --server /d --source /d --nosuid --suid --dev /mnt")
         );
         assert_eq!(arguments("loligo:/d /mnt").as_deref(), Ok("mount --server /d --source loligo:/d /mnt"));
@@ -322,7 +326,7 @@ mod tests {
         assert_eq!(after("rw,nosuid,nodev,relatime", "remount,ro"), safe | MountFlags::RELATIME | MountFlags::RDONLY);
         assert_eq!(after("ro,nosuid,nodev", "rw,remount"), safe);
         assert_eq!(after("rw,nosuid,nodev", "remount,ro,rw"), safe, "the last one counts");
-        assert_eq!(after("rw,nosuid,nodev,noexec", "remount,suid"), MountFlags::NODEV | MountFlags::NOEXEC);
+        assert_eq!(after("rw,nosuid,nodev,noexec", "remount,allow_suid"), MountFlags::NODEV | MountFlags::NOEXEC);
         let refused = |options: &str| read(&format!("/d /nowhere -o {options}")).and_then(|call| call.remount());
         let said = refused("remount,ro,sync").expect_err("unknown").to_string();
         assert!(said.contains("unknown mount option sync"), "{said}");

@@ -217,7 +217,7 @@ fn root_of_a_host_with_a_limited_identity_is_nobody_and_its_programs_and_devices
     let squashes =
         [("all", "--squash none", "none"), ("ann", "--allow rw:/ann", "root"), ("ben", "--squash all", "all")];
     let mounts = squashes.map(|(name, how, squash)| {
-        let (file, mount, log) = (place.path(name), place.path(squash), place.path("log"));
+        let (file, mount, log) = (place.path(name), place.path(&format!("at-{squash}")), place.path("log"));
         loligo(&format!("auth add {name} {how} --data {{}} --out {{}}"), &[&data, &file]).ok();
         loligo(&format!("mount --server {at} --identity {{}} --daemon --log-file {{}} {{}}"), &[&file, &log, &mount])
             .ok();

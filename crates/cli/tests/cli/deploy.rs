@@ -101,7 +101,7 @@ fn a_mount_becomes_read_only_and_back_and_keeps_its_other_flags() {
         mount -o remount,rw "$D/mnt"
         flags
         echo more >"$D/mnt/file"
-        mount -t loligo -o remount,suid,exec "$D/data" "$D/mnt"
+        mount -o remount,allow_suid "$D/mnt"
         flags
         exec 5>>"$D/mnt/file"
         mount -o remount,ro "$D/mnt" 2>&1 | grep -o 'open for writing' || true
@@ -114,8 +114,8 @@ fn a_mount_becomes_read_only_and_back_and_keeps_its_other_flags() {
     );
     let Some(ran) = apart(&script, place.dir.path()) else { return };
     let out = ran.ok().out;
-    let want = "ro,nosuid,nodev,noexec\nRead-only file system\ncontent\nrw,nosuid,nodev,noexec\nrw,nodev,relatime\n\
-                open for writing\nro,nodev,relatime\n";
+    let want = "ro,nosuid,nodev,noexec\nRead-only file system\ncontent\nrw,nosuid,nodev,noexec\nrw,nodev,noexec,relatime\n\
+                open for writing\nro,nodev,noexec,relatime\n";
     assert_eq!(out.replace(",user_id=0", ""), want);
     assert_eq!(server.stop().0, 0);
 }
