@@ -108,7 +108,7 @@ step ranks 20 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1
 # (of the whole workspace: of one package alone all would be built anew, with other features).
 for placement in giga replicated table; do
     step "$placement" 20 env LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
-    step "$placement-e2e" 10 env LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 cargo test --profile $profile --workspace --no-fail-fast --test crash --test model --test two_mounts
+    step "$placement-e2e" 10 env LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 cargo test --profile $profile --workspace --no-fail-fast --test crash --test model --test two_mounts --test shared_files
 done
 step rados 10 bash scripts/rados-suite.sh
 step systemd 5 env LOLIGO="$LOLIGO_BIN" bash scripts/systemd-test.sh

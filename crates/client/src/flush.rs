@@ -456,6 +456,7 @@ impl Client {
             handle: run.handle,
             cuts: run.cuts,
             grow_to: Some(run.size),
+            behind: None,
             mtime: run.mtime.map_or(SetTime::Now, SetTime::At),
             spilled: run.spill,
             kill_priv: run.kill_priv,

@@ -205,6 +205,7 @@ impl Client {
             | Op::RemoveXattr { .. }
             | Op::WriteInline { .. }
             | Op::SetData { .. } => (Op::GetAttr { ino }, None),
+            // A rank of before has made the file longer with it.
             Op::Extend { .. } => return self.replied(to, then, Ok(Answer::Offset(value))),
             op if !op.is_change() && !matches!(op, Op::SetLock { .. } | Op::Unlock { .. } | Op::CancelLock { .. }) => {
                 // It changes nothing: to do it once more is no harm.
@@ -529,6 +530,9 @@ impl Client {
     pub(crate) fn data_moved(&mut self, rank: Rank, id: u64, mut pending: PendingData) {
         pending.hops += 1;
         let ino = pending.request.ino;
+        if self.rests_on_room(&pending.then) {
+            return self.data_replied(id, pending.then, Err(DataError::Stale));
+        }
         let Some(file) = self.files.map.get(&ino) else {
             return self.data_replied(id, pending.then, Err(DataError::Stale));
         };
@@ -556,6 +560,7 @@ impl Client {
             DataThen::Flush(ino) if self.files.map.get(&ino).is_some_and(|file| file.doubted) => {
                 self.flush_elsewhere(ino)
             }
+            then if self.rests_on_room(&then) => self.data_replied(id, then, Err(DataError::Stale)),
             _ => self.data_request_at(to, id, pending),
         }
     }

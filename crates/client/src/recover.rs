@@ -335,6 +335,7 @@ impl Client {
     pub(crate) fn reclaim(&mut self, rank: Rank, routes: &[Route], lost: bool) {
         // Recalls of the server before the restart are void; if it still wants something back it says so again.
         self.recalls.clear(rank);
+        self.lose_rooms(rank);
         self.files.map.values_mut().for_each(|file| file.void_recalls(rank));
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         session.recalls_done.clear();

@@ -160,7 +160,8 @@ impl Client {
                 let (cuts, kill_priv) = (file.attr.cuts, falloc.kill_priv);
                 let (mtime, spilled) = (SetTime::Now, false);
                 falloc.asked = Asked::Tell;
-                let op = Op::SetData { ino, handle, cuts, grow_to: None, mtime, spilled, kill_priv };
+                let (grow_to, behind) = (None, None);
+                let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv };
                 self.request(&cred, op, Then::Task(id));
             }
             (Event::Done(Ok(_)), Asked::Zero(_)) => {
@@ -223,8 +224,8 @@ impl Client {
         } else {
             // Others may let the file grow at the same time: this never shrinks it.
             let cuts = file.attr.cuts;
-            let (grow_to, mtime) = (Some(falloc.end), SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to, mtime, spilled: false, kill_priv };
+            let (grow_to, behind, mtime) = (Some(falloc.end), None, SetTime::Now);
+            let op = Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv };
             self.request(cred, op, Then::Task(id));
         }
         None

@@ -1,5 +1,6 @@
 //! Scenarios with a small server in memory, and the data path against a plain vector of bytes.
 
+mod append;
 mod data;
 mod extents;
 mod faults;

@@ -1,10 +1,14 @@
 //! Writing: into the buffer where the server has lent the right to hold back, else through to the server.
+//!
+//! Through to the server the bytes go first, and the size is told when they are there: until then nobody sees anything of what
+//! is written behind the end. An append reserves room there before. The room is good in the life of the rank that gave it: if
+//! that restarts, or the file moves to another one, bytes that are under way are not sent there, and the append begins anew.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loligo_types::limits::FILE_SIZE_MAX;
-use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, Op, SetTime};
+use loligo_types::{Answer, Cred, DataError, DataOp, FsError, FsResult, Ino, Op, Rank, SetTime};
 
 use crate::extents::split;
 use crate::machine::{Client, Waiter};
@@ -37,6 +41,12 @@ pub(crate) struct Writing {
     at: u64,
     /// An append that has its place already.
     placed: bool,
+    /// The size was told once: it is only written again because the server restarted.
+    told: bool,
+    /// The first byte that lies behind the end as it was known when the first byte was sent.
+    behind: Option<u64>,
+    /// Bytes behind the end may be at the server that are not told of.
+    leaves: bool,
     /// Cuts of the file that were known when the first byte was sent: a later one may have dropped it.
     cuts: u32,
     /// And restarts of the server: what was written before one and not told of may be gone.
@@ -90,6 +100,9 @@ impl Client {
             asked: Asked::Nothing,
             at: 0,
             placed: false,
+            told: false,
+            behind: None,
+            leaves: false,
             cuts: 0,
             restarts: 0,
             queue: VecDeque::new(),
@@ -177,6 +190,42 @@ impl Client {
     }
 
     pub(crate) fn step_write(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
+        let result = self.step_writing(id, task, event);
+        if let (Some(Err(_)), Step::Write(writing)) = (&result, &task.step)
+            && (writing.leaves || writing.placed && !writing.told)
+            && self.files.at.contains_key(&writing.handle)
+        {
+            // Others may wait for the room, and what is left there must not show when they let the file grow over it.
+            let op = Op::Extend { ino: task.ino, handle: writing.handle, len: 0, kill_priv: false };
+            self.request(&task.cred, op, Then::Nothing);
+        }
+        result
+    }
+
+    /// Whether a task appends where it was given room, and has not told of it: its data is no good anywhere else.
+    pub(crate) fn rests_on_room(&self, then: &DataThen) -> bool {
+        let DataThen::Task(task) = then else { return false };
+        let step = self.tasks.get(task).map(|task| &task.step);
+        matches!(step, Some(Step::Write(writing)) if writing.asked == Asked::Data && writing.placed && !writing.told)
+    }
+
+    /// A rank restarted: it knows nothing of the room that it had given.
+    pub(crate) fn lose_rooms(&mut self, rank: Rank) {
+        let data = self.session(rank).map(|session| &session.data);
+        let lost: Vec<u64> = data
+            .into_iter()
+            .flatten()
+            .filter(|(_, pending)| self.rests_on_room(&pending.then))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in lost {
+            if let Some(pending) = self.sessions.get_mut(&rank).and_then(|session| session.data.remove(&id)) {
+                self.data_replied(id, pending.then, Err(DataError::Stale));
+            }
+        }
+    }
+
+    fn step_writing(&mut self, id: u64, task: &mut Task, event: Event) -> Option<CallResult> {
         let (ino, cred) = (task.ino, Arc::clone(&task.cred));
         let Step::Write(writing) = &mut task.step else { return None };
         match event {
@@ -192,12 +241,7 @@ impl Client {
                     Ok(_) => self.write_through(id, ino, &cred, writing),
                     // It may have moved unheard. By rights that are in doubt nothing is discarded elsewhere: it is looked anew how
                     // to write. If the handle was lost, the write is refused.
-                    Err(DataError::Stale) if writing.tries < TRIES_MAX => {
-                        writing.tries += 1;
-                        writing.asked = Asked::Refresh;
-                        self.refresh(&cred, ino, Then::Task(id), writing.tries);
-                        None
-                    }
+                    Err(DataError::Stale) if writing.tries < TRIES_MAX => self.look_again(id, ino, &cred, writing),
                     Err(error) => Some(Err(data_error(error).into())),
                 }
             }
@@ -294,6 +338,9 @@ impl Client {
                     return None;
                 }
             }
+            let end = writing.at + write.data.len() as u64;
+            writing.behind = (end > file.attr.size).then(|| writing.at.max(file.attr.size));
+            writing.leaves |= writing.behind.is_some();
             (writing.cuts, writing.restarts) = (file.attr.cuts, self.restarts(ino));
             let mut pieces = Vec::new();
             split(writing.at, &write.data, &mut pieces);
@@ -318,8 +365,14 @@ impl Client {
         if writing.in_flight > 0 {
             return None;
         }
-        if let Some(error) = writing.error {
-            return Some(Err(error.into()));
+        match writing.error {
+            // The room is lost, with the rank or with its former life.
+            Some(FsError::Stale) if writing.placed && !writing.told && writing.tries < TRIES_MAX => {
+                writing.error = None;
+                return self.look_again(id, ino, cred, writing);
+            }
+            Some(error) => return Some(Err(error.into())),
+            None => {}
         }
         let Some(file) = self.files.map.get_mut(&ino) else { return Some(Err(FsError::Stale.into())) };
         file.unsynced = true;
@@ -329,12 +382,21 @@ impl Client {
             handle: writing.handle,
             cuts: writing.cuts,
             grow_to: Some(end),
+            behind: writing.behind,
             mtime: SetTime::Now,
             spilled: false,
             kill_priv: writing.write.kill_priv,
         };
         writing.asked = Asked::Tell;
         self.request(cred, op, Then::Task(id));
+        None
+    }
+
+    /// The file is not what it was taken for: looks at its attributes, and writes again. An append has no place then.
+    fn look_again(&mut self, id: u64, ino: Ino, cred: &Arc<Cred>, writing: &mut Writing) -> Option<CallResult> {
+        writing.tries += 1;
+        (writing.asked, writing.placed) = (Asked::Refresh, false);
+        self.refresh(cred, ino, Then::Task(id), writing.tries);
         None
     }
 
@@ -349,7 +411,12 @@ impl Client {
         match (writing.asked, result) {
             (Asked::Tell, Ok(_)) if writing.restarts != self.restarts(ino) && writing.tries < TRIES_MAX => {
                 writing.tries += 1;
+                writing.told = true;
                 self.write_through(id, ino, cred, writing)
+            }
+            // What was written and told of was cut away since.
+            (Asked::Tell, Err(FsError::Stale)) if writing.told && writing.write.append => {
+                Some(Ok(Done::plain(Answer::Offset(writing.write.data.len() as u64))))
             }
             (Asked::Inline | Asked::Tell, Ok(_)) => {
                 // Readers may be allowed to cache what no other client writes.
@@ -369,12 +436,10 @@ impl Client {
             (Asked::Inline | Asked::Tell | Asked::Extend, Err(FsError::Busy | FsError::Stale))
                 if writing.tries < TRIES_MAX =>
             {
-                writing.tries += 1;
-                writing.asked = Asked::Refresh;
-                self.refresh(cred, ino, Then::Task(id), writing.tries);
-                None
+                self.look_again(id, ino, cred, writing)
             }
-            (Asked::Refresh, Ok(_)) if writing.placed => self.write_through(id, ino, cred, writing),
+            // It was known when it was given room.
+            (Asked::Extend, Err(FsError::BadHandle)) if writing.tries > 0 => Some(Err(FsError::Stale.into())),
             (Asked::Refresh, Ok(_)) => {
                 // The right to hold back may have come meanwhile, with another open: then the server leaves it to this client to
                 // move the file to objects. It does so, too, if this client has given the right up without a word.
@@ -384,9 +449,6 @@ impl Client {
             }
             (Asked::Extend, Ok(Answer::Offset(at))) => {
                 (writing.at, writing.placed) = (at, true);
-                if let Some(file) = self.files.map.get_mut(&ino) {
-                    file.current = false;
-                }
                 self.write_through(id, ino, cred, writing)
             }
             (_, Err(error)) => Some(Err(error.into())),

@@ -137,6 +137,7 @@ fn file_data_is_written_synced_and_read_by_who_has_it_open() {
         handle: 1,
         cuts: file.cuts,
         grow_to: Some(100_000),
+        behind: None,
         mtime: SetTime::Now,
         spilled: true,
         kill_priv: false,
@@ -158,7 +159,8 @@ fn a_truncated_file_loses_its_objects_before_the_answer() {
     assert!(matches!(raw.recv(), ToClient::Data { result: Ok(_), .. }));
     let (ino, handle, mtime) = (file.ino, 1, SetTime::Now);
     let cuts = file.cuts;
-    let set = Op::SetData { ino, handle, cuts, grow_to: Some(50_000), mtime, spilled: true, kill_priv: false };
+    let set =
+        Op::SetData { ino, handle, cuts, grow_to: Some(50_000), behind: None, mtime, spilled: true, kill_priv: false };
     raw.entry(set);
     let set = loligo_types::SetAttr { size: Some(10), ..loligo_types::SetAttr::default() };
     assert_eq!(raw.entry(Op::SetAttr { ino, set, handle: Some(1) }).size, 10);

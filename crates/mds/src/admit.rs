@@ -63,8 +63,8 @@ impl Mds {
             | Op::Link { .. }
             | Op::Tmpfile { .. }
             | Op::SetXattr { .. }
-            | Op::Extend { .. }
             | Op::Rename { mode: RenameMode::Whiteout | RenameMode::NewWhiteout, .. } => !events.is_empty(),
+            Op::Extend { len, .. } => *len > 0,
             // Of a file that is there only the contents may be cut.
             Op::Create { .. } => events.iter().any(|event| matches!(event, Event::Entry { .. })),
             Op::WriteInline { .. } => events.iter().any(is_longer),

@@ -106,8 +106,10 @@ impl Mds {
         }
         // It tells nothing, and what it is about means nothing yet; if it is lost, that shows when it is to be merged.
         let is_part = matches!(&job.op, Op::Subtree { what, .. } if matches!(**what, SubtreeOp::Part { .. }));
+        // Room that is reserved is in memory only: it ends with this life of the rank, as does what it lies behind if that is not durable.
+        let is_room = matches!(&job.op, Op::Extend { .. });
         let reply = Reply::new(self, job, result);
-        if is_part { self.release(reply) } else { self.gate(reply) }
+        if is_part || is_room { self.release(reply) } else { self.gate(reply) }
     }
 
     /// Sends a request to another rank; if it was executed here before, only for the answer.
@@ -242,6 +244,9 @@ impl Mds {
     }
 
     fn step_loaded(&mut self, job: &mut Job, held: Option<Handle>) -> Step {
+        if let Some(step) = self.room_first(job, held) {
+            return step;
+        }
         match self.tidy_first(job, held) {
             Some(why) => Step::Wait(why),
             None => self.decide(job, held),
@@ -315,6 +320,9 @@ impl Mds {
         }
         self.open_handle(job, &change.answer);
         if change.events.is_empty() {
+            if let Op::Extend { ino, len: len @ 1.., .. } = job.op {
+                return self.reserve(job, ino, len);
+            }
             if let (Op::Readdir { dir, cookie: 1.., .. }, Answer::Entries { next, end: false, .. }) =
                 (&job.op, &change.answer)
             {
@@ -329,6 +337,7 @@ impl Mds {
         let events = self.part(job, events);
         self.commit_made(Some(origin), &events, tx.is_none().then_some(made));
         self.use_number(job, &events);
+        self.room_used(job);
         self.note_policy(&job.op);
         if let Some(dir) = job.within.filter(|_| !matches!(job.op, Op::Tmpfile { .. })) {
             self.hold(dir, &events);
@@ -337,10 +346,14 @@ impl Mds {
     }
 
     /// A cut of a file found by name while an earlier cut of it is not done yet.
-    fn wait_for_cut(&self, job: &Job, change: &Change) -> Option<Why> {
+    fn wait_for_cut(&mut self, job: &Job, change: &Change) -> Option<Why> {
         let Op::Create { flags, .. } = &job.op else { return None };
         let ino = change.answer.attr()?.ino;
-        (flags.truncate && self.data_is_busy(ino)).then_some(Why::Data(ino))
+        match flags.truncate {
+            true if self.data_is_busy(ino) => Some(Why::Data(ino)),
+            true => self.wait_for_rooms(ino),
+            false => None,
+        }
     }
 
     /// Registers what the answer opened. From now on it counts as open; its rights come with the reply. A number that

@@ -58,6 +58,7 @@ mod reap;
 mod recall;
 mod recover;
 mod rights;
+mod room;
 mod scan;
 mod session;
 mod shards;

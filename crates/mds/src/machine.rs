@@ -188,8 +188,10 @@ impl Mds {
     /// Lets those go on whose wait is over.
     fn settle(&mut self) {
         loop {
+            self.rooms_ended();
             while let Some(job) = self.parked.next_ready() {
                 self.run(job);
+                self.rooms_ended();
             }
             // After those of this rank, or they would never have a turn.
             if self.cluster.loans.take_due() {

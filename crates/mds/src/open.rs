@@ -9,6 +9,7 @@ use loligo_types::{Ino, Lease, OpenFlags};
 
 use crate::hash::IntMap;
 use crate::io::DataAccess;
+use crate::room::Room;
 use crate::session::Slot;
 
 /// Most handles of one session.
@@ -42,6 +43,8 @@ struct Share {
     rights: Lease,
     handles: u32,
     writers: u32,
+    /// Room at the end of the file that it has reserved.
+    room: Option<Room>,
 }
 
 /// A change of what a session may do with the objects.
@@ -55,6 +58,10 @@ pub(crate) struct Opens {
     spare: Vec<Vec<Share>>,
     /// While somebody goes through all of them: inodes that were opened since.
     opened: Option<Vec<Ino>>,
+    /// Who has reserved room in which files, and since when, milliseconds.
+    rooms: BTreeMap<(Slot, Ino), u64>,
+    /// Files of which room is not reserved any more, and whether it was given up without being written.
+    ended_rooms: Vec<(Ino, bool)>,
 }
 
 impl Opens {
@@ -104,7 +111,7 @@ impl Opens {
         let spare = &mut self.spare;
         let shares = self.by_ino.entry(handle.ino).or_insert_with(|| spare.pop().unwrap_or_default());
         let at = shares.iter().position(|share| share.slot == slot).unwrap_or_else(|| {
-            shares.push(Share { slot, rights: Lease::NONE, handles: 0, writers: 0 });
+            shares.push(Share { slot, rights: Lease::NONE, handles: 0, writers: 0, room: None });
             shares.len() - 1
         });
         shares[at].handles += 1;
@@ -225,6 +232,72 @@ impl Opens {
         all
     }
 
+    /// The room that a session has reserved.
+    pub(crate) fn room(&self, ino: Ino, slot: Slot) -> Option<Room> {
+        if self.rooms.is_empty() {
+            return None;
+        }
+        self.share(ino, slot).and_then(|share| share.room)
+    }
+
+    /// All room that is reserved at the end of a file.
+    pub(crate) fn rooms(&self, ino: Ino) -> impl Iterator<Item = Room> + '_ {
+        let shares = if self.rooms.is_empty() { &[] } else { self.shares(ino) };
+        shares.iter().filter_map(|share| share.room)
+    }
+
+    /// Whether room is reserved at the end of a file.
+    #[inline]
+    pub(crate) fn has_rooms(&self, ino: Ino) -> bool {
+        self.rooms(ino).next().is_some()
+    }
+
+    /// Reserves room for a session that has none. Whether it has the file open to write.
+    pub(crate) fn reserve(&mut self, ino: Ino, slot: Slot, room: Room) -> bool {
+        let Some(share) = self.share_mut(ino, slot).filter(|share| share.writers > 0) else { return false };
+        share.room = Some(room);
+        self.rooms.insert((slot, ino), room.since_ms);
+        true
+    }
+
+    /// The room of a session is not reserved any more. If it was not written, what lies behind it does not follow the end of the file.
+    pub(crate) fn end_room(&mut self, ino: Ino, slot: Slot, written: bool) {
+        if let Some(room) = self.share_mut(ino, slot).and_then(|share| share.room.take()) {
+            self.room_ended(ino, slot, room, written);
+        }
+    }
+
+    /// Who has reserved room has that much more time, milliseconds.
+    pub(crate) fn wait_longer(&mut self, ms: u64) {
+        self.rooms.values_mut().for_each(|since_ms| *since_ms += ms);
+    }
+
+    /// Room that has been reserved since before then.
+    pub(crate) fn old_rooms(&self, before_ms: u64) -> impl Iterator<Item = (Slot, Ino)> + '_ {
+        self.rooms.iter().filter(move |(_, since_ms)| **since_ms < before_ms).map(|(of, _)| *of)
+    }
+
+    fn room_ended(&mut self, ino: Ino, slot: Slot, room: Room, written: bool) {
+        self.rooms.remove(&(slot, ino));
+        self.ended_rooms.push((ino, !written));
+        if !written {
+            let shares = self.by_ino.get_mut(&ino).into_iter().flatten();
+            let behind = shares.filter_map(|share| share.room.as_mut()).filter(|other| other.start >= room.start);
+            behind.for_each(|other| other.broken = true);
+        }
+    }
+
+    /// Files of which room is not reserved any more since this was asked last, and whether it was given up without being written.
+    pub(crate) fn take_ended_rooms(&mut self) -> Vec<(Ino, bool)> {
+        std::mem::take(&mut self.ended_rooms)
+    }
+
+    /// Whether there are such files.
+    #[inline]
+    pub(crate) fn has_ended_rooms(&self) -> bool {
+        !self.ended_rooms.is_empty()
+    }
+
     fn shares(&self, ino: Ino) -> &[Share] {
         if self.by_ino.is_empty() {
             return &[];
@@ -245,11 +318,16 @@ impl Opens {
         let Some(at) = shares.iter().position(|share| share.slot == slot) else { return };
         shares[at].handles -= 1;
         shares[at].writers -= u32::from(handle.write);
-        if shares[at].handles > 0 {
-            return;
+        let room = if shares[at].writers == 0 { shares[at].room.take() } else { None };
+        let leaves = shares[at].handles == 0;
+        if leaves {
+            shares.remove(at);
         }
-        shares.remove(at);
-        if shares.is_empty()
+        let empty = shares.is_empty();
+        if let Some(room) = room {
+            self.room_ended(handle.ino, slot, room, false);
+        }
+        if empty
             && let Some(empty) = self.by_ino.remove(&handle.ino)
             && self.spare.len() < 64
         {

@@ -18,6 +18,7 @@ impl Mds {
         }
         self.sessions.wait_longer(late, now);
         self.recalls.wait_longer(late);
+        self.opens.wait_longer(late);
         if let Some(grace) = &mut self.grace {
             grace.wait_longer(late);
         }

@@ -135,9 +135,12 @@ impl Mds {
         self.pay_pongs(slot);
     }
 
-    /// Whether the session has not obeyed a recall for `recall_ms`, and so much longer, milliseconds.
+    /// Whether the session has not obeyed a recall, or held up others with room that it has reserved, for `recall_ms`, and so much longer,
+    /// milliseconds.
     pub(crate) fn is_overdue(&self, slot: Slot, longer_ms: u32) -> bool {
-        self.recalls.older_than(self.overdue_ms(longer_ms)).any(|recall| recall.slot == slot)
+        let overdue_ms = self.overdue_ms(longer_ms);
+        self.recalls.older_than(overdue_ms).any(|recall| recall.slot == slot)
+            || self.slow_writers(overdue_ms).any(|slow| slow == slot)
     }
 
     /// Recalls of before are overdue, milliseconds.
@@ -149,6 +152,7 @@ impl Mds {
     pub(crate) fn disobedient(&self) -> Vec<Slot> {
         let relies = |session: &Session| self.now.mono_ms <= session.assured_ms + u64::from(self.config.session_ms);
         let overdue = self.recalls.older_than(self.overdue_ms(0)).map(|recall| recall.slot);
+        let overdue = overdue.chain(self.slow_writers(self.overdue_ms(0)));
         overdue.filter(|slot| self.sessions.get(*slot).is_some_and(|session| !relies(session))).collect()
     }
 

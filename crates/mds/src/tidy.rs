@@ -9,7 +9,7 @@
 //! come to have the file alone before it tells of what it has written further behind, and nobody asks it then. If nobody else does, also with the
 //! objects of a file that is still inline, which it was moving there. Until it is done nobody gets the file for himself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_namespace::{Found, Need};
 use loligo_types::{Event, Ino, Kind, Layout, Lease, Op};
@@ -19,12 +19,17 @@ use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::open::Handle;
 use crate::park::{Job, Why};
+use crate::room::Appended;
 
 /// What is known of the bytes beyond the ends of files.
 #[derive(Default)]
 pub(crate) struct Tidy {
     /// Open files of which nothing lies there but what their writers write now.
     known: BTreeSet<Ino>,
+    /// Where appends lie that were told since the file is known.
+    appended: BTreeMap<Ino, Appended>,
+    /// Files at whose end no room is reserved for now, because somebody waits for what is.
+    closed_ends: BTreeSet<Ino>,
     /// Files that sessions had open for writing when they died.
     left: BTreeSet<Ino>,
 }
@@ -59,6 +64,54 @@ impl Tidy {
         if !self.known.is_empty() {
             self.known.remove(&ino);
         }
+        if !self.appended.is_empty() {
+            self.appended.remove(&ino);
+        }
+    }
+
+    /// Whether nothing lies beyond the end but what the file's writers write now.
+    pub(crate) fn is_known(&self, ino: Ino) -> bool {
+        self.known.contains(&ino)
+    }
+
+    /// Whether room may be reserved beside other room.
+    pub(crate) fn takes_appends(&self, ino: Ino) -> bool {
+        self.is_known(ino) && !self.closed_ends.contains(&ino)
+    }
+
+    /// Whether somebody waits for all room to end.
+    pub(crate) fn is_end_closed(&self, ino: Ino) -> bool {
+        self.closed_ends.contains(&ino)
+    }
+
+    /// No more room is to be reserved until that ends which is.
+    pub(crate) fn close_end(&mut self, ino: Ino) {
+        self.closed_ends.insert(ino);
+    }
+
+    /// None is reserved any more.
+    pub(crate) fn open_end(&mut self, ino: Ino) {
+        if !self.closed_ends.is_empty() {
+            self.closed_ends.remove(&ino);
+        }
+    }
+
+    /// An append became visible.
+    pub(crate) fn append(&mut self, ino: Ino, new: Appended) {
+        if !self.is_known(ino) {
+            return;
+        }
+        let all = self.appended.entry(ino).or_insert(new);
+        if all.cuts == new.cuts {
+            (all.start, all.end) = (all.start.min(new.start), all.end.max(new.end));
+        } else {
+            *all = new;
+        }
+    }
+
+    /// Where appends lie that became visible since the file is known.
+    pub(crate) fn appended(&self, ino: Ino) -> Option<Appended> {
+        self.appended.get(&ino).copied()
     }
 }
 
@@ -67,9 +120,14 @@ impl Mds {
     /// to wait for.
     pub(crate) fn tidy_first(&mut self, job: &Job, held: Option<Handle>) -> Option<Why> {
         let ino = match job.op {
+            Op::Extend { len: 0, .. } => return None,
             Op::Extend { ino, .. } => ino,
             // Who holds CACHE and writes is alone.
             Op::SetData { ino, grow_to: Some(to), cuts, .. } if !self.opens.rights(ino, job.slot).has(Lease::CACHE) => {
+                if self.opens.room(ino, job.slot).is_some_and(|room| room.end == to) {
+                    // He grows over what he has written himself.
+                    return None;
+                }
                 self.tree.inode(ino).filter(|inode| to > inode.size && cuts == inode.cuts)?.ino
             }
             _ => return None,
@@ -105,7 +163,7 @@ impl Mds {
         if held_up || !self.tidy.left.contains(&ino) {
             return;
         }
-        if self.data_is_busy(ino) {
+        if self.data_is_busy(ino) || self.opens.has_rooms(ino) {
             return;
         }
         let mut wants = Vec::new();

@@ -31,7 +31,7 @@ pub fn filled(tag: u32, len: usize) -> Vec<u8> {
 /// A client from one loss of what it held to the next.
 pub type Epoch = u64;
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Write {
     tag: u32,
     epoch: Epoch,
@@ -44,6 +44,8 @@ struct Write {
     synced: bool,
     /// It may be gone.
     lossy: bool,
+    /// The server's disk may have lost its bytes, and not that the file reaches over them.
+    hollow: bool,
     /// It failed, or its client was told of a loss since: no sync of later is about it.
     told: bool,
 }
@@ -88,8 +90,7 @@ pub struct WriteId {
 impl Data {
     /// A new empty file, of blocks or only appended to.
     pub fn create(&mut self, file: u64) {
-        let first =
-            Write { tag: 0, epoch: 0, fh: 0, begun: 0, ended: Some(0), synced: true, lossy: false, told: false };
+        let first = Write { tag: 0, ended: Some(0), synced: true, ..Write::default() };
         let blocks = vec![vec![0]; BLOCKS];
         self.files.insert(file, File { writes: vec![first], blocks });
     }
@@ -100,7 +101,7 @@ impl Data {
         let lossy = self.lost.contains(&epoch);
         let file_state = self.files.get_mut(&file).expect("files are created first");
         let at = file_state.writes.len();
-        file_state.writes.push(Write { tag, epoch, fh, begun: now, ended: None, synced: false, lossy, told: false });
+        file_state.writes.push(Write { tag, epoch, fh, begun: now, lossy, ..Write::default() });
         blocks.for_each(|block| file_state.blocks[block].push(at));
         WriteId { file, at }
     }
@@ -160,7 +161,8 @@ impl Data {
     /// The disk under the server lost what was not synced, or failed.
     pub fn server_lost(&mut self) {
         for file in self.files.values_mut() {
-            file.writes.iter_mut().filter(|write| !write.synced).for_each(|write| write.lossy = true);
+            let unsynced = file.writes.iter_mut().filter(|write| !write.synced);
+            unsynced.for_each(|write| (write.lossy, write.hollow) = (true, true));
         }
     }
 
@@ -245,7 +247,7 @@ impl File {
                 Some(write) => order.push(write),
             }
             let whole = record.len() == RECORD && !record.chunks(4).any(|u| u == [0; 4]);
-            if let Some(write) = write.filter(|write| !whole && write.is_sure() && write.ended < Some(begun)) {
+            if let Some(write) = write.filter(|write| !whole && !write.hollow) {
                 wrong.push(format!("record {at} is not whole: {write:?}"));
             }
         }
@@ -260,8 +262,9 @@ impl File {
                 wrong.push(format!("{earlier:?} stands before {later:?}"));
             }
         }
-        let unsure = self.writes.iter().filter(|w| w.tag != 0 && (!w.is_sure() || w.ended >= Some(begun)));
-        if empty > unsure.count() {
+        // Nobody sees an append before its bytes are there, and one that failed never.
+        let hollow = self.writes.iter().filter(|write| write.tag != 0 && write.hollow && !write.is_sure());
+        if empty > hollow.count() {
             wrong.push(format!("{empty} records are empty"));
         }
         wrong
@@ -294,6 +297,28 @@ mod tests {
     #[test]
     fn a_sync_makes_what_was_written_before_it_sure() {
         assert!(!may_be_seen(|data, second| data.end(second, false, 21)));
+    }
+
+    /// What a reader finds of an append that is under way, or was ended by a loss.
+    fn log_may_be(bytes: &[u8], lost: impl FnOnce(&mut Data, WriteId)) -> bool {
+        let mut data = Data::default();
+        data.create(1);
+        let id = data.begin(1, 0..0, 1, Writer { epoch: 7, fh: 3 }, 10);
+        lost(&mut data, id);
+        data.read_log(1, bytes, 20, 21);
+        data.findings.is_empty()
+    }
+
+    #[test]
+    fn nobody_sees_room_that_is_not_written() {
+        let part = [filled(1, RECORD / 2), vec![0; RECORD / 2]].concat();
+        for bytes in [&[0; RECORD][..], &part] {
+            assert!(!log_may_be(bytes, |_, _| {}), "under way");
+            assert!(!log_may_be(bytes, |data, id| data.close(id, 11)), "failed");
+            assert!(!log_may_be(bytes, |data, _| data.client_lost(7)), "its client died");
+            assert!(log_may_be(bytes, |data, _| data.server_lost()), "the disk lost it");
+        }
+        assert!(log_may_be(&[], |_, _| {}) && log_may_be(&filled(1, RECORD), |_, _| {}));
     }
 
     #[test]

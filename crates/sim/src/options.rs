@@ -55,14 +55,16 @@ pub enum Canary {
     PromisesNotSaid,
     /// The heat of what moves comes twice.
     HeatDoubled,
+    /// Readers of a file are told that it reaches over the room that is only reserved at its end.
+    RoomShown,
 }
 
 impl Canary {
     /// All of them; those on letters, imports and settling need several ranks, that on wall clocks ones that jump, that on the store clients
     /// that reach file data by themselves, those from parts on decoupled directories: what is lent several ranks besides, what is kept
     /// journals in the store, how an owner found something one in which others work; that on replicas paths over several ranks, the one after it several
-    /// ranks, the two after it lookup leases, the second of them and the last one several ranks.
-    pub const ALL: [Canary; 26] = [
+    /// ranks, the two after it lookup leases, the second of them and the one after that several ranks.
+    pub const ALL: [Canary; 27] = [
         Canary::EarlyDurable,
         Canary::JournalSyncDoesNothing,
         Canary::DataSyncDoesNothing,
@@ -89,6 +91,7 @@ impl Canary {
         Canary::LeasesLast,
         Canary::PromisesNotSaid,
         Canary::HeatDoubled,
+        Canary::RoomShown,
     ];
 }
 

@@ -627,6 +627,12 @@ fn changes_that_are_left_out_of_what_moves_are_found() {
 }
 
 #[test]
+fn room_that_readers_see_before_it_is_written_is_found() {
+    found_after(Canary::RoomShown, 40);
+    found_after_with(several(), Canary::RoomShown, 40);
+}
+
+#[test]
 fn a_table_that_forgets_what_it_had_for_good_is_found() {
     found_after_with(several(), Canary::SettleDoesNothing, 60);
 }

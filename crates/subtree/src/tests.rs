@@ -39,7 +39,16 @@ fn unlink(text: &str) -> Op {
 }
 
 fn spilled(ino: Ino, size: u64) -> Op {
-    Op::SetData { ino, handle: 1, cuts: 0, grow_to: Some(size), mtime: SetTime::Now, spilled: true, kill_priv: false }
+    Op::SetData {
+        ino,
+        handle: 1,
+        cuts: 0,
+        grow_to: Some(size),
+        behind: None,
+        mtime: SetTime::Now,
+        spilled: true,
+        kill_priv: false,
+    }
 }
 
 fn events(subtree: &mut Subtree) -> Vec<Event> {
@@ -62,6 +71,7 @@ fn an_open_file_lives_on_without_a_name_and_the_journal_says_that_it_is_gone() {
             handle: 1,
             cuts: 0,
             grow_to: Some(2 << 20),
+            behind: None,
             mtime: SetTime::Now,
             spilled: false,
             kill_priv: false,

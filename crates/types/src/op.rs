@@ -205,10 +205,24 @@ pub enum Op {
     WriteInline { ino: Ino, handle: u64, offset: Option<u64>, data: Arc<[u8]>, mtime: SetTime, kill_priv: bool },
     /// Tells size and times after data was written to objects. `Entry`. `spilled`: the data is now in objects (the
     /// inline record is dropped). `grow_to`: the size becomes at least this; never shrinks. `cuts`: as in the attributes
-    /// that the writer knew; `Stale` if the file was cut since, and the data must be written again.
-    SetData { ino: Ino, handle: u64, cuts: u32, grow_to: Option<u64>, mtime: SetTime, spilled: bool, kill_priv: bool },
-    /// Reserves room at the end for an append to an object file shared with other writers; the size grows at once.
-    /// `Offset` says where.
+    /// that the writer knew; `Stale` if the file was cut since, and the data must be written again. If `grow_to` is the end
+    /// of room that the session has reserved, this makes the append visible. `behind`: the first byte written that was
+    /// behind the end as the writer knew it; `Stale` if an append of somebody else may lie there by now. `None` from a
+    /// writer that is alone.
+    SetData {
+        ino: Ino,
+        handle: u64,
+        cuts: u32,
+        grow_to: Option<u64>,
+        behind: Option<u64>,
+        mtime: SetTime,
+        spilled: bool,
+        kill_priv: bool,
+    },
+    /// Reserves room at the end for an append to an object file shared with other writers. `Offset` says where. Nobody sees
+    /// the room before [`Op::SetData`] tells its end; it belongs to the session until then, or until it reserves other room,
+    /// has no handle left that may write, or ends. `len` 0: gives the room back that the session has, and says that it may
+    /// have left bytes behind the end.
     Extend { ino: Ino, handle: u64, len: u64, kill_priv: bool },
     /// Takes or changes a lock; `wait`: the answer comes when it was got. `Done`.
     SetLock { ino: Ino, handle: u64, lock: FileLock, wait: bool },

@@ -129,15 +129,18 @@ pub(crate) fn encode(op: &Op) -> Wire {
             mtime: Some(to_set_time(*mtime)),
             kill_priv: *kill_priv,
         }),
-        Op::SetData { ino, handle, cuts, grow_to, mtime, spilled, kill_priv } => Wire::SetData(proto::SetData {
-            ino: ino.0,
-            handle: *handle,
-            cuts: *cuts,
-            grow_to: *grow_to,
-            mtime: Some(to_set_time(*mtime)),
-            spilled: *spilled,
-            kill_priv: *kill_priv,
-        }),
+        Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv } => {
+            Wire::SetData(proto::SetData {
+                ino: ino.0,
+                handle: *handle,
+                cuts: *cuts,
+                grow_to: *grow_to,
+                behind: *behind,
+                mtime: Some(to_set_time(*mtime)),
+                spilled: *spilled,
+                kill_priv: *kill_priv,
+            })
+        }
         Op::Extend { ino, handle, len, kill_priv } => {
             Wire::Extend(proto::Extend { ino: ino.0, handle: *handle, len: *len, kill_priv: *kill_priv })
         }
@@ -283,6 +286,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             handle: m.handle,
             cuts: m.cuts,
             grow_to: m.grow_to,
+            behind: m.behind,
             mtime: set_time(m.mtime.unwrap_or_default()),
             spilled: m.spilled,
             kill_priv: m.kill_priv,

@@ -47,10 +47,12 @@ fn times_of_what_is_held_back_show_and_stay() {
     let (fh, ino) = net.create(0, "a");
     net.pass_time(1000);
     net.write(0, fh, 0, b"x");
-    let held_back = net.attr(0, ino).mtime;
+    let held_back = net.attr(0, ino);
     net.pass_time(500);
     net.flush(0, fh).unwrap();
-    assert_eq!(net.attr(0, ino).mtime, held_back);
+    let written = net.server.attr(ino);
+    assert_eq!((written.mtime, written.ctime), (held_back.mtime, held_back.ctime));
+    assert_eq!((net.attr(0, ino).mtime, net.attr(0, ino).ctime), (held_back.mtime, held_back.ctime));
 }
 
 #[test]

@@ -17,6 +17,10 @@ struct Node {
     inode: Inode,
     inline: Vec<u8>,
     objects: Vec<u8>,
+    /// Room that is reserved at the end: for whom, from where, up to where.
+    rooms: Vec<(usize, u64, u64)>,
+    /// Where appends lie that were told of.
+    appended: (u64, u64),
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +30,25 @@ struct Peer {
     rights: BTreeMap<Ino, Lease>,
     attrs: BTreeSet<Ino>,
     answers: BTreeMap<u64, FsResult<Answer>>,
+}
+
+impl Node {
+    /// Whoever lets the file grow has written room that begins at its end, or nobody has reserved any. Who must wait at a real server is
+    /// refused here.
+    fn take_room(&mut self, client: usize, to: u64, behind: u64) -> FsResult<()> {
+        let size = self.inode.size;
+        let own = self.rooms.iter().position(|(of, _, end)| *of == client && *end == to);
+        if let Some((_, start, end)) = own.map(|at| self.rooms.remove(at)) {
+            if start != size {
+                return Err(FsError::Stale);
+            }
+            self.appended = (if self.appended.1 == 0 { start } else { self.appended.0 }, end);
+            return Ok(());
+        }
+        let grows = to > size && self.rooms.iter().any(|(_, start, _)| *start < to);
+        let overtaken = behind < to.min(size) && self.appended.0 < to && behind < self.appended.1;
+        if grows || overtaken { Err(FsError::Stale) } else { Ok(()) }
+    }
 }
 
 /// What is injected.
@@ -132,10 +155,17 @@ impl Server {
         self.recalls.clear();
         self.waiting.clear();
         self.flushed.clear();
+        for node in self.nodes.values_mut().filter(|node| !node.rooms.is_empty()) {
+            // What was reserved is not known any more, and is dropped.
+            node.rooms.clear();
+            node.inode.cuts += 1;
+        }
         for (client, peer) in self.peers.iter_mut().enumerate() {
             peer.handles.clear();
             peer.rights.clear();
             peer.attrs.clear();
+            // That room was given is not in the journal.
+            peer.answers.retain(|_, answer| !matches!(answer, Ok(Answer::Offset(_))));
             if peer.known {
                 self.grace.insert(client);
             }
@@ -385,7 +415,10 @@ impl Server {
                 if created {
                     let ino = Ino(0x100 + self.nodes.len() as u64);
                     let inode = Inode::new(ino, Kind::File, *mode, 0, 0, Ino::ROOT, now);
-                    self.nodes.insert(ino, Node { inode, inline: Vec::new(), objects: Vec::new() });
+                    self.nodes.insert(
+                        ino,
+                        Node { inode, inline: Vec::new(), objects: Vec::new(), rooms: Vec::new(), appended: (0, 0) },
+                    );
                     self.names.insert(name.clone(), ino);
                 }
                 let ino = self.names[name];
@@ -434,9 +467,10 @@ impl Server {
                 let buffers = reads && self.peers[client].rights.get(ino).is_some_and(|r| r.has(Lease::BUFFER));
                 self.write_inline(*ino, *offset, data, *mtime, now, buffers)
             }
-            Op::SetData { ino, handle, cuts, grow_to, mtime, spilled, .. } => {
+            Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, .. } => {
                 self.check_writer(client, *handle)?;
                 let node = self.nodes.get_mut(ino).ok_or(FsError::Stale)?;
+                node.take_room(client, grow_to.unwrap_or(0), behind.unwrap_or(u64::MAX))?;
                 if node.inode.cuts != *cuts {
                     return Err(FsError::Stale);
                 }
@@ -457,9 +491,11 @@ impl Server {
                 if node.inode.inline {
                     return Err(FsError::Busy);
                 }
-                let at = node.inode.size;
-                node.inode.size += len;
-                stamp(&mut node.inode, SetTime::Now, now);
+                node.rooms.retain(|(of, ..)| *of != client);
+                let at = node.rooms.iter().map(|(_, _, end)| *end).fold(node.inode.size, u64::max);
+                if *len > 0 {
+                    node.rooms.push((client, at, at + len));
+                }
                 Ok(Answer::Offset(at))
             }
             Op::SetLock { .. } => self.faults.locks.pop_front().map_or(Ok(Answer::Done), Err),
@@ -511,6 +547,8 @@ impl Server {
         let node = self.nodes.get_mut(&ino).unwrap();
         if size < node.inode.size {
             node.inode.cuts += 1;
+            node.rooms.clear();
+            node.appended = (0, 0);
         }
         let old = node.inode.size;
         if node.inode.inline {
@@ -615,11 +653,10 @@ impl Server {
 }
 
 fn stamp(inode: &mut Inode, mtime: SetTime, now: Time) {
-    inode.mtime = match mtime {
-        SetTime::Now => now,
-        SetTime::At(time) => time,
+    (inode.mtime, inode.ctime) = match mtime {
+        SetTime::Now => (now, now),
+        SetTime::At(time) => (time, inode.ctime.max(time)),
     };
-    inode.ctime = now;
     inode.change += 1;
 }
 

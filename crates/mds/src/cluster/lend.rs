@@ -228,7 +228,13 @@ impl Mds {
         if names.into_iter().any(|(dir, hash)| self.moved_name(dir, hash).is_some()) {
             return Verdict::Deny;
         }
-        let mut busy = |ino: Ino| self.data_is_busy(ino) || self.is_leaving(ino) || self.is_spreading(ino);
+        // What another rank decides may cut a file.
+        let mut busy = |ino: Ino| {
+            self.data_is_busy(ino)
+                || self.is_leaving(ino)
+                || self.is_spreading(ino)
+                || self.wait_for_rooms(ino).is_some()
+        };
         if claims.iter().any(|claim| busy(claim.ino)) {
             return Verdict::Deny;
         }

@@ -210,6 +210,9 @@ impl Mds {
             if self.data_is_busy(ino) {
                 return Err(Step::Wait(Why::Data(ino)));
             }
+            if let Some(why) = self.wait_for_rooms(ino) {
+                return Err(Step::Wait(why));
+            }
             // Looked at anew: a number that meant nothing when its part came may mean something by now.
             match self.find_there(record, ino) {
                 Ok(true) => _ = there.insert(ino),

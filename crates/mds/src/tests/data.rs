@@ -294,6 +294,7 @@ fn when_a_writer_dies_what_it_left_is_dropped_and_what_others_have_not_told_of_i
     let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
     assert_eq!(world.call(a, extend(10)), Ok(Answer::Offset(100)));
     let known = cuts(&mut world, a);
+    assert_eq!(size(world.call(a, set_data(ino, 1, known, 110, false))), 110);
     world.discards = false;
     world.disconnect(c);
     world.wait_alive(1500);
@@ -352,6 +353,7 @@ fn after_a_restart_nobody_is_sure_what_lies_beyond_the_end() {
     world.open(b, ino, WRITE, 1);
     let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
     assert_eq!(world.call(a, extend(10)), Ok(Answer::Offset(100)));
+    assert_eq!(size(world.call(a, set_data(ino, 1, 0, 110, false))), 110);
     world.crash();
     for at in [a, b] {
         world.resume(at);

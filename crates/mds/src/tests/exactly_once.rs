@@ -1,5 +1,7 @@
 //! A request is executed once, however often it is sent.
 
+use std::sync::Arc;
+
 use loligo_types::{Answer, FsError, Ino, Lease, Op, Seq};
 
 use super::*;
@@ -206,7 +208,9 @@ fn an_append_repeated_reserves_once() {
     world.reconnect(a);
     world.send_again(a, seq, op);
     assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Offset(100))));
-    assert_eq!(size(world.call(a, Op::GetAttr { ino: attr.ino })), 150);
+    assert_eq!(size(world.call(a, set_data(attr.ino, 1, attr.cuts, 150, false))), 150);
+    let next = Op::Extend { ino: attr.ino, handle: 1, len: 50, kill_priv: false };
+    assert_eq!(world.call(a, next), Ok(Answer::Offset(150)));
 }
 
 #[test]
@@ -225,12 +229,13 @@ fn what_was_executed_is_known_also_when_its_change_got_into_an_earlier_checkpoin
     let mut world = World::with(crate::Config { dirty_ms_max: 100, checkpoint_records: 1, ..config() });
     let a = world.client();
     let attr = world.create(a, Ino::ROOT, "f", WRITE, 1);
-    world.call(a, set_data(attr.ino, 1, attr.cuts, 100, true)).expect("it may");
+    world.call(a, write_inline(attr.ino, 1, 0, b"some bytes")).expect("it fits");
     world.checkpoints = false;
     world.wait_alive(150);
     assert_eq!(world.pending_checkpoints.len(), 1, "a round goes on");
     // The file is still to be written in this round, and changes again.
-    let op = Op::Extend { ino: attr.ino, handle: 1, len: 50, kill_priv: false };
+    let (data, mtime) = (Arc::from(&b" and more"[..]), loligo_types::SetTime::Now);
+    let op = Op::WriteInline { ino: attr.ino, handle: 1, offset: None, data, mtime, kill_priv: false };
     let seq = world.send(a, op.clone());
     world.pump();
     let first = world.reply(a, seq).expect("it is durable").0;
@@ -240,5 +245,5 @@ fn what_was_executed_is_known_also_when_its_change_got_into_an_earlier_checkpoin
     world.resume(a);
     world.send_again(a, seq, op);
     assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(first));
-    assert_eq!(size(world.call(a, Op::GetAttr { ino: attr.ino })), 150);
+    assert_eq!(size(world.call(a, Op::GetAttr { ino: attr.ino })), 19);
 }

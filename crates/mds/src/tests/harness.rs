@@ -618,7 +618,8 @@ pub fn write_inline(ino: Ino, handle: u64, offset: u64, data: &[u8]) -> Op {
 }
 
 pub fn set_data(ino: Ino, handle: u64, cuts: u32, grow_to: u64, spilled: bool) -> Op {
-    Op::SetData { ino, handle, cuts, grow_to: Some(grow_to), mtime: SetTime::Now, spilled, kill_priv: false }
+    let (grow_to, behind, mtime) = (Some(grow_to), None, SetTime::Now);
+    Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled, kill_priv: false }
 }
 
 pub fn size(answer: FsResult<Answer>) -> u64 {

@@ -19,6 +19,7 @@ mod property;
 mod random;
 mod ranks;
 mod restart;
+mod rooms;
 mod rows;
 mod sessions;
 mod squash;

@@ -67,10 +67,7 @@ pub(crate) fn write(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, write: Write<'_>) -> F
     let now = ctx.stamp.now;
     let copy = work.edit(inode);
     copy.size = inode.size.max(end);
-    copy.mtime = match write.mtime {
-        SetTime::Now => now,
-        SetTime::At(time) => time,
-    };
+    truncate::stamp(copy, inode, write.mtime, now);
     truncate::content_changed(&mut work, ctx, inode, write.kill_priv)?;
     Ok(work.finish_with(inode))
 }

@@ -57,7 +57,8 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
         Op::SetXattr { ino, name, .. } | Op::RemoveXattr { ino, name } => xattr::need_set(wants, *ino, name, cred),
         Op::ReadInline { ino, .. } => inline::need_read(wants, *ino),
         Op::WriteInline { ino, .. } => inline::need_write(wants, *ino),
-        Op::SetData { ino, .. } | Op::Extend { ino, .. } => xattr::need_all(wants, *ino),
+        Op::SetData { ino, .. } => xattr::need_all(wants, *ino),
+        Op::Extend { ino, .. } => drop(wants.inode(*ino)),
         Op::Walk { .. }
         | Op::Via { .. }
         | Op::Close { .. }
@@ -132,7 +133,7 @@ pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
             };
             set_data::prepare(tree, ctx, *ino, told)
         }
-        Op::Extend { ino, len, kill_priv, .. } => extend::prepare(tree, ctx, *ino, *len, *kill_priv),
+        Op::Extend { ino, len, .. } => extend::prepare(tree, ctx, *ino, *len),
         Op::Walk { .. }
         | Op::Via { .. }
         | Op::Close { .. }

@@ -41,10 +41,7 @@ pub(crate) fn prepare(tree: &Tree, ctx: &Ctx<'_>, ino: Ino, told: Told) -> FsRes
     let copy = work.edit(inode);
     copy.inline &= !told.spilled;
     copy.size = size;
-    copy.mtime = match told.mtime {
-        SetTime::Now => now,
-        SetTime::At(time) => time,
-    };
+    truncate::stamp(copy, inode, told.mtime, now);
     truncate::content_changed(&mut work, ctx, inode, told.kill_priv)?;
     Ok(work.finish_with(inode))
 }
@@ -68,5 +65,20 @@ mod tests {
             0 data /f 300 - old = Stale
             ",
         );
+    }
+
+    /// The client has shown them since it was written, and so does everybody then.
+    #[test]
+    fn what_was_held_back_has_the_times_of_when_it_was_written() {
+        for spilled in ["late /f now", "data /f 100 spilled"] {
+            check(&format!(
+                "
+                0 create /f 644
+                0 {spilled}
+                0 late /f 5000000000000 = mtime=5000000000000 ctime=5000000000000
+                0 late /f 7 = mtime=7 ctime=5000000000000
+                "
+            ));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What truncation and writing share: a new size, and the privileges that a change of content ends.
 
-use loligo_types::{Event, FsError, FsResult, Inode, Kind, limits};
+use loligo_types::{Event, FsError, FsResult, Inode, Kind, SetTime, Time, limits};
 
 use crate::access::{self, S_ISGID, S_ISUID};
 use crate::ctx::Ctx;
@@ -87,6 +87,15 @@ pub(crate) fn is_privileged(tree: &Tree, inode: &Inode) -> FsResult<bool> {
     }
     let all = tree.xattrs(inode).ok_or_else(|| missing("xattrs"))?;
     Ok(all.iter().any(|(name, _)| name.as_ref() == CAPABILITY))
+}
+
+/// The times of a file whose data was written. Of what was held back the client says when it was written, and both times are
+/// those by then: the client has shown them since, and that the data comes only now changes nothing of the file.
+pub(crate) fn stamp(copy: &mut Inode, before: &Inode, mtime: SetTime, now: Time) {
+    (copy.mtime, copy.ctime) = match mtime {
+        SetTime::Now => (now, now),
+        SetTime::At(time) => (time, before.ctime.max(time)),
+    };
 }
 
 /// Ends setuid, setgid and file capabilities, as a change of content or owner must.

@@ -109,7 +109,8 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
             let huge = if n & 0x300 == 0x300 { loligo_types::limits::FILE_SIZE_MAX - 70_000 } else { 0 };
             let grow_to = (n & 1 == 0).then_some(huge + u64::from(n));
             let spilled = c & 1 == 0;
-            Op::SetData { ino: file, handle: 1, cuts, grow_to, mtime: SetTime::Now, spilled, kill_priv: false }
+            let (behind, mtime, kill_priv) = (None, SetTime::Now, false);
+            Op::SetData { ino: file, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv }
         }
         28 => Op::Tmpfile { dir, mode, umask: 0, flags, linkable: n & 1 == 0, handle: 1 },
         29 => Op::Readdir { dir, cookie: u64::from(b) % 7, limit: u32::from(c) % 4, plus: n & 1 == 0, handle: None },

@@ -186,8 +186,19 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
             let attr = fs.tree.inode(ino).map(|inode| inode.cuts).unwrap_or_default();
             let cuts = if arg(5) == "old" { attr.wrapping_sub(1) } else { attr };
             let (grow_to, spilled) = (arg(3).parse().ok(), arg(4) == "spilled");
-            let kill_priv = arg(5) == "kill";
-            let op = Op::SetData { ino, handle: 1, cuts, grow_to, mtime: SetTime::Now, spilled, kill_priv };
+            let (behind, mtime, kill_priv) = (None, SetTime::Now, arg(5) == "kill");
+            let op = Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled, kill_priv };
+            return Ok((op, true));
+        }
+        // Held back since then: `late FILE TIME`.
+        "late" => {
+            let cuts = fs.tree.inode(ino).map(|inode| inode.cuts).unwrap_or_default();
+            let (grow_to, behind, kill_priv) = (None, None, false);
+            let mtime = time(arg(3)).unwrap_or(SetTime::Now);
+            let op = match fs.tree.inode(ino).is_some_and(|inode| inode.inline) {
+                true => Op::WriteInline { ino, handle: 1, offset: Some(0), data: bytes("x"), mtime, kill_priv },
+                false => Op::SetData { ino, handle: 1, cuts, grow_to, behind, mtime, spilled: false, kill_priv },
+            };
             return Ok((op, true));
         }
         "extend" => {

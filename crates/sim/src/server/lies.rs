@@ -25,6 +25,8 @@ const SHORTER: u64 = 5;
 pub struct Lies {
     /// Requests that were not answered yet.
     asked: BTreeMap<(u64, Seq), Op>,
+    /// Ends of room that was reserved and not told of.
+    rooms: BTreeMap<Ino, u64>,
     /// Inodes of which the merge that comes has said how they were found.
     based: BTreeSet<Ino>,
     /// The last record of a merge of each directory.
@@ -52,6 +54,8 @@ impl Server {
         match (canary, &mut *op) {
             (Canary::LookupsLetIn, Op::Lookup { .. }) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
             (Canary::ChangesLetIn, op) if is_change(op) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
+            (Canary::RoomShown, Op::Extend { .. }) => drop(self.lies.asked.insert((conn, *seq), op.clone())),
+            (Canary::RoomShown, Op::SetData { ino, .. }) => drop(self.lies.rooms.remove(ino)),
             (Canary::BasesAnew, Op::Subtree { what, .. }) => {
                 if let SubtreeOp::Part { part, body, .. } = &mut **what {
                     self.renew_bases(*part, body);
@@ -91,7 +95,15 @@ impl Server {
     /// A message goes.
     pub(super) fn tell_wrongly(&mut self, conn: u64, msg: &mut ToClient) {
         let ToClient::Reply { seq, result, .. } = msg else { return };
+        if let Ok(Answer::Entry(attr) | Answer::Opened { attr, .. }) = result
+            && let Some(end) = self.lies.rooms.get(&attr.ino)
+        {
+            attr.size = attr.size.max(*end);
+        }
         let Some(op) = self.lies.asked.remove(&(conn, *seq)) else { return };
+        if let (Op::Extend { ino, len, .. }, Ok(Answer::Offset(at))) = (&op, &*result) {
+            self.lies.rooms.insert(*ino, at + len);
+        }
         if *result == Err(FsError::Busy) {
             *result = match op {
                 Op::Lookup { dir, name } => self.found_in_table(dir, name),

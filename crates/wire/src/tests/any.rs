@@ -242,17 +242,17 @@ fn file_op() -> BoxedStrategy<Op> {
                 kill_priv
             }
         ),
-        (ino(), handle(), any::<u32>(), of(any::<u64>()), set_time(), any::<bool>(), any::<bool>()).prop_map(
-            |(ino, handle, cuts, grow_to, mtime, spilled, kill_priv)| Op::SetData {
+        (ino(), handle(), any::<u32>(), of((any::<u64>(), of(any::<u64>()))), set_time(), any::<bool>(), any::<bool>())
+            .prop_map(|(ino, handle, cuts, ends, mtime, spilled, kill_priv)| Op::SetData {
                 ino,
                 handle,
                 cuts,
-                grow_to,
+                grow_to: ends.map(|(grow_to, _)| grow_to),
+                behind: ends.and_then(|(_, behind)| behind),
                 mtime,
                 spilled,
                 kill_priv
-            }
-        ),
+            }),
         (ino(), handle(), any::<u64>(), any::<bool>()).prop_map(|(ino, handle, len, kill_priv)| Op::Extend {
             ino,
             handle,

@@ -1,0 +1,180 @@
+//! Room at the end of a file of objects that several write: who appends reserves some, writes it, and tells the size then.
+//!
+//! The size is what makes an append visible, and it never covers room that is not written:
+//!
+//! - **In order.** Room is reserved behind the end of the file and behind all other room. Whoever has written his tells the size when
+//!   all before him have told theirs; until then he waits.
+//! - **Given up.** An append that fails, or whose session ends, gives its room up. What is reserved behind it does not follow the end of the file any
+//!   more: who has that is refused when he tells the size, and reserves anew. Until all of those are, nothing is reserved: each has written
+//!   by then what he was about to write, so that it does not come after what is written there next. What they have left is dropped before
+//!   (`tidy`).
+//! - **Cuts wait** until what is reserved is written or given up, and nothing more is reserved while one waits.
+//! - **Writers at an offset** that goes beyond the end reserve nothing. One who would let the file grow over reserved room waits. If an append
+//!   lies by now where he has written behind the end as he knew it, its bytes may be over his: he is refused, and writes again.
+//! - **In time.** A session that keeps its room for as long as it may take to obey a recall, while somebody waits for that, is ended as if it did
+//!   not obey one.
+//!
+//! It is all in memory, with what is open. A client whose append is under way when its rank restarts, or the file moves to another
+//! one, begins it anew.
+
+use loligo_types::{Answer, FsError, Ino, Inode, Op, Seq, limits};
+
+use crate::execute::Step;
+use crate::machine::Mds;
+use crate::open::Handle;
+use crate::park::{Job, Why};
+use crate::session::Slot;
+
+/// Room that a session has reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// The request for it.
+    pub(crate) seq: Seq,
+    /// First byte.
+    pub(crate) start: u64,
+    /// First byte behind it.
+    pub(crate) end: u64,
+    /// Cuts of the file when it was reserved.
+    pub(crate) cuts: u32,
+    /// Some before it was given up.
+    pub(crate) broken: bool,
+    /// Since when, milliseconds.
+    pub(crate) since_ms: u64,
+}
+
+/// Where appends lie that became visible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Cuts of the file then.
+    pub(crate) cuts: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Mds {
+    /// What a request on the end of a file must do first because of room that is reserved there, or what comes of it.
+    pub(crate) fn room_first(&mut self, job: &mut Job, held: Option<Handle>) -> Option<Step> {
+        match job.op {
+            Op::Extend { ino, len, .. } if held.is_some_and(|handle| handle.write) => self.room_wanted(job, ino, len),
+            Op::SetData { ino, grow_to: Some(to), behind, cuts, .. } if held.is_some_and(|handle| handle.write) => {
+                match self.opens.room(ino, job.slot).filter(|room| room.end == to) {
+                    Some(room) => self.room_written(job, ino, room),
+                    None => self.grows_elsewhere(ino, cuts, to, behind),
+                }
+            }
+            Op::SetAttr { ino, ref set, .. } if set.size.is_some() => self.wait_for_rooms(ino).map(Step::Wait),
+            Op::Open { ino, flags, .. } if flags.truncate => self.wait_for_rooms(ino).map(Step::Wait),
+            _ => None,
+        }
+    }
+
+    /// Waits until nothing is reserved; until then nothing more is.
+    pub(crate) fn wait_for_rooms(&mut self, ino: Ino) -> Option<Why> {
+        let waits = self.opens.has_rooms(ino);
+        if waits {
+            self.tidy.close_end(ino);
+        }
+        waits.then_some(Why::Data(ino))
+    }
+
+    fn room_wanted(&mut self, job: &Job, ino: Ino, len: u64) -> Option<Step> {
+        if let Some(room) = self.opens.room(ino, job.slot) {
+            if room.seq == job.seq {
+                return Some(Step::Answer(Ok(Answer::Offset(room.start))));
+            }
+            // A client writes one thing at a time to a file: that one is over.
+            self.opens.end_room(ino, job.slot, false);
+        }
+        if len == 0 {
+            // The first growth that comes drops what may be left.
+            self.tidy.forget(ino);
+            return None;
+        }
+        let blocked = self.opens.rooms(ino).any(|room| room.broken);
+        let waits = blocked || self.opens.has_rooms(ino) && !self.tidy.takes_appends(ino);
+        if waits { self.wait_for_rooms(ino).map(Step::Wait) } else { None }
+    }
+
+    /// Somebody has written his room.
+    fn room_written(&mut self, job: &mut Job, ino: Ino, room: Room) -> Option<Step> {
+        let is_first = self.opens.rooms(ino).all(|other| other.start >= room.start);
+        if !room.broken && !is_first {
+            return Some(Step::Wait(Why::Data(ino)));
+        }
+        let fits = |inode: &Inode| !inode.inline && inode.cuts == room.cuts && inode.size == room.start;
+        if room.broken || !self.tree.inode(ino).is_some_and(fits) {
+            self.opens.end_room(ino, job.slot, false);
+            return Some(Step::Answer(Err(FsError::Stale)));
+        }
+        if let Op::SetData { cuts, .. } = &mut job.op {
+            // Cuts wait for him: he has missed none since he reserved it.
+            *cuts = room.cuts;
+        }
+        None
+    }
+
+    /// A writer at an offset lets the file grow, or did so as he knew it.
+    fn grows_elsewhere(&mut self, ino: Ino, known: u32, to: u64, behind: Option<u64>) -> Option<Step> {
+        let inode = self.tree.inode(ino).filter(|inode| inode.cuts == known)?;
+        let (size, cuts) = (inode.size, inode.cuts);
+        if to > size && self.opens.rooms(ino).any(|room| room.start < to) {
+            return self.wait_for_rooms(ino).map(Step::Wait);
+        }
+        let behind = behind.filter(|behind| *behind < to.min(size))?;
+        let overtaken = match self.tidy.appended(ino) {
+            Some(appended) => appended.cuts == cuts && appended.start < to && behind < appended.end,
+            None => !self.tidy.is_known(ino),
+        };
+        overtaken.then_some(Step::Answer(Err(FsError::Stale)))
+    }
+
+    /// Reserves room behind the end of the file.
+    pub(crate) fn reserve(&mut self, job: &Job, ino: Ino, len: u64) -> Step {
+        let Some(inode) = self.tree.inode(ino) else { return Step::Answer(Err(FsError::Stale)) };
+        let (size, cuts) = (inode.size, inode.cuts);
+        let start = self.opens.rooms(ino).map(|room| room.end).fold(size, u64::max);
+        let Some(end) = start.checked_add(len).filter(|end| *end <= limits::FILE_SIZE_MAX) else {
+            return Step::Answer(Err(FsError::FileTooBig));
+        };
+        let room = Room { seq: job.seq, start, end, cuts, broken: false, since_ms: self.now.mono_ms };
+        if !self.opens.reserve(ino, job.slot, room) {
+            return Step::Answer(Err(FsError::BadHandle));
+        }
+        Step::Answer(Ok(Answer::Offset(start)))
+    }
+
+    /// The size was told, and covers the room that the session had.
+    pub(crate) fn room_used(&mut self, job: &Job) {
+        let Op::SetData { ino, grow_to: Some(to), .. } = job.op else { return };
+        let Some(room) = self.opens.room(ino, job.slot).filter(|room| room.end == to) else { return };
+        self.opens.end_room(ino, job.slot, true);
+        self.tidy.append(ino, Appended { cuts: room.cuts, start: room.start, end: room.end });
+    }
+
+    /// Sessions that have had room since before then for which others wait.
+    pub(crate) fn slow_writers(&self, before_ms: u64) -> impl Iterator<Item = Slot> + '_ {
+        let is_waited_for = |ino: Ino| self.tidy.is_end_closed(ino) || self.opens.rooms(ino).nth(1).is_some();
+        let is_next = |slot: Slot, ino: Ino| {
+            let room = self.opens.room(ino, slot);
+            room.is_some_and(|room| room.broken || self.opens.rooms(ino).all(|other| other.start >= room.start))
+        };
+        let holds_up = move |(slot, ino): &(Slot, Ino)| is_waited_for(*ino) && is_next(*slot, *ino);
+        self.opens.old_rooms(before_ms).filter(holds_up).map(|(slot, _)| slot)
+    }
+
+    /// Lets those go on that waited for room to be written or given up.
+    pub(crate) fn rooms_ended(&mut self) {
+        while self.opens.has_ended_rooms() {
+            for (ino, given_up) in self.opens.take_ended_rooms() {
+                if given_up {
+                    self.tidy.forget(ino);
+                }
+                if !self.opens.has_rooms(ino) {
+                    self.tidy.open_end(ino);
+                    self.tidy_one(ino);
+                }
+                self.parked.wake(&Why::Data(ino));
+            }
+        }
+    }
+}
