@@ -17,16 +17,22 @@ struct Two {
     server: Process,
     /// With several ranks what is used moves between them.
     thrasher: Option<Thrasher>,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Two {
     fn start(name: &str) -> Option<Two> {
+        let mut two = Two::still(name)?;
+        two.thrasher = (two.scratch.ranks() > 1).then(|| two.scratch.thrash(&["/"]));
+        Some(two)
+    }
+
+    /// Nothing moves: a process whose access to a mapping fails, for whatever reason, is ended by a signal.
+    fn still(name: &str) -> Option<Two> {
         let scratch = Scratch::new(name)?;
         let server = scratch.serve();
         let (a, b) = (scratch.mount("a"), scratch.mount("b"));
-        let thrasher = (scratch.ranks() > 1).then(|| scratch.thrash(&["/"]));
-        Some(Two { a, b, server, thrasher, _scratch: scratch })
+        Some(Two { a, b, server, thrasher: None, scratch })
     }
 
     fn paths(&self, name: &str) -> (PathBuf, PathBuf) {
@@ -137,7 +143,7 @@ fn a_mount_that_is_killed_while_it_appends_leaves_no_nuls_behind() {
     let Some(two) = Two::start("nulskilled") else { return };
     let (on_a, on_b) = two.paths("log");
     fs::write(&on_b, record(0).repeat(500)).expect("written");
-    let Two { a, b, server, thrasher, _scratch } = two;
+    let Two { a, b, server, thrasher, scratch: _scratch } = two;
     // Somebody else has it open, so that nothing is held back.
     let other = OpenOptions::new().append(true).open(&on_b).expect("open");
     let (sender, appended) = std::sync::mpsc::channel();
@@ -191,7 +197,7 @@ fn open_both(two: &Two, name: &str, len: usize) -> [File; 2] {
 
 #[test]
 fn a_mapping_of_a_file_that_another_mount_has_open_follows_what_is_written_there() {
-    let Some(two) = Two::start("follows") else { return };
+    let Some(two) = Two::still("follows") else { return };
     let [on_a, on_b] = open_both(&two, "f", 65536);
     let map = Mapping::new(&on_b, 65536);
     assert_eq!(map.get(0), b'0');
@@ -206,7 +212,7 @@ fn a_mapping_of_a_file_that_another_mount_has_open_follows_what_is_written_there
 
 #[test]
 fn of_a_page_that_a_mapping_changes_only_the_changes_are_written() {
-    let Some(two) = Two::start("pages") else { return };
+    let Some(two) = Two::still("pages") else { return };
     let [on_a, on_b] = open_both(&two, "f", 65536);
     let maps = [Mapping::new(&on_a, 65536), Mapping::new(&on_b, 65536)];
     let page = |n: usize| 4096 * n;
@@ -236,7 +242,7 @@ fn of_a_page_that_a_mapping_changes_only_the_changes_are_written() {
 /// The kernel looks at the size that it knows before it asks for a page. What another mount has let grow it knows by any look at the file.
 #[test]
 fn a_mapping_reaches_what_another_mount_let_grow_again_after_a_look_at_the_size() {
-    let Some(two) = Two::start("regrown") else { return };
+    let Some(two) = Two::still("regrown") else { return };
     let [on_a, on_b] = open_both(&two, "f", 65536);
     let map = Mapping::new(&on_b, 65536);
     assert_eq!(map.get(40_000), b'0');

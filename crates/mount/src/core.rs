@@ -26,6 +26,8 @@ pub(crate) struct Pages {
     pub len: u64,
     /// What follows.
     pub then: Option<Then>,
+    /// A mapping may use them for a moment; then all of the file are dropped.
+    pub later: bool,
 }
 
 /// What waits for pages to be dropped. It must not wait for anything itself.
@@ -135,6 +137,7 @@ impl<S: Submit> Core<S> {
             match result {
                 Ok(done) => match done.attr() {
                     Some(attr) => {
+                        core.kernel.twins.cut(attr.ino, attr.size);
                         let attrs = core.kernel.table.told(attr, done.attr_cached, asked.start);
                         reply.entry(ttl(attrs), ttl(believed), &convert::file_attr(attr));
                     }
@@ -170,6 +173,7 @@ impl<S: Submit> Core<S> {
     pub fn attr_answer(&self, asked: Asked, result: CallResult, reply: ReplyAttr) {
         match result {
             Ok(Done { answer: Answer::Entry(attr), attr_cached, .. }) => {
+                self.kernel.twins.cut(attr.ino, attr.size);
                 let cached = self.kernel.table.seen(&attr, attr_cached, asked.start);
                 reply.attr(ttl(cached), &convert::file_attr(&attr));
             }
@@ -180,16 +184,25 @@ impl<S: Submit> Core<S> {
 
     /// After an answer that left pages (or dropped bits) which the kernel must not keep.
     pub fn drop_pages(&self, ino: Ino, offset: u64, len: u64) {
+        self.send_pages(Pages { ino, offset, len, then: None, later: false });
+    }
+
+    /// After an answer that became pages for a mapping, through a handle that leaves none otherwise.
+    pub fn drop_pages_later(&self, ino: Ino) {
+        self.send_pages(Pages { ino, offset: 0, len: 0, then: None, later: true });
+    }
+
+    fn send_pages(&self, pages: Pages) {
         if let Some(sender) = &*guard(&self.drop_pages) {
             // Fails only while unmounting.
-            let _ = sender.send(Pages { ino, offset, len, then: None });
+            let _ = sender.send(pages);
         }
     }
 
     /// Has pages dropped (dirty ones are written back by that), then does the rest. Only for requests during which the kernel holds no page
     /// of the file locked, as the drop waits for those.
     pub fn drop_pages_first(&self, ino: Ino, offset: u64, len: u64, then: Then) {
-        let pages = Pages { ino, offset, len, then: Some(then) };
+        let pages = Pages { ino, offset, len, then: Some(then), later: false };
         let unsent = match &*guard(&self.drop_pages) {
             Some(sender) => sender.send(pages).err().map(|unsent| unsent.0),
             None => Some(pages),

@@ -163,7 +163,7 @@ impl<S: Submit> Core<S> {
                 if !direct {
                     self.kernel.table.page(node);
                 }
-                self.read(asked(FuseOp::Read), node, fh, offset, size, reply.shaped());
+                self.read(asked(FuseOp::Read), node, fh, (offset, size), !direct, reply.shaped());
             }
             Operation::Write { fh, offset, data, how, flags } => {
                 self.write(asked(FuseOp::Write), node, fh, offset, data, how, flags.cast_signed(), reply.shaped());

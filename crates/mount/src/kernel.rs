@@ -17,6 +17,7 @@ use crate::believed::{Believed, Doubted};
 use crate::expire::Expirer;
 use crate::table::Table;
 use crate::threads::{Doing, doing};
+use crate::twins::Twins;
 
 /// How often, and how long apart, an inode is notified that the kernel was told of but does not have yet.
 const ARRIVAL_TRIES: u32 = 2000;
@@ -33,6 +34,7 @@ pub struct Kernel {
     root: OnceLock<Ino>,
     pub(crate) table: Arc<Table>,
     pub(crate) believed: Believed,
+    pub(crate) twins: Twins,
     expirer: Expirer,
     names: AtomicU64,
     all_names: AtomicU64,
@@ -48,6 +50,7 @@ impl Kernel {
             root: OnceLock::new(),
             table: Arc::default(),
             believed: Believed::default(),
+            twins: Twins::default(),
             expirer: Expirer::default(),
             names: AtomicU64::new(0),
             all_names: AtomicU64::new(0),

@@ -32,6 +32,7 @@ mod session;
 mod submit;
 pub mod table;
 mod threads;
+mod twins;
 
 pub use kernel::Kernel;
 pub use mount::{Counts, Mount, MountError, MountOptions, Unmounted};

@@ -1,5 +1,6 @@
 //! One mount from start to end: the place, the kernel's side, the threads, and the way out.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use loligo_client::Call;
 use loligo_fuse::{Capabilities, Device, EPOCH_MINOR, FusermountError, InitError, Offer};
+use loligo_types::Ino;
 
 use crate::core::{Core, Pages};
 use crate::cred::Who;
@@ -28,6 +30,8 @@ const TIDY_TICKS: u32 = 1200;
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// How long pages of a mapping are kept that others may write.
+const MAPPED: Duration = Duration::from_millis(100);
 /// How far the kernel reads ahead.
 const READ_AHEAD: u32 = 1 << 20;
 
@@ -378,19 +382,39 @@ fn helpers<S: Submit>(core: Arc<Core<S>>, pages: mpsc::Receiver<Pages>) -> Helpe
     };
     let threads = vec![
         spawn("loligo-mount-tick", Box::new(move || tick(&ticker, &stopped))),
-        spawn(
-            "loligo-mount-pages",
-            Box::new(move || {
-                for Pages { ino, offset, len, then } in pages {
-                    dropper.pages(ino, offset, len);
-                    if let Some(then) = then {
-                        then();
-                    }
-                }
-            }),
-        ),
+        spawn("loligo-mount-pages", Box::new(move || drop_pages(&dropper, &pages))),
     ];
     Helpers { stop, threads, close_pages: Box::new(move || *guard(&core.drop_pages) = None) }
+}
+
+/// Drops pages: at once, or those of mappings some time after the first of them was filled.
+fn drop_pages(kernel: &Kernel, pages: &mpsc::Receiver<Pages>) {
+    let mut later: BTreeMap<Ino, Instant> = BTreeMap::new();
+    loop {
+        let next = match later.values().min() {
+            Some(due) => pages.recv_timeout(due.saturating_duration_since(Instant::now())),
+            None => pages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match next {
+            Ok(Pages { ino, later: true, .. }) => _ = later.entry(ino).or_insert_with(|| Instant::now() + MAPPED),
+            Ok(Pages { ino, offset, len, then, .. }) => {
+                kernel.pages(ino, offset, len);
+                if let Some(then) = then {
+                    then();
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let now = Instant::now();
+        later.retain(|ino, due| {
+            let waits = *due > now;
+            if !waits {
+                kernel.pages(*ino, 0, 0);
+            }
+            waits
+        });
+    }
 }
 
 /// Counts time and gives back the leases of what the kernel forgot.

@@ -10,7 +10,7 @@
 //! answered, because the kernel does so for synchronous ones only, and before they are written; and before a search for data and holes,
 //! because a page that was written through a mapping is known to the kernel alone.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
 use loligo_fuse::{
@@ -23,6 +23,7 @@ use crate::convert::{self, ttl};
 use crate::core::{Asked, Core, Handle};
 use crate::cred;
 use crate::submit::Submit;
+use crate::table::guard;
 
 /// Most bytes of one copy_file_range, so that a signal does not wait long. Callers go on after a short copy.
 const COPY_MAX: u64 = 64 << 20;
@@ -174,14 +175,32 @@ impl<S: Submit> Core<S> {
         reply.created(ttl(cached), ttl(cached), &convert::file_attr(attr), opened.handle, opened.flags);
     }
 
-    pub fn read(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, offset: u64, len: u32, reply: ReplyData) {
+    /// `fills`: the kernel makes pages of it. Those of a file that others may write are dropped after it, so that a mapping follows what
+    /// they write; what they held is kept, so that of a page that a mapping changes only the changes are written.
+    pub fn read(
+        self: &Arc<Self>,
+        asked: Asked,
+        ino: Ino,
+        fh: u64,
+        (offset, len): (u64, u32),
+        fills: bool,
+        reply: ReplyData,
+    ) {
         let handle = Handle::decode(fh);
         let core = self.clone();
         self.send(asked, Call::Read { fh: handle.fh, offset, len }, move |result| match result {
             Ok(Done { answer: Answer::Bytes(bytes), .. }) => {
+                let drops = if handle.cached { core.kernel.table.is_uncached(ino) } else { fills };
+                match drops && fills {
+                    true => core.kernel.twins.fill(ino, offset, len, &bytes),
+                    false if fills => core.kernel.twins.drop_range(ino, offset, u64::from(len.max(1))),
+                    false => {}
+                }
                 reply.data(&bytes);
-                if handle.cached && core.kernel.table.is_uncached(ino) {
-                    core.drop_pages(ino, offset, u64::from(len));
+                match drops {
+                    true if handle.cached => core.drop_pages(ino, offset, u64::from(len)),
+                    true => core.drop_pages_later(ino),
+                    false => {}
                 }
             }
             Ok(_) => reply.error(core.odd(asked.op)),
@@ -202,11 +221,15 @@ impl<S: Submit> Core<S> {
         reply: ReplyWrite,
     ) {
         let handle = Handle::decode(fh);
-        // Pages of a shared mapping have their place, also in a file that is open for appending.
-        let append = open_flags & libc::O_APPEND != 0 && !how.cache;
+        if how.cache {
+            self.kernel.table.page(ino);
+            return self.write_back(asked, ino, fh, offset, data, how.kill_priv, reply);
+        }
+        let append = open_flags & libc::O_APPEND != 0;
         let kill_priv = how.kill_priv;
         if !how.direct {
             self.kernel.table.page(ino);
+            self.kernel.twins.patch(ino, offset, data);
         }
         let call = Call::Write { fh: handle.fh, offset, data: data.into(), append, kill_priv };
         let core = self.clone();
@@ -236,6 +259,60 @@ impl<S: Submit> Core<S> {
             Ok(_) => reply.error(core.odd(asked.op)),
             Err(failed) => reply.error(core.errno(asked.op, failed.error)),
         });
+    }
+
+    fn wrote(&self, ino: Ino, kill_priv: bool, written: u64, reply: ReplyWrite) {
+        if kill_priv && self.kernel.table.setid(ino) {
+            // The kernel leaves the bits to us, and does not look again by itself.
+            self.kernel.attr_in_use(ino);
+        }
+        reply.written(u32::try_from(written).unwrap_or(u32::MAX));
+        // Also of other handles, and wherever an append really went.
+        if self.kernel.table.is_uncached(ino) {
+            self.drop_pages(ino, 0, 0);
+        }
+    }
+
+    /// Pages that a mapping has changed. They have their place, also in a file that is open for appending. Of those that several mounts may write only
+    /// what was changed.
+    #[allow(clippy::too_many_arguments)]
+    fn write_back(
+        self: &Arc<Self>,
+        asked: Asked,
+        ino: Ino,
+        fh: u64,
+        offset: u64,
+        data: &[u8],
+        kill_priv: bool,
+        reply: ReplyWrite,
+    ) {
+        let fh = Handle::decode(fh).fh;
+        let len = data.len() as u64;
+        let parts = self.kernel.twins.changed(ino, offset, data);
+        if parts.is_empty() {
+            return self.wrote(ino, false, len, reply);
+        }
+        let state = Arc::new(Mutex::new((parts.len(), None, Some(reply))));
+        for part in parts {
+            let (state, core) = (state.clone(), self.clone());
+            let (offset_of, data) = (offset + part.start as u64, data[part].into());
+            let call = Call::Write { fh, offset: offset_of, data, append: false, kill_priv };
+            self.send(asked, call, move |result| {
+                let mut state = guard(&state);
+                state.0 -= 1;
+                state.1 = state.1.or(result.err().map(|failed| failed.error));
+                let last = if state.0 == 0 { state.2.take() } else { None };
+                let Some(reply) = last else { return };
+                match state.1 {
+                    None => core.wrote(ino, kill_priv, len, reply),
+                    Some(error) => {
+                        // What is there now is not known.
+                        core.kernel.twins.drop_range(ino, offset, len);
+                        reply.error(core.errno(asked.op, error));
+                    }
+                }
+            });
+        }
     }
 
     pub fn flush(self: &Arc<Self>, asked: Asked, ino: Ino, fh: u64, owner: u64, reply: ReplyEmpty) {
