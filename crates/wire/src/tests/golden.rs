@@ -3,7 +3,7 @@
 use loligo_types::msg::{Hello, Request, ToClient, ToServer, Welcome};
 use loligo_types::{
     Answer, Attr, ClusterMap, Cred, DataError, DirEntry, Frag, FsError, Ino, Kind, Layout, Lease, Name, Op, OpenFlags,
-    Rank, RankInfo, RankState, Replicas, Route, Seq, SessionId, SetAttr, Time,
+    Rank, RankInfo, RankState, Replicas, Route, Seq, SessionId, SetAttr, SetTime, Time,
 };
 
 use super::{at_client, at_server, client_bytes, server_bytes};
@@ -110,6 +110,36 @@ fn a_create() {
         }),
         "4c6f01012b000000000000003642b0b71a2908031002180320e807286432020464aa01170801120466696c65\
          18a40320122a040801100130013805",
+    );
+}
+
+#[test]
+fn an_append_reserves_room_and_tells_of_it() {
+    let (ino, handle, kill_priv) = (Ino(0x100), 5, false);
+    to_server(
+        ToServer::Request(Request {
+            seq: Seq(3),
+            answered: Seq(2),
+            want: Lease::NONE,
+            cred: Cred { uid: 1000, gid: 100, groups: Vec::new() },
+            op: Op::Extend { ino, handle, len: 10, kill_priv },
+            ino: None,
+            ways: None,
+        }),
+        "4c6f01011500000000000000d88826da1a130803100220e8072864d202070880021005180a",
+    );
+    let (cuts, grow_to, behind, mtime) = (1, Some(110), Some(100), SetTime::Now);
+    to_server(
+        ToServer::Request(Request {
+            seq: Seq(3),
+            answered: Seq(2),
+            want: Lease::NONE,
+            cred: Cred { uid: 1000, gid: 100, groups: Vec::new() },
+            op: Op::SetData { ino, handle, cuts, grow_to, behind, mtime, spilled: false, kill_priv },
+            ino: None,
+            ways: None,
+        }),
+        "4c6f01011b000000000000009b3c9abb1a190803100220e8072864ca020d08800210051801206e2a004064",
     );
 }
 
