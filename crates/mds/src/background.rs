@@ -69,6 +69,7 @@ impl Mds {
         self.balance();
         self.beat();
         self.evict();
+        self.stop_if_soon();
         self.checkpoint();
         self.wake_if_room();
     }

@@ -22,6 +22,19 @@ const IDLE_TIMES: usize = 4;
 /// How long it is waited for the table to be made durable before that is asked for again: it may have failed, milliseconds.
 const SETTLE_AGAIN_MS: u64 = 5000;
 
+/// A rank that stops soon stops when what is dirty fits one slice, or after so many rounds: what is changed faster than it is written does not
+/// get less.
+const SOON_ROUNDS: u32 = 8;
+/// Or after so long, milliseconds.
+const SOON_MS: u64 = 10_000;
+
+/// A stop that is to come.
+#[derive(Clone, Copy, Debug)]
+struct Soon {
+    rounds: u32,
+    until_ms: u64,
+}
+
 struct Slice {
     id: u64,
     /// Until it is given out.
@@ -44,6 +57,7 @@ pub(crate) struct Checkpointer {
     /// Slices in a row that could not be written.
     failed: u32,
     trimmed: Lsn,
+    soon: Option<Soon>,
 }
 
 impl Mds {
@@ -76,6 +90,10 @@ impl Mds {
         }
         self.checkpointer.round = None;
         self.checkpointer.ended_ms = self.now.mono_ms;
+        if let Some(soon) = &mut self.checkpointer.soon {
+            soon.rounds += 1;
+            self.stop_if_soon();
+        }
     }
 
     /// Wants everything up to a record in the table soon.
@@ -101,7 +119,7 @@ impl Mds {
         let full = self.is_overfull(self.config.cache_bytes_max / 16);
         let many = self.tree.dirty_records() > self.config.dirty_max
             || self.tree.dirty_queue() / IDLE_TIMES > self.config.dirty_max;
-        dirty && (self.stopping || old || long || full || many)
+        dirty && (self.stopping || self.checkpointer.soon.is_some() || old || long || full || many)
     }
 
     /// The oldest change that only the journal knows to be executed.
@@ -239,6 +257,27 @@ impl Mds {
             self.checkpointer.trimmed = below;
             self.tree.drop_pins(below);
             self.out.push_back(Output::Trim { below });
+        }
+    }
+
+    /// Another server is to run this rank: writes most into the table while it serves, and stops then.
+    pub(crate) fn stop_soon(&mut self) {
+        if self.stopping || self.checkpointer.soon.is_some() {
+            return;
+        }
+        self.checkpointer.soon = Some(Soon { rounds: 0, until_ms: self.now.mono_ms + SOON_MS });
+        self.stop_if_soon();
+        self.checkpoint();
+    }
+
+    /// Stops if it is to stop soon and little is left, or it does not get less. Nobody is served before the grace time is over, so
+    /// then there is nothing to wait for.
+    pub(crate) fn stop_if_soon(&mut self) {
+        let Some(Soon { rounds, until_ms }) = self.checkpointer.soon else { return };
+        let late = rounds >= SOON_ROUNDS || self.now.mono_ms >= until_ms || self.grace.is_some();
+        if late || self.tree.dirty_records() <= self.config.checkpoint_records {
+            self.checkpointer.soon = None;
+            self.stop();
         }
     }
 

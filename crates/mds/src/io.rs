@@ -147,6 +147,8 @@ pub enum Input {
     Again,
     /// Stop: checkpoint everything, then say [`Output::Stopped`].
     Stop,
+    /// The same, soon: first serves on until little is left that only the journal has, so that clients wait for that little only.
+    StopSoon,
 }
 
 /// What a session may do with the objects of a file.

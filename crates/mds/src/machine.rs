@@ -165,6 +165,7 @@ impl Mds {
                 self.step_export();
             }
             Input::Stop => self.stop(),
+            Input::StopSoon => self.stop_soon(),
         }
         self.settle();
     }

@@ -1,6 +1,6 @@
 //! `loligo rank add`, `drain` and `undrain`: which ranks there are, while they serve.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -8,11 +8,15 @@ use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_count, put, say};
 use crate::progress::{Bar, Unit};
-use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc};
+use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc, RankDoc};
 use crate::target::{self, Found};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(200);
+/// The same, at a rank that was handed over.
+const LOOK_SERVED: Duration = Duration::from_millis(20);
+/// For so long it is waited for its clients.
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Adds so many ranks.
 pub fn add(target: &Target, count: u16, json: bool) -> Outcome {
@@ -62,8 +66,32 @@ pub fn hand_over(target: &Target, rank: u16, to: Option<&str>) -> Outcome {
     let found = target::find(target)?;
     let page = format!("/api/v1/rank/handover/{rank}");
     let done: HandOverDoc = ask::order_with(&found, &page, to.unwrap_or_default())?;
-    say(format_args!("rank {rank} is run by {}", done.server));
+    if until_served(&found, rank) {
+        say(format_args!("rank {rank} is run by {}", done.server));
+    } else {
+        say(format_args!(
+            "rank {rank} is run by {}, and waits for clients that have not come back yet: see loligo status",
+            done.server
+        ));
+    }
     Ok(())
+}
+
+/// Waits until the clients of a rank are served: those that were there before have told it what they hold. Whether they are, within a minute.
+fn until_served(found: &Found, rank: u16) -> bool {
+    let until = Instant::now() + SERVED_WITHIN;
+    loop {
+        // Whoever is asked may not have heard from it yet.
+        let ranks = ask::json_of_all::<Vec<RankDoc>>(found, "/api/v1/ranks");
+        let of_it = ranks.ok().and_then(|(ranks, _)| ranks.into_iter().find(|doc| doc.rank == rank));
+        if of_it.is_some_and(|doc| doc.state != "grace") {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(LOOK_SERVED);
+    }
 }
 
 fn until_gone(found: &Found, rank: u16) -> Result<DrainDoc, Failure> {

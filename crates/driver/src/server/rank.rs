@@ -346,7 +346,7 @@ impl Rank {
             Done::OtherFailed(text) => self.end = self.end.take().or(Some(End::Fatal(text))),
             Done::Resident(ask) => self.resident_asks(ask),
             Done::Command(Command::Stop) => self.feed(Input::Stop),
-            Done::Command(Command::HandOver) => self.feed(Input::Stop),
+            Done::Command(Command::HandOver) => self.feed(Input::StopSoon),
             Done::Command(Command::Leave) => {
                 self.others.leave();
                 self.feed(Input::Stop);

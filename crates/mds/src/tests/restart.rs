@@ -186,6 +186,48 @@ fn a_clean_stop_leaves_nothing_in_the_journal() {
 }
 
 #[test]
+fn a_rank_that_another_server_is_to_run_serves_until_little_is_left_to_be_written() {
+    let mut world = World::with(Config { checkpoint_records: 10, ..config() });
+    let a = world.client();
+    world.checkpoints = false;
+    for i in 0..50 {
+        world.mkdir(a, Ino::ROOT, &format!("d{i}"));
+    }
+    world.input(Input::StopSoon);
+    world.input(Input::StopSoon);
+    world.mkdir(a, Ino::ROOT, "late");
+    assert!(!world.stopped, "it serves");
+    let before = world.walk(a);
+    world.checkpoints = true;
+    world.pump();
+    world.wait(100);
+    assert!(world.stopped && world.journal.is_empty());
+    world.crash();
+    world.resume(a);
+    assert_eq!(world.walk(a), before);
+}
+
+#[test]
+fn a_rank_that_another_server_is_to_run_does_not_put_that_off_for_long() {
+    let mut world = World::with(Config { checkpoint_records: 2, ..config() });
+    let a = world.client();
+    world.checkpoints = false;
+    for i in 0..20 {
+        world.mkdir(a, Ino::ROOT, &format!("d{i}"));
+    }
+    world.input(Input::StopSoon);
+    for _ in 0..2 {
+        world.wait_alive(5500);
+    }
+    let seq = world.send(a, mkdir(Ino::ROOT, "late"));
+    assert_eq!(world.reply(a, seq), None, "the next server answers that");
+    world.checkpoints = true;
+    world.pump();
+    world.wait(100);
+    assert!(world.stopped && world.journal.is_empty());
+}
+
+#[test]
 fn what_is_asked_of_a_server_that_stops_is_answered_by_the_next() {
     let mut world = World::new();
     let (a, b) = (world.client(), world.client());
