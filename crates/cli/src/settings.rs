@@ -118,6 +118,12 @@ pub const KEYS: &[Key] = &[
         "event loops of a mount; 0: of `up`, none but the server's own, else one a core, at least 2 and at most 8",
         Kind::Number,
     ),
+    key(
+        "give_up_ms",
+        "60000",
+        "how long calls on a mount wait for a server that cannot be reached before they end with EIO, milliseconds, at least 1000; 0: until it is there again. Mount options: `hard`, `soft,timeo=` (tenths of a second)",
+        Kind::Number,
+    ),
     key("write_buffer_bytes", "64MiB", "written data that a client may hold back", Kind::Bytes),
     key("read_ahead_bytes", "8MiB", "how far a client reads ahead of a sequential reader", Kind::Bytes),
     key(
@@ -270,13 +276,16 @@ impl Settings {
 
     /// Values that are well formed and yet cannot be: told before anything is started.
     pub fn check(&self) -> Result<(), Failure> {
-        let limits: [(&str, u64, u64); 8] = [
+        let give_up = if self.number("give_up_ms") == 0 { 0 } else { 1000 };
+        let limits: [(&str, u64, u64); 9] = [
             // Others tell of their loads once a second.
             ("balance_ms", 1000, 3_600_000),
             ("inline_max", 0, loligo_types::limits::INLINE_MAX as u64),
             ("session_ms", 1000, u64::from(u32::MAX)),
             ("grace_ms", 0, u64::from(u32::MAX)),
             ("lease_ms", 500, 60_000),
+            // A server that is started again is away for longer than a moment.
+            ("give_up_ms", give_up, u64::from(u32::MAX)),
             ("look_us", 0, 10_000),
             ("fuse_threads", 0, 64),
             ("journal_bytes", 4 << 20, u64::MAX),

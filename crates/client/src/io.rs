@@ -130,6 +130,9 @@ pub enum Input {
     DirectDone { id: u64, result: Result<DataAnswer, DirectError> },
     /// A program calls.
     Call { id: CallId, cred: Arc<Cred>, call: Call },
+    /// Whoever made a call waits for it no longer: it ends with `Interrupted`, if it has not ended. What was sent for it may be done, or be done
+    /// later. `unserved`: only if it waits for a rank to which there is no connection.
+    Interrupt { id: CallId, unserved: bool },
     /// A connection asked for by [`Output::Connect`] was made, or the first one. `rank` is the one that was asked for.
     Connected { rank: Rank },
     /// A message came over it.

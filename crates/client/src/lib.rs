@@ -8,7 +8,8 @@
 //! kernel; this machine knows what may be cached and says when it must be dropped).
 
 pub mod call;
-pub mod io;
+pub mod interrupt;
+mod io;
 
 mod blocks;
 mod change;

@@ -147,6 +147,7 @@ impl Client {
         }
         match input {
             Input::Call { id, cred, call } => self.begin(id, cred, call),
+            Input::Interrupt { id, unserved } => self.interrupt(id, unserved),
             Input::Connected { rank } => self.connected(self.swapped(rank)),
             Input::Message { rank, message } => self.message(self.swapped(rank), message),
             Input::Disconnected { rank } => self.disconnected(self.swapped(rank)),

@@ -447,7 +447,7 @@ impl Client {
     }
 
     /// Calls that cannot end without a rank.
-    fn calls_at(&self, rank: Rank) -> BTreeSet<CallId> {
+    pub(crate) fn calls_at(&self, rank: Rank) -> BTreeSet<CallId> {
         let mut waiters: Vec<Waiter> = self.blocked.iter().map(|(waiter, _)| *waiter).collect();
         if let Some(session) = self.session(rank) {
             waiters.extend(session.pending.values().filter_map(|pending| waiter_of(&pending.then)));
@@ -463,7 +463,7 @@ impl Client {
         waiters.into_iter().filter_map(|waiter| self.call_of(waiter)).collect()
     }
 
-    fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
+    pub(crate) fn call_of(&self, mut waiter: Waiter) -> Option<CallId> {
         loop {
             match waiter {
                 Waiter::Call(id) => return Some(id),

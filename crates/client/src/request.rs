@@ -81,6 +81,7 @@ impl Client {
             }
             request.answered = Seq(first);
             session.unsent = seq + 1;
+            session.never_sent = session.never_sent.max(seq + 1);
             session.in_flight += 1;
             self.send(rank, ToServer::Request(request));
         }

@@ -139,6 +139,8 @@ pub(crate) struct Session {
     pub pending: BTreeMap<u64, Pending>,
     /// The first request that was not sent over this connection.
     pub unsent: u64,
+    /// The first request that was sent over no connection.
+    pub never_sent: u64,
     /// Answers to requests before this one may have been given before another rank was told what is held: see `late`.
     pub late_below: u64,
     /// Requests sent over this connection and not answered.

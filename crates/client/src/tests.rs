@@ -4,6 +4,7 @@ mod append;
 mod data;
 mod extents;
 mod faults;
+mod interrupts;
 mod model;
 mod net;
 mod ranks;

@@ -36,7 +36,7 @@ pub use self::batch::Batch;
 pub use self::future::CallFuture;
 pub use self::path::Fs;
 pub use self::subtree::{Subtree, SubtreeOptions};
-pub use loligo_client::{Call, CallResult, Done, Failed, Fallocate, Fh, WalkAt};
+pub use loligo_client::{Call, CallId, CallResult, Done, Failed, Fallocate, Fh, WalkAt};
 
 use self::core::Shared;
 
@@ -174,6 +174,28 @@ impl Client {
     /// It must not wait for other calls of this client.
     pub fn submit(&self, cred: &Arc<Cred>, call: Call, done: impl FnOnce(CallResult) + Send + 'static) {
         self.owner.shared.submit(cred, call, Box::new(done));
+    }
+
+    /// A number for [`Client::submit_as`], of no other call.
+    pub fn number(&self) -> CallId {
+        self.owner.shared.number()
+    }
+
+    /// The same as [`Client::submit`], with a number by which [`Client::interrupt`] knows the call.
+    pub fn submit_as(
+        &self,
+        number: CallId,
+        cred: &Arc<Cred>,
+        call: Call,
+        done: impl FnOnce(CallResult) + Send + 'static,
+    ) {
+        self.owner.shared.submit_as(number, cred, call, Box::new(done));
+    }
+
+    /// Nobody waits any more for a call: it ends with `Interrupted`, if it has not ended. What was sent for it may be done, or be done later, as
+    /// after a time-out; never twice. `unserved`: only if it waits for a server to which there is no connection.
+    pub fn interrupt(&self, number: CallId, unserved: bool) {
+        self.owner.shared.feed(Input::Interrupt { id: number, unserved });
     }
 
     /// Makes a call and waits for the result.

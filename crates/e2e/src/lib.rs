@@ -138,8 +138,15 @@ impl Scratch {
 
     /// Starts a mount of the running server.
     pub fn mount(&self, name: &str) -> Process {
+        self.mount_with(name, &[])
+    }
+
+    /// The same, with settings (`KEY=VALUE`).
+    pub fn mount_with(&self, name: &str, settings: &[&str]) -> Process {
         let place = self.place(name);
-        self.start(self.command("mount").arg("--data").arg(self.data()).arg(&place), Some(&place))
+        let mut command = self.command("mount");
+        settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
+        self.start(command.arg("--data").arg(self.data()).arg(&place), Some(&place))
     }
 
     /// Starts a server with a mount in one process. A dead mount of an earlier one may be there.

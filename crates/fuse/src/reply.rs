@@ -206,7 +206,12 @@ impl ReplyEmpty {
 impl ReplyEntry {
     /// The name leads to this inode; `attr.ino` 0: to nothing. The kernel may keep attributes and name so long.
     pub fn entry(self, attr_ttl: Duration, entry_ttl: Duration, attr: &Attr) {
-        self.fixed::<128>(|out| out.entry(attr_ttl, entry_ttl, attr));
+        self.entry_as(attr.ino, attr_ttl, entry_ttl, attr);
+    }
+
+    /// The same, by another number than `attr.ino`, which programs see: that of an inode which the kernel does not have.
+    pub fn entry_as(self, node: u64, attr_ttl: Duration, entry_ttl: Duration, attr: &Attr) {
+        self.fixed::<128>(|out| out.entry(node, attr_ttl, entry_ttl, attr));
     }
 }
 
@@ -237,7 +242,7 @@ impl ReplyCreate {
     /// The name leads to this inode, which is open. The kernel may keep attributes and name so long.
     pub fn created(self, attr_ttl: Duration, entry_ttl: Duration, attr: &Attr, fh: u64, flags: OpenFlags) {
         self.fixed::<144>(|out| {
-            out.entry(attr_ttl, entry_ttl, attr);
+            out.entry(attr.ino, attr_ttl, entry_ttl, attr);
             out.open(fh, flags);
         });
     }
@@ -391,8 +396,8 @@ impl Fill<'_> {
     }
 
     /// `struct fuse_entry_out`. Inode numbers are never used again, so all are of one generation.
-    fn entry(&mut self, attr_ttl: Duration, entry_ttl: Duration, attr: &Attr) {
-        self.u64(attr.ino).u64(0).u64(entry_ttl.as_secs()).u64(attr_ttl.as_secs());
+    fn entry(&mut self, node: u64, attr_ttl: Duration, entry_ttl: Duration, attr: &Attr) {
+        self.u64(node).u64(0).u64(entry_ttl.as_secs()).u64(attr_ttl.as_secs());
         self.u32(entry_ttl.subsec_nanos()).u32(attr_ttl.subsec_nanos()).attr(attr);
     }
 

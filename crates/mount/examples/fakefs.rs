@@ -4,14 +4,14 @@
 //!
 //! `write INO TEXT` changes a file, `rename FROM TO` a name of the root, `mode INO OCTAL` permissions; none of them tells
 //! the kernel. `names INO`, `attr INO`, `data INO` invalidate. `counts` shows what the kernel asked and was told. `quit` unmounts.
-//! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name, and that it is removed, wait until `go`;
-//! `held` says how many do. `holdwrites`: writes wait until `go`, too. `private INO`: names of that directory are not lent from now on.
+//! `direct INO` opens that file without the right to cache from now on. `hold NAME` lets lookups of a name, and that it is removed, wait until `go`,
+//! `away` lets `statfs` and closing, `holdwrites` writes; `held` says how many do. `private INO`: names of that directory are not lent from now on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex};
 
-use loligo_client::{Call, CallResult, Done, Failed, Fh};
+use loligo_client::{Call, CallId, CallResult, Done, Failed, Fh};
 use loligo_mount::{Kernel, Mount, MountOptions, Submit};
 use loligo_types::*;
 
@@ -34,10 +34,21 @@ struct State {
     waiting: Vec<(u64, LockOwner, Reply)>,
     /// The name of which lookups wait, and those that do.
     hold: Option<Vec<u8>>,
+    held: Vec<Held>,
     /// Whether writes wait.
     hold_writes: bool,
-    held: Vec<(Arc<Cred>, Call, Reply)>,
+    /// `statfs` and closing wait, too.
+    away: bool,
     private: HashSet<u64>,
+    numbered: u64,
+}
+
+/// A call that waits.
+struct Held {
+    number: CallId,
+    cred: Arc<Cred>,
+    call: Call,
+    done: Reply,
 }
 
 #[derive(Clone)]
@@ -246,7 +257,24 @@ impl State {
 }
 
 impl Submit for Fake {
-    fn submit<F>(&self, cred: &Arc<Cred>, call: Call, done: F)
+    fn number(&self) -> CallId {
+        let mut state = self.0.lock().expect("no panic");
+        state.numbered += 1;
+        CallId(state.numbered)
+    }
+
+    fn interrupt(&self, number: CallId, unserved: bool) {
+        let mut state = self.0.lock().expect("no panic");
+        let at = state.held.iter().position(|held| held.number == number);
+        // What is held is so as if its server were away for some time, or for good.
+        if let Some(at) = at.filter(|_| !unserved || state.away) {
+            let held = state.held.remove(at);
+            drop(state);
+            (held.done)(Err(FsError::Interrupted.into()));
+        }
+    }
+
+    fn submit_as<F>(&self, number: CallId, cred: &Arc<Cred>, call: Call, done: F)
     where
         F: FnOnce(CallResult) + Send + 'static,
     {
@@ -254,13 +282,16 @@ impl Submit for Fake {
         if matches!(call, Call::SetLock { .. } | Call::Unlock { .. } | Call::CancelLock { .. }) {
             return state.lock(call, Box::new(done));
         }
-        if let Call::Op(Op::Lookup { name, .. } | Op::Rmdir { name, .. }) = &call
-            && state.hold.as_deref() == Some(name.as_bytes())
-        {
-            return state.held.push((cred.clone(), call, Box::new(done)));
-        }
-        if matches!(call, Call::Write { .. }) && state.hold_writes {
-            return state.held.push((cred.clone(), call, Box::new(done)));
+        let waits = match &call {
+            Call::Op(Op::Lookup { name, .. } | Op::Rmdir { name, .. }) => {
+                state.hold.as_deref() == Some(name.as_bytes())
+            }
+            Call::Op(Op::StatFs) | Call::Flush { .. } => state.away,
+            Call::Write { .. } => state.hold_writes,
+            _ => false,
+        };
+        if waits {
+            return state.held.push(Held { number, cred: cred.clone(), call, done: Box::new(done) });
         }
         let lent = state.lends(&call);
         let result = state.call(cred, call);
@@ -302,10 +333,11 @@ fn command(fake: &Fake, kernel: &Kernel, mount: &Mount, line: &str) -> String {
         }
         ["hold", name] => state.hold = Some(name.as_bytes().to_vec()),
         ["holdwrites"] => state.hold_writes = true,
+        ["away"] => state.away = true,
         ["held"] => return state.held.len().to_string(),
         ["go"] => {
-            (state.hold, state.hold_writes) = (None, false);
-            for (cred, call, done) in std::mem::take(&mut state.held) {
+            (state.hold, state.hold_writes, state.away) = (None, false, false);
+            for Held { cred, call, done, .. } in std::mem::take(&mut state.held) {
                 let lent = state.lends(&call);
                 let result = state.call(&cred, call);
                 done(named(result, lent));

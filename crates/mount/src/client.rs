@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_client::{Call, CallResult};
+use loligo_client::{Call, CallId, CallResult};
 use loligo_driver::client::{Client, Invalidate};
 use loligo_driver::server::{Guest, Resident};
 use loligo_types::{Cred, Ino};
@@ -11,20 +11,36 @@ use crate::kernel::Kernel;
 use crate::submit::Submit;
 
 impl Submit for Client {
-    fn submit<F>(&self, cred: &Arc<Cred>, call: Call, done: F)
+    fn number(&self) -> CallId {
+        Client::number(self)
+    }
+
+    fn submit_as<F>(&self, number: CallId, cred: &Arc<Cred>, call: Call, done: F)
     where
         F: FnOnce(CallResult) + Send + 'static,
     {
-        Client::submit(self, cred, call, done);
+        Client::submit_as(self, number, cred, call, done);
+    }
+
+    fn interrupt(&self, number: CallId, unserved: bool) {
+        Client::interrupt(self, number, unserved);
     }
 }
 
 impl Submit for Resident {
-    fn submit<F>(&self, cred: &Arc<Cred>, call: Call, done: F)
+    fn number(&self) -> CallId {
+        Resident::number(self)
+    }
+
+    fn submit_as<F>(&self, number: CallId, cred: &Arc<Cred>, call: Call, done: F)
     where
         F: FnOnce(CallResult) + Send + 'static,
     {
-        Resident::submit(self, cred, call, done);
+        Resident::submit_as(self, number, cred, call, done);
+    }
+
+    fn interrupt(&self, number: CallId, unserved: bool) {
+        Resident::interrupt(self, number, unserved);
     }
 
     fn host(&self, mount: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {

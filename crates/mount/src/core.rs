@@ -3,20 +3,22 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use loligo_client::{Call, CallResult, Done, Fh};
-use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty, ReplyEntry};
-use loligo_types::{Answer, FsError, Ino, Name, Op};
+use loligo_client::{Call, CallId, CallResult, Done, Failed, Fh};
+use loligo_fuse::{Errno, Header, ReplyAttr, ReplyEmpty};
+use loligo_types::{Answer, FsError, Ino, LockOwner, Op};
 
 use crate::believed::Moment;
 use crate::convert::{self, ttl};
 use crate::cred::{Creds, Who, groups_matter, may_be_refused, refused};
 use crate::errno::ErrorCounts;
 use crate::fs::dirs::Dirs;
-use crate::fs::locks::Waits;
+use crate::held;
 use crate::kernel::Kernel;
 use crate::metrics::{FuseOp, OpCounts};
+use crate::places::is_other;
 use crate::submit::Submit;
 use crate::table::{Tick, guard};
+use crate::waits::{End, Waits};
 
 /// Pages to drop, after an answer was written or before one is.
 pub(crate) struct Pages {
@@ -42,6 +44,7 @@ pub(crate) struct Core<S> {
     pub ops: OpCounts,
     pub dirs: Dirs,
     pub waits: Waits,
+    pub held: held::Held,
     /// To the thread that drops pages; `None` once the mount ended.
     pub drop_pages: Mutex<Option<Sender<Pages>>>,
 }
@@ -55,6 +58,8 @@ pub(crate) struct Asked {
     pub moment: Moment,
     /// Number of the request.
     pub unique: u64,
+    /// The kernel asks about a directory by its other number ([`crate::places`]): it may cache nothing of the answer.
+    pub other: bool,
 }
 
 impl<S: Submit> Core<S> {
@@ -64,8 +69,19 @@ impl<S: Submit> Core<S> {
         let (who, kernel) = (Who::from(header), &self.kernel);
         if op.is_waited_for() {
             kernel.believed.asks(who.pid);
+            // On the way to a name these are asked for, too.
+            if !matches!(op, FuseOp::Lookup | FuseOp::GetAttr | FuseOp::Readlink) {
+                kernel.places.goes_on(who.pid);
+            }
         }
-        Asked { op, who, start: kernel.table.now(), moment: kernel.believed.now(), unique: header.unique }
+        Asked {
+            op,
+            who,
+            start: kernel.table.now(),
+            moment: kernel.believed.now(),
+            unique: header.unique,
+            other: is_other(header.node),
+        }
     }
 
     /// Logs and counts an error, and gives its number.
@@ -91,28 +107,80 @@ impl<S: Submit> Core<S> {
     where
         F: FnOnce(CallResult) + Send + 'static,
     {
+        self.send_waiting(asked, None, call, done);
+    }
+
+    /// The same; the kernel's request may wait for a lock of an owner.
+    pub fn send_waiting<F>(self: &Arc<Self>, asked: Asked, lock: Option<(Ino, LockOwner)>, call: Call, done: F)
+    where
+        F: FnOnce(CallResult) + Send + 'static,
+    {
         let held = locked_for(&call).map(|dir| dir.map(|dir| self.hold(dir)));
+        let (number, who, unique) = (self.client.number(), asked.who, asked.unique);
+        self.waits.begin(unique, (asked.op, who.pid), number, lock, asked.start);
+        let core = self.clone();
         let done = move |result| {
+            core.waits.end(unique);
+            if let Err(Failed { error: FsError::Stale, .. }) = &result {
+                core.held.gone(who.pid, asked.op, core.kernel.table.now());
+            }
             done(result);
             drop(held);
         };
+        self.send_as(number, asked, call, done);
+        if self.waits.came_late(unique) {
+            self.interrupt(unique);
+        }
+    }
+
+    fn send_as<F>(self: &Arc<Self>, number: CallId, asked: Asked, call: Call, done: F)
+    where
+        F: FnOnce(CallResult) + Send + 'static,
+    {
         let who = asked.who;
         if who.uid == 0 {
-            return self.client.submit(&self.creds.plain(who), call, done);
+            return self.client.submit_as(number, &self.creds.plain(who), call, done);
         }
         if groups_matter(&call)
             && let Some(cred) = self.creds.with_groups(who)
         {
-            return self.client.submit(&cred, call, done);
+            return self.client.submit_as(number, &cred, call, done);
         }
         let again = may_be_refused(&call).then(|| (self.clone(), call.clone()));
-        self.client.submit(&self.creds.plain(who), call, move |result| match (again, result) {
+        self.client.submit_as(number, &self.creds.plain(who), call, move |result| match (again, result) {
             (Some((core, call)), Err(failed)) if refused(&failed) => match core.creds.with_groups(who) {
-                Some(cred) => core.client.submit(&cred, call, done),
+                Some(cred) => {
+                    let number = core.client.number();
+                    core.waits.goes_on(asked.unique, number);
+                    core.client.submit_as(number, &cred, call, done);
+                }
                 None => done(Err(failed)),
             },
             (_, result) => done(result),
         });
+    }
+
+    /// The caller of a request has a signal to take.
+    pub fn interrupt(self: &Arc<Self>, unique: u64) {
+        if let Some(end) = self.waits.interrupt(unique, self.kernel.table.now()) {
+            self.end_wait(end);
+        }
+    }
+
+    /// Ends requests that nobody waits for any more although the kernel has not told so, or did before that was known.
+    pub fn look_at_waits(self: &Arc<Self>) {
+        for end in self.waits.look(self.kernel.table.now()) {
+            self.end_wait(end);
+        }
+    }
+
+    fn end_wait(self: &Arc<Self>, end: End) {
+        if let Some((ino, owner)) = end.lock {
+            // What is had by then is given back by the client. A wait that ended meanwhile is no matter.
+            let root = self.creds.plain(Who { uid: 0, gid: 0, pid: 0 });
+            self.client.submit(&root, Call::CancelLock { ino, owner }, |_| ());
+        }
+        self.client.interrupt(end.call, end.unserved);
     }
 
     /// A call whose success has nothing to tell.
@@ -124,38 +192,10 @@ impl<S: Submit> Core<S> {
         });
     }
 
-    /// A call that gives an inode a name, or finds it.
-    pub fn entry(self: &Arc<Self>, asked: Asked, op: Op, reply: ReplyEntry) {
-        let core = self.clone();
-        let place = place(&op);
-        self.send(asked, Call::Op(op), move |result| {
-            let lent = match &result {
-                Ok(done) => done.names_cached,
-                Err(failed) => failed.names_cached && failed.error == FsError::NotFound && asked.op == FuseOp::Lookup,
-            };
-            let believed = lent && place.is_some_and(|(dir, name)| core.believe(asked, dir, name.as_bytes()));
-            match result {
-                Ok(done) => match done.attr() {
-                    Some(attr) => {
-                        core.kernel.twins.cut(attr.ino, attr.size);
-                        let attrs = core.kernel.table.told(attr, done.attr_cached, asked.start);
-                        reply.entry(ttl(attrs), ttl(believed), &convert::file_attr(attr));
-                    }
-                    None => reply.error(core.odd(asked.op)),
-                },
-                Err(_) if believed => reply.entry(ttl(false), ttl(true), &convert::ABSENT),
-                Err(failed) => reply.error(core.errno(asked.op, failed.error)),
-            }
-            if believed && asked.op == FuseOp::Lookup {
-                core.kernel.believed.answered(asked.who.pid, asked.unique);
-            }
-        });
-    }
-
     /// The kernel is about to be told that it can believe a name. Whether it may be told that.
     pub fn believe(&self, asked: Asked, dir: Ino, name: &[u8]) -> bool {
         let (kernel, now) = (&self.kernel, self.kernel.table.now());
-        let may = kernel.caches_names() && kernel.believed.may_believe(dir, name, asked.moment, now);
+        let may = kernel.caches_names() && !asked.other && kernel.believed.may_believe(dir, name, asked.moment, now);
         if may && asked.op == FuseOp::Lookup {
             // The kernel may have the name, and then takes the answer in under no lock.
             kernel.believed.answers(asked.who.pid, asked.unique, dir, now);
@@ -174,7 +214,7 @@ impl<S: Submit> Core<S> {
         match result {
             Ok(Done { answer: Answer::Entry(attr), attr_cached, .. }) => {
                 self.kernel.twins.cut(attr.ino, attr.size);
-                let cached = self.kernel.table.seen(&attr, attr_cached, asked.start);
+                let cached = self.kernel.table.seen(&attr, attr_cached && !asked.other, asked.start);
                 reply.attr(ttl(cached), &convert::file_attr(&attr));
             }
             Ok(_) => reply.error(self.odd(asked.op)),
@@ -244,18 +284,6 @@ fn locked_for(call: &Call) -> [Option<Ino>; 2] {
             [Some(*ino), None]
         }
         _ => [None, None],
-    }
-}
-
-/// The name that an operation finds or gives.
-fn place(op: &Op) -> Option<(Ino, Name)> {
-    match op {
-        Op::Lookup { dir, name }
-        | Op::Mknod { dir, name, .. }
-        | Op::Mkdir { dir, name, .. }
-        | Op::Symlink { dir, name, .. }
-        | Op::Link { dir, name, .. } => Some((*dir, name.clone())),
-        _ => None,
     }
 }
 

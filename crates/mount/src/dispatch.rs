@@ -10,6 +10,7 @@ use loligo_types::Ino;
 use crate::core::{Asked, Core};
 use crate::fs::files;
 use crate::metrics::FuseOp;
+use crate::places::is_other;
 use crate::submit::Submit;
 
 /// What is asked of the kernel, as far as it has it.
@@ -65,7 +66,12 @@ impl<S: Submit> Core<S> {
             Operation::Forget { nodes } => {
                 reply.none();
                 self.ops.count(FuseOp::Forget);
-                nodes.for_each(|node, lookups| self.kernel.table.forget(self.kernel.ino(node), lookups));
+                nodes.for_each(|node, lookups| {
+                    // By another number it was told of nothing that is counted.
+                    if !is_other(node) {
+                        self.kernel.table.forget(self.kernel.ino(node), lookups);
+                    }
+                });
             }
             Operation::GetAttr { .. } => {
                 self.attr(asked(FuseOp::GetAttr), Call::GetAttr { ino: node }, reply.shaped());

@@ -15,6 +15,7 @@ use loligo_types::Ino;
 
 use crate::believed::{Believed, Doubted};
 use crate::expire::Expirer;
+use crate::places::{Places, inode_of};
 use crate::table::Table;
 use crate::threads::{Doing, doing};
 use crate::twins::Twins;
@@ -35,6 +36,7 @@ pub struct Kernel {
     pub(crate) table: Arc<Table>,
     pub(crate) believed: Believed,
     pub(crate) twins: Twins,
+    pub(crate) places: Places,
     expirer: Expirer,
     names: AtomicU64,
     all_names: AtomicU64,
@@ -51,6 +53,7 @@ impl Kernel {
             table: Arc::default(),
             believed: Believed::default(),
             twins: Twins::default(),
+            places: Places::default(),
             expirer: Expirer::default(),
             names: AtomicU64::new(0),
             all_names: AtomicU64::new(0),
@@ -68,7 +71,7 @@ impl Kernel {
     pub(crate) fn ino(&self, node: u64) -> Ino {
         match self.root.get() {
             Some(root) if node == Ino::ROOT.0 => *root,
-            _ => Ino(node),
+            _ => Ino(inode_of(node)),
         }
     }
 

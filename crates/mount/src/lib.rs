@@ -9,8 +9,6 @@
 //! - There is no time of birth: asking the kernel to keep it would cost a request for every first look.
 //! - A shared mapping of a file that another mount writes to follows the writes, but not within the writer's `write`.
 //! - One append of more than `max_write` bytes may have another mount's append between its parts.
-//! - Renaming or opening a directory that another mount moved a moment ago may give ESTALE once, as on NFS: the kernel
-//!   does not take the move in while it renames itself. Any other look at the directory does.
 //! - On kernels before Linux 6.16 names are looked up anew each time.
 //! - Where names cannot be dropped one by one ([`kernel`]), a working directory counts as removed for a moment, and what is mounted in the mount
 //!   is unmounted.
@@ -24,15 +22,18 @@ mod dispatch;
 pub mod errno;
 mod expire;
 mod fs;
+mod held;
 pub mod kernel;
 pub mod metrics;
 mod mount;
 mod mountpoint;
+mod places;
 mod session;
 mod submit;
 pub mod table;
 mod threads;
 mod twins;
+mod waits;
 
 pub use kernel::Kernel;
 pub use mount::{Counts, Mount, MountError, MountOptions, Unmounted};

@@ -201,6 +201,7 @@ impl Mount {
             ops: Default::default(),
             dirs: Default::default(),
             waits: Default::default(),
+            held: Default::default(),
             drop_pages: Mutex::new(Some(to_drop)),
         });
         let device = mount(&path, options)?;
@@ -423,6 +424,11 @@ fn tick<S: Submit>(core: &Arc<Core<S>>, stopped: &mpsc::Receiver<()>) {
     let (table, believed) = (&core.kernel.table, &core.kernel.believed);
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
         let inos = table.advance();
+        core.look_at_waits();
+        core.kernel.places.forget(&inos);
+        for fh in core.held.tick(table.now()) {
+            core.client.submit(&root, Call::Release { fh, flock_owner: None }, |_| ());
+        }
         inos.iter().for_each(|ino| believed.forget(*ino));
         if table.now().is_multiple_of(TIDY_TICKS) {
             believed.tidy(table.now());

@@ -421,6 +421,61 @@ fn a_signal_ends_the_wait_for_a_lock() {
     fake.quit();
 }
 
+/// A program that asks a mount, until that lets it wait.
+fn waiting(fake: &mut Fake, program: &str, argument: &Path) -> Child {
+    let held: u64 = fake.tell("held").parse().expect("a number");
+    let null = || Stdio::null();
+    let child = Command::new(program).arg(argument).stdin(null()).stdout(null()).stderr(null()).spawn();
+    eventually("it waits", || fake.tell("held") == (held + 1).to_string());
+    child.expect("it runs")
+}
+
+#[test]
+fn a_program_that_is_killed_does_not_wait_for_an_answer() {
+    let Some(mut fake) = Fake::start("killed") else { return };
+    fake.tell("away");
+    fake.tell("hold x");
+    let (dir, name) = (fake.dir.clone(), fake.path("x"));
+    let mut children = [waiting(&mut fake, "df", &dir), waiting(&mut fake, "stat", &name)];
+    // A signal that a program has not asked for, and that does nothing to it.
+    for child in &children {
+        let pid = rustix::process::Pid::from_child(child);
+        rustix::process::kill_process(pid, rustix::process::Signal::WINCH).expect("it is there");
+    }
+    eventually("the mount is told", || fake.count("interrupt") == 2);
+    assert_eq!(fake.tell("held"), "2", "its call goes on");
+    within(Duration::from_secs(20), "killing", move || {
+        for child in &mut children {
+            // Of this one the kernel does not tell.
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+        }
+    });
+    assert_eq!(fake.tell("held"), "0");
+    fake.tell("go");
+    assert!(rustix::fs::statfs(&fake.dir).is_ok());
+    fake.quit();
+}
+
+#[test]
+fn a_program_ends_though_what_it_has_written_waits_for_a_server_that_is_away() {
+    let Some(mut fake) = Fake::start("exits") else { return };
+    let path = fake.path("f");
+    fs::write(&path, "").expect("made");
+    let mut child = Command::new("sh")
+        .args(["-c", "exec 3>>\"$0\"; echo x >&3; read over"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh runs");
+    eventually("it has written", || fs::metadata(&path).is_ok_and(|file| file.len() == 2));
+    fake.tell("away");
+    drop(child.stdin.take());
+    within(Duration::from_secs(20), "ending", move || child.wait().expect("ended"));
+    fake.tell("go");
+    fake.quit();
+}
+
 #[test]
 fn a_dead_mount_is_detached_and_a_live_one_refused() {
     let Some(mut fake) = Fake::start("stale") else { return };

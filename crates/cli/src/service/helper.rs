@@ -160,10 +160,29 @@ impl Call {
         }
     }
 
+    /// How long calls wait for a server that cannot be reached, if the options say it, as those of NFS do: `timeo` is in tenths of a second, and
+    /// `hard` waits for good.
+    fn give_up_ms(&self) -> Result<Option<u64>, Failure> {
+        let is_hard = self.options.iter().rfind(|option| *option == "hard" || *option == "soft");
+        let timeo = self.options.iter().filter_map(|option| option.strip_prefix("timeo=")).next_back();
+        let tenths = timeo.map(|text| {
+            let tenths = text.parse::<u64>().ok().filter(|tenths| (10..=36_000).contains(tenths));
+            tenths.ok_or_else(|| {
+                Failure::usage(format!("{}: timeo={text} is no time", self.dir.display()))
+                    .remedy("tenths of a second from 10 to 36000, such as soft,timeo=600; or hard, to wait for good")
+            })
+        });
+        let tenths = tenths.transpose()?;
+        Ok(if is_hard.is_some_and(|option| option == "hard") { Some(0) } else { tenths.map(|tenths| tenths * 100) })
+    }
+
     /// The command line of `loligo mount`.
     fn arguments(&self) -> Result<Vec<OsString>, Failure> {
         let mut out: Vec<OsString> =
             ["mount", "--server", self.server(), "--source", &self.source].map(OsString::from).into();
+        if let Some(ms) = self.give_up_ms()? {
+            out.extend(["--set".into(), format!("give_up_ms={ms}").into()]);
+        }
         for option in &self.options {
             let (name, value) =
                 option.split_once('=').map_or((option.as_str(), None), |(name, value)| (name, Some(value)));
@@ -178,7 +197,7 @@ impl Call {
                 ("nonempty" | "suid" | "nosuid" | "dev" | "nodev" | "noexec", None) => {
                     out.push(format!("--{name}").into())
                 }
-                ("log_file", Some(_)) => {}
+                ("log_file", Some(_)) | ("hard" | "soft", None) | ("timeo", Some(_)) => {}
                 ("log" | "config" | "path", Some(value)) => out.extend([format!("--{name}").into(), value.into()]),
                 (name, None) if DROPPED.contains(&name) => {}
                 _ if is_for_others => {}
@@ -188,7 +207,7 @@ impl Call {
                 _ if self.is_sloppy => {}
                 _ => {
                     return Err(Failure::usage(format!("{}: unknown mount option {option}", self.dir.display()))
-                        .remedy("ro, private, nonempty, allow_suid, allow_dev, noexec, path=, log_file=, log=, config=, and the settings of `loligo config`"));
+                        .remedy("ro, private, nonempty, allow_suid, allow_dev, noexec, hard, soft, timeo=, path=, log_file=, log=, config=, and the settings of `loligo config`"));
                 }
             }
         }
@@ -332,5 +351,25 @@ mod tests {
         assert!(said.contains("unknown mount option sync"), "{said}");
         let said = refused("remount,ro,user_id=0,allow_other").expect_err("nothing is there").to_string();
         assert!(said.contains("/nowhere") && said.contains("no Loligo"), "{said}");
+    }
+
+    #[test]
+    fn how_long_a_mount_waits_for_its_server_is_said_as_of_nfs() {
+        let set = |options: &str| {
+            let all = arguments(&format!("/d /mnt -o {options}")).expect("options");
+            all.split(' ').find_map(|word| word.strip_prefix("give_up_ms=")).map(str::to_string)
+        };
+        assert_eq!(set("ro"), None);
+        assert_eq!(set("soft"), None);
+        assert_eq!(set("soft,timeo=300").as_deref(), Some("30000"));
+        assert_eq!(set("timeo=10").as_deref(), Some("1000"));
+        for hard in ["hard", "hard,timeo=600", "timeo=600,soft,hard"] {
+            assert_eq!(set(hard).as_deref(), Some("0"), "{hard}");
+        }
+        assert_eq!(set("hard,soft,timeo=50").as_deref(), Some("5000"));
+        for bad in ["timeo=0", "timeo=9", "timeo=1s", "timeo=36001"] {
+            let said = arguments(&format!("/d /mnt -o {bad}")).expect_err("it is none");
+            assert!(said.contains(bad) && said.contains("tenths of a second"), "{said}");
+        }
     }
 }

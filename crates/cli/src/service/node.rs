@@ -474,6 +474,7 @@ fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Optio
         write_buffer_total: total,
         write_buffer_file: base.write_buffer_file.min(total),
         read_ahead: settings.number("read_ahead_bytes"),
+        give_up_ms: Some(settings.number("give_up_ms")).filter(|ms| *ms != 0).unwrap_or(u64::MAX),
         ..base
     };
     let name = name.to_string();

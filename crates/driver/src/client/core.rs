@@ -43,7 +43,6 @@ pub enum Progress {
 pub struct Core {
     machine: Machine,
     calls: HashMap<CallId, Callback>,
-    next_call: u64,
     /// One for each rank, by the machine's numbers for them.
     pub links: BTreeMap<Rank, Link>,
     /// Connections that were made beside the receiver, or could not be.
@@ -73,6 +72,8 @@ pub struct Shared {
     pub first: Rank,
     /// With which of several addresses the next attempt to connect begins.
     pub turn: AtomicUsize,
+    /// Number of the next call.
+    next_call: AtomicU64,
     /// The receiving side of the connection: of the receiver, or of a thread that waits for its own call.
     pub incoming: Mutex<Incoming>,
     pub aside: Aside,
@@ -93,7 +94,6 @@ impl Shared {
         let core = Core {
             machine: Machine::new(config),
             calls: HashMap::new(),
-            next_call: 1,
             links: BTreeMap::from([(first, Link::first())]),
             made: Vec::new(),
             progress: Progress::default(),
@@ -115,6 +115,7 @@ impl Shared {
             waker,
             first,
             turn: AtomicUsize::new(0),
+            next_call: AtomicU64::new(1),
             incoming: Mutex::default(),
             aside: Aside::default(),
             core: Mutex::new(core),
@@ -172,11 +173,21 @@ impl Shared {
         }
     }
 
+    /// A number for a call, of no other.
+    pub fn number(&self) -> CallId {
+        CallId(self.next_call.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Submits one call.
     pub fn submit(self: &Arc<Self>, cred: &Arc<Cred>, call: Call, done: Callback) {
+        self.submit_as(self.number(), cred, call, done);
+    }
+
+    /// Submits one call with its number.
+    pub fn submit_as(self: &Arc<Self>, id: CallId, cred: &Arc<Cred>, call: Call, done: Callback) {
         let now = self.now();
         let mut core = self.lock();
-        if let Some(done) = core.begin(now, Arc::clone(cred), call, done) {
+        if let Some(done) = core.begin(now, id, Arc::clone(cred), call, done) {
             drop(core);
             calls::run(vec![(done, Err(FsError::Unavailable.into()))]);
             return;
@@ -214,7 +225,7 @@ impl Shared {
         let mut refused = Vec::new();
         let mut core = self.lock();
         for (cred, call, done) in batch {
-            if let Some(done) = core.begin(now, cred, call, done) {
+            if let Some(done) = core.begin(now, self.number(), cred, call, done) {
                 refused.push((done, Err(FsError::Unavailable.into())));
             }
         }
@@ -427,12 +438,10 @@ impl Core {
     }
 
     /// Gives a call to the machine; gives the callback back if there is no use.
-    fn begin(&mut self, now: Now, cred: Arc<Cred>, call: Call, done: Callback) -> Option<Callback> {
+    fn begin(&mut self, now: Now, id: CallId, cred: Arc<Cred>, call: Call, done: Callback) -> Option<Callback> {
         if self.stopped {
             return Some(done);
         }
-        let id = CallId(self.next_call);
-        self.next_call += 1;
         self.calls.insert(id, done);
         self.machine.handle(now, Input::Call { id, cred, call });
         None

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,9 +42,15 @@ pub(crate) enum Ask {
     /// Begin: make the machine, connect it.
     Begin(Box<Residence>),
     Call {
+        id: CallId,
         cred: Arc<Cred>,
         call: Call,
         done: Callback,
+    },
+    /// Nobody waits any more for a call; `unserved`: as in [`Input::Interrupt`].
+    Interrupt {
+        id: CallId,
+        unserved: bool,
     },
     Invalidated(Token),
     Kept(u64, Result<Box<str>, FsError>),
@@ -60,6 +67,8 @@ pub struct Resident {
 
 #[derive(Default)]
 pub(crate) struct Stopped {
+    /// Number of the call that was numbered last.
+    numbered: AtomicU64,
     is: Mutex<bool>,
     told: Condvar,
 }
@@ -115,7 +124,6 @@ impl Resident {
             hung_up: false,
             session: None,
             calls: HashMap::new(),
-            next_call: 1,
             incoming: VecDeque::new(),
             asked: VecDeque::new(),
             data_asked: VecDeque::new(),
@@ -137,7 +145,22 @@ impl Resident {
 
     /// Submits a call; `done` gets its result on the rank's thread. It must not wait for anything.
     pub fn submit(&self, cred: &Arc<Cred>, call: Call, done: impl FnOnce(CallResult) + Send + 'static) {
-        let ask = Ask::Call { cred: Arc::clone(cred), call, done: Box::new(done) };
+        self.submit_as(self.number(), cred, call, done);
+    }
+
+    /// A number for [`Resident::submit_as`], of no other call.
+    pub fn number(&self) -> CallId {
+        CallId(self.state.numbered.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Nobody waits any more for a call; as [`crate::client::Client::interrupt`].
+    pub fn interrupt(&self, number: CallId, unserved: bool) {
+        self.ask(Ask::Interrupt { id: number, unserved });
+    }
+
+    /// The same as [`Resident::submit`], with a number by which [`Resident::interrupt`] knows the call.
+    pub fn submit_as(&self, id: CallId, cred: &Arc<Cred>, call: Call, done: impl FnOnce(CallResult) + Send + 'static) {
+        let ask = Ask::Call { id, cred: Arc::clone(cred), call, done: Box::new(done) };
         if let Err(Done::Resident(Ask::Call { done, .. })) = self.inbox.offer(Done::Resident(ask)) {
             done(Err(FsError::Unavailable.into()));
         }
@@ -182,7 +205,6 @@ pub(crate) struct Residence {
     pub(crate) hung_up: bool,
     pub(crate) session: Option<SessionId>,
     pub(crate) calls: HashMap<CallId, Callback>,
-    pub(crate) next_call: u64,
     /// What the server has sent it.
     pub(crate) incoming: VecDeque<ToClient>,
     pub(crate) asked: VecDeque<Asked>,
@@ -196,10 +218,8 @@ pub(crate) struct Residence {
 }
 
 impl Residence {
-    /// Numbers a call.
-    pub(crate) fn input(&mut self, cred: Arc<Cred>, call: Call, done: Callback) -> Input {
-        let id = CallId(self.next_call);
-        self.next_call += 1;
+    /// Takes a call.
+    pub(crate) fn input(&mut self, id: CallId, cred: Arc<Cred>, call: Call, done: Callback) -> Input {
         self.calls.insert(id, done);
         Input::Call { id, cred, call }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod dirs;
 pub(crate) mod files;
+mod found;
 pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod xattrs;

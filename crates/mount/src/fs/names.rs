@@ -100,6 +100,7 @@ impl<S: Submit> Core<S> {
                 let (kernel, swapped) = (&core.kernel, mode == RenameMode::Exchange);
                 let (from, to) = ((dir, old.as_bytes()), (new_dir, new.as_bytes()));
                 let now = kernel.table.now();
+                kernel.places.renamed(from, to, swapped);
                 if kernel.caches_names()
                     && !kernel.believed.renamed(from, to, swapped, done.names_cached, asked.moment, now)
                 {

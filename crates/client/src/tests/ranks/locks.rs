@@ -61,6 +61,20 @@ fn a_wait_for_a_lock_that_was_not_asked_for_yet_can_be_interrupted() {
 }
 
 #[test]
+fn a_lock_that_is_got_for_a_call_that_was_interrupted_is_given_back() {
+    let mut world = Ranks::of(2);
+    world.look_up_dir();
+    let fh = world.create(R0, DIR, FILE, true, Lease::NONE);
+    let lock = world.call(take_lock(fh));
+    let (_, asks, _) = world.asked();
+    world.feed(Input::Interrupt { id: CallId(lock), unserved: false });
+    assert_eq!(world.result(lock).unwrap_err().error, FsError::Interrupted);
+    world.answer(R0, asks, Answer::Done, &[]);
+    assert!(matches!(world.answers(R0, Answer::Done), Op::Unlock { handle: 1, .. }));
+    assert!(!world.client.has_requests());
+}
+
+#[test]
 fn a_lock_does_not_wait_for_what_was_lost_with_a_session() {
     let (mut world, _, second) = locked_anew();
     world.says(R0, ToClient::Evicted);

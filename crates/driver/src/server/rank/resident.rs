@@ -29,13 +29,14 @@ impl Rank {
                 self.resident_connects();
                 self.resident_round();
             }
-            Ask::Call { cred, call, done } => match &mut self.resident {
+            Ask::Call { id, cred, call, done } => match &mut self.resident {
                 Some(residence) if !residence.stopped => {
-                    let input = residence.input(cred, call, done);
+                    let input = residence.input(id, cred, call, done);
                     self.resident_feed(input);
                 }
                 _ => calls::run(vec![(done, Err(FsError::Unavailable.into()))]),
             },
+            Ask::Interrupt { id, unserved } => self.resident_feed(ClientInput::Interrupt { id, unserved }),
             Ask::Invalidated(token) => self.resident_feed(ClientInput::Invalidated { token }),
             Ask::Kept(token, result) => self.resident_feed(ClientInput::KeepDone { token, result }),
             Ask::Host(guest) => self.host(guest),

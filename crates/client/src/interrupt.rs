@@ -1,0 +1,62 @@
+//! A caller that waits no longer: its call ends with `Interrupted`. What was not sent for it is not done; what was sent may be done, and counts as
+//! unsettled until that is known (`unsettled`). When calls end because a rank stays away is in `recover`.
+
+use loligo_types::{FsError, Lease, Op, Rank};
+
+use crate::machine::{Client, Waiter};
+use crate::recover::waiter_of;
+use crate::session::Then;
+use crate::{CallId, Output};
+
+impl Client {
+    /// Ends a call; `unserved`: only if it waits for a rank to which there is no connection.
+    pub(crate) fn interrupt(&mut self, id: CallId, unserved: bool) {
+        if !self.calls.contains(&id) || unserved && !self.is_unserved(id) {
+            return;
+        }
+        self.calls.remove(&id);
+        self.out.push_back(Output::Complete { id, result: Err(FsError::Interrupted.into()) });
+        self.withdraw_tasks(id);
+        self.withdraw_requests(id);
+        self.begin_unsettled();
+    }
+
+    fn is_unserved(&self, id: CallId) -> bool {
+        self.sessions.keys().any(|rank| !self.is_up(*rank) && self.calls_at(*rank).contains(&id))
+    }
+
+    /// Steps of a call that wait for their turn on a file are not begun.
+    fn withdraw_tasks(&mut self, id: CallId) {
+        let waiting = self.files.map.values().flat_map(|file| file.waiting.iter().copied());
+        let of_call: Vec<u64> = waiting.filter(|task| self.call_of(Waiter::Task(*task)) == Some(id)).collect();
+        for number in of_call {
+            let Some(task) = self.tasks.remove(&number) else { continue };
+            if let Some(file) = self.files.map.get_mut(&task.ino) {
+                file.waiting.retain(|other| *other != number);
+            }
+            self.complete(task.waiter, Err(FsError::Interrupted.into()));
+        }
+    }
+
+    /// Requests of a call that were never sent become requests for nothing: their numbers must not be missing.
+    fn withdraw_requests(&mut self, id: CallId) {
+        let mut unsent: Vec<(Rank, u64)> = Vec::new();
+        for (rank, session) in &self.sessions {
+            let of_call = session
+                .pending
+                .range(session.never_sent..)
+                .filter(|(_, pending)| waiter_of(&pending.then).and_then(|waiter| self.call_of(waiter)) == Some(id));
+            unsent.extend(of_call.map(|(seq, _)| (*rank, *seq)));
+        }
+        for (rank, seq) in unsent {
+            let Some(session) = self.sessions.get_mut(&rank) else { continue };
+            let Some(pending) = session.pending.get_mut(&seq) else { continue };
+            let then = std::mem::replace(&mut pending.then, Then::Nothing);
+            let request = &mut pending.request;
+            (request.op, request.want, request.ways) =
+                (Op::Close { handles: Vec::new(), lost: false }, Lease::NONE, None);
+            session.numbers.answered(request.ino.take(), &Err(FsError::Interrupted));
+            self.replied(rank, then, Err(FsError::Interrupted));
+        }
+    }
+}
