@@ -104,7 +104,8 @@ pub enum SubtreeOp {
     /// To have the one whose owner is away for longer than its lease, and has left a journal in the store: `Decoupled`, of the same
     /// epoch; from then on `owner` is the number that may go on with it, and the one of before is nobody's. Its user and root may.
     /// `Busy` if the owner is here, or may still come back; `NotFound` if there is none, or no journal of it in the store.
-    TakeOver { owner: u64 },
+    /// `now`: whether the owner is here or may come back, and whatever is in the store; root's alone, else `Perm`.
+    TakeOver { owner: u64, now: bool },
     /// More numbers: `Decoupled`.
     Grant { epoch: u64, inos: u64 },
     /// Records of what is there: `Records`, of some or all that is asked for.

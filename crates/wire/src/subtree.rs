@@ -29,6 +29,7 @@ mod ask {
     pub const TAKE_OVER: u8 = 9;
     pub const PART_BLIND: u8 = 10;
     pub const MERGE_INTO_TABLE: u8 = 11;
+    pub const TAKE_OVER_NOW: u8 = 12;
 }
 
 /// The codes of answers. On the wire: keep stable, never reuse.
@@ -57,7 +58,7 @@ pub(crate) fn encode(what: &SubtreeOp) -> Vec<u8> {
         SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
             put(ask::DECOUPLE, &[*owner, *resume, *inos, u64::from(*lease_ms), *interfere as u64]);
         }
-        SubtreeOp::TakeOver { owner } => put(ask::TAKE_OVER, &[*owner]),
+        SubtreeOp::TakeOver { owner, now } => put(if *now { ask::TAKE_OVER_NOW } else { ask::TAKE_OVER }, &[*owner]),
         SubtreeOp::Grant { epoch, inos } => put(ask::GRANT, &[*epoch, *inos]),
         SubtreeOp::Fetch { epoch, needs } => {
             put(ask::FETCH, &[*epoch]);
@@ -111,7 +112,9 @@ fn take(from: &mut Cursor<'_>, payload: &mut Payload) -> Result<SubtreeOp, Bad> 
                 _ => return Err(from.invalid("what others meet in a subtree")),
             },
         },
-        ask::TAKE_OVER => SubtreeOp::TakeOver { owner: from.u64()? },
+        code @ (ask::TAKE_OVER | ask::TAKE_OVER_NOW) => {
+            SubtreeOp::TakeOver { owner: from.u64()?, now: code == ask::TAKE_OVER_NOW }
+        }
         ask::GRANT => SubtreeOp::Grant { epoch: from.u64()?, inos: from.u64()? },
         ask::FETCH => {
             let epoch = from.u64()?;

@@ -3,9 +3,27 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::Target;
+
+/// The server of what a program that is gone has kept. A path inside a mount would be taken for one more directory.
+#[derive(Args)]
+pub struct ServerArgs {
+    /// Data directory of the server.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address of the server: a Unix socket's path or HOST:PORT.
+    #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
+    server: Option<String>,
+}
+
+impl ServerArgs {
+    /// As other commands find it.
+    pub fn target(self) -> Target {
+        Target { data: self.data, server: self.server, path: None }
+    }
+}
 
 /// `loligo run`, `decouple`, `sync`, `merge`, `recouple`, `abandon`.
 #[derive(Subcommand)]
@@ -48,33 +66,41 @@ pub enum DecoupledCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Merge what was done in a decoupled directory of a mount, which stays decoupled; or what a program that is gone has kept of one, which
-    /// is one like others then.
+    /// Merge what was done in decoupled directories of a mount, which stay decoupled; or what programs that are gone have kept of some, which
+    /// are like others then.
     #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
     Merge {
-        /// The directory, in a mount; or the journal that the program kept on this machine.
+        /// Directories, in a mount; or journals that programs kept on this machine. Each is done, also if another one cannot be.
         #[arg(value_name = "DIRECTORY|FILE")]
-        what: Option<PathBuf>,
+        what: Vec<PathBuf>,
         /// What the program has kept in the store: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]
         stored: Option<PathBuf>,
+        /// With --stored: at once, without waiting for the owner, which loses what is not in the store. Root only.
+        #[arg(long, requires = "stored")]
+        force: bool,
         #[command(flatten)]
-        target: Target,
+        server: ServerArgs,
         /// As JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Give a decoupled directory back without what was not merged.
-    #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored"])))]
+    /// Give decoupled directories back without what was not merged.
+    #[command(group(clap::ArgGroup::new("kept").required(true).args(["what", "stored", "force"])))]
     Abandon {
-        /// The directory, in a mount; or the journal that a program which is gone has kept of it on this machine, and which stays.
+        /// Directories, in a mount, with what the mount has kept of them on this machine; or journals that programs which are gone have kept on this
+        /// machine, and which stay.
         #[arg(value_name = "DIRECTORY|FILE")]
-        what: Option<PathBuf>,
+        what: Vec<PathBuf>,
         /// Without what such a program has kept in the store, which is gone then: of this directory, inside a mount unless a server is named.
         #[arg(long, value_name = "DIRECTORY")]
         stored: Option<PathBuf>,
+        /// Of this directory, inside a mount unless a server is named, whoever has it: its owner need not be away, nor its lease be over, and it
+        /// loses what it has not merged. Root only.
+        #[arg(long, value_name = "DIRECTORY")]
+        force: Option<PathBuf>,
         #[command(flatten)]
-        target: Target,
+        server: ServerArgs,
     },
 }
 

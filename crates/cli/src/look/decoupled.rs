@@ -23,11 +23,12 @@ pub fn paths<'a>(found: &Found, unnamed: impl IntoIterator<Item = (u64, &'a mut 
     unnamed.for_each(|(dir, path)| *path = asker.path_of(Ino(dir)).map(|path| path.display().to_string()));
 }
 
-/// A line for each, those that wait for somebody or are taken back soonest first; nothing if there are none.
-pub fn lines(ranks: &[RankDoc]) -> String {
+/// A line for each, those that wait for somebody or are taken back soonest first; nothing if there are none. `data`: the server's directory, for
+/// commands to copy.
+pub fn lines(ranks: &[RankDoc], data: &str) -> String {
     let mut all: Vec<&DecoupledDoc> = ranks.iter().flat_map(|rank| &rank.decoupled).collect();
     all.sort_by_key(|one| (one.waits_in_ms.or(one.taken_back_in_ms).unwrap_or(u64::MAX), one.dir));
-    let mut out: String = all.iter().take(SHOWN).map(|one| line(one)).collect();
+    let mut out: String = all.iter().take(SHOWN).map(|one| line(one, data)).collect();
     let count: u64 = ranks.iter().map(|rank| rank.decoupled_subtrees).sum();
     let shown = all.len().min(SHOWN) as u64;
     if count > shown {
@@ -36,7 +37,13 @@ pub fn lines(ranks: &[RankDoc]) -> String {
     out
 }
 
-fn line(one: &DecoupledDoc) -> String {
+/// The root, and the server, as a command takes them.
+fn named(one: &DecoupledDoc, data: &str) -> String {
+    let dir = one.path.as_ref().map_or_else(|| "DIRECTORY".into(), |path| quoted(plain(path).as_ref()));
+    format!("{dir} --data {}", quoted(data.as_ref()))
+}
+
+fn line(one: &DecoupledDoc, data: &str) -> String {
     let root = one.path.as_ref().map_or_else(|| format!("inode {}", one.dir), |path| plain(path));
     let merges = if one.merges == 1 { "1 merge".to_string() } else { format!("{} merges", human_count(one.merges)) };
     let left = human_count(one.numbers_left);
@@ -54,6 +61,9 @@ fn line(one: &DecoupledDoc) -> String {
     if let (Some(away_ms), Some(left_ms)) = (one.away_ms, one.taken_back_in_ms) {
         let time = |ms: u64| human_time(ms as f64 / 1e3);
         out.push_str(&format!("; owner not heard for {}, taken back in {}", time(away_ms), time(left_ms)));
+        if left_ms > 0 {
+            out.push_str(&format!(", or by root at once: loligo abandon --force {}", named(one, data)));
+        }
     }
     if let Some(bytes) = one.stored_bytes {
         let bytes = human_bytes(bytes);
@@ -65,7 +75,7 @@ fn line(one: &DecoupledDoc) -> String {
                     let left = human_time(left_ms as f64 / 1e3);
                     out.push_str(&format!(", for others to merge in {left}"));
                 } else {
-                    let dir = one.path.as_ref().map_or_else(|| "DIRECTORY".into(), |path| quoted(plain(path).as_ref()));
+                    let dir = named(one, data);
                     out.push_str(&format!(": waits for loligo merge --stored {dir}, or loligo abandon --stored {dir}"));
                 }
             }
@@ -107,36 +117,41 @@ mod tests {
 
     #[test]
     fn a_line_says_who_has_it_and_for_how_long_nobody_has_been_heard() {
-        assert_eq!(line(&one()), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
+        assert_eq!(line(&one(), "/my data"), "decoupled: /job by a job (uid 0), 3 merges, 97 numbers left\n");
         let shared = DecoupledDoc { shared: true, ..one() };
-        assert!(line(&shared).ends_with("97 numbers left; others may work there\n"));
+        assert!(line(&shared, "/my data").ends_with("97 numbers left; others may work there\n"));
         let away =
             DecoupledDoc { here: false, away_ms: Some(12_000), taken_back_in_ms: Some(48_000), merges: 1, ..one() };
         assert_eq!(
-            line(&away),
-            "decoupled: /job by a job (uid 0), 1 merge, 97 numbers left; owner not heard for 12.0 s, taken back in 48.0 s\n"
+            line(&away, "/my data"),
+            "decoupled: /job by a job (uid 0), 1 merge, 97 numbers left; owner not heard for 12.0 s, taken back in 48.0 s, or by root at once: \
+             loligo abandon --force /job --data '/my data'\n"
         );
         let stored = DecoupledDoc { stored_bytes: Some(3 << 20), ..one() };
         assert!(
-            line(&stored).ends_with("97 numbers left; 3.0 MiB of its journal are in the store\n"),
+            line(&stored, "/my data").ends_with("97 numbers left; 3.0 MiB of its journal are in the store\n"),
             "{}",
-            line(&stored)
+            line(&stored, "/my data")
         );
         let soon = DecoupledDoc { here: false, away_ms: Some(12_000), waits_in_ms: Some(48_000), ..stored };
         let said =
             "; owner not heard for 12.0 s, 3.0 MiB of its journal are in the store, for others to merge in 48.0 s\n";
-        assert!(line(&soon).ends_with(said), "{}", line(&soon));
+        assert!(line(&soon, "/my data").ends_with(said), "{}", line(&soon, "/my data"));
         let waits = DecoupledDoc { waits_in_ms: Some(0), ..soon };
-        let said = ": waits for loligo merge --stored /job, or loligo abandon --stored /job\n";
-        assert!(line(&waits).ends_with(said), "{}", line(&waits));
+        let said = ": waits for loligo merge --stored /job --data '/my data', or loligo abandon --stored /job --data '/my data'\n";
+        assert!(line(&waits, "/my data").ends_with(said), "{}", line(&waits, "/my data"));
         let coming = DecoupledDoc { path: None, parts: 2, part_bytes: 2048, ..one() };
-        assert!(line(&coming).starts_with("decoupled: inode 4711 by "), "{}", line(&coming));
-        assert!(line(&coming).ends_with("; 2 parts of a merge have come, 2.0 KiB\n"), "{}", line(&coming));
+        assert!(line(&coming, "/my data").starts_with("decoupled: inode 4711 by "), "{}", line(&coming, "/my data"));
+        assert!(
+            line(&coming, "/my data").ends_with("; 2 parts of a merge have come, 2.0 KiB\n"),
+            "{}",
+            line(&coming, "/my data")
+        );
     }
 
     #[test]
     fn whatever_an_owner_calls_itself_is_one_line() {
         let named = DecoupledDoc { name: "x\n\u{1b}[2J".into(), path: Some("/a\nb".into()), ..one() };
-        assert_eq!(line(&named), "decoupled: /a?b by x??[2J (uid 0), 3 merges, 97 numbers left\n");
+        assert_eq!(line(&named, "/my data"), "decoupled: /a?b by x??[2J (uid 0), 3 merges, 97 numbers left\n");
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_driver::client::subtree::{Kept, Merged};
+use loligo_driver::client::subtree::{Kept, KeptError, Merged};
 use loligo_driver::client::{Client, Options, Subtree, SubtreeOptions};
 use loligo_types::{Conflict, ConflictKind, Cred, FsError};
 use serde_json::json;
@@ -23,10 +23,10 @@ pub(super) const STOP_TIME: Duration = Duration::from_secs(10);
 /// Merges it, ends the decoupling, and removes the file if all of it was merged.
 pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     let (kept, client, mut subtree) = resume(file, target)?;
+    let name = file.display();
     if let Some(torn) = kept.torn() {
         note(format_args!(
-            "{}: {} at its end are of a record that was being written when the program died: they are left out",
-            file.display(),
+            "{name}: {} at its end are of a record that was being written when the program died: they are left out",
             human_bytes(torn.bytes)
         ));
     }
@@ -35,20 +35,20 @@ pub fn merge(file: &Path, target: &Target, as_json: bool) -> Outcome {
     // Whether its end was torn off or damaged, nobody can tell: who wants to look into it has it.
     let stays = kept.torn().is_some();
     if !stays {
-        kept.remove()
-            .map_err(|error| Failure::new(format!("{} is merged, and cannot be removed: {error}", file.display())))?;
+        kept.remove().map_err(|error| Failure::new(format!("{name} is merged, and cannot be removed: {error}")))?;
     }
     // All of it is durable.
     let _ = client.stop(STOP_TIME);
     if as_json {
-        return put(json_of(&merged));
+        let mut json = json_of(&merged);
+        json["file"] = name.to_string().into();
+        return put(json);
     }
     tell_conflicts(&merged);
     put(format_args!(
-        "{} records ({}) were merged; the directory is one like others again, and {} {}",
+        "{} records ({}) were merged; the directory is one like others again, and {name} {}",
         human_count(merged.records),
         human_bytes(merged.bytes),
-        file.display(),
         if stays { "stays, because of its end" } else { "was removed" }
     ))
 }
@@ -113,7 +113,7 @@ pub fn abandon(file: &Path, target: &Target) -> Outcome {
 }
 
 fn resume(file: &Path, target: &Target) -> Result<(Kept, Client, Subtree), Failure> {
-    let kept = Kept::read(file).map_err(|error| Failure::new(error.to_string()))?;
+    let kept = Kept::claim(file).map_err(|error| unusable(file, &error))?;
     let found = target::find(target)?;
     let options = Options { name: "loligo merge".into(), ..Options::default() };
     let client = Client::connect(found.address()?, options).map_err(|error| Failure::new(error.to_string()))?;
@@ -126,23 +126,41 @@ fn resume(file: &Path, target: &Target) -> Result<(Kept, Client, Subtree), Failu
     Ok((kept, client, subtree))
 }
 
-fn cannot(file: &Path, error: FsError) -> Failure {
-    let look = format!("{} stays as it is; look into it: loligo journal inspect {}", file.display(), quoted(file));
+/// A journal that cannot be gone on with.
+fn unusable(file: &Path, error: &KeptError) -> Failure {
+    let failure = Failure::new(error.to_string());
     match error {
-        FsError::Stale => {
-            Failure::new("the directory is not decoupled for it any more: its lease was over, or it was ended")
+        KeptError::InUse(_) => failure.remedy(
+            "merge by the mount that has the directory: loligo merge DIRECTORY; once its process is gone, this file is merged by the same command",
+        ),
+        KeptError::Cut { .. } | KeptError::Record { .. } => {
+            failure.remedy(format!("what comes before the damage: loligo journal export --from {} OUT", quoted(file)))
+        }
+        _ => failure,
+    }
+}
+
+fn cannot(file: &Path, error: FsError) -> Failure {
+    let name = file.display();
+    let look = format!("{name} stays as it is; look into it: loligo journal inspect {}", quoted(file));
+    match error {
+        FsError::Stale => Failure::new(format!(
+            "{name}: the directory is not decoupled for it any more: its lease was over, or it was ended"
+        ))
+        .remedy(look),
+        FsError::Access => {
+            Failure::new(format!("{name}: the directory is another user's by now: nothing is merged into it"))
                 .remedy(look)
         }
-        FsError::Access => {
-            Failure::new("the directory is another user's by now: nothing is merged into it").remedy(look)
+        FsError::NotFound => {
+            Failure::new(format!("{name}: the directory is gone: there is nothing to merge into")).remedy(look)
         }
-        FsError::NotFound => Failure::new("the directory is gone: there is nothing to merge into").remedy(look),
-        FsError::NotEmpty => Failure::new(format!("the store has more of what was made there than {}", file.display()))
+        FsError::NotEmpty => Failure::new(format!("the store has more of what was made there than {name}"))
             .remedy("merge that: loligo merge --stored DIRECTORY"),
-        FsError::Invalid => Failure::new(
-            "there is something in it that its user may not make: nothing of that is merged",
-        )
+        FsError::Invalid => Failure::new(format!(
+            "{name}: there is something in it that its user may not make: nothing of that is merged"
+        ))
         .remedy(format!("{look}; erase what does harm, and merge what is left: loligo journal erase {}", quoted(file))),
-        error => Failure::new(format!("it cannot be merged: {error}")).remedy(look),
+        error => Failure::new(format!("{name} cannot be merged: {error}")).remedy(look),
     }
 }

@@ -2,12 +2,13 @@
 //! programs below it go fast without knowing why. Told by an extended attribute of the directory; what it says stands in the client
 //! machine (`own/command.rs`). Not here: journals of programs that died (`kept.rs`).
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loligo_semantics::SubtreePolicy;
 use loligo_types::limits::SUBTREE_LEASE_MS_MAX;
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde_json::json;
 
@@ -26,6 +27,9 @@ const STATUS_MAX: usize = 16 << 10;
 /// A directory on a mount that is, or is to be, the mount's alone.
 pub struct Live {
     dir: PathBuf,
+    /// Orders go to it, wherever it is by then: a directory above it may be renamed meanwhile. It is not open for that.
+    at: PathBuf,
+    _held: Option<OwnedFd>,
 }
 
 /// What came of an order.
@@ -63,17 +67,20 @@ impl Live {
         if !dir.is_dir() {
             return Err(place::no_directory(&path.display().to_string()));
         }
-        Ok(Live { dir })
+        let held = rustix::fs::open(&dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .context(|| dir.display().to_string())?;
+        let at = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+        Ok(Live { dir, at, _held: Some(held) })
     }
 
     /// What is at a path, a directory or not.
     pub fn at(path: &Path) -> Live {
-        Live { dir: path.to_path_buf() }
+        Live { dir: path.to_path_buf(), at: path.to_path_buf(), _held: None }
     }
 
     fn status(&self) -> Result<String, Failure> {
         let mut value = vec![0; STATUS_MAX];
-        match rustix::fs::getxattr(&self.dir, NAME, &mut value) {
+        match rustix::fs::getxattr(&self.at, NAME, &mut value) {
             Ok(len) => Ok(String::from_utf8_lossy(&value[..len]).into_owned()),
             Err(Errno::NODATA) => Ok(String::new()),
             Err(error) => Err(Failure::new(format!("{}: {error}", self.dir.display()))),
@@ -107,7 +114,7 @@ impl Live {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40);
         let words = format!("{verb} {number}{more}\n{document}");
-        rustix::fs::setxattr(&self.dir, NAME, words.as_bytes(), XattrFlags::empty())
+        rustix::fs::setxattr(&self.at, NAME, words.as_bytes(), XattrFlags::empty())
             .map_err(|error| self.refused(verb, error))?;
         let (mut pause, mut bar) = (LOOK.0, None);
         let key = format!("command {number} ");

@@ -17,8 +17,10 @@ mod show;
 mod source;
 mod stored;
 
+use std::path::{Path, PathBuf};
+
 use crate::args::{DecoupledCommand, Directory, PolicyCommand};
-use crate::output::Outcome;
+use crate::output::{Failure, Outcome, note};
 
 /// Runs one.
 pub fn run(what: PolicyCommand) -> Outcome {
@@ -40,15 +42,37 @@ pub fn decoupled(what: DecoupledCommand) -> Outcome {
         DecoupledCommand::Decouple { dir, policy, lease } => live::decouple(&dir, policy.as_deref(), lease),
         DecoupledCommand::Sync { dir, json } => live::complete(&dir, "sync", json),
         DecoupledCommand::Recouple { dir, json } => live::complete(&dir, "recouple", json),
-        DecoupledCommand::Merge { what, stored, target, json } => match (what, stored) {
-            (_, Some(dir)) => stored::merge(&dir, &target, json),
-            (Some(dir), None) if dir.is_dir() => live::complete(&dir, "merge", json),
-            (file, None) => kept::merge(&file.unwrap_or_default(), &target, json),
-        },
-        DecoupledCommand::Abandon { what, stored, target } => match (what, stored) {
-            (_, Some(dir)) => stored::abandon(&dir, &target),
-            (Some(dir), None) if dir.is_dir() => live::abandon(&dir),
-            (file, None) => kept::abandon(&file.unwrap_or_default(), &target),
-        },
+        DecoupledCommand::Merge { what, stored, force, server, json } => {
+            let target = server.target();
+            match stored {
+                Some(dir) => stored::merge(&dir, &target, force, json),
+                None => each(&what, |one| match one.is_dir() {
+                    true => live::complete(one, "merge", json),
+                    false => kept::merge(one, &target, json),
+                }),
+            }
+        }
+        DecoupledCommand::Abandon { what, stored, force, server } => {
+            let target = server.target();
+            match (stored, force) {
+                (_, Some(dir)) => stored::abandon(&dir, &target, true),
+                (Some(dir), None) => stored::abandon(&dir, &target, false),
+                (None, None) => each(&what, |one| match one.is_dir() {
+                    true => live::abandon(one),
+                    false => kept::abandon(one, &target),
+                }),
+            }
+        }
     }
+}
+
+/// Does it with each; what cannot be done is said, and the rest is done all the same.
+fn each(what: &[PathBuf], one: impl Fn(&Path) -> Outcome) -> Outcome {
+    if let [only] = what {
+        return one(only);
+    }
+    let failures: Vec<Failure> = what.iter().filter_map(|path| one(path).err()).collect();
+    let Some(code) = failures.iter().map(Failure::code).max() else { return Ok(()) };
+    failures.iter().for_each(|failure| note(format_args!("loligo: {failure}")));
+    Err(Failure::told(format!("{} of {} could not be done, and the others are", failures.len(), what.len()), code))
 }

@@ -13,9 +13,9 @@ use crate::args::{Directory, Target};
 use crate::output::{Failure, Outcome, human_bytes, human_count, put, quoted};
 use crate::ranks::place;
 
-/// Takes the directory over, merges, and ends the decoupling.
-pub fn merge(dir: &Path, target: &Target, as_json: bool) -> Outcome {
-    let (client, mut subtree) = take_over(dir, target)?;
+/// Takes the directory over, merges, and ends the decoupling. `now`: its owner is not waited for.
+pub fn merge(dir: &Path, target: &Target, now: bool, as_json: bool) -> Outcome {
+    let (client, mut subtree) = take_over(dir, target, now)?;
     let stays = |error: String| {
         Failure::new(error).remedy(format!(
             "what is in the store stays; give it up and have the directory back: loligo abandon --stored {}",
@@ -42,36 +42,49 @@ pub fn merge(dir: &Path, target: &Target, as_json: bool) -> Outcome {
     ))
 }
 
-/// Takes the directory over, and ends the decoupling without what is in the store.
-pub fn abandon(dir: &Path, target: &Target) -> Outcome {
-    let (client, mut subtree) = take_over(dir, target)?;
+/// Takes the directory over, and ends the decoupling without what is in the store. `now`: whoever has it, and whether or not something is there.
+pub fn abandon(dir: &Path, target: &Target, now: bool) -> Outcome {
+    let (client, mut subtree) = take_over(dir, target, now)?;
     let bytes = subtree.record().journal.map_or(0, |journal| journal.bytes);
     subtree.abandon().map_err(|error| Failure::new(format!("{} cannot be given back: {error}", dir.display())))?;
     let _ = client.stop(STOP_TIME);
-    put(format_args!(
-        "{} is a directory like others again, without the {} that were kept in the store, which are gone",
-        dir.display(),
-        human_bytes(bytes)
-    ))
+    match bytes {
+        0 => put(format_args!("{} is a directory like others again, without what was not merged", dir.display())),
+        bytes => put(format_args!(
+            "{} is a directory like others again, without the {} that were kept in the store, which are gone",
+            dir.display(),
+            human_bytes(bytes)
+        )),
+    }
 }
 
-fn take_over(dir: &Path, target: &Target) -> Result<(Client, Subtree), Failure> {
+fn take_over(dir: &Path, target: &Target, now: bool) -> Result<(Client, Subtree), Failure> {
     let (data, server) = (target.data.clone(), target.server.clone().filter(|server| !server.is_empty()));
     let place = place::find(&Directory { data, server, path: dir.to_path_buf() })?;
     let options = Options { name: "loligo merge".into(), ..Options::default() };
     let client = Client::connect(place.found.address()?, options).map_err(|error| Failure::new(error.to_string()))?;
     let fs = client.fs(Arc::new(place::whoever_asks()?));
-    match Subtree::resume_stored_of(&fs, place.ino, &SubtreeOptions::default()) {
+    let options = SubtreeOptions::default();
+    let taken = match now {
+        true => Subtree::take_now(&fs, place.ino, &options),
+        false => Subtree::resume_stored_of(&fs, place.ino, &options),
+    };
+    match taken {
         Ok(subtree) => Ok((client, subtree)),
-        Err(error) => Err(no_taking_over(&place.name, error)),
+        Err(error) => Err(no_taking_over(&place.name, now, error)),
     }
 }
 
-fn no_taking_over(name: &str, error: FsError) -> Failure {
+fn no_taking_over(name: &str, now: bool, error: FsError) -> Failure {
     match error {
+        FsError::NotFound if now => Failure::new(format!("{name} is not decoupled")),
+        FsError::Perm if now => {
+            Failure::new(format!("{name}: only root takes a directory from its owner before its lease is over"))
+                .remedy("do it as root; when the lease is over its user may, too: loligo status says when that is")
+        }
         FsError::Busy => {
             Failure::new(format!("{name} has an owner who is there, or who was not away for as long as its lease"))
-                .remedy("loligo status says who that is, and how long that may take")
+                .remedy("loligo status says who that is, and how long that may take; root need not wait: --force")
         }
         FsError::NotFound => {
             Failure::new(format!("{name} is not decoupled, or nothing of what was made there is in the store"))

@@ -312,7 +312,7 @@ fn what_a_program_kept_in_the_store_before_it_died_is_merged_by_command_or_given
     let status = || loligo("status --data {}", &[&data]).ok().out;
     let until_it_waits = |dir: &str| {
         let begun = std::time::Instant::now();
-        while !status().contains(&format!(": waits for loligo merge --stored {dir}, or")) {
+        while !status().contains(&format!(": waits for loligo merge --stored {dir} --data")) {
             assert!(begun.elapsed().as_secs() < 20, "{}", status());
             std::thread::sleep(std::time::Duration::from_millis(50));
         }

@@ -538,6 +538,8 @@ impl Client {
             // Stale: it was ended before, and the answer was lost; or it was taken back. Nothing is outstanding.
             Ok(_) | Err(FsError::Stale) => {
                 let Some(owned) = self.own.trees.remove(&root) else { return Ok(()) };
+                // Of what is on the disk nothing is needed: it is merged, or was given up.
+                self.out.push_back(Output::KeptMerged { epoch: owned.machine.record().epoch, all: true });
                 for job in owned.waiting {
                     self.request(&Arc::new(job.cred), job.op, job.then);
                 }

@@ -17,6 +17,13 @@ enum Job {
     Merged { epoch: u64, all: bool },
 }
 
+/// What the thread has made for a subtree.
+struct Made {
+    path: PathBuf,
+    /// `None`: a write has failed. It is not written to again, and what it holds still counts.
+    keeper: Option<Keeper>,
+}
+
 /// The way to the thread, which begins when there is something to be kept and ends when this is dropped.
 pub(crate) struct Keeping {
     jobs: Sender<Job>,
@@ -50,11 +57,11 @@ impl Keeping {
 }
 
 fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>) -> bool) {
-    let mut keepers: BTreeMap<u64, Keeper> = BTreeMap::new();
+    let mut made: BTreeMap<u64, Made> = BTreeMap::new();
     while let Ok(job) = jobs.recv() {
         match job {
             Job::Keep { token, fs, record, groups } => {
-                let result = keep(dir, &mut keepers, fs, &record, &groups);
+                let result = keep(dir, &mut made, fs, &record, &groups);
                 if let Err(error) = &result {
                     tracing::error!(dir = %dir.display(), %error, "what was done in a decoupled subtree cannot be kept");
                 }
@@ -64,12 +71,16 @@ fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>)
                 }
             }
             Job::Merged { epoch, all: true } => {
-                if let Some(keeper) = keepers.remove(&epoch) {
-                    keeper.remove();
+                match made.remove(&epoch) {
+                    Some(Made { keeper: Some(keeper), .. }) => keeper.remove(),
+                    // What stays is known to be merged by its record, and does no harm.
+                    Some(Made { path, keeper: None }) => _ = std::fs::remove_file(path),
+                    None => {}
                 }
             }
             Job::Merged { epoch, all: false } => {
-                keepers.get_mut(&epoch).into_iter().for_each(Keeper::one_is_merged);
+                let keeper = made.get_mut(&epoch).and_then(|made| made.keeper.as_mut());
+                keeper.into_iter().for_each(Keeper::one_is_merged);
             }
         }
     }
@@ -77,21 +88,30 @@ fn work(dir: &Path, jobs: &Receiver<Job>, kept: &dyn Fn(u64, FsResult<Box<str>>)
 
 fn keep(
     dir: &Path,
-    keepers: &mut BTreeMap<u64, Keeper>,
+    made: &mut BTreeMap<u64, Made>,
     fs: [u8; 16],
     record: &DecoupledRecord,
     groups: &[Group],
 ) -> io::Result<()> {
-    // After a failed write a file is not written to again.
-    let mut keeper = match keepers.remove(&record.epoch) {
-        Some(keeper) => keeper,
+    let path = path_of(dir, fs, record.epoch);
+    let before = made.get_mut(&record.epoch).map(|made| made.keeper.take());
+    let mut keeper = match before {
+        Some(Some(keeper)) => keeper,
+        Some(None) => Keeper::anew(&path, fs, record, groups)?,
         None => {
             std::fs::create_dir_all(dir)?;
-            Keeper::begin(&path_of(dir, fs, record.epoch), fs, record)?
+            let keeper = Keeper::begin(&path, fs, record);
+            if !matches!(&keeper, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+                // From here on it is this thread's to remove.
+                made.insert(record.epoch, Made { path, keeper: None });
+            }
+            keeper?
         }
     };
     keeper.keep(record, groups)?;
-    keepers.insert(record.epoch, keeper);
+    if let Some(made) = made.get_mut(&record.epoch) {
+        made.keeper = Some(keeper);
+    }
     Ok(())
 }
 

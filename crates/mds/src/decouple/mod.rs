@@ -117,7 +117,7 @@ impl Mds {
             SubtreeOp::Decouple { owner, resume, inos, lease_ms, interfere } => {
                 self.decouple(job, dir, (*owner, *resume), *inos, (*lease_ms, *interfere))
             }
-            SubtreeOp::TakeOver { owner } => self.take_over_subtree(job, dir, *owner),
+            SubtreeOp::TakeOver { owner, now } => self.take_over_subtree(job, dir, *owner, *now),
             SubtreeOp::Grant { epoch, inos } => self.grant_more(job, dir, *epoch, *inos),
             SubtreeOp::Fetch { epoch, needs } => self.fetch(job, dir, *epoch, needs),
             SubtreeOp::Part { epoch, merge, part, blind, body } => {

@@ -1,8 +1,8 @@
 //! What others meet below the root of a decoupled subtree: nothing, unless they may work there (`allow.rs`). `Busy`, whichever way they come, the owner's own requests
 //! that are not about the subtree included: it has what is there.
 //!
-//! The root itself is an entry of a directory that is not decoupled: it is seen, and may be renamed. It cannot be removed: its
-//! owner may have made something in it.
+//! The root itself is an entry of a directory that is not decoupled: it is seen. As a mount point it is neither removed nor renamed, by
+//! nobody: its owner may have made something in it, and programs find it by its path.
 //!
 //! All below a root is this rank's (`gather.rs`), so nobody comes there but by this rank: with requests of clients, and with what other ranks
 //! borrow for theirs. To those it is said of each inode that it lends whether that is in a decoupled subtree, and the other rank refuses then
@@ -81,12 +81,12 @@ fn reached_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
     }
 }
 
-/// The names that an operation may take away.
-fn ended_names(op: &Op) -> Option<(Ino, &loligo_types::Name)> {
+/// The names that an operation may take away from what is called so.
+fn ended_names(op: &Op) -> [Option<(Ino, &loligo_types::Name)>; 2] {
     match op {
-        Op::Rmdir { dir, name } => Some((*dir, name)),
-        Op::Rename { new_dir, new_name, .. } => Some((*new_dir, new_name)),
-        _ => None,
+        Op::Rmdir { dir, name } => [Some((*dir, name)), None],
+        Op::Rename { dir, name, new_dir, new_name, .. } => [Some((*dir, name)), Some((*new_dir, new_name))],
+        _ => [None, None],
     }
 }
 
@@ -139,14 +139,13 @@ impl Mds {
         self.ends_root(job).then_some(Step::Answer(Err(FsError::Busy)))
     }
 
-    /// Whether a request would remove the root of a decoupled subtree, as far as its entry is known here.
+    /// Whether a request would remove the root of a decoupled subtree or give it another name, as far as its entry is known here.
     pub(crate) fn ends_root(&self, job: &Job) -> bool {
-        // Exchanged it stays.
-        let exchanges = matches!(job.op, Op::Rename { mode: loligo_types::RenameMode::Exchange, .. });
-        let Some((dir, name)) = ended_names(&job.op).filter(|_| !exchanges) else { return false };
-        let Lookup::Present(target) = self.tree.entry(dir, name) else { return false };
-        let lent = self.lent_apart(job, target.ino);
-        self.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
+        ended_names(&job.op).into_iter().flatten().any(|(dir, name)| {
+            let Lookup::Present(target) = self.tree.entry(dir, name) else { return false };
+            let lent = self.lent_apart(job, target.ino);
+            self.tree.decoupled(target.ino).is_some() || lent.is_some_and(|apart| apart.root == target.ino)
+        })
     }
 
     /// Where something is that a request is about, and whether others may work there. Of what is another rank's that one has said it when

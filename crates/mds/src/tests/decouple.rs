@@ -227,14 +227,28 @@ fn nobody_comes_in_by_any_request_neither_by_name_nor_by_number_nor_through_what
             assert_eq!(world.call(at, op.clone()), Err(FsError::Busy), "{op:?}");
         }
     }
-    // The root is an entry like others, and moves.
+    // The root is an entry like others, and stays where programs find it.
     assert!(world.call(b, Op::GetAttr { ino: dir }).is_ok());
     assert!(world.call(b, chmod(dir, 0o750)).is_ok());
-    let rename = |from, to| super::cluster_harness::rename(Ino::ROOT, from, Ino::ROOT, to);
-    assert!(world.call(b, rename("job", "moved")).is_ok());
+    let rename = |from, to, mode| {
+        let (name, new_name) = (name(from), name(to));
+        Op::Rename { dir: Ino::ROOT, name, new_dir: Ino::ROOT, new_name, mode }
+    };
     world.mkdir(b, Ino::ROOT, "empty");
-    assert_eq!(world.call(b, rename("empty", "moved")), Err(FsError::Busy), "what its owner made would be gone");
+    for op in [
+        rename("job", "moved", RenameMode::Replace),
+        rename("job", "moved", RenameMode::NoReplace),
+        rename("job", "empty", RenameMode::Exchange),
+        rename("empty", "job", RenameMode::Exchange),
+        // What its owner made would be gone.
+        rename("empty", "job", RenameMode::Replace),
+    ] {
+        for at in [a, b] {
+            assert_eq!(world.call(at, op.clone()), Err(FsError::Busy), "{op:?}");
+        }
+    }
     assert!(world.call(b, mkdir(Ino::ROOT, "elsewhere")).is_ok());
+    assert!(world.lookup(b, Ino::ROOT, "job").is_ok_and(|attr| attr.ino == dir));
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Shell {
     pub(super) async fn take_over(&mut self, dir: Ino, owner: u64) -> FsResult<Told> {
         for _ in 0..TRIES {
             let begun = self.now();
-            match self.subtree_call(dir, SubtreeOp::TakeOver { owner }).await {
+            match self.subtree_call(dir, SubtreeOp::TakeOver { owner, now: false }).await {
                 Ok(answer) => return self.told(dir, begun, answer).ok_or(FsError::Io),
                 Err(error) if is_passing(error) => {}
                 Err(error @ (FsError::Busy | FsError::NotFound | FsError::Stale)) => return Err(error),

@@ -40,7 +40,7 @@ pub fn subtree_op() -> impl Strategy<Value = Op> {
             into: if epoch.is_multiple_of(2) { MergeInto::Memory } else { MergeInto::Table },
         }),
         n().prop_map(|epoch| SubtreeOp::End { epoch }),
-        n().prop_map(|owner| SubtreeOp::TakeOver { owner }),
+        (n(), any::<bool>()).prop_map(|(owner, now)| SubtreeOp::TakeOver { owner, now }),
     ];
     (ino(), what).prop_map(|(dir, what)| Op::Subtree { dir, what: Box::new(what) })
 }

@@ -61,8 +61,12 @@ fn what_is_asked() {
         "4c6f010116000000000000000d498eb11a140803100292030d08ac021208014d900310882701",
     );
     to_server(
-        asks(SubtreeOp::TakeOver { owner: 77 }),
+        asks(SubtreeOp::TakeOver { owner: 77, now: false }),
         "4c6f01011000000000000000436d8be71a0e0803100292030708ac021202094d",
+    );
+    to_server(
+        asks(SubtreeOp::TakeOver { owner: 77, now: true }),
+        "4c6f01011000000000000000e894a3ba1a0e0803100292030708ac0212020c4d",
     );
     to_server(
         asks(SubtreeOp::Grant { epoch: 400, inos: 2 }),

@@ -50,6 +50,9 @@ pub enum KeptError {
         "{0} is not the journal of a decoupled subtree, or of another one: a rank's is put back with loligo journal import"
     )]
     NotOfSubtree(Place),
+    /// The process that keeps it is at work.
+    #[error("{0} is in use: the mount or program that keeps it is at work")]
+    InUse(Place),
     /// A record makes no sense.
     #[error(
         "{place}: record {lsn} cannot be read: {cause}; what is before it can be looked at with loligo journal inspect"

@@ -1,7 +1,8 @@
 //! What of a decoupled subtree is kept on this machine's disk ("local persist", Cudele §6.2). Not in it: the form of the file (`form.rs`),
 //! nor how what it holds is merged.
 //!
-//! The file holds the owner's number, with which anybody may go on in its name: it is its user's alone to read.
+//! The file holds the owner's number, with which anybody may go on in its name: it is its user's alone to read. As long as its owner is at
+//! work it holds a lock on the file (`flock`), so that nobody else merges it meanwhile ([`super::Kept::claim`]).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use loligo_journal::FsId;
 use loligo_subtree::Group;
 use loligo_types::DecoupledRecord;
+use rustix::fs::FlockOperation;
 
 use super::Subtree;
 use super::form::{Growing, Sink};
@@ -50,13 +52,13 @@ impl Sink for End {
 impl Keeper {
     pub(in crate::client) fn begin(path: &Path, fs: FsId, record: &DecoupledRecord) -> io::Result<Keeper> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        // A file system without locks keeps it all the same.
+        let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         let (form, bytes) = Growing::begin(fs, record)?;
         let mut keeper = Keeper { path: path.into(), end: End { file, offset: 0, seal: Vec::new() }, form };
         keeper.end.take(bytes)?;
         keeper.sync()?;
-        // Its name must be there after a crash of the machine, too.
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(dir)?.sync_all()?;
+        sync_name(path)?;
         Ok(keeper)
     }
 
@@ -80,11 +82,39 @@ impl Keeper {
         self.form.one_is_merged();
     }
 
+    /// The same in the place of one that could not be written to: all that is outstanding goes into a new file, which then takes its place.
+    pub(in crate::client) fn anew(
+        path: &Path,
+        fs: FsId,
+        record: &DecoupledRecord,
+        groups: &[Group],
+    ) -> io::Result<Keeper> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut keeper = Keeper::begin(&new, fs, record)?;
+        keeper.keep(record, groups)?;
+        std::fs::rename(&new, path)?;
+        sync_name(path)?;
+        keeper.path = path.into();
+        Ok(keeper)
+    }
+
     /// All of it is merged.
     pub(in crate::client) fn remove(self) {
         // What stays is known to be merged by its record, and does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// The name of a file is there after a crash of the machine, too.
+fn sync_name(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
 }
 
 impl Subtree {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use loligo_journal::{FileError, FileReader, FsId, Owner, Source, Torn, decode_record};
 use loligo_subtree::Group;
 use loligo_types::{DecoupledRecord, Event, Ino};
+use rustix::fs::FlockOperation;
 
 use super::form::{KeptError, Place};
 
@@ -21,6 +22,8 @@ pub struct Kept {
     record: DecoupledRecord,
     groups: Vec<Group>,
     torn: Option<Torn>,
+    /// With the lock on it.
+    _claimed: Option<File>,
 }
 
 struct Whole(File);
@@ -52,6 +55,21 @@ impl Kept {
             Ok(file) => Kept::from_source(Whole(file), place),
             Err(error) => Err(KeptError::File { place, error: FileError::Source(error) }),
         }
+    }
+
+    /// Reads one of this machine to go on with it. `InUse` if a process that keeps it is at work, or another one goes on with it; nobody else does
+    /// from now on, until this is dropped.
+    pub fn claim(path: impl AsRef<Path>) -> Result<Kept, KeptError> {
+        let place = Place::File(path.as_ref().to_path_buf());
+        let file = |error| KeptError::File { place: place.clone(), error: FileError::Source(error) };
+        let lock = File::open(path.as_ref()).map_err(file)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Err(KeptError::InUse(place)),
+            // A file system without locks.
+            _ => {}
+        }
+        let source = Whole(lock.try_clone().map_err(file)?);
+        Ok(Kept { _claimed: Some(lock), ..Kept::from_source(source, place)? })
     }
 
     /// Reads one.
@@ -91,7 +109,7 @@ impl Kept {
         if !now.parts.is_empty() {
             groups.push(now);
         }
-        Ok(Kept { place, fs, record, groups, torn })
+        Ok(Kept { place, fs, record, groups, torn, _claimed: None })
     }
 
     /// Where it lies.

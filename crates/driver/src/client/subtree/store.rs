@@ -217,8 +217,19 @@ impl Subtree {
 
     /// The same of a directory that is known by its number.
     pub fn resume_stored_of(fs: &Fs, dir: Ino, options: &SubtreeOptions) -> FsResult<Subtree> {
+        Subtree::take_over(fs, dir, options, false)
+    }
+
+    /// Takes a subtree from its owner at once: whether that is here or may come back, and whether or not anything of it is in the store. Root's
+    /// alone: `Perm`. What the owner has not merged or kept is lost to the others; if it is here, it is told so with its next request.
+    /// `NotFound` if it is not decoupled.
+    pub fn take_now(fs: &Fs, dir: Ino, options: &SubtreeOptions) -> FsResult<Subtree> {
+        Subtree::take_over(fs, dir, options, true)
+    }
+
+    fn take_over(fs: &Fs, dir: Ino, options: &SubtreeOptions, now: bool) -> FsResult<Subtree> {
         let owner = RandomState::new().build_hasher().finish() | 1;
-        let mut subtree = Subtree::with(fs, dir, SubtreeOp::TakeOver { owner }, options)?;
+        let mut subtree = Subtree::with(fs, dir, SubtreeOp::TakeOver { owner, now }, options)?;
         let uid = subtree.record().uid;
         if uid != subtree.cred.uid {
             // Its user wrote what is merged: it must not be able to do by that what only root may.

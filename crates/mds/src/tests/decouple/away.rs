@@ -13,7 +13,7 @@ fn keep(world: &mut World, owner: &Owner, bytes: u64) -> StoredJournal {
 }
 
 fn take(world: &mut World, at: usize, dir: Ino, owner: u64) -> FsResult<DecoupledRecord> {
-    told(ask(world, at, dir, SubtreeOp::TakeOver { owner })).map(|(record, ..)| record)
+    told(ask(world, at, dir, SubtreeOp::TakeOver { owner, now: false })).map(|(record, ..)| record)
 }
 
 fn user(world: &mut World, uid: u32) -> usize {
@@ -102,6 +102,42 @@ fn only_its_user_and_root_take_it_over_and_only_what_was_left_with_a_journal() {
     assert_eq!(take(&mut world, a, dir, 8), Err(FsError::NotFound), "it was taken back");
     assert_eq!(world.lookup(a, dir, "sub"), Err(FsError::NotFound));
     assert_eq!(world.mds.status().decouplings_lost, 1);
+}
+
+#[test]
+fn root_takes_one_at_once_whether_its_owner_is_here_or_gone_and_nobody_else_does() {
+    for (here, kept) in [(true, false), (true, true), (false, false), (false, true)] {
+        let (mut world, a, b, dir, _) = scene();
+        let (one, same) = (user(&mut world, 1000), user(&mut world, 1000));
+        let chown = SetAttr { uid: Some(1000), ..SetAttr::default() };
+        world.call(a, Op::SetAttr { ino: dir, set: chown, handle: None }).expect("root may");
+        let now = |owner| SubtreeOp::TakeOver { owner, now: true };
+        assert_eq!(ask(&mut world, b, dir, now(5)).err(), Some(FsError::NotFound), "it is not decoupled");
+        let mut owner = Owner::new(&mut world, one, dir, 100).expect("it is his");
+        owner.made(&mut world, &mkdir(dir, "sub"));
+        if kept {
+            keep(&mut world, &owner, 300);
+        }
+        if !here {
+            world.disconnect(one);
+            world.wait_alive(3000);
+        }
+        assert_eq!(ask(&mut world, same, dir, now(6)).err(), Some(FsError::Perm), "its user waits for the lease");
+        assert_eq!(ask(&mut world, b, dir, now(0)).err(), Some(FsError::Invalid));
+        let record = told(ask(&mut world, b, dir, now(7))).expect("root may").0;
+        assert_eq!((record.epoch, record.owner, record.uid), (owner.epoch(), 7, 1000));
+        assert_eq!(record.session, world.session(b));
+        if here {
+            // Its owner hears that it has lost it, with all that it asks.
+            let epoch = owner.epoch();
+            assert_eq!(ask(&mut world, one, dir, SubtreeOp::Grant { epoch, inos: 1 }).err(), Some(FsError::Stale));
+            assert_eq!(told(ask(&mut world, one, dir, decouple_op(77, epoch, 10))).err(), Some(FsError::Stale));
+        }
+        ask(&mut world, b, dir, SubtreeOp::End { epoch: record.epoch }).expect("its own");
+        assert_eq!(world.lookup(b, dir, "sub"), Err(FsError::NotFound), "it was not merged");
+        assert!(world.lookup(b, dir, "old").is_ok(), "it is a directory like others");
+        Owner::new(&mut world, same, dir, 100).expect("free");
+    }
 }
 
 #[test]

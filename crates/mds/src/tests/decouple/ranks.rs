@@ -118,6 +118,8 @@ fn it_is_decoupled_at_the_rank_that_has_it_and_nobody_comes_in_by_another_one() 
         Op::Link { ino: two, dir: Ino::ROOT, name: name("l") },
         rmdir(Ino::ROOT, "there"),
         rename(here, "d", Ino::ROOT, "there"),
+        rename(Ino::ROOT, "there", here, "moved"),
+        rename(Ino::ROOT, "there", Ino::ROOT, "moved"),
     ];
     for op in busy {
         for first in [0, 1] {
@@ -126,9 +128,8 @@ fn it_is_decoupled_at_the_rank_that_has_it_and_nobody_comes_in_by_another_one() 
             }
         }
     }
-    // A name that is elsewhere goes as at one rank, and the root moves.
+    // A name that is elsewhere goes as at one rank.
     cluster.call(b, unlink(here, "again")).expect("that name is not in it");
-    cluster.call(b, rename(Ino::ROOT, "there", here, "moved")).expect("it is an entry of rank 0");
     let sub = owner.made(&mut cluster, &mkdir(there, "sub"));
     owner.made(&mut cluster, &create(sub, "new", WRITE, 1));
     owner.run(&mut cluster, &rename(there, "old", sub, "old")).expect("it is his");
@@ -136,6 +137,7 @@ fn it_is_decoupled_at_the_rank_that_has_it_and_nobody_comes_in_by_another_one() 
     owner.merge(&mut cluster).expect("it is his");
     assert_eq!(cluster.lookup(b, there, "sub"), Err(FsError::Busy), "it is decoupled still");
     owner.end(&mut cluster).expect("it is his");
+    cluster.call(b, rename(Ino::ROOT, "there", here, "moved")).expect("it is a directory like others");
     let all = cluster.walk(b);
     let names: Vec<&str> = all.keys().map(String::as_str).collect();
     let expected = ["/here", "/here/d", "/here/f", "/here/moved", "/here/moved/sub", "/here/moved/sub/new"];
@@ -547,7 +549,7 @@ fn one_that_was_left_with_a_journal_in_the_store_is_taken_over_at_the_rank_that_
     ask(&mut cluster, a, dir, SubtreeOp::Data { epoch, inos: vec![journal.ino] }).expect("it is reserved for it");
     ask(&mut cluster, a, dir, SubtreeOp::Keep { epoch, journal }).expect("it is reserved for it");
     cluster.crash(1);
-    let take = SubtreeOp::TakeOver { owner: 78 };
+    let take = SubtreeOp::TakeOver { owner: 78, now: false };
     assert_eq!(ask(&mut cluster, b, dir, take.clone()).err(), Some(FsError::Busy), "its owner is here");
     cluster.at(1, |world| world.message(a, loligo_types::msg::ToServer::Goodbye { gone: false }));
     cluster.wait(6000);

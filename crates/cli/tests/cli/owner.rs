@@ -1,0 +1,150 @@
+//! Who has a directory that a mount has decoupled: that its name stays while a job works in it, what becomes of the journal that is kept of it on this
+//! machine, and how root ends what a dead or living owner has. Real servers and mounts; what a rank decides is tested there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::run::{Place, Service, can_mount, fuse_mounts, loligo, sh, until};
+
+fn serve(place: &Place) -> Service {
+    loligo("format --data {}", &[&place.data()]).ok();
+    Service::start("serve --data {} --set session_ms=1000 --set grace_ms=500", &[&place.data()])
+}
+
+fn mounted(place: &Place, at: &str) -> Service {
+    let at = place.path(at);
+    std::fs::create_dir_all(&at).expect("a directory");
+    let keep = format!("keep_dir={}", place.path("kept").display());
+    Service::start("mount --server {} {} --set {}", &[&place.data(), &at, Path::new(&keep)])
+}
+
+fn kill(mount: Service, place: &Place, at: &str) {
+    mount.kill();
+    let at = place.path(at);
+    until("the dead mount is gone", || {
+        let _ = Command::new("umount").arg("-l").arg(&at).output();
+        fuse_mounts(&at).is_empty()
+    });
+}
+
+/// Journals that are kept on this machine.
+fn kept(place: &Place) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(place.path("kept")).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    files.sort();
+    files
+}
+
+/// A directory of the mount, with one file of which only the mount and the disk of this machine know.
+fn invisible(place: &Place, dir: &str) {
+    let dir = place.path(dir);
+    std::fs::create_dir(&dir).expect("made");
+    loligo("decouple {} --policy deltafs --lease 3600", &[&dir]).ok();
+    std::fs::write(dir.join("f"), "made").expect("written");
+    loligo("sync {}", &[&dir]).ok();
+}
+
+#[test]
+fn what_is_kept_of_a_directory_goes_when_it_is_given_up_and_all_that_is_kept_is_merged_by_one_command() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = serve(&place);
+    let mount = mounted(&place, "mnt");
+    for dir in ["mnt/a", "mnt/b", "mnt/c"] {
+        invisible(&place, dir);
+    }
+    let before = kept(&place);
+    assert_eq!(before.len(), 3);
+    loligo("abandon {}", &[&place.path("mnt/a")]).ok();
+    until("its journal is gone", || kept(&place).len() == 2);
+    // The mount is at work: nobody takes from it what it has, however it is asked for.
+    let files = kept(&place);
+    let paths = [&*files[0], &*files[1], &*data];
+    loligo("merge {} {} --data {}", &paths).fails(1, &["is in use", "loligo merge DIRECTORY", "2 of 2"]);
+    loligo("abandon {} --data {}", &[&files[0], &data]).fails(1, &["is in use"]);
+    std::fs::write(place.path("mnt/b/g"), "made").expect("it is the mount's still");
+    loligo("sync {}", &[&place.path("mnt/b")]).ok();
+    kill(mount, &place, "mnt");
+    let none = place.path("none");
+    std::fs::write(&none, "no journal").expect("written");
+    let ran = loligo("merge {} {} {} --data {} --json", &[&none, &files[0], &files[1], &data]);
+    let ran = ran.fails(1, &["none", "1 of 3"]);
+    let said: Vec<serde_json::Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let named: Vec<&str> = said.iter().filter_map(|one| one["file"].as_str()).collect();
+    assert_eq!(named, [files[0].display().to_string(), files[1].display().to_string()]);
+    assert_eq!(kept(&place), Vec::<PathBuf>::new());
+    let mount = mounted(&place, "mnt");
+    let ran = sh("cd $D/mnt && echo a/* b/* c/*", place.dir.path()).ok();
+    assert_eq!(ran.out.trim(), "a/* b/f b/g c/f");
+    assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn root_ends_what_a_dead_or_living_mount_has_without_waiting_for_its_lease() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = serve(&place);
+    let (dead, other) = (mounted(&place, "dead"), mounted(&place, "other"));
+    invisible(&place, "dead/a");
+    std::fs::create_dir(place.path("other/b")).expect("made");
+    loligo("decouple {} --policy hdfs --lease 3600", &[&place.path("dead/b")]).ok();
+    std::fs::write(place.path("dead/b/f"), "made").expect("written");
+    std::fs::File::open(place.path("dead/b/f")).expect("there").sync_all().expect("kept in the store");
+    kill(dead, &place, "dead");
+    let status = || loligo("status --data {}", &[&data]).ok().out;
+    let hint = format!("loligo abandon --force /a --data {}", data.display());
+    until("it is told how", || status().contains(&hint));
+    loligo("merge --stored /b --data {}", &[&data]).fails(1, &["has an owner", "--force"]);
+    loligo("merge --stored /b --force --data {}", &[&data]).ok();
+    assert_eq!(std::fs::read_to_string(place.path("other/b/f")).expect("merged"), "made");
+    loligo(hint.strip_prefix("loligo ").expect("a command"), &[]).ok();
+    std::fs::write(place.path("other/a/g"), "free").expect("it is a directory like others");
+    assert!(!place.path("other/a/f").exists(), "that was not merged");
+    // Its journal stays, to be looked into.
+    let files = kept(&place);
+    assert_eq!(files.len(), 1);
+    loligo("merge {} --data {}", &[&files[0], &data]).fails(1, &["not decoupled for it any more"]);
+    loligo("abandon --force /a --data {}", &[&data]).fails(1, &["/a is not decoupled"]);
+    // One that lives has lost it, and hears that.
+    let living = mounted(&place, "living");
+    std::fs::create_dir(place.path("living/c")).expect("made");
+    loligo("decouple {} --policy batchfs --lease 3600", &[&place.path("living/c")]).ok();
+    std::fs::write(place.path("living/c/f"), "made").expect("written");
+    loligo("abandon --force /c --data {}", &[&data]).ok();
+    std::fs::write(place.path("other/c/g"), "free").expect("it is a directory like others");
+    loligo("sync {}", &[&place.path("living/c")]).fails(1, &["taken from this mount"]);
+    until("it sees what all see", || sh("ls $D/living/c", place.dir.path()).out.trim() == "g");
+    assert_eq!((living.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {}", &[&data]).ok();
+}
+
+#[test]
+fn a_directory_keeps_its_name_while_a_job_runs_in_it_and_is_completed_wherever_what_is_above_it_went() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let (mount, other) = (mounted(&place, "mnt"), mounted(&place, "other"));
+    std::fs::create_dir_all(place.path("mnt/above/job")).expect("made");
+    let script = place.path("job.sh");
+    let job = "cd $D && echo made > mnt/above/job/f\n\
+               if mv -T other/above/job other/above/moved 2> refused; then exit 9; fi\n\
+               grep -q -i busy refused && mv -T other/above other/went && test -e mnt/went/job/f\n";
+    std::fs::write(&script, job).expect("written");
+    let sh = format!("D={}", place.dir.path().display());
+    let dir = place.path("mnt/above/job");
+    loligo("run --policy batchfs {} -- env {} sh -eu {}", &[&dir, Path::new(&sh), &script]).ok();
+    assert_eq!(std::fs::read_to_string(place.path("other/went/job/f")).expect("merged"), "made\n");
+    std::fs::rename(place.path("other/went/job"), place.path("other/job")).expect("it is a directory like others");
+    assert_eq!((mount.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {}", &[&place.data()]).ok();
+}
