@@ -89,8 +89,10 @@ pub fn by_data(data: &Path) -> Result<Found, Failure> {
 
 /// Nobody serves this directory.
 pub fn not_running(data: &Path) -> Failure {
-    Failure::new(format!("no server runs on {}", data.display()))
-        .remedy(format!("start one: loligo up --data {} --mount DIR", quoted(data)))
+    Failure::new(format!("no server runs on {}", data.display())).remedy(format!(
+        "start one: loligo up --data {0} --mount DIR, or without a mount: loligo serve --data {0}",
+        quoted(data)
+    ))
 }
 
 /// Where clients connect to the server of a data directory.
@@ -104,7 +106,8 @@ pub fn by_address(text: &str) -> Result<Found, Failure> {
         let admin = Admin::Tcp(admin.trim_end_matches('/').to_string());
         return Ok(Found { data: None, address: None, admin: Some(admin), state: None });
     }
-    if text.contains('/') && path.is_dir() {
+    // A name alone may be a directory, too: an address of that form has a port.
+    if (text.contains('/') || !text.contains(':')) && path.is_dir() {
         return by_data(path);
     }
     let address: Address = text.parse().map_err(|e| Failure::usage(format!("{e}")))?;

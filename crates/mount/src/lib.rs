@@ -37,5 +37,5 @@ mod waits;
 
 pub use kernel::Kernel;
 pub use mount::{Counts, Mount, MountError, MountOptions, Unmounted};
-pub use mountpoint::FS_TYPE;
+pub use mountpoint::{FS_TYPE, check as check_mount_point};
 pub use submit::Submit;

@@ -105,6 +105,38 @@ pub(crate) fn prepare(path: &Path, nonempty: bool) -> Result<(PathBuf, Vec<Strin
     Ok((path, notes))
 }
 
+/// Whether a path can be mounted at, as far as can be seen without changing anything: what must be said before something else is made for the
+/// mount. Returns the path without symlinks. A dead mount of our own is no obstacle: the mount detaches it.
+pub fn check(path: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
+    let fail = |source| MountError::Path { path: path.to_owned(), source };
+    let full = std::path::absolute(path).map_err(fail)?;
+    let Some(above) = full.parent().and_then(|parent| parent.ancestors().find(|above| above.exists())) else {
+        return Ok(full);
+    };
+    let below = full.strip_prefix(above).unwrap_or(&full);
+    // With no more than its last name missing.
+    let in_place = below.components().count() == 1;
+    let path = if in_place { absolute(&full) } else { above.canonicalize().map(|above| above.join(below)) };
+    let path = path.map_err(fail)?;
+    if let Some(there) = mounted_at(&path).map_err(fail)? {
+        let is_dead = there.fs_type == FS_TYPE && !alive(&path);
+        let (fs_type, source_name) = (there.fs_type, there.source);
+        return if is_dead { Ok(path) } else { Err(MountError::InUse { path, fs_type, source_name }) };
+    }
+    match std::fs::read_dir(&path) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) if !nonempty => Err(MountError::NotEmpty { path }),
+            _ => Ok(path),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            use rustix::fs::Access;
+            let makes = rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK);
+            makes.map(|()| path).map_err(|error| fail(error.into()))
+        }
+        Err(error) => Err(fail(error)),
+    }
+}
+
 /// Whether a mount answers. One that hangs counts as alive: somebody may be waiting for it to come back.
 fn alive(path: &Path) -> bool {
     let (sender, receiver) = mpsc::channel();

@@ -25,12 +25,18 @@ pub fn open(at: &Store) -> Result<Arc<dyn Backend>, Failure> {
         Ok(store) => Ok(store),
         Err(error @ StoreError::InUse { .. }) => {
             let text = error.to_string();
-            let down = match at.data() {
-                nowhere if nowhere.as_os_str().is_empty() => "loligo down, on the machine where it runs".to_string(),
-                data => format!("loligo down --data {}", quoted(data)),
+            let how = match at {
+                Store::Local(data) => format!("stop it first: loligo down --data {}", quoted(data)),
+                Store::Rados { data, .. } if data.as_os_str().is_empty() => {
+                    "stop all servers that share it first, each on its machine: loligo down --data DIR".to_string()
+                }
+                Store::Rados { data, .. } => format!(
+                    "stop all servers that share it first, each on its machine: loligo down --data DIR; loligo status --data {} names those that \
+                     run, and loligo store check --data {0} who has it",
+                    quoted(data)
+                ),
             };
-            Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string())
-                .remedy(format!("stop it first: {down}")))
+            Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(how))
         }
         Err(error) => Err(Failure::new(error.to_string())),
     }

@@ -10,7 +10,7 @@ use loligo_driver::Unanswered;
 use loligo_types::link::{Method, Question, Reply};
 use serde::de::DeserializeOwned;
 
-use crate::output::{Failure, quoted};
+use crate::output::Failure;
 use crate::service::admin::UNREACHED;
 use crate::service::admin::others::UnreachedDoc;
 use crate::service::admin::token::Token;
@@ -173,15 +173,7 @@ fn nobody(found: &Found, admin: &Admin, error: &io::Error) -> Failure {
     }
     let gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     match (&found.data, &found.state) {
-        (Some(data), Some(state)) if gone => {
-            let mount = state.mount.as_deref().map_or("DIR".to_string(), quoted);
-            Failure::new(format!(
-                "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",
-                data.display(),
-                state.pid
-            ))
-            .remedy(format!("bring it back: loligo up --data {} --mount {mount}", quoted(data)))
-        }
+        (Some(data), Some(state)) if gone => state.killed(data),
         _ => Failure::new(format!("the server at {place} does not answer: {error}"))
             .remedy("is it running, and is this its admin address?"),
     }

@@ -3,6 +3,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use loligo_types::{Answer, Attr, Cred, DirEntry, Frag, FsError, Ino, Op, OpenFla
 
 use crate::args::Directory;
 use crate::look::ask;
-use crate::output::{Context, Failure};
+use crate::output::{Context, Failure, quoted};
 use crate::service::admin::doc::{StatusDoc, SubtreeDoc};
 use crate::target::{self, Found};
 
@@ -124,14 +125,43 @@ fn connect(address: &Address) -> Result<Client, String> {
     Client::connect(address, options).map_err(|error| error.to_string())
 }
 
-/// A connection to a rank of another server: one that runs none lets no clients in, and knows who does.
-fn elsewhere(found: &Found) -> Option<Client> {
-    let status: StatusDoc = ask::json(found, "/api/v1/status").ok()?;
+/// Where ranks of other servers let clients in: one that runs none does not, and knows who does. Those of this machine, where we are known,
+/// first.
+fn doors(found: &Found) -> Result<Vec<Address>, Failure> {
+    let status: StatusDoc = ask::json(found, "/api/v1/status")?;
     let addresses: Vec<Address> =
         status.ranks.iter().flat_map(|rank| &rank.addresses).filter_map(|address| address.parse().ok()).collect();
-    // Those of this machine, where we are known, first.
-    let (here, far): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| matches!(address, Address::Unix(_)));
-    here.into_iter().chain(far).find_map(|address| connect(address).ok())
+    let (here, far): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| matches!(address, Address::Unix(_)));
+    Ok(here.into_iter().chain(far).collect())
+}
+
+/// A connection to a rank of another server.
+fn elsewhere(found: &Found) -> Option<Client> {
+    doors(found).ok()?.iter().find_map(|address| connect(address).ok())
+}
+
+/// A server of this machine as a client comes to it: where it runs no rank, at those that do. A failure if it is gone.
+pub fn let_in(found: Found) -> Result<Found, Failure> {
+    let (Some(data), Some(Address::Unix(socket)), Some(_)) = (&found.data, &found.address, &found.state) else {
+        return Ok(found);
+    };
+    let closed = |error: &std::io::Error| {
+        matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
+    };
+    if !UnixStream::connect(socket).is_err_and(|error| closed(&error)) {
+        return Ok(found);
+    }
+    let mut all = doors(&found)?;
+    if all.is_empty() {
+        return Err(Failure::new(format!(
+            "the server of {} runs no rank, and none is known that lets clients in",
+            data.display()
+        ))
+        .remedy(format!("loligo status --data {} says what it waits for", quoted(data))));
+    }
+    // It may have the ranks some day.
+    all.push(Address::Unix(socket.clone()));
+    Ok(Found { address: Some(Address::Any(all.into())), ..found })
 }
 
 /// Whoever runs the command.
@@ -163,7 +193,7 @@ impl Asker {
         self.client.fs(self.cred.clone()).stat(path)
     }
 
-    /// The directory that holds a directory.
+    /// The directory that holds a directory, or, for root alone, anything else.
     pub fn parent(&self, dir: Ino) -> Result<Ino, FsError> {
         match self.call(Call::Op(Op::LookupParent { dir }))?.answer {
             Answer::Entry(attr) => Ok(attr.ino),
@@ -172,7 +202,7 @@ impl Asker {
         }
     }
 
-    /// The path of a directory in the file system; `None` if it has none, or none that this user may see.
+    /// The path of an inode in the file system, of a file with several names one of them; `None` if it has none, or none that this user may see.
     pub fn path_of(&self, dir: Ino) -> Option<PathBuf> {
         let mut names = Vec::new();
         let mut at = dir;

@@ -11,7 +11,7 @@ use super::node::data_dir;
 use super::state::ServerState;
 use crate::args::Down;
 use crate::at::Store;
-use crate::output::{Context, Failure, Outcome, put, quoted};
+use crate::output::{Context, Failure, Outcome, put};
 use crate::target::not_running;
 
 /// Stops it.
@@ -21,11 +21,12 @@ pub fn run(args: &Down) -> Outcome {
         at.identify().map_err(|e| Failure::new(e.to_string()))?;
     }
     let Some(state) = ServerState::read(&data)? else { return Err(not_running(&data)) };
-    let gone = || killed(&data, &state);
+    let gone = || state.killed(&data);
     let pid = i32::try_from(state.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
     // First a hold on the process, then the check that it is the server: the number cannot change hands in between.
     let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
-    if !serves(&state.socket, pid) {
+    // One that runs no rank listens for questions only.
+    if ![&state.socket, &state.admin_socket].iter().any(|socket| serves(socket, pid)) {
         return Err(gone());
     }
     let begun = Instant::now();
@@ -67,15 +68,4 @@ pub fn run(args: &Down) -> Outcome {
 fn serves(socket: &Path, pid: Pid) -> bool {
     let Ok(stream) = UnixStream::connect(socket) else { return false };
     rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.pid == pid)
-}
-
-/// The server that left its state there is gone.
-fn killed(data: &Path, state: &ServerState) -> Failure {
-    let failure = Failure::new(format!(
-        "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",
-        data.display(),
-        state.pid
-    ));
-    let mount = state.mount.as_deref().map_or("DIR".to_string(), quoted);
-    failure.remedy(format!("bring it back: loligo up --data {} --mount {mount}", quoted(data)))
 }

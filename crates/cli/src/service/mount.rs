@@ -13,6 +13,7 @@ use super::signals::{Signals, UNSYNCED};
 use crate::args::MountArgs;
 use crate::mounts;
 use crate::output::{Context, Failure, Outcome, quoted};
+use crate::ranks::place;
 use crate::settings::{Given, Settings};
 use crate::target::{self, Found};
 
@@ -81,13 +82,16 @@ pub fn in_background(args: &MountArgs, arguments: Vec<OsString>) -> Result<Strin
 }
 
 fn find(args: &MountArgs) -> Result<Found, Failure> {
-    match (&args.data, target::named(args.server.as_deref())) {
-        (Some(data), _) => target::by_data(&node::data_dir(data)?),
-        (None, Some(server)) => target::by_address(server),
+    let found = match (&args.data, target::named(args.server.as_deref())) {
+        (Some(data), _) => target::by_data(&node::data_dir(data)?)?,
+        (None, Some(server)) => target::by_address(server)?,
         (None, None) => {
-            Err(Failure::usage("no server is named").remedy("give --data DIR or --server ADDR, or set LOLIGO_SERVER"))
+            return Err(
+                Failure::usage("no server is named").remedy("give --data DIR or --server ADDR, or set LOLIGO_SERVER")
+            );
         }
-    }
+    };
+    place::let_in(found)
 }
 
 /// What `df` shows, and what the other commands find the server by.

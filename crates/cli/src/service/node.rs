@@ -46,6 +46,7 @@ pub struct Node {
     lease: Option<Arc<dyn Lease>>,
     /// It runs ranks for another server, of which the next commands know.
     has_joined: bool,
+    stands_by: bool,
     /// Keeps others out of the directory; the last to go.
     _lock: Option<File>,
 }
@@ -220,13 +221,14 @@ impl Node {
         let store = open(at, || at.join(how, &name, wait))?;
         let elsewhere = part.elsewhere.iter().copied().map(Rank).collect();
         let (ranks, sharing) = (ranks.ranks.unwrap_or(0), part.sharing);
+        let stands_by = !sharing.takes_share;
         let peers = Some(settings.text("peer_listen")).filter(|at| !at.is_empty()).map(str::to_string);
         let sharing = Sharing { at: peers, ..sharing };
         let lease = store.lease();
         let config = ServerConfig { ranks, elsewhere, sharing, ..server_config(data, settings, store)? };
         let server = recover(begun, data, |progress| Server::start(config, progress))?;
         let node = Node::run(server, data, settings.text("admin"), &admin_socket(data), settings)?;
-        Ok(Node { lease, _lock: lock, ..node })
+        Ok(Node { lease, stands_by, _lock: lock, ..node })
     }
 
     /// Runs ranks for the server of a data directory.
@@ -250,7 +252,7 @@ impl Node {
         let source = Arc::new(Source::new(server.clone(), settings.clone(), data.to_path_buf()));
         let admin = Admin::start(admin, socket, source.clone(), Descriptors::of_process().admin)?;
         let data = data.to_path_buf();
-        let node = Node { server, source, data, admin, lease: None, has_joined: false, _lock: None };
+        let node = Node { server, source, data, admin, lease: None, has_joined: false, stands_by: false, _lock: None };
         told::serves(&node.server, &node.addresses());
         Ok(node)
     }
@@ -263,6 +265,7 @@ impl Node {
             admin_socket: admin_socket(&self.data),
             admin: self.admin.address().map(|at| at.to_string()),
             mount,
+            standby: self.stands_by,
         };
         state.write(&self.data)
     }

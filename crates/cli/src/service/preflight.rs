@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use super::node;
 use crate::output::{Failure, Outcome};
 
 /// Open files that a server and a mount need at least: those of the table, the journal, objects in use, connections.
@@ -63,6 +64,12 @@ pub fn fuse() -> Outcome {
     }
     Err(Failure::new(format!("{HELPER} is not there, and user {} needs it to mount", uid.as_raw()))
         .remedy("as root: apt-get install fuse3; or run this as root"))
+}
+
+/// Fails if nothing can be mounted there, or what is would cover the data directory.
+pub fn mount_point(data: &Path, mount: &Path, nonempty: bool) -> Outcome {
+    let at = loligo_mount::check_mount_point(mount, nonempty).map_err(|error| Failure::new(error.to_string()))?;
+    node::refuse_cover(data, &at)
 }
 
 /// Whether there is a program of this name.

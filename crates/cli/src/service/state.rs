@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::output::{Context, Failure};
+use crate::output::{Context, Failure, quoted};
 
 /// The file's content.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -23,6 +23,9 @@ pub struct ServerState {
     /// Where the same process has mounted it; a name that is not UTF-8 only nearly.
     #[serde(serialize_with = "nearly")]
     pub mount: Option<PathBuf>,
+    /// It takes ranks of servers that are gone only.
+    #[serde(default)]
+    pub standby: bool,
 }
 
 /// Only for people: who wants the path itself asks the kernel what is mounted.
@@ -76,6 +79,22 @@ impl ServerState {
             }
             Err(e) => unreadable(e.to_string(), "remove it, and start the server (loligo up)"),
         }
+    }
+
+    /// What is said where the server that left this is gone.
+    pub fn killed(&self, data: &Path) -> Failure {
+        let failure = Failure::new(format!(
+            "no server runs on {}: the last one (process {}) ended without stopping; nothing acknowledged is lost",
+            data.display(),
+            self.pid
+        ));
+        let data = quoted(data);
+        let how = match (&self.mount, self.standby) {
+            (Some(mount), _) => format!("loligo up --data {data} --mount {}", quoted(mount)),
+            (None, true) => format!("loligo serve --data {data} --standby"),
+            (None, false) => format!("loligo serve --data {data}"),
+        };
+        failure.remedy(format!("bring it back: {how}"))
     }
 
     /// Takes it away at a clean end.

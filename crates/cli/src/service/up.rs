@@ -27,6 +27,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
     let signals = (!args.run.daemon).then(Signals::hold);
     preflight::files()?;
     preflight::fuse()?;
+    preflight::mount_point(&data, &args.mount, args.mount_options.nonempty)?;
     make_if_new(&store)?;
     let Some(signals) = signals else {
         let log = node::log_file(&data);

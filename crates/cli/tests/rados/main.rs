@@ -18,4 +18,5 @@ mod servers;
 mod service;
 mod several;
 mod several_faults;
+mod standby;
 mod thrash;

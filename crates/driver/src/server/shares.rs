@@ -35,8 +35,9 @@ pub(super) fn decide(sight: &Sight, ranks: &[u32], settled: &mut BTreeSet<u64>) 
         }
     }
     for rank in homeless {
-        // Who stands by has the fewest.
-        if let Some(server) = able.keys().min_by_key(|server| count(&wants, **server)) {
+        // Who stands by has the fewest. One that shares and has no more goes first: it is not there for want of others.
+        let fewest = able.iter().min_by_key(|(server, flags)| (count(&wants, **server), !flags.shares));
+        if let Some((server, _)) = fewest {
             wants.insert(rank, *server);
         }
     }
@@ -45,7 +46,16 @@ pub(super) fn decide(sight: &Sight, ranks: &[u32], settled: &mut BTreeSet<u64>) 
         if !settled.insert(*server) || !flags.shares {
             continue;
         }
-        let sharing: Vec<u64> = able.iter().filter(|(_, flags)| flags.shares).map(|(server, _)| *server).collect();
+        let (sharing, stand_by): (Vec<_>, Vec<_>) = able.iter().partition(|(_, flags)| flags.shares);
+        let number = |(server, _): (&u64, &ServerFlags)| *server;
+        let sharing: Vec<u64> = sharing.into_iter().map(number).collect();
+        let stand_by: Vec<u64> = stand_by.into_iter().map(number).collect();
+        // First what others have that only stood in for such a one.
+        let part = ranks.len().div_ceil(sharing.len());
+        while count(&wants, *server) < part {
+            let Some(rank) = wants.iter().rfind(|(_, is)| stand_by.contains(is)).map(|(rank, _)| *rank) else { break };
+            wants.insert(rank, *server);
+        }
         loop {
             let most = sharing.iter().max_by_key(|server| count(&wants, **server)).copied().unwrap_or(*server);
             if count(&wants, most) < count(&wants, *server) + 2 {
@@ -99,6 +109,26 @@ mod tests {
         let shared = decide(&seen, &[0, 1, 2, 3], &mut settled);
         assert_eq!((count(&shared, 1), count(&shared, 2), count(&shared, 3)), (2, 2, 0));
         assert_eq!(decide(&seen, &[0, 1, 2, 3], &mut settled), wants.into(), "what was ordered since stays so");
+    }
+
+    #[test]
+    fn one_that_stands_by_has_a_rank_only_as_long_as_nobody_is_idle_who_came_to_share() {
+        // 1 has died; 2 stands by, and 3 came to share and has nothing yet.
+        let mut seen = sight(&[(1, true), (2, false), (3, true)], &[(0, 1)], &[(0, 1)]);
+        seen.servers.get_mut(&1).expect("it is there").is_gone = true;
+        seen.ranks.get_mut(&0).expect("it is there").is_held = false;
+        assert_eq!(decide(&seen, &[0], &mut [1, 2, 3].into()), [(0, 3)].into());
+        // 2 has taken it, and one that shares comes, or comes back.
+        let seen = sight(&[(2, false), (3, true)], &[(0, 2)], &[(0, 2)]);
+        let mut settled = BTreeSet::from([2]);
+        assert_eq!(decide(&seen, &[0], &mut settled), [(0, 3)].into());
+        assert_eq!(decide(&seen, &[0], &mut settled), [(0, 2)].into(), "what was ordered since stays so");
+        // It takes its part of those, and of what others that share have.
+        let wants = [(0, 1), (1, 1), (2, 1), (3, 2)];
+        let seen = sight(&[(1, true), (2, false), (3, true)], &wants, &wants);
+        let shared = decide(&seen, &[0, 1, 2, 3], &mut [1, 2].into());
+        assert_eq!([1, 2, 3].map(|server| count(&shared, server)), [2, 0, 2]);
+        assert_eq!(shared[&3], 3);
     }
 
     #[test]
