@@ -32,6 +32,7 @@ Look:
   status       What a server does and how it is
   top          The same, live
   config       The effective configuration and where each value came from
+  path         From inode numbers to paths
 
 Policy:
   policy       What a directory and all below it promise: who sees changes when, what survives
@@ -151,6 +152,21 @@ pub enum Command {
         /// End after so many looks (0: never).
         #[arg(long, default_value_t = 0)]
         count: u64,
+    },
+    /// Print the paths of inodes by their numbers, as logs, findings and tables name them; of a file with several names one of them.
+    Path {
+        /// Numbers of inodes.
+        #[arg(required = true, value_name = "INODE")]
+        inos: Vec<u64>,
+        /// Data directory; it is read if no server runs on it.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Address of the server: a Unix socket's path or HOST:PORT.
+        #[arg(long, value_name = "ADDR", env = "LOLIGO_SERVER")]
+        server: Option<String>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// The effective configuration and where each value came from.
     Config {

@@ -63,6 +63,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Auth { what } => auth::run(&what),
         Command::Status { target, json } => look::status::run(&target, json),
         Command::Top { target, interval, count } => look::top::run(&target, interval, count),
+        Command::Path { inos, data, server, json } => look::path::run(&inos, data.as_deref(), server.as_deref(), json),
         Command::Config { data, json } => look::config::run(data.as_deref(), &global, json),
         Command::Rank { what: RankCommand::List { target, json } } => ranks::rank::list(&target, json),
         Command::Rank { what: RankCommand::Add { count, target, json } } => ranks::members::add(&target, count, json),

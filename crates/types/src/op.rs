@@ -148,7 +148,8 @@ pub enum Op {
     /// read. `Walked` if the way, or what it leads to, is another rank's, or is not what `what` needs: then nothing was done. (ShardFS's
     /// operations of class 0 are one request each.)
     Via { dir: Ino, names: Arc<[Name]>, by: Replicas, what: Box<Op> },
-    /// The directory above one. `Entry`. The root is its own parent.
+    /// The directory above one. `Entry`. The root is its own parent. Of what is no directory, for root alone (else `NotDir`): a directory that has a
+    /// name of it.
     LookupParent { dir: Ino },
     /// Attributes. `Entry`. A handle makes the attributes of an open orphan readable.
     GetAttr { ino: Ino },

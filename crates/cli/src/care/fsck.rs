@@ -11,12 +11,15 @@ use loligo_namespace::fsck::{self, Finding};
 use loligo_types::{Event, Ino, Kind, Target};
 use serde_json::json;
 
-use super::{objects, offline};
+use super::{objects, offline, paths};
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
 
 /// Mending may bring to light what was hidden; after this many rounds it is given up.
 const ROUNDS: usize = 5;
+
+/// So many findings have a path: to find one out a directory is read.
+const NAMED_MAX: usize = 256;
 
 /// What one check of all records found.
 struct Checked {
@@ -34,11 +37,12 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
     let mut offline = offline::records(store, data)?;
     let clean = offline.was_clean();
     let mut checked = check(&offline)?;
-    let damage = offline.damage().iter().map(|text| Finding { text: text.clone(), loss: true });
+    let damage = offline.damage().iter().map(|text| Finding { text: text.clone(), loss: true, about: None });
     let mut findings: Vec<Finding> = damage.collect();
-    findings.append(&mut checked.report.findings);
+    let all = std::mem::take(&mut checked.report.findings).into_iter().enumerate();
+    findings.extend(all.map(|(at, finding)| if at < NAMED_MAX { named(&offline, finding) } else { finding }));
     let objects = objects::check(&*blobs, &checked.owners, data_checksums)?;
-    findings.extend(object_findings(&objects));
+    findings.extend(object_findings(&offline, &objects));
     let found = findings.len();
     let mut left = found;
     if repair && (found > 0 || !objects.leftover.is_empty()) {
@@ -88,6 +92,17 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
     verdict(data, repair, found, left)
 }
 
+/// A finding with the path of what it is about, as far as it has one.
+fn named(offline: &Offline, finding: Finding) -> Finding {
+    match finding.about.and_then(|ino| Some((ino, paths::of(offline, ino)?))) {
+        Some((ino, path)) => {
+            let path = path.display().to_string().replace(char::is_control, "?");
+            Finding { text: format!("{}; {ino} is {path}", finding.text), ..finding }
+        }
+        None => finding,
+    }
+}
+
 fn verdict(data: &Path, repair: bool, found: usize, left: usize) -> Outcome {
     let (data, path) = (data.display(), quoted(data));
     match (found, left) {
@@ -108,19 +123,18 @@ fn verdict(data: &Path, repair: bool, found: usize, left: usize) -> Outcome {
     }
 }
 
-fn object_findings(objects: &objects::Report) -> Vec<Finding> {
+fn object_findings(offline: &Offline, objects: &objects::Report) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !objects.leaked.is_empty() {
         let (n, bytes) = (objects.leaked.len(), human_bytes(objects.leaked_bytes));
-        findings.push(Finding { text: format!("{n} objects ({bytes}) belong to no file"), loss: false });
+        findings.push(Finding { text: format!("{n} objects ({bytes}) belong to no file"), loss: false, about: None });
     }
-    findings.extend(objects.missing.iter().map(|text| Finding { text: text.clone(), loss: true }));
-    findings.extend(
-        objects
-            .damaged
-            .iter()
-            .map(|(id, why)| Finding { text: format!("data of inode {}: {why}", id.ino), loss: true }),
-    );
+    findings.extend(objects.missing.iter().map(|text| Finding { text: text.clone(), loss: true, about: None }));
+    findings.extend(objects.damaged.iter().map(|(id, why)| Finding {
+        text: format!("data of {}: {why}", paths::shown(offline, Ino(id.ino))),
+        loss: true,
+        about: None,
+    }));
     findings
 }
 
@@ -178,7 +192,7 @@ struct Rows {
 impl Rows {
     fn bad(&mut self, key: &[u8], why: &str) {
         let hex: String = key.iter().map(|b| format!("{b:02x}")).collect();
-        self.findings.push(Finding { text: format!("row {hex} cannot be understood: {why}"), loss: true });
+        self.findings.push(Finding { text: format!("row {hex} cannot be understood: {why}"), loss: true, about: None });
         self.bad_keys.push(key.to_vec());
     }
 
@@ -200,7 +214,7 @@ impl Rows {
                         "entry {} lies at a wrong place in its directory",
                         loligo_journal::inspect::event_text(&event)
                     );
-                    self.findings.push(Finding { text, loss: false });
+                    self.findings.push(Finding { text, loss: false, about: Some(dir) });
                     self.bad_keys.push(key.to_vec());
                     self.rewrites.push(event.clone());
                 }

@@ -11,5 +11,15 @@ pub mod store;
 mod looked;
 mod objects;
 mod offline;
+mod paths;
 mod places;
 mod text;
+
+/// The paths of these inodes of a data directory that nobody serves.
+pub fn paths_of(
+    data: &std::path::Path,
+    inos: &[u64],
+) -> Result<Vec<Option<std::path::PathBuf>>, crate::output::Failure> {
+    let offline = offline::records(offline::store(data)?, data)?;
+    Ok(inos.iter().map(|ino| paths::of(&offline, loligo_types::Ino(*ino))).collect())
+}

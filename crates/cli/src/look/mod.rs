@@ -4,6 +4,7 @@ pub mod config;
 mod counted;
 mod decoupled;
 mod hot;
+pub mod path;
 pub mod status;
 pub mod top;
 

@@ -7,13 +7,15 @@ use crate::args::Target;
 use crate::output::{Outcome, human_bytes, human_count, human_time, put};
 use crate::ranks::rank;
 use crate::service::admin::balancer::VersionDoc;
-use crate::service::admin::doc::{OpDoc, RankDoc, ServerDoc, SessionDoc, StatusDoc};
+use crate::service::admin::doc::{DamagedDoc, OpDoc, RankDoc, ServerDoc, SessionDoc, StatusDoc};
 use crate::target::{self, Found};
 
+/// Files shown whose data is damaged; `--json` has all that are known.
+const DAMAGED_SHOWN: usize = 20;
 /// Sessions shown; `/api/v1/sessions` has all.
 const SESSIONS_SHOWN: usize = 20;
-/// What a server that is well says of its health.
-const SERVING: &str = "serving";
+/// What a server says of its health that answers requests.
+const SERVING: [&str; 2] = ["serving", "damaged"];
 
 /// Prints it.
 pub fn run(target: &Target, json: bool) -> Outcome {
@@ -22,7 +24,7 @@ pub fn run(target: &Target, json: bool) -> Outcome {
         let (status, sessions) =
             at_once(|| ask::json(&found, "/api/v1/status"), || ask::json(&found, "/api/v1/sessions"));
         let (mut status, sessions): (serde_json::Value, serde_json::Value) = (status?, sessions?);
-        name_decoupled_json(&found, &mut status);
+        name_all_json(&found, &mut status);
         status["sessions"] = sessions;
         return put(format_args!("{status:#}"));
     }
@@ -32,29 +34,40 @@ pub fn run(target: &Target, json: bool) -> Outcome {
     );
     let (sessions, mut status): (Vec<SessionDoc>, StatusDoc) = (sessions?, status?);
     // Of ranks that do not serve nobody is told anything.
-    if status.health == SERVING && status.unreached.is_empty() {
-        let all = status.ranks.iter_mut().flat_map(|rank| &mut rank.decoupled);
-        decoupled::paths(&found, all.map(|one| (one.dir, &mut one.path)));
+    if SERVING.contains(&&*status.health) && status.unreached.is_empty() {
+        name_all(&found, &mut status);
     }
     put(page(&status, &ops?, &sessions).trim_end())
 }
 
 /// As the page for people, where the document is passed on as it is, with what a newer server says.
-fn name_decoupled_json(found: &Found, status: &mut serde_json::Value) {
+fn name_all_json(found: &Found, status: &mut serde_json::Value) {
     let reached = status["unreached"].as_array().is_none_or(Vec::is_empty);
-    if status["health"] != SERVING || !reached {
+    if !status["health"].as_str().is_some_and(|health| SERVING.contains(&health)) || !reached {
         return;
     }
-    let ranks = status["ranks"].as_array_mut().into_iter().flatten();
-    let mut all: Vec<&mut serde_json::Value> =
-        ranks.filter_map(|rank| rank.get_mut("decoupled")?.as_array_mut()).flatten().collect();
-    let text = |path: &serde_json::Value| path.as_str().map(String::from);
-    let mut paths: Vec<(u64, Option<String>)> =
-        all.iter().map(|one| (one["dir"].as_u64().unwrap_or(0), text(&one["path"]))).collect();
-    decoupled::paths(found, paths.iter_mut().map(|(dir, path)| (*dir, path)));
-    for (one, (_, path)) in all.iter_mut().zip(paths) {
-        one["path"] = path.into();
+    for (list, number) in [("decoupled", "dir"), ("damaged", "inode"), ("hottest", "dir")] {
+        let ranks = status["ranks"].as_array_mut().into_iter().flatten();
+        let mut all: Vec<&mut serde_json::Value> =
+            ranks.filter_map(|rank| rank.get_mut(list)?.as_array_mut()).flatten().collect();
+        let text = |path: &serde_json::Value| path.as_str().map(String::from);
+        let mut paths: Vec<(u64, Option<String>)> =
+            all.iter().map(|one| (one[number].as_u64().unwrap_or(0), text(&one["path"]))).collect();
+        decoupled::paths(found, paths.iter_mut().map(|(ino, path)| (*ino, path)));
+        for (one, (_, path)) in all.iter_mut().zip(paths) {
+            one["path"] = path.into();
+        }
     }
+}
+
+/// Gives what ranks know by its number alone its path: the names above it may be other ranks', or in the table alone.
+pub fn name_all(found: &Found, status: &mut StatusDoc) {
+    let all = status.ranks.iter_mut().flat_map(|rank| {
+        let decoupled = rank.decoupled.iter_mut().map(|one| (one.dir, &mut one.path));
+        let damaged = rank.damaged.iter_mut().map(|one| (one.inode, &mut one.path));
+        decoupled.chain(damaged).chain(rank.hottest.iter_mut().map(|one| (one.dir, &mut one.path)))
+    });
+    decoupled::paths(found, all);
 }
 
 /// Both: a server that waits for others, which may hang, does so for all that it is asked at the same time.
@@ -118,7 +131,8 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     out.push('\n');
     out.push_str(&rank::table(&status.ranks, |rank| rank.requests_per_s));
     out.push_str(&rank::not_reached(&status.unreached));
-    out.push_str(&decoupled::lines(&status.ranks));
+    out.push_str(&damaged(&status.ranks));
+    out.push_str(&decoupled::lines(&status.ranks, &status.data));
     out.push('\n');
     let hottest = hot::table(&status.ranks);
     if !hottest.is_empty() {
@@ -129,6 +143,17 @@ fn page(status: &StatusDoc, ops: &BTreeMap<String, OpDoc>, sessions: &[SessionDo
     out.push('\n');
     sessions_table(&mut out, sessions);
     out
+}
+
+/// A line for each file whose data could not be read or written.
+fn damaged(ranks: &[RankDoc]) -> String {
+    let all = ranks.iter().flat_map(|rank| &rank.damaged);
+    let line = |one: &DamagedDoc| {
+        let name =
+            one.path.as_ref().map_or_else(String::new, |path| format!("{} ", path.replace(char::is_control, "?")));
+        format!("damaged: {name}(inode {}), {} times: {}\n", one.inode, human_count(one.times), one.text)
+    };
+    all.take(DAMAGED_SHOWN).map(line).collect()
 }
 
 /// A line for each of the servers that share the store.

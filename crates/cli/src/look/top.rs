@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::status::at_once;
-use super::{ask, hot};
+use super::{ask, decoupled, hot};
 use crate::args::Target;
 use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, written};
 use crate::ranks::rank;
@@ -31,6 +31,20 @@ struct Rate {
     p99_us: f64,
 }
 
+/// Gives directories their paths that their ranks know by number alone. Each is looked for once, so that looking is not what makes them hot.
+fn name(found: &Found, names: &mut BTreeMap<u64, Option<String>>, status: &mut StatusDoc) {
+    let all = status.ranks.iter().flat_map(|rank| &rank.hottest);
+    let mut new: Vec<(u64, Option<String>)> = all.map(|hot| (hot.dir, hot.path.clone())).collect();
+    new.retain(|(dir, path)| path.is_none() && !names.contains_key(dir));
+    decoupled::paths(found, new.iter_mut().map(|(dir, path)| (*dir, path)));
+    names.extend(new);
+    for hot in status.ranks.iter_mut().flat_map(|rank| &mut rank.hottest) {
+        if hot.path.is_none() {
+            hot.path = names.get(&hot.dir).cloned().flatten();
+        }
+    }
+}
+
 /// Shows it, `count` times (0: until Ctrl-C).
 pub fn run(target: &Target, interval: f64, count: u64) -> Outcome {
     if !(0.05..=3600.0).contains(&interval) {
@@ -39,10 +53,12 @@ pub fn run(target: &Target, interval: f64, count: u64) -> Outcome {
     let found = target::find(target)?;
     let terminal = std::io::stdout().is_terminal();
     let mut last = look(&found)?;
+    let mut names = BTreeMap::new();
     let mut shown = 0;
     loop {
         pause(last.at + Duration::from_secs_f64(interval));
-        let now = look(&found)?;
+        let mut now = look(&found)?;
+        name(&found, &mut names, &mut now.status);
         let page = page(&last, &now);
         let mut out = std::io::stdout();
         // Home, the page with the rest of each line cleared, then the rest of the screen: no flicker.

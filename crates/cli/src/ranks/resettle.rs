@@ -159,7 +159,7 @@ fn below(asker: &Asker, place: &Place, top: u16, lines: &Lines, bar: &mut Bar) -
 /// The ranks that take directories, ascending.
 fn ranks_up(found: &crate::target::Found) -> Result<Vec<u16>, Failure> {
     let status: StatusDoc = ask::json(found, "/api/v1/status")?;
-    let takes = |state: &str| matches!(state, "serving" | "full" | "grace");
+    let takes = |state: &str| matches!(state, "serving" | "damaged" | "full" | "grace");
     let mut ranks: Vec<u16> = status.ranks.iter().filter(|rank| takes(&rank.state)).map(|rank| rank.rank).collect();
     ranks.extend(status.servers.iter().flat_map(|server| &server.ranks).filter_map(|rank| u16::try_from(*rank).ok()));
     ranks.sort_unstable();

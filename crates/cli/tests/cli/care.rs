@@ -232,7 +232,7 @@ fn damage_is_found_told_and_mended() {
             .expect("written");
     });
     let found = loligo("fsck --data {}", &[&data]).fails(3, &["problems found; nothing was changed", "--repair"]);
-    for word in ["ghost", "cannot be understood", "lost+found"] {
+    for word in ["ghost", "cannot be understood", "lost+found", "; 1 is /\n"] {
         assert!(found.out.contains(word), "no {word} in {}", found.out);
     }
     let again = loligo("fsck --data {} --json", &[&data]).fails(3, &[]).json();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::run::{LOLIGO, Place, Service, loligo, loligo_in};
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "up",
     "down",
     "format",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 28] = [
     "status",
     "top",
     "config",
+    "path",
     "policy",
     "run",
     "decouple",

@@ -9,6 +9,7 @@ use loligo_store::{Blobs, StoreError};
 use loligo_types::msg::{DataRequest, ToClient};
 use loligo_types::{DataError, Ino, SessionId};
 
+use super::faults::{About, DataFault, Faults};
 use super::queue::{Inbox, Queue};
 use super::rank::Done;
 
@@ -25,6 +26,7 @@ pub(crate) type Job = (EffectId, Effect);
 /// What came of it.
 pub(crate) struct DataDone {
     id: EffectId,
+    about: Option<About>,
     result: EffectResult,
 }
 
@@ -32,6 +34,7 @@ pub(crate) struct DataDone {
 pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
     while let Some(jobs) = queue.take(1) {
         for (id, effect) in jobs {
+            let about = About::of(&effect);
             let result = loligo_osd::execute(blobs, &effect);
             match &result {
                 Err(error @ StoreError::Fenced { .. }) => {
@@ -40,10 +43,12 @@ pub(crate) fn run(blobs: &dyn Blobs, queue: &Queue<Job>, inbox: &Inbox<Done>) {
                 }
                 // As often as somebody writes; each is told.
                 Err(error) if error.may_pass() => tracing::debug!("a data operation failed: {error}"),
+                // Of one file: the rank says which.
+                Err(_) if about.is_some() => {}
                 Err(error) => tracing::warn!("a data operation failed: {error}"),
                 Ok(_) => {}
             }
-            inbox.push(Done::Data(DataDone { id, result }));
+            inbox.push(Done::Data(DataDone { id, about, result }));
         }
     }
 }
@@ -70,6 +75,7 @@ pub(crate) struct DataPlane {
     retry: Vec<(Ino, u64, u32)>,
     /// Files that are to be quiet, by the ticket of who wants it.
     quieting: HashMap<u64, Vec<Ino>>,
+    faults: Faults,
 }
 
 impl DataPlane {
@@ -84,6 +90,7 @@ impl DataPlane {
             out: VecDeque::new(),
             retry: Vec::new(),
             quieting: HashMap::new(),
+            faults: Faults::default(),
         }
     }
 
@@ -154,8 +161,19 @@ impl DataPlane {
         self.feed(loligo_osd::Input::Quiesce { ticket, inos });
     }
 
-    pub(crate) fn done(&mut self, done: DataDone) {
+    /// Of an error that is not the first one of its file nothing is said again.
+    pub(crate) fn done(&mut self, done: DataDone) -> Option<DataFault> {
+        let noted = done.about.as_ref().and_then(|about| self.faults.note(about, &done.result));
+        let fault = match (&done.result, noted) {
+            (Err(error), Some((ino, true))) => Some(DataFault { ino, path: None, text: error.to_string(), times: 1 }),
+            _ => None,
+        };
         self.feed(loligo_osd::Input::Done { id: done.id, result: done.result });
+        fault
+    }
+
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// The connection is gone: its answers go nowhere.

@@ -13,6 +13,7 @@ mod auth;
 mod cluster;
 mod conn;
 mod data;
+mod faults;
 mod hub;
 mod joined;
 mod journal;
@@ -53,6 +54,7 @@ use loligo_types::{PolicyId, Rank, RankState};
 pub use self::auth::{Auth, Listed};
 pub use self::cluster::RANKS_MAX;
 pub use self::error::{Result, ServerError};
+pub use self::faults::DataFault;
 pub use self::format::{FormatOptions, format};
 pub use self::joined::Joint;
 pub use self::metrics::Metrics;
@@ -169,6 +171,10 @@ pub fn socket_in(data: &Path) -> Address {
 
 /// A picture of a rank.
 pub struct RankStatus {
+    /// Files whose data could not be read or written since the rank was started, at most 64.
+    pub faults: Vec<DataFault>,
+    /// How often file data could not be read or written.
+    pub data_errors: u64,
     /// Which.
     pub rank: Rank,
     /// The metadata server's own.

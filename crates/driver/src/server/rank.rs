@@ -33,7 +33,7 @@ use super::metrics::Metrics;
 use super::queue::{Inbox, Queue};
 use super::resident::Residence;
 use super::slots::Connections;
-use super::{RankStatus, journal, policy, shut_out, table};
+use super::{DataFault, RankStatus, journal, policy, shut_out, table};
 use crate::alive::Sign;
 use crate::sock::{Sock, Waker};
 
@@ -298,7 +298,9 @@ impl Rank {
             Done::MergeRows { id, merged } => self.feed(Input::MergeRowsDone { id, merged }),
             Done::Settled { table_upto } => self.feed(Input::Settled { table_upto }),
             Done::Data(done) => {
-                self.data.done(done);
+                if let Some(fault) = self.data.done(done) {
+                    self.log_fault(&fault);
+                }
                 self.data_outputs();
             }
             Done::StatFs(space) => {
@@ -381,12 +383,24 @@ impl Rank {
 
     fn status(&self) -> RankStatus {
         self.metrics.rank_cpu_ns.set(thread_cpu_ns());
+        let path = |fault: DataFault| DataFault { path: self.mds.path_of(fault.ino), ..fault };
         RankStatus {
+            faults: self.data.faults().files().map(path).collect(),
+            data_errors: self.data.faults().total(),
             rank: self.others.own(),
             mds: self.mds.status(),
             addresses: self.door.addresses().into_iter().chain(self.listeners.addresses()).collect(),
             metrics: self.metrics.clone(),
             advice: Default::default(),
+        }
+    }
+
+    /// Names the file, where names are in memory.
+    fn log_fault(&self, fault: &DataFault) {
+        let DataFault { ino, text, .. } = fault;
+        match self.mds.path_of(*ino) {
+            Some(path) => tracing::warn!("data of {path} (inode {ino}): {text}"),
+            None => tracing::warn!("data of inode {ino} (its path: loligo path {ino}): {text}"),
         }
     }
 

@@ -83,7 +83,7 @@ impl Mds {
     }
 
     /// The path of a directory, if it can be told without reading.
-    pub(crate) fn path_of(&self, dir: Ino) -> Option<String> {
+    pub fn path_of(&self, dir: Ino) -> Option<String> {
         let (mut at, mut names) = (dir, Vec::new());
         while at != Ino::ROOT {
             let inode = self.tree.peek(at)?;

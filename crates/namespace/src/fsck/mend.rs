@@ -149,7 +149,7 @@ fn remove_unlinked(scan: &mut Scan) {
     for fact in facts.iter_mut().filter(|fact| fact.orphan && fact.links > 0) {
         fact.orphan = false;
         let ino = fact.inode.ino;
-        report.add(false, format!("inode {ino} is an orphan, but has a name"), [Event::OrphanGone(ino)]);
+        report.add_of(ino, false, format!("inode {ino} is an orphan, but has a name"), [Event::OrphanGone(ino)]);
     }
     facts.retain(|fact| {
         let unlinked = fact.inode.nlink == 0 && fact.links == 0 && !fact.orphan && fact.inode.ino != Ino::ROOT;
@@ -170,7 +170,7 @@ fn mend_parents(scan: &mut Scan, changed: &mut BTreeSet<Ino>) {
             let at = Place::embedded(crate::hash63(*key, name.as_bytes()));
             if fact.inode.place != at {
                 let text = format!("directory {} does not say that it lives with {name} in {dir}", fact.inode.ino);
-                report.add(false, text, []);
+                report.add_of(fact.inode.ino, false, text, []);
                 fact.inode.place = at;
                 changed.insert(fact.inode.ino);
             }
@@ -178,7 +178,7 @@ fn mend_parents(scan: &mut Scan, changed: &mut BTreeSet<Ino>) {
         let (ino, said) = (fact.inode.ino, fact.inode.parent);
         let parent = if ino == Ino::ROOT { ino } else { fact.place.as_ref().map_or(Ino(0), |(dir, _)| *dir) };
         if said != parent {
-            report.add(false, format!("directory {ino} says its parent is {said}, is in {parent}"), []);
+            report.add_of(ino, false, format!("directory {ino} says its parent is {said}, is in {parent}"), []);
             fact.inode.parent = parent;
             changed.insert(ino);
         }
@@ -244,7 +244,7 @@ fn mend_numbers(scan: &mut Scan, at: usize, sums: &BTreeMap<Ino, RStat>, forced:
         return;
     }
     for (loss, text) in wrong {
-        scan.report.add(loss, text, []);
+        scan.report.add_of(ino, loss, text, []);
     }
     scan.report.repairs.extend(extra);
     if let Some(parts) = &scan.facts[at].parts {

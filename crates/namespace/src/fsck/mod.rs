@@ -7,7 +7,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use loligo_types::Event;
+use loligo_types::{Event, Ino};
 
 /// One thing that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub struct Finding {
     pub text: String,
     /// Bytes or names were lost; else only numbers were wrong.
     pub loss: bool,
+    /// What it is about, if it is there: of an entry the directory that it is in.
+    pub about: Option<Ino>,
 }
 
 /// What a check found.
@@ -33,7 +35,13 @@ pub struct Report {
 
 impl Report {
     fn add(&mut self, loss: bool, text: String, repairs: impl IntoIterator<Item = Event>) {
-        self.findings.push(Finding { text, loss });
+        self.findings.push(Finding { text, loss, about: None });
+        self.repairs.extend(repairs);
+    }
+
+    /// The same of something that may have a path.
+    fn add_of(&mut self, ino: Ino, loss: bool, text: String, repairs: impl IntoIterator<Item = Event>) {
+        self.findings.push(Finding { text, loss, about: Some(ino) });
         self.repairs.extend(repairs);
     }
 }

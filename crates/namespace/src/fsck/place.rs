@@ -23,7 +23,7 @@ fn mend_remote(scan: &mut Scan, stray: Stray) {
         fact.embedded = true;
         let text = format!("entry {} in {} does not say that inode {} lives with it", stray.name, stray.dir, stray.ino);
         let entry = entry_of(&stray, fact.inode.kind, false);
-        scan.report.add(false, text, [entry]);
+        scan.report.add_of(stray.dir, false, text, [entry]);
     }
 }
 
@@ -35,12 +35,12 @@ fn mend_embedded(scan: &mut Scan, stray: Stray, changed: &mut BTreeSet<Ino>) {
     if fact.embedded {
         let text = format!("entry {name} in {dir} says that inode {ino} lives with it, which has another primary name");
         let entry = entry_of(&stray, fact.inode.kind, true);
-        return scan.report.add(false, text, [entry]);
+        return scan.report.add_of(*dir, false, text, [entry]);
     }
     fact.embedded = true;
     (fact.inode.parent, fact.inode.place) = (*dir, at);
     changed.insert(*ino);
-    scan.report.add(false, format!("inode {ino} does not say that it lives with {name} in {dir}"), []);
+    scan.report.add_of(*ino, false, format!("inode {ino} does not say that it lives with {name} in {dir}"), []);
 }
 
 /// Files that say they live with a name that does not have them live by themselves.

@@ -142,12 +142,12 @@ impl Scan {
             if !is_dir && !inode.lookup_lease().is_none() {
                 inode.extra_mut().lookup_lease = LookupLease::NONE;
                 let text = format!("inode {} is no directory and has a policy of lookup leases", inode.ino);
-                report.add(false, text, [Event::Inode(Box::new(inode.clone()))]);
+                report.add_of(inode.ino, false, text, [Event::Inode(Box::new(inode.clone()))]);
             }
             if !is_dir && inode.placement() != Placement::Inherited {
                 inode.extra_mut().placement = Placement::Inherited;
                 let text = format!("inode {} is no directory and says where directories live", inode.ino);
-                report.add(false, text, [Event::Inode(Box::new(inode.clone()))]);
+                report.add_of(inode.ino, false, text, [Event::Inode(Box::new(inode.clone()))]);
             }
             if bits <= Frag::BITS_MAX
                 && expected <= limits::EXPECTED_ENTRIES_MAX
@@ -160,7 +160,7 @@ impl Scan {
                 extra.expected_entries = if is_dir { expected.min(limits::EXPECTED_ENTRIES_MAX) } else { 0 };
             }
             let text = format!("inode {} says 2^{bits} fragments and {expected} entries expected", inode.ino);
-            report.add(false, text, [Event::Inode(Box::new(inode.clone()))]);
+            report.add_of(inode.ino, false, text, [Event::Inode(Box::new(inode.clone()))]);
         }
     }
 
@@ -228,7 +228,8 @@ impl Scan {
             return self.report.add(true, format!("entry {name} is in {dir}, which is no directory"), [gone()]);
         }
         let Some(target) = self.fact(ino) else {
-            return self.report.add(
+            return self.report.add_of(
+                dir,
                 true,
                 format!("entry {name} in {dir} points to {ino}, which is no inode"),
                 [gone()],
@@ -243,7 +244,7 @@ impl Scan {
         }
         if right != kind {
             let entry = Event::Entry { dir, name: name.clone(), ino, kind: right, remote };
-            self.report.add(false, format!("entry {name} in {dir} has the wrong type"), [entry]);
+            self.report.add_of(dir, false, format!("entry {name} in {dir} has the wrong type"), [entry]);
         }
         if self.lost_found == Some(dir) {
             self.lost_names.insert(name.clone());
@@ -281,7 +282,7 @@ impl Scan {
         };
         let stays = (drop_dir, &drop_name) != (dir, name);
         let text = format!("directory {ino} has one more name: {drop_name} in {drop_dir}");
-        self.report.add(false, text, [Event::EntryGone { dir: drop_dir, name: drop_name }]);
+        self.report.add_of(ino, false, text, [Event::EntryGone { dir: drop_dir, name: drop_name }]);
         stays
     }
 

@@ -18,17 +18,18 @@ pub(crate) fn need_parent(wants: &mut Wants<'_>, dir: Ino) {
     }
 }
 
-/// No permission is needed: `..` is resolved in a directory that was reached. A removed directory has no parent.
-pub(crate) fn prepare_parent(tree: &Tree, dir: Ino) -> FsResult<Change> {
+/// No permission is needed: `..` is resolved in a directory that was reached. A removed directory has no parent. Of anything else only root is
+/// told in which directory it lives.
+pub(crate) fn prepare_parent(tree: &Tree, ctx: &Ctx<'_>, dir: Ino) -> FsResult<Change> {
     let inode = match tree.find(dir) {
         Found::Here(inode) => inode,
         Found::Gone => return Err(FsError::NotFound),
         Found::Unknown => return Err(missing("a directory")),
     };
-    if inode.kind != Kind::Dir {
+    if inode.kind != Kind::Dir && !ctx.cred.is_root() {
         return Err(FsError::NotDir);
     }
-    if inode.parent == Ino(0) {
+    if inode.parent == Ino(0) || inode.nlink == 0 {
         return Err(FsError::NotFound);
     }
     Ok(Change::only(Answer::Entry(tree.attr_of(crate::work::pointed(tree, inode.parent)?))))
@@ -64,7 +65,17 @@ mod tests {
             0 parent /d/e = kind=Dir ino=256
             0 parent /d = ino=1
             0 parent / = ino=1
-            0 parent /f = NotDir
+            0 parent /f = ino=1
+            0 mkdir /g 755
+            0 create /g/f 644
+            0 parent /g/f = kind=Dir ino=259
+            1000 parent /g/f = NotDir
+            0 link /g/f /f2
+            0 parent /f2 = ino=1
+            0 hold /g/f
+            0 unlink /f2
+            0 unlink /g/f
+            0 parent @260 = NotFound
             0 hold /d/e
             0 rmdir /d/e
             0 parent @257 = NotFound

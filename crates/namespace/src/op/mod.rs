@@ -80,7 +80,7 @@ pub(crate) fn need(wants: &mut Wants<'_>, op: &Op, cred: &Cred) {
 pub fn prepare(tree: &Tree, op: &Op, ctx: &Ctx<'_>) -> FsResult<Change> {
     match op {
         Op::Lookup { dir, name } => lookup::prepare(tree, ctx, *dir, name),
-        Op::LookupParent { dir } => lookup::prepare_parent(tree, *dir),
+        Op::LookupParent { dir } => lookup::prepare_parent(tree, ctx, *dir),
         Op::GetAttr { ino } => getattr::prepare(tree, *ino),
         Op::SetAttr { ino, set, handle } => {
             setattr::prepare(tree, ctx, *ino, set, handle.is_some() && ctx.handle_write)

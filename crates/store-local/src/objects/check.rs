@@ -22,7 +22,7 @@ use crate::layout::Layout;
 /// Blocks read at a time.
 const AT_ONCE: usize = 256;
 /// Where no program helps.
-const RESTORE: &str = "overwrite or remove the file that it is of, and restore it from a copy: loligo fsck --data-checksums, when it is not served, says more";
+const RESTORE: &str = "overwrite or remove it, and restore it from a copy: loligo fsck --data-checksums, when it is not served, says more";
 
 /// What became of a look at an object.
 enum Seen {
@@ -66,7 +66,10 @@ pub(crate) fn check(layout: &Layout, checked: &mut Checked, tell: &mut dyn FnMut
         let found = look(|| {
             seen = object(&paths, id, &epochs()?)?;
             Ok(match &seen {
-                Seen::Wrong(text) => vec![Finding::wrong(text.clone(), RESTORE)],
+                Seen::Wrong(text) => {
+                    let name = format!("loligo path {} --data {} names the file", id.ino, layout.dir.display());
+                    vec![Finding::wrong(text.clone(), format!("{name}; {RESTORE}"))]
+                }
                 _ => Vec::new(),
             })
         })?;

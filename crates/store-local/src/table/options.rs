@@ -59,7 +59,8 @@ fn memory_and_threads(db: &mut Options, options: &OpenOptions) {
 
 fn quick_opening(db: &mut Options, options: &OpenOptions) {
     db.set_max_open_files(i32::try_from(options.open_tables).unwrap_or(i32::MAX));
-    db.set_skip_stats_update_on_db_open(true);
+    // At most 20 files are looked at, for how many rows there are.
+    db.set_skip_stats_update_on_db_open(false);
     db.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     db.set_max_total_wal_size(64 << 20);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Make, Rng, Scenario};
-use crate::{Batch, Durability, KeyValue, Table};
+use crate::{Batch, Durability, KeyValue, Table, TableSize};
 
 pub(super) const SCENARIOS: [Scenario; 9] = [
     ("a batch is seen whole by every kind of read", batch_is_seen),
@@ -191,7 +191,7 @@ fn survives_reopening(make: Make<'_>) {
 
 fn size_grows(make: Make<'_>) {
     let mut fixture = make();
-    let store = fixture.open();
+    let mut store = fixture.open();
     let table = store.table();
     for i in 0u32..1000 {
         let mut batch = Batch::new();
@@ -199,7 +199,20 @@ fn size_grows(make: Make<'_>) {
         table.write(&batch, Durability::Buffered).expect("write");
     }
     table.flush().expect("flush");
+    let is_near = |size: TableSize| (500..=2000).contains(&size.keys) && size.bytes > 0;
     let size = table.approximate_size().expect("size");
-    assert!((500..=2000).contains(&size.keys), "{size:?}");
-    assert!(size.bytes > 0, "{size:?}");
+    assert!(is_near(size), "{size:?}");
+    drop(table);
+    // The same for one who opens it anew, after a clean end or not.
+    for close in [true, false] {
+        let size = store.table().approximate_size().expect("size");
+        assert!(is_near(size), "{size:?}");
+        if close {
+            store.close().expect("close");
+        }
+        drop(store);
+        store = fixture.open();
+    }
+    let size = store.table().approximate_size().expect("size");
+    assert!(is_near(size), "{size:?}");
 }

@@ -109,7 +109,7 @@ pub struct TableDoc {
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct RankDoc {
     pub rank: u16,
-    /// As the server's: `serving`, `grace`, `full`, or `failed`.
+    /// As the server's: `serving`, `damaged`, `grace`, `full`, or `failed`.
     pub state: String,
     /// Why, unless it is serving; then what is wrong all the same, as with its balancer; of one that is being drained, why
     /// it does not get on.
@@ -199,6 +199,11 @@ pub struct RankDoc {
     /// What it knows of the load of the others.
     #[serde(default)]
     pub others: Vec<KnownLoadDoc>,
+    /// How often file data could not be read or written since the rank was started, and the files, at most 64, until nothing of such data is left.
+    #[serde(default)]
+    pub data_errors: u64,
+    #[serde(default)]
+    pub damaged: Vec<DamagedDoc>,
     /// At most 10, hottest first.
     #[serde(default)]
     pub hottest: Vec<HotDirDoc>,
@@ -362,6 +367,14 @@ pub(super) fn us(ns: u64) -> f64 {
 /// The state in a word, and why it is not serving, or what is wrong although it is.
 pub type Health = (&'static str, Option<String>);
 
+/// What is wrong with so many files. Their names are not for everybody who may ask for the health.
+fn damage(files: usize) -> String {
+    let files = crate::output::human_files(files as u64);
+    format!(
+        "the data of {files} could not be read or written; loligo status names them, and loligo fsck --data-checksums finds all"
+    )
+}
+
 /// The state of a rank.
 fn health_of(rank: &loligo_driver::RankStatus) -> Health {
     let (mds, trouble) = (&rank.mds, super::balancer::trouble(rank));
@@ -389,6 +402,7 @@ fn health_of(rank: &loligo_driver::RankStatus) -> Health {
         );
     }
     match mds.member {
+        RankState::Up if !rank.faults.is_empty() => ("damaged", Some(damage(rank.faults.len()))),
         RankState::Up => ("serving", trouble),
         RankState::Draining => ("draining", mds.drain_stuck.clone()),
         RankState::Leaving => ("leaving", None),
@@ -421,7 +435,7 @@ fn worst_of<'a>(
 fn worst<'a>(
     ranks: impl Iterator<Item = (Rank, (&'a str, Option<String>))>,
 ) -> Option<(Rank, (&'a str, Option<String>))> {
-    let order = ["leaving", "draining", "serving", "full", "grace", "failed"];
+    let order = ["leaving", "draining", "serving", "damaged", "full", "grace", "failed"];
     let badness = |word: &str| order.iter().position(|other| *other == word);
     ranks.max_by_key(|(rank, (word, reason))| (badness(word), reason.is_some(), std::cmp::Reverse(*rank)))
 }
@@ -533,10 +547,30 @@ impl RankDoc {
             load: LoadDoc::new(&mds.load),
             balancer: super::balancer::rank_doc(status),
             others: mds.others.iter().map(KnownLoadDoc::new).collect(),
+            data_errors: status.data_errors,
+            damaged: status.faults.iter().map(DamagedDoc::new).collect(),
             hottest: mds.hottest.iter().map(HotDirDoc::new).collect(),
             decoupled: mds.decoupled.iter().map(DecoupledDoc::new).collect(),
             heat: HeatDoc::new(&mds.heat_totals),
         }
+    }
+}
+
+/// A file whose data could not be read or written.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct DamagedDoc {
+    pub inode: u64,
+    /// Null: not known by heart.
+    pub path: Option<String>,
+    /// What the store said last.
+    pub text: String,
+    pub times: u64,
+}
+
+impl DamagedDoc {
+    fn new(fault: &loligo_driver::DataFault) -> DamagedDoc {
+        let loligo_driver::DataFault { ino, path, text, times } = fault;
+        DamagedDoc { inode: ino.0, path: path.clone(), text: text.clone(), times: *times }
     }
 }
 

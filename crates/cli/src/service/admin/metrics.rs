@@ -79,6 +79,16 @@ const JOURNAL_OUTSTANDING: Metric = stable("loligo_journal_outstanding_bytes", "
 const JOURNAL_LIMIT: Metric = stable("loligo_journal_limit_bytes", "gauge", "above this changes wait for checkpoints");
 const JOURNAL_SYNC: Metric = stable("loligo_journal_sync_seconds", "histogram", "time of a sync of the journal");
 const JOURNAL_FULL: Metric = stable("loligo_journal_full", "gauge", "1 while the journal waits for space on the disk");
+const DATA_ERRORS: Metric = stable(
+    "loligo_data_errors_total",
+    "counter",
+    "times that data of a file could not be read or written; a full store does not count",
+);
+const DAMAGED_FILES: Metric = stable(
+    "loligo_damaged_files",
+    "gauge",
+    "files of which that is so, until nothing of such data is left; at most 64",
+);
 const CHECKPOINTS: Metric = stable("loligo_checkpoints_total", "counter", "checkpoints written into the table");
 const CHECKPOINTS_FAILED: Metric =
     stable("loligo_checkpoints_failed_total", "counter", "checkpoints that failed and were tried again");
@@ -258,7 +268,7 @@ pub fn render(source: &Source, status: &Status) -> String {
 }
 
 fn server(page: &mut Page, source: &Source, status: &Status) {
-    let serving = super::doc::health(status).0 == "serving";
+    let serving = matches!(super::doc::health(status).0, "serving" | "damaged");
     page.one(&UP, u64::from(serving) as f64);
     page.one(&UPTIME, source.uptime_s());
     page.ranks(&RANK_CPU, status, |rank| rank.metrics.rank_cpu_ns.get() as f64 / 1e9);
@@ -377,6 +387,8 @@ fn disk(page: &mut Page, status: &Status) {
     page.ranks(&JOURNAL_OUTSTANDING, status, |rank| rank.mds.journal_bytes as f64);
     page.ranks(&JOURNAL_LIMIT, status, |rank| rank.mds.journal_limit as f64);
     page.ranks(&JOURNAL_FULL, status, |rank| rank.metrics.journal_full.get() as f64);
+    page.ranks(&DATA_ERRORS, status, |rank| rank.data_errors as f64);
+    page.ranks(&DAMAGED_FILES, status, |rank| rank.faults.len() as f64);
     page.histograms(&JOURNAL_SYNC, status, |rank| rank.metrics.journal_sync.snapshot());
     page.ranks(&CHECKPOINTS, status, |rank| rank.metrics.checkpoints.get() as f64);
     page.ranks(&CHECKPOINTS_FAILED, status, |rank| rank.mds.checkpoints_failed as f64);

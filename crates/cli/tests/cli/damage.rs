@@ -1,0 +1,119 @@
+//! File data that is damaged, as users are told of it: the file by its path, in the status and health of a server, in its log, by `fsck` and
+//! `store check`; and the way from an inode's number to its path. Not here: how damage is found, which is the store's.
+
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::run::{Place, Service, can_mount, loligo, until};
+
+const LEN: usize = 300_000;
+
+/// Spoils all objects of a data directory.
+fn spoil(data: &Path) -> usize {
+    let (mut dirs, mut spoiled) = (vec![data.join("objects")], 0);
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).expect("a directory").flatten() {
+            let meta = entry.metadata().expect("attributes");
+            if meta.is_dir() {
+                dirs.push(entry.path());
+            } else if meta.len() > LEN as u64 {
+                let file = std::fs::File::options().write(true).open(entry.path()).expect("the object");
+                file.write_all_at(b"damage", meta.len() - 1000).expect("written");
+                spoiled += 1;
+            }
+        }
+    }
+    spoiled
+}
+
+fn served(place: &Place, at: &Path) -> (Service, Service) {
+    std::fs::create_dir_all(at).expect("a directory");
+    let server = Service::start("serve --data {} --admin off", &[&place.data()]);
+    let mount = Service::start("mount --data {} {}", &[&place.data(), at]);
+    (server, mount)
+}
+
+#[test]
+fn a_damaged_file_is_named_by_its_path_until_it_is_written_anew() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, at) = (place.data(), place.mount());
+    loligo("format --data {}", &[&data]).ok();
+    let (server, mount) = served(&place, &at);
+    let file = at.join("a/b/file");
+    std::fs::create_dir_all(at.join("a/b")).expect("made");
+    std::fs::write(&file, vec![7; LEN]).expect("written");
+    let (inode, dir) =
+        (std::fs::metadata(&file).expect("there").ino(), std::fs::metadata(at.join("a/b")).expect("there").ino());
+    let ask = |what: &str| loligo(&format!("path {what} --data {{}}"), &[&data]);
+    assert_eq!(ask(&format!("{inode} {dir} 1")).ok().out, "/a/b/file\n/a/b\n/\n");
+    ask("999999").fails(1, &["inode 999999 has no path"]);
+    assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+    // The same of one that is not served.
+    assert_eq!(ask(&format!("{inode} {dir} 1")).ok().out, "/a/b/file\n/a/b\n/\n");
+    let none = ask("999999 1 --json");
+    assert_eq!(
+        (none.code, none.json()),
+        (1, serde_json::json!([{ "inode": 999_999, "path": null }, { "inode": 1, "path": "/" }]))
+    );
+    assert!(spoil(&data) > 0, "there is an object");
+    let found = loligo("fsck --data {} --data-checksums", &[&data]).fails(3, &["problems found"]);
+    assert!(found.out.contains(&format!("data of /a/b/file (inode {inode}): ")), "{}", found.out);
+    let found = loligo("store check --data {}", &[&data]).fails(3, &[]);
+    let said = found.out + &found.err;
+    assert!(said.contains(&format!("loligo path {inode} --data {}", data.display())), "{said}");
+    // Who reads it is told of an error, and the server is not well from then on.
+    let (server, mount) = served(&place, &at);
+    let status = || loligo("status --data {}", &[&data]).ok().out;
+    assert!(!status().contains("damaged"), "nobody has read it: {}", status());
+    assert_eq!(
+        std::fs::read(&file).expect_err("it is damaged").raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    let said = status();
+    assert!(said.contains("damaged: the data of 1 file could not be read or written"), "{said}");
+    assert!(said.contains(&format!("damaged: /a/b/file (inode {inode}), ")), "{said}");
+    let json = loligo("status --data {} --json", &[&data]).ok().json();
+    let one = &json["ranks"][0]["damaged"][0];
+    assert_eq!((&json["health"], &one["inode"], &one["path"]), (&"damaged".into(), &inode.into(), &"/a/b/file".into()));
+    assert!(json["ranks"][0]["data_errors"].as_u64() > Some(0), "{json}");
+    until("the log says so", || server.log().contains(&format!("data of /a/b/file (inode {inode}): ")));
+    // With the bytes goes the damage.
+    std::fs::write(&file, "new").expect("written");
+    until("it is well again", || {
+        std::fs::File::open(&file).expect("there").sync_all().expect("durable");
+        !status().contains("damaged")
+    });
+    assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+    loligo("fsck --data {} --data-checksums", &[&data]).ok();
+}
+
+#[test]
+fn a_path_is_shown_to_those_alone_who_could_have_found_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, at) = (place.data(), place.mount());
+    loligo("format --data {}", &[&data]).ok();
+    let (server, mount) = served(&place, &at);
+    std::fs::create_dir_all(at.join("a/secret/b")).expect("made");
+    std::fs::write(at.join("a/file"), "").expect("written");
+    std::fs::set_permissions(at.join("a/secret"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("set");
+    let number = |path: &str| std::fs::metadata(at.join(path)).expect("there").ino();
+    for path in [place.dir.path(), &data] {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+    }
+    let socket: PathBuf = data.join("loligo.sock");
+    std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("set");
+    let as_other = |ino: u64| {
+        let path = format!("path {ino} --server {{}}");
+        super::run::loligo_in(&path, &[&socket], |command| _ = std::os::unix::process::CommandExt::uid(command, 1000))
+    };
+    assert_eq!(as_other(number("a/secret")).ok().out, "/a/secret\n");
+    as_other(number("a/secret/b")).fails(1, &["no path"]);
+    as_other(number("a/file")).fails(1, &["no path"]);
+    assert_eq!((mount.stop().0, server.stop().0), (0, 0));
+}
