@@ -34,7 +34,7 @@ pub struct Simulate {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub ranks: u16,
     /// What clients do; a wrong one is answered with those that there are.
-    #[arg(long, value_name = "SPEC", default_value = "create-shared:clients=8,files=1000000,lanes=24")]
+    #[arg(long, value_name = "SPEC", default_value = "create-shared:clients=4,files=50000,lanes=4")]
     pub workload: String,
     /// Virtual seconds after which it ends, if the clients have not.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -47,7 +47,7 @@ pub struct Simulate {
     #[arg(long, value_name = "NAME|FILE")]
     pub against: Option<String>,
     /// Virtual milliseconds between two decisions of a rank.
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub tick_ms: u64,
     /// Picture of both to write.
     #[arg(long, value_name = "FILE")]
