@@ -53,8 +53,11 @@ pub fn run(data: Option<&Path>, given: &Given, json: bool) -> Outcome {
     put(format_args!("{head}{}", lines.collect::<Vec<_>>().join("\n")))
 }
 
+/// Settings of a server, and its process.
+type Used = (BTreeMap<String, Shown>, u32);
+
 /// The settings of the server that runs on a data directory, and its process; `None`: none runs.
-fn running(data: &Path) -> Result<Option<(BTreeMap<String, Shown>, u32)>, Failure> {
+fn running(data: &Path) -> Result<Option<Used>, Failure> {
     let Some(state) = ServerState::read(data)? else { return Ok(None) };
     match ask::json(&target::by_data(data)?, "/api/v1/config") {
         Ok(used) => Ok(Some((used, state.pid))),
