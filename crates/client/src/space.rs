@@ -213,7 +213,7 @@ impl Client {
         falloc.asked = if grows { Asked::Grow } else { Asked::Touch };
         if !grows {
             let (cuts, mtime) = (file.attr.cuts, SetTime::Now);
-            let op = Op::SetData { ino, handle, cuts, grow_to: None, mtime, spilled: false, kill_priv };
+            let op = Op::SetData { ino, handle, cuts, grow_to: None, behind: None, mtime, spilled: false, kill_priv };
             self.request(cred, op, Then::Task(id));
         } else if file.may_buffer() {
             self.grow_file(Waiter::Task(id), cred, ino, (handle, kill_priv), falloc.end);

@@ -475,6 +475,8 @@ impl Mds {
             handle_write: held.is_some_and(|handle| handle.write),
             open_count: &|_| 1,
             route_version: &|_| None,
+            // Asked for the permission alone: nothing is opened by this.
+            distrusted: false,
         };
         let flags = OpenFlags { truncate: false, write: flags.write || flags.truncate, ..flags };
         let open = Op::Open { ino: origin.ino, flags, handle: 0 };
