@@ -151,7 +151,7 @@ fn requests(dir: Ino, file: Ino) -> Vec<Op> {
         Op::Access { ino: file, want: Access { read: true, ..Access::default() } },
         Op::ReadInline { ino: file, handle },
         Op::WriteInline { ino: file, handle, offset: None, data: bytes, mtime, kill_priv: false },
-        Op::SetData { ino: file, handle, cuts: 0, grow_to: Some(9), mtime, spilled: false, kill_priv: false },
+        Op::SetData { ino: file, handle, cuts: 0, grow_to: Some(9), behind: None, mtime, spilled: false, kill_priv: false },
         Op::Extend { ino: file, handle, len: 1, kill_priv: false },
         Op::SetLock { ino: file, handle, lock, wait: false },
         Op::Unlock { ino: file, handle, lock },
@@ -230,7 +230,7 @@ fn the_owner_of_a_subtree_that_is_limited_to_a_path_gets_nothing_else_by_its_num
     }
     // Nor by what it has, of another directory: the epoch of one is no right to another.
     for what in [
-        SubtreeOp::TakeOver { owner: 7 },
+        SubtreeOp::TakeOver { owner: 7, now: false },
         SubtreeOp::Grant { epoch, inos: 9 },
         SubtreeOp::Fetch { epoch, needs: vec![Need::Inode(their_file)] },
         SubtreeOp::Data { epoch, inos: vec![their_file] },
