@@ -5,6 +5,7 @@
 # With LOLIGO_RANKS=N in the environment the file system has N ranks, and directories move between them all the time; with
 # LOLIGO_THRASH_MEMBERS, too, ranks are drained and added. With LOLIGO_CEPH_CONF=FILE it is on that Ceph cluster, in the pool loligo.
 # With LOLIGO_PLACEMENT=HOW directories are placed so from the root on (docs/placement.md).
+# With LOLIGO_SECOND_MOUNT set a second mount of it compares and removes what real programs (the suite tools) made on the first one.
 # With LOLIGO_DECOUPLED=POLICY each suite runs in a directory that is decoupled with it (docs/subtree-policies.md), and given back after it.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
@@ -29,7 +30,8 @@ tool fsx 0.3.2 >/dev/null
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-mount.XXXXXX")
 data="$scratch/data" mount="$scratch/mnt" ranks=${LOLIGO_RANKS:-1}
-mkdir "$mount"
+second="$scratch/second"
+mkdir "$mount" "$second"
 chmod 755 "$scratch"
 store=()
 [ -z "${LOLIGO_CEPH_CONF:-}" ] || store=(--store "rados:loligo/suites.$$" --conf "$LOLIGO_CEPH_CONF")
@@ -54,6 +56,13 @@ start() {
     if [ -n "${LOLIGO_PLACEMENT:-}" ]; then
         timeout -k 5 60 "$binary" --quiet subtree place "$mount" "$LOLIGO_PLACEMENT" || return 1
     fi
+    if [ -n "${LOLIGO_SECOND_MOUNT:-}" ]; then
+        timeout -k 5 60 "$binary" mount --data "$data" "$second" --daemon </dev/null >"$scratch/second.log" 2>&1 || {
+            cat "$scratch/second.log"
+            return 1
+        }
+        export SUITE_OTHER="$second/tools"
+    fi
     if [ "$ranks" -gt 1 ]; then
         "$LOLIGO_TOP/scripts/thrash.sh" "$binary" "$data" "$mount" "$ranks" "${LOLIGO_THRASH_PAUSE:-1}" "$scratch/calm" &
         thrasher=$!
@@ -70,8 +79,15 @@ calm() {
     thrasher=
 }
 
+# Ends the second mount, if there is one.
+end_second() {
+    mountpoint -q "$second" || return 0
+    timeout -k 5 60 "$binary" umount "$second" </dev/null >>"$scratch/second.log" 2>&1 || { cat "$scratch/second.log" && return 1; }
+}
+
 stop() {
     calm
+    end_second || return 1
     timeout -k 5 60 "$binary" down --data "$data" </dev/null >"$scratch/down.log" 2>&1 || { cat "$scratch/down.log" && return 1; }
     ! mounted || { say "down succeeded, but $mount is still mounted" && return 1; }
 }
@@ -82,6 +98,7 @@ cleanup() {
     # A suite that still runs holds files on the mount.
     [ -z "${suite_pid:-}" ] || kill -TERM "$suite_pid" 2>/dev/null
     cd /
+    end_second || timeout 10 umount -l "$second"
     timeout -k 5 30 "$binary" down --data "$data" </dev/null >/dev/null 2>&1
     local tries=0 number
     while mounted && [ "$tries" -lt 5 ]; do

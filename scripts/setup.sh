@@ -10,7 +10,7 @@ needed=(git make g++ libclang-dev fuse3)
 # ... and what single checks use: without one of these its check is skipped, and says so.
 case $mode in
 build) wanted=() ;;
-test) wanted=(attr acl sqlite3 rsync stress-ng procps ceph-mon ceph-osd ceph-mgr ceph-common librados2) ;;
+test) wanted=(attr acl sqlite3 rsync stress-ng fio procps ceph-mon ceph-osd ceph-mgr ceph-common librados2) ;;
 bench) wanted=(bindfs) ;;
 *) die "unknown mode '$mode'; usage: scripts/setup.sh [build|test|bench]" ;;
 esac
@@ -18,7 +18,7 @@ esac
 # installed PACKAGE: by dpkg's word, or by the program that it is wanted for (a machine may have another build of it).
 installed() {
     case $1 in
-    git | make | g++ | sqlite3 | rsync | stress-ng | bindfs | ceph-mon | ceph-osd | ceph-mgr) have "$1" && return 0 ;;
+    git | make | g++ | sqlite3 | rsync | stress-ng | fio | bindfs | ceph-mon | ceph-osd | ceph-mgr) have "$1" && return 0 ;;
     ceph-common) have ceph && have ceph-authtool && return 0 ;;
     fuse3) have fusermount3 && return 0 ;;
     attr) have setfattr && have getfattr && return 0 ;;

@@ -2,12 +2,13 @@
 # Real programs on DIR: each check is a function below, named for what it does; every one works in a directory of its
 # own and compares what came out. A check whose tools are missing is skipped by name; the last lines are a summary.
 # usage: scripts/suite-tools.sh DIR [check...]     environment: CHECK_SECONDS, the bound of one check (300);
-# STRESSOR_SECONDS, that of one stressor (40)
+# STRESSOR_SECONDS, that of one stressor (40); SUITE_OTHER, the same directory DIR through another mount: what each check has
+# made is compared there, and removed there
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 CHECKS=(git_history git_project c_build sqlite_journals rsync_tree tar_tree copy_and_remove file_locks xattrs acls
-    stressors sparse_files renames hard_links special_files long_names concurrent_appends open_after_unlink)
+    stressors sparse_files renames hard_links special_files long_names concurrent_appends open_after_unlink fio_verify)
 
 # ---- what the checks share; in a check, `set -e` is on, $work is a fresh directory on DIR and $off one beside it ----
 
@@ -534,6 +535,31 @@ check_open_after_unlink() {
     same "$(cat file)" again "an append after a truncation"
 }
 
+# fio writes, reads back and verifies checksums, with each of its engines that works on files: buffered and direct, several jobs.
+check_fio_verify() {
+    need fio
+    cd "$work"
+    local engine direct broken=()
+    for engine in psync pvsync2 libaio io_uring mmap splice posixaio; do
+        for direct in 0 1; do
+            # Pages of a map, and those that splice moves, are the cache's: there is no direct form of these two.
+            if [ "$direct" = 1 ] && { [ "$engine" = mmap ] || [ "$engine" = splice ]; }; then continue; fi
+            if ! timeout -k 5 "${STRESSOR_SECONDS:-40}" fio --name="$engine-$direct" --directory="$work" --ioengine="$engine" --direct="$direct" \
+                --rw=randrw --rwmixread=30 --bs=4k,16k --size=3m --numjobs=2 --iodepth=8 --verify=crc32c --verify_backlog=64 --verify_fatal=1 \
+                --do_verify=1 --fsync=97 --fallocate=none --randseed=$((direct + 7)) --group_reporting </dev/null >"$off/fio.log" 2>&1; then
+                # A kernel without io_uring, or one that forbids it, says so; everything else is a fault.
+                if [ "$engine" = io_uring ] && grep -qE 'Operation not permitted|Function not implemented' "$off/fio.log"; then
+                    say "  io_uring is not allowed here"
+                    continue
+                fi
+                broken+=("$engine direct=$direct")
+                tail -n 5 "$off/fio.log" >&2
+            fi
+        done
+    done
+    [ ${#broken[@]} = 0 ] || fail "fio: ${broken[*]}"
+}
+
 # ---- running them ----
 
 # One check in a process of its own, so that a bound on its time can end it.
@@ -564,6 +590,14 @@ for check in "$@"; do
     mkdir "$work" "$off" || die "cannot make $work"
     started=$SECONDS status=0
     timeout -k 10 "${CHECK_SECONDS:-300}" bash "${BASH_SOURCE[0]}" --one "$check" "$work" "$off" </dev/null >"$beside/log" 2>&1 || status=$?
+    if [ "$status" = 0 ] && [ -n "${SUITE_OTHER:-}" ]; then
+        # What the programs made is the same through the other mount, which did nothing with it before.
+        there="$SUITE_OTHER/${work#"$dir"/}"
+        { diff <(modes "$work") <(modes "$there") && diff <(sums "$work") <(sums "$there"); } >>"$beside/log" 2>&1 || {
+            echo "  wrong: the other mount shows something else" >>"$beside/log"
+            status=1
+        }
+    fi
     case $status in
     0) word=ok ;;
     "$SKIP") word="skipped:$(sed -n 's/^  skipped://p' "$beside/log" | tail -n 1)" ;;
@@ -581,6 +615,10 @@ for check in "$@"; do
     lines+=("$(printf '%-20s %4d s  %s' "$check" $((SECONDS - started)) "$word")")
     printf '%s\n' "${lines[-1]}"
     chmod -R u+rwx "$work" 2>/dev/null
+    if [ -n "${SUITE_OTHER:-}" ]; then
+        rm -rf "$SUITE_OTHER/${work#"$dir"/}"
+        [ ! -e "$work" ] || { echo "$work is there although the other mount removed it" && failed=$((failed + 1)); }
+    fi
     rm -rf "$work" "$off" || { echo "cannot remove $work" && failed=$((failed + 1)); }
 done
 echo "----- programs: $# checks, $failed failed -----"

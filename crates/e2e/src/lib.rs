@@ -120,6 +120,15 @@ impl Scratch {
         tail.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
+    /// Checks the whole file system, bytes of files included. No server may run.
+    pub fn check(&self) {
+        let mut command = self.command("fsck");
+        let output = command.arg("--data").arg(self.data()).arg("--data-checksums").stdout(Stdio::piped()).output();
+        let output = output.expect("loligo runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "fsck: {}\n{said}\n{}", output.status, self.log());
+    }
+
     /// Starts a server, and waits until it serves.
     pub fn serve(&self) -> Process {
         self.start(&mut self.server("serve"), None)
