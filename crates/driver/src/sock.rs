@@ -297,10 +297,10 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Option<Sock>> {
         let accepted = match self {
             Listener::Unix(l) => l.accept().map(|(stream, _)| OwnedFd::from(stream)),
-            Listener::Tcp(l) => l.accept().and_then(|(stream, _)| {
+            Listener::Tcp(l) => l.accept().map(|(stream, _)| {
                 // One that has gone already is seen to be so when it is read.
                 let _ = stream.set_nodelay(true);
-                Ok(OwnedFd::from(stream))
+                OwnedFd::from(stream)
             }),
         };
         match accepted {

@@ -168,7 +168,8 @@ impl Mds {
         if job.again.is_some() || !job.op.is_change() {
             return None;
         }
-        if self.log.stuck {
+        // What belongs to a decoupled subtree waits for room: its owner cannot do with a part of a merge refused.
+        if self.log.stuck && !matches!(job.op, Op::Subtree { .. }) {
             return Some(Step::Answer(Err(FsError::NoSpace)));
         }
         if !self.is_short_of_space() {

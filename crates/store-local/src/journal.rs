@@ -139,6 +139,11 @@ impl LogDir for LocalLogDir {
         files::sync_dir(&self.path)
     }
 
+    fn set_synced(&self, mark: Option<Segment>) -> Result<()> {
+        let (marks, rank) = &self.marks;
+        marks.set(*rank, mark)
+    }
+
     fn synced(&self) -> Result<Option<Segment>> {
         let (marks, rank) = &self.marks;
         Ok(marks.of(*rank))

@@ -233,6 +233,20 @@ impl Marks {
         done.unwrap_or(Ok(())).map_err(|e: io::Error| named(&self.path, &e))
     }
 
+    /// Makes the mark of a rank this one, durably, whatever it was.
+    pub(crate) fn set(&self, rank: u32, mark: Option<Segment>) -> Result<()> {
+        let done = self.with(rank, |file, known| {
+            let seq = known.last.seq + 1;
+            let slot =
+                mark.map_or(Slot { seq, ..Slot::default() }, |mark| Slot { seq, segment: mark.id, len: mark.len });
+            file.write_all_at(&slot.encode(rank), at(rank, seq))?;
+            file.sync_data()?;
+            known.last = slot;
+            Ok(())
+        });
+        done.unwrap_or(Ok(())).map_err(|e: io::Error| named(&self.path, &e))
+    }
+
     /// Runs `f` on the mark of a rank, if there is a file.
     fn with<R>(&self, rank: u32, f: impl FnOnce(&File, &mut Rank) -> R) -> Option<R> {
         let file = self.file.as_ref()?;

@@ -67,7 +67,7 @@ pub(crate) fn opened_within<T, E>(
     match open() {
         Err(error) if is_short(&error) => {}
         done => {
-            if COUNT.load(Ordering::Relaxed) < SPARES {
+            if COUNT.load(Ordering::Relaxed) < spares() {
                 fill();
             }
             return done;
@@ -95,9 +95,15 @@ fn take() -> Option<OwnedFd> {
 }
 
 /// Sets aside what is missing, as far as there is any. Each is a file of its own: one that was duplicated frees nothing of the system's table.
+/// How many are kept: a command that may have few files open needs them itself.
+fn spares() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    SPARES.min(usize::try_from(limit / 16).unwrap_or(SPARES))
+}
+
 fn fill() {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    while kept.len() < SPARES {
+    while kept.len() < spares() {
         let Ok(one) = eventfd(0, EventfdFlags::CLOEXEC) else { break };
         kept.push(one);
     }

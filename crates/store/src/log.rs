@@ -50,6 +50,12 @@ pub trait LogDir: Send + Sync {
         Ok(None)
     }
 
+    /// From now on [`LogDir::synced`] says this, durably: for the copy of a journal, which may end with what its original never synced.
+    /// Nothing where nothing is known.
+    fn set_synced(&self, _mark: Option<Segment>) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether [`LogFile::append_then`] returns before the bytes are durable: then several may be under way.
     fn is_async(&self) -> bool {
         false

@@ -118,7 +118,7 @@ fn the_server_was_killed() {
     Service::start("serve --data {}", &[&place.data()]).kill();
     for words in ["status --data {}", "down --data {}"] {
         loligo(words, &[&place.data()])
-            .fails(1, &["ended without stopping", "nothing acknowledged is lost", "loligo up --data"]);
+            .fails(1, &["ended without stopping", "nothing acknowledged is lost", "loligo serve --data"]);
     }
     assert_eq!(Service::start("serve --data {}", &[&place.data()]).stop().0, 0);
     loligo("down --data {}", &[&place.data()]).fails(1, &["no server runs on"]);

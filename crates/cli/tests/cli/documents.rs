@@ -96,13 +96,20 @@ fn script(blocks: &[Block<'_>]) -> String {
          cp /etc/hosts \"$D/hosts\"\necho 127.0.0.1 server.example >> \"$D/hosts\"\nmount --bind \"$D/hosts\" /etc/hosts\n\
          mkdir \"$D/here\"\ncd \"$D/here\"\nexport PATH={bin}:$PATH\n"
     );
+    // Something may be in /mnt of this machine: then another directory stands for it.
+    let is_free = std::fs::read_dir("/mnt").is_ok_and(|mut entries| entries.next().is_none());
+    let there = if is_free { "/mnt" } else { "$D/here/mnt" };
+    if !is_free {
+        script.push_str("mkdir \"$D/here/mnt\"\n");
+    }
     for block in blocks {
         if let Some(file) = block.file {
             script.push_str(&format!("cat > {file} <<'end of {file}'\n{}\nend of {file}\n", block.text));
         }
         if is_run(block) {
             let first = block.first.unwrap_or_default();
-            script.push_str(&format!("{first}\necho '{MARK}{}'\n{}\n", block.line, block.text));
+            let text = format!("{first}\necho '{MARK}{}'\n{}\n", block.line, block.text);
+            script.push_str(&text.replace("/mnt", there));
         }
     }
     script
@@ -210,7 +217,16 @@ fn every_block_says_what_it_is_and_every_command_is_run_or_says_why_not() {
 
 /// The words of each command of `loligo` in a text.
 fn commands(text: &str) -> impl Iterator<Item = Vec<&str>> {
-    let spans = text.split("loligo ").skip(1);
+    // Where a command begins: elsewhere it is the name of a user, a pool or a file.
+    let begins = |before: &str| {
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let last = line.split_whitespace().last().filter(|_| line.ends_with([' ', '\t']));
+        line.is_empty()
+            || line.ends_with(['/', '('])
+            || last.is_some_and(|last| ["$", "&&", "|", "sudo", "exec", "--"].contains(&last) || last.ends_with(';'))
+    };
+    let spans = text.match_indices("loligo ").filter(move |(at, _)| begins(&text[..*at]));
+    let spans = spans.map(|(at, name)| &text[at + name.len()..]);
     spans
         .map(|rest| rest.split(['\n', '`', '#', '|', ';', '&']).next().unwrap_or_default().split_whitespace().collect())
 }

@@ -101,6 +101,7 @@ fn names_with_spaces_and_newlines_work_and_are_quoted_in_what_is_to_be_copied() 
         loligo status \"$MNT/x\" | grep health; (cd \"$MNT\" && loligo status . | grep health)
         loligo umount \"$MNT\"; while [ -e \"$DATA/server.json\" ]; do sleep 0.05; done
         told=$(loligo status --data \"$DATA\" 2>&1 | sed -n 's/.*start one: //p')
+        told=${told%%, or *}
         eval \"${told/% DIR/ \\\"$MNT\\\"} --daemon\" | sed -n 's/^  look *//p' >look
         eval \"$(cat look)\" | grep health
         cat \"$MNT/x\"

@@ -134,6 +134,16 @@ impl LogDir for MemLogDir {
         self.ctx.with(|_| Ok(()))
     }
 
+    fn set_synced(&self, mark: Option<Segment>) -> Result<()> {
+        self.ctx.with(|state| {
+            match mark {
+                Some(mark) => state.marks.insert(self.rank, mark),
+                None => state.marks.remove(&self.rank),
+            };
+            Ok(())
+        })
+    }
+
     fn synced(&self) -> Result<Option<Segment>> {
         self.ctx.with(|state| Ok(state.marks.get(&self.rank).copied()))
     }

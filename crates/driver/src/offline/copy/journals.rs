@@ -78,6 +78,8 @@ pub(super) fn copy(source: &dyn Backend, target: &dyn Backend, total: u64, told:
             })?;
             segments.insert((rank, segment.id), sum);
         }
+        // All of it was synced there just now, also a tail that the source never synced: that is no loss if it turns out to be torn.
+        to.set_synced(from.synced().map_err(of_source)?).map_err(of_target)?;
     }
     Ok(segments)
 }

@@ -40,7 +40,7 @@ fn source() -> MemDisk {
     let store = disk.open().expect("it is not open");
     let mut file = store.log_dir(1).expect("a journal").create(77).expect("it is new");
     file.append(b"no record").expect("there is room");
-    file.sync().expect("memory is durable");
+    // Not synced: a torn tail, as a machine that failed leaves one.
     let blobs = store.blobs();
     let write = |id, offset, data: &[u8]| blobs.write_at(id, offset, data).expect("there is room");
     write(ObjectId::new(300, 0), 0, &bytes(12_345, 1));
