@@ -24,6 +24,10 @@ pub fn merged(now: &Inode, base: &Inode, made: &Inode) -> Inode {
     if (made.uid, made.gid) == (base.uid, base.gid) {
         (merged.uid, merged.gid) = (now.uid, now.gid);
     }
+    // A policy may have been set at the rank meanwhile, as an xattr.
+    if made.has_xattrs == base.has_xattrs {
+        merged.has_xattrs = now.has_xattrs;
+    }
     if made.kind == Kind::Dir {
         merged.size = now.size.wrapping_add(made.size.wrapping_sub(base.size));
         merged.nlink = now.nlink.wrapping_add(made.nlink.wrapping_sub(base.nlink));

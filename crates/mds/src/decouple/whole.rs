@@ -213,9 +213,8 @@ impl Mds {
     /// Whether inodes have no more xattrs than they can have, and say whether they have some.
     fn xattrs_are_within_bounds(&self, record: &DecoupledRecord, intake: &Intake) -> Result<(), Bar> {
         let mut needs = Vec::new();
-        let says_otherwise = |(ino, (_, made)): &(&Ino, &(Box<Inode>, Option<Box<Inode>>))| {
-            let had = self.tree.inode(**ino).is_some_and(|now| now.has_xattrs);
-            made.as_ref().is_some_and(|made| made.has_xattrs != had)
+        let says_otherwise = |(_, (base, made)): &(&Ino, &(Box<Inode>, Option<Box<Inode>>))| {
+            made.as_ref().is_some_and(|made| made.has_xattrs != base.has_xattrs)
         };
         let known = intake.known.iter().filter(says_otherwise).map(|(ino, _)| ino);
         let inos: BTreeSet<Ino> = intake.xattrs.keys().chain(&intake.shape.xattrs).chain(known).copied().collect();
@@ -252,6 +251,9 @@ fn xattrs_said(record: &DecoupledRecord, intake: &Intake, ino: Ino) -> Option<Op
     if record.is_new(ino) {
         return Some(intake.shape.is_made(ino).then(|| intake.shape.xattrs.contains(&ino)));
     }
-    let (_, made) = intake.known.get(&ino)?;
-    Some(made.as_ref().map(|made| made.has_xattrs))
+    let (base, made) = intake.known.get(&ino)?;
+    match made {
+        Some(made) if made.has_xattrs == base.has_xattrs => None,
+        made => Some(made.as_ref().map(|made| made.has_xattrs)),
+    }
 }
