@@ -2,8 +2,8 @@
 # The whole of pjdfstest on DIR, as root. Fails if a case fails that docs/pjdfstest-exclusions.txt does not name, or if
 # one passes that it names.
 # usage: scripts/pjdfstest.sh DIR [pattern...]
-# With LOLIGO_BIN=PROGRAM in the environment the cases of EROFS run, too: they remount the file system by mount(8), which finds PROGRAM as its
-# helper, in a mount namespace of their own.
+# With LOLIGO_PJD_REMOUNT=PROGRAM in the environment the cases of EROFS run, too: they remount the file system by mount(8), which finds PROGRAM as
+# its helper, in a mount namespace of their own. Some fail with EBUSY while a file of the case before is still being closed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$LOLIGO_TOP/scripts/tools.sh"
@@ -35,14 +35,14 @@ done
 # mount(8) looks for helpers in /sbin: there this one is seen beside all others, by what runs below.
 remount=false
 apart=()
-if [ -n "${LOLIGO_BIN:-}" ] && unshare --mount true 2>/dev/null; then
+if [ -n "${LOLIGO_PJD_REMOUNT:-}" ] && unshare --mount true 2>/dev/null; then
     remount=true
     mkdir "$scratch/orig" "$scratch/sbin"
     cat >"$scratch/apart" <<'END'
 set -e
 mount --bind /usr/sbin "$1/orig"
 cp -as "$1/orig/." "$1/sbin"
-ln -sf "$LOLIGO_BIN" "$1/sbin/mount.fuse.loligo"
+ln -sf "$LOLIGO_PJD_REMOUNT" "$1/sbin/mount.fuse.loligo"
 mount --bind "$1/sbin" /usr/sbin
 shift
 exec "$@"

@@ -8,6 +8,9 @@ use std::path::Path;
 /// Begins each line of an outcome: a test harness prints other lines, too.
 pub const MARK: &str = "outcome ";
 
+/// A program: its name, whether it runs as an ordinary user, and its body.
+pub type Entry = (&'static str, bool, fn(&mut Log));
+
 /// Takes the outcomes of a program.
 #[derive(Default)]
 pub struct Log {

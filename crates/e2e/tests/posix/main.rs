@@ -16,7 +16,7 @@ use std::process::Command;
 
 use loligo_e2e::{PATIENCE, Scratch, within};
 
-use crate::calls::Log;
+use crate::calls::{Entry, Log};
 use crate::differences::DIFFERENCES;
 
 /// The user as whom programs run that must not be root.
@@ -39,8 +39,8 @@ fn programs() -> Vec<Program> {
         .collect()
 }
 
-impl From<(&'static str, bool, fn(&mut Log))> for Program {
-    fn from((name, as_user, body): (&'static str, bool, fn(&mut Log))) -> Program {
+impl From<Entry> for Program {
+    fn from((name, as_user, body): Entry) -> Program {
         Program { name, as_user, body }
     }
 }
@@ -86,7 +86,7 @@ fn local() -> Option<PathBuf> {
     let top = std::env::temp_dir().join(format!("loligo-posix-{}", std::process::id()));
     std::fs::create_dir_all(&top).expect("a directory for temporary files");
     let kind = rustix::fs::statfs(&top).expect("it is there").f_type;
-    if i64::try_from(kind) == Ok(EXT4) {
+    if kind == EXT4 {
         return Some(top);
     }
     let why = "the directory for temporary files is not on ext4 (set TMPDIR to one that is)";

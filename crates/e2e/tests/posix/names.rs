@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::calls::*;
 
 /// Name, whether it runs as an ordinary user, body.
-pub const PROGRAMS: &[(&str, bool, fn(&mut Log))] = &[
+pub const PROGRAMS: &[Entry] = &[
     ("rename", true, rename_kinds),
     ("rename-flags", true, rename_flags),
     ("remove", true, remove),

@@ -3,7 +3,7 @@
 use crate::calls::*;
 
 /// Name, whether it runs as an ordinary user, body.
-pub const PROGRAMS: &[(&str, bool, fn(&mut Log))] = &[
+pub const PROGRAMS: &[Entry] = &[
     ("modes", true, modes),
     ("owners", true, owners),
     ("directories", true, directories),

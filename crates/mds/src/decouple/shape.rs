@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn each_new_number_has_one_kind_and_is_made() {
         assert_eq!(noted(&[entry(300, 400, Kind::File), inode(400, Kind::File)]), (true, true));
-        assert_eq!(noted(&[inode(400, Kind::File), entry(300, 400, Kind::Dir)]).0, false);
-        assert_eq!(noted(&[inode(400, Kind::File), entry(400, 401, Kind::File)]).0, false, "a file has no names");
-        assert_eq!(noted(&[inode(400, Kind::Dir), inode(400, Kind::File)]).0, false);
+        assert!(!noted(&[inode(400, Kind::File), entry(300, 400, Kind::Dir)]).0);
+        assert!(!noted(&[inode(400, Kind::File), entry(400, 401, Kind::File)]).0, "a file has no names");
+        assert!(!noted(&[inode(400, Kind::Dir), inode(400, Kind::File)]).0);
         assert_eq!(noted(&[entry(300, 400, Kind::File)]), (true, false), "a name of nothing");
         let gone = Event::InodeGone(Ino(400));
         assert_eq!(noted(&[inode(400, Kind::File), gone.clone()]), (true, true));
