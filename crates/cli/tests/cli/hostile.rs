@@ -45,7 +45,7 @@ fn a_disk_that_runs_full_gives_enospc_and_goes_on_when_there_is_room() {
         timeout 60 rm -f $D/mnt/[0-9]*
         tries=0; until (echo again >$D/mnt/again) 2>/dev/null; do tries=$((tries + 1)); [ $tries -lt 100 ]; sleep 0.1; done
         cat $D/mnt/again
-        timeout 60 $L status --data $D/small/data | grep health
+        tries=0; until timeout 60 $L status --data $D/small/data | grep 'health *serving'; do tries=$((tries + 1)); [ $tries -lt 100 ]; sleep 0.1; done
         timeout 60 $L down --data $D/small/data >/dev/null";
     let Some(ran) = apart(script, place.dir.path()) else { return };
     let ran = ran.ok();

@@ -1,5 +1,6 @@
 //! Running the command, servers and mounts, and cleaning up behind them. No test is here.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,7 +46,7 @@ impl Ran {
     }
 }
 
-fn command(program: &str) -> Command {
+fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "120"]).arg(program).stdin(Stdio::null());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOLIGO_")) {
@@ -69,7 +70,13 @@ pub fn loligo(words: &str, paths: &[&Path]) -> Ran {
 /// Runs `loligo` with something else about its process.
 #[track_caller]
 pub fn loligo_in(words: &str, paths: &[&Path], change: impl FnOnce(&mut Command)) -> Ran {
-    let mut all = command(LOLIGO);
+    loligo_at(Path::new(LOLIGO), words, paths, change)
+}
+
+/// Runs a copy of `loligo`, at a path that another user can reach.
+#[track_caller]
+pub fn loligo_at(program: &Path, words: &str, paths: &[&Path], change: impl FnOnce(&mut Command)) -> Ran {
+    let mut all = command(program);
     all.args(arguments(words, paths));
     change(&mut all);
     ran(all)
