@@ -8,7 +8,7 @@ use crate::args::Target;
 use crate::look::ask;
 use crate::output::{Failure, Outcome, human_count, put, say};
 use crate::progress::{Bar, Unit};
-use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc, RankDoc};
+use crate::service::admin::doc::{AddedDoc, DrainDoc, HandOverDoc, StatusDoc};
 use crate::target::{self, Found};
 
 /// Time between two looks.
@@ -81,9 +81,9 @@ pub fn hand_over(target: &Target, rank: u16, to: Option<&str>) -> Outcome {
 fn until_served(found: &Found, rank: u16) -> bool {
     let until = Instant::now() + SERVED_WITHIN;
     loop {
-        // Whoever is asked may not have heard from it yet.
-        let ranks = ask::json_of_all::<Vec<RankDoc>>(found, "/api/v1/ranks");
-        let of_it = ranks.ok().and_then(|(ranks, _)| ranks.into_iter().find(|doc| doc.rank == rank));
+        // The status tells of the ranks of all servers. The server that is asked may not have heard of this one yet.
+        let status = ask::json::<StatusDoc>(found, "/api/v1/status");
+        let of_it = status.ok().and_then(|status| status.ranks.into_iter().find(|doc| doc.rank == rank));
         if of_it.is_some_and(|doc| doc.state != "grace") {
             return true;
         }

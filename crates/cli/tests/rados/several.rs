@@ -65,14 +65,14 @@ fn ranks_go_from_server_to_server_by_order_while_programs_work() {
     for (rank, to) in [(0, "s1"), (1, "s1"), (2, "s1"), (0, "s2"), (1, "s0"), (0, "s0")] {
         programs.until_more(SOME);
         let said = place.say(&["rank", "handover", &rank.to_string(), "--to", to, "--data", &data], 0);
-        assert!(said.contains(&format!("rank {rank} is run by {to}")), "{said}");
+        assert_eq!(said, format!("rank {rank} is run by {to}\n"));
     }
     until(&servers, |runs| runs.concat().len() == 3 && runs[1].contains(&2));
     programs.until_more(SOME);
     let other = servers.iter().find(|server| server.number != leader()).expect("there are three").number;
     let said =
         place.say(&["rank", "handover", "0", "--to", "s0", "--data", &place.data(other).display().to_string()], 0);
-    assert!(said.contains("rank 0 is run by s0"), "{said}");
+    assert_eq!(said, "rank 0 is run by s0\n");
     let said = place.say(&["rank", "handover", "0", "--to", "s9", "--data", &data], 1);
     assert!(said.contains("there is no server s9"), "{said}");
     let said = place.say(&["rank", "handover", "7", "--data", &data], 1);
