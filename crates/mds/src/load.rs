@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use loligo_namespace::{Loaded, Need};
 use loligo_types::{FsError, Ino, Rank, SessionId};
 
+use crate::cluster::pinned_dirs;
 use crate::io::Output;
 use crate::machine::Mds;
 use crate::park::Why;
@@ -194,6 +195,7 @@ impl Mds {
         let missed = self.missed(&items);
         let is_awaited = done.waiters.iter().any(|waiter| matches!(waiter, Waiter::Job(_)));
         let listed = if is_awaited { self.listed(&items) } else { Vec::new() };
+        let pinned = pinned_dirs(&items);
         if self.cluster.is_alone() {
             items.into_iter().for_each(|item| self.tree.load(item));
         } else {
@@ -205,6 +207,7 @@ impl Mds {
                 cut.into_iter().for_each(|dir| self.has_grown(dir));
             }
         }
+        pinned.into_iter().for_each(|dir| self.note_loaded_pin(dir));
         self.heat_fetch(spots);
         self.loads.since_evict += 1;
         for waiter in done.waiters {

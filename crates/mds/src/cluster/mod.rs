@@ -50,6 +50,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::locate::{Strangers, Where};
 pub(crate) use self::locks::Use;
 use self::replicas::{Held as ReplicasHeld, Lent as ReplicasLent};
+pub(crate) use self::pins::pinned_dirs;
 pub(crate) use self::replicas::{Way, is_same_way};
 pub(crate) use self::riddle::Riddles;
 pub(crate) use self::routes::Routes;

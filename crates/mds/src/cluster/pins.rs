@@ -1,13 +1,23 @@
-//! Pins: directories go to where their policy allows them to be. What is set is followed as soon as it can be.
+//! Pins: directories go to where their policy allows them to be. A pin is followed as soon as it can be: from when it is set, or, after a
+//! restart, from when the directory's xattrs are read.
 
 use loligo_namespace::{PIN, pinned_ranks};
-use loligo_types::{Event, Ino, Op, Rank};
+use loligo_types::{Event, Ino, Loaded, Op, Rank};
 
 use super::Where;
 use crate::admin::Told;
 use crate::load::Waiter;
 use crate::machine::Mds;
 use crate::park::Job;
+
+/// The directories whose xattrs, as they were read, hold a pin.
+pub(crate) fn pinned_dirs(items: &[Loaded]) -> Vec<Ino> {
+    let pinned = |item: &Loaded| match item {
+        Loaded::Xattrs(dir, pairs) => pairs.iter().any(|(name, _)| **name == *PIN).then_some(*dir),
+        _ => None,
+    };
+    items.iter().filter_map(pinned).collect()
+}
 
 /// How long it is waited after a pin could not be followed, milliseconds.
 const RETRY_MS: u64 = 1000;
@@ -38,6 +48,15 @@ impl Mds {
             }
             Event::XattrGone { ino, name } if **name == *PIN => drop(self.cluster.pins.remove(ino)),
             _ => {}
+        }
+    }
+
+    /// The xattrs of a directory were read, and say where it is wanted: a life before this one may have ended before it could follow that.
+    pub(crate) fn note_loaded_pin(&mut self, dir: Ino) {
+        if let Some(ranks) = self.pins_known(dir)
+            && !ranks.is_empty()
+        {
+            self.cluster.pins.insert(dir, ranks);
         }
     }
 

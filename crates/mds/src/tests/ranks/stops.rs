@@ -123,3 +123,22 @@ fn a_migration_that_was_not_decided_when_its_rank_stops_has_never_been() {
     assert_eq!(cluster.call_by(a, 0, &Op::GetAttr { ino: file }).1, [0]);
     cluster.finish();
 }
+
+#[test]
+fn a_pin_that_was_not_followed_before_a_stop_is_followed_when_the_directory_is_used_again() {
+    let (mut cluster, a, here, _) = two_ranks();
+    stop(&mut cluster, 1);
+    let mode = loligo_types::XattrMode::Set;
+    let pin = Op::SetXattr { ino: here, name: (*b"loligo.policy.pin").into(), value: b"1"[..].into(), mode };
+    let seq = cluster.send(a, 0, pin);
+    assert!(matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))));
+    stop(&mut cluster, 0);
+    start(&mut cluster, a, 0);
+    start(&mut cluster, a, 1);
+    // Nothing of the directory is in memory, and its journal is trimmed.
+    cluster.wait(3000);
+    assert!(!cluster.has(1, here));
+    cluster.touch(a, here, "f");
+    cluster.wait_for("the pin to be followed", |cluster| cluster.has(1, here));
+    cluster.finish();
+}
