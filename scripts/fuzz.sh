@@ -23,7 +23,6 @@ cargo build --release --target "$host" --bins
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/loligo-fuzz.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-failed=()
 
 # The fuzzer itself: it must find a planted bug within a minute.
 if timeout -k 10 90 "$CARGO_TARGET_DIR/$host/release/canary" -max_total_time=60 -artifact_prefix="$scratch/" \
@@ -31,25 +30,34 @@ if timeout -k 10 90 "$CARGO_TARGET_DIR/$host/release/canary" -max_total_time=60 
     tail -n 20 "$scratch/canary.log"
     die "the fuzzer did not find the planted bug of fuzz_targets/canary.rs: it runs without coverage"
 fi
-for target in "${targets[@]}"; do
-    mkdir -p "$scratch/$target" "$scratch/artifacts"
-    seeds=()
+# run TARGET: its output goes to a file, and the file TARGET.failed says that it failed.
+run() {
+    local target=$1 log="$scratch/$1.log" artifacts="$scratch/artifacts/$1" seeds=()
+    mkdir -p "$scratch/$target" "$artifacts"
     if [ -d "seeds/$target" ]; then seeds=("seeds/$target"); fi
-    log="$scratch/$target.log"
     if timeout -k 10 $((seconds + 60)) "$CARGO_TARGET_DIR/$host/release/$target" "$scratch/$target" "${seeds[@]}" \
         -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
-        -artifact_prefix="$scratch/artifacts/" </dev/null >"$log" 2>&1; then
+        -artifact_prefix="$artifacts/" </dev/null >"$log" 2>&1; then
         printf 'fuzz: %-20s %s runs, nothing found\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: //p' "$log")"
     else
-        failed+=("$target")
+        : >"$scratch/$target.failed"
         echo "fuzz: $target FAILED"
         tail -n 40 "$log"
-        for artifact in "$scratch"/artifacts/*; do
+        for artifact in "$artifacts"/*; do
             [ -f "$artifact" ] || continue
             echo "the input, $(basename "$artifact"), in base64 (put it into fuzz/seeds/$target once it is mended):"
             base64 "$artifact" | head -n 40
         done
     fi
-    rm -rf "$scratch/artifacts"
+}
+# One target uses one core.
+for target in "${targets[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+    run "$target" &
+done
+wait
+failed=()
+for target in "${targets[@]}"; do
+    [ ! -e "$scratch/$target.failed" ] || failed+=("$target")
 done
 [ ${#failed[@]} = 0 ] || die "fuzz targets that failed: ${failed[*]}"

@@ -3,7 +3,7 @@
 # one passes that it names.
 # usage: scripts/pjdfstest.sh DIR [pattern...]
 # With LOLIGO_PJD_REMOUNT=PROGRAM in the environment the cases of EROFS run, too: they remount the file system by mount(8), which finds PROGRAM as
-# its helper, in a mount namespace of their own. Some fail with EBUSY while a file of the case before is still being closed.
+# its helper, in a mount namespace of their own (scripts/mount-suites.sh sets it).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$LOLIGO_TOP/scripts/tools.sh"

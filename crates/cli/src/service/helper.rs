@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use rustix::mount::MountFlags;
 
@@ -16,6 +17,10 @@ use crate::settings;
 /// The name by which mount(8) finds it; the second one for what is mounted, which has the type `fuse.loligo`.
 const NAME: &str = "mount.loligo";
 const NAMES: [&str; 2] = [NAME, "mount.fuse.loligo"];
+/// So long a remount waits for files that were just closed.
+const RELEASED_WITHIN: Duration = Duration::from_secs(2);
+/// Time between two tries.
+const RELEASED_LOOK: Duration = Duration::from_millis(10);
 /// Options that mount(8) adds to a remount because the mount has them, and that nobody can change.
 const FIXED: [&str; 7] = ["fd", "rootmode", "user_id", "group_id", "default_permissions", "allow_other", "max_read"];
 /// What mount(8) takes for wrong usage, and for a mount that failed.
@@ -229,7 +234,7 @@ impl Call {
         if self.is_fake {
             return Ok(());
         }
-        rustix::mount::mount_remount(&self.dir, flags, "").map_err(|error| {
+        remount_within(&self.dir, flags, RELEASED_WITHIN).map_err(|error| {
             let failure = Failure::new(format!("{}: {error}", self.dir.display()));
             match error {
                 rustix::io::Errno::BUSY => {
@@ -243,6 +248,18 @@ impl Call {
 
     fn again(&self) -> Call {
         Call { source: self.source.clone(), dir: self.dir.clone(), ..Call::default() }
+    }
+}
+
+/// Changes the flags of a mount. The kernel releases a file that was open for writing a moment after its last `close`, so a mount that is to
+/// become read-only is asked again while it is busy, for so long.
+fn remount_within(dir: &Path, flags: MountFlags, patience: Duration) -> rustix::io::Result<()> {
+    let until = Instant::now() + patience;
+    loop {
+        match rustix::mount::mount_remount(dir, flags, "") {
+            Err(rustix::io::Errno::BUSY) if Instant::now() < until => std::thread::sleep(RELEASED_LOOK),
+            done => return done,
+        }
     }
 }
 

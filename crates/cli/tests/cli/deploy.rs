@@ -108,6 +108,9 @@ fn a_mount_becomes_read_only_and_back_and_keeps_its_other_flags() {
         exec 5>&-
         mount -o remount,ro,log=warn "$D/mnt"
         flags
+        # Right after the last close of a file that was written to.
+        for i in $(seq 50); do mount -o remount,rw "$D/mnt"; echo $i >"$D/mnt/file"; mount -o remount,ro "$D/mnt"; done
+        cat "$D/mnt/file"
         ! mount -o remount,sync "$D/mnt" 2>/dev/null
         umount "$D/mnt"
         "#
@@ -115,7 +118,7 @@ fn a_mount_becomes_read_only_and_back_and_keeps_its_other_flags() {
     let Some(ran) = apart(&script, place.dir.path()) else { return };
     let out = ran.ok().out;
     let want = "ro,nosuid,nodev,noexec\nRead-only file system\ncontent\nrw,nosuid,nodev,noexec\nrw,nodev,noexec,relatime\n\
-                open for writing\nro,nodev,noexec,relatime\n";
+                open for writing\nro,nodev,noexec,relatime\n50\n";
     assert_eq!(out.replace(",user_id=0", ""), want);
     assert_eq!(server.stop().0, 0);
 }
