@@ -17,6 +17,7 @@ mod rights;
 mod room;
 mod servers;
 mod slots;
+mod space;
 mod store;
 mod table;
 

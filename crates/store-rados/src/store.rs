@@ -15,6 +15,7 @@ use crate::log::RadosLog;
 use crate::names;
 use crate::rights;
 use crate::room::Room;
+use crate::space::Space;
 use crate::servers::{Member, new_number, refuse_alone, refuse_others};
 use crate::slots::{FILE_SYSTEM, Slots, of_server};
 use crate::table::{RadosTable, Shared};
@@ -65,7 +66,6 @@ impl std::fmt::Display for Place {
 
 /// The store in a pool of a cluster.
 pub struct RadosStore {
-    cluster: Arc<Cluster>,
     pool: Arc<Pool>,
     identity: Identity,
     slots: Arc<Slots>,
@@ -75,6 +75,7 @@ pub struct RadosStore {
     clients: Arc<RadosClients>,
     ranks: Arc<Ranks>,
     room: Option<Arc<Room>>,
+    space: Arc<Space>,
     /// This server among others; `None`: it is alone.
     member: Option<Arc<Member>>,
 }
@@ -226,7 +227,8 @@ impl RadosStore {
         let blobs = Arc::new(RadosBlobs::new(files.clone(), Some(slots.clone())));
         let clients = Arc::new(RadosClients::new(place, files));
         let ranks = Arc::new(Ranks(Mutex::default()));
-        Ok(RadosStore { clients, cluster, pool, identity, slots, shared, table, blobs, ranks, room, member: None })
+        let space = Arc::new(Space::new(cluster, &place.pool));
+        Ok(RadosStore { clients, pool, identity, slots, shared, table, blobs, ranks, room, space, member: None })
     }
 
     fn rank<T>(&self, rank: u32, what: impl FnOnce(&mut Rank) -> Result<T>) -> Result<T> {
@@ -323,8 +325,7 @@ impl Backend for RadosStore {
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        let space = self.cluster.space().map_err(store)?;
-        Ok(StatFs { total_bytes: space.total, free_bytes: space.free, total_inodes: 0, free_inodes: 0 })
+        self.space.statfs()
     }
 
     fn close(&self) -> Result<()> {

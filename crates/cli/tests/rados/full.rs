@@ -313,3 +313,27 @@ fn write_new(fs: &Fs, name: &str) -> FsResult<()> {
     fs.open(name, OpenHow::create()).and_then(|file| file.close())?;
     write(fs, name, &vec![1; LARGE])
 }
+
+#[test]
+fn the_space_that_is_shown_is_the_pools_within_its_quota() {
+    let Some((own, place)) = Own::new() else { return };
+    let mut server = place.serve(0, &[]);
+    server.until_serves();
+    let data = place.data(0).display().to_string();
+    let limit = 64u64 << 20;
+    let quota = r#""prefix": "osd pool set-quota", "field": "max_bytes""#;
+    own.ask(&format!(r#"{quota}, "pool": "{}", "val": "{limit}""#, own.pool));
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let status: serde_json::Value =
+            serde_json::from_str(&place.say(&["status", "--data", &data, "--json"], 0)).expect("JSON");
+        let disk = &status["space"];
+        if disk["total_bytes"].as_u64() == Some(limit) {
+            assert!(disk["free_bytes"].as_u64().is_some_and(|free| free <= limit), "{disk}");
+            break;
+        }
+        assert!(Instant::now() < until, "{disk}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server.end();
+}
