@@ -94,6 +94,29 @@ fn an_identity_takes_no_more_than_half_of_the_connections_and_is_told_so() {
 }
 
 #[test]
+fn an_identity_takes_no_more_than_half_of_the_sessions_and_is_told_so() {
+    let site = Site::new();
+    let server = start(&site, |config| config.mds.sessions_max = 8);
+    let (at, one, two) = (address(&server), identity(&server, "one"), identity(&server, "two"));
+    let clients: Vec<Client> = (0..4).map(|_| connect(&at, &one).expect("it has not had its half")).collect();
+    match connect(&at, &one) {
+        Err(ConnectError::Refused { why: Refusal::TooMany, text, .. }) => {
+            assert!(text.contains("this identity has 4 sessions, and 4 of 8 are free"), "{text}");
+        }
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("it was let in"),
+    }
+    let other = connect(&at, &two).expect("another one has a share of what is left");
+    other.fs(Arc::new(Cred::root())).readdir("/").expect("it is served");
+    Raw::session(&site.socket());
+    for client in clients.into_iter().chain([other]) {
+        client.stop(PATIENCE).expect("nothing is left");
+    }
+    connect(&at, &one).expect("they have gone").stop(PATIENCE).expect("nothing is left");
+    server.stop().expect("a clean stop");
+}
+
+#[test]
 fn those_that_are_trusted_without_an_identity_count_as_soon_as_they_greet() {
     let site = Site::new();
     let server = start(&site, |config| (config.trust_tcp, config.connections_max) = (true, 2));

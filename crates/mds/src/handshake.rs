@@ -87,11 +87,34 @@ impl Mds {
         if self.stopping {
             return Err((Refusal::Stopping, "the server is stopping: connect again when it is back".into()));
         }
-        if hello.resume.is_none() && self.sessions.len() >= self.config.sessions_max {
-            let text = format!("there are {} sessions already: raise the limit of sessions", self.sessions.len());
-            return Err((Refusal::TooMany, text));
-        }
         Ok(())
+    }
+
+    /// Whether this peer may begin one more session. An identity, or a user that may act for itself alone, has at most as many as
+    /// are free after it: so one has half of them at most, and several together leave some. Root and the server's own user count
+    /// against the limit of all only.
+    fn room_for(&self, peer: &Peer) -> Result<(), String> {
+        let (most, all) = (self.config.sessions_max, self.sessions.len());
+        let free = most.saturating_sub(all);
+        let ends =
+            format!("a session ends {} s after its client was heard last", self.config.session_ms.div_ceil(1000));
+        if free == 0 {
+            return Err(format!("the server has {most} sessions, which is its limit: try again later; {ends}"));
+        }
+        let (who, own) = match (&peer.identity, peer.uid) {
+            (Some(identity), _) => {
+                ("this identity", self.sessions.count(|session| session.identity == Some(identity.key)))
+            }
+            (None, Some(uid)) if !peer.trusted => ("this user", self.sessions.count(|session| session.uid == uid)),
+            _ => return Ok(()),
+        };
+        if own < free {
+            return Ok(());
+        }
+        Err(format!(
+            "{who} has {own} sessions, and {free} of {most} are free: nobody may have more than are left to others; end some of \
+             its clients, or try again later: {ends}"
+        ))
     }
 
     fn refuse(&mut self, conn: ConnId, why: Refusal, text: &str) {
@@ -122,8 +145,8 @@ impl Mds {
             // If it had another one here, that is gone, with what it knew of the client's requests.
             return self.resume_session(conn, peer, slot, knows && hello.resume.is_none(), knows);
         }
-        if self.sessions.len() >= self.config.sessions_max {
-            return self.refuse(conn, Refusal::TooMany, "there are too many sessions already");
+        if let Err(text) = self.room_for(peer) {
+            return self.refuse(conn, Refusal::TooMany, &text);
         }
         let id = SessionId::new(self.me(), self.log.last.next());
         let session = Session::new(id, hello.name.as_bytes().into(), hello.client, peer, self.now.mono_ms);

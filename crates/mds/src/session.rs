@@ -244,6 +244,11 @@ impl Sessions {
         self.by_id.len()
     }
 
+    /// How many of them are so.
+    pub(crate) fn count(&self, is_so: impl Fn(&Session) -> bool) -> usize {
+        self.iter().filter(|(_, session)| is_so(session)).count()
+    }
+
     /// Adds one. The caller has checked that there is room.
     pub(crate) fn insert(&mut self, session: Session) -> Slot {
         let slot = self.free.pop().unwrap_or(Slot(self.slots.len() as u16));

@@ -46,6 +46,9 @@ impl Chunk {
     }
 }
 
+/// Requests of a connection whose times are kept: more than a client may have unanswered.
+const ASKED_MAX: usize = 2 * loligo_types::limits::IN_FLIGHT_MAX;
+
 /// A request that was not answered: its number, its kind, and when it came.
 pub(crate) type Asked = (u64, usize, Instant);
 
@@ -244,6 +247,14 @@ impl Conn {
     }
 }
 
+/// Notes a request. The oldest makes room: some are never answered, as those that a client sends again after it had the answer.
+pub(crate) fn ask(asked: &mut VecDeque<Asked>, request: Asked) {
+    if asked.len() >= ASKED_MAX {
+        asked.pop_front();
+    }
+    asked.push_back(request);
+}
+
 /// Takes the request with this number out of those that were asked.
 pub(crate) fn answered(asked: &mut VecDeque<Asked>, number: u64) -> Option<Asked> {
     if asked.front().is_some_and(|(n, ..)| *n == number) {
@@ -251,4 +262,21 @@ pub(crate) fn answered(asked: &mut VecDeque<Asked>, number: u64) -> Option<Asked
     }
     let at = asked.iter().position(|(n, ..)| *n == number)?;
     asked.remove(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_are_never_answered_make_room_and_the_others_are_found() {
+        let (mut asked, now) = (VecDeque::new(), Instant::now());
+        for number in 0..3 * ASKED_MAX as u64 {
+            ask(&mut asked, (number % 7, 0, now));
+        }
+        ask(&mut asked, (100, 3, now));
+        assert_eq!(asked.len(), ASKED_MAX);
+        assert_eq!(answered(&mut asked, 100), Some((100, 3, now)));
+        assert_eq!(answered(&mut asked, 100), None);
+    }
 }

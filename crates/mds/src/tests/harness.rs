@@ -258,7 +258,7 @@ impl World {
                     let range = self.table.range(start.to_vec()..end.to_vec()).take(limit);
                     Ok(range.map(|(key, value)| (key.clone(), value.clone())).collect())
                 };
-                let rank = self.mds.config.rank;
+                let rank = self.config.rank;
                 let page = what.page(rank, from, rows, |_, error| error.to_string()).ok();
                 self.mds.handle(self.now, Input::Scanned { ticket, page });
             }

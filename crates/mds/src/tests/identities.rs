@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loligo_types::msg::{Refusal, ToClient, ToServer};
 use loligo_types::{Access, FsError, Ino, Kind, Op, OpenFlags, RenameMode, SetAttr, SetTime, XattrMode};
 
 use super::*;
@@ -71,5 +72,65 @@ fn sessions_of_identities_that_are_not_left_are_evicted_and_no_others() {
     assert!(world.clients[a].closed);
     for at in [b, c] {
         assert!(world.call(at, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    }
+}
+
+/// Begins a session with this peer: why it is refused, if it is.
+fn begins(world: &mut World, peer: Peer) -> Result<usize, String> {
+    let at = world.client_from_afar(peer);
+    match world.clients[at].inbox.pop_front() {
+        Some(ToClient::Refused { why: Refusal::TooMany, text }) => Err(text),
+        Some(other) => panic!("instead of a welcome: {other:?}"),
+        None => Ok(at),
+    }
+}
+
+#[test]
+fn one_identity_takes_half_of_the_sessions_and_many_together_leave_some_to_the_next() {
+    let mut world = World::with(crate::Config { sessions_max: 64, ..config() });
+    let taken = |world: &mut World, key: u8| {
+        let mut count = 0;
+        while begins(world, peer(key, false)).is_ok() {
+            count += 1;
+        }
+        count
+    };
+    assert_eq!([1, 2, 3].map(|key| taken(&mut world, key)), [32, 16, 8]);
+    let text = begins(&mut world, peer(1, true)).expect_err("it has its share");
+    assert!(text.contains("this identity has 32 sessions") && text.contains("8 of 64 are free"), "{text}");
+    // The owner of the file system has no share, and an identity that has nothing gets something.
+    let own = world.client();
+    assert!(world.call(own, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    let last = begins(&mut world, peer(9, false)).expect("some are left");
+    // Lost connections change nothing; a session that is resumed needs no new place; one that ends leaves its place.
+    world.disconnect(last);
+    assert!(begins(&mut world, peer(1, false)).is_err());
+    world.resume(last);
+    assert!(world.call(last, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    let text = loop {
+        let key = 10 + world.clients.len() as u8;
+        match begins(&mut world, peer(key, false)) {
+            Ok(_) => continue,
+            Err(text) => break text,
+        }
+    };
+    assert!(text.contains("the server has 64 sessions"), "{text}");
+    world.message(0, ToServer::Goodbye { gone: true });
+    assert!(begins(&mut world, peer(8, false)).is_ok());
+}
+
+#[test]
+fn a_user_who_acts_for_himself_alone_takes_half_of_the_sessions() {
+    let mut world = World::with(crate::Config { sessions_max: 8, ..config() });
+    let user = |uid| Peer { uid: Some(uid), groups: vec![uid], trusted: false, local: false, identity: None };
+    for _ in 0..4 {
+        begins(&mut world, user(1000)).expect("there is room");
+    }
+    let text = begins(&mut world, user(1000)).expect_err("it has its share");
+    assert!(text.contains("this user has 4 sessions"), "{text}");
+    begins(&mut world, user(1001)).expect("another one has not");
+    for _ in 0..3 {
+        let root = world.client();
+        assert!(world.call(root, Op::GetAttr { ino: Ino::ROOT }).is_ok());
     }
 }

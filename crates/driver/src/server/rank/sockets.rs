@@ -10,7 +10,7 @@ use loligo_types::msg::{Refusal, ToClient, ToServer};
 use loligo_wire::DecodeError;
 use rustix::event::epoll;
 
-use super::super::conn::{Asked, Conn, Stage, Verdict, answered};
+use super::super::conn::{Asked, Conn, Stage, Verdict, answered, ask};
 use super::super::listen::Listeners;
 use super::super::metrics::{OP_DATA, OPS};
 use super::super::queue::Inbox;
@@ -241,7 +241,7 @@ impl Rank {
         let session = asker.session;
         match &msg {
             ToServer::Data(request) => asker.data_asked.push_back((request.id, OP_DATA, asker.now)),
-            ToServer::Request(request) => asker.asked.push_back((request.seq.0, op_index(&request.op), asker.now)),
+            ToServer::Request(request) => ask(asker.asked, (request.seq.0, op_index(&request.op), asker.now)),
             _ => {}
         }
         self.requests += 1;
