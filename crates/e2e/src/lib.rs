@@ -4,6 +4,8 @@
 //! so that a test never waits for a mount inside its own process. Whatever a test does, nothing is left: no process, no
 //! mount.
 
+pub mod raw;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,13 +30,18 @@ pub fn program() -> Option<PathBuf> {
         Some(path) => return Some(path.into()),
     };
     assert!(std::env::var_os("LOLIGO_REQUIRE_MOUNT").is_none(), "LOLIGO_REQUIRE_MOUNT is set, and {why}");
-    eprintln!("NOT TESTED: {why}");
+    not_tested("suites of crates/e2e with a mount", why);
+    None
+}
+
+/// Says that something was not tested; `make test` lists it at its end.
+fn not_tested(what: &str, why: &str) {
+    eprintln!("NOT TESTED: {what}: {why}");
     let list =
         std::env::var_os("LOLIGO_SKIPPED").map(|list| std::fs::OpenOptions::new().create(true).append(true).open(list));
     if let Some(Ok(mut list)) = list {
-        let _ = list.write_all(format!("suites of crates/e2e with a mount: {why}\n").as_bytes());
+        let _ = list.write_all(format!("{what}: {why}\n").as_bytes());
     }
-    None
 }
 
 /// A directory of its own for one test, with a formatted file system; removed at the end.
@@ -48,8 +55,20 @@ pub struct Scratch {
 impl Scratch {
     /// Makes one; `None` if the suite is to be skipped.
     pub fn new(name: &str) -> Option<Scratch> {
+        Some(Scratch::of(program()?, name))
+    }
+
+    /// The same for a test that mounts nothing, and so needs no rights: `None` if `LOLIGO_BIN` does not name the program.
+    pub fn without_mount(name: &str) -> Option<Scratch> {
+        let Some(program) = std::env::var_os("LOLIGO_BIN") else {
+            not_tested("suites of crates/e2e without a mount", "LOLIGO_BIN does not name the loligo program");
+            return None;
+        };
+        Some(Scratch::of(program.into(), name))
+    }
+
+    fn of(program: PathBuf, name: &str) -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let program = program()?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let top = std::env::temp_dir().join(format!("loligo-e2e-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&top).expect("a directory for the test");
@@ -58,7 +77,17 @@ impl Scratch {
         let scratch = Scratch { program, top, ranks, placed: AtomicBool::new(false) };
         let status = scratch.command("format").arg("--data").arg(scratch.data()).status().expect("loligo runs");
         assert!(status.success(), "loligo format failed");
-        Some(scratch)
+        scratch
+    }
+
+    /// Runs a command of the program on the data directory; what it prints.
+    pub fn run(&self, words: &[&str]) -> String {
+        let mut command = self.command(words[0]);
+        let output = command.args(&words[1..]).arg("--data").arg(self.data()).stdout(Stdio::piped()).output();
+        let output = output.expect("loligo runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words:?}: {}\n{said}\n{}", output.status, self.log());
+        said
     }
 
     /// How many ranks servers have: LOLIGO_RANKS in the environment, or 1.
@@ -114,8 +143,13 @@ impl Scratch {
         Thrasher { child: command.spawn().expect("bash runs") }
     }
 
+    /// All that servers and commands have logged.
+    pub fn whole_log(&self) -> String {
+        std::fs::read_to_string(self.top.join("log")).unwrap_or_default()
+    }
+
     fn log(&self) -> String {
-        let log = std::fs::read_to_string(self.top.join("log")).unwrap_or_default();
+        let log = self.whole_log();
         let tail: Vec<&str> = log.lines().rev().take(40).collect();
         tail.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
@@ -131,7 +165,12 @@ impl Scratch {
 
     /// Starts a server, and waits until it serves.
     pub fn serve(&self) -> Process {
-        self.start(&mut self.server("serve"), None)
+        self.serve_with(&[])
+    }
+
+    /// The same with more words on its command line.
+    pub fn serve_with(&self, words: &[&str]) -> Process {
+        self.start(self.server("serve").args(words), None)
     }
 
     /// Makes ready to start a server later. A program that has files of a mount open waits for their server when it
@@ -244,6 +283,18 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// How much memory it has in use (its resident set), bytes.
+    pub fn memory(&self) -> u64 {
+        let told = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells it");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         self.mount.as_deref().expect("a process with a mount")
