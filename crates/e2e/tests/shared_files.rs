@@ -126,12 +126,8 @@ fn a_reader_finds_no_nuls_in_a_file_that_is_appended_to() {
             for (file, path) in files.iter().zip([&on_a, &on_b]) {
                 // The size as it is told, and the end as a read finds it.
                 let mut bytes = vec![1; file.metadata().expect("stat").len() as usize];
-                match file.read_exact_at(&mut bytes, 0) {
-                    Ok(()) => check_records(&bytes),
-                    // The kernel may have taken the size back from a read that was under way (docs/semantics.md).
-                    Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
-                    Err(error) => panic!("a read of what is there: {error}"),
-                }
+                file.read_exact_at(&mut bytes, 0).expect("as long as it was told");
+                check_records(&bytes);
                 check_records(&fs::read(path).expect("read"));
             }
         }

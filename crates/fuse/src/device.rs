@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
@@ -75,6 +75,39 @@ impl Device {
         let parts = [IoSlice::new(head), IoSlice::new(data)];
         rustix::io::retry_on_intr(|| rustix::io::writev(&self.0, &parts)).map(|_| ())
     }
+
+    /// Writes a message whose last byte the kernel cannot read.
+    pub(crate) fn write_and_unreadable(&self, head: &[u8]) -> Result<(), Errno> {
+        let last = unreadable()?;
+        let parts = [
+            libc::iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() },
+            libc::iovec { iov_base: last as *mut libc::c_void, iov_len: 1 },
+        ];
+        rustix::io::retry_on_intr(|| {
+            // SAFETY: only the kernel looks at the parts. It reads the first, which lives, and is refused the other.
+            let done = unsafe { libc::writev(self.0.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+            if done < 0 { Err(last_error()) } else { Ok(()) }
+        })
+    }
+}
+
+/// The address of a page that nobody can read. It stays for the life of the process.
+fn unreadable() -> Result<usize, Errno> {
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    if let Some(page) = PAGE.get() {
+        return Ok(*page);
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(last_error());
+    }
+    Ok(*PAGE.get_or_init(|| page as usize))
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 impl From<OwnedFd> for Device {

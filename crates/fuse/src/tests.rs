@@ -190,6 +190,8 @@ fn entries_of_a_directory_are_aligned_and_end_where_the_room_does() {
 #[test]
 fn a_notification_is_a_header_with_the_code_in_place_of_the_error() {
     assert_eq!(Notify::Epoch.message(), [words(&[16, 8]), longs(&[0])].concat());
+    let grown = Notify::Grown { node: 300, size: 5000 }.message();
+    assert_eq!(grown, [words(&[16 + 24 + 1, 4]), longs(&[0, 300, 4999]), words(&[1, 0])].concat());
     let inode = Notify::Inode { node: 300, offset: -1, len: 0 }.message();
     assert_eq!(inode, [words(&[40, 2]), longs(&[0, 300, u64::MAX, 0])].concat());
     let entry = Notify::Entry { parent: 300, name: b"abc" }.message();

@@ -26,6 +26,8 @@ pub(crate) struct Pages {
     pub offset: u64,
     /// 0: to the end.
     pub len: u64,
+    /// The file is so long, as the kernel is told besides.
+    pub grown: Option<u64>,
     /// What follows.
     pub then: Option<Then>,
     /// A mapping may use them for a moment; then all of the file are dropped.
@@ -224,12 +226,12 @@ impl<S: Submit> Core<S> {
 
     /// After an answer that left pages (or dropped bits) which the kernel must not keep.
     pub fn drop_pages(&self, ino: Ino, offset: u64, len: u64) {
-        self.send_pages(Pages { ino, offset, len, then: None, later: false });
+        self.send_pages(Pages { ino, offset, len, grown: None, then: None, later: false });
     }
 
     /// After an answer that became pages for a mapping, through a handle that leaves none otherwise.
     pub fn drop_pages_later(&self, ino: Ino) {
-        self.send_pages(Pages { ino, offset: 0, len: 0, then: None, later: true });
+        self.send_pages(Pages { ino, offset: 0, len: 0, grown: None, then: None, later: true });
     }
 
     fn send_pages(&self, pages: Pages) {
@@ -242,7 +244,16 @@ impl<S: Submit> Core<S> {
     /// Has pages dropped (dirty ones are written back by that), then does the rest. Only for requests during which the kernel holds no page
     /// of the file locked, as the drop waits for those.
     pub fn drop_pages_first(&self, ino: Ino, offset: u64, len: u64, then: Then) {
-        let pages = Pages { ino, offset, len, then: Some(then), later: false };
+        self.pages_first(Pages { ino, offset, len, grown: None, then: Some(then), later: false });
+    }
+
+    /// Has the kernel told that a file is at least so long, then does the rest. All pages are dropped besides, so it is only for the requests
+    /// that [`Core::drop_pages_first`] is for.
+    pub fn grow_first(&self, ino: Ino, size: u64, then: Then) {
+        self.pages_first(Pages { ino, offset: 0, len: 0, grown: Some(size), then: Some(then), later: false });
+    }
+
+    fn pages_first(&self, pages: Pages) {
         let unsent = match &*guard(&self.drop_pages) {
             Some(sender) => sender.send(pages).err().map(|unsent| unsent.0),
             None => Some(pages),

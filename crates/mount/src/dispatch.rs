@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use loligo_client::Call;
 use loligo_fuse::{Capabilities, Device, Errno, Operation, ParseError, Reply, Request, Wish};
 use loligo_types::Ino;
 
@@ -73,9 +72,7 @@ impl<S: Submit> Core<S> {
                     }
                 });
             }
-            Operation::GetAttr { .. } => {
-                self.attr(asked(FuseOp::GetAttr), Call::GetAttr { ino: node }, reply.shaped());
-            }
+            Operation::GetAttr { fh } => self.getattr(asked(FuseOp::GetAttr), node, fh, reply.shaped()),
             Operation::SetAttr(set) => self.setattr(asked(FuseOp::SetAttr), node, &set, reply.shaped()),
             Operation::Readlink => self.readlink(asked(FuseOp::Readlink), node, reply.shaped()),
             Operation::Symlink { name, target } => {

@@ -159,6 +159,14 @@ impl Kernel {
         self.inval_once(ino, -1, 0);
     }
 
+    /// A file has at least so many bytes, which the kernel may not have taken from an answer: drops all pages, because they may end in
+    /// zeros where the file goes on now, and moves the size. The kernel takes no answer to an earlier request any more.
+    pub(crate) fn grown(&self, ino: Ino, size: u64) {
+        self.pages(ino, 0, 0);
+        self.tell(Notify::Grown { node: self.node(ino), size });
+        self.table.grown(ino, size);
+    }
+
     /// Counts of notifications, by kind.
     pub fn counts(&self) -> [(&'static str, u64); 4] {
         [("names", &self.names), ("all_names", &self.all_names), ("attributes", &self.attrs), ("data", &self.datas)]

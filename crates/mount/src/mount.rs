@@ -398,8 +398,11 @@ fn drop_pages(kernel: &Kernel, pages: &mpsc::Receiver<Pages>) {
         };
         match next {
             Ok(Pages { ino, later: true, .. }) => _ = later.entry(ino).or_insert_with(|| Instant::now() + MAPPED),
-            Ok(Pages { ino, offset, len, then, .. }) => {
-                kernel.pages(ino, offset, len);
+            Ok(Pages { ino, offset, len, grown, then, .. }) => {
+                match grown {
+                    Some(size) => kernel.grown(ino, size),
+                    None => kernel.pages(ino, offset, len),
+                }
                 if let Some(then) = then {
                     then();
                 }

@@ -38,6 +38,8 @@ struct Known {
     setid: bool,
     /// It has no xattrs and no ACLs, as long as its attributes may be cached.
     plain: bool,
+    /// The kernel was told that the file is so long, and of nothing shorter since.
+    size: u64,
     /// Requests up to this tick must not be cached.
     barrier: Tick,
     /// When `lookups` became 0.
@@ -49,6 +51,7 @@ impl Known {
         let cached = cached && start > self.barrier;
         self.setid = crate::convert::has_setid(attr);
         self.plain = cached && !attr.has_xattrs;
+        self.size = self.size.min(attr.size);
         cached
     }
 }
@@ -209,6 +212,25 @@ impl Table {
         self.uncached.load(Ordering::Relaxed) != 0 && self.shard(ino).known.get(&ino.0).is_some_and(|k| k.uncached)
     }
 
+    /// The kernel was told that a file is so long, in a way that it cannot pass over.
+    pub fn grown(&self, ino: Ino, size: u64) {
+        let mut shard = self.shard(ino);
+        let known = shard.known.entry(ino.0).or_default();
+        known.size = known.size.max(size);
+    }
+
+    /// The kernel is about to be told, in a way that it may pass over, that a file ends here.
+    pub fn ends(&self, ino: Ino, size: u64) {
+        if let Some(known) = self.shard(ino).known.get_mut(&ino.0) {
+            known.size = known.size.min(size);
+        }
+    }
+
+    /// Whether it is sure that the kernel knows a file to be so long, if it was not cut.
+    pub fn knows_size(&self, ino: Ino, size: u64) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.size >= size)
+    }
+
     /// A record lock is taken on the file: closing any descriptor of it matters from now on.
     pub fn lock_taken(&self, ino: Ino) {
         self.shard(ino).known.entry(ino.0).or_default().locked = true;
@@ -363,6 +385,23 @@ mod tests {
         assert!(table.may_have_pages(Ino(300)) && table.may_have_dirty_pages(Ino(300)));
         table.close_mappable(Ino(300));
         assert!(table.may_have_pages(Ino(300)) && !table.may_have_dirty_pages(Ino(300)));
+    }
+
+    #[test]
+    fn a_size_is_sure_until_the_kernel_may_have_been_told_of_a_smaller_one() {
+        let table = Table::default();
+        let of = |size| Attr { size, ..attr(300) };
+        table.told(&of(700), false, 1);
+        assert!(!table.knows_size(Ino(300), 700), "it may have passed over that");
+        table.grown(Ino(300), 700);
+        table.seen(&of(900), false, 1);
+        assert!(table.knows_size(Ino(300), 700) && !table.knows_size(Ino(300), 701));
+        table.grown(Ino(300), 500);
+        assert!(table.knows_size(Ino(300), 700), "nothing makes it smaller");
+        table.seen(&of(600), false, 1);
+        assert!(table.knows_size(Ino(300), 600) && !table.knows_size(Ino(300), 700));
+        table.ends(Ino(300), 10);
+        assert!(!table.knows_size(Ino(300), 600));
     }
 
     #[test]
