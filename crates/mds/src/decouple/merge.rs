@@ -16,6 +16,7 @@ use super::allow;
 use super::into_table::IntoTable;
 use super::look::Bar;
 use super::shape::Shape;
+use super::whole::HaveXattrs;
 use crate::execute::{Step, origin_of};
 use crate::machine::Mds;
 use crate::park::{Job, Why};
@@ -47,7 +48,7 @@ pub(super) struct Intake {
     pub(super) linked: BTreeSet<Ino>,
     /// Files whose bytes go, which the owner may do only if it ends them.
     pub(super) ends: BTreeSet<Ino>,
-    /// Xattrs that are set, with their bytes, or taken away, by inode.
+    /// Xattrs that are set, with the bytes of their values, or taken away, by inode.
     pub(super) xattrs: BTreeMap<Ino, BTreeMap<Arc<[u8]>, Option<usize>>>,
     /// Bytes of objects to be dropped.
     discards: Vec<Event>,
@@ -68,7 +69,7 @@ impl Intake {
                 None => return false,
             },
             Event::Xattr { ino, name, value } => {
-                let bytes = Some(name.len() + value.len());
+                let bytes = Some(value.len());
                 self.xattrs.entry(ino).or_default().insert(name, bytes);
             }
             Event::XattrGone { ino, name } => _ = self.xattrs.entry(ino).or_default().insert(name, None),
@@ -219,7 +220,7 @@ impl Mds {
         if record.interfere == Interfere::Allow {
             return self.merge_allowed(job, &record, (merge, used), intake);
         }
-        let finals = match self.is_whole(&record, &intake, used).and_then(|()| self.finals(&intake)) {
+        let finals = match self.is_whole(&record, &intake, used).and_then(|have| self.finals(&intake, &have)) {
             Ok(mut finals) => {
                 finals.extend(
                     self.lines_gone(intake.known.iter().filter(|(_, known)| known.1.is_none()).map(|(ino, _)| *ino)),
@@ -269,7 +270,7 @@ impl Mds {
     }
 
     /// What becomes of the inodes that were there before and are not gone.
-    fn finals(&self, intake: &Intake) -> Result<Vec<Event>, Bar> {
+    fn finals(&self, intake: &Intake, have_xattrs: &HaveXattrs) -> Result<Vec<Event>, Bar> {
         let mut needs = Vec::new();
         let mut finals: BTreeMap<Ino, Box<Inode>> = BTreeMap::new();
         let mut left: Vec<(Ino, &Inode, &Inode)> = Vec::new();
@@ -286,7 +287,8 @@ impl Mds {
                 left.push((base.parent, now, base));
             }
             if let Some(made) = made {
-                let all = merged(now, base, made);
+                let mut all = merged(now, base, made);
+                all.has_xattrs = have_xattrs.get(ino).copied().unwrap_or(all.has_xattrs);
                 if !is_within_bounds(&all) {
                     return Err(Bar::Wrong);
                 }

@@ -23,6 +23,8 @@ const READS_MAX: usize = 4096;
 
 /// How many names a directory has that is to be gone, and those that are taken.
 type Emptied = (u64, BTreeSet<Box<[u8]>>);
+/// Of inodes that were there before, and whose xattrs may change with the merge: whether each has some then.
+pub(super) type HaveXattrs = BTreeMap<Ino, bool>;
 /// Which file a name leads to before the merge, and with it.
 type Whose = (Option<Ino>, Option<Ino>);
 
@@ -36,8 +38,9 @@ fn place_of(inode: &Inode) -> NewDir {
 }
 
 impl Mds {
-    /// Whether a merge can be true. `used`: what its owner says of the numbers that it has used.
-    pub(super) fn is_whole(&mut self, record: &DecoupledRecord, intake: &Intake, used: Ino) -> Result<(), Bar> {
+    /// Whether a merge can be true. `used`: what its owner says of the numbers that it has used. If it can be: whether inodes that were there
+    /// before have xattrs with it.
+    pub(super) fn is_whole(&mut self, record: &DecoupledRecord, intake: &Intake, used: Ino) -> Result<HaveXattrs, Bar> {
         right(intake.shape.is_made_below(used))?;
         self.all_is_known(record, intake)?;
         right(intake.ends.iter().all(|ino| intake.ends(*ino) || record.is_new(*ino)))?;
@@ -210,17 +213,23 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether inodes have no more xattrs than they can have, and say whether they have some.
-    fn xattrs_are_within_bounds(&self, record: &DecoupledRecord, intake: &Intake) -> Result<(), Bar> {
+    /// Whether inodes have no more xattrs than they can have, and those that the merge makes say whether they have some. Of those that were there
+    /// before it is found here: a rank may have given one a policy since its owner fetched it, which is an xattr, or taken it away.
+    fn xattrs_are_within_bounds(&self, record: &DecoupledRecord, intake: &Intake) -> Result<HaveXattrs, Bar> {
         let mut needs = Vec::new();
+        let mut have = HaveXattrs::new();
         let says_otherwise = |(_, (base, made)): &(&Ino, &(Box<Inode>, Option<Box<Inode>>))| {
             made.as_ref().is_some_and(|made| made.has_xattrs != base.has_xattrs)
         };
         let known = intake.known.iter().filter(says_otherwise).map(|(ino, _)| ino);
         let inos: BTreeSet<Ino> = intake.xattrs.keys().chain(&intake.shape.xattrs).chain(known).copied().collect();
         for ino in inos {
-            let (mut there, says) = (Vec::new(), xattrs_said(record, intake, ino));
-            if !record.is_new(ino) {
+            let (mut there, is_new) = (Vec::new(), record.is_new(ino));
+            let is_gone = if is_new { !intake.shape.is_made(ino) } else { intake.ends(ino) };
+            if is_gone {
+                continue;
+            }
+            if !is_new {
                 let now = self.before(ino)?;
                 match self.tree.xattrs(now) {
                     Some(pairs) => there = pairs,
@@ -230,30 +239,26 @@ impl Mds {
                     }
                 }
             }
-            let Some(says) = says.unwrap_or_else(|| self.tree.inode(ino).map(|now| now.has_xattrs)) else { continue };
+            let cost = |name: &[u8], value: usize| name.len() + 1 + value;
             let mut all: BTreeMap<&[u8], usize> = BTreeMap::new();
-            all.extend(there.iter().map(|(name, value)| (&**name, name.len() + value.len())));
+            all.extend(there.iter().map(|(name, value)| (&**name, cost(name, value.len()))));
             for (name, bytes) in intake.xattrs.get(&ino).into_iter().flatten() {
                 match bytes {
-                    Some(bytes) => _ = all.insert(name, *bytes),
+                    Some(bytes) => _ = all.insert(name, cost(name, *bytes)),
                     None => _ = all.remove(&**name),
                 }
             }
-            // An inode may say that it has some and have none: a policy is set by its rank, after the merge. It must not hide any.
-            right(all.values().sum::<usize>() <= XATTR_TOTAL_MAX && (says || all.is_empty()))?;
+            right(all.values().sum::<usize>() <= XATTR_TOTAL_MAX)?;
+            let has = !all.is_empty();
+            if is_new {
+                right(intake.shape.xattrs.contains(&ino) == has)?;
+            } else if intake.known.contains_key(&ino) {
+                have.insert(ino, has);
+            } else {
+                // Its owner says nothing of the inode itself.
+                right(self.before(ino)?.has_xattrs == has)?;
+            }
         }
-        if needs.is_empty() { Ok(()) } else { Err(Bar::Load(needs)) }
-    }
-}
-
-/// Whether an inode says with a merge that it has xattrs: nothing of what is gone then (`Some(None)`); `None`: it says what it said before.
-fn xattrs_said(record: &DecoupledRecord, intake: &Intake, ino: Ino) -> Option<Option<bool>> {
-    if record.is_new(ino) {
-        return Some(intake.shape.is_made(ino).then(|| intake.shape.xattrs.contains(&ino)));
-    }
-    let (base, made) = intake.known.get(&ino)?;
-    match made {
-        Some(made) if made.has_xattrs == base.has_xattrs => None,
-        made => Some(made.as_ref().map(|made| made.has_xattrs)),
+        if needs.is_empty() { Ok(have) } else { Err(Bar::Load(needs)) }
     }
 }

@@ -11,6 +11,7 @@ mod outside;
 mod policy;
 mod ranks;
 mod untrue;
+mod xattrs;
 
 use std::collections::BTreeMap;
 

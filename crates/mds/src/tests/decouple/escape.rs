@@ -252,6 +252,12 @@ fn bad_merges(scene: &Scene, own: Ino) -> Vec<(&'static str, Vec<Event>)> {
             let xattr = Event::Xattr { ino: own, name: b"user.a"[..].into(), value: b"1"[..].into() };
             with(named("x", at(own, Kind::File, job, "x"), job), vec![xattr])
         }),
+        ("xattrs that are said to be there and are not", {
+            named("x", Inode { has_xattrs: true, ..at(own, Kind::File, job, "x") }, job)
+        }),
+        ("an xattr of a file that is not said to have changed", {
+            vec![Event::Xattr { ino: old, name: b"user.a"[..].into(), value: b"1"[..].into() }]
+        }),
         ("a number beyond those that are said to be used", named("x", at(Ino(own.0 + 20), Kind::File, job, "x"), job)),
     ]
 }
