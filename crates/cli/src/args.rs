@@ -225,6 +225,9 @@ pub enum Command {
         /// File to write; without it, stdout.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Also if there are files with data in objects, which a dump does not hold. They come back with their size and without data.
+        #[arg(long)]
+        without_data: bool,
     },
     /// Make a namespace from such a text in a new data directory.
     Load {

@@ -79,7 +79,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Balancer { what } => balancer::run(&what),
         Command::Subtree { what } => ranks::subtree::run(&what),
         Command::Fsck { data, repair, data_checksums, json } => care::fsck::run(&data, repair, data_checksums, json),
-        Command::Dump { data, output } => care::dump::run(&data, output.as_deref()),
+        Command::Dump { data, output, without_data } => care::dump::run(&data, output.as_deref(), without_data),
         Command::Load { data, input } => care::load::run(&data, &input),
         Command::Copy(args) => care::copy::run(&args),
         Command::Journal(what) => care::journal::run(&what),

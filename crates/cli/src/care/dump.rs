@@ -10,15 +10,15 @@ use loligo_driver::Offline;
 use loligo_journal::table::{Row, dir_range, key_inline, key_inode, key_part, prefix_range, xattr_range};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank, Target};
 
-use super::offline;
 use super::text::{Head, Tail, render};
+use super::{offline, paths};
 use crate::output::{Context, Failure, Outcome, human_files, note, written};
 use crate::progress::{Bar, Unit};
 
 /// Writes it.
-pub fn run(data: &Path, output: Option<&Path>) -> Outcome {
+pub fn run(data: &Path, output: Option<&Path>, without_data: bool) -> Outcome {
     let offline = offline::records(offline::store(data)?, data)?;
-    let (head, dead) = count(&offline)?;
+    let (head, dead) = count(&offline, without_data)?;
     match output {
         None => write(&offline, head, &dead, std::io::stdout().lock(), "standard output"),
         Some(path) => write_file(&offline, head, &dead, path),
@@ -81,8 +81,22 @@ fn each(offline: &Offline, range: &loligo_journal::table::KeyRange, mut see: imp
     result
 }
 
-/// Counts what will be written, and finds the inodes that will not: those without a name.
-fn count(offline: &Offline) -> Result<(Head, BTreeSet<Ino>), Failure> {
+/// The refusal of a file whose data the dump would not hold.
+fn refused(offline: &Offline, ino: Ino) -> Failure {
+    let file = paths::shown(offline, ino);
+    Failure::new(format!("the data of {file} is in objects, which a dump does not hold: the file would come back without its data"))
+        .remedy("loligo copy --from STORE --to STORE makes a backup with all data; --without-data dumps the names and attributes alone")
+}
+
+/// Whether a file has data that no dump holds: at least one object. A file of holes has none.
+fn has_objects(offline: &Offline, inode: &Inode) -> Result<bool, Failure> {
+    let objects = offline.backend().blobs().objects_of(inode.ino.0);
+    objects.map(|all| !all.is_empty()).context(|| format!("objects of inode {}", inode.ino))
+}
+
+/// Counts what will be written, and finds the inodes that will not: those without a name. The first file with objects is an error, unless
+/// the dump is to be `without_data`.
+fn count(offline: &Offline, without_data: bool) -> Result<(Head, BTreeSet<Ino>), Failure> {
     let next_ino = offline.next_inos().get(&Rank::ZERO).map_or(0, |ino| ino.0);
     let mut head = Head { next_ino, ..Head::default() };
     let mut dead = BTreeSet::new();
@@ -97,6 +111,9 @@ fn count(offline: &Offline) -> Result<(Head, BTreeSet<Ino>), Failure> {
             }
             head.inodes += 1;
             if inode.kind == Kind::File && !inode.inline && inode.size > 0 {
+                if !without_data && has_objects(offline, &inode)? {
+                    return Err(refused(offline, inode.ino));
+                }
                 head.objects += 1;
                 head.object_bytes = head.object_bytes.saturating_add(inode.size);
             }
