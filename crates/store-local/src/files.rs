@@ -3,11 +3,15 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use loligo_store::{Result, StoreError};
 
 use crate::spare::opened;
+
+/// Bytes that are copied at a time.
+const COPY_AT_ONCE: usize = 1 << 20;
 
 /// Turns a system error on `path` into its kind.
 pub(crate) fn named(path: &Path, error: &io::Error) -> StoreError {
@@ -39,6 +43,39 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     write().map_err(|e| named(path, &e))?;
     sync_dir(path.parent().expect("a file has a directory"))
+}
+
+/// Copies a file, or its first `len` bytes, to a path, holes as holes; where the file system can, both share their blocks. Not durable.
+pub(crate) fn copy_sparse(from: &File, to: &Path, len: Option<u64>) -> Result<()> {
+    let copy = || -> io::Result<()> {
+        let file = opened(|| File::create(to))?;
+        if len.is_none() && rustix::fs::ioctl_ficlone(&file, from).is_ok() {
+            return Ok(());
+        }
+        let there = from.metadata()?.len();
+        let len = len.map_or(there, |len| len.min(there));
+        file.set_len(len)?;
+        let mut buf = Vec::new();
+        let mut at = 0;
+        while at < len {
+            // Where seeking to data is not known, all is data.
+            let (start, end) = match rustix::fs::seek(from, rustix::fs::SeekFrom::Data(at)) {
+                Ok(start) => (start, rustix::fs::seek(from, rustix::fs::SeekFrom::Hole(start))?),
+                Err(rustix::io::Errno::NXIO) => break,
+                Err(_) => (at, len),
+            };
+            at = start;
+            let end = end.min(len);
+            while at < end {
+                buf.resize(COPY_AT_ONCE.min((end - at) as usize), 0);
+                from.read_exact_at(&mut buf, at)?;
+                file.write_all_at(&buf, at)?;
+                at += buf.len() as u64;
+            }
+        }
+        Ok(())
+    };
+    copy().map_err(|e| named(to, &e))
 }
 
 /// Space of the device under `path`.

@@ -15,8 +15,9 @@ use rustix::fs::FallocateFlags;
 use crate::files::{self, named};
 use crate::marks::Marks;
 use crate::room::{For, Room};
+use crate::snapshot::Gate;
 use crate::spare::opened;
-use crate::store::Owner;
+use crate::store::{Owner, read_only};
 
 /// Parts that one system call takes (IOV_MAX is 1024 on Linux).
 const PARTS_AT_ONCE: usize = 1024;
@@ -27,6 +28,7 @@ pub(crate) struct LocalLogDir {
     /// Where it is put down how far the journal is durable, and whose it is.
     marks: (Arc<Marks>, u32),
     room: Arc<Room>,
+    gate: Arc<Gate>,
     owner: Arc<Owner>,
 }
 
@@ -36,12 +38,18 @@ impl LocalLogDir {
         reserve: u64,
         marks: (Arc<Marks>, u32),
         room: Arc<Room>,
+        gate: Arc<Gate>,
         owner: Arc<Owner>,
     ) -> Result<Self> {
-        if room.find(For::Journal, || files::make_dir(&path))? {
+        if !owner.only_reads() && room.find(For::Journal, || files::make_dir(&path))? {
             files::sync_dir(path.parent().expect("a rank's directory lies in the journal directory"))?;
         }
-        Ok(Self { path, reserve, marks, room, owner })
+        Ok(Self { path, reserve, marks, room, gate, owner })
+    }
+
+    /// Refuses a change of what is only read.
+    fn may_change(&self) -> Result<()> {
+        if self.owner.only_reads() { Err(read_only(&self.path)) } else { Ok(()) }
     }
 
     fn path_of(&self, id: u64) -> PathBuf {
@@ -59,6 +67,7 @@ impl LocalLogDir {
             failed: false,
             marks: self.marks.clone(),
             room: self.room.clone(),
+            gate: self.gate.clone(),
             _owner: self.owner.clone(),
         })
     }
@@ -72,7 +81,12 @@ pub(crate) fn id_of(name: &str) -> Option<u64> {
 impl LogDir for LocalLogDir {
     fn list(&self) -> Result<Vec<Segment>> {
         let mut all = Vec::new();
-        for entry in opened(|| fs::read_dir(&self.path)).map_err(|e| named(&self.path, &e))? {
+        let entries = match opened(|| fs::read_dir(&self.path)) {
+            // Nothing was made for this rank.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.owner.only_reads() => return Ok(all),
+            entries => entries.map_err(|e| named(&self.path, &e))?,
+        };
+        for entry in entries {
             let entry = entry.map_err(|e| named(&self.path, &e))?;
             if let Some(id) = entry.file_name().to_str().and_then(id_of) {
                 let len = entry.metadata().map_err(|e| named(&entry.path(), &e))?.len();
@@ -84,7 +98,9 @@ impl LogDir for LocalLogDir {
     }
 
     fn create(&self, id: u64) -> Result<Box<dyn LogFile>> {
+        self.may_change()?;
         let path = self.path_of(id);
+        let _pass = self.gate.pass();
         let create = || File::options().write(true).create_new(true).open(&path);
         let make = || opened(create).map_err(|e| named(&path, &e));
         let file = self.room.find(For::Journal, make)?;
@@ -105,6 +121,7 @@ impl LogDir for LocalLogDir {
     }
 
     fn open_append(&self, id: u64) -> Result<Box<dyn LogFile>> {
+        self.may_change()?;
         let path = self.path_of(id);
         let file = opened(|| File::options().write(true).open(&path)).map_err(|e| named(&path, &e))?;
         let len = file.metadata().map_err(|e| named(&path, &e))?.len();
@@ -112,7 +129,12 @@ impl LogDir for LocalLogDir {
     }
 
     fn truncate(&self, id: u64, len: u64) -> Result<()> {
+        self.may_change()?;
         let path = self.path_of(id);
+        let _pass = self.gate.pass();
+        if let Some(keep) = &*self.gate.kept() {
+            keep.before_truncation(&path);
+        }
         let (marks, rank) = &self.marks;
         marks.step_back(*rank, id, Some(len))?;
         let cut = opened(|| File::options().write(true).open(&path)).and_then(|file| {
@@ -125,7 +147,9 @@ impl LogDir for LocalLogDir {
     }
 
     fn delete(&self, id: u64) -> Result<()> {
+        self.may_change()?;
         let path = self.path_of(id);
+        let _pass = self.gate.pass();
         let (marks, rank) = &self.marks;
         marks.step_back(*rank, id, None)?;
         match fs::remove_file(&path) {
@@ -140,6 +164,7 @@ impl LogDir for LocalLogDir {
     }
 
     fn set_synced(&self, mark: Option<Segment>) -> Result<()> {
+        self.may_change()?;
         let (marks, rank) = &self.marks;
         marks.set(*rank, mark)
     }
@@ -162,6 +187,7 @@ struct LocalLogFile {
     failed: bool,
     marks: (Arc<Marks>, u32),
     room: Arc<Room>,
+    gate: Arc<Gate>,
     _owner: Arc<Owner>,
 }
 
@@ -211,6 +237,8 @@ impl LogFile for LocalLogFile {
     fn append_vectored(&mut self, parts: &[&[u8]]) -> Result<()> {
         self.check()?;
         let total: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let gate = self.gate.clone();
+        let _pass = gate.pass();
         self.reserve(self.len + total);
         let room = self.room.clone();
         room.find(For::Journal, || self.write(parts, self.len).map_err(|e| named(&self.path, &e))).inspect_err(

@@ -32,7 +32,7 @@ impl Layout {
         Self { dir: dir.to_path_buf() }
     }
 
-    fn identity(&self) -> PathBuf {
+    pub(crate) fn identity(&self) -> PathBuf {
         self.dir.join(IDENTITY)
     }
 
@@ -50,6 +50,10 @@ impl Layout {
 
     pub(crate) fn marks(&self) -> PathBuf {
         self.dir.join("marks")
+    }
+
+    pub(crate) fn snapshot(&self) -> PathBuf {
+        self.dir.join("snapshot")
     }
 
     pub(crate) fn table(&self) -> PathBuf {

@@ -12,6 +12,7 @@ mod layout;
 mod marks;
 mod objects;
 mod room;
+mod snapshot;
 mod spare;
 mod store;
 mod table;

@@ -190,6 +190,15 @@ impl Marks {
         Marks { path: path.to_path_buf(), file, ranks: Mutex::default() }
     }
 
+    /// The same where nothing is to be written.
+    pub(crate) fn open_read_only(path: &Path, fs: &[u8; 16]) -> Marks {
+        let file = open(path, fs, false).unwrap_or_else(|error| {
+            tracing::warn!("how far the journals are durable is not known: {error}");
+            None
+        });
+        Marks { path: path.to_path_buf(), file, ranks: Mutex::default() }
+    }
+
     /// What is known of a rank's journal.
     pub(crate) fn of(&self, rank: u32) -> Option<Segment> {
         self.with(rank, |_, known| known.last.told()).flatten()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use loligo_store::{Backend, Blobs, Identity, LogDir, Result, StatFs, Table};
+use loligo_store::{Backend, Blobs, Identity, Lease, LogDir, Result, Snapshots, StatFs, StoreError, Table};
 
 use crate::files::{self, named};
 use crate::journal::LocalLogDir;
@@ -14,6 +14,7 @@ use crate::layout::{DirLock, FormatOptions, Layout};
 use crate::marks::Marks;
 use crate::objects::LocalBlobs;
 use crate::room::{For, Room};
+use crate::snapshot::{self, Gate, LocalSnapshots, Reader};
 use crate::table::LocalTable;
 
 /// How a data directory is opened.
@@ -33,6 +34,8 @@ pub struct OpenOptions {
     pub journal_reserve_bytes: u64,
     /// Bytes kept in reserve for the time when the disk is full; `None`: as the size of the disk wants it.
     pub reserve_bytes: Option<u64>,
+    /// Writes nothing, not even that it is open: for a snapshot, which shares files with the store that it was made of.
+    pub read_only: bool,
 }
 
 impl Default for OpenOptions {
@@ -45,6 +48,7 @@ impl Default for OpenOptions {
             open_objects: 256,
             journal_reserve_bytes: 4 << 20,
             reserve_bytes: None,
+            read_only: false,
         }
     }
 }
@@ -64,8 +68,34 @@ impl OpenOptions {
 }
 
 /// Held by every handle of an opening: the directory is free when the last one is dropped.
-pub(crate) struct Owner {
-    _lock: DirLock,
+pub(crate) enum Owner {
+    /// Of a data directory.
+    Alone(#[expect(dead_code, reason = "the lock goes with it")] DirLock),
+    /// Of nothing: of a snapshot there may be several readers.
+    Reader(Arc<Reader>),
+}
+
+impl Owner {
+    /// Refuses to read a snapshot that has ended.
+    pub(crate) fn may_read(&self, dir: &Path) -> Result<()> {
+        match self {
+            Owner::Alone(_) => Ok(()),
+            Owner::Reader(reader) => {
+                let failed = |cause| StoreError::Io { what: dir.display().to_string(), cause };
+                reader.lost().map_or(Ok(()), |cause| Err(failed(cause)))
+            }
+        }
+    }
+
+    /// Whether nothing may be written.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self, Owner::Reader(_))
+    }
+}
+
+/// Refuses a change of what is only read.
+pub(crate) fn read_only(path: &Path) -> StoreError {
+    StoreError::ReadOnly { what: path.display().to_string(), cause: "it is a snapshot, which is only read".to_string() }
 }
 
 /// The store in one data directory of this machine.
@@ -76,8 +106,11 @@ pub struct LocalStore {
     owner: Arc<Owner>,
     room: Arc<Room>,
     marks: Arc<Marks>,
+    gate: Arc<Gate>,
     table: Arc<LocalTable>,
     blobs: Arc<LocalBlobs>,
+    /// `None`: it is one itself.
+    snapshots: Option<Arc<LocalSnapshots>>,
 }
 
 impl LocalStore {
@@ -95,7 +128,14 @@ impl LocalStore {
     pub fn open(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let layout = Layout::new(dir.as_ref());
         let identity = layout.identify()?;
-        let owner = Arc::new(Owner { _lock: layout.take_lock()? });
+        if options.read_only {
+            return LocalStore::open_to_read(layout, identity, options);
+        }
+        let owner = Arc::new(Owner::Alone(layout.take_lock()?));
+        // From here on objects change that it shares.
+        if let Err(error) = snapshot::sweep(&layout) {
+            tracing::warn!(%error, "a snapshot of an earlier server stays");
+        }
         let options = &options.within(files::statfs(&layout.dir)?.total_bytes);
         let room = Arc::new(Room::of(&layout, options.reserve_bytes)?);
         room.before_opening(LocalTable::to_write(&layout.table()));
@@ -107,14 +147,36 @@ impl LocalStore {
             files::sync_dir(&layout.dir)?;
         }
         let marks = Arc::new(Marks::open(&layout.marks(), &identity.fs_id));
-        let blobs = LocalBlobs::open(&layout, options.open_objects, room.clone(), owner.clone())?;
-        let table = LocalTable::open(&layout.table(), options, room.clone(), owner.clone())?;
-        let (table, blobs) = (Arc::new(table), Arc::new(blobs));
-        let store = Self { layout, identity, options: options.clone(), owner, room, marks, table, blobs };
+        let gate = Arc::new(Gate::default());
+        let store = LocalStore::with(layout, identity, options, (owner, room, marks, gate))?;
         // Whether it is full is known from the beginning.
         let (table, need) = store.table.room();
         store.room.look(table, need)?;
         Ok(store)
+    }
+
+    /// Opens a snapshot.
+    fn open_to_read(layout: Layout, identity: Identity, options: &OpenOptions) -> Result<Self> {
+        let owner = Arc::new(Owner::Reader(Arc::new(Reader::of(&layout)?)));
+        let room = Arc::new(Room::of(&layout, Some(0))?);
+        let marks = Arc::new(Marks::open_read_only(&layout.marks(), &identity.fs_id));
+        LocalStore::with(layout, identity, options, (owner, room, marks, Arc::default()))
+    }
+
+    /// Opens its parts.
+    fn with(
+        layout: Layout,
+        identity: Identity,
+        options: &OpenOptions,
+        (owner, room, marks, gate): (Arc<Owner>, Arc<Room>, Arc<Marks>, Arc<Gate>),
+    ) -> Result<Self> {
+        let blobs = LocalBlobs::open(&layout, options.open_objects, room.clone(), gate.clone(), owner.clone())?;
+        let table = LocalTable::open(&layout.table(), options, room.clone(), gate.clone(), owner.clone())?;
+        let (table, blobs) = (Arc::new(table), Arc::new(blobs));
+        let snapshots = (!owner.only_reads())
+            .then(|| Arc::new(LocalSnapshots::of(&layout, gate.clone(), room.clone(), table.clone())));
+        let options = options.clone();
+        Ok(Self { layout, identity, options, owner, room, marks, gate, table, blobs, snapshots })
     }
 }
 
@@ -135,7 +197,7 @@ impl Backend for LocalStore {
         let path = self.layout.journal().join(rank.to_string());
         let reserve = self.options.journal_reserve_bytes;
         let marks = (self.marks.clone(), rank);
-        Ok(Arc::new(LocalLogDir::open(path, reserve, marks, self.room.clone(), self.owner.clone())?))
+        Ok(Arc::new(LocalLogDir::open(path, reserve, marks, self.room.clone(), self.gate.clone(), self.owner.clone())?))
     }
 
     fn ranks(&self) -> Result<Vec<u32>> {
@@ -151,6 +213,9 @@ impl Backend for LocalStore {
 
     /// Also looks whether there is room, and makes the reserve whole if there is.
     fn statfs(&self) -> Result<StatFs> {
+        if self.owner.only_reads() {
+            return files::statfs(&self.layout.dir);
+        }
         let (table, need) = self.table.room();
         let space = self.room.look(table, need)?;
         self.table.tend();
@@ -161,7 +226,22 @@ impl Backend for LocalStore {
         Some(self.room.full())
     }
 
+    /// Of a snapshot: whether it is still one.
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        match &*self.owner {
+            Owner::Alone(_) => None,
+            Owner::Reader(reader) => Some(reader.clone()),
+        }
+    }
+
+    fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
+        self.snapshots.clone().map(|snapshots| -> Arc<dyn Snapshots> { snapshots })
+    }
+
     fn close(&self) -> Result<()> {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.close();
+        }
         self.table.close()?;
         self.blobs.close()
     }

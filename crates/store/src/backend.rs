@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::{Blobs, Clients, Identity, LogDir, Result, Servers, Table};
+use crate::{Blobs, Clients, Identity, LogDir, Result, Servers, Snapshots, Table};
 
 /// Space of the device under a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,6 +69,11 @@ pub trait Backend: Send + Sync {
 
     /// Clients that reach file data by themselves; `None`: they cannot.
     fn clients(&self) -> Option<Arc<dyn Clients>> {
+        None
+    }
+
+    /// Snapshots of it, while it is open; `None`: it makes none.
+    fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
         None
     }
 

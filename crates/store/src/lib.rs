@@ -17,6 +17,7 @@ mod error;
 mod identity;
 mod log;
 mod servers;
+mod snapshots;
 mod table;
 
 pub mod conformance;
@@ -30,4 +31,5 @@ pub use error::{Result, StoreError};
 pub use identity::{FORMAT_VERSION, IDENTITY_LEN, Identity};
 pub use log::{Landed, LogDir, LogFile, LogReader, Segment};
 pub use servers::{RankSeen, ServerFlags, ServerSeen, Servers, Sight};
+pub use snapshots::{SnapshotState, Snapshots};
 pub use table::{Batch, Durability, KeyValue, Table, TableSize};

@@ -79,6 +79,14 @@ impl Cache {
         self.shards.iter().flat_map(of).collect()
     }
 
+    /// Closes this object, unless another file was opened for it meanwhile.
+    pub(super) fn close(&self, object: &Arc<Object>) {
+        let mut shard = self.shard(object.id);
+        if shard.open.get(&object.id).is_some_and(|entry| Arc::ptr_eq(&entry.object, object)) {
+            shard.open.remove(&object.id);
+        }
+    }
+
     /// Takes the object out: `forget` is told if it is open, then `unlink` removes the file, while
     /// nobody can open it.
     pub(super) fn remove(

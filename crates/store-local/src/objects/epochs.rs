@@ -90,10 +90,15 @@ impl Epochs {
         files::replace(path, &fresh.encode())
     }
 
+    /// What the file says.
+    pub(super) fn look(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).map_err(|e| named(path, &e))?;
+        Self::decode(&path.display().to_string(), &bytes)
+    }
+
     /// Begins an opening, durably; says whether the one before ended cleanly.
     pub(super) fn begin(path: &Path, here: Place) -> Result<(Self, bool)> {
-        let bytes = fs::read(path).map_err(|e| named(path, &e))?;
-        let mut epochs = Self::decode(&path.display().to_string(), &bytes)?;
+        let mut epochs = Self::look(path)?;
         let clean = !epochs.open;
         if epochs.open {
             let killed = epochs.place.is_same(&here);

@@ -37,15 +37,16 @@ use loligo_store::{Blobs, Extent, ObjectId, Result, StoreError, check_range};
 use crate::files::{self, named};
 use crate::layout::Layout;
 use crate::room::{For, Room};
+use crate::snapshot::Gate;
 use crate::spare;
-use crate::store::Owner;
+use crate::store::{Owner, read_only};
 use cache::Cache;
 pub(crate) use check::check;
 pub(crate) use epochs::Epochs;
 use epochs::Place;
 use header::DATA_AT;
 use object::Object;
-use paths::Paths;
+pub(crate) use paths::Paths;
 use witness::{LOST_OBJECT, Lost, lost_bucket};
 
 /// Objects that one sync holds open at a time.
@@ -58,6 +59,10 @@ pub(crate) struct Shared {
     /// Objects that were closed before their names were on the disk: they get their witnesses with the next sync of everything.
     unwitnessed: Mutex<Vec<ObjectId>>,
     room: Arc<Room>,
+    /// Tells whether a snapshot needs objects as they are.
+    gate: Arc<Gate>,
+    /// Nothing is ever written.
+    only_reads: bool,
 }
 
 pub(crate) struct LocalBlobs {
@@ -66,7 +71,7 @@ pub(crate) struct LocalBlobs {
     epochs_path: PathBuf,
     /// The sync of what an earlier opening left in the page cache, if it was killed.
     leftover: Mutex<Leftover>,
-    _owner: Arc<Owner>,
+    owner: Arc<Owner>,
 }
 
 enum Leftover {
@@ -76,22 +81,36 @@ enum Leftover {
 }
 
 impl LocalBlobs {
-    pub(crate) fn open(layout: &Layout, open_objects: usize, room: Arc<Room>, owner: Arc<Owner>) -> Result<Self> {
+    pub(crate) fn open(
+        layout: &Layout,
+        open_objects: usize,
+        room: Arc<Room>,
+        gate: Arc<Gate>,
+        owner: Arc<Owner>,
+    ) -> Result<Self> {
         let epochs_path = layout.epochs();
         let place = Place::of(&layout.objects())?;
-        let (epochs, clean) = room.find(For::Journal, || Epochs::begin(&epochs_path, place))?;
+        let only_reads = owner.only_reads();
+        let (epochs, clean) = if only_reads {
+            (Epochs::look(&epochs_path)?.seen_from_outside(place), true)
+        } else {
+            room.find(For::Journal, || Epochs::begin(&epochs_path, place))?
+        };
         let paths = Paths::new(layout.objects());
         // A killed server's writes may not be on the disk yet, and a client that was told "written"
         // sends only a sync: the first sync of this opening waits for all of them.
         let leftover = if clean { Leftover::Synced } else { sync_in_background(paths.root_dir()?) };
-        let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default(), room });
+        let shared = Arc::new(Shared { paths, epochs, unwitnessed: Mutex::default(), room, gate, only_reads });
         let cache = Arc::new(Cache::new(open_objects));
         spare::ask(&cache);
-        Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), _owner: owner })
+        Ok(Self { shared, cache, epochs_path, leftover: Mutex::new(leftover), owner })
     }
 
     /// A clean stop: everything is on the disk, and the next opening trusts every checksum.
     pub(crate) fn close(&self) -> Result<()> {
+        if self.shared.only_reads {
+            return Ok(());
+        }
         self.sync_all()?;
         for object in self.cache.all() {
             object.retire()?;
@@ -101,6 +120,11 @@ impl LocalBlobs {
             tracing::warn!(%error, "empty directories of objects stay");
         }
         self.shared.room.find(For::Journal, || self.shared.epochs.end(&self.epochs_path))
+    }
+
+    /// Refuses a change of what is only read.
+    fn may_change(&self) -> Result<()> {
+        if self.shared.only_reads { Err(read_only(self.shared.paths.root())) } else { Ok(()) }
     }
 
     /// Waits until the writes of a killed server are on the disk. If that failed, no sync succeeds.
@@ -133,6 +157,7 @@ impl LocalBlobs {
 
     /// The object. If there is no descriptor for it, those objects are closed that nobody is using.
     fn object(&self, id: ObjectId, make: bool) -> Result<Option<Arc<Object>>> {
+        self.owner.may_read(self.shared.paths.root())?;
         let is_short = |error: &StoreError| matches!(error, StoreError::NoDescriptor { .. });
         let open = || self.cache.get(id, || Object::open(&self.shared, id, make));
         match open() {
@@ -140,8 +165,20 @@ impl LocalBlobs {
                 self.cache.close_idle();
                 spare::opened_within(spare::PATIENCE, open, is_short)
             }
+            // Of a snapshot: it may just have got a file of its own. That happens once.
+            Err(StoreError::Corrupt { .. }) if self.shared.only_reads => open(),
             done => done,
         }
+    }
+
+    /// Of a snapshot: whether it has got a file of its own since this one was opened, which its server changes now. What was read of it before
+    /// this is asked counts if not: the server changes the file only afterwards.
+    fn is_replaced(&self, object: &Arc<Object>) -> bool {
+        let is_replaced = self.shared.only_reads && object.is_replaced();
+        if is_replaced {
+            self.cache.close(object);
+        }
+        is_replaced
     }
 
     /// Runs `f` on the object, or gives `None` if there is none (and `make` is false). An object that
@@ -149,7 +186,11 @@ impl LocalBlobs {
     fn with<R>(&self, id: ObjectId, make: bool, f: impl Fn(&Arc<Object>) -> Result<Option<R>>) -> Result<Option<R>> {
         loop {
             let Some(object) = self.object(id, make)? else { return Ok(None) };
-            if let Some(done) = f(&object)? {
+            let done = f(&object);
+            if self.is_replaced(&object) {
+                continue;
+            }
+            if let Some(done) = done? {
                 return Ok(Some(done));
             }
         }
@@ -200,6 +241,13 @@ impl LocalBlobs {
     }
 }
 
+/// The file `epochs` of a snapshot: as if the server had been killed now, with the snapshot's objects.
+pub(crate) fn snapshot_of_epochs(data: &Layout, snapshot: &Layout) -> Result<()> {
+    let epochs = Epochs::look(&data.epochs())?;
+    let killed = Epochs { open: true, place: Place::of(&snapshot.objects())?, ..epochs };
+    fs::write(snapshot.epochs(), killed.encode()).map_err(|e| named(&snapshot.epochs(), &e))
+}
+
 fn sync_in_background(dir: File) -> Leftover {
     Leftover::Running(std::thread::spawn(move || Ok(rustix::fs::syncfs(&dir)?)))
 }
@@ -209,7 +257,11 @@ impl Blobs for LocalBlobs {
         check_range(id, offset, buf.len() as u64)?;
         loop {
             let Some(object) = self.object(id, false)? else { return Ok(0) };
-            if let Some(n) = object.read_at(offset, buf)? {
+            let read = object.read_at(offset, buf);
+            if self.is_replaced(&object) {
+                continue;
+            }
+            if let Some(n) = read? {
                 return Ok(n);
             }
         }
@@ -217,6 +269,7 @@ impl Blobs for LocalBlobs {
 
     fn write_at(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
         check_range(id, offset, data.len() as u64)?;
+        self.may_change()?;
         if data.is_empty() {
             return Ok(());
         }
@@ -241,12 +294,14 @@ impl Blobs for LocalBlobs {
 
     fn truncate(&self, id: ObjectId, len: u64) -> Result<()> {
         check_range(id, 0, len)?;
+        self.may_change()?;
         let truncate = || self.with(id, len > 0, |object| object.truncate(len)).map(drop);
         self.shared.room.find(For::Journal, truncate)
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
         check_range(id, offset, len)?;
+        self.may_change()?;
         let punch = || self.with(id, false, |object| object.punch(offset, len)).map(drop);
         self.shared.room.find(For::Journal, punch)
     }
@@ -256,6 +311,9 @@ impl Blobs for LocalBlobs {
     }
 
     fn sync_many(&self, ino: u64, indexes: &[u64]) -> Result<()> {
+        if self.shared.only_reads {
+            return Ok(());
+        }
         self.wait_for_leftover()?;
         for some in indexes.chunks(SYNC_AT_ONCE) {
             self.sync_some(ino, some)?;
@@ -268,6 +326,9 @@ impl Blobs for LocalBlobs {
     }
 
     fn sync_all(&self) -> Result<()> {
+        if self.shared.only_reads {
+            return Ok(());
+        }
         self.wait_for_leftover()?;
         let closed = std::mem::take(&mut *self.shared.unwitnessed.lock().unwrap_or_else(PoisonError::into_inner));
         let objects = self.cache.all();
@@ -287,8 +348,13 @@ impl Blobs for LocalBlobs {
     }
 
     fn delete(&self, id: ObjectId) -> Result<()> {
+        self.may_change()?;
         let path = self.shared.paths.of(id);
         self.cache.remove(id, Object::forget, || {
+            let kept = self.shared.gate.kept();
+            if let Some(keep) = &*kept {
+                keep.before_removal(id);
+            }
             witness::fall_silent(&path)?;
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(named(&path, &e)),
@@ -298,6 +364,9 @@ impl Blobs for LocalBlobs {
     }
 
     fn len(&self, id: ObjectId) -> Result<Option<u64>> {
+        if self.shared.only_reads {
+            return self.with(id, false, |object| Ok(object.len()));
+        }
         if let Some(len) = self.cache.peek(id).and_then(|object| object.len()) {
             return Ok(Some(len));
         }

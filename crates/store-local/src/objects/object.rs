@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use loligo_store::{BLOCK_SIZE, Extent, MAX_OBJECT_LEN, ObjectId, Result, StoreError};
 
@@ -17,6 +17,7 @@ use super::header::{DATA_AT, HEADER_LEN, Header};
 use super::witness;
 use crate::files::named;
 use crate::room::For;
+use crate::snapshot::Keep;
 
 /// Objects that are remembered until they get their witnesses; the loss of others would not be noticed.
 const UNWITNESSED_MAX: usize = 1 << 20;
@@ -66,7 +67,14 @@ impl Object {
     /// being made when the server was killed: there is none.
     pub(super) fn open(shared: &Arc<Shared>, id: ObjectId, make: bool) -> Result<Option<Arc<Self>>> {
         let path = shared.paths.of(id);
-        let open = |create| File::options().read(true).write(true).create_new(create).open(&path);
+        let open = |create: bool| {
+            // A cut waits until it is there, or the snapshot is told before.
+            let kept = create.then(|| shared.gate.kept());
+            if let Some(keep) = kept.as_ref().and_then(|kept| kept.as_ref()) {
+                keep.before_creation(id);
+            }
+            File::options().read(true).write(!shared.only_reads).create_new(create).open(&path)
+        };
         let (file, made) = match open(false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && make && shared.paths.loss(id).is_none() => {
                 let made = open(true).or_else(|e| match e.kind() {
@@ -286,7 +294,7 @@ impl Object {
     /// Hands checksums and header to the kernel; gives the version that this was.
     pub(super) fn flush(&self) -> Result<u64> {
         let mut state = self.write_lock();
-        if !state.deleted {
+        if !state.deleted && !self.shared.only_reads {
             self.write_head(&mut state)?;
         }
         Ok(state.version)
@@ -304,6 +312,9 @@ impl Object {
     /// away if everything is on the disk. That the mark is gone need not be durable: an object with a
     /// mark too many is only checked less after a crash.
     pub(super) fn retire(&self) -> Result<()> {
+        if self.shared.only_reads {
+            return Ok(());
+        }
         let mut state = self.write_lock();
         self.write_head(&mut state)?;
         if state.created && !state.deleted {
@@ -321,6 +332,14 @@ impl Object {
         Ok(())
     }
 
+    /// Whether there is another file in its place.
+    pub(super) fn is_replaced(&self) -> bool {
+        match (self.file.metadata(), std::fs::metadata(&self.path)) {
+            (Ok(open), Ok(there)) => (open.dev(), open.ino()) != (there.dev(), there.ino()),
+            _ => false,
+        }
+    }
+
     /// Notes that the file was removed.
     pub(super) fn forget(&self) {
         self.write_lock().deleted = true;
@@ -332,6 +351,10 @@ impl Object {
         let mut state = self.write_lock();
         if state.deleted || state.len > 0 {
             return false;
+        }
+        let kept = self.shared.gate.kept();
+        if let Some(keep) = &*kept {
+            keep.before_removal(self.id);
         }
         let removed = std::fs::remove_file(&self.path).map_err(|e| self.named(&e));
         if let Err(error) = removed.and_then(|()| witness::fall_silent(&self.path)) {
@@ -360,6 +383,15 @@ impl Object {
             state.stale_header = false;
         }
         Ok(())
+    }
+
+    /// To be called before data or length change, and held until they have: a snapshot gets what there was.
+    pub(super) fn kept(&self) -> RwLockReadGuard<'_, Option<Arc<Keep>>> {
+        let kept = self.shared.gate.kept();
+        if let Some(keep) = &*kept {
+            keep.before_change(self.id, &self.file);
+        }
+        kept
     }
 
     pub(super) fn write_lock(&self) -> RwLockWriteGuard<'_, State> {

@@ -40,7 +40,7 @@ fn name_of(id: ObjectId) -> String {
 }
 
 impl Paths {
-    pub(super) fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self { root, fresh: Mutex::new(HashSet::new()) }
     }
 
@@ -60,7 +60,7 @@ impl Paths {
         self.outer(bucket).join(format!("{:x}", bucket & 0xf))
     }
 
-    pub(super) fn of(&self, id: ObjectId) -> PathBuf {
+    pub(crate) fn of(&self, id: ObjectId) -> PathBuf {
         self.inner(bucket(id.ino)).join(name_of(id))
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use loligo_store::{ObjectId, Result};
 
 use super::paths::{Paths, bucket, children, id_of, read_dir};
-use crate::files::named;
+use crate::files::{self, named};
 
 /// Last byte of a witness's name; the rest is the name of what it speaks of.
 const MARK: char = '+';
@@ -93,6 +93,47 @@ impl Paths {
             all.extend(id.filter(|id| id.ino == ino).map(|id| id.index));
         }
         Ok(all.into_iter().collect())
+    }
+
+    /// Visits the ids of all objects, lost ones included, each once; not those of objects that are made or removed meanwhile, or those, too.
+    pub(crate) fn visit_ids(&self, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
+        for outer in children(self.root())? {
+            for inner in children(&outer)? {
+                let mut ids = BTreeSet::new();
+                for entry in read_dir(&inner)?.into_iter().flatten() {
+                    let name = entry.map_err(|e| named(&inner, &e))?.file_name();
+                    ids.extend(name.to_str().and_then(|name| id_of(name.strip_suffix(MARK).unwrap_or(name))));
+                }
+                ids.into_iter().try_for_each(&mut *visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the witness of an object here, if there is one elsewhere. The directories are here.
+    pub(crate) fn witness_as(&self, elsewhere: &Paths, id: ObjectId) -> Result<()> {
+        if speaks(&elsewhere.of(id)) { speak(&self.of(id)) } else { Ok(()) }
+    }
+
+    /// Makes the witnesses of directories here that there are elsewhere, and the directories, unless they are lost there.
+    pub(crate) fn witness_dirs_as(&self, elsewhere: &Paths) -> Result<()> {
+        let of = |dir: PathBuf| -> Result<()> {
+            let Ok(name) = dir.strip_prefix(elsewhere.root()) else { return Ok(()) };
+            let here = self.root().join(name);
+            if dir.is_dir() {
+                files::make_dir(&here)?;
+            }
+            speak(&here)
+        };
+        spoken_of(elsewhere.root())?.into_iter().try_for_each(of)?;
+        for outer in children(elsewhere.root())? {
+            let spoken = spoken_of(&outer)?;
+            if let (false, Ok(name)) = (spoken.is_empty(), outer.strip_prefix(elsewhere.root())) {
+                files::make_dir(&self.root().join(name))?;
+            }
+            spoken.into_iter().try_for_each(of)?;
+        }
+        Ok(())
     }
 
     /// Looks for all that is lost.

@@ -17,6 +17,7 @@ impl Object {
         if state.deleted {
             return Ok(None);
         }
+        let _kept = self.kept();
         self.mark(&mut state)?;
         self.write_locked(&mut state, offset, data)?;
         Ok(Some(()))
@@ -87,6 +88,7 @@ impl Object {
         if state.deleted {
             return Ok(None);
         }
+        let _kept = self.kept();
         self.mark(&mut state)?;
         let cut = (len / BLOCK_SIZE) as usize;
         let within = (len % BLOCK_SIZE) as usize;
@@ -121,6 +123,7 @@ impl Object {
         if state.deleted {
             return Ok(None);
         }
+        let _kept = self.kept();
         let end = (offset + len).min(state.len);
         if offset >= end {
             return Ok(Some(()));

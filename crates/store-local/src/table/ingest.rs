@@ -59,6 +59,7 @@ impl LocalTable {
             files.0.push(path.clone());
             write(&self.options, &path, rows).map_err(|error| kind_of(&path, &error))?;
         }
+        let _pass = self.gate.pass();
         let taken = self.write_with(|db: &DB| {
             let mut options = IngestExternalFileOptions::default();
             options.set_move_files(true);

@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use loligo_store::{Batch, Durability, KeyValue, Result, StoreError, Table, TableSize};
-use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{
+    ColumnFamily, ColumnFamilyDescriptor, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
+};
 
 use crate::files;
 use crate::room::{For, Room};
+use crate::snapshot::Gate;
 use crate::spare;
-use crate::store::{OpenOptions, Owner};
+use crate::store::{OpenOptions, Owner, read_only};
 use options::DEFAULT_FAMILY;
 pub(crate) use options::database as options;
 
@@ -40,7 +44,8 @@ pub(crate) struct LocalTable {
     ingesting: ingest::Ingesting,
     reclaim: reclaim::Reclaim,
     room: Arc<Room>,
-    _owner: Arc<Owner>,
+    gate: Arc<Gate>,
+    owner: Arc<Owner>,
 }
 
 impl LocalTable {
@@ -49,13 +54,23 @@ impl LocalTable {
         bytes_of(path, ".log")
     }
 
-    pub(crate) fn open(path: &Path, options: &OpenOptions, room: Arc<Room>, owner: Arc<Owner>) -> Result<Self> {
+    pub(crate) fn open(
+        path: &Path,
+        options: &OpenOptions,
+        room: Arc<Room>,
+        gate: Arc<Gate>,
+        owner: Arc<Owner>,
+    ) -> Result<Self> {
         let compaction = options::compaction_bytes(options);
         let chunk = options.write_buffer_bytes / 4;
         let options = options::database(options);
-        ingest::sweep(path);
         let compacts = files::statfs(path)?.free_bytes >= bytes_of(path, ".sst").min(compaction);
-        let db = room.find(For::Opening, || open(path, &options, compacts))?;
+        let db = if owner.only_reads() {
+            open_to_read(path, &options)?
+        } else {
+            ingest::sweep(path);
+            room.find(For::Opening, || open(path, &options, compacts))?
+        };
         Ok(Self {
             path: path.to_path_buf(),
             options,
@@ -67,7 +82,18 @@ impl LocalTable {
             ingesting: ingest::Ingesting::default(),
             reclaim: reclaim::Reclaim::default(),
             room,
-            _owner: owner,
+            gate,
+            owner,
+        })
+    }
+
+    /// Puts the table as it is now into a directory that is not there yet: hard links, and copies of what its log has.
+    pub(crate) fn checkpoint(&self, to: &Path) -> Result<()> {
+        // Nothing is written out of memory first: that would take long, and all of it is in the log, too.
+        let made = self.with_now(&|db| Checkpoint::new(db)?.create_checkpoint_with_log_size(to, u64::MAX));
+        made.map_err(|error| match error {
+            StoreError::Io { cause, .. } => StoreError::Io { what: to.display().to_string(), cause },
+            error => error,
         })
     }
 
@@ -79,11 +105,16 @@ impl LocalTable {
 
     /// A clean stop: nothing is left in the write-ahead log for the next opening to replay.
     pub(crate) fn close(&self) -> Result<()> {
-        self.write_with(DB::flush)
+        if self.owner.only_reads() { Ok(()) } else { self.write_with(DB::flush) }
     }
 
     fn named(&self, error: &rocksdb::Error) -> StoreError {
         kind_of(&self.path, error)
+    }
+
+    /// Refuses a change of what is only read.
+    fn may_change(&self) -> Result<()> {
+        if self.owner.only_reads() { Err(read_only(&self.path)) } else { Ok(()) }
     }
 
     /// Runs `f` on the open database; again if there is no descriptor for a file of the table.
@@ -199,6 +230,12 @@ fn open(path: &Path, options: &rocksdb::Options, compacts: bool) -> Result<DB> {
     DB::open_cf_with_opts(options, path, [(DEFAULT_FAMILY, options.clone())]).map_err(|e| kind_of(path, &e))
 }
 
+/// Opens a table that is written by nobody.
+fn open_to_read(path: &Path, options: &rocksdb::Options) -> Result<DB> {
+    let family = ColumnFamilyDescriptor::new(DEFAULT_FAMILY, options.clone());
+    DB::open_cf_descriptors_read_only(options, path, [family], false).map_err(|e| kind_of(path, &e))
+}
+
 pub(crate) fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
     let (what, cause) = (path.display().to_string(), error.to_string());
     let lower = cause.to_ascii_lowercase();
@@ -268,12 +305,15 @@ impl Table for LocalTable {
         if batch.is_empty() {
             return if durability == Durability::Sync { self.flush() } else { Ok(()) };
         }
+        self.may_change()?;
         self.reclaim.removed(batch.deletes.len());
+        let _pass = self.gate.pass();
         self.write_with(|db| db.write_opt(to_rocksdb(&batch.deletes, &batch.puts), &write))
     }
 
     /// In parts: RocksDB makes a file of all that is written at once, however much, and has to have room for such files when it compacts.
     fn write_rows(&self, batch: &Batch) -> Result<()> {
+        self.may_change()?;
         self.reclaim.removed(batch.deletes.len());
         let (mut deletes, mut puts) = (&batch.deletes[..], &batch.puts[..]);
         while !(deletes.is_empty() && puts.is_empty()) {
@@ -284,6 +324,7 @@ impl Table for LocalTable {
             };
             let count = puts.iter().take_while(fits).count().max(1).min(puts.len());
             let (part, rest) = puts.split_at(count);
+            let _pass = self.gate.pass();
             self.write_with(|db| db.write(to_rocksdb(deletes, part)))?;
             (deletes, puts) = (&[], rest);
         }
@@ -291,6 +332,7 @@ impl Table for LocalTable {
     }
 
     fn ingest(&self, batch: Batch) -> Result<()> {
+        self.may_change()?;
         match self.ingest_files(batch)? {
             Some(few) => self.write_rows(&few),
             None => Ok(()),
@@ -298,7 +340,7 @@ impl Table for LocalTable {
     }
 
     fn flush(&self) -> Result<()> {
-        self.write_with(|db| db.flush_wal(true))
+        if self.owner.only_reads() { Ok(()) } else { self.write_with(|db| db.flush_wal(true)) }
     }
 
     fn approximate_size(&self) -> Result<TableSize> {
