@@ -219,7 +219,7 @@ pub enum Command {
     },
     /// Write the whole namespace as text (docs/formats/dump.md).
     Dump {
-        /// Data directory; it must not be served.
+        /// Data directory; if it is served, its server makes a snapshot.
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
         /// File to write; without it, stdout.

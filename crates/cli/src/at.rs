@@ -47,12 +47,14 @@ pub struct Opening {
     pub lease: Duration,
     /// A store in a cluster that is full refuses everything that needs room; otherwise only file data.
     pub refuse_full: bool,
+    /// It is a snapshot of a data directory, of which nothing is written.
+    pub snapshot: bool,
 }
 
 impl Default for Opening {
     fn default() -> Self {
         let (table_cache, lease) = (LocalOptions::default().block_cache_bytes, RadosOptions::default().lease);
-        Opening { table_cache, reserve: None, lease, refuse_full: false }
+        Opening { table_cache, reserve: None, lease, refuse_full: false, snapshot: false }
     }
 }
 
@@ -206,6 +208,7 @@ impl Store {
                     reserve_bytes: how.reserve,
                     open_tables,
                     open_objects,
+                    read_only: how.snapshot,
                     ..LocalOptions::default()
                 };
                 Arc::new(LocalStore::open(data, &options)?)

@@ -10,7 +10,7 @@ use loligo_driver::offline::copy::{self, Copied, Copier, CopyError, CopyProgress
 use loligo_store::{Backend, Identity, StoreError};
 use serde_json::json;
 
-use super::offline;
+use super::moment::Moment;
 use crate::at::{Opening, Store};
 use crate::output::{Failure, Outcome, human_bytes, human_count, human_time, note, put, quoted};
 use crate::progress::{self, Bar, Unit};
@@ -19,7 +19,8 @@ use crate::service::format;
 /// `loligo copy`.
 #[derive(Args)]
 pub struct CopyArgs {
-    /// Store to copy: a data directory, or rados:POOL, or rados:POOL/NAMESPACE. It must not be served.
+    /// Store to copy: a data directory, or rados:POOL, or rados:POOL/NAMESPACE. A data directory may be served: its
+    /// server makes a snapshot. A store on RADOS must not be.
     #[arg(long, value_name = "STORE")]
     pub from: String,
     /// Store to make: a data directory or a name space of a pool in which there is nothing, or a copy that was cut off.
@@ -48,8 +49,10 @@ pub fn run(args: &CopyArgs) -> Outcome {
         return Err(Failure::usage(format!("{} is both the source and the target", from.name()))
             .remedy("name another store with --to"));
     }
-    let failed = |error| failed(&from, &to, error);
-    let source = offline::open(&from)?;
+    // Dropped behind all that reads it.
+    let moment = Moment::of(&from)?;
+    let failed = |error| moment.lost().unwrap_or_else(|| failed(&from, &to, error));
+    let source = moment.store()?;
     let identity = source.identity();
     // Refused before everything is counted, if it is refused.
     let there = open_there(&from, &to, &identity)?;

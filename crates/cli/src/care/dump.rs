@@ -10,14 +10,18 @@ use loligo_driver::Offline;
 use loligo_journal::table::{Row, dir_range, key_inline, key_inode, key_part, prefix_range, xattr_range};
 use loligo_types::{Event, Ino, Inode, Kind, Name, Rank, Target};
 
+use super::moment::{self, Moment};
 use super::text::{Head, Tail, render};
 use super::{offline, paths};
+use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, human_files, note, written};
 use crate::progress::{Bar, Unit};
 
 /// Writes it.
 pub fn run(data: &Path, output: Option<&Path>, without_data: bool) -> Outcome {
-    let offline = offline::records(offline::store(data)?, data)?;
+    let moment = Moment::of(&Store::of(data)?)?;
+    // Dropped before the moment is.
+    let offline = offline::records(moment.store()?, data)?;
     let (head, dead) = count(&offline, without_data)?;
     match output {
         None => write(&offline, head, &dead, std::io::stdout().lock(), "standard output"),
@@ -196,6 +200,10 @@ fn write(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, out: impl Write, p
             _ => Ok(()),
         }
     })?;
+    // Without its end it is no dump.
+    if let Some(failure) = offline.backend().lease().and_then(|lease| moment::lost(&*lease)) {
+        return Err(failure);
+    }
     lines.end()
 }
 

@@ -1,5 +1,5 @@
-//! Commands that look after a file system that is not served: check and repair it, carry it as text or to another store,
-//! look into its journals, and mend them. And to the store below it, served or not.
+//! Commands that look after a file system that is not served: check and repair it, look into its journals, and mend them. Served or not:
+//! carrying it as text or to another store, and a look at the store below it.
 
 pub mod copy;
 pub mod dump;
@@ -9,6 +9,7 @@ pub mod load;
 pub mod store;
 
 mod looked;
+mod moment;
 mod objects;
 mod offline;
 mod paths;

@@ -23,23 +23,26 @@ pub fn open(at: &Store) -> Result<Arc<dyn Backend>, Failure> {
     format::require(at)?;
     match at.open(Opening::offline()) {
         Ok(store) => Ok(store),
-        Err(error @ StoreError::InUse { .. }) => {
-            let text = error.to_string();
-            let how = match at {
-                Store::Local(data) => format!("stop it first: loligo down --data {}", quoted(data)),
-                Store::Rados { data, .. } if data.as_os_str().is_empty() => {
-                    "stop all servers that share it first, each on its machine: loligo down --data DIR".to_string()
-                }
-                Store::Rados { data, .. } => format!(
-                    "stop all servers that share it first, each on its machine: loligo down --data DIR; loligo status --data {} names those that \
-                     run, and loligo store check --data {0} who has it",
-                    quoted(data)
-                ),
-            };
-            Err(Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(how))
-        }
+        Err(error @ StoreError::InUse { .. }) => Err(in_use(at, &error)),
         Err(error) => Err(Failure::new(error.to_string())),
     }
+}
+
+/// The refusal of a store that somebody has.
+pub fn in_use(at: &Store, error: &StoreError) -> Failure {
+    let text = error.to_string();
+    let how = match at {
+        Store::Local(data) => format!("stop it first: loligo down --data {}", quoted(data)),
+        Store::Rados { data, .. } if data.as_os_str().is_empty() => {
+            "a store on RADOS makes no snapshots: stop all servers that share it first, each on its machine: loligo down --data DIR".to_string()
+        }
+        Store::Rados { data, .. } => format!(
+            "a store on RADOS makes no snapshots: stop all servers that share it first, each on its machine: loligo down --data DIR; loligo \
+             status --data {} names those that run, and loligo store check --data {0} who has it",
+            quoted(data)
+        ),
+    };
+    Failure::new(text.split(';').next().unwrap_or(&text).to_string()).remedy(how)
 }
 
 /// All its records, those that are in the journal only included.

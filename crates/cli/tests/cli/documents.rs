@@ -79,8 +79,9 @@ fn is_run(block: &Block<'_>) -> bool {
 }
 
 /// The documents with blocks that are run, each with a test below.
-const FOLLOWED: [&str; 6] = [
+const FOLLOWED: [&str; 7] = [
     "README.md",
+    "docs/backup.md",
     "docs/placement.md",
     "docs/security.md",
     "docs/subtree-policies.md",
@@ -179,6 +180,11 @@ fn every_step_of_the_tutorial_works_as_it_is_printed() {
 #[test]
 fn what_is_said_of_placement_works_as_it_is_printed() {
     follow("docs/placement.md");
+}
+
+#[test]
+fn every_step_of_a_backup_and_a_restore_works_as_it_is_printed() {
+    follow("docs/backup.md");
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod joined;
 mod journal;
 mod journal_kept;
 mod journal_mend;
+mod moment;
 mod output;
 mod owner;
 mod placement;

@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 
 use loligo_mds::Rights;
 use loligo_mds::admin::{Ask, Told};
-use loligo_store::{Backend, Identity, Sight, TableSize};
+use loligo_store::{Backend, Identity, Sight, Snapshots, TableSize};
 use loligo_types::{PolicyId, Rank, RankState};
 
 pub use self::auth::{Auth, Listed};
@@ -251,6 +251,11 @@ impl Server {
     /// `joint`; `listen` is as the owner's, where clients begin. The server ends by itself when the owner does.
     pub fn start_joined(config: ServerConfig, joint: Joint, progress: &mut dyn FnMut(Progress)) -> Result<Server> {
         start::join(config, joint, progress)
+    }
+
+    /// Snapshots of its store; `None`: the store makes none.
+    pub fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
+        self.backend.snapshots()
     }
 
     /// A connection to the first rank for a client in the same process, which is trusted and dies with it.

@@ -18,6 +18,7 @@ mod ops;
 pub mod others;
 mod pages;
 mod port;
+pub mod snapshot;
 mod source;
 pub mod tally;
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tower_service::Service;
 
 use super::door::{self, Bounds};
 use super::port::Port;
-use super::{Source, all, auth, balancer, doc, handing, metrics};
+use super::{Source, all, auth, balancer, doc, handing, metrics, snapshot};
 
 /// How long a connection of the owner may last: an order takes up to a minute, and one that is handed on a little longer.
 const OWNER_TIME: Duration = Duration::from_secs(90);
@@ -45,6 +45,7 @@ pub(super) fn pages() -> Router<Arc<Source>> {
         .route("/api/v1/rank/drain/{rank}", get(drain_status))
         .route("/api/v1/config", get(config))
         .merge(balancer::pages())
+        .merge(snapshot::pages())
         .fallback(nothing_here)
 }
 
@@ -65,6 +66,7 @@ pub(super) fn pages_and_orders(source: &Arc<Source>) -> Router {
         .route("/api/v1/rank/drain/{rank}", post(drain))
         .route("/api/v1/rank/undrain/{rank}", post(undrain))
         .merge(auth::orders())
+        .merge(snapshot::orders())
         .merge(by_leader)
         .with_state(source.clone())
 }
@@ -167,7 +169,8 @@ async fn index() -> &'static str {
      /api/v1/ranks      what its ranks do\n/api/v1/sessions   its clients\n/api/v1/subtrees   which rank has what\n\
      /api/v1/migrations what moves from rank to rank\n/api/v1/config     its settings\n\
      /api/v1/heat       what is done in which directories\n\
-     /api/v1/balancer   the policy in force and what it does\n"
+     /api/v1/balancer   the policy in force and what it does\n\
+     /api/v1/snapshot   the snapshot that a copy or a dump reads\n"
 }
 
 async fn nothing_here() -> impl IntoResponse {

@@ -11,6 +11,7 @@ use loligo_mds::heat::SpotRates;
 use loligo_mount::{Counts, Mount};
 use loligo_types::{Frag, Ino, Rank, Route};
 
+use super::snapshot::Keeper;
 use crate::settings::Settings;
 
 /// Fragments of directories of which each rank says what was counted, at most.
@@ -23,6 +24,8 @@ pub struct Source {
     pub data: PathBuf,
     /// It is asked by other servers, for what this one knows or is to do: it asks nobody else.
     pub(super) is_for_servers: bool,
+    /// Sees that snapshots of its store go again.
+    pub(super) snapshot: Arc<Keeper>,
     started: Instant,
     mount: Arc<Mutex<Option<Arc<Mount>>>>,
 }
@@ -30,14 +33,15 @@ pub struct Source {
 impl Source {
     /// Without a mount.
     pub fn new(server: Arc<Server>, settings: Settings, data: PathBuf) -> Source {
-        Source { server, settings, data, is_for_servers: false, started: Instant::now(), mount: Arc::default() }
+        let (snapshot, mount) = (Arc::default(), Arc::default());
+        Source { server, settings, data, is_for_servers: false, snapshot, started: Instant::now(), mount }
     }
 
     /// The same for other servers.
     pub(super) fn for_servers(&self) -> Source {
-        let Source { server, settings, data, started, mount, .. } = self;
-        let (server, settings, data) = (server.clone(), settings.clone(), data.clone());
-        Source { server, settings, data, is_for_servers: true, started: *started, mount: mount.clone() }
+        let Source { server, settings, data, snapshot, started, mount, .. } = self;
+        let (server, settings, data, snapshot) = (server.clone(), settings.clone(), data.clone(), snapshot.clone());
+        Source { server, settings, data, is_for_servers: true, snapshot, started: *started, mount: mount.clone() }
     }
 
     /// This process has mounted it.

@@ -1,0 +1,194 @@
+//! Snapshots of the store that is served: made by order of the owner, for a command that reads one while the server goes on, and removed by
+//! that command, or here if it does not do so. Not here: what a snapshot is (the store), and reading it (`care/moment.rs`).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loligo_driver::ServerError;
+use loligo_store::{SnapshotState, Snapshots, StoreError};
+use serde::{Deserialize, Serialize};
+
+use super::Source;
+use super::pages::ask;
+
+/// A snapshot that nobody has open is removed after so long: the command that it was made for has ended without a word.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// `/api/v1/snapshot`.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotDoc {
+    /// `none`, `making`, `whole`, or `broken`.
+    pub state: String,
+    /// Of an order to make one: whether this one was made by it. If not, another command has one.
+    #[serde(default)]
+    pub made: bool,
+    /// Objects that are in it by now, while it is made.
+    #[serde(default)]
+    pub objects: u64,
+    /// The data directory to read, when it is whole.
+    #[serde(default)]
+    pub path: Option<PathBuf>,
+    /// Why it is broken, or why the last one could not be made.
+    #[serde(default)]
+    pub cause: Option<String>,
+}
+
+/// The keeper of the snapshot of a server.
+#[derive(Default)]
+pub struct Keeper {
+    /// Why the last one could not be made.
+    failed: Mutex<Option<String>>,
+}
+
+impl Keeper {
+    fn failed(&self, cause: Option<String>) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+
+    fn doc(&self, snapshots: &dyn Snapshots) -> SnapshotDoc {
+        let cause = || self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let doc = |state: &str| SnapshotDoc { state: state.into(), ..SnapshotDoc::default() };
+        match snapshots.state() {
+            SnapshotState::None => SnapshotDoc { cause: cause(), ..doc("none") },
+            SnapshotState::Making { objects } => SnapshotDoc { objects, ..doc("making") },
+            SnapshotState::Whole { path } => SnapshotDoc { path: Some(path), ..doc("whole") },
+            SnapshotState::Broken { cause } => SnapshotDoc { cause: Some(cause), ..doc("broken") },
+        }
+    }
+
+    /// Begins to make one, unless there is one: then another command has it. What has to be of one moment is there when this returns.
+    fn make(self: &Arc<Self>, snapshots: &Arc<dyn Snapshots>) -> Result<SnapshotDoc, ServerError> {
+        if snapshots.state() != SnapshotState::None {
+            return Ok(self.doc(&**snapshots));
+        }
+        let begun = snapshots.prepare().and_then(|()| snapshots.cut());
+        begun.map_err(|error| ServerError::Refused(format!("no snapshot can be made: {error}")))?;
+        self.failed(None);
+        let (keeper, snapshots) = (self.clone(), snapshots.clone());
+        let doc = SnapshotDoc { made: true, ..keeper.doc(&*snapshots) };
+        let kept = move || {
+            match snapshots.complete() {
+                Ok(path) => tracing::info!(path = %path.display(), "a snapshot was made"),
+                Err(error) => {
+                    tracing::warn!(%error, "a snapshot could not be made");
+                    return keeper.failed(Some(error.to_string()));
+                }
+            }
+            // Not held while nothing happens: the store is closed when the server ends.
+            let weak = Arc::downgrade(&snapshots);
+            drop(snapshots);
+            keeper.keep(&weak);
+        };
+        let thread = std::thread::Builder::new().name("loligo-snapshot".into()).spawn(kept);
+        thread.map_err(|error| ServerError::Refused(format!("no snapshot can be made: its thread: {error}")))?;
+        Ok(doc)
+    }
+
+    /// Removes the snapshot when nobody reads it any more. Ends with it, or with the store.
+    fn keep(&self, snapshots: &Weak<dyn Snapshots>) {
+        let mut idle = Idle::default();
+        while let Some(snapshots) = snapshots.upgrade() {
+            let state = snapshots.state();
+            if state == SnapshotState::None {
+                return;
+            }
+            if idle.is_over(Instant::now(), snapshots.is_used(), matches!(state, SnapshotState::Broken { .. })) {
+                match snapshots.remove() {
+                    Ok(()) => {
+                        if let SnapshotState::Broken { cause } = state {
+                            self.failed(Some(cause));
+                        }
+                        tracing::info!("a snapshot that nobody reads was removed");
+                        return;
+                    }
+                    // Somebody has just opened it.
+                    Err(StoreError::InUse { .. }) => {}
+                    Err(error) => return tracing::warn!(%error, "a snapshot that nobody reads cannot be removed"),
+                }
+            }
+            drop(snapshots);
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Since when nobody has a snapshot open.
+#[derive(Default)]
+struct Idle(Option<Instant>);
+
+impl Idle {
+    fn is_over(&mut self, now: Instant, is_used: bool, is_broken: bool) -> bool {
+        if is_used {
+            self.0 = None;
+            return false;
+        }
+        let since = *self.0.get_or_insert(now);
+        is_broken || now.duration_since(since) >= IDLE
+    }
+}
+
+/// What may be looked at.
+pub(super) fn pages() -> Router<Arc<Source>> {
+    Router::new().route("/api/v1/snapshot", get(show))
+}
+
+/// What the owner may order.
+pub(super) fn orders() -> Router<Arc<Source>> {
+    Router::new().route("/api/v1/snapshot/make", post(make)).route("/api/v1/snapshot/remove", post(remove))
+}
+
+fn of(source: &Source) -> Result<Arc<dyn Snapshots>, ServerError> {
+    source.server.snapshots().ok_or_else(|| {
+        ServerError::Refused(
+            "the store of this server makes no snapshots: they are made by the server that has a data directory of its own, and not on \
+             RADOS; stop all servers of the file system, then copy it"
+                .to_string(),
+        )
+    })
+}
+
+fn answer(doc: Result<SnapshotDoc, Response>) -> Response {
+    doc.map_or_else(|response| response, |doc| Json(doc).into_response())
+}
+
+async fn show(State(source): State<Arc<Source>>) -> Response {
+    answer(ask(&source, |source| Ok(source.snapshot.doc(&*of(source)?))).await)
+}
+
+async fn make(State(source): State<Arc<Source>>) -> Response {
+    answer(ask(&source, |source| source.snapshot.make(&of(source)?)).await)
+}
+
+async fn remove(State(source): State<Arc<Source>>) -> Response {
+    let remove = |source: &Source| {
+        let snapshots = of(source)?;
+        snapshots.remove().map_err(|error| ServerError::Refused(format!("the snapshot stays: {error}")))?;
+        Ok(source.snapshot.doc(&*snapshots))
+    };
+    answer(ask(&source, remove).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_removed_a_minute_after_its_last_reader_and_a_broken_one_at_once() {
+        let (mut idle, begin) = (Idle::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert!(!idle.is_over(at(0), false, false), "it may be opened yet");
+        assert!(!idle.is_over(at(59), false, false));
+        assert!(!idle.is_over(at(61), true, false), "it is read");
+        assert!(!idle.is_over(at(500), true, true), "the reader finds out at its end");
+        assert!(!idle.is_over(at(501), false, false));
+        assert!(idle.is_over(at(561), false, false));
+        assert!(idle.is_over(at(562), false, true));
+    }
+}
