@@ -24,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What is read. Whoever has it from here lets go of it before this is dropped.
 pub struct Moment {
     store: Option<Arc<dyn Backend>>,
-    /// Where a snapshot was made.
-    served: Option<Found>,
+    /// Where a snapshot was made, and its number there.
+    served: Option<(Found, u64)>,
 }
 
 impl Moment {
@@ -61,9 +61,9 @@ pub fn lost(lease: &dyn Lease) -> Option<Failure> {
 impl Drop for Moment {
     fn drop(&mut self) {
         drop(self.store.take());
-        if let Some(found) = &self.served {
+        if let Some((found, number)) = &self.served {
             // What cannot be removed now the server removes later.
-            let _ = ask::order::<SnapshotDoc>(found, "/api/v1/snapshot/remove");
+            let _ = ask::order_with::<SnapshotDoc>(found, "/api/v1/snapshot/remove", &number.to_string());
         }
     }
 }
@@ -72,7 +72,11 @@ impl Drop for Moment {
 fn served(data: &Path) -> Result<Moment, Failure> {
     let found = target::by_data(data)?;
     let mut waits = false;
-    while !ask::order::<SnapshotDoc>(&found, "/api/v1/snapshot/make")?.made {
+    let number = loop {
+        let doc: SnapshotDoc = ask::order(&found, "/api/v1/snapshot/make")?;
+        if doc.made {
+            break doc.number;
+        }
         if !std::mem::replace(&mut waits, true) {
             note(format_args!(
                 "loligo: another command reads a snapshot of {}, or was killed less than a minute ago: waiting for it",
@@ -80,14 +84,19 @@ fn served(data: &Path) -> Result<Moment, Failure> {
             ));
         }
         std::thread::sleep(LOOK);
-    }
+    };
     // From here on it is removed, whatever happens.
-    let mut moment = Moment { store: None, served: Some(found) };
-    let found = moment.served.as_ref().expect("it was put there");
+    let mut moment = Moment { store: None, served: Some((found, number)) };
+    let (found, _) = moment.served.as_ref().expect("it was put there");
     let mut bar = Bar::start("making a snapshot", 0, Unit::Count);
     let path = loop {
         let doc: SnapshotDoc = ask::json(found, "/api/v1/snapshot")?;
         match (doc.state.as_str(), doc.path) {
+            _ if doc.number != number => {
+                return Err(
+                    Failure::new(format!("the snapshot of {} was removed", data.display())).remedy("do it again")
+                );
+            }
             ("whole", Some(path)) => break path,
             ("making", _) => bar.set(doc.objects),
             _ => {

@@ -164,10 +164,16 @@ fn a_dump_of_a_served_file_system_loads_and_one_that_would_lose_data_is_refused(
     assert_eq!(server.stop().0, 0);
 }
 
-/// What the admin socket says.
 fn admin(data: &Path, request: &str) -> (u16, String) {
+    ask(data, request, "")
+}
+
+/// What the admin socket says.
+fn ask(data: &Path, request: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(data.join("admin.sock")).expect("a connection");
-    stream.write_all(format!("{request} HTTP/1.0\r\n\r\n").as_bytes()).expect("a request");
+    stream
+        .write_all(format!("{request} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+        .expect("a request");
     let answer = std::io::read_to_string(stream).expect("an answer");
     let (head, text) = answer.split_once("\r\n\r\n").expect("HTTP");
     (head.split(' ').nth(1).expect("a status").parse().expect("a number"), text.to_string())
@@ -195,6 +201,10 @@ fn a_snapshot_is_made_once_kept_while_it_is_read_and_removed_by_order_or_by_the_
     let (status, text) = admin(&data, "POST /api/v1/snapshot/remove");
     assert!(status == 409 && text.contains("a command that reads it"), "{status} {text}");
     drop(reader);
+    // Not by who has another one in mind.
+    let other = ask(&data, "POST /api/v1/snapshot/remove", "7");
+    assert!(other.0 == 200 && other.1.contains("\"whole\""), "{other:?}");
+    assert_eq!(ask(&data, "POST /api/v1/snapshot/remove", "one").0, 400);
     assert_eq!(document("POST /api/v1/snapshot/remove")["state"], "none");
     assert_eq!(document("POST /api/v1/snapshot/make")["made"], true);
     let reader = whole().expect("it is there");

@@ -2,10 +2,11 @@
 //! that command, or here if it does not do so. Not here: what a snapshot is (the store), and reading it (`care/moment.rs`).
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -26,6 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct SnapshotDoc {
     /// `none`, `making`, `whole`, or `broken`.
     pub state: String,
+    /// Which one it is, of those that this server has made: who removes it says so.
+    #[serde(default)]
+    pub number: u64,
     /// Of an order to make one: whether this one was made by it. If not, another command has one.
     #[serde(default)]
     pub made: bool,
@@ -43,6 +47,8 @@ pub struct SnapshotDoc {
 /// The keeper of the snapshot of a server.
 #[derive(Default)]
 pub struct Keeper {
+    /// Of the last one. Locked while one is begun or removed by order.
+    number: Mutex<u64>,
     /// Why the last one could not be made.
     failed: Mutex<Option<String>>,
 }
@@ -52,9 +58,13 @@ impl Keeper {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
 
-    fn doc(&self, snapshots: &dyn Snapshots) -> SnapshotDoc {
+    fn number(&self) -> MutexGuard<'_, u64> {
+        self.number.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doc(&self, snapshots: &dyn Snapshots, number: u64) -> SnapshotDoc {
         let cause = || self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let doc = |state: &str| SnapshotDoc { state: state.into(), ..SnapshotDoc::default() };
+        let doc = |state: &str| SnapshotDoc { state: state.into(), number, ..SnapshotDoc::default() };
         match snapshots.state() {
             SnapshotState::None => SnapshotDoc { cause: cause(), ..doc("none") },
             SnapshotState::Making { objects } => SnapshotDoc { objects, ..doc("making") },
@@ -65,14 +75,16 @@ impl Keeper {
 
     /// Begins to make one, unless there is one: then another command has it. What has to be of one moment is there when this returns.
     fn make(self: &Arc<Self>, snapshots: &Arc<dyn Snapshots>) -> Result<SnapshotDoc, ServerError> {
+        let mut number = self.number();
         if snapshots.state() != SnapshotState::None {
-            return Ok(self.doc(&**snapshots));
+            return Ok(self.doc(&**snapshots, *number));
         }
         let begun = snapshots.prepare().and_then(|()| snapshots.cut());
         begun.map_err(|error| ServerError::Refused(format!("no snapshot can be made: {error}")))?;
+        *number += 1;
         self.failed(None);
         let (keeper, snapshots) = (self.clone(), snapshots.clone());
-        let doc = SnapshotDoc { made: true, ..keeper.doc(&*snapshots) };
+        let doc = SnapshotDoc { made: true, ..keeper.doc(&*snapshots, *number) };
         let kept = move || {
             match snapshots.complete() {
                 Ok(path) => tracing::info!(path = %path.display(), "a snapshot was made"),
@@ -89,6 +101,15 @@ impl Keeper {
         let thread = std::thread::Builder::new().name("loligo-snapshot".into()).spawn(kept);
         thread.map_err(|error| ServerError::Refused(format!("no snapshot can be made: its thread: {error}")))?;
         Ok(doc)
+    }
+
+    /// Removes the snapshot of this number, if it is still there.
+    fn remove(&self, snapshots: &dyn Snapshots, which: Option<u64>) -> Result<SnapshotDoc, ServerError> {
+        let number = self.number();
+        if which.is_none_or(|which| which == *number) {
+            snapshots.remove().map_err(|error| ServerError::Refused(format!("the snapshot stays: {error}")))?;
+        }
+        Ok(self.doc(snapshots, *number))
     }
 
     /// Removes the snapshot when nobody reads it any more. Ends with it, or with the store.
@@ -159,20 +180,25 @@ fn answer(doc: Result<SnapshotDoc, Response>) -> Response {
 }
 
 async fn show(State(source): State<Arc<Source>>) -> Response {
-    answer(ask(&source, |source| Ok(source.snapshot.doc(&*of(source)?))).await)
+    answer(ask(&source, |source| Ok(source.snapshot.doc(&*of(source)?, *source.snapshot.number()))).await)
 }
 
 async fn make(State(source): State<Arc<Source>>) -> Response {
     answer(ask(&source, |source| source.snapshot.make(&of(source)?)).await)
 }
 
-async fn remove(State(source): State<Arc<Source>>) -> Response {
-    let remove = |source: &Source| {
-        let snapshots = of(source)?;
-        snapshots.remove().map_err(|error| ServerError::Refused(format!("the snapshot stays: {error}")))?;
-        Ok(source.snapshot.doc(&*snapshots))
+/// The order's text is the number of the snapshot; none: whichever there is.
+async fn remove(State(source): State<Arc<Source>>, which: String) -> Response {
+    let which = match which.trim() {
+        "" => None,
+        text => match text.parse() {
+            Ok(number) => Some(number),
+            Err(_) => {
+                return (StatusCode::BAD_REQUEST, format!("{text:?} is no number of a snapshot\n")).into_response();
+            }
+        },
     };
-    answer(ask(&source, remove).await)
+    answer(ask(&source, move |source| source.snapshot.remove(&*of(source)?, which)).await)
 }
 
 #[cfg(test)]
