@@ -113,7 +113,7 @@ impl Mds {
             return self.gate(reply(FsError::ReadOnly));
         }
         let limited = peer.and_then(Peer::limited).map(|identity| (Arc::clone(identity), self.ways.asks()));
-        if running > limits::IN_FLIGHT_MAX {
+        if running > limits::IN_FLIGHT_MAX || !self.parked.has_room(slot, self.config.waiting_bytes_max) {
             return self.gate(reply(FsError::Busy));
         }
         let (op, walk) = match Walk::begin(op, &mut want, limited.as_ref(), ways.is_some()) {

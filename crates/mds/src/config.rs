@@ -45,6 +45,8 @@ pub struct Config {
     pub leases_max: usize,
     /// Most sessions.
     pub sessions_max: usize,
+    /// Most bytes of requests that wait. A session that has more of them than are free is answered `Busy`.
+    pub waiting_bytes_max: u64,
     /// Checkpointing starts when this many records are dirty.
     pub dirty_max: usize,
     /// Checkpointing starts when the oldest dirty record is this old, milliseconds.
@@ -91,6 +93,7 @@ impl Default for Config {
             cache_bytes_max: 512 << 20,
             leases_max: 1 << 20,
             sessions_max: 4096,
+            waiting_bytes_max: 1 << 30,
             dirty_max: 100_000,
             dirty_ms_max: 10_000,
             checkpoint_records: 2000,

@@ -71,6 +71,7 @@ mod tally;
 mod tests;
 mod tidy;
 mod walk;
+mod weight;
 mod window;
 
 pub use config::{Config, Now};

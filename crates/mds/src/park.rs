@@ -14,6 +14,7 @@ use crate::io::Identity;
 use crate::peer::TxId;
 use crate::session::Slot;
 use crate::walk::Walk;
+use crate::weight::Weights;
 
 /// Reads that a request waits for before nothing leaves memory until it has all that it needs: a path over many directories in
 /// a cache that holds fewer would else be read for ever.
@@ -175,6 +176,7 @@ impl Why {
 pub(crate) struct Parked {
     last_id: u64,
     jobs: BTreeMap<u64, (Job, Why)>,
+    weights: Weights,
     marks: BTreeMap<Ino, u32>,
     /// Those that are woken together: for the end of the grace time, for room, for the data of an inode.
     queues: BTreeMap<Why, Vec<u64>>,
@@ -199,7 +201,10 @@ impl Parked {
         if !alone {
             self.queues.entry(why.clone()).or_default().push(id);
         }
-        self.jobs.insert(id, (job, why));
+        self.weights.add(&job);
+        if let Some((before, _)) = self.jobs.insert(id, (job, why)) {
+            self.weights.take(&before);
+        }
     }
 
     /// One of the loads or recalls it waits for is done.
@@ -247,7 +252,7 @@ impl Parked {
     /// The next one that may go on.
     pub(crate) fn next_ready(&mut self) -> Option<Job> {
         while let Some(id) = self.ready.pop_front() {
-            if let Some((job, _)) = self.jobs.remove(&id) {
+            if let Some(job) = self.take(id) {
                 return Some(job);
             }
         }
@@ -261,7 +266,9 @@ impl Parked {
 
     /// Takes one out.
     pub(crate) fn take(&mut self, id: u64) -> Option<Job> {
-        self.jobs.remove(&id).map(|(job, _)| job)
+        let (job, _) = self.jobs.remove(&id)?;
+        self.weights.take(&job);
+        Some(job)
     }
 
     /// Takes out all that wait for this.
@@ -293,6 +300,11 @@ impl Parked {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.jobs.len()
+    }
+
+    /// Whether those of a session may be more, if all together may take so many bytes.
+    pub(crate) fn has_room(&self, slot: Slot, most: u64) -> bool {
+        self.weights.may_have_more(slot, most)
     }
 
     /// Whether new grants on the inode are forbidden.

@@ -278,3 +278,50 @@ fn a_stop_over_a_store_that_takes_nothing_ends_and_says_that_the_journal_has_eve
     let b = world.client();
     world.lookup(b, Ino::ROOT, "d").expect("the journal has it");
 }
+
+#[test]
+fn requests_that_wait_with_data_take_bounded_memory_and_leave_room_for_those_of_others() {
+    let mut world = World::with(crate::Config { waiting_bytes_max: 1 << 20, ..config() });
+    let (holder, many, other) = (world.client(), world.client(), world.client());
+    let file = world.create(holder, Ino::ROOT, "f", READ, 1).ino;
+    world.clients[holder].obeys = false;
+    let set = |n: usize| Op::SetXattr {
+        ino: file,
+        name: format!("user.{n}").as_bytes().into(),
+        value: vec![7; 60_000].into(),
+        mode: loligo_types::XattrMode::Set,
+    };
+    assert!(world.call(holder, Op::GetAttr { ino: file }).is_ok());
+    let mut waits = Vec::new();
+    let refused = loop {
+        let seq = world.send(many, set(waits.len() % 2));
+        match world.reply(many, seq) {
+            None => waits.push(seq),
+            Some((result, _)) => break result,
+        }
+        assert!(waits.len() < 100, "they take memory without end");
+    };
+    assert_eq!(refused, Err(FsError::Busy));
+    assert!((8..=9).contains(&waits.len()), "half of a megabyte: {}", waits.len());
+    let seq = world.send(other, set(2));
+    assert_eq!(world.reply(other, seq), None, "it waits as the others do");
+    assert!(world.call(other, Op::GetAttr { ino: Ino::ROOT }).is_ok());
+    world.clients[holder].obeys = true;
+    world.pump();
+    assert!(world.reply(other, seq).is_some_and(|(result, _)| result.is_ok()));
+    for seq in waits {
+        assert!(world.reply(many, seq).is_some_and(|(result, _)| result.is_ok()));
+    }
+    assert!(world.call(many, set(0)).is_ok(), "all of it is free again");
+    // Those of a session that ends are free, too.
+    world.clients[holder].obeys = false;
+    assert!(world.call(holder, Op::GetAttr { ino: file }).is_ok());
+    (0..8).for_each(|n| _ = world.send(many, set(n % 2)));
+    world.message(many, loligo_types::msg::ToServer::Goodbye { gone: true });
+    let seq = world.send(other, set(1));
+    assert_eq!(world.reply(other, seq), None);
+    world.clients[holder].obeys = true;
+    world.pump();
+    assert!(world.reply(other, seq).is_some_and(|(result, _)| result.is_ok()));
+    assert!(world.call(other, set(2)).is_ok());
+}
