@@ -2,7 +2,7 @@
 //! `fsck` finds.
 
 use loligo_types::limits::{
-    ACL_ENTRIES_MAX, DIR_NLINK_MAX, EXPECTED_ENTRIES_MAX, FILE_SIZE_MAX, INLINE_MAX, LINK_MAX, SYMLINK_MAX,
+    ACL_ENTRIES_MAX, DIR_NLINK_MAX, EXPECTED_ENTRIES_MAX, FILE_SIZE_MAX, LINK_MAX, SYMLINK_MAX,
 };
 use loligo_types::{Frag, Inode, Kind, Placement, RStat, Spread};
 
@@ -31,7 +31,8 @@ pub fn is_within_bounds(inode: &Inode) -> bool {
         && inode.frag_bits <= bits
         && inode.change <= CHANGES_MAX
         && inode.cuts <= CUTS_MAX
-        && (!inode.inline || inode.kind == Kind::File && inode.size <= INLINE_MAX as u64)
+        // Its data may end before the file does: the rest is a hole.
+        && (!inode.inline || inode.kind == Kind::File)
         && sums(inode.accounted)
         && sums(inode.rstat())
         && acls
@@ -81,5 +82,15 @@ mod tests {
         let mut node = of(Kind::Fifo);
         node.extra_mut().rdev = 7;
         assert!(!is_within_bounds(&node));
+    }
+    #[test]
+    fn a_file_in_its_inode_may_be_longer_than_its_data_and_not_longer_than_a_file() {
+        let mut file = Inode::new(Ino(300), Kind::File, 0o644, 0, 0, Ino(1), Time(1));
+        (file.inline, file.size) = (true, 300_000);
+        assert!(is_within_bounds(&file));
+        file.size = FILE_SIZE_MAX + 1;
+        assert!(!is_within_bounds(&file));
+        let dir = Inode { inline: true, size: 0, ..Inode::new(Ino(300), Kind::Dir, 0o755, 0, 0, Ino(1), Time(1)) };
+        assert!(!is_within_bounds(&dir));
     }
 }

@@ -148,3 +148,31 @@ fn a_directory_keeps_its_name_while_a_job_runs_in_it_and_is_completed_wherever_w
     assert_eq!((mount.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
     loligo("fsck --data {}", &[&place.data()]).ok();
 }
+
+#[test]
+fn small_files_that_were_made_longer_without_writing_are_given_back_with_their_directory() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let data = place.data();
+    let server = serve(&place);
+    let (mount, other) = (mounted(&place, "mnt"), mounted(&place, "other"));
+    for policy in ["batchfs", "deltafs"] {
+        let dir = place.path("mnt").join(policy);
+        std::fs::create_dir(&dir).expect("made");
+        sh("printf before >$D/old; printf before >$D/there", &dir).ok();
+        loligo(&format!("decouple {{}} --policy {policy}"), &[&dir]).ok();
+        let make = "cd $D; printf small >new; truncate -s 300000 new old; printf small >taken; \
+                    fallocate -l 300000 taken; fallocate -l 300000 there";
+        sh(make, &dir).ok();
+        loligo("merge {}", &[&dir]).ok();
+        loligo("recouple {}", &[&dir]).ok();
+        let look = "cd $D; stat -c '%n %s' *; for f in *; do tr -d '\\0' <$f; echo; done";
+        let said = sh(look, &place.path("other").join(policy)).ok().out;
+        let sizes = "new 300000\nold 300000\ntaken 300000\nthere 300000\n";
+        assert_eq!(said, format!("{sizes}small\nbefore\nsmall\nbefore\n"), "{policy}");
+    }
+    assert_eq!((mount.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
+    loligo("fsck --data {} --data-checksums", &[&data]).ok();
+}
