@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loligo_types::msg::{Request, ToClient};
-use loligo_types::{Cred, Event, FsError, Op, RenameMode, limits};
+use loligo_types::{Cred, Event, FsError, Op, RenameMode, SubtreeOp, limits};
 
 use crate::execute::Step;
 use crate::gate::Reply;
@@ -43,6 +43,13 @@ fn frees(op: &Op) -> bool {
         Op::SetAttr { set, .. } => set.size.is_some(),
         _ => false,
     }
+}
+
+/// Whether the operation is refused while the journal cannot be written. Of what owners of decoupled subtrees ask only that which is new or brings
+/// much: parts of a merge, which they send again. The rest is small, and waits for its answer: to be refused it would end what they have.
+fn needs_journal(op: &Op) -> bool {
+    let Op::Subtree { what, .. } = op else { return true };
+    matches!(**what, SubtreeOp::Part { .. } | SubtreeOp::Decouple { resume: 0, .. })
 }
 
 impl Mds {
@@ -168,8 +175,7 @@ impl Mds {
         if job.again.is_some() || !job.op.is_change() {
             return None;
         }
-        // What belongs to a decoupled subtree waits for room: its owner cannot do with a part of a merge refused.
-        if self.log.stuck && !matches!(job.op, Op::Subtree { .. }) {
+        if self.log.stuck && needs_journal(&job.op) {
             return Some(Step::Answer(Err(FsError::NoSpace)));
         }
         if !self.is_short_of_space() {

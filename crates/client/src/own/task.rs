@@ -21,6 +21,8 @@ use crate::{CallResult, Done, Invalidation, Output, Token};
 const PARTS_IN_FLIGHT: usize = 4;
 /// A group is begun anew so often because the rank began a new life.
 const TRIES: u32 = 8;
+/// Pause before a group is begun anew for which the rank had no room, milliseconds. It doubles each time: half a minute in all.
+const FULL_PAUSE_MS: u64 = 250;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -92,6 +94,8 @@ pub(crate) struct OwnTask {
     next_part: usize,
     failed: Option<FsError>,
     pub(super) tries: u32,
+    /// The rank had no room for a part: when it is sent again.
+    again_ms: Option<u64>,
     /// The rank does not take this client's word for what it merges, because that is limited to paths: all of it is looked through.
     looked_through: bool,
     /// Bytes of the journal that are merged, and of all that is to be.
@@ -114,6 +118,7 @@ impl OwnTask {
             next_part: 0,
             failed: None,
             tries: 0,
+            again_ms: None,
             looked_through: false,
             merged: 0,
             total: 0,
@@ -220,6 +225,7 @@ impl Client {
                 }
                 self.own_parts(id, own, &cred)
             }
+            (Stage::Parts, Event::Start) => self.own_parts(id, own, &cred),
             (Stage::Merge, Event::Reply(result)) => self.own_merged(id, own, &cred, result),
             (Stage::Resume, Event::Reply(result)) => self.own_resumed(id, own, &cred, result),
             (Stage::Drop, Event::Dropped) => {
@@ -359,7 +365,7 @@ impl Client {
         (into, policy.is_some_and(SubtreePolicy::blind) && cred.is_root())
     }
 
-    /// This life of the rank does not know what was sent, or not who this is: from the first part on.
+    /// This life of the rank does not know what was sent, or not who this is, or it has no room: from the first part on.
     fn own_parts_failed(
         &mut self,
         id: u64,
@@ -371,6 +377,11 @@ impl Client {
         own.next_part = 0;
         match error {
             FsError::WouldBlock if own.tries < TRIES => self.own_parts(id, own, cred),
+            FsError::NoSpace if own.tries < TRIES => {
+                own.stage = Stage::Parts;
+                own.again_ms = Some(self.now.ms + (FULL_PAUSE_MS << (own.tries - 1)));
+                None
+            }
             FsError::Perm if !own.looked_through && self.own_how(own.root, cred).1 => {
                 own.looked_through = true;
                 self.own_parts(id, own, cred)
@@ -563,9 +574,16 @@ impl Client {
         }
     }
 
-    /// Sends on what is outstanding where that is due.
+    /// Sends again what was refused for want of room, and sends on what is outstanding, where that is due.
     pub(crate) fn own_tick(&mut self) {
         let now = self.now.ms;
+        for id in self.own.trees.values().filter_map(|owned| owned.task) {
+            if let Some(Task { step: Step::Own(own), .. }) = self.tasks.get_mut(&id)
+                && own.again_ms.take_if(|again| *again <= now).is_some()
+            {
+                self.events.push_back((id, Event::Start));
+            }
+        }
         let due = |owned: &Owned| {
             let interval = owned.policy.sync_interval().map(loligo_semantics::SyncInterval::millis);
             let is_due = interval.is_some_and(|interval| now >= owned.synced_ms + interval);

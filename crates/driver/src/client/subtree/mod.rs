@@ -34,6 +34,9 @@ pub use kept::Kept;
 const PARTS_IN_FLIGHT: usize = 4;
 /// How often a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
+/// How often because it had no room, and the first pause before that, which doubles: half a minute in all.
+const TRIES_FULL: u32 = 7;
+const FULL_PAUSE: Duration = Duration::from_millis(250);
 /// Numbers asked for at once at most when those that were granted are used up.
 const MORE_MAX: u64 = 1 << 20;
 
@@ -278,10 +281,17 @@ impl Subtree {
     }
 
     fn merge_group(&mut self, merge: u64, group: &Group) -> FsResult<(u64, Vec<Conflict>)> {
+        let (mut tries, mut full) = (0, 0);
         let mut last = FsError::WouldBlock;
-        for _ in 0..TRIES {
-            match self.try_merge(merge, group) {
+        while tries < TRIES {
+            let tried = self.try_merge(merge, group);
+            tries += usize::from(!matches!(tried, Err(FsError::NoSpace)));
+            match tried {
                 Ok(over) => return Ok(over),
+                Err(FsError::NoSpace) if full < TRIES_FULL => {
+                    std::thread::sleep(FULL_PAUSE * (1 << full));
+                    full += 1;
+                }
                 // This life of the rank does not know what was sent, or not who this is.
                 Err(FsError::WouldBlock) => last = FsError::WouldBlock,
                 Err(FsError::Stale) => {

@@ -1,8 +1,8 @@
 //! Xattrs in a merge: how many bytes an inode has of them at most, and whether it says that it has some. Policies, which are xattrs that a rank
 //! sets, may come and go while their directory is decoupled.
 
-use loligo_types::limits::XATTR_TOTAL_MAX;
 use loligo_types::XattrMode;
+use loligo_types::limits::XATTR_TOTAL_MAX;
 
 use super::allow::faults;
 use super::*;
