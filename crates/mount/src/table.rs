@@ -30,6 +30,8 @@ struct Known {
     mappable: u32,
     /// The kernel may have pages of it.
     paged: bool,
+    /// The kernel was given pages of it that others may write.
+    others: bool,
     /// The right to cache was lost while such handles were open.
     uncached: bool,
     /// A record lock was taken since the file was first known.
@@ -181,6 +183,16 @@ impl Table {
     /// The kernel asks in order to fill pages, or writes what it has in pages. It does not tell when it drops them.
     pub fn page(&self, ino: Ino) {
         self.shard(ino).known.entry(ino.0).or_default().paged = true;
+    }
+
+    /// The kernel is given pages of a file that others may write: a program may have it mapped.
+    pub fn page_of_others(&self, ino: Ino) {
+        self.shard(ino).known.entry(ino.0).or_default().others = true;
+    }
+
+    /// Whether the kernel was ever given such pages of the file.
+    pub fn has_pages_of_others(&self, ino: Ino) -> bool {
+        self.shard(ino).known.get(&ino.0).is_some_and(|k| k.others)
     }
 
     /// Whether the kernel may have pages of the file.

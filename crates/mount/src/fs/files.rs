@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 
 use loligo_client::{Call, CallResult, Done, Fallocate, Fh};
 use loligo_fuse::{
-    self as fuse, ReplyAttr, ReplyCopied, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
+    self as fuse, ReplyCopied, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite, WriteFlags,
 };
-use loligo_types::{Answer, FsError, Ino, Kind, Lease, LockOwner, Name, OpenFlags, SetAttr};
+use loligo_types::{Answer, FsError, Ino, Lease, LockOwner, Name, OpenFlags, SetAttr};
 
 use super::names::bits;
 use crate::convert::{self, ttl};
@@ -176,29 +176,6 @@ impl<S: Submit> Core<S> {
         reply.created(ttl(cached), ttl(cached), &convert::file_attr(attr), opened.handle, opened.flags);
     }
 
-    /// Attributes. Through a handle the kernel asks for the size only, before it reads from its pages or seeks the end, and then believes the size
-    /// that it has: it passes over an answer if anything was written to the file, or dropped of it, since it asked. So it is told of a
-    /// size that others may change in another way first.
-    pub fn getattr(self: &Arc<Self>, asked: Asked, ino: Ino, fh: Option<u64>, reply: ReplyAttr) {
-        let call = Call::GetAttr { ino };
-        let Some(fh) = fh else { return self.attr(asked, call, reply) };
-        let (core, handle) = (self.clone(), Handle::decode(fh));
-        self.send(asked, call, move |result| {
-            let grown = result.as_ref().ok().and_then(|done| {
-                let attr = done.attr()?;
-                let others = if handle.cached { core.kernel.table.is_uncached(ino) } else { !done.attr_cached };
-                let grows = others && attr.kind == Kind::File && !core.kernel.table.knows_size(ino, attr.size);
-                grows.then_some(attr.size)
-            });
-            let rest = core.clone();
-            let answer = move || rest.attr_answer(asked, result, reply);
-            match grown {
-                Some(size) => core.grow_first(ino, size, Box::new(answer)),
-                None => answer(),
-            }
-        });
-    }
-
     /// `fills`: the kernel makes pages of it. Those of a file that others may write are dropped after it, so that a mapping follows what
     /// they write; what they held is kept, so that of a page that a mapping changes only the changes are written.
     pub fn read(
@@ -215,6 +192,9 @@ impl<S: Submit> Core<S> {
         self.send(asked, Call::Read { fh: handle.fh, offset, len }, move |result| match result {
             Ok(Done { answer: Answer::Bytes(bytes), .. }) => {
                 let drops = if handle.cached { core.kernel.table.is_uncached(ino) } else { fills };
+                if drops && fills {
+                    core.kernel.table.page_of_others(ino);
+                }
                 match drops && fills {
                     true => core.kernel.twins.fill(ino, offset, len, &bytes),
                     false if fills => core.kernel.twins.drop_range(ino, offset, u64::from(len.max(1))),

@@ -5,4 +5,5 @@ pub(crate) mod files;
 mod found;
 pub(crate) mod locks;
 pub(crate) mod names;
+pub(crate) mod size;
 pub(crate) mod xattrs;
