@@ -42,7 +42,9 @@ pub fn is_sound(mut scene: Scene, honest: bool) {
         let outside: Vec<String> = outside.iter().chain([&scene.secret]).map(|ino| ino.0.to_string()).collect();
         let first = |fault: &str| fault.split(|c: char| !c.is_ascii_digit()).find(|n| !n.is_empty()).map(str::to_owned);
         // What is below is counted in the sums of the directories above, too.
-        faults.retain(|fault| first(fault).is_some_and(|first| outside.contains(&first)) && !fault.contains(" has sums "));
+        faults.retain(|fault| {
+            first(fault).is_some_and(|first| outside.contains(&first)) && !fault.contains(" has sums ")
+        });
     } else {
         // Of what an owner has said that is not so this would find files without names, and count them where it would put them.
         let found = fsck::check_all(scene.world.config.hash_key, &all.events).findings;

@@ -86,7 +86,7 @@ fn requests_that_are_half_sent_too_long_or_no_http_are_ended_and_tell_nothing() 
         says_no_names(&site, &answer(site.admin, &bytes, true));
     }
     assert!(answer(site.admin, b"GET /healthz HTTP/1.0\r\n\r\n", false).ends_with("ok: serving\n"));
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -149,5 +149,5 @@ fn without_the_token_for_another_host_and_for_orders_there_is_nothing() {
         code(&ask("GET", "/api/v1/status", &format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n"))),
         200
     );
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }

@@ -94,7 +94,7 @@ fn a_frame_that_breaks_the_rules_is_refused_and_ends_its_own_connection_alone() 
         }
         bystander.ping().unwrap_or_else(|fault| panic!("{what}: {fault:?}"));
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn before_the_hello_a_peer_may_send_a_short_message_and_afterwards_a_long_one() 
         let _ = wire.say(&wire.request(1, &message().message(16, &lookup)), &[]);
         assert!(refused(&mut wire).is_some_and(|text| text.contains("name")), "{name:?}");
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn frames_that_are_cut_short_or_come_byte_by_byte_are_waited_for_and_disturb_nob
             other => panic!("{way}: {other:?}"),
         }
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_second_hello_a_missing_one_and_other_versions_are_refused_by_name() {
         Err(Said::Refused { text, .. }) => assert!(text.contains("another file system"), "{text}"),
         other => panic!("{other:?}"),
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 /// Messages in good frames whose bytes are drawn, or drawn into those of good requests.
@@ -252,5 +252,5 @@ fn drawn_messages_and_requests_with_drawn_bytes_in_them_do_not_end_the_server() 
         }
     }
     assert!(refusals > 60, "{refusals} of 600 were refused");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }

@@ -182,7 +182,7 @@ fn a_merge_with_numbers_of_what_is_elsewhere_and_events_that_are_the_ranks_own_i
     owner.merge(&[], false, false).expect("it says nothing");
     owner.ask(&subtree(6, &[owner.epoch]), &[]).expect("it has it");
     site.fs().write("/mine/job/x", *b"x").expect("it is root's again");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_fetch_reads_nothing_that_is_not_below_the_root_of_the_subtree_and_no_epoch_
             }
         }
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -259,5 +259,5 @@ fn the_owner_of_one_subtree_says_nothing_of_another_by_its_epoch_and_owners_numb
         assert!(matches!(result, Err(Fault::Error(_))), "{request:?}: {result:?}");
     }
     owner.ask(&subtree(6, &[epoch]), &[]).expect("it has it still");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }

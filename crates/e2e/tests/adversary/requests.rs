@@ -15,8 +15,11 @@ pub struct Case {
     pub op: u32,
     pub what: &'static str,
     pub honest: Vec<u64>,
-    pub make: Box<dyn Fn(&[u64]) -> (Message, Vec<u8>)>,
+    pub make: Make<(Message, Vec<u8>)>,
 }
+
+/// Makes something of inode numbers.
+type Make<T> = Box<dyn Fn(&[u64]) -> T>;
 
 /// Handle of `/mine/f`, which the adversary has open.
 pub const HANDLE: u64 = 7;
@@ -48,7 +51,7 @@ pub fn subtree(code: u8, numbers: &[u64]) -> Vec<u8> {
 /// The operations, in an order in which an honest client can carry all of them out in its directory and on its file.
 pub fn cases(dir: u64, file: u64) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut case = |op: u32, what, honest: &[u64], make: Box<dyn Fn(&[u64]) -> Message>| {
+    let mut case = |op: u32, what, honest: &[u64], make: Make<Message>| {
         let make = Box::new(move |numbers: &[u64]| (message().message(op, &make(numbers)), Vec::new()));
         cases.push(Case { op, what, honest: honest.to_vec(), make });
     };
@@ -209,7 +212,7 @@ fn no_number_of_what_is_outside_of_the_path_is_taken_in_any_place_of_any_request
         let result = ask(&site, &mut wire, &case, &case.honest);
         assert!(matches!(result, Err(Fault::Error(error::ACCESS | error::BAD_HANDLE))), "{}: {result:?}", case.what);
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn the_same_requests_with_the_clients_own_numbers_are_carried_out() {
             assert!(result.is_ok() || case.what.contains("end of a way"), "{}: {result:?}", case.what);
         }
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -258,7 +261,7 @@ fn bytes_of_files_that_are_not_open_are_neither_read_nor_changed() {
         let (error, _) = wire.data(number, &message().int(17, 0), b"mine").expect("it is answered");
         assert_ne!(error, 0, "{number}");
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -286,7 +289,7 @@ fn what_is_made_gets_no_number_that_was_not_granted() {
     let request = other.request(7, &message().int(7, first + 1).message(25, &mkdir));
     let _ = other.say(&request, &[]);
     assert_eq!(other.reply(7).map(drop), Err(Fault::Error(error::NOT_GRANTED)));
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -310,5 +313,5 @@ fn a_limited_client_gives_no_address_for_the_store_and_a_read_only_one_changes_n
     let (stale, _) = wire.data(site.mine.file, &message().int(17, 0), b"mine").expect("it is answered");
     assert_ne!(stale, 0);
     assert_eq!(site.fs().stat("/mine").expect("it is there").mtime, mine.mtime);
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }

@@ -73,7 +73,7 @@ fn nobody_goes_on_with_the_session_of_another_whatever_is_said_to_be_known_of_it
     let resumed = resumed.expect("it is its own");
     assert!(resumed.kept && resumed.number == session.number, "{resumed:?}");
     assert_eq!(victim.hear(), Said::Closed, "the newer connection is the session's");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_client_of_the_network_that_says_no_number_or_shows_no_identity_is_refused_i
     site.scratch.run(&["auth", "revoke", "gone"]);
     let (why, text) = refused(Wire::tls(site.tcp, &gone), Hello::of(7));
     assert!(why == refusal::NOT_AUTHORIZED && text.contains("revoked"), "{text}");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_number_that_was_carried_out_is_not_carried_out_again_with_the_same_or_other
     {
         assert_eq!(names.contains(&name.to_string()), is_there, "{name} in {names:?}");
     }
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_number_that_is_said_without_end_takes_no_memory_of_the_server() {
     flood(&mut wire, 1000);
     let grown = site.memory().saturating_sub(start);
     assert!(grown < 16 << 20, "a million requests that are not answered have taken {grown} bytes");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }
 
 #[test]
@@ -229,5 +229,5 @@ fn words_about_leases_recalls_opens_and_locks_that_never_were_change_nothing() {
     let _ = wire.call(&message().message(46, &message().int(1, site.mine.file).fixed(2, 5)), &[]);
     let (conflict, _) = wire.call(&on(45, 6), &[]).expect("it may ask");
     assert!(conflict.message(22).has(1), "the lock of another session is gone");
-    site.is_unharmed(&before);
+    site.ends_unharmed(&before);
 }

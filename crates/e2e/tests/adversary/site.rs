@@ -157,7 +157,7 @@ impl Site {
 
     /// The same, and nothing outside of `/mine` is other than it was `before`; then the end, and what is on disk is sound.
     #[track_caller]
-    pub fn is_unharmed(mut self, before: &[String]) {
+    pub fn ends_unharmed(mut self, before: &[String]) {
         assert_eq!(self.outside(), before);
         self.serves();
         self.honest.take().expect("it is there").stop(PATIENCE).expect("nothing is left");
