@@ -87,6 +87,26 @@ pub(crate) fn statfs(path: &Path) -> Result<loligo_store::StatFs> {
     Ok(loligo_store::StatFs { total_bytes, free_bytes, total_inodes, free_inodes })
 }
 
+/// Bytes that this process can write under `path`: for root also those that the device keeps back for it.
+pub(crate) fn free_for_us(path: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(path).map_err(|e| named(path, &e.into()))?;
+    let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
+    Ok(blocks.saturating_mul(stat.f_frsize))
+}
+
+/// Gives back what is reserved behind the ends of files in `dir` whose names end so. Who was killed has left it. Not of files that somebody
+/// writes.
+pub(crate) fn end_reservations(dir: &Path, end: &str) {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in files.filter(|path| path.to_string_lossy().ends_with(end)) {
+        // A cut to the length that it has frees the blocks behind that.
+        let cut = File::options().write(true).open(&path).and_then(|file| file.set_len(file.metadata()?.len()));
+        if let Err(error) = cut {
+            tracing::debug!("{}: what is reserved behind its end stays so: {error}", path.display());
+        }
+    }
+}
+
 /// What there is and what is free, without what a device keeps back for root: that is not there for files, and nothing uses it. So what is
 /// neither free nor kept back is what is used.
 fn usable(total: u64, free: u64, available: u64) -> (u64, u64) {

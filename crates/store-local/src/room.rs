@@ -104,16 +104,24 @@ impl Room {
         self.full.clone()
     }
 
-    /// Before the directory is opened: sees to it that there is room for that, `bytes` and a little more.
+    /// Before the directory is opened: sees to it that there is room for that, `bytes` and a little more. What a server that was killed had
+    /// reserved for its journal and its table comes first, then the reserve.
     pub(crate) fn before_opening(&self, bytes: u64) {
-        let is_enough = |space: &StatFs| {
+        if self.is_enough_to_open(bytes) {
+            return;
+        }
+        files::end_reservations(&self.layout.table(), ".log");
+        for rank in fs::read_dir(self.layout.journal()).into_iter().flatten().flatten() {
+            files::end_reservations(&rank.path(), ".seg");
+        }
+        while !self.is_enough_to_open(bytes) && self.give(For::Opening) {}
+    }
+
+    fn is_enough_to_open(&self, bytes: u64) -> bool {
+        files::statfs(&self.layout.dir).map_or(true, |space| {
             space.free_bytes >= bytes.saturating_add(BYTES_TO_OPEN)
                 && (space.total_inodes == 0 || space.free_inodes >= INODES_TO_OPEN)
-        };
-        while let Ok(space) = files::statfs(&self.layout.dir)
-            && !is_enough(&space)
-            && self.give(For::Opening)
-        {}
+        })
     }
 
     /// Runs `f` until it finds room, giving up the reserve step by step.
@@ -336,5 +344,22 @@ mod tests {
         let room = Room::of(&layout, Some(0)).expect("it can be looked at");
         room.look(0, 0).expect("there is room");
         assert_eq!((bytes(), room.is_full()), (0, false));
+    }
+    #[test]
+    fn what_a_killed_server_had_reserved_behind_the_ends_of_files_is_given_back_and_the_bytes_stay() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("1.log");
+        fs::write(&path, b"records").expect("written");
+        let file = File::options().write(true).open(&path).expect("there");
+        if rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).is_err() {
+            return;
+        }
+        let blocks = || rustix::fs::stat(&path).expect("there").st_blocks;
+        let reserved = blocks();
+        files::end_reservations(dir.path(), ".seg");
+        assert_eq!(blocks(), reserved, "it has another name");
+        files::end_reservations(dir.path(), ".log");
+        assert!(blocks() < reserved);
+        assert_eq!(fs::read(&path).expect("there"), b"records");
     }
 }

@@ -232,8 +232,8 @@ fn a_disk_that_another_program_has_filled_is_left_again_and_the_journal_goes_on_
                 false
             }
         });
-        // The contents are in the journal, which has the reserve only. How long that lasts is docs/reliability.md's.
-        for _ in 0..20 {
+        // The contents are in the journal, which has the reserve only.
+        for _ in 0..100 {
             let data = user.noise(16_000);
             user.file("small", &data).expect("it is as long as before");
         }

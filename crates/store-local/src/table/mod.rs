@@ -143,7 +143,8 @@ impl LocalTable {
     /// Closes and opens the database, which is how it comes back from a full disk, or from having found no descriptor. Loses nothing:
     /// batches that were accepted are in the write-ahead log.
     fn reopen(&self) -> Result<()> {
-        let space = || Ok::<_, StoreError>(files::statfs(&self.path)?.free_bytes);
+        // What the device keeps back for root counts, too, or the reserve would be used up in place of it.
+        let space = || files::free_for_us(&self.path);
         while space()? < SPACE_TO_REOPEN && self.room.give(For::Table) {}
         if space()? < SPACE_TO_REOPEN {
             return Err(StoreError::Full { what: self.path.display().to_string() });
