@@ -15,9 +15,9 @@ use crate::log::RadosLog;
 use crate::names;
 use crate::rights;
 use crate::room::Room;
-use crate::space::Space;
 use crate::servers::{Member, new_number, refuse_alone, refuse_others};
 use crate::slots::{FILE_SYSTEM, Slots, of_server};
+use crate::space::Space;
 use crate::table::{RadosTable, Shared};
 
 /// Where a file system lies.
