@@ -4,6 +4,7 @@
 mod ingest;
 mod options;
 mod reclaim;
+mod stall;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use loligo_store::{Batch, Durability, KeyValue, Result, StoreError, Table, TableSize};
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
-};
+use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use crate::files;
 use crate::room::{For, Room};
@@ -250,6 +249,8 @@ pub(crate) fn kind_of(path: &Path, error: &rocksdb::Error) -> StoreError {
         return StoreError::ReadOnly { what, cause };
     }
     match error.kind() {
+        // Writes are stopped because what is in memory cannot be written.
+        rocksdb::ErrorKind::Incomplete => StoreError::Full { what },
         rocksdb::ErrorKind::Corruption => StoreError::Corrupt { place: format!("the table {what}"), detail: cause },
         _ => StoreError::Io { what, cause },
     }
@@ -301,15 +302,14 @@ impl Table for LocalTable {
     }
 
     fn write(&self, batch: &Batch, durability: Durability) -> Result<()> {
-        let mut write = WriteOptions::default();
-        write.set_sync(durability == Durability::Sync);
         if batch.is_empty() {
             return if durability == Durability::Sync { self.flush() } else { Ok(()) };
         }
         self.may_change()?;
         self.reclaim.removed(batch.deletes.len());
         let _pass = self.gate.pass();
-        self.write_with(|db| db.write_opt(to_rocksdb(&batch.deletes, &batch.puts), &write))
+        let sync = durability == Durability::Sync;
+        self.write_with(|db| stall::write(db, || to_rocksdb(&batch.deletes, &batch.puts), sync))
     }
 
     /// In parts: RocksDB makes a file of all that is written at once, however much, and has to have room for such files when it compacts.
@@ -326,7 +326,7 @@ impl Table for LocalTable {
             let count = puts.iter().take_while(fits).count().max(1).min(puts.len());
             let (part, rest) = puts.split_at(count);
             let _pass = self.gate.pass();
-            self.write_with(|db| db.write(to_rocksdb(deletes, part)))?;
+            self.write_with(|db| stall::write(db, || to_rocksdb(deletes, part), false))?;
             (deletes, puts) = (&[], rest);
         }
         Ok(())

@@ -38,7 +38,7 @@ impl Reclaim {
 }
 
 /// What RocksDB counts of failed background work.
-fn errors(db: &DB) -> Result<u64, rocksdb::Error> {
+pub(super) fn errors(db: &DB) -> Result<u64, rocksdb::Error> {
     Ok(db.property_int_value("rocksdb.background-errors")?.unwrap_or_default())
 }
 
