@@ -206,7 +206,7 @@ for suite in "$@"; do
     pjdfstest)
         suite_dir="$mount/pjdfstest"
         mkdir -p "$suite_dir" && chmod 755 "$suite_dir"
-        run pjdfstest 6 env LOLIGO_BIN="$binary" LOLIGO_PJD_REMOUNT="$binary" "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
+        run pjdfstest 6 env LOLIGO_BIN="$binary" "$LOLIGO_TOP/scripts/pjdfstest.sh" "$mount/pjdfstest"
         ;;
     fsx)
         # In a directory of its own, which can move.

@@ -3,7 +3,8 @@
 # one passes that it names.
 # usage: scripts/pjdfstest.sh DIR [pattern...]
 # With LOLIGO_PJD_REMOUNT=PROGRAM in the environment the cases of EROFS run, too: they remount the file system by mount(8), which finds PROGRAM as
-# its helper, in a mount namespace of their own (scripts/mount-suites.sh sets it).
+# its helper, in a mount namespace of their own. Some fail with EBUSY: the kernel refuses to make a mount read-only while it holds the inode of
+# a file that was removed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$LOLIGO_TOP/scripts/tools.sh"
