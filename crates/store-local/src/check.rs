@@ -20,6 +20,8 @@ use crate::{journal, marks, objects, table};
 /// What is said of what no program mends.
 const FROM_A_COPY: &str =
     "nothing mends this: copy the directory as it is, and go back to a copy (loligo copy) or a dump (loligo load)";
+/// The same of rows.
+const WHAT_CAN_BE_READ: &str = "go back to a copy (loligo copy); or stop the server, copy the directory as it is, and save the rows that can be read: loligo fsck --repair";
 /// Rows between two words of how far it is.
 const TELL_EVERY: u64 = 4096;
 /// Bytes that the table's files are read ahead by.
@@ -125,7 +127,7 @@ impl LocalCheck {
     /// Reads all rows: RocksDB compares each block of rows and of indexes with its checksum.
     fn table(&self, rows: &mut u64, tell: &mut dyn FnMut(CheckProgress)) -> Result<Vec<Finding>> {
         let path = self.layout.table();
-        let wrong = |text: String| Finding::wrong(text, FROM_A_COPY);
+        let wrong = |text: String| Finding::wrong(text, WHAT_CAN_BE_READ);
         let db = match self.open() {
             Ok(Some(db)) => db,
             Ok(None) => return Ok(Vec::new()),

@@ -12,6 +12,7 @@ mod layout;
 mod marks;
 mod objects;
 mod room;
+mod salvage;
 mod snapshot;
 mod spare;
 mod store;
@@ -19,4 +20,5 @@ mod table;
 
 pub use check::LocalCheck;
 pub use layout::FormatOptions;
+pub use salvage::Salvaged;
 pub use store::{LocalStore, OpenOptions};

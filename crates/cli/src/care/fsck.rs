@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use loligo_driver::Offline;
 use loligo_journal::table::{Meta, Row};
 use loligo_namespace::fsck::{self, Finding};
+use loligo_store::Blobs;
 use loligo_types::{Event, Ino, Kind, Target};
 use serde_json::json;
 
-use super::{objects, offline, paths};
+use super::{objects, offline, paths, table};
 use crate::output::{Context, Failure, Outcome, human_bytes, human_count, note, put, quoted};
 use crate::progress::{Bar, Unit};
 
@@ -32,13 +34,17 @@ struct Checked {
 
 /// Checks, mends if told to, and says what was found.
 pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outcome {
-    let store = offline::store(data)?;
-    let blobs = store.blobs();
-    let mut offline = offline::records(store, data)?;
+    let (opened, salvaged) = match opened(data) {
+        Ok(opened) => (opened, None),
+        Err(failure) => {
+            let salvaged = table::salvage(data, repair, failure)?;
+            (opened(data)?, Some(salvaged))
+        }
+    };
+    let (blobs, mut offline, mut checked) = opened;
     let clean = offline.was_clean();
-    let mut checked = check(&offline)?;
-    let damage = offline.damage().iter().map(|text| Finding { text: text.clone(), loss: true, about: None });
-    let mut findings: Vec<Finding> = damage.collect();
+    let lost = |text: String| Finding { text, loss: true, about: None };
+    let mut findings: Vec<Finding> = salvaged.into_iter().chain(offline.damage().to_vec()).map(lost).collect();
     let all = std::mem::take(&mut checked.report.findings).into_iter().enumerate();
     findings.extend(all.map(|(at, finding)| if at < NAMED_MAX { named(&offline, finding) } else { finding }));
     let objects = objects::check(&*blobs, &checked.owners, data_checksums)?;
@@ -90,6 +96,15 @@ pub fn run(data: &Path, repair: bool, data_checksums: bool, json: bool) -> Outco
         ))?;
     }
     verdict(data, repair, found, left)
+}
+
+/// A file system, owned from now on: the store of its file data, its records, and what a check of these found.
+fn opened(data: &Path) -> Result<(Arc<dyn Blobs>, Offline, Checked), Failure> {
+    let store = offline::store(data)?;
+    let blobs = store.blobs();
+    let offline = offline::records(store, data)?;
+    let checked = check(&offline)?;
+    Ok((blobs, offline, checked))
 }
 
 /// A finding with the path of what it is about, as far as it has one.

@@ -14,6 +14,7 @@ mod objects;
 mod offline;
 mod paths;
 mod places;
+mod table;
 mod text;
 
 /// The paths of these inodes of a data directory that nobody serves.

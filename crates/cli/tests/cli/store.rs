@@ -132,3 +132,52 @@ fn a_server_that_runs_is_not_hindered_nor_is_what_it_writes_taken_for_damage() {
     assert_eq!(server.stop().0, 0);
     loligo("store check --data {}", &[&data]).ok();
 }
+
+/// The names in a directory of a file system that is not served, by its dump.
+fn names(data: &Path) -> usize {
+    loligo("dump --data {} --without-data", &[data]).ok().out.matches("many.").count()
+}
+
+#[test]
+fn of_a_damaged_table_fsck_saves_the_rows_that_can_be_read_and_keeps_the_damaged_one() {
+    const FILES: usize = 4000;
+    let place = Place::new();
+    filled(&place, false);
+    let data = place.data();
+    let server = Service::start("serve --data {} --admin off", &[&data]);
+    let user = User::new(&data);
+    for number in 0..FILES {
+        user.file(loligo_types::Ino::ROOT, format!("many.{number}").as_bytes(), b"small");
+    }
+    drop(user);
+    assert_eq!(server.stop().0, 0);
+    assert_eq!(names(&data), FILES);
+    // A block of rows in the middle of a file.
+    let tables = files(&data.join("table"), ".sst");
+    let largest = tables.iter().max_by_key(|path| path.metadata().expect("it is there").len()).expect("rows in files");
+    let mut bytes = std::fs::read(largest).expect("a file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    std::fs::write(largest, bytes).expect("it can be written");
+    let before = listing(&data.join("table")).len();
+    loligo("fsck --data {}", &[&data]).fails(1, &["--repair", "backup"]);
+    assert_eq!(listing(&data.join("table")).len(), before, "nothing is changed without being told");
+    let ran = loligo("fsck --data {} --repair", &[&data]).ok();
+    assert!(ran.out.contains("LOST : the table was damaged: 1 stretches of it could not be read"), "{}", ran.out);
+    assert!(ran.err.contains("found and mended"), "{}", ran.err);
+    assert!(data.join("table.damaged.1/CURRENT").is_file(), "{}", ran.out);
+    loligo("fsck --data {}", &[&data]).ok();
+    let left = names(&data);
+    assert!(left > FILES * 3 / 4 && left < FILES, "{left} of {FILES}");
+    // Without its list of files the table cannot be opened, and nothing of it is lost.
+    let manifest = files(&data.join("table"), "").into_iter().find(|path| path.to_string_lossy().contains("MANIFEST"));
+    std::fs::write(manifest.expect("RocksDB has one"), b"nonsense").expect("it can be written");
+    loligo("fsck --data {}", &[&data]).fails(1, &["--repair"]);
+    loligo("fsck --data {} --repair", &[&data]).ok();
+    assert!(data.join("table.damaged.2").is_dir());
+    assert_eq!(names(&data), left);
+    let server = Service::start("serve --data {} --admin off", &[&data]);
+    User::new(&data).file(loligo_types::Ino::ROOT, b"new", b"it goes on");
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {}", &[&data]).ok();
+}

@@ -1,0 +1,41 @@
+//! A table that cannot be read as a whole, as `loligo fsck` deals with it. Not here: how its rows are saved, which is the store's.
+
+use std::path::Path;
+
+use loligo_store_local::{LocalStore, OpenOptions};
+
+use crate::at::Store;
+use crate::output::{Failure, human_count, quoted};
+
+/// After a file system could not be opened or read: if that is because of its table, replaces the table by one of the rows that can be read.
+/// What is lost by that, for people. Gives the failure back if the table is sound, or if it is not to be mended.
+pub fn salvage(data: &Path, repair: bool, failure: Failure) -> Result<String, Failure> {
+    let Ok(Store::Local(dir)) = Store::of(data) else { return Err(failure) };
+    let options = OpenOptions::default();
+    if !repair {
+        return Err(match LocalStore::is_readable(&dir, &options) {
+            Ok(false) => failure.remedy(format!(
+                "go back to a backup, or copy the directory as it is and save what can be read: loligo fsck --data {} --repair",
+                quoted(data)
+            )),
+            Ok(true) | Err(_) => failure,
+        });
+    }
+    match LocalStore::salvage(&dir, &options) {
+        Ok(Some(salvaged)) => {
+            let files = match salvaged.files {
+                0 => String::new(),
+                count => format!("{count} of its files could not be opened, "),
+            };
+            Ok(format!(
+                "the table was damaged: {files}{} stretches of it could not be read; {} rows could, and are in a new one; the damaged one \
+                 is kept in {}",
+                salvaged.gaps,
+                human_count(salvaged.rows),
+                salvaged.kept.display()
+            ))
+        }
+        Ok(None) => Err(failure),
+        Err(error) => Err(Failure::new(error.to_string()).remedy("go back to a backup")),
+    }
+}
