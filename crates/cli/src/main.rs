@@ -55,7 +55,7 @@ fn run(cli: Cli) -> Outcome {
     service::preflight::many_files();
     match cli.command {
         Command::Up(args) => service::up::run(&args, &global),
-        Command::Down(args) => service::down::run(&args),
+        Command::Down(args) => service::down::run(&args, &global),
         Command::Format(args) => service::format::run(&args),
         Command::Serve(args) => service::serve::run(&args, &global),
         Command::Mount(args) => service::mount::run(&args, &global),

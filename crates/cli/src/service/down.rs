@@ -9,13 +9,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::node::data_dir;
 use super::state::ServerState;
+use super::waiting;
 use crate::args::Down;
 use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, put};
+use crate::settings::{Given, Settings};
 use crate::target::not_running;
 
 /// Stops it.
-pub fn run(args: &Down) -> Outcome {
+pub fn run(args: &Down, given: &Given) -> Outcome {
     let data = data_dir(&args.data)?;
     if let at @ Store::Local(_) = Store::of(&data)? {
         at.identify().map_err(|e| Failure::new(e.to_string()))?;
@@ -61,7 +63,11 @@ pub fn run(args: &Down) -> Outcome {
         data.display(),
         state.pid,
         begun.elapsed().as_secs_f64()
-    ))
+    ))?;
+    if let Ok(settings) = Settings::load(given, Some(&data), &[]) {
+        waiting::tell(&data, &settings);
+    }
+    Ok(())
 }
 
 /// Whether this process is the one that listens on the socket.

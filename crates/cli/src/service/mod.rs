@@ -17,5 +17,6 @@ mod node;
 mod notify;
 mod signals;
 mod told;
+mod waiting;
 
 pub use node::data_dir;

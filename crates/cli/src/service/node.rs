@@ -486,7 +486,7 @@ fn client_options(name: &str, kernel: Arc<Kernel>, settings: &Settings) -> Optio
 }
 
 /// Where journals of decoupled directories are kept.
-fn keep_dir(settings: &Settings) -> Option<PathBuf> {
+pub fn keep_dir(settings: &Settings) -> Option<PathBuf> {
     match settings.text("keep_dir") {
         "none" => None,
         "" if rustix::process::geteuid().is_root() => Some("/var/lib/loligo/subtrees".into()),

@@ -7,7 +7,7 @@ use loligo_store::StoreError;
 
 use super::node::{self, Mounted, Node, Way};
 use super::signals::{RECOVERS, Signals};
-use super::{daemon, format, preflight, serve};
+use super::{daemon, format, preflight, serve, waiting};
 use crate::args::Up;
 use crate::at::Store;
 use crate::mounts;
@@ -33,6 +33,7 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
         let log = node::log_file(&data);
         node::check_log(&log)?;
         crate::output::say(daemon::start(&log)?);
+        waiting::tell(&data, &settings);
         return Ok(());
     };
     crate::log::start(settings.text("log"))?;
@@ -59,6 +60,9 @@ pub fn run(args: &Up, given: &Given) -> Outcome {
         return Err(failure);
     }
     daemon::ready(args.run.ready_fd, &welcome(&at, &store, &node, args.run.ready_fd.is_some()));
+    if args.run.ready_fd.is_none() {
+        waiting::tell(&data, &settings);
+    }
     let fatal = until_told(&signals, &node, &mounted);
     let stopping = signals.stopping(Some(at), RECOVERS);
     let unmounted = mounted.stop(&stopping);

@@ -176,3 +176,26 @@ fn small_files_that_were_made_longer_without_writing_are_given_back_with_their_d
     assert_eq!((mount.stop().0, other.stop().0, server.stop().0), (0, 0, 0));
     loligo("fsck --data {} --data-checksums", &[&data]).ok();
 }
+
+#[test]
+fn a_stop_and_a_start_name_what_is_kept_on_this_machine_alone_with_the_command_that_merges_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let (data, mount) = (place.data(), place.path("mnt"));
+    let keep = format!("keep_dir={}", place.path("kept").display());
+    let up = || loligo("up --data {} --mount {} --set {} --daemon", &[&data, &mount, Path::new(&keep)]).ok();
+    let down = || loligo("down --data {} --set {}", &[&data, Path::new(&keep)]).ok();
+    assert!(!up().err.contains("loligo merge"), "nothing is kept");
+    invisible(&place, "mnt/a");
+    let [file] = &kept(&place)[..] else { panic!("one file is kept") };
+    let command = format!("loligo merge {} --data {}", file.display(), data.display());
+    let said = down();
+    assert!(said.err.contains(&command) && said.err.contains("are not merged"), "{}", said.err);
+    let said = up();
+    assert!(said.err.contains(&command), "{}", said.err);
+    loligo("merge {} --data {}", &[file, &data]).ok();
+    assert_eq!(std::fs::read(mount.join("a/f")).expect("everybody's now"), b"made");
+    assert!(!down().err.contains("loligo merge"), "nothing is kept any more");
+}

@@ -72,6 +72,21 @@ impl Kept {
         Ok(Kept { _claimed: Some(lock), ..Kept::from_source(source, place)? })
     }
 
+    /// The file system that a journal of this machine is of, if it holds changes and no process is at work on it: nobody merges them by itself.
+    /// Reads the first records only.
+    pub fn waiting(path: impl AsRef<Path>) -> Option<FsId> {
+        let file = File::open(path.as_ref()).ok()?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
+            return None;
+        }
+        let mut reader = FileReader::open(Whole(file)).ok()?;
+        let fs = reader.header().fs;
+        let is_ours = matches!(reader.header().owner, Owner::Client(_));
+        // The first record says what is decoupled.
+        let has_changes = reader.next_record().ok()?.is_some() && reader.next_record().ok()?.is_some();
+        (is_ours && has_changes).then_some(fs)
+    }
+
     /// Reads one.
     pub(super) fn from_source(source: impl Source<Error = io::Error>, place: Place) -> Result<Kept, KeptError> {
         let file = |error| KeptError::File { place: place.clone(), error };
