@@ -83,7 +83,7 @@ impl Durability {
         match self {
             Durability::None => "A crash of the process that has a change, or of its machine, loses it.",
             Durability::Local => {
-                "A change survives crashes of the machine that made it durable, if that comes back with its disk."
+                "A change survives crashes of the machine that made it durable, if that comes back with its disk and merges it within the lease of the directory (a minute by default)."
             }
             Durability::Global => "A change survives the crash of any client, server or machine at any time.",
         }

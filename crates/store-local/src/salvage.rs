@@ -37,6 +37,7 @@ impl LocalStore {
     /// Whether all rows of a data directory that nobody has open can be read. [`StoreError::InUse`] if it is open.
     pub fn is_readable(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<bool> {
         let layout = Layout::new(dir.as_ref());
+        layout.identify()?;
         let _lock = layout.take_lock()?;
         let place = Place::of(&layout);
         let db = open(&place.table, &table::options(options));

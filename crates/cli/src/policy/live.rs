@@ -157,7 +157,10 @@ impl Live {
             ))
             .remedy(format!("give one that does: loligo decouple {shown} --policy batchfs")),
             Errno::BUSY if verb == "decouple" => {
-                Failure::new(format!("{name} is decoupled by this mount already, or something above it is"))
+                Failure::new(format!("{name} is decoupled by this mount already, or something above it is")).remedy(format!(
+                    "merge it and give it back first: loligo merge {shown}, then loligo recouple {shown}; or drop its changes: loligo abandon \
+                     {shown}"
+                ))
             }
             Errno::PERM | Errno::ACCESS => Failure::new(format!("{name}: {error}"))
                 .remedy("do it as root, or as the owner of the directory, or who has decoupled it"),
@@ -179,6 +182,8 @@ impl Live {
             ("decouple", "Perm") => {
                 Failure::new(format!("{name} is another user's")).remedy("do it as its owner, or as root")
             }
+            ("decouple", "Invalid") => Failure::new(format!("{name} cannot be decoupled"))
+                .remedy("name a directory below the root of the file system; the root itself stays at the servers"),
             ("decouple", "NotSupported") => Failure::new(format!("{name} cannot be decoupled with this policy on this mount"))
                 .remedy("choose one whose operations wait for a merge; one that keeps journals on this machine needs keep_dir"),
             (_, "Busy") => Failure::new(format!("something below {name} is open still")).remedy("close it, and try again"),

@@ -14,7 +14,6 @@ use crate::args::Down;
 use crate::at::Store;
 use crate::output::{Context, Failure, Outcome, put};
 use crate::settings::{Given, Settings};
-use crate::target::not_running;
 
 /// Stops it.
 pub fn run(args: &Down, given: &Given) -> Outcome {
@@ -22,7 +21,9 @@ pub fn run(args: &Down, given: &Given) -> Outcome {
     if let at @ Store::Local(_) = Store::of(&data)? {
         at.identify().map_err(|e| Failure::new(e.to_string()))?;
     }
-    let Some(state) = ServerState::read(&data)? else { return Err(not_running(&data)) };
+    let Some(state) = ServerState::read(&data)? else {
+        return Err(Failure::new(format!("no server runs on {}", data.display())));
+    };
     let gone = || state.killed(&data);
     let pid = i32::try_from(state.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
     // First a hold on the process, then the check that it is the server: the number cannot change hands in between.

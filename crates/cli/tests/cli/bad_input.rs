@@ -105,11 +105,11 @@ fn a_directory_that_a_server_uses() {
 fn nothing_runs_there() {
     let place = Place::new();
     loligo("format --data {}", &[&place.data()]).ok();
-    for words in
-        ["status --data {}", "top --data {}", "down --data {}", "mount --data {} /no/such/mount", "status --server {}"]
-    {
+    for words in ["status --data {}", "top --data {}", "mount --data {} /no/such/mount", "status --server {}"] {
         loligo(words, &[&place.data()]).fails(1, &["no server runs on", "loligo up --data"]);
     }
+    let ran = loligo("down --data {}", &[&place.data()]).fails(1, &["no server runs on"]);
+    assert!(!ran.err.contains("loligo up"), "who wants to stop one does not want to start one: {}", ran.err);
 }
 
 #[test]

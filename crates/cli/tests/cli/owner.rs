@@ -188,7 +188,9 @@ fn a_stop_and_a_start_name_what_is_kept_on_this_machine_alone_with_the_command_t
     let up = || loligo("up --data {} --mount {} --set {} --daemon", &[&data, &mount, Path::new(&keep)]).ok();
     let down = || loligo("down --data {} --set {}", &[&data, Path::new(&keep)]).ok();
     assert!(!up().err.contains("loligo merge"), "nothing is kept");
+    loligo("decouple {} --policy deltafs", &[&mount]).fails(1, &["name a directory below the root"]);
     invisible(&place, "mnt/a");
+    loligo("decouple {} --policy deltafs", &[&mount.join("a")]).fails(1, &["by this mount already", "loligo recouple"]);
     let [file] = &kept(&place)[..] else { panic!("one file is kept") };
     let command = format!("loligo merge {} --data {}", file.display(), data.display());
     let said = down();
