@@ -107,6 +107,12 @@ pub fn written(place: &str, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write to {place}: {error}")).remedy(remedy)
 }
 
+/// Makes a file that nobody but its owner can read, or empties one that is there: it holds names and contents that others may not see.
+pub fn create_private(path: &Path) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 /// A path as a shell reads it, for commands that a user is to copy.
 pub fn quoted(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();

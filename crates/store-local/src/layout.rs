@@ -71,6 +71,7 @@ impl Layout {
     /// Makes the directory (parents excepted) into an empty file system. A formatting that was cut
     /// off can be made again: the identity comes last.
     pub(crate) fn format(&self, options: &FormatOptions) -> Result<Identity> {
+        self.refuse_inside()?;
         files::make_dir(&self.dir)?;
         if let Some(there) = self.read_identity()? {
             return Err(StoreError::AlreadyFormatted { dir: self.name(), fs_id: there.fs_id_hex() });
@@ -85,6 +86,22 @@ impl Layout {
         objects::Epochs::format(&self.epochs())?;
         files::replace(&self.identity(), &identity.encode())?;
         Ok(identity)
+    }
+
+    /// Refuses a directory inside of a data directory: it is that one's. A snapshot is, and shares files with it.
+    pub(crate) fn refuse_inside(&self) -> Result<()> {
+        let full = match fs::canonicalize(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(&self.dir),
+            full => full,
+        };
+        let full = full.map_err(|e| named(&self.dir, &e))?;
+        match full.ancestors().skip(1).find(|above| above.join(IDENTITY).is_file()) {
+            Some(above) => {
+                let found = format!("it is inside of the data directory {}", above.display());
+                Err(StoreError::Foreign { dir: self.name(), found })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The identity of a formatted directory.

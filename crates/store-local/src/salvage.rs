@@ -38,6 +38,7 @@ impl LocalStore {
     pub fn is_readable(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<bool> {
         let layout = Layout::new(dir.as_ref());
         layout.identify()?;
+        layout.refuse_inside()?;
         let _lock = layout.take_lock()?;
         let place = Place::of(&layout);
         let db = open(&place.table, &table::options(options));
@@ -49,6 +50,7 @@ impl LocalStore {
     pub fn salvage(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Option<Salvaged>> {
         let layout = Layout::new(dir.as_ref());
         layout.identify()?;
+        layout.refuse_inside()?;
         let _lock = layout.take_lock()?;
         let place = Place::of(&layout);
         place.sweep()?;

@@ -131,6 +131,7 @@ impl LocalStore {
         if options.read_only {
             return LocalStore::open_to_read(layout, identity, options);
         }
+        layout.refuse_inside()?;
         let owner = Arc::new(Owner::Alone(layout.take_lock()?));
         // From here on objects change that it shares.
         if let Err(error) = snapshot::sweep(&layout) {

@@ -14,7 +14,7 @@ use super::moment::{self, Moment};
 use super::text::{Head, Tail, render};
 use super::{offline, paths};
 use crate::at::Store;
-use crate::output::{Context, Failure, Outcome, human_files, note, written};
+use crate::output::{Context, Failure, Outcome, create_private, human_files, note, written};
 use crate::progress::{Bar, Unit};
 
 /// Writes it.
@@ -55,7 +55,7 @@ fn write_file(offline: &Offline, head: Head, dead: &BTreeSet<Ino>, path: &Path) 
     let mut part = path.clone().into_os_string();
     part.push(".part");
     let part = Path::new(&part);
-    let file = File::create(part).map_err(unusable)?;
+    let file = create_private(part).map_err(unusable)?;
     let place = part.display().to_string();
     let done = write(offline, head, dead, &file, &place)
         .and_then(|()| file.sync_all().map_err(|e| written(&place, &e)))

@@ -215,3 +215,34 @@ fn a_snapshot_is_made_once_kept_while_it_is_read_and_removed_by_order_or_by_the_
     assert!(!data.join("snapshot").exists() && lease.lost().is_some());
     assert_eq!(server.stop().0, 0);
 }
+
+#[test]
+fn nothing_but_a_reader_opens_a_snapshot_and_nothing_is_made_inside_of_a_data_directory() {
+    let place = Place::new();
+    let data = place.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start("serve --data {}", &[&data]);
+    let client = client(&data);
+    fs(&client).write("/f", content(1)).expect("written");
+    fs(&client).sync_all().expect("synced");
+    let ask = |order: &str| {
+        let mut socket = UnixStream::connect(data.join("admin.sock")).expect("the admin plane");
+        write!(socket, "POST /api/v1/snapshot/{order} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .expect("asked");
+        std::io::read_to_string(socket).expect("an answer")
+    };
+    assert!(ask("make").contains("200"));
+    let snapshot = data.join("snapshot");
+    until("the snapshot is whole", || snapshot.join("whole").exists());
+    for words in ["serve --data {}", "fsck --data {} --repair", "fsck --data {}"] {
+        loligo(words, &[&snapshot]).fails(1, &["is inside of the data directory"]);
+    }
+    assert!(ask("remove").contains("200"));
+    assert_eq!(fs(&client).read("/f").expect("it reads"), content(1));
+    drop(client);
+    assert_eq!(server.stop().0, 0);
+    for target in ["snapshot", "objects/copy"] {
+        loligo("copy --from {} --to {}", &[&data, &data.join(target)]).fails(1, &["is inside of the data directory"]);
+        loligo("format --data {}", &[&data.join(target)]).fails(1, &["is inside of the data directory"]);
+    }
+}

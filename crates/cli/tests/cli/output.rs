@@ -69,6 +69,12 @@ fn a_dump_never_replaces_what_is_no_file_and_leaves_no_half() {
     let data = place.data();
     loligo("format --data {}", &[&data]).ok();
     let whole = loligo("dump --data {}", &[&data]).ok().out;
+    // It holds names and contents that others may not see.
+    let plain = place.path("plain");
+    loligo("dump --data {} -o {}", &[&data, &plain]).ok();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&plain).expect("it is there").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::remove_file(&plain).expect("it is there");
     let pipe = place.path("pipe");
     let read = format!("mkfifo $D; cat $D & timeout 60 {LOLIGO} dump --data {} -o $D; wait", data.display());
     assert_eq!(sh(&read, &pipe).ok().out, whole);

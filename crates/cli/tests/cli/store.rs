@@ -75,6 +75,12 @@ fn damage_of_each_part_is_found_and_named() {
     damaged(&object, 5, || finds("format version"));
     damaged(&object, 20, || finds("its checksum does not match"));
     let bytes = std::fs::read(&object).expect("an object");
+    // Cut off below its data, where its length says nothing of these.
+    for len in [600_000, 0] {
+        std::fs::write(&object, &bytes[..len]).expect("it can be written");
+        let ran = loligo("fsck --data {} --data-checksums", &[&data]).fails(3, &["1 problems found"]);
+        assert!(ran.out.contains("LOST"), "{}", ran.out);
+    }
     std::fs::remove_file(&object).expect("it is there");
     finds("its file is missing, though it was written and synced");
     let ran = loligo("fsck --data {}", &[&data]).fails(3, &["1 problems found"]);

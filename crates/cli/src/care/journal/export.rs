@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -112,13 +113,14 @@ impl Made {
 
 /// Makes a file. If that fails there is none.
 pub fn write(journal: &Journal, pick: Pick<'_>, out: &Path) -> Result<Made, Failure> {
-    let file = File::options().write(true).create_new(true).open(out).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::new(format!("{} exists, and is not overwritten", out.display())).remedy("name another file")
-        }
-        _ => Failure::new(format!("{} cannot be made: {error}", out.display()))
-            .remedy("name a file in a directory that is there, and that this user may write to"),
-    })?;
+    let file =
+        File::options().write(true).create_new(true).mode(0o600).open(out).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::new(format!("{} exists, and is not overwritten", out.display())).remedy("name another file")
+            }
+            _ => Failure::new(format!("{} cannot be made: {error}", out.display()))
+                .remedy("name a file in a directory that is there, and that this user may write to"),
+        })?;
     let made = fill(journal, pick, &file, out);
     if made.is_err() {
         let _ = std::fs::remove_file(out);
