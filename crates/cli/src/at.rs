@@ -177,6 +177,14 @@ impl Store {
         }
     }
 
+    /// Whether one can be made there, as far as its place says: before directories are made for it.
+    pub fn check_place(&self) -> Result<(), StoreError> {
+        match self {
+            Store::Local(data) => LocalStore::check_place(data),
+            Store::Rados { .. } => Ok(()),
+        }
+    }
+
     /// Makes an empty one.
     pub fn format(&self) -> Result<Identity, StoreError> {
         self.format_as(None)

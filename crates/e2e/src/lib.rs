@@ -283,7 +283,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether it runs.
+    /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -90,12 +90,11 @@ impl Layout {
 
     /// Refuses a directory inside of a data directory: it is that one's. A snapshot is, and shares files with it.
     pub(crate) fn refuse_inside(&self) -> Result<()> {
-        let full = match fs::canonicalize(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(&self.dir),
-            full => full,
-        };
-        let full = full.map_err(|e| named(&self.dir, &e))?;
-        match full.ancestors().skip(1).find(|above| above.join(IDENTITY).is_file()) {
+        // Of a directory that is not there yet, the nearest one above it that is.
+        let path = std::path::absolute(&self.dir).map_err(|e| named(&self.dir, &e))?;
+        let Some(full) = path.ancestors().find_map(|above| fs::canonicalize(above).ok()) else { return Ok(()) };
+        let is_there = path.exists();
+        match full.ancestors().skip(usize::from(is_there)).find(|above| above.join(IDENTITY).is_file()) {
             Some(above) => {
                 let found = format!("it is inside of the data directory {}", above.display());
                 Err(StoreError::Foreign { dir: self.name(), found })

@@ -156,9 +156,10 @@ impl Place {
         let names = (1..).map(|number| self.table.with_file_name(format!("table.damaged.{number}")));
         let kept = names.into_iter().find(is_free).expect("there are names without end");
         files::sync_dir(&self.fresh)?;
-        rustix::fs::renameat_with(CWD, &self.fresh, CWD, &self.table, RenameFlags::EXCHANGE)
-            .map_err(|e| named(&self.table, &e.into()))?;
+        // Under a name that is never swept before the exchange: what gets that name by it is kept, wherever this is cut off.
         fs::rename(&self.fresh, &kept).map_err(|e| named(&kept, &e))?;
+        rustix::fs::renameat_with(CWD, &kept, CWD, &self.table, RenameFlags::EXCHANGE)
+            .map_err(|e| named(&self.table, &e.into()))?;
         files::sync_dir(&self.dir)?;
         Ok(kept)
     }

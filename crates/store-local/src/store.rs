@@ -119,6 +119,11 @@ impl LocalStore {
         Layout::new(dir.as_ref()).format(options)
     }
 
+    /// [`StoreError::Foreign`] if `dir` is inside of a data directory, and so can be none itself. It need not be there.
+    pub fn check_place(dir: impl AsRef<Path>) -> Result<()> {
+        Layout::new(dir.as_ref()).refuse_inside()
+    }
+
     /// Reads who the file system in `dir` is, without owning it.
     pub fn identify(dir: impl AsRef<Path>) -> Result<Identity> {
         Layout::new(dir.as_ref()).identify()
@@ -219,6 +224,11 @@ impl Backend for LocalStore {
         }
         let (table, need) = self.table.room();
         let space = self.room.look(table, need)?;
+        if self.room.is_full()
+            && let Some(snapshots) = &self.snapshots
+        {
+            snapshots.end_for_room();
+        }
         self.table.tend();
         Ok(space)
     }

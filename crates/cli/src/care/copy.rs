@@ -134,8 +134,11 @@ fn open_there(from: &Store, to: &Store, identity: &Identity) -> Result<Option<Ar
 /// Makes an empty store that is to be this file system.
 fn make(to: &Store, identity: Identity) -> Result<Arc<dyn Backend>, CopyError> {
     let above = if let Store::Local(data) = to { data.parent() } else { None };
-    let dirs = above.map_or(Ok(()), |above| {
-        std::fs::create_dir_all(above).map_err(|error| StoreError::from_io(above.display().to_string(), &error))
+    let dirs = to.check_place().and_then(|()| match above {
+        Some(above) => {
+            std::fs::create_dir_all(above).map_err(|error| StoreError::from_io(above.display().to_string(), &error))
+        }
+        None => Ok(()),
     });
     let made = dirs.and_then(|()| to.format_as(Some(identity))).and_then(|_| to.open(Opening::offline()));
     made.map_err(CopyError::in_target)

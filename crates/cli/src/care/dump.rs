@@ -92,7 +92,7 @@ fn refused(offline: &Offline, ino: Ino) -> Failure {
         .remedy("loligo copy --from STORE --to STORE makes a backup with all data; --without-data dumps the names and attributes alone")
 }
 
-/// Whether a file has data that no dump holds: at least one object. A file of holes has none.
+/// True for a file with at least one object, whose data no dump holds. A file of holes has no object.
 fn has_objects(offline: &Offline, inode: &Inode) -> Result<bool, Failure> {
     let objects = offline.backend().blobs().objects_of(inode.ino.0);
     objects.map(|all| !all.is_empty()).context(|| format!("objects of inode {}", inode.ino))

@@ -21,7 +21,7 @@ use crate::target::{self, Found};
 /// Between two looks at how far a snapshot is.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is read. Whoever has it from here lets go of it before this is dropped.
+/// A store that does not change while it is read. All handles that [`Moment::store`] gives out are dropped before this.
 pub struct Moment {
     store: Option<Arc<dyn Backend>>,
     /// Where a snapshot was made, and its number there.
@@ -62,7 +62,7 @@ impl Drop for Moment {
     fn drop(&mut self) {
         drop(self.store.take());
         if let Some((found, number)) = &self.served {
-            // What cannot be removed now the server removes later.
+            // The server removes a snapshot that is left here.
             let _ = ask::order_with::<SnapshotDoc>(found, "/api/v1/snapshot/remove", &number.to_string());
         }
     }

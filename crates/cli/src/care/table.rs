@@ -8,7 +8,7 @@ use crate::at::Store;
 use crate::output::{Failure, human_count, quoted};
 
 /// After a file system could not be opened or read: if that is because of its table, replaces the table by one of the rows that can be read.
-/// What is lost by that, for people. Gives the failure back if the table is sound, or if it is not to be mended.
+/// `Ok`: the loss, in words. `Err`: the given failure, if the table is sound or is not to be mended.
 pub fn salvage(data: &Path, repair: bool, failure: Failure) -> Result<String, Failure> {
     let Ok(Store::Local(dir)) = Store::of(data) else { return Err(failure) };
     let options = OpenOptions::default();

@@ -29,6 +29,7 @@ pub fn run(args: &Format) -> Outcome {
 /// was made is finished.
 pub fn make(at: &Store) -> Result<bool, Failure> {
     let data = at.data();
+    at.check_place().map_err(|error| Failure::new(error.to_string()))?;
     if let Some(parent) = data.parent() {
         std::fs::create_dir_all(parent).map_err(|e| unmade(data, &e))?;
     }

@@ -276,3 +276,46 @@ fn programs_on_a_mount_are_told_that_there_is_no_room_and_can_remove_files() {
     assert_eq!(up.stop().0, 0);
     loligo("fsck --data {} --data-checksums", &[&data]).ok();
 }
+
+#[test]
+fn a_snapshot_that_fills_the_disk_ends_and_the_server_goes_on() {
+    const FILES: usize = 16;
+    let place = Place::new();
+    let Some(disk) = Disk::new(&place, "96M", "-q") else { return };
+    let data = disk.data();
+    loligo("format --data {}", &[&data]).ok();
+    let server = Service::start(SERVE, &[&data]);
+    let mut user = User::new(&data);
+    let large = user.noise(2 << 20);
+    for number in 0..FILES {
+        user.file(&format!("large.{number}"), &large).expect("there is room");
+    }
+    let order = |what: &str| {
+        let mut socket = std::os::unix::net::UnixStream::connect(data.join("admin.sock")).expect("the admin plane");
+        let head = "HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        write!(socket, "POST /api/v1/snapshot/{what} {head}").expect("asked");
+        std::io::read_to_string(socket).expect("an answer")
+    };
+    assert!(order("make").contains("200 OK"));
+    let snapshot = data.join("snapshot");
+    until("the snapshot is whole", || snapshot.join("whole").exists());
+    // As a command that reads it: it is not removed for that it is read.
+    let reader = std::fs::File::open(snapshot.join("lock")).expect("it is there");
+    rustix::fs::flock(&reader, rustix::fs::FlockOperation::LockShared).expect("nobody removes it");
+    // Each first change of an object copies it, so all of them take more than there is.
+    let ballast = std::fs::File::create(disk.at.join("ballast")).expect("a file");
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 24 << 20).expect("there is room");
+    for number in 0..FILES {
+        user.file(&format!("large.{number}"), b"changed").expect("as long as before");
+    }
+    until("the snapshot has ended", || !snapshot.exists());
+    until("there is room again", || state(&data) == "serving");
+    user.file("new", &large).expect("there is room");
+    for number in 0..FILES {
+        let read = user.client.fs(user.cred.clone()).read(format!("/large.{number}")).expect("it reads");
+        assert!(read.starts_with(b"changed") && read.len() == large.len(), "large.{number}");
+    }
+    drop(user);
+    assert_eq!(server.stop().0, 0);
+    loligo("fsck --data {} --data-checksums", &[&data]).ok();
+}

@@ -47,7 +47,7 @@ fn write_on(fs: &Fs, dir: &str, is_over: &AtomicBool, done: &AtomicU64) {
     }
 }
 
-/// Whether there are as many files as there can be at one moment.
+/// Asserts that the files of a writer are those of one moment.
 fn check(fs: &Fs, dir: &str) {
     let names = fs.readdir(dir).expect("it can be listed");
     let mut numbers: Vec<u64> = names.iter().filter_map(|entry| entry.name.to_string().parse().ok()).collect();
@@ -168,7 +168,7 @@ fn admin(data: &Path, request: &str) -> (u16, String) {
     ask(data, request, "")
 }
 
-/// What the admin socket says.
+/// The answer of the admin socket.
 fn ask(data: &Path, request: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(data.join("admin.sock")).expect("a connection");
     stream
@@ -241,8 +241,10 @@ fn nothing_but_a_reader_opens_a_snapshot_and_nothing_is_made_inside_of_a_data_di
     assert_eq!(fs(&client).read("/f").expect("it reads"), content(1));
     drop(client);
     assert_eq!(server.stop().0, 0);
-    for target in ["snapshot", "objects/copy"] {
-        loligo("copy --from {} --to {}", &[&data, &data.join(target)]).fails(1, &["is inside of the data directory"]);
-        loligo("format --data {}", &[&data.join(target)]).fails(1, &["is inside of the data directory"]);
+    std::os::unix::fs::symlink(data.join("objects"), place.path("link")).expect("made");
+    for target in [data.join("snapshot"), data.join("objects/copy"), data.join("new/copy"), place.path("link/copy")] {
+        loligo("copy --from {} --to {}", &[&data, &target]).fails(1, &["is inside of the data directory"]);
+        loligo("format --data {}", &[&target]).fails(1, &["is inside of the data directory"]);
+        assert!(!target.exists() && !data.join("new").exists(), "{}", target.display());
     }
 }

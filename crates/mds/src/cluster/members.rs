@@ -66,6 +66,7 @@ impl Mds {
     /// A rank was removed: it had nothing any more, all that it was told is in the table, and so is all that it told.
     fn forget_rank(&mut self, rank: Rank) {
         self.void_loans_of(rank);
+        self.forget_holder(rank);
         self.forget_found_at(rank);
         self.export_lost(rank);
         self.cluster.links.remove(&rank);

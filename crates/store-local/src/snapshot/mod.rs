@@ -81,6 +81,18 @@ impl LocalSnapshots {
         }
     }
 
+    /// The disk is full: a snapshot ends, also if somebody reads it, and gives back the room that it takes. Its readers see that it has ended.
+    pub(crate) fn end_for_room(&self) {
+        let mut stage = self.stage();
+        if matches!(*stage, Stage::None | Stage::Prepared(_)) {
+            return;
+        }
+        if let Stage::Cut(place, _) | Stage::Whole(place, _) = std::mem::replace(&mut *stage, Stage::None) {
+            tracing::warn!(snapshot = %place.layout().dir.display(), "the disk is full: the snapshot is removed; free space, then copy again");
+            self.give_up(place);
+        }
+    }
+
     /// The server ends: a snapshot that somebody reads is left to them, as it needs the server no longer.
     pub(crate) fn close(&self) {
         match self.remove() {

@@ -19,7 +19,7 @@ use super::pages::ask;
 
 /// A snapshot that nobody has open is removed after so long: the command that it was made for has ended without a word.
 const IDLE: Duration = Duration::from_secs(60);
-/// How often that is looked at.
+/// Time between two looks at whether a snapshot is used.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `/api/v1/snapshot`.
@@ -155,12 +155,12 @@ impl Idle {
     }
 }
 
-/// What may be looked at.
+/// Pages that the owner may read.
 pub(super) fn pages() -> Router<Arc<Source>> {
     Router::new().route("/api/v1/snapshot", get(show))
 }
 
-/// What the owner may order.
+/// Orders of the owner.
 pub(super) fn orders() -> Router<Arc<Source>> {
     Router::new().route("/api/v1/snapshot/make", post(make)).route("/api/v1/snapshot/remove", post(remove))
 }

@@ -34,8 +34,9 @@ pub use kept::Kept;
 const PARTS_IN_FLIGHT: usize = 4;
 /// How often a merge is begun anew because the rank had begun a new life.
 const TRIES: usize = 4;
-/// How often because it had no room, and the first pause before that, which doubles: half a minute in all.
+/// Attempts at a merge for which the rank has no room, beside [`TRIES`].
 const TRIES_FULL: u32 = 7;
+/// The pause before the first of them. It doubles each time: half a minute in all.
 const FULL_PAUSE: Duration = Duration::from_millis(250);
 /// Numbers asked for at once at most when those that were granted are used up.
 const MORE_MAX: u64 = 1 << 20;

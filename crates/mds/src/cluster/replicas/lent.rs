@@ -208,7 +208,7 @@ impl Mds {
         }
     }
 
-    /// A rank has said hello: it holds nothing. What it has promised by what it held it does not say.
+    /// A rank has said hello, or was removed: it holds nothing. What it has promised by what it held it does not say.
     pub(crate) fn forget_holder(&mut self, rank: Rank) {
         self.promises.raise_floor(self.now.mono_ms);
         if !self.cluster.lent.is_empty() {

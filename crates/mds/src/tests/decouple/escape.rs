@@ -89,7 +89,7 @@ fn merge(world: &mut World, owner: &Owner, events: &[Event], blind: bool, into: 
     merge_used(world, owner, events, blind, (used, into))
 }
 
-fn merge_used(
+pub(super) fn merge_used(
     world: &mut World,
     owner: &Owner,
     events: &[Event],

@@ -5,6 +5,7 @@ use loligo_types::XattrMode;
 use loligo_types::limits::XATTR_TOTAL_MAX;
 
 use super::allow::faults;
+use super::escape::merge_used;
 use super::*;
 
 const POLICY: &str = "loligo.policy.subtree";
@@ -31,20 +32,7 @@ fn has(world: &mut World, at: usize, ino: Ino, names: &[&'static str]) -> Vec<&'
 
 /// Sends these events as one part and merges them.
 fn merge_events(world: &mut World, owner: &Owner, events: &[Event]) -> FsResult<()> {
-    let (dir, epoch, merge) = (owner.subtree.root(), owner.epoch(), owner.subtree.record().merges + 1);
-    let mut body = Vec::new();
-    encode_record(&mut body, None, events);
-    ask(world, owner.at, dir, SubtreeOp::Part { epoch, merge, part: 0, blind: false, body: body.into() })?;
-    let used = owner.subtree.used();
-    let what = SubtreeOp::Merge { epoch, merge, parts: 1, used, into: MergeInto::Memory };
-    let seq = world.send(owner.at, Op::Subtree { dir, what: Box::new(what) });
-    for _ in 0..1000 {
-        if let Some((result, _)) = world.reply(owner.at, seq) {
-            return result.map(drop);
-        }
-        world.wait_alive(10);
-    }
-    panic!("the merge does not end")
+    merge_used(world, owner, events, false, (owner.subtree.used(), MergeInto::Memory))
 }
 
 #[test]

@@ -239,6 +239,22 @@ fn replicas_end_with_the_rank_that_lent_them_with_the_one_that_holds_them_and_wh
 }
 
 #[test]
+fn a_rank_that_was_removed_has_no_replica_that_others_wait_for() {
+    let (mut cluster, a, top, below, file) = top_and_below();
+    assert_eq!(walked(&mut cluster, a, 1, here_walk(Ino::ROOT, PATH)), Ok((3, below, file, None)));
+    assert!(cluster.world(0).mds.status().paths.lent > 0);
+    cluster.drain_and_remove(1);
+    assert_eq!(cluster.world(0).mds.status().paths.lent, 0);
+    let seq = cluster.send(
+        a,
+        0,
+        Op::SetAttr { ino: top, handle: None, set: SetAttr { mode: Some(0o700), ..SetAttr::default() } },
+    );
+    assert!(matches!(cluster.outcome(a, 0, seq), Some(Outcome::Answered(Ok(_)))), "it waits for nobody");
+    cluster.finish();
+}
+
+#[test]
 fn under_placement_replicated_the_path_gives_the_rank_which_finds_the_way_by_itself() {
     let mut cluster = Cluster::new(3);
     let a = cluster.client();
