@@ -6,6 +6,7 @@
 # LOLIGO_THRASH_MEMBERS, too, ranks are drained and added. With LOLIGO_CEPH_CONF=FILE it is on that Ceph cluster, in the pool loligo.
 # With LOLIGO_PLACEMENT=HOW directories are placed so from the root on (docs/placement.md).
 # With LOLIGO_SECOND_MOUNT set a second mount of it compares and removes what real programs (the suite tools) made on the first one.
+# With LOLIGO_TOOLS="CHECK..." the suite tools has these checks of scripts/suite-tools.sh only.
 # With LOLIGO_DECOUPLED=POLICY each suite runs in a directory that is decoupled with it (docs/subtree-policies.md), and given back after it.
 # exit status: 77 if this machine cannot mount (1 if LOLIGO_REQUIRE_MOUNT is set)
 set -uo pipefail
@@ -221,7 +222,8 @@ for suite in "$@"; do
         # longer than with a lone rank.
         if [ "$ranks" -gt 1 ]; then export CHECK_SECONDS="${CHECK_SECONDS:-1800}" STRESSOR_SECONDS="${STRESSOR_SECONDS:-240}"; fi
         minutes=$((ranks > 1 ? 60 : 15))
-        run tools "$minutes" "$LOLIGO_TOP/scripts/suite-tools.sh" "$mount/tools"
+        read -ra checks <<<"${LOLIGO_TOOLS:-}"
+        run tools "$minutes" "$LOLIGO_TOP/scripts/suite-tools.sh" "$mount/tools" "${checks[@]}"
         ;;
     restart) run_restart ;;
     fsck) run_fsck ;;

@@ -2,7 +2,7 @@
 # Real programs on DIR: each check is a function below, named for what it does; every one works in a directory of its
 # own and compares what came out. A check whose tools are missing is skipped by name; the last lines are a summary.
 # usage: scripts/suite-tools.sh DIR [check...]     environment: CHECK_SECONDS, the bound of one check (300);
-# STRESSOR_SECONDS, that of one stressor (40); SUITE_OTHER, the same directory DIR through another mount: what each check has
+# STRESSOR_SECONDS, that of one stressor (40); STRESSOR_RUN, how many seconds one stressor works (2); SUITE_OTHER, the same directory DIR through another mount: what each check has
 # made is compared there, and removed there
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -325,7 +325,7 @@ check_stressors() {
     for stressor in access chmod chown copy-file dentry dir dirdeep dirmany fallocate fcntl filename flock fpunch fsize \
         fstat getdent hdd io iomix link locka lockf lockofd mknod open rename symlink sync-file touch utime xattr; do
         status=0
-        timeout --foreground -k 5 "${STRESSOR_SECONDS:-40}" stress-ng --temp-path "$work" --verify --timeout 2 --metrics-brief \
+        timeout --foreground -k 5 "${STRESSOR_SECONDS:-40}" stress-ng --temp-path "$work" --verify --timeout "${STRESSOR_RUN:-2}" --metrics-brief \
             --hdd-bytes 16m --iomix-bytes 16m --fallocate-bytes 16m --copy-file-bytes 128m --sync-file-bytes 8m --dirmany-bytes 4k \
             "--$stressor" 2 </dev/null >"$off/stress.log" 2>&1 || status=$?
         if [ "$status" != 0 ]; then

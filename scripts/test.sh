@@ -97,17 +97,20 @@ export LOLIGO_BIN
 step fetch 10 bash -c '. scripts/env.sh; retry 3 cargo fetch --target "$(rustc -vV | sed -n "s/^host: //p")"' || finish 1
 step build 30 cargo build --keep-going --profile $profile --workspace --bins --tests || finish 1
 step check 15 bash scripts/check.sh
-step unit 25 cargo test --profile $profile --workspace --no-fail-fast
+# Most of these tests wait for programs that they started: more of them at a time than there are cores.
+step unit 25 env RUST_TEST_THREADS=$((2 * $(nproc))) cargo test --profile $profile --workspace --no-fail-fast
 step examples 10 bash scripts/examples.sh
 step mount 25 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # In directories that are decoupled, and merged after each.
 step decoupled 10 env LOLIGO_DECOUPLED=batchfs bash scripts/mount-suites.sh "$LOLIGO_BIN" pjdfstest fsx restart fsck
 # The same with four ranks, between which directories move all the time, and which are drained and added.
-step ranks 20 env LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
+step ranks 20 env STRESSOR_RUN=1 LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
 # And with directories that are spread over ranks as they are made, in each way; and model, crash loop and two mounts on such a tree
-# (of the whole workspace: of one package alone all would be built anew, with other features).
+# (of the whole workspace: of one package alone all would be built anew, with other features). CONTRIBUTING.md has the command
+# for all programs on such a tree.
+programs="git_project rsync_tree copy_and_remove renames hard_links concurrent_appends stressors"
 for placement in giga replicated table; do
-    step "$placement" 20 env LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
+    step "$placement" 20 env LOLIGO_TOOLS="$programs" STRESSOR_RUN=1 LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 LOLIGO_THRASH_PAUSE=0.2 LOLIGO_THRASH_MEMBERS=1 bash scripts/mount-suites.sh "$LOLIGO_BIN"
     step "$placement-e2e" 10 env LOLIGO_PLACEMENT=$placement LOLIGO_RANKS=4 cargo test --profile $profile --workspace --no-fail-fast --test crash --test model --test two_mounts --test shared_files
 done
 step rados 10 bash scripts/rados-suite.sh
