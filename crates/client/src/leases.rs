@@ -257,8 +257,9 @@ impl Client {
         if rank == OWN {
             return self.at_hand.rank == Some(OWN) && self.noted(dir, Lease::NAMES);
         }
-        let Some(session) = self.sessions.get_mut(&rank) else { return false };
-        session.leases.forgotten.remove(&dir);
+        // At all ranks: the lease may move to one that has lent other names of the directory, which caches above forgot before.
+        self.remember(dir);
+        let Some(session) = self.session(rank) else { return false };
         if self.at_hand.rank != Some(rank) {
             return session.leases.has_names(dir) && !self.is_unsettled(dir, Lease::NAMES);
         }
