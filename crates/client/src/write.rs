@@ -196,7 +196,7 @@ impl Client {
             && self.files.at.contains_key(&writing.handle)
         {
             // Others may wait for the room, and what is left there must not show when they let the file grow over it.
-            let op = Op::Extend { ino: task.ino, handle: writing.handle, len: 0, kill_priv: false };
+            let op = Op::Extend { ino: task.ino, handle: writing.handle, len: 0 };
             self.request(&task.cred, op, Then::Nothing);
         }
         result
@@ -320,7 +320,7 @@ impl Client {
             self.request(cred, op, Then::Task(id));
         } else if write.append && !writing.placed {
             writing.asked = Asked::Extend;
-            let op = Op::Extend { ino, handle, len: write.data.len() as u64, kill_priv };
+            let op = Op::Extend { ino, handle, len: write.data.len() as u64 };
             self.request(cred, op, Then::Task(id));
         } else {
             if !writing.placed {

@@ -54,7 +54,7 @@ mod tests {
         assert_eq!((attr.size, data.as_ref()), (3, &b"abc"[..]));
         let unlink = Op::Unlink { dir: Ino::ROOT, name };
         assert_eq!(answer_again(&fs.tree, &unlink, &origin(0, 0)), Ok(Answer::Done));
-        let extend = Op::Extend { ino: Ino(256), handle: 1, len: 9, kill_priv: false };
+        let extend = Op::Extend { ino: Ino(256), handle: 1, len: 9 };
         assert_eq!(answer_again(&fs.tree, &extend, &origin(256, 77)), Ok(Answer::Offset(77)));
         fs.run(&loligo_types::Cred::root(), &unlink).expect("root may");
         assert_eq!(answer_again(&fs.tree, &create, &origin(256, 1)), Err(FsError::Stale));

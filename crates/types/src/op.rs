@@ -224,7 +224,7 @@ pub enum Op {
     /// the room before [`Op::SetData`] tells its end; it belongs to the session until then, or until it reserves other room,
     /// has no handle left that may write, or ends. `len` 0: gives the room back that the session has, and says that it may
     /// have left bytes behind the end.
-    Extend { ino: Ino, handle: u64, len: u64, kill_priv: bool },
+    Extend { ino: Ino, handle: u64, len: u64 },
     /// Takes or changes a lock; `wait`: the answer comes when it was got. `Done`.
     SetLock { ino: Ino, handle: u64, lock: FileLock, wait: bool },
     /// Gives a range back. `Done`.
@@ -377,7 +377,7 @@ impl Op {
 
     /// Has the operation end setuid and setgid if it changes content: of callers who are not believed to have CAP_FSETID.
     pub fn end_privileges(&mut self) {
-        if let Op::WriteInline { kill_priv, .. } | Op::SetData { kill_priv, .. } | Op::Extend { kill_priv, .. } = self {
+        if let Op::WriteInline { kill_priv, .. } | Op::SetData { kill_priv, .. } = self {
             *kill_priv = true;
         }
     }

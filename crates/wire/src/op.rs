@@ -141,9 +141,7 @@ pub(crate) fn encode(op: &Op) -> Wire {
                 kill_priv: *kill_priv,
             })
         }
-        Op::Extend { ino, handle, len, kill_priv } => {
-            Wire::Extend(proto::Extend { ino: ino.0, handle: *handle, len: *len, kill_priv: *kill_priv })
-        }
+        Op::Extend { ino, handle, len } => Wire::Extend(proto::Extend { ino: ino.0, handle: *handle, len: *len }),
         Op::SetLock { ino, handle, lock, wait } => Wire::SetLock(to_lock_on(*ino, *handle, lock, *wait)),
         Op::Unlock { ino, handle, lock } => Wire::Unlock(to_lock_on(*ino, *handle, lock, false)),
         Op::GetLock { ino, handle, lock } => Wire::GetLock(to_lock_on(*ino, *handle, lock, false)),
@@ -291,7 +289,7 @@ pub(crate) fn decode(op: Wire, payload: &mut Payload) -> Result<Op> {
             spilled: m.spilled,
             kill_priv: m.kill_priv,
         },
-        Wire::Extend(m) => Op::Extend { ino: Ino(m.ino), handle: m.handle, len: m.len, kill_priv: m.kill_priv },
+        Wire::Extend(m) => Op::Extend { ino: Ino(m.ino), handle: m.handle, len: m.len },
         Wire::SetLock(m) => Op::SetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)?, wait: m.wait },
         Wire::Unlock(m) => Op::Unlock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },
         Wire::GetLock(m) => Op::GetLock { ino: Ino(m.ino), handle: m.handle, lock: lock(m.lock)? },

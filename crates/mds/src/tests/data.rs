@@ -279,7 +279,7 @@ fn the_first_growth_by_several_writers_drops_what_an_earlier_one_left_beyond_the
     world.discards = false;
     assert_eq!(size(world.call(a, set_data(ino, 1, known, 200, false))), 200);
     assert_eq!(size(world.call(b, set_data(ino, 1, known, 300, false))), 300);
-    let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
+    let extend = |len| Op::Extend { ino, handle: 1, len };
     assert_eq!(world.call(b, extend(10)), Ok(Answer::Offset(300)));
     assert!(world.pending_discards.is_empty());
 }
@@ -291,7 +291,7 @@ fn when_a_writer_dies_what_it_left_is_dropped_and_what_others_have_not_told_of_i
     world.open(b, ino, WRITE, 1);
     let c = world.client();
     world.open(c, ino, WRITE, 1);
-    let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
+    let extend = |len| Op::Extend { ino, handle: 1, len };
     assert_eq!(world.call(a, extend(10)), Ok(Answer::Offset(100)));
     let known = cuts(&mut world, a);
     assert_eq!(size(world.call(a, set_data(ino, 1, known, 110, false))), 110);
@@ -351,7 +351,7 @@ fn after_a_restart_nobody_is_sure_what_lies_beyond_the_end() {
     let (mut world, a, b, ino) = file();
     spill(&mut world, a, ino, 1, 100);
     world.open(b, ino, WRITE, 1);
-    let extend = |len| Op::Extend { ino, handle: 1, len, kill_priv: false };
+    let extend = |len| Op::Extend { ino, handle: 1, len };
     assert_eq!(world.call(a, extend(10)), Ok(Answer::Offset(100)));
     assert_eq!(size(world.call(a, set_data(ino, 1, 0, 110, false))), 110);
     world.crash();

@@ -202,14 +202,14 @@ fn an_append_repeated_reserves_once() {
     let a = world.client();
     let attr = world.create(a, Ino::ROOT, "f", WRITE, 1);
     world.call(a, set_data(attr.ino, 1, attr.cuts, 100, true)).expect("it may");
-    let op = Op::Extend { ino: attr.ino, handle: 1, len: 50, kill_priv: false };
+    let op = Op::Extend { ino: attr.ino, handle: 1, len: 50 };
     let seq = world.send(a, op.clone());
     assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Offset(100))));
     world.reconnect(a);
     world.send_again(a, seq, op);
     assert_eq!(world.reply(a, seq).map(|(result, _)| result), Some(Ok(Answer::Offset(100))));
     assert_eq!(size(world.call(a, set_data(attr.ino, 1, attr.cuts, 150, false))), 150);
-    let next = Op::Extend { ino: attr.ino, handle: 1, len: 50, kill_priv: false };
+    let next = Op::Extend { ino: attr.ino, handle: 1, len: 50 };
     assert_eq!(world.call(a, next), Ok(Answer::Offset(150)));
 }
 

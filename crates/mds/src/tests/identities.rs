@@ -42,7 +42,7 @@ fn a_read_only_identity_is_refused_every_change_by_any_user() {
         Op::Access { ino, want: Access { write: true, ..Access::default() } },
         Op::WriteInline { ino, handle, offset: None, data: value, mtime, kill_priv: false },
         Op::SetData { ino, handle, cuts: 0, grow_to: None, behind: None, mtime, spilled: false, kill_priv: false },
-        Op::Extend { ino, handle, len: 1, kill_priv: false },
+        Op::Extend { ino, handle, len: 1 },
         Op::GrantInos { count: 1 },
     ];
     for op in changes {

@@ -5,7 +5,7 @@ use loligo_types::{Answer, FsError, FsResult, Ino, Lease, Op, OpenFlags, SetTime
 use super::*;
 
 fn extend(ino: Ino, len: u64) -> Op {
-    Op::Extend { ino, handle: 1, len, kill_priv: false }
+    Op::Extend { ino, handle: 1, len }
 }
 
 fn write_at(ino: Ino, cuts: u32, from: u64, to: u64) -> Op {

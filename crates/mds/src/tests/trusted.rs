@@ -161,7 +161,7 @@ fn requests(dir: Ino, file: Ino) -> Vec<Op> {
             spilled: false,
             kill_priv: false,
         },
-        Op::Extend { ino: file, handle, len: 1, kill_priv: false },
+        Op::Extend { ino: file, handle, len: 1 },
         Op::SetLock { ino: file, handle, lock, wait: false },
         Op::Unlock { ino: file, handle, lock },
         Op::GetLock { ino: file, handle, lock },

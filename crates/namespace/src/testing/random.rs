@@ -119,7 +119,7 @@ fn op_of(fs: &Fs, (code, a, b, c, n): Step) -> Op {
             1 => Op::GetXattr { ino, name: xattr_name(b) },
             2 => Op::ReadInline { ino: file, handle: 1 },
             3 => Op::Access { ino, want: Access { read: b & 1 != 0, write: b & 2 != 0, exec: b & 4 != 0 } },
-            4 => Op::Extend { ino: file, handle: 1, len: u64::from(b), kill_priv: true },
+            4 => Op::Extend { ino: file, handle: 1, len: u64::from(b) },
             _ => Op::LookupParent { dir: ino },
         },
         _ => Op::Lookup { dir, name: name(b) },

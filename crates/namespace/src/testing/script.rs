@@ -203,7 +203,7 @@ fn parse(fs: &mut Fs, words: &[&str]) -> FsResult<(Op, bool)> {
         }
         "extend" => {
             let len = arg(3).parse().expect("a length");
-            return Ok((Op::Extend { ino, handle: 1, len, kill_priv: arg(4) != "keep" }, true));
+            return Ok((Op::Extend { ino, handle: 1, len }, true));
         }
         other => panic!("no command {other}"),
     };

@@ -253,12 +253,7 @@ fn file_op() -> BoxedStrategy<Op> {
                 spilled,
                 kill_priv
             }),
-        (ino(), handle(), any::<u64>(), any::<bool>()).prop_map(|(ino, handle, len, kill_priv)| Op::Extend {
-            ino,
-            handle,
-            len,
-            kill_priv
-        }),
+        (ino(), handle(), any::<u64>()).prop_map(|(ino, handle, len)| Op::Extend { ino, handle, len }),
         (ino(), handle(), lock(), any::<bool>()).prop_map(|(ino, handle, lock, wait)| Op::SetLock {
             ino,
             handle,

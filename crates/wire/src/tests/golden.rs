@@ -122,7 +122,7 @@ fn an_append_reserves_room_and_tells_of_it() {
             answered: Seq(2),
             want: Lease::NONE,
             cred: Cred { uid: 1000, gid: 100, groups: Vec::new() },
-            op: Op::Extend { ino, handle, len: 10, kill_priv },
+            op: Op::Extend { ino, handle, len: 10 },
             ino: None,
             ways: None,
         }),
