@@ -5,6 +5,7 @@
 //! mount.
 
 pub mod raw;
+mod two;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+pub use two::Two;
 
 /// How long anything may take that ought to be quick, on a machine that is busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,34 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use loligo_e2e::{PATIENCE, Process, Scratch, Thrasher, eventually, within};
+use loligo_e2e::{PATIENCE, Scratch, Two, eventually, within};
 use rustix::fs::{Mode, OFlags};
-
-/// A server and two mounts; they end in the reverse order of their start.
-struct Two {
-    a: Process,
-    b: Process,
-    server: Process,
-    thrasher: Option<Thrasher>,
-    _scratch: Scratch,
-}
-
-impl Two {
-    fn start(name: &str) -> Option<Two> {
-        let scratch = Scratch::new(name)?;
-        let server = scratch.serve();
-        let (a, b) = (scratch.mount("a"), scratch.mount("b"));
-        let thrasher = (scratch.ranks() > 1).then(|| scratch.thrash(&["/"]));
-        Some(Two { a, b, server, thrasher, _scratch: scratch })
-    }
-
-    fn stop(self) {
-        drop(self.thrasher);
-        self.a.stop();
-        self.b.stop();
-        self.server.stop();
-    }
-}
 
 #[test]
 fn a_directory_that_the_other_mount_moved_is_renamed_and_used_at_once() {

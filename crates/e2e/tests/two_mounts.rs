@@ -7,39 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
-use loligo_e2e::{PATIENCE, Process, Scratch, Thrasher, eventually, within};
+use loligo_e2e::{PATIENCE, Two, eventually, within};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, fcntl_lock, flock, renameat_with};
-
-/// A server and two mounts; they end in the reverse order of their start.
-struct Two {
-    a: Process,
-    b: Process,
-    server: Process,
-    /// With several ranks what is used moves between them.
-    thrasher: Option<Thrasher>,
-    _scratch: Scratch,
-}
-
-impl Two {
-    fn start(name: &str) -> Option<Two> {
-        let scratch = Scratch::new(name)?;
-        let server = scratch.serve();
-        let (a, b) = (scratch.mount("a"), scratch.mount("b"));
-        let thrasher = (scratch.ranks() > 1).then(|| scratch.thrash(&["/"]));
-        Some(Two { a, b, server, thrasher, _scratch: scratch })
-    }
-
-    fn paths(&self, name: &str) -> (PathBuf, PathBuf) {
-        (self.a.path().join(name), self.b.path().join(name))
-    }
-
-    fn stop(self) {
-        drop(self.thrasher);
-        self.a.stop();
-        self.b.stop();
-        self.server.stop();
-    }
-}
 
 /// Runs a body on two threads that start together, each with one mount.
 fn race<T: Send + 'static>(
@@ -370,4 +339,29 @@ fn a_mount_that_is_killed_does_not_hold_up_the_other_for_ever() {
     drop(thrasher);
     b.stop();
     server.stop();
+}
+
+#[test]
+fn a_file_that_both_append_to_is_synced_after_the_server_was_killed_because_nothing_is_lost() {
+    let Some(two) = Two::start("appended") else { return };
+    let (on_a, on_b) = two.paths("log");
+    let open = |path: &Path| OpenOptions::new().append(true).create(true).open(path).expect("open");
+    let (mut a, mut b) = (open(&on_a), open(&on_b));
+    // Beyond what an inode holds, so that the bytes are in objects and nobody may hold them back.
+    let line = |of: u8| [vec![of; 8191], vec![b'\n']].concat();
+    let mut two = two;
+    for _ in 0..2 {
+        for _ in 0..10 {
+            a.write_all(&line(b'a')).expect("appended");
+            b.write_all(&line(b'b')).expect("appended");
+        }
+        two = two.restart();
+        a.sync_all().expect("nothing was lost");
+        b.sync_all().expect("nothing was lost");
+    }
+    let bytes = fs::read(&on_a).expect("readable");
+    let count = |of: u8| bytes.chunks(8192).filter(|chunk| **chunk == line(of)).count();
+    assert_eq!((bytes.len(), count(b'a'), count(b'b')), (40 * 8192, 20, 20));
+    drop((a, b));
+    two.stop();
 }

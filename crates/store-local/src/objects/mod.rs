@@ -122,6 +122,11 @@ impl LocalBlobs {
         self.shared.room.find(For::Journal, || self.shared.epochs.end(&self.epochs_path))
     }
 
+    /// The last opening that may have lost what was written and not synced: its machine failed, or nobody knows how it ended.
+    pub(crate) fn lost_at(&self) -> u64 {
+        self.shared.epochs.last_crashed()
+    }
+
     /// Refuses a change of what is only read.
     fn may_change(&self) -> Result<()> {
         if self.shared.only_reads { Err(read_only(self.shared.paths.root())) } else { Ok(()) }
